@@ -1,0 +1,538 @@
+//! The one task that owns the wheel.
+//!
+//! Everything reaches it as a [command](crate::command). It awaits nothing but its own signal and its own sleep, never
+//! a consumer; it does not tick; and a turn of it is bounded, so that neither a flood of commands nor a storm of
+//! expirations starves the other, or the rest of the runtime.
+//!
+//! It ends when it is told to, or when no handle is left and nothing is armed. However it ends, also when its runtime
+//! is dropped under it, it closes what it holds: sleeping futures wake up and go on with Tokio's own timer, keyed
+//! timers go back to their stream.
+
+use std::future::{Future, poll_fn};
+use std::num::NonZeroU32;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use slab::Slab;
+use tokio::sync::oneshot;
+use tokio::time::{self, Instant};
+use tracing::Instrument;
+
+use crate::command::Command;
+use crate::entry::{Attend, Look};
+use crate::keyed::{AnySet, Delivered};
+use crate::metrics::add;
+use crate::shared::{Shared, SleepEntry};
+use crate::shield::wake;
+use crate::turn::{Shelf, Turn};
+use crate::wheel::Wheel;
+
+/// How many commands, and how many noted slots of a set, a turn applies.
+const COMMANDS_PER_TURN: usize = 1024;
+
+/// How many timers a turn looks at.
+const LOOKS_PER_TURN: usize = 512;
+
+/// How many of them it takes off the wheel at a time.
+const BATCH: usize = 64;
+
+/// An empty list of sleeps keeps memory for at most this many.
+const KEPT_SLEEPS: usize = 1024;
+
+/// The actor looks at the clock at least this often while it waits for a timer; Tokio's reaches about two years.
+const LONGEST_SLEEP: Duration = Duration::from_secs(86_400 * 365);
+
+/// How often it complains of being late.
+const WARNING_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Names a timer on the wheel: whose it is, and which of theirs.
+#[derive(Debug, Clone, Copy)]
+struct Item {
+    owner: NonZeroU32,
+    slot: u32,
+}
+
+/// The owner of sleeping futures. The sets are numbered from the next one on.
+const SLEEPS: NonZeroU32 = NonZeroU32::MIN;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Actor {
+    shared: Arc<Shared>,
+    wheel: Wheel<Item>,
+    /// The sleeping futures that are on the wheel.
+    sleeps: Slab<Arc<SleepEntry>>,
+    /// The sets that have, or had, timers on the wheel.
+    sets: Slab<SetRecord>,
+    /// Sets with timers that came off the wheel and were not delivered.
+    ripe: Vec<u32>,
+    /// Commands taken from the mailbox, the next one last.
+    inbox: Vec<Command>,
+    /// How often the inbox was filled.
+    rounds: u64,
+    settling: Vec<Settling>,
+    /// The wheel's items that a turn looks at, and the slots of one set among them; kept for their memory.
+    due: Vec<Item>,
+    slots: Vec<u32>,
+    timer: Option<Pin<Box<time::Sleep>>>,
+    /// How far the search for cancelled sleeps has come that begins when the last handle is dropped.
+    sweep: Option<usize>,
+    must_end: bool,
+    warned: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct SetRecord {
+    set: Arc<dyn AnySet>,
+    /// How many slots of it are on the wheel.
+    nodes: usize,
+    /// It is on the list of the ripe.
+    ripe: bool,
+}
+
+/// Somebody waits for everything to be applied and fired.
+#[derive(Debug)]
+struct Settling {
+    /// The round by whose end everything is applied that was submitted before.
+    round: u64,
+    /// The tick by which everything then has to be fired.
+    target: Option<u64>,
+    done: oneshot::Sender<()>,
+}
+
+impl Actor {
+    pub(crate) fn new(shared: Arc<Shared>, slots: usize) -> Self {
+        Actor {
+            shared,
+            wheel: Wheel::new(slots),
+            sleeps: Slab::new(),
+            sets: Slab::new(),
+            ripe: Vec::new(),
+            inbox: Vec::new(),
+            rounds: 0,
+            settling: Vec::new(),
+            due: Vec::new(),
+            slots: Vec::new(),
+            timer: None,
+            sweep: None,
+            must_end: false,
+            warned: None,
+        }
+    }
+
+    /// Runs until told to end, or until no handle and no armed timer is left.
+    pub(crate) async fn run(mut self) {
+        let span = tracing::debug_span!("tickwheel", wheel = %self.shared.name);
+        async move {
+            loop {
+                self.shared.mailbox.awake();
+                let more = self.turn();
+                if self.must_end {
+                    break;
+                }
+                if more || !self.shared.mailbox.park(self.wheel.next_wake()) {
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                if self.is_unneeded() {
+                    break;
+                }
+                self.wait().await;
+                add(&self.shared.metrics.wake_ups, 1);
+            }
+        }
+        .instrument(span)
+        .await;
+    }
+
+    /// No handle could arm anything any more, and nothing is armed.
+    fn is_unneeded(&self) -> bool {
+        self.shared.orphaned.load(Ordering::Acquire)
+            && self.wheel.is_empty()
+            && self.sweep.is_none()
+    }
+
+    /// Waits for the signal, or for the tick at which the wheel has something to do.
+    async fn wait(&mut self) {
+        match self.wheel.next_wake() {
+            // No Tokio timer is armed while the wheel is empty.
+            None => self.timer = None,
+            Some(tick) => {
+                let at = self.shared.ticks.begin(tick);
+                let far = Instant::now() + LONGEST_SLEEP;
+                let at = at.map_or(far, |at| at.min(far));
+                match &mut self.timer {
+                    Some(timer) if timer.deadline() == at && !timer.is_elapsed() => {}
+                    Some(timer) => timer.as_mut().reset(at),
+                    None => self.timer = Some(Box::pin(time::sleep_until(at))),
+                }
+            }
+        }
+        let timer = &mut self.timer;
+        let mut signal = pin!(self.shared.mailbox.signal().notified());
+        poll_fn(|cx| {
+            if signal.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            match timer {
+                Some(timer) => timer.as_mut().poll(cx),
+                None => Poll::Pending,
+            }
+        })
+        .await;
+    }
+
+    /// Does a bounded amount of what there is to do; true when something is left.
+    fn turn(&mut self) -> bool {
+        let span = tracing::trace_span!("turn");
+        let _in_span = span.enter();
+        let shared = Arc::clone(&self.shared);
+        let began = Instant::now();
+        let now = shared.ticks.now(began);
+        let turn = Turn::new(now, shared.ticks.stamp(began), &shared.metrics);
+
+        let left_in_inbox = self.apply();
+        if !left_in_inbox {
+            self.set_settling_targets(now);
+        }
+        let sweeping = self.sweep();
+        let mut left_due = self.advance(&turn);
+        left_due |= self.deliver(&turn, left_due);
+        self.answer_settled(left_due);
+
+        turn.end(began.elapsed());
+        self.warn_if_late(turn.latest(), began);
+        left_in_inbox || sweeping || left_due || !self.settling.is_empty()
+    }
+
+    // --- commands ---
+
+    /// Applies commands; true when some are left in the inbox.
+    fn apply(&mut self) -> bool {
+        if self.inbox.is_empty() {
+            self.shared.mailbox.take(&mut self.inbox);
+            self.inbox.reverse();
+            self.rounds += 1;
+        }
+        let mut budget = COMMANDS_PER_TURN;
+        while budget > 0 {
+            let Some(command) = self.inbox.pop() else {
+                return false;
+            };
+            budget -= 1;
+            add(&self.shared.metrics.commands, 1);
+            match command {
+                Command::Sleep(entry) => self.attend_sleep(entry),
+                Command::Set(set) => {
+                    if self.attend_set(&set, budget + 1) {
+                        self.inbox.push(Command::Set(set));
+                        budget = 0;
+                    }
+                }
+                Command::Settle(done) => self.settling.push(Settling {
+                    round: self.rounds + 1,
+                    target: None,
+                    done,
+                }),
+                Command::Orphaned => self.sweep = Some(0),
+                Command::Shutdown => self.must_end = true,
+            }
+        }
+        !self.inbox.is_empty()
+    }
+
+    fn attend_sleep(&mut self, entry: Arc<SleepEntry>) {
+        let token = entry.node().and_then(|node| self.wheel.token_at(node));
+        let on_wheel = token.and_then(|token| self.wheel.tick_of(token));
+        match (entry.attend(on_wheel), token) {
+            (Attend::Keep, _) | (Attend::Remove, None) => {}
+            (Attend::File(tick), Some(token)) => {
+                self.wheel.refile(token, tick);
+            }
+            (Attend::File(tick), None) => self.file_sleep(entry, tick),
+            (Attend::Remove, Some(token)) => {
+                if let Some(item) = self.wheel.remove(token) {
+                    self.forget_sleep(item.slot);
+                }
+            }
+        }
+    }
+
+    fn file_sleep(&mut self, entry: Arc<SleepEntry>, tick: u64) {
+        let vacant = self.sleeps.vacant_entry();
+        let slot = u32::try_from(vacant.key()).unwrap_or(u32::MAX);
+        let owner = SLEEPS;
+        let token = self.wheel.insert(tick, Item { owner, slot });
+        entry.set_node(Some(token.index()));
+        vacant.insert(entry);
+    }
+
+    /// Takes back the entry of a sleep that is off the wheel.
+    fn forget_sleep(&mut self, slot: u32) -> Arc<SleepEntry> {
+        let entry = self.sleeps.remove(slot as usize);
+        entry.set_node(None);
+        if self.sleeps.is_empty() && self.sleeps.capacity() > KEPT_SLEEPS {
+            self.sleeps = Slab::new();
+        }
+        entry
+    }
+
+    /// Attends to what the set has noted; true when some of it is left.
+    fn attend_set(&mut self, set: &Arc<dyn AnySet>, limit: usize) -> bool {
+        let number = set.number().load(Ordering::Relaxed);
+        let number = if number == 0 {
+            let vacant = self.sets.vacant_entry();
+            // Zero means none, and one is the sleeps.
+            let number = u32::try_from(vacant.key() + 2).unwrap_or(u32::MAX);
+            set.number().store(number, Ordering::Relaxed);
+            vacant.insert(SetRecord {
+                set: Arc::clone(set),
+                nodes: 0,
+                ripe: false,
+            });
+            number
+        } else {
+            number
+        };
+        let (_, mut shelf) = lend(&mut self.sets, &mut self.wheel, number);
+        let left = set.attend(&mut shelf, limit);
+        self.forget_if_over(number);
+        left
+    }
+
+    /// Lets a set go that nobody uses any more.
+    fn forget_if_over(&mut self, number: u32) {
+        let record = &self.sets[set_key(number)];
+        if record.nodes == 0 && !record.ripe && record.set.is_over() {
+            let record = self.sets.remove(set_key(number));
+            record.set.number().store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes cancelled sleeps off the wheel, once nobody is left to use their entries again.
+    fn sweep(&mut self) -> bool {
+        let Some(from) = self.sweep else {
+            return false;
+        };
+        let until = from + COMMANDS_PER_TURN;
+        for slot in from..until.min(self.sleeps.capacity()) {
+            let Some(entry) = self.sleeps.get(slot) else {
+                continue;
+            };
+            let slot = u32::try_from(slot).unwrap_or(u32::MAX);
+            if entry.let_go() {
+                let token = entry.node().and_then(|node| self.wheel.token_at(node));
+                token.and_then(|token| self.wheel.remove(token));
+                self.forget_sleep(slot);
+            }
+        }
+        let left = until < self.sleeps.capacity();
+        self.sweep = left.then_some(until);
+        left
+    }
+
+    // --- time ---
+
+    /// Looks at what the wheel has reached; true when the wheel has more.
+    fn advance(&mut self, turn: &Turn<'_>) -> bool {
+        let mut budget = LOOKS_PER_TURN;
+        while budget > 0 {
+            let mut due = std::mem::take(&mut self.due);
+            due.extend(self.wheel.advance(turn.tick, budget.min(BATCH)));
+            budget -= due.len();
+            let exhausted = due.is_empty();
+            // Sleeps fire here, with the wheel at rest: a waker may drop or arm others.
+            let mut rest = &due[..];
+            while let Some(first) = rest.first() {
+                let n = rest.iter().take_while(|i| i.owner == first.owner).count();
+                let (run, others) = rest.split_at(n);
+                rest = others;
+                if first.owner == SLEEPS {
+                    for item in run {
+                        self.look_at_sleep(item.slot, turn);
+                    }
+                } else {
+                    self.look_at_set(first.owner.get(), run, turn);
+                }
+            }
+            due.clear();
+            self.due = due;
+            if exhausted {
+                break;
+            }
+        }
+        self.wheel.next_wake().is_some_and(|tick| tick <= turn.tick)
+    }
+
+    fn look_at_sleep(&mut self, slot: u32, turn: &Turn<'_>) {
+        let entry = self.forget_sleep(slot);
+        match entry.look(turn.tick) {
+            Look::Fire { deadline, waker } => {
+                let due = self.shared.ticks.begin(deadline);
+                let due = due.map_or(turn.now, |due| self.shared.ticks.stamp(due));
+                turn.fired_sleep(turn.now.since(due));
+                wake(waker);
+            }
+            Look::File(tick) => {
+                turn.refiled();
+                self.file_sleep(entry, tick);
+            }
+            Look::LetGo => {}
+        }
+    }
+
+    fn look_at_set(&mut self, number: u32, run: &[Item], turn: &Turn<'_>) {
+        self.slots.clear();
+        self.slots.extend(run.iter().map(|item| item.slot));
+        let (set, mut shelf) = lend(&mut self.sets, &mut self.wheel, number);
+        *shelf.nodes -= run.len();
+        set.look(&self.slots, turn, &mut shelf);
+        let record = &mut self.sets[set_key(number)];
+        if !record.ripe {
+            record.ripe = true;
+            self.ripe.push(number);
+        }
+    }
+
+    /// Delivers what came off the wheel; true when some could be delivered but is left.
+    fn deliver(&mut self, turn: &Turn<'_>, wheel_has_more: bool) -> bool {
+        // Of the tick at which the wheel stopped there may be more to come.
+        let before = self.wheel.now() + u64::from(!wheel_has_more);
+        let mut limit = LOOKS_PER_TURN;
+        let mut left = false;
+        for number in std::mem::take(&mut self.ripe) {
+            let (set, mut shelf) = lend(&mut self.sets, &mut self.wheel, number);
+            let delivered = set.deliver(before, &mut limit, turn, &mut shelf);
+            left |= delivered == Delivered::More;
+            if delivered == Delivered::All {
+                self.sets[set_key(number)].ripe = false;
+                self.forget_if_over(number);
+            } else {
+                self.ripe.push(number);
+            }
+        }
+        // The next turn begins with the set that had to wait.
+        self.ripe.reverse();
+        left
+    }
+
+    // --- the barrier ---
+
+    /// The inbox is empty. Who waits for what was in it now waits for what is due by `now`.
+    fn set_settling_targets(&mut self, now: u64) {
+        for settling in &mut self.settling {
+            if settling.target.is_none() && settling.round <= self.rounds {
+                settling.target = Some(now);
+            }
+        }
+    }
+
+    fn answer_settled(&mut self, left_due: bool) {
+        let at = self.wheel.now();
+        let is_settled = |settling: &Settling| {
+            (settling.target).is_some_and(|target| !left_due || at > target)
+        };
+        let (settled, waiting) = std::mem::take(&mut self.settling)
+            .into_iter()
+            .partition(is_settled);
+        self.settling = waiting;
+        for Settling { done, .. } in Vec::from(settled) {
+            // Who does not wait any more need not be told.
+            let _ = done.send(());
+        }
+    }
+
+    fn warn_if_late(&mut self, lateness: Duration, now: Instant) {
+        let too_soon = |warned: Instant| now.duration_since(warned) < WARNING_INTERVAL;
+        if lateness > self.shared.late_warning && !self.warned.is_some_and(too_soon) {
+            self.warned = Some(now);
+            tracing::warn!(
+                wheel = %self.shared.name,
+                ?lateness,
+                "timers fire late: the runtime is kept from running its tasks"
+            );
+        }
+    }
+}
+
+impl Drop for Actor {
+    fn drop(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        shared.mailbox.close(&mut self.inbox);
+        let mut handed_over = 0;
+        let mut close = |entry: Arc<SleepEntry>| {
+            let waker = entry.close();
+            handed_over += u64::from(waker.is_some());
+            wake(waker);
+        };
+        for command in self.inbox.drain(..) {
+            if let Command::Sleep(entry) = command {
+                close(entry);
+            }
+        }
+        self.sleeps.drain().for_each(close);
+        for set in shared.close_sets() {
+            set.close();
+        }
+        add(&shared.metrics.handed_over, handed_over);
+        shared.end();
+    }
+}
+
+/// Where a set's record is.
+fn set_key(number: u32) -> usize {
+    number as usize - 2
+}
+
+/// A set, and the wheel as it may use it.
+fn lend<'a>(
+    sets: &'a mut Slab<SetRecord>,
+    wheel: &'a mut Wheel<Item>,
+    number: u32,
+) -> (&'a dyn AnySet, Lent<'a>) {
+    let SetRecord { set, nodes, .. } = &mut sets[set_key(number)];
+    let owner = NonZeroU32::new(number).unwrap_or(SLEEPS);
+    (
+        &**set,
+        Lent {
+            wheel,
+            owner,
+            nodes,
+        },
+    )
+}
+
+struct Lent<'a> {
+    wheel: &'a mut Wheel<Item>,
+    owner: NonZeroU32,
+    nodes: &'a mut usize,
+}
+
+impl Shelf for Lent<'_> {
+    fn insert(&mut self, tick: u64, slot: u32) -> u32 {
+        *self.nodes += 1;
+        let owner = self.owner;
+        self.wheel.insert(tick, Item { owner, slot }).index()
+    }
+
+    fn tick(&self, node: u32) -> u64 {
+        let token = self.wheel.token_at(node);
+        token.and_then(|t| self.wheel.tick_of(t)).unwrap_or(0)
+    }
+
+    fn refile(&mut self, node: u32, tick: u64) {
+        if let Some(token) = self.wheel.token_at(node) {
+            self.wheel.refile(token, tick);
+        }
+    }
+
+    fn remove(&mut self, node: u32) {
+        let token = self.wheel.token_at(node);
+        if token.and_then(|t| self.wheel.remove(t)).is_some() {
+            *self.nodes -= 1;
+        }
+    }
+}

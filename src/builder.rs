@@ -1,0 +1,158 @@
+//! How a wheel is started.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use crate::actor::Actor;
+use crate::error::BuildError;
+use crate::shared::{Config, Shared};
+use crate::shield::shield;
+use crate::tick::Ticks;
+use crate::timer_wheel::TimerWheel;
+use crate::wheel::Wheel;
+
+/// Starts a [`TimerWheel`] that is not like the others. Made by [`TimerWheel::builder`].
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tickwheel::TimerWheel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tickwheel::BuildError> {
+/// let wheel = TimerWheel::builder()
+///     .name("connections")
+///     .tick(Duration::from_millis(100))
+///     .max_pending(100_000)
+///     .start()?;
+/// # wheel.shutdown().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing until it is started"]
+pub struct Builder {
+    tick: Duration,
+    slots: usize,
+    max_pending: usize,
+    late_warning: Duration,
+    name: String,
+    runtime: Option<Handle>,
+}
+
+impl Builder {
+    /// The ticks a wheel can have: from a microsecond to a day.
+    pub const TICKS: RangeInclusive<Duration> =
+        Duration::from_micros(1)..=Duration::from_secs(86_400);
+
+    pub(crate) fn new() -> Self {
+        Builder {
+            tick: Duration::from_millis(1),
+            slots: 64,
+            max_pending: usize::MAX,
+            late_warning: Duration::from_secs(1),
+            name: String::from("tickwheel"),
+            runtime: None,
+        }
+    }
+
+    /// The length of a tick; 1 ms unless said otherwise. Within [`Builder::TICKS`].
+    ///
+    /// A timer fires at the first tick that begins at its deadline or after it: never early, and up to a tick late. A
+    /// longer tick lets the actor handle more timers in one go. Tokio's own timer, on which the actor waits, has a
+    /// resolution of a millisecond, so a finer tick makes the order in which timers fire finer, not the instant.
+    pub fn tick(mut self, tick: Duration) -> Self {
+        self.tick = tick;
+        self
+    }
+
+    /// The number of slots of each level; 64 unless said otherwise. A power of two within [`Wheel::SLOTS`].
+    ///
+    /// More slots mean fewer levels for a timer to come down, and more memory for each level.
+    pub fn slots(mut self, slots: usize) -> Self {
+        self.slots = slots;
+        self
+    }
+
+    /// How many keyed timers may be pending at once, over all sets of the wheel; no limit unless said otherwise.
+    ///
+    /// Beyond it, setting a timer under a new key gives key and value back as
+    /// [`SetTimerError::Full`](crate::SetTimerError::Full). Sleeps are not limited.
+    pub fn max_pending(mut self, max_pending: usize) -> Self {
+        self.max_pending = max_pending;
+        self
+    }
+
+    /// How late a timer may fire before the actor logs a warning, at most one every ten seconds; 1 s unless said
+    /// otherwise.
+    pub fn late_warning(mut self, late_warning: Duration) -> Self {
+        self.late_warning = late_warning;
+        self
+    }
+
+    /// The wheel's name in logs and spans; "tickwheel" unless said otherwise.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// The runtime the actor runs on; the current one unless said otherwise.
+    pub fn runtime(mut self, runtime: Handle) -> Self {
+        self.runtime = Some(runtime);
+        self
+    }
+
+    /// Starts the wheel's actor.
+    ///
+    /// # Errors
+    ///
+    /// A [`BuildError`] that names the field, its value and its bounds; or that there is no runtime, or one without a
+    /// timer (in this case Tokio's own panic message is printed too). Never panics.
+    pub fn start(self) -> Result<TimerWheel, BuildError> {
+        if !Self::TICKS.contains(&self.tick) {
+            return Err(BuildError::Tick {
+                value: self.tick,
+                bounds: Self::TICKS,
+            });
+        }
+        let bounds = Wheel::<()>::SLOTS;
+        if !self.slots.is_power_of_two() || !bounds.contains(&self.slots) {
+            return Err(BuildError::Slots {
+                value: self.slots,
+                bounds,
+            });
+        }
+        if self.max_pending == 0 {
+            return Err(BuildError::MaxPending);
+        }
+        let runtime = match self.runtime {
+            Some(runtime) => runtime,
+            None => Handle::try_current().map_err(|_| BuildError::NoRuntime)?,
+        };
+        // Within the runtime, so that its clock is the one that is read.
+        let within = runtime.enter();
+        // Tokio tells in no other way whether there is a timer.
+        let has_timer = shield("Tokio's timer", || drop(tokio::time::sleep(Duration::ZERO)));
+        has_timer.ok_or(BuildError::NoTimer)?;
+        let ticks = Ticks::new(Instant::now(), self.tick).ok_or(BuildError::Tick {
+            value: self.tick,
+            bounds: Self::TICKS,
+        })?;
+        drop(within);
+        let shared = Arc::new(Shared::new(Config {
+            name: self.name,
+            ticks,
+            late_warning: self.late_warning,
+            max_pending: self.max_pending,
+            runtime: runtime.id(),
+        }));
+        let actor = Actor::new(Arc::clone(&shared), self.slots);
+        drop(runtime.spawn(actor.run()));
+        Ok(TimerWheel::new_handle(shared))
+    }
+}

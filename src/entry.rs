@@ -1,0 +1,407 @@
+//! The half of a sleeping future that it shares with the actor.
+//!
+//! # The idea
+//!
+//! The wheel holds a lower bound; the entry holds the truth. An entry knows the tick it is to fire at (`deadline`) and
+//! the tick at which the actor is certain to look at it (`filed`). While it is armed,
+//!
+//! > `filed <= deadline`
+//!
+//! and that is all correctness needs: at `filed` the actor looks, and fires the entry, files it again, or lets it go.
+//!
+//! # Who does what
+//!
+//! An entry has one **owner** at a time, a sleeping future or a thread's cache of spare entries, and one **actor**.
+//!
+//! | | by | does |
+//! |---|---|---|
+//! | [`arm`](Entry::arm), [`move_to`](Entry::move_to) | owner | writes the deadline; needs the actor only if it lies before `filed` |
+//! | [`poll`](Entry::poll) | owner | keeps the waker of the last poll, and only that one |
+//! | [`disarm`](Entry::disarm) | owner | cancels: takes the waker out. The actor is not told |
+//! | [`abandon`](Entry::abandon) | owner | gives the entry up: the actor is told to take it off the wheel |
+//! | [`attend`](Entry::attend) | actor | the entry came out of a queue: files it where its state asks for |
+//! | [`look`](Entry::look) | actor | the wheel reached `filed` |
+//! | [`let_go`](Entry::let_go) | actor | nobody is left to arm it anew: takes it off the wheel unless it is armed |
+//! | [`close`](Entry::close) | actor | there will be no more looks |
+//!
+//! Each is one critical section over [`State`], so they happen in some order, and each leaves the invariants intact:
+//!
+//! 1. Armed implies `filed <= deadline`, and an actor that is going to look by `filed`: the entry lies on the wheel at
+//!    `filed` or before it, or it is in a queue (`queued`) whose submitter has followed the wake rule for `filed`.
+//! 2. `queued` is true from before the entry is pushed until the actor has taken it out: it is in a queue at most once.
+//! 3. There is a waker only while armed. Whoever changes the phase takes it out in the same critical section; so a
+//!    future that was dropped is not woken, and a fired one is woken once.
+//!
+//! Hence **moving later and cancelling cost no message**, and a cancelled entry whose `filed` is soon enough can be
+//! armed anew without one: [`cache`](crate::cache) keeps such entries for each thread.
+//!
+//! Wakers are cloned before the lock is taken, and woken and dropped after it is released: no code of a user runs
+//! under it.
+
+use std::mem;
+use std::task::Waker;
+
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::{Mutex, lock};
+use crate::tick::NEVER;
+
+#[cfg(all(test, tickwheel_loom))]
+mod model;
+
+/// The node of an entry that is not on the wheel.
+const NO_NODE: u32 = u32::MAX;
+
+/// See the module. `H` is how the owner reaches the actor; the protocol does not use it.
+#[derive(Debug)]
+pub(crate) struct Entry<H> {
+    home: H,
+    /// The wheel's node for this entry. The actor's note to itself; nobody else reads it.
+    node: AtomicU32,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The tick to fire at. Means something while armed.
+    deadline: u64,
+    /// The actor looks at this tick or before it; `NEVER` when no look is due.
+    filed: u64,
+    /// Invariant 3: some only while armed.
+    waker: Option<Waker>,
+    phase: Phase,
+    /// Invariant 2: it is in a queue.
+    queued: bool,
+}
+
+/// Where an entry is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Nobody waits.
+    Idle,
+    /// Somebody waits for the deadline.
+    Armed,
+    /// The deadline was reached, and the waker taken to be woken.
+    Fired,
+    /// Nobody owns it; it waits for the actor to take it off the wheel.
+    Abandoned,
+    /// The actor is gone; the owner has to find another timer.
+    Closed,
+}
+
+/// What an owner has to say to the actor after changing an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Tell {
+    /// Nothing: it will look in time.
+    Nothing,
+    /// The entry is queued already, but is needed earlier now: follow the wake rule again, for this tick.
+    Sooner(u64),
+    /// Queue the entry, then follow the wake rule for this tick.
+    Queue(u64),
+}
+
+/// What the actor has to do with an entry that came out of a queue.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Attend {
+    /// It lies where it should.
+    Keep,
+    /// File it at this tick, moving it if it is on the wheel.
+    File(u64),
+    /// Take it off the wheel, if it is there, and drop it.
+    Remove,
+}
+
+/// What the actor has to do with an entry that came off the wheel.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum Look {
+    /// It fired at its deadline; wake this waker.
+    Fire {
+        deadline: u64,
+        waker: Option<Waker>,
+    },
+    /// It was moved: file it at this tick.
+    File(u64),
+    /// It is not armed: drop it.
+    LetGo,
+}
+
+impl<H> Entry<H> {
+    /// An idle entry that is on no wheel.
+    pub(crate) fn new(home: H) -> Self {
+        Entry {
+            home,
+            node: AtomicU32::new(NO_NODE),
+            state: Mutex::new(State {
+                deadline: NEVER,
+                filed: NEVER,
+                waker: None,
+                phase: Phase::Idle,
+                queued: false,
+            }),
+        }
+    }
+
+    pub(crate) fn home(&self) -> &H {
+        &self.home
+    }
+
+    // --- the owner ---
+
+    /// Arms the entry for `deadline`. Once the actor is gone this does nothing; [`poll`](Self::poll) says so.
+    pub(crate) fn arm(&self, deadline: u64, waker: Waker) -> Tell {
+        let mut state = lock(&self.state);
+        if state.phase == Phase::Closed {
+            drop(state);
+            drop(waker);
+            return Tell::Nothing;
+        }
+        let stale = state.waker.replace(waker);
+        state.phase = Phase::Armed;
+        state.deadline = deadline;
+        let tell = state.tell();
+        drop(state);
+        drop(stale);
+        tell
+    }
+
+    /// Changes the deadline of an entry that is armed; any other becomes idle, to be armed by its next poll.
+    pub(crate) fn move_to(&self, deadline: u64) -> Tell {
+        let mut state = lock(&self.state);
+        match state.phase {
+            Phase::Armed => {
+                state.deadline = deadline;
+                state.tell()
+            }
+            Phase::Fired => {
+                state.phase = Phase::Idle;
+                Tell::Nothing
+            }
+            Phase::Idle | Phase::Abandoned | Phase::Closed => Tell::Nothing,
+        }
+    }
+
+    /// The phase, after making `waker` the one to be woken if the entry is armed.
+    pub(crate) fn poll(&self, waker: &Waker) -> Phase {
+        {
+            let state = lock(&self.state);
+            let same = state.waker.as_ref().is_some_and(|w| w.will_wake(waker));
+            if state.phase != Phase::Armed || same {
+                return state.phase;
+            }
+        }
+        let mut waker = Some(waker.clone());
+        let phase = {
+            let mut state = lock(&self.state);
+            if state.phase == Phase::Armed {
+                mem::swap(&mut state.waker, &mut waker);
+            }
+            state.phase
+        };
+        drop(waker);
+        phase
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        lock(&self.state).phase
+    }
+
+    /// Cancels. Returns the phase that ended, and the tick at which the actor is going to look.
+    pub(crate) fn disarm(&self) -> (Phase, u64) {
+        let mut state = lock(&self.state);
+        let waker = state.waker.take();
+        let was = state.phase;
+        if was != Phase::Closed {
+            state.phase = Phase::Idle;
+        }
+        let filed = state.filed;
+        drop(state);
+        drop(waker);
+        (was, filed)
+    }
+
+    /// Gives a disarmed entry up. Nobody will arm it again, so it should leave the wheel now.
+    pub(crate) fn abandon(&self) -> Tell {
+        let mut state = lock(&self.state);
+        if state.phase == Phase::Closed {
+            return Tell::Nothing;
+        }
+        state.phase = Phase::Abandoned;
+        if state.queued || state.filed == NEVER {
+            return Tell::Nothing;
+        }
+        state.queued = true;
+        Tell::Queue(NEVER)
+    }
+
+    // --- the actor ---
+
+    pub(crate) fn node(&self) -> Option<u32> {
+        // Relaxed: only the actor reads and writes it, and it is one task.
+        let node = self.node.load(Ordering::Relaxed);
+        (node != NO_NODE).then_some(node)
+    }
+
+    pub(crate) fn set_node(&self, node: Option<u32>) {
+        self.node.store(node.unwrap_or(NO_NODE), Ordering::Relaxed);
+    }
+
+    /// The entry came out of a queue; `on_wheel` is the tick of its node, if it has one.
+    pub(crate) fn attend(&self, on_wheel: Option<u64>) -> Attend {
+        let mut state = lock(&self.state);
+        state.queued = false;
+        let here = on_wheel.unwrap_or(NEVER);
+        match state.phase {
+            Phase::Armed if state.deadline < here => {
+                state.filed = state.deadline;
+                Attend::File(state.deadline)
+            }
+            Phase::Armed | Phase::Idle | Phase::Fired => {
+                state.filed = here;
+                Attend::Keep
+            }
+            Phase::Abandoned | Phase::Closed => {
+                state.filed = NEVER;
+                Attend::Remove
+            }
+        }
+    }
+
+    /// The wheel reached the entry's node, which is gone now; `now` is the current tick.
+    pub(crate) fn look(&self, now: u64) -> Look {
+        let mut state = lock(&self.state);
+        if state.phase != Phase::Armed || state.deadline == NEVER {
+            state.filed = NEVER;
+            return Look::LetGo;
+        }
+        if state.deadline <= now {
+            state.filed = NEVER;
+            state.phase = Phase::Fired;
+            return Look::Fire {
+                deadline: state.deadline,
+                waker: state.waker.take(),
+            };
+        }
+        state.filed = state.deadline;
+        Look::File(state.deadline)
+    }
+
+    /// There will be no more looks. Returns the waker of an owner that waits.
+    pub(crate) fn close(&self) -> Option<Waker> {
+        let mut state = lock(&self.state);
+        state.filed = NEVER;
+        state.queued = false;
+        if state.phase == Phase::Fired {
+            return None;
+        }
+        state.phase = Phase::Closed;
+        state.waker.take()
+    }
+
+    /// Ends the actor's looks at an entry for which nobody waits; false when somebody does.
+    pub(crate) fn let_go(&self) -> bool {
+        let mut state = lock(&self.state);
+        if state.phase == Phase::Armed {
+            return false;
+        }
+        state.filed = NEVER;
+        true
+    }
+}
+
+impl State {
+    /// Restores invariant 1 after the deadline was written.
+    fn tell(&mut self) -> Tell {
+        if self.filed <= self.deadline {
+            return Tell::Nothing;
+        }
+        self.filed = self.deadline;
+        if mem::replace(&mut self.queued, true) {
+            Tell::Sooner(self.deadline)
+        } else {
+            Tell::Queue(self.deadline)
+        }
+    }
+}
+
+#[cfg(all(test, not(tickwheel_loom)))]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    fn armed(deadline: u64) -> Entry<()> {
+        let entry = Entry::new(());
+        assert_eq!(
+            entry.arm(deadline, Waker::noop().clone()),
+            Tell::Queue(deadline)
+        );
+        entry
+    }
+
+    #[test]
+    fn moving_later_and_cancelling_and_arming_again_later_cost_no_message() {
+        let entry = armed(10);
+        assert_eq!(entry.attend(None), Attend::File(10));
+        assert_eq!(entry.move_to(20), Tell::Nothing);
+        assert_eq!(entry.disarm(), (Phase::Armed, 10));
+        assert_eq!(entry.arm(15, Waker::noop().clone()), Tell::Nothing);
+        assert!(matches!(entry.look(10), Look::File(15)));
+        assert!(matches!(entry.look(15), Look::Fire { waker: Some(_), .. }));
+    }
+
+    #[test]
+    fn moving_earlier_queues_once_and_nudges_after_that() {
+        let entry = armed(10);
+        assert_eq!(entry.attend(None), Attend::File(10));
+        assert_eq!(entry.move_to(8), Tell::Queue(8));
+        assert_eq!(entry.move_to(9), Tell::Nothing);
+        assert_eq!(entry.move_to(3), Tell::Sooner(3));
+        assert_eq!(entry.attend(Some(10)), Attend::File(3));
+    }
+
+    #[test]
+    fn a_cancelled_entry_in_a_queue_is_not_filed() {
+        let entry = armed(10);
+        entry.disarm();
+        assert_eq!(entry.attend(None), Attend::Keep);
+        assert_eq!(
+            entry.arm(10, Waker::noop().clone()),
+            Tell::Queue(10),
+            "nobody was going to look any more"
+        );
+    }
+
+    #[test]
+    fn an_abandoned_entry_leaves_the_wheel() {
+        let entry = armed(10);
+        assert_eq!(entry.attend(None), Attend::File(10));
+        entry.disarm();
+        assert_eq!(entry.abandon(), Tell::Queue(NEVER));
+        assert_eq!(entry.attend(Some(10)), Attend::Remove);
+    }
+
+    #[test]
+    fn an_entry_that_never_fires_is_not_filed() {
+        let entry = Entry::new(());
+        assert_eq!(entry.arm(NEVER, Waker::noop().clone()), Tell::Nothing);
+        assert!(matches!(entry.look(u64::MAX - 1), Look::LetGo));
+    }
+
+    #[test]
+    fn a_closed_entry_stays_closed_and_gives_its_waker_back() {
+        let entry = armed(10);
+        assert!(entry.close().is_some());
+        assert_eq!(entry.arm(5, Waker::noop().clone()), Tell::Nothing);
+        assert_eq!(entry.poll(Waker::noop()), Phase::Closed);
+        assert_eq!(entry.disarm().0, Phase::Closed);
+    }
+
+    #[test]
+    fn what_has_fired_stays_fired_when_the_actor_goes() {
+        let entry = armed(10);
+        assert!(matches!(entry.look(10), Look::Fire { .. }));
+        assert!(entry.close().is_none());
+        assert_eq!(entry.phase(), Phase::Fired);
+    }
+}

@@ -1,0 +1,260 @@
+//! How commands reach the actor: sharded queues, and the wake rule.
+//!
+//! # Sharding
+//!
+//! There is a queue for each core, on a cache line of its own, and each thread has its favourite: two cores that arm
+//! timers do not meet. The actor swaps the queues empty, one after the other; commands of one thread stay in order.
+//!
+//! # The wake rule
+//!
+//! Submitting must not wake the actor each time. The actor publishes the tick at which it is going to look next,
+//! `next_wake`: a tick, [`NEVER`] when it has nothing to wait for, or [`AWAKE`] while it runs.
+//!
+//! * A **submitter** (1) pushes its command under the queue's lock, then (2) reads `next_wake`, and signals if its
+//!   tick is earlier, or if its queue has grown to [`QUEUE_BOUND`].
+//! * The **actor**, before it waits, (3) publishes `next_wake`, then (4) looks into every queue under its lock, and
+//!   does not wait if one holds anything.
+//!
+//! *No command is missed:* both the push and the actor's look take the queue's lock, so one comes first. If the push
+//! (1) came first, the look (4) finds the command. If the look (4) came first, then the publication (3), which
+//! precedes it, happens before the push, and so before the read (2): the submitter sees the tick that was published,
+//! and signals if it has to. What it leaves in the queue unsignalled is not needed before that tick, when the actor
+//! wakes by itself and empties the queues first.
+//!
+//! The submitter that signals also claims the signal by changing `next_wake` to [`AWAKE`], so that of many that are
+//! early only one pays for it. A signal is a stored permit: one that arrives before the actor waits is not lost.
+//! The exchange fails only if the value changed since it was read: then either another submitter has signalled, or
+//! the actor has woken and is about to look into the queues again. Both do.
+//!
+//! # After the end
+//!
+//! [`close`](Submit::close) closes each queue under its lock; from then on a push gives the command back.
+
+use std::mem;
+
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, lock};
+use crate::tick::NEVER;
+
+#[cfg(all(test, tickwheel_loom))]
+mod model;
+
+/// `next_wake` while the actor runs: before every tick, so nobody signals.
+const AWAKE: u64 = 0;
+
+/// A queue that has grown this long is worth waking the actor for, however far the ticks: it bounds the garbage.
+pub(crate) const QUEUE_BOUND: usize = 512;
+
+/// What the actor waits for.
+pub(crate) trait Signal {
+    /// Wakes the actor now, or makes its next wait return at once.
+    fn signal(&self);
+}
+
+impl Signal for tokio::sync::Notify {
+    fn signal(&self) {
+        self.notify_one();
+    }
+}
+
+/// See the module. `C` is what is submitted.
+#[derive(Debug)]
+pub(crate) struct Submit<C, S> {
+    /// A power of two of them.
+    shards: Box<[Shard<C>]>,
+    next_wake: Line<AtomicU64>,
+    signal: S,
+}
+
+/// On cache lines of its own: two of them, since processors fetch lines in pairs.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Line<T>(T);
+
+type Shard<C> = Line<Mutex<Queue<C>>>;
+
+#[derive(Debug)]
+struct Queue<C> {
+    commands: Vec<C>,
+    closed: bool,
+}
+
+impl<C, S: Signal> Submit<C, S> {
+    /// With a queue for each of `cores`, rounded up to a power of two. The actor counts as awake.
+    pub(crate) fn new(cores: usize, signal: S) -> Self {
+        let shard = |_| {
+            Line(Mutex::new(Queue {
+                commands: Vec::new(),
+                closed: false,
+            }))
+        };
+        Submit {
+            shards: (0..cores.max(1).next_power_of_two()).map(shard).collect(),
+            next_wake: Line(AtomicU64::new(AWAKE)),
+            signal,
+        }
+    }
+
+    pub(crate) fn signal(&self) -> &S {
+        &self.signal
+    }
+
+    // --- submitters ---
+
+    /// Queues a command that is needed by `tick`, and wakes the actor if the rule says so. `thread` chooses the
+    /// queue. Gives the command back when the actor is gone.
+    pub(crate) fn push(&self, thread: usize, tick: u64, command: C) -> Result<(), C> {
+        let length = {
+            let mut queue = lock(&self.shards[thread & (self.shards.len() - 1)].0);
+            if queue.closed {
+                return Err(command);
+            }
+            queue.commands.push(command);
+            queue.commands.len()
+        };
+        let tick = if length >= QUEUE_BOUND { AWAKE } else { tick };
+        self.wake_by(tick);
+        Ok(())
+    }
+
+    /// The second half of the wake rule: signals if the actor would not look by itself at `tick` or before.
+    pub(crate) fn wake_by(&self, tick: u64) {
+        let next_wake = self.next_wake.0.load(Ordering::SeqCst);
+        if next_wake != AWAKE && tick < next_wake {
+            self.claim(next_wake);
+        }
+    }
+
+    /// Signals, unless somebody else has.
+    fn claim(&self, next_wake: u64) {
+        let claimed = self.next_wake.0.compare_exchange(
+            next_wake,
+            AWAKE,
+            Ordering::SeqCst,
+            Ordering::SeqCst,
+        );
+        if claimed.is_ok() {
+            self.signal.signal();
+        }
+    }
+
+    // --- the actor ---
+
+    /// Says that the actor runs: no need to signal.
+    pub(crate) fn awake(&self) {
+        self.next_wake.0.store(AWAKE, Ordering::SeqCst);
+    }
+
+    /// Says that the actor is about to wait until `next_wake`. If a queue holds anything it must not: then this
+    /// says it is awake, and returns false.
+    pub(crate) fn park(&self, next_wake: Option<u64>) -> bool {
+        // A wake-up at tick 0 is as good as one at 1: both have begun, or are about to.
+        let next_wake = next_wake.unwrap_or(NEVER).max(AWAKE + 1);
+        self.next_wake.0.store(next_wake, Ordering::SeqCst);
+        if self.is_empty() {
+            return true;
+        }
+        self.awake();
+        false
+    }
+
+    /// Whether every queue is empty.
+    fn is_empty(&self) -> bool {
+        self.shards
+            .iter()
+            .all(|shard| lock(&shard.0).commands.is_empty())
+    }
+
+    /// Takes everything that was submitted before this call, and perhaps more, and appends it to `into`.
+    pub(crate) fn take(&self, into: &mut Vec<C>) {
+        for shard in &self.shards {
+            let mut queue = lock(&shard.0);
+            if queue.commands.is_empty() {
+                continue;
+            }
+            if into.is_empty() {
+                // The queue gets the other vector's memory, unless a burst has left it with too much.
+                if into.capacity() > 16 * QUEUE_BOUND {
+                    into.shrink_to(QUEUE_BOUND);
+                }
+                mem::swap(&mut queue.commands, into);
+            } else {
+                into.append(&mut queue.commands);
+            }
+        }
+    }
+
+    /// Ends it: pushes fail from now on. Appends what was left to `into`.
+    pub(crate) fn close(&self, into: &mut Vec<C>) {
+        for shard in &self.shards {
+            let mut queue = lock(&shard.0);
+            queue.closed = true;
+            into.append(&mut queue.commands);
+        }
+    }
+}
+
+#[cfg(all(test, not(tickwheel_loom)))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Signal for Count {
+        fn signal(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn signals<C>(submit: &Submit<C, Count>) -> usize {
+        submit.signal.0.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn only_a_tick_before_the_next_wake_signals_and_only_once() {
+        let submit = Submit::new(2, Count::default());
+        assert!(submit.park(Some(10)));
+        for tick in [10, 11, NEVER] {
+            assert_eq!(submit.push(0, tick, ()), Ok(()));
+        }
+        assert_eq!(signals(&submit), 0);
+        for tick in [9, 0] {
+            assert_eq!(submit.push(1, tick, ()), Ok(()));
+        }
+        assert_eq!(signals(&submit), 1, "the second finds it awake");
+    }
+
+    #[test]
+    fn a_full_queue_signals_whatever_the_tick() {
+        let submit = Submit::new(1, Count::default());
+        assert!(submit.park(None));
+        for n in 1..=QUEUE_BOUND {
+            assert_eq!(signals(&submit), 0, "after {} commands", n - 1);
+            assert_eq!(submit.push(0, NEVER, n), Ok(()));
+        }
+        assert_eq!(signals(&submit), 1);
+    }
+
+    #[test]
+    fn the_actor_does_not_wait_while_a_queue_holds_anything() {
+        let submit = Submit::new(4, Count::default());
+        assert_eq!(submit.push(3, 5, 'x'), Ok(()));
+        assert!(!submit.park(Some(1)));
+        let mut taken = Vec::new();
+        submit.take(&mut taken);
+        assert_eq!(taken, ['x']);
+        assert!(submit.park(Some(1)));
+    }
+
+    #[test]
+    fn after_the_end_a_command_comes_back() {
+        let submit = Submit::new(2, Count::default());
+        assert_eq!(submit.push(0, 5, 'a'), Ok(()));
+        let mut left = Vec::new();
+        submit.close(&mut left);
+        assert_eq!(left, ['a']);
+        assert_eq!(submit.push(0, 5, 'b'), Err('b'));
+    }
+}

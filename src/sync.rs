@@ -1,0 +1,15 @@
+//! The primitives that the protocols between threads are built on: the standard library's, or loom's when the
+//! models are checked (`--cfg tickwheel_loom`; plain `--cfg loom` would switch Tokio's internals too).
+
+#[cfg(not(tickwheel_loom))]
+pub(crate) use std::sync::{Mutex, MutexGuard, atomic};
+
+#[cfg(tickwheel_loom)]
+pub(crate) use loom::sync::{Mutex, MutexGuard, atomic};
+
+/// Locks a mutex under which no code of a user runs unguarded, so that a poisoned one holds nothing half done.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}

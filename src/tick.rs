@@ -1,0 +1,223 @@
+//! The only conversion between [`Instant`] and ticks.
+//!
+//! Three rules, and the promise "never early" rests on them:
+//!
+//! * a **deadline rounds up**: its tick is the first one that begins at the deadline or after it;
+//! * **now rounds down**: the current tick is the last one that has begun;
+//! * **too far means never**: what does not fit is [`NEVER`], a tick that `now` does not reach.
+//!
+//! Tick 0 begins at the *origin*, the instant the wheel was started. Instants before it count as tick 0.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The tick of a deadline too far away to be reached.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+const NANOS_PER_SEC: u64 = 1_000_000_000;
+
+/// What stands for "never" where an [`Instant`] has to be shown: about thirty years from now, as in Tokio.
+const FAR_FUTURE: Duration = Duration::from_secs(86_400 * 365 * 30);
+
+/// A point in time as nanoseconds from the origin: half the size of an [`Instant`], and exact.
+///
+/// Reaches 292 years both ways; `Stamp::NEVER` lies beyond.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Stamp(i64);
+
+impl Stamp {
+    pub(crate) const NEVER: Stamp = Stamp(i64::MAX);
+
+    /// How much later than `earlier` this is; zero when it is not.
+    pub(crate) fn since(self, earlier: Stamp) -> Duration {
+        let nanos = i128::from(self.0) - i128::from(earlier.0);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
+    }
+
+    /// This stamp moved by `nanos`, or `NEVER` when that is too far.
+    pub(crate) fn plus(self, nanos: i64) -> Stamp {
+        Stamp(self.0.saturating_add(nanos))
+    }
+
+    pub(crate) fn nanos(self) -> i64 {
+        self.0
+    }
+}
+
+/// Where ticks begin and how long one is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ticks {
+    origin: Instant,
+    nanos_per_tick: u64,
+}
+
+impl Ticks {
+    /// Ticks of length `tick`, counted from `origin`. A length of zero or beyond 584 years is not a tick.
+    pub(crate) fn new(origin: Instant, tick: Duration) -> Option<Self> {
+        let nanos_per_tick = u64::try_from(tick.as_nanos()).ok().filter(|&n| n > 0)?;
+        Some(Ticks {
+            origin,
+            nanos_per_tick,
+        })
+    }
+
+    /// The length of a tick.
+    pub(crate) fn tick(&self) -> Duration {
+        Duration::from_nanos(self.nanos_per_tick)
+    }
+
+    /// The tick at which a timer with this deadline may fire: rounded up.
+    pub(crate) fn deadline(&self, deadline: Instant) -> u64 {
+        match nanos(deadline.saturating_duration_since(self.origin)) {
+            Some(nanos) => nanos.div_ceil(self.nanos_per_tick),
+            None => NEVER,
+        }
+    }
+
+    /// The tick that has begun: rounded down. Always before [`NEVER`].
+    pub(crate) fn now(&self, now: Instant) -> u64 {
+        match nanos(now.saturating_duration_since(self.origin)) {
+            Some(nanos) => (nanos / self.nanos_per_tick).min(NEVER - 1),
+            None => NEVER - 1,
+        }
+    }
+
+    /// When the tick begins; `None` when no `Instant` reaches that far.
+    pub(crate) fn begin(&self, tick: u64) -> Option<Instant> {
+        let nanos = u128::from(tick) * u128::from(self.nanos_per_tick);
+        let secs = u64::try_from(nanos / u128::from(NANOS_PER_SEC)).ok()?;
+        // A remainder by 10^9 fits.
+        #[allow(clippy::cast_possible_truncation)]
+        let subsec = (nanos % u128::from(NANOS_PER_SEC)) as u32;
+        self.origin.checked_add(Duration::new(secs, subsec))
+    }
+
+    /// The instant as a stamp, exactly; too far is `NEVER`, too long ago the oldest stamp there is.
+    pub(crate) fn stamp(&self, instant: Instant) -> Stamp {
+        if let Some(after) = instant.checked_duration_since(self.origin) {
+            let nanos = nanos(after).and_then(|nanos| i64::try_from(nanos).ok());
+            return nanos.map_or(Stamp::NEVER, Stamp);
+        }
+        let before = nanos(self.origin.saturating_duration_since(instant));
+        let before = before.and_then(|nanos| i64::try_from(nanos).ok());
+        Stamp(-before.unwrap_or(i64::MAX))
+    }
+
+    /// The stamp as an instant. `NEVER`, and what no `Instant` can hold, is shown as some decades from now.
+    pub(crate) fn instant(&self, stamp: Stamp) -> Instant {
+        let distance = Duration::from_nanos(stamp.0.unsigned_abs());
+        let instant = if stamp == Stamp::NEVER {
+            None
+        } else if stamp.0 >= 0 {
+            self.origin.checked_add(distance)
+        } else {
+            self.origin.checked_sub(distance)
+        };
+        instant.unwrap_or_else(far_future)
+    }
+
+    /// The tick of a deadline given as a stamp: rounded up, as [`deadline`](Self::deadline) does.
+    pub(crate) fn deadline_of(&self, stamp: Stamp) -> u64 {
+        if stamp == Stamp::NEVER {
+            return NEVER;
+        }
+        u64::try_from(stamp.0).map_or(0, |nanos| nanos.div_ceil(self.nanos_per_tick))
+    }
+}
+
+/// `now + delay`, or `None` when that is too far to be an `Instant`.
+pub(crate) fn after(delay: Duration) -> Option<Instant> {
+    Instant::now().checked_add(delay)
+}
+
+/// An instant that stands for "never" where one has to be shown.
+pub(crate) fn far_future() -> Instant {
+    let now = Instant::now();
+    now.checked_add(FAR_FUTURE).unwrap_or(now)
+}
+
+/// The whole duration in nanoseconds, if it is under 584 years.
+fn nanos(duration: Duration) -> Option<u64> {
+    duration
+        .as_secs()
+        .checked_mul(NANOS_PER_SEC)?
+        .checked_add(u64::from(duration.subsec_nanos()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ticks(tick: Duration) -> Ticks {
+        Ticks::new(Instant::now(), tick).expect("not zero")
+    }
+
+    #[test]
+    fn a_deadline_rounds_up_and_now_rounds_down() {
+        let ticks = ticks(Duration::from_millis(10));
+        let at = |micros| ticks.origin + Duration::from_micros(micros);
+        assert_eq!(ticks.deadline(at(0)), 0);
+        assert_eq!(ticks.deadline(at(1)), 1);
+        assert_eq!(ticks.deadline(at(10_000)), 1);
+        assert_eq!(ticks.deadline(at(10_001)), 2);
+        assert_eq!(ticks.now(at(0)), 0);
+        assert_eq!(ticks.now(at(9_999)), 0);
+        assert_eq!(ticks.now(at(10_000)), 1);
+        assert_eq!(ticks.begin(2), Some(at(20_000)));
+    }
+
+    #[test]
+    fn instants_before_the_origin_are_tick_zero() {
+        let ticks = ticks(Duration::from_millis(1));
+        let Some(past) = ticks.origin.checked_sub(Duration::from_millis(5)) else {
+            return; // this machine booted within the last five milliseconds
+        };
+        assert_eq!(ticks.deadline(past), 0);
+        assert_eq!(ticks.now(past), 0);
+        assert_eq!(ticks.instant(ticks.stamp(past)), past);
+        assert_eq!(ticks.deadline_of(ticks.stamp(past)), 0);
+    }
+
+    #[test]
+    fn what_is_too_far_is_never_and_now_does_not_reach_it() {
+        let ticks = ticks(Duration::from_nanos(1));
+        let thousand_years = Duration::from_secs(86_400 * 365 * 1000);
+        let far = ticks.origin + thousand_years;
+        assert_eq!(ticks.deadline(far), NEVER);
+        assert_eq!(ticks.stamp(far), Stamp::NEVER);
+        assert_eq!(ticks.deadline_of(Stamp::NEVER), NEVER);
+        assert!(ticks.now(far) < NEVER);
+        assert!(ticks.instant(Stamp::NEVER) > Instant::now() + Duration::from_secs(86_400 * 365));
+    }
+
+    #[test]
+    fn a_tick_of_no_length_is_none() {
+        assert!(Ticks::new(Instant::now(), Duration::ZERO).is_none());
+        assert!(Ticks::new(Instant::now(), Duration::MAX).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn the_tick_of_a_deadline_begins_at_it_or_less_than_a_tick_later(
+            nanos in 0..u64::MAX / 4,
+            tick in 1..100_000_000_000_u64,
+        ) {
+            let ticks = ticks(Duration::from_nanos(tick));
+            let deadline = ticks.origin + Duration::from_nanos(nanos);
+            let begin = ticks.begin(ticks.deadline(deadline)).expect("not so far");
+            prop_assert!(begin >= deadline);
+            prop_assert!(begin < deadline + ticks.tick());
+            prop_assert!(ticks.begin(ticks.now(deadline)).expect("not so far") <= deadline);
+            prop_assert_eq!(ticks.deadline_of(ticks.stamp(deadline)), ticks.deadline(deadline));
+        }
+
+        #[test]
+        fn a_stamp_gives_back_the_instant_it_was_made_from(nanos in 0..i64::MAX.unsigned_abs()) {
+            let ticks = ticks(Duration::from_millis(1));
+            let instant = ticks.origin + Duration::from_nanos(nanos);
+            prop_assert_eq!(ticks.instant(ticks.stamp(instant)), instant);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What the actor lends to a set of timers for the length of one call.
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::metrics::{Metrics, add};
+use crate::tick::Stamp;
+
+/// The wheel: files slots under ticks.
+pub(crate) trait Shelf {
+    /// Files a slot; returns the node.
+    fn insert(&mut self, tick: u64, slot: u32) -> u32;
+    /// The tick of a node.
+    fn tick(&self, node: u32) -> u64;
+    /// Moves a node to another tick.
+    fn refile(&mut self, node: u32, tick: u64);
+    /// Takes a node off.
+    fn remove(&mut self, node: u32);
+}
+
+/// One turn of the actor: its time, read once, and what it counts.
+#[derive(Debug)]
+pub(crate) struct Turn<'a> {
+    pub(crate) tick: u64,
+    pub(crate) now: Stamp,
+    metrics: &'a Metrics,
+    latest: Cell<Duration>,
+}
+
+impl<'a> Turn<'a> {
+    pub(crate) fn new(tick: u64, now: Stamp, metrics: &'a Metrics) -> Self {
+        Turn {
+            tick,
+            now,
+            metrics,
+            latest: Cell::new(Duration::ZERO),
+        }
+    }
+
+    /// A timer fired, so much after its deadline.
+    pub(crate) fn fired(&self, lateness: Duration) {
+        self.metrics.lateness.record(lateness);
+        self.latest.set(self.latest.get().max(lateness));
+    }
+
+    /// A sleep fired.
+    pub(crate) fn fired_sleep(&self, lateness: Duration) {
+        add(&self.metrics.fired_sleeps, 1);
+        self.fired(lateness);
+    }
+
+    /// A timer was looked at, found to be due later, and filed again.
+    pub(crate) fn refiled(&self) {
+        add(&self.metrics.refiled, 1);
+    }
+
+    /// The greatest lateness so far.
+    pub(crate) fn latest(&self) -> Duration {
+        self.latest.get()
+    }
+
+    /// Ends the turn; `took` is how long it was.
+    pub(crate) fn end(&self, took: Duration) {
+        add(&self.metrics.turns, 1);
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let longest = &self.metrics.longest_turn;
+        longest.store(
+            nanos.max(longest.load(Ordering::Relaxed)),
+            Ordering::Relaxed,
+        );
+    }
+}

@@ -1,0 +1,437 @@
+//! The hierarchical timing wheel: a pure data structure that takes ticks in and hands items out.
+//!
+//! It knows no clock, no runtime, no thread and no logger. Time is a `u64` count of ticks that the caller passes to
+//! [`Wheel::advance`]; what a tick lasts is the caller's affair. The actor of this crate drives one; so can any other
+//! event loop.
+//!
+//! # How it works
+//!
+//! The wheel is a row of *levels*. Each level is a ring of `slots` buckets; a bucket of level *n* is `slots^n` ticks
+//! wide, so level *n* spans `slots` times as much time as level *n - 1*. An item due at tick `d` is filed in the
+//! lowest level whose window reaches it:
+//!
+//! ```text
+//! unit(n, t) = t / slots^n
+//! level      = the first n with  unit(n, d) - unit(n, now) < slots
+//! bucket     = unit(level, d) % slots
+//! ```
+//!
+//! The window of a level slides with the current time, it is not a fixed page. When time reaches the start of a bucket
+//! of a higher level, the items in it are *re-filed*: each goes to a lower level, or is due. An item moves down at
+//! most once per level, and far-away items cost nothing until then.
+//!
+//! Levels are made when something is first filed that far ahead. With 64 slots eleven of them reach `u64::MAX` ticks.
+//!
+//! # A worked example
+//!
+//! Four slots, the current tick is 0. The ranges are the ticks a bucket stands for.
+//!
+//! | level | width | bucket 0 | bucket 1 | bucket 2 | bucket 3 |
+//! |---|---|---|---|---|---|
+//! | 0 | 1 | `[0,1)` | `[1,2)` | `[2,3)` | `[3,4)` |
+//! | 1 | 4 | (now) | `[4,8)` | `[8,12)` | `[12,16)` |
+//! | 2 | 16 | (now) | `[16,32)` | `[32,48)` | `[48,64)` |
+//!
+//! An item due at tick 9 is too far for level 0 and goes to bucket 2 of level 1. At tick 6 the windows have slid:
+//!
+//! | level | width | bucket 0 | bucket 1 | bucket 2 | bucket 3 |
+//! |---|---|---|---|---|---|
+//! | 0 | 1 | `[8,9)` | `[9,10)` | `[6,7)` | `[7,8)` |
+//! | 1 | 4 | `[16,20)` | (now) | `[8,12)` | `[12,16)` |
+//! | 2 | 16 | (now) | `[16,32)` | `[32,48)` | `[48,64)` |
+//!
+//! A second item due at tick 9 goes straight to bucket 1 of level 0. The first is still in `[8,12)`, whose start, 8, is
+//! the next tick at which anything has to be done: [`Wheel::next_wake`]. At 8 it is re-filed to bucket 1 of level 0 and
+//! at 9 both come out. Nothing happens at tick 7, and nobody has to look.
+//!
+//! # Source
+//!
+//! G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels* (1987), in the form Apache Kafka gave it: sliding
+//! windows, overflow levels on demand, and a clock driven by the next non-empty bucket instead of a periodic tick. Where
+//! Kafka keeps its buckets in a queue ordered by time, this wheel keeps a bitmap for each level.
+
+mod arena;
+mod level;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use arena::Arena;
+use level::Level;
+
+pub use arena::Token;
+
+/// How many items one call of [`Wheel::advance`] re-files at most.
+///
+/// Re-filing takes tens of nanoseconds an item, so this keeps a call far below a millisecond even when a bucket with
+/// millions of items is reached.
+pub const REFILE_LIMIT: usize = 4096;
+
+/// A hierarchical timing wheel over `u64` ticks. See the [module](self) for how it works.
+///
+/// Inserting and removing are O(1); advancing is O(1) an item and level, and independent of how many ticks have passed.
+///
+/// # Examples
+///
+/// ```
+/// use tickwheel::wheel::Wheel;
+///
+/// let mut wheel = Wheel::new(64);
+/// wheel.insert(5, "tea");
+/// let eggs = wheel.insert(7, "eggs");
+/// wheel.insert(1_000_000, "taxes");
+///
+/// assert_eq!(wheel.next_wake(), Some(5));
+/// assert_eq!(wheel.advance(6, usize::MAX).collect::<Vec<_>>(), ["tea"]);
+///
+/// assert_eq!(wheel.remove(eggs), Some("eggs"));
+/// assert_eq!(wheel.remove(eggs), None);
+/// assert_eq!(wheel.len(), 1);
+/// ```
+#[derive(Clone)]
+pub struct Wheel<T> {
+    /// The tick up to which everything has been handed out. Never goes backwards.
+    now: u64,
+    /// log2 of the number of slots.
+    slot_bits: u32,
+    /// Bit *n* is set when level *n* holds anything.
+    occupied_levels: u64,
+    levels: Vec<Level>,
+    arena: Arena<T>,
+}
+
+impl<T> Wheel<T> {
+    /// The numbers of slots a wheel may have; only the powers of two among them.
+    pub const SLOTS: RangeInclusive<usize> = 2..=4096;
+
+    /// An empty wheel at tick 0.
+    ///
+    /// # Panics
+    ///
+    /// If `slots` is not a power of two within [`Wheel::SLOTS`].
+    pub fn new(slots: usize) -> Self {
+        Self::starting_at(slots, 0)
+    }
+
+    /// An empty wheel whose current tick is `now`.
+    ///
+    /// # Panics
+    ///
+    /// If `slots` is not a power of two within [`Wheel::SLOTS`].
+    pub fn starting_at(slots: usize, now: u64) -> Self {
+        assert!(
+            slots.is_power_of_two() && Self::SLOTS.contains(&slots),
+            "slots is {slots}, but must be a power of two from {} to {}",
+            Self::SLOTS.start(),
+            Self::SLOTS.end(),
+        );
+        Wheel {
+            now,
+            slot_bits: slots.trailing_zeros(),
+            occupied_levels: 0,
+            levels: Vec::new(),
+            arena: Arena::new(),
+        }
+    }
+
+    /// The current tick: everything due before it has been handed out. Never panics.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// How many items are in the wheel. Exact; never panics.
+    pub fn len(&self) -> usize {
+        self.arena.len()
+    }
+
+    /// Whether the wheel holds nothing. Never panics.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Files `item` to be handed out at `tick`. A tick that is not in the future is due at once.
+    ///
+    /// # Panics
+    ///
+    /// When the wheel holds 2<sup>32</sup> - 1 items already.
+    pub fn insert(&mut self, tick: u64, item: T) -> Token {
+        let token = self.arena.insert(tick, item);
+        self.link(token.index());
+        token
+    }
+
+    /// Takes the item out, its memory with it. `None` when the token is stale; never panics.
+    pub fn remove(&mut self, token: Token) -> Option<T> {
+        let index = self.arena.find(token)?;
+        self.unlink(index);
+        Some(self.arena.remove(index))
+    }
+
+    /// Files the item under another tick, earlier or later; its token stays valid.
+    ///
+    /// Returns `false`, and does nothing, when the token is stale. Never panics.
+    pub fn refile(&mut self, token: Token, tick: u64) -> bool {
+        let Some(index) = self.arena.find(token) else {
+            return false;
+        };
+        self.unlink(index);
+        self.arena.set_tick(index, tick);
+        self.link(index);
+        true
+    }
+
+    /// The item behind the token, if it is still filed. Never panics.
+    pub fn get(&self, token: Token) -> Option<&T> {
+        self.arena.item(self.arena.find(token)?)
+    }
+
+    /// The item behind the token, if it is still filed. Never panics.
+    pub fn get_mut(&mut self, token: Token) -> Option<&mut T> {
+        let index = self.arena.find(token)?;
+        self.arena.item_mut(index)
+    }
+
+    /// The tick the item is filed under, if it still is. Never panics.
+    pub fn tick_of(&self, token: Token) -> Option<u64> {
+        Some(self.arena.tick(self.arena.find(token)?))
+    }
+
+    /// The token of the item at `index`, for an owner that keeps the index alone.
+    pub(crate) fn token_at(&self, index: u32) -> Option<Token> {
+        self.arena.token(index)
+    }
+
+    /// The tick at which [`advance`](Wheel::advance) next has something to do, or `None` when the wheel is empty.
+    ///
+    /// It is a lower bound: no item is due before it, but when it lies at the start of a bucket of a higher level,
+    /// reaching it only re-files items. Not more than one such stop is made for each level an item comes down.
+    /// It never lies before [`now`](Wheel::now); equal to it, there is something to do at once. Never panics.
+    pub fn next_wake(&self) -> Option<u64> {
+        self.next_bucket().map(|(start, ..)| start)
+    }
+
+    /// Moves the current tick to `now` and hands out the items due by then, tick by tick.
+    ///
+    /// At most `budget` items are handed out and at most [`REFILE_LIMIT`] re-filed; then the iterator ends, the
+    /// current tick stays where it got to, and [`next_wake`](Wheel::next_wake) equals [`now`](Wheel::now) or lies
+    /// behind the `now` given here. Call again to go on. Dropping the iterator early keeps what it has not handed out.
+    ///
+    /// A `now` before the current tick counts as the current tick: time does not go backwards. Never panics.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tickwheel::wheel::Wheel;
+    ///
+    /// let mut wheel = Wheel::new(64);
+    /// for item in 0..3 {
+    ///     wheel.insert(10, item);
+    /// }
+    /// assert_eq!(wheel.advance(10, 2).count(), 2);
+    /// assert_eq!(wheel.next_wake(), Some(10));
+    /// assert_eq!(wheel.advance(10, 2).count(), 1);
+    /// assert_eq!(wheel.next_wake(), None);
+    /// ```
+    #[must_use = "time moves as the iterator is consumed"]
+    pub fn advance(&mut self, now: u64, budget: usize) -> Advance<'_, T> {
+        Advance {
+            target: now.max(self.now),
+            budget,
+            refiles: REFILE_LIMIT,
+            wheel: self,
+        }
+    }
+
+    fn slot_mask(&self) -> u64 {
+        (1 << self.slot_bits) - 1
+    }
+
+    /// How far a tick is shifted to give its unit at `level`.
+    fn shift(&self, level: usize) -> u32 {
+        // There are at most 64 levels.
+        #[allow(clippy::cast_possible_truncation)]
+        let level = level as u32;
+        level * self.slot_bits
+    }
+
+    /// The bucket of `level` that stands for `tick`.
+    #[allow(clippy::cast_possible_truncation)] // masked to at most 12 bits
+    fn slot(&self, level: usize, tick: u64) -> usize {
+        ((tick >> self.shift(level)) & self.slot_mask()) as usize
+    }
+
+    /// The lowest level whose window, as it lies now, reaches `tick`.
+    fn level_for(&self, tick: u64) -> usize {
+        let distance = tick - self.now;
+        // The level whose width has as many digits as the distance is right, or one below right: the two ticks may
+        // be `slots` units apart when both lie badly in theirs.
+        let level = (distance | 1).ilog2() / self.slot_bits;
+        let shift = level * self.slot_bits;
+        let units = (tick >> shift) - (self.now >> shift);
+        level as usize + usize::from(units > self.slot_mask())
+    }
+
+    /// Puts the node on the bucket for its tick.
+    fn link(&mut self, index: u32) {
+        let tick = self.arena.tick(index).max(self.now);
+        let level = self.level_for(tick);
+        let slot = self.slot(level, tick);
+        while self.levels.len() <= level {
+            self.levels.push(Level::new(1 << self.slot_bits));
+        }
+        let buckets = &mut self.levels[level];
+        // There are at most 64 levels.
+        #[allow(clippy::cast_possible_truncation)]
+        self.arena
+            .push_back(buckets.bucket_mut(slot), level as u8, index);
+        buckets.mark(slot);
+        self.occupied_levels |= 1 << level;
+        // A tick in the past is filed under the present, so that `unlink` finds its bucket again.
+        self.arena.set_tick(index, tick);
+    }
+
+    /// Takes the node off the bucket it is on.
+    fn unlink(&mut self, index: u32) {
+        let level = self.arena.level(index);
+        let slot = self.slot(level, self.arena.tick(index));
+        let buckets = &mut self.levels[level];
+        self.arena.unlink(buckets.bucket_mut(slot), index);
+        buckets.unmark_if_empty(slot);
+        if buckets.is_empty() {
+            self.occupied_levels &= !(1 << level);
+        }
+    }
+
+    /// The non-empty bucket that starts first, as start, level and slot; of several the one of the highest level.
+    fn next_bucket(&self) -> Option<(u64, usize, usize)> {
+        let mut first: Option<(u64, usize, usize)> = None;
+        let mut levels = self.occupied_levels;
+        while levels != 0 {
+            let level = levels.trailing_zeros() as usize;
+            levels &= levels - 1;
+            let here = self.slot(level, self.now);
+            let slot = self.levels[level].next_occupied(here)?;
+            let distance = (slot.wrapping_sub(here) as u64) & self.slot_mask();
+            let shift = self.shift(level);
+            // A bucket at distance zero is being worked off; it started, but what is left in it is due to be
+            // looked at now.
+            let start = (((self.now >> shift) + distance) << shift).max(self.now);
+            if first.is_none_or(|(earliest, ..)| start <= earliest) {
+                first = Some((start, level, slot));
+            }
+        }
+        first
+    }
+
+    /// Panics unless everything lies where it belongs. For tests and fuzzing; O(n).
+    #[cfg(any(test, fuzzing))]
+    #[doc(hidden)]
+    pub fn assert_invariants(&self) {
+        let mut seen = 0;
+        for (n, level) in self.levels.iter().enumerate() {
+            assert!(level.is_consistent(), "bitmap of level {n}");
+            assert_eq!(
+                self.occupied_levels >> n & 1 == 1,
+                !level.is_empty(),
+                "bit of level {n}"
+            );
+            for slot in 0..=self.slot_mask() {
+                let slot = usize::try_from(slot).expect("at most 4096");
+                for index in self.arena.walk(level.bucket(slot)) {
+                    seen += 1;
+                    let tick = self.arena.tick(index);
+                    assert!(tick >= self.now, "tick {tick} is past");
+                    assert_eq!(self.arena.level(index), n);
+                    assert_eq!(self.slot(n, tick), slot);
+                    let units = (tick >> self.shift(n)) - (self.now >> self.shift(n));
+                    assert!(units <= self.slot_mask(), "tick {tick} outside the window");
+                }
+            }
+        }
+        assert_eq!(seen, self.len(), "items on buckets against items counted");
+        if let Some(next) = self.next_wake() {
+            assert!(next >= self.now);
+        }
+        assert_eq!(self.next_wake().is_none(), self.is_empty());
+    }
+}
+
+impl<T> fmt::Debug for Wheel<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Wheel {
+            now,
+            slot_bits,
+            occupied_levels: _,
+            levels,
+            arena,
+        } = self;
+        f.debug_struct("Wheel")
+            .field("now", now)
+            .field("slots", &(1_u32 << slot_bits))
+            .field("levels", &levels.len())
+            .field("len", &arena.len())
+            .field("next_wake", &self.next_wake())
+            .finish()
+    }
+}
+
+/// The items that [`Wheel::advance`] hands out, in the order of their ticks.
+///
+/// Time moves as the iterator is consumed; what is not taken stays in the wheel.
+pub struct Advance<'a, T> {
+    wheel: &'a mut Wheel<T>,
+    target: u64,
+    budget: usize,
+    refiles: usize,
+}
+
+impl<T> Iterator for Advance<'_, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        if self.budget == 0 {
+            return None;
+        }
+        let wheel = &mut *self.wheel;
+        loop {
+            let Some((start, level, slot)) = wheel.next_bucket().filter(|b| b.0 <= self.target)
+            else {
+                wheel.now = self.target;
+                return None;
+            };
+            wheel.now = start;
+            let front = wheel.levels[level].bucket(slot).front();
+            let index = front.expect("the bitmap names non-empty buckets only");
+            if level == 0 {
+                wheel.unlink(index);
+                self.budget -= 1;
+                return Some(wheel.arena.remove(index));
+            }
+            if self.refiles == 0 {
+                return None;
+            }
+            self.refiles -= 1;
+            wheel.unlink(index);
+            wheel.link(index);
+        }
+    }
+}
+
+impl<T> fmt::Debug for Advance<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Advance {
+            wheel,
+            target,
+            budget,
+            refiles,
+        } = self;
+        f.debug_struct("Advance")
+            .field("wheel", wheel)
+            .field("target", target)
+            .field("budget", budget)
+            .field("refiles", refiles)
+            .finish()
+    }
+}
