@@ -31,7 +31,7 @@ use crate::turn::{Shelf, Turn};
 use crate::wheel::Wheel;
 
 /// How many commands, and how many noted slots of a set, a turn applies.
-const COMMANDS_PER_TURN: usize = 1024;
+const COMMANDS_PER_TURN: usize = 4096;
 
 /// How many timers a turn looks at.
 const LOOKS_PER_TURN: usize = 512;
@@ -71,8 +71,13 @@ pub(crate) struct Actor {
     ripe: Vec<u32>,
     /// Commands taken from the mailbox, the next one last.
     inbox: Vec<Command>,
+    /// Sets that noted more while they were attended to; for the next inbox.
+    again: Vec<Command>,
     /// How often the inbox was filled.
     rounds: u64,
+    /// The ticks at which it was filled the last time and the time before.
+    filled: u64,
+    filled_before: u64,
     settling: Vec<Settling>,
     /// The wheel's items that a turn looks at, and the slots of one set among them; kept for their memory.
     due: Vec<Item>,
@@ -91,6 +96,8 @@ struct SetRecord {
     nodes: usize,
     /// It is on the list of the ripe.
     ripe: bool,
+    /// How many of its notes belong to the inbox as it was filled, and have not been attended to.
+    quota: usize,
 }
 
 /// Somebody waits for everything to be applied and fired.
@@ -112,7 +119,10 @@ impl Actor {
             sets: Slab::new(),
             ripe: Vec::new(),
             inbox: Vec::new(),
+            again: Vec::new(),
             rounds: 0,
+            filled: 0,
+            filled_before: 0,
             settling: Vec::new(),
             due: Vec::new(),
             slots: Vec::new(),
@@ -194,12 +204,17 @@ impl Actor {
         let now = shared.ticks.now(began);
         let turn = Turn::new(now, shared.ticks.stamp(began), &shared.metrics);
 
-        let left_in_inbox = self.apply();
-        if !left_in_inbox {
+        let left_in_inbox = self.apply(now);
+        // What is left in the inbox was submitted after it had been filled the time before, and is due then at the
+        // earliest: up to there nothing can be overtaken.
+        let until = if left_in_inbox {
+            self.filled_before.saturating_sub(1)
+        } else {
             self.set_settling_targets(now);
-        }
+            now
+        };
         let sweeping = self.sweep();
-        let mut left_due = self.advance(&turn);
+        let mut left_due = self.advance(until, &turn);
         left_due |= self.deliver(&turn, left_due);
         self.answer_settled(left_due);
 
@@ -211,11 +226,14 @@ impl Actor {
     // --- commands ---
 
     /// Applies commands; true when some are left in the inbox.
-    fn apply(&mut self) -> bool {
+    fn apply(&mut self, now: u64) -> bool {
         if self.inbox.is_empty() {
             self.shared.mailbox.take(&mut self.inbox);
+            self.inbox.append(&mut self.again);
             self.inbox.reverse();
             self.rounds += 1;
+            self.filled_before = self.filled;
+            self.filled = now;
         }
         let mut budget = COMMANDS_PER_TURN;
         while budget > 0 {
@@ -226,12 +244,7 @@ impl Actor {
             add(&self.shared.metrics.commands, 1);
             match command {
                 Command::Sleep(entry) => self.attend_sleep(entry),
-                Command::Set(set) => {
-                    if self.attend_set(&set, budget + 1) {
-                        self.inbox.push(Command::Set(set));
-                        budget = 0;
-                    }
-                }
+                Command::Set(set) => budget = self.attend_set(set, budget + 1),
                 Command::Settle(done) => self.settling.push(Settling {
                     round: self.rounds + 1,
                     target: None,
@@ -280,33 +293,51 @@ impl Actor {
         entry
     }
 
-    /// Attends to what the set has noted; true when some of it is left.
-    fn attend_set(&mut self, set: &Arc<dyn AnySet>, limit: usize) -> bool {
-        let number = set.number().load(Ordering::Relaxed);
-        let number = if number == 0 {
-            let vacant = self.sets.vacant_entry();
-            // Zero means none, and one is the sleeps.
-            let number = u32::try_from(vacant.key() + 2).unwrap_or(u32::MAX);
-            set.number().store(number, Ordering::Relaxed);
-            vacant.insert(SetRecord {
-                set: Arc::clone(set),
-                nodes: 0,
-                ripe: false,
-            });
-            number
-        } else {
-            number
-        };
+    /// Attends to at most `budget` of the slots that the set has noted; returns what is left of the budget.
+    ///
+    /// Only what was noted by the time this began belongs to the present inbox; a flood of more has to wait.
+    fn attend_set(&mut self, set: Arc<dyn AnySet>, budget: usize) -> usize {
+        let number = self.number_of(&set);
         let (_, mut shelf) = lend(&mut self.sets, &mut self.wheel, number);
-        let left = set.attend(&mut shelf, limit);
+        let quota = *shelf.quota;
+        let limit = if quota == 0 { budget } else { quota.min(budget) };
+        let (attended, left) = set.attend(&mut shelf, limit);
+        *shelf.quota = if quota == 0 { left } else { quota - limit };
+        let unfinished = *shelf.quota > 0;
         self.forget_if_over(number);
-        left
+        if unfinished {
+            self.inbox.push(Command::Set(set));
+            return 0;
+        }
+        if left > 0 {
+            self.again.push(Command::Set(set));
+        }
+        budget.saturating_sub(attended.max(1))
+    }
+
+    /// The actor's number for a set; a new one if it has none.
+    fn number_of(&mut self, set: &Arc<dyn AnySet>) -> u32 {
+        let number = set.number().load(Ordering::Relaxed);
+        if number != 0 {
+            return number;
+        }
+        let vacant = self.sets.vacant_entry();
+        // Zero means none, and one is the sleeps.
+        let number = u32::try_from(vacant.key() + 2).unwrap_or(u32::MAX);
+        set.number().store(number, Ordering::Relaxed);
+        vacant.insert(SetRecord {
+            set: Arc::clone(set),
+            nodes: 0,
+            ripe: false,
+            quota: 0,
+        });
+        number
     }
 
     /// Lets a set go that nobody uses any more.
     fn forget_if_over(&mut self, number: u32) {
         let record = &self.sets[set_key(number)];
-        if record.nodes == 0 && !record.ripe && record.set.is_over() {
+        if record.nodes == 0 && record.quota == 0 && !record.ripe && record.set.is_over() {
             let record = self.sets.remove(set_key(number));
             record.set.number().store(0, Ordering::Relaxed);
         }
@@ -336,12 +367,12 @@ impl Actor {
 
     // --- time ---
 
-    /// Looks at what the wheel has reached; true when the wheel has more.
-    fn advance(&mut self, turn: &Turn<'_>) -> bool {
+    /// Looks at what the wheel has by tick `until`; true when there is more.
+    fn advance(&mut self, until: u64, turn: &Turn<'_>) -> bool {
         let mut budget = LOOKS_PER_TURN;
         while budget > 0 {
             let mut due = std::mem::take(&mut self.due);
-            due.extend(self.wheel.advance(turn.tick, budget.min(BATCH)));
+            due.extend(self.wheel.advance(until, budget.min(BATCH)));
             budget -= due.len();
             let exhausted = due.is_empty();
             // Sleeps fire here, with the wheel at rest: a waker may drop or arm others.
@@ -364,7 +395,7 @@ impl Actor {
                 break;
             }
         }
-        self.wheel.next_wake().is_some_and(|tick| tick <= turn.tick)
+        self.wheel.next_wake().is_some_and(|tick| tick <= until)
     }
 
     fn look_at_sleep(&mut self, slot: u32, turn: &Turn<'_>) {
@@ -493,22 +524,21 @@ fn lend<'a>(
     wheel: &'a mut Wheel<Item>,
     number: u32,
 ) -> (&'a dyn AnySet, Lent<'a>) {
-    let SetRecord { set, nodes, .. } = &mut sets[set_key(number)];
-    let owner = NonZeroU32::new(number).unwrap_or(SLEEPS);
-    (
-        &**set,
-        Lent {
-            wheel,
-            owner,
-            nodes,
-        },
-    )
+    let record = &mut sets[set_key(number)];
+    let lent = Lent {
+        wheel,
+        owner: NonZeroU32::new(number).unwrap_or(SLEEPS),
+        nodes: &mut record.nodes,
+        quota: &mut record.quota,
+    };
+    (&*record.set, lent)
 }
 
 struct Lent<'a> {
     wheel: &'a mut Wheel<Item>,
     owner: NonZeroU32,
     nodes: &'a mut usize,
+    quota: &'a mut usize,
 }
 
 impl Shelf for Lent<'_> {

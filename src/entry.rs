@@ -149,13 +149,11 @@ impl<H> Entry<H> {
 
     // --- the owner ---
 
-    /// Arms the entry for `deadline`. Once the actor is gone this does nothing; [`poll`](Self::poll) says so.
-    pub(crate) fn arm(&self, deadline: u64, waker: Waker) -> Tell {
+    /// Arms the entry for `deadline`; `None` when it is closed.
+    pub(crate) fn arm(&self, deadline: u64, waker: Waker) -> Option<Tell> {
         let mut state = lock(&self.state);
         if state.phase == Phase::Closed {
-            drop(state);
-            drop(waker);
-            return Tell::Nothing;
+            return None;
         }
         let stale = state.waker.replace(waker);
         state.phase = Phase::Armed;
@@ -163,23 +161,21 @@ impl<H> Entry<H> {
         let tell = state.tell();
         drop(state);
         drop(stale);
-        tell
+        Some(tell)
     }
 
-    /// Changes the deadline of an entry that is armed; any other becomes idle, to be armed by its next poll.
-    pub(crate) fn move_to(&self, deadline: u64) -> Tell {
+    /// Changes the deadline of an entry that is armed. Returns the phase it was in: any other becomes, or stays, one
+    /// that has to be armed.
+    pub(crate) fn move_to(&self, deadline: u64) -> (Phase, Tell) {
         let mut state = lock(&self.state);
-        match state.phase {
-            Phase::Armed => {
-                state.deadline = deadline;
-                state.tell()
-            }
-            Phase::Fired => {
-                state.phase = Phase::Idle;
-                Tell::Nothing
-            }
-            Phase::Idle | Phase::Abandoned | Phase::Closed => Tell::Nothing,
-        }
+        let was = state.phase;
+        let tell = if was == Phase::Armed {
+            state.deadline = deadline;
+            state.tell()
+        } else {
+            Tell::Nothing
+        };
+        (was, tell)
     }
 
     /// The phase, after making `waker` the one to be woken if the entry is armed.
@@ -334,7 +330,7 @@ mod tests {
         let entry = Entry::new(());
         assert_eq!(
             entry.arm(deadline, Waker::noop().clone()),
-            Tell::Queue(deadline)
+            Some(Tell::Queue(deadline))
         );
         entry
     }
@@ -343,9 +339,9 @@ mod tests {
     fn moving_later_and_cancelling_and_arming_again_later_cost_no_message() {
         let entry = armed(10);
         assert_eq!(entry.attend(None), Attend::File(10));
-        assert_eq!(entry.move_to(20), Tell::Nothing);
+        assert_eq!(entry.move_to(20), (Phase::Armed, Tell::Nothing));
         assert_eq!(entry.disarm(), (Phase::Armed, 10));
-        assert_eq!(entry.arm(15, Waker::noop().clone()), Tell::Nothing);
+        assert_eq!(entry.arm(15, Waker::noop().clone()), Some(Tell::Nothing));
         assert!(matches!(entry.look(10), Look::File(15)));
         assert!(matches!(entry.look(15), Look::Fire { waker: Some(_), .. }));
     }
@@ -354,9 +350,9 @@ mod tests {
     fn moving_earlier_queues_once_and_nudges_after_that() {
         let entry = armed(10);
         assert_eq!(entry.attend(None), Attend::File(10));
-        assert_eq!(entry.move_to(8), Tell::Queue(8));
-        assert_eq!(entry.move_to(9), Tell::Nothing);
-        assert_eq!(entry.move_to(3), Tell::Sooner(3));
+        assert_eq!(entry.move_to(8), (Phase::Armed, Tell::Queue(8)));
+        assert_eq!(entry.move_to(9), (Phase::Armed, Tell::Nothing));
+        assert_eq!(entry.move_to(3), (Phase::Armed, Tell::Sooner(3)));
         assert_eq!(entry.attend(Some(10)), Attend::File(3));
     }
 
@@ -367,7 +363,7 @@ mod tests {
         assert_eq!(entry.attend(None), Attend::Keep);
         assert_eq!(
             entry.arm(10, Waker::noop().clone()),
-            Tell::Queue(10),
+            Some(Tell::Queue(10)),
             "nobody was going to look any more"
         );
     }
@@ -384,7 +380,7 @@ mod tests {
     #[test]
     fn an_entry_that_never_fires_is_not_filed() {
         let entry = Entry::new(());
-        assert_eq!(entry.arm(NEVER, Waker::noop().clone()), Tell::Nothing);
+        assert_eq!(entry.arm(NEVER, Waker::noop().clone()), Some(Tell::Nothing));
         assert!(matches!(entry.look(u64::MAX - 1), Look::LetGo));
     }
 
@@ -392,7 +388,7 @@ mod tests {
     fn a_closed_entry_stays_closed_and_gives_its_waker_back() {
         let entry = armed(10);
         assert!(entry.close().is_some());
-        assert_eq!(entry.arm(5, Waker::noop().clone()), Tell::Nothing);
+        assert_eq!(entry.arm(5, Waker::noop().clone()), None);
         assert_eq!(entry.poll(Waker::noop()), Phase::Closed);
         assert_eq!(entry.disarm().0, Phase::Closed);
     }

@@ -97,25 +97,29 @@ impl Shared {
     // --- sleeping futures ---
 
     /// Arms the entry. False when there is no actor any more; the entry is then closed.
-    pub(crate) fn arm(self: &Arc<Self>, entry: &Arc<SleepEntry>, deadline: u64, waker: Waker) {
-        cache::count(self, |counts| &counts.armed);
-        let tell = entry.arm(deadline, waker);
-        self.tell(entry, tell);
+    pub(crate) fn arm(self: &Arc<Self>, entry: &Arc<SleepEntry>, tick: u64, waker: Waker) -> bool {
+        let armed = (entry.arm(tick, waker)).is_some_and(|tell| self.tell(entry, tell));
+        if armed {
+            cache::count(self, |counts| &counts.armed);
+        }
+        armed
     }
 
-    /// Says to the actor what a change of the entry requires.
-    pub(crate) fn tell(&self, entry: &Arc<SleepEntry>, tell: Tell) {
+    /// Says to the actor what a change of the entry requires. False when there is none; the entry is then closed.
+    pub(crate) fn tell(&self, entry: &Arc<SleepEntry>, tell: Tell) -> bool {
         match tell {
             Tell::Nothing => {}
             Tell::Sooner(tick) => self.mailbox.wake_by(tick),
             Tell::Queue(tick) => {
                 let command = Command::Sleep(Arc::clone(entry));
                 if self.submit(tick, command).is_err() {
-                    // Its waker is the caller's own, who is about to look at the phase.
+                    // Whoever owns the waker is the one who calls.
                     drop(entry.close());
+                    return false;
                 }
             }
         }
+        true
     }
 
     /// Takes back an entry whose future is gone. It goes to this thread's cache, or leaves the wheel.
@@ -133,10 +137,11 @@ impl Shared {
 
     /// Gives the entry up: the actor takes it off the wheel, at once if it is `urgent`.
     pub(crate) fn discard(&self, entry: &Arc<SleepEntry>, urgent: bool) {
-        match entry.abandon() {
-            Tell::Queue(_) if urgent => self.tell(entry, Tell::Queue(0)),
-            tell => self.tell(entry, tell),
-        }
+        let tell = match entry.abandon() {
+            Tell::Queue(_) if urgent => Tell::Queue(0),
+            tell => tell,
+        };
+        self.tell(entry, tell);
     }
 
     // --- keyed timers ---

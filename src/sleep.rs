@@ -77,6 +77,13 @@ enum Stage {
     Done,
 }
 
+impl Stage {
+    /// Tokio's own timer, for when the actor is gone.
+    fn on_tokio(deadline: Instant) -> Self {
+        Stage::OnTokio(Box::pin(time::sleep_until(deadline)))
+    }
+}
+
 impl Sleep {
     pub(crate) fn after(shared: &Arc<Shared>, duration: Duration) -> Self {
         match after(duration) {
@@ -127,10 +134,12 @@ impl Sleep {
         let tick = shared.ticks.deadline(deadline);
         let still_armed = match self.stage {
             Stage::Armed => {
-                let tell = entry.move_to(tick);
-                shared.tell(entry, tell);
-                cache::count(shared, |counts| &counts.moved);
-                entry.phase() == Phase::Armed
+                let (was, tell) = entry.move_to(tick);
+                let armed = was == Phase::Armed && shared.tell(entry, tell);
+                if armed {
+                    cache::count(shared, |counts| &counts.moved);
+                }
+                armed
             }
             Stage::New { .. } | Stage::OnTokio(_) | Stage::Done => false,
         };
@@ -153,19 +162,19 @@ impl Sleep {
                         self.stage = Stage::Done;
                         return Poll::Ready(());
                     }
-                    entry.home().arm(entry, self.tick, cx.waker().clone());
-                    self.stage = Stage::Armed;
-                    return Poll::Pending;
+                    let shared = entry.home();
+                    if shared.arm(entry, self.tick, cx.waker().clone()) {
+                        self.stage = Stage::Armed;
+                        return Poll::Pending;
+                    }
+                    self.stage = Stage::on_tokio(self.deadline);
                 }
                 Stage::Armed => match entry.poll(cx.waker()) {
                     Phase::Fired => {
                         self.stage = Stage::Done;
                         return Poll::Ready(());
                     }
-                    Phase::Closed => {
-                        let sleep = Box::pin(time::sleep_until(self.deadline));
-                        self.stage = Stage::OnTokio(sleep);
-                    }
+                    Phase::Closed => self.stage = Stage::on_tokio(self.deadline),
                     Phase::Armed | Phase::Idle | Phase::Abandoned => {
                         if self.tick == NEVER || Instant::now() < self.deadline {
                             return Poll::Pending;

@@ -43,7 +43,7 @@ use crate::metrics::KeyedCounts;
 use crate::shared::Shared;
 use crate::shield::{dispose, shield, wake};
 use crate::submit::QUEUE_BOUND;
-use crate::tick::{NEVER, Stamp};
+use crate::tick::{NEVER, Stamp, Ticks};
 use crate::turn::{Shelf, Turn};
 
 /// How many timers a long operation takes out under one hold of the lock.
@@ -54,8 +54,9 @@ pub(crate) trait AnySet: Send + Sync + fmt::Debug {
     /// The actor's number for the set; 0 when it has none. The actor's note to itself.
     fn number(&self) -> &AtomicU32;
 
-    /// Files the slots that were noted, at most `limit`. True when some are left.
-    fn attend(&self, shelf: &mut dyn Shelf, limit: usize) -> bool;
+    /// Files the slots that were noted, at most `limit`, the first ones first. Returns how many that were, and how many
+    /// are left.
+    fn attend(&self, shelf: &mut dyn Shelf, limit: usize) -> (usize, usize);
 
     /// The wheel has reached these slots.
     fn look(&self, slots: &[u32], turn: &Turn<'_>, shelf: &mut dyn Shelf);
@@ -98,7 +99,7 @@ struct State<K: Hash + Eq, V> {
     repeats: HashMap<u32, Repeat<K, V>>,
     ripe: BinaryHeap<Reverse<Ripe>>,
     /// Slots the actor should attend to, each once.
-    notes: Vec<u32>,
+    notes: VecDeque<u32>,
     /// The set is in the actor's queue, or about to be put there.
     queued: bool,
     /// The order of the next arming.
@@ -152,7 +153,7 @@ where
                 book: Book::new(hasher),
                 repeats: HashMap::new(),
                 ripe: BinaryHeap::new(),
-                notes: Vec::new(),
+                notes: VecDeque::new(),
                 queued: false,
                 order: 0,
                 fired: VecDeque::new(),
@@ -458,7 +459,7 @@ impl<K: Hash + Eq, V> State<K, V> {
     /// Notes the slot down for the actor to attend to, by `tick`.
     fn note(&mut self, slot: u32, tick: u64) -> Tell {
         if !mem::replace(self.book.noted(slot), true) {
-            self.notes.push(slot);
+            self.notes.push_back(slot);
         }
         self.queue(tick)
     }
@@ -489,6 +490,30 @@ impl<K: Hash + Eq, V> State<K, V> {
         (taken, tell)
     }
 
+    /// Makes the wheel agree with the slot, which was noted.
+    fn attend(&mut self, slot: u32, ticks: &Ticks, shelf: &mut dyn Shelf) {
+        *self.book.noted(slot) = false;
+        let place = *self.book.place(slot);
+        let Some(timer) = self.book.timer(slot) else {
+            if let Some(node) = place.node() {
+                shelf.remove(node);
+                *self.book.place(slot) = Place::NOWHERE;
+            }
+            return;
+        };
+        let tick = ticks.deadline_of(timer.deadline);
+        match place.node() {
+            Some(node) if shelf.tick(node) <= tick => timer.filed = shelf.tick(node),
+            Some(node) => {
+                timer.filed = tick;
+                shelf.refile(node, tick);
+            }
+            None if place == Place::NOWHERE => self.file(slot, tick, shelf),
+            // It waits to be delivered, and is looked at then.
+            None => {}
+        }
+    }
+
     /// Puts the slot, which is nowhere, on the wheel for its timer.
     fn file(&mut self, slot: u32, tick: u64, shelf: &mut dyn Shelf) {
         if let Some(timer) = self.book.timer(slot) {
@@ -514,42 +539,24 @@ where
         &self.number
     }
 
-    fn attend(&self, shelf: &mut dyn Shelf, limit: usize) -> bool {
-        let ticks = self.shared.ticks;
+    fn attend(&self, shelf: &mut dyn Shelf, limit: usize) -> (usize, usize) {
         let mut state = self.lock();
-        let first = state.notes.len().saturating_sub(limit);
-        for at in (first..state.notes.len()).rev() {
-            let slot = state.notes[at];
-            *state.book.noted(slot) = false;
-            let place = *state.book.place(slot);
-            let node = place.node();
-            let Some(timer) = state.book.timer(slot) else {
-                if let Some(node) = node {
-                    shelf.remove(node);
-                    *state.book.place(slot) = Place::NOWHERE;
-                }
-                continue;
-            };
-            let tick = ticks.deadline_of(timer.deadline);
-            match node {
-                Some(node) if shelf.tick(node) <= tick => timer.filed = shelf.tick(node),
-                Some(node) => {
-                    timer.filed = tick;
-                    shelf.refile(node, tick);
-                }
-                None if place == Place::NOWHERE => state.file(slot, tick, shelf),
-                // It waits to be delivered, and is looked at then.
-                None => {}
+        let n = state.notes.len().min(limit);
+        for _ in 0..n {
+            if let Some(slot) = state.notes.pop_front() {
+                state.attend(slot, &self.shared.ticks, shelf);
             }
         }
-        state.notes.truncate(first);
-        state.notes.shrink_to(QUEUE_BOUND);
-        state.queued = first > 0;
-        if first == 0 && state.ripe.is_empty() {
+        let left = state.notes.len();
+        state.queued = left > 0;
+        if left == 0 {
+            state.notes.shrink_to(QUEUE_BOUND);
+        }
+        if left == 0 && state.ripe.is_empty() {
             // Every slot that the actor knew of and that holds no timer has been taken off the wheel by now.
             state.book.give_back_if_empty();
         }
-        first > 0
+        (n, left)
     }
 
     fn look(&self, slots: &[u32], turn: &Turn<'_>, shelf: &mut dyn Shelf) {
