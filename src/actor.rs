@@ -151,7 +151,7 @@ impl Actor {
                     break;
                 }
                 self.wait().await;
-                add(&self.shared.metrics.wake_ups, 1);
+                add(&self.shared.metrics.0.wake_ups, 1);
             }
         }
         .instrument(span)
@@ -160,7 +160,7 @@ impl Actor {
 
     /// No handle could arm anything any more, and nothing is armed.
     fn is_unneeded(&self) -> bool {
-        self.shared.orphaned.load(Ordering::Acquire)
+        self.shared.is_orphaned()
             && self.wheel.is_empty()
             && self.sweep.is_none()
     }
@@ -202,7 +202,7 @@ impl Actor {
         let shared = Arc::clone(&self.shared);
         let began = Instant::now();
         let now = shared.ticks.now(began);
-        let turn = Turn::new(now, shared.ticks.stamp(began), &shared.metrics);
+        let turn = Turn::new(now, shared.ticks.stamp(began), &shared.metrics.0);
 
         let left_in_inbox = self.apply(now);
         // What is left in the inbox was submitted after it had been filled the time before, and is due then at the
@@ -241,7 +241,7 @@ impl Actor {
                 return false;
             };
             budget -= 1;
-            add(&self.shared.metrics.commands, 1);
+            add(&self.shared.metrics.0.commands, 1);
             match command {
                 Command::Sleep(entry) => self.attend_sleep(entry),
                 Command::Set(set) => budget = self.attend_set(set, budget + 1),
@@ -493,12 +493,7 @@ impl Drop for Actor {
     fn drop(&mut self) {
         let shared = Arc::clone(&self.shared);
         shared.mailbox.close(&mut self.inbox);
-        let mut handed_over = 0;
-        let mut close = |entry: Arc<SleepEntry>| {
-            let waker = entry.close();
-            handed_over += u64::from(waker.is_some());
-            wake(waker);
-        };
+        let close = |entry: Arc<SleepEntry>| wake(entry.close());
         for command in self.inbox.drain(..) {
             if let Command::Sleep(entry) = command {
                 close(entry);
@@ -508,7 +503,6 @@ impl Drop for Actor {
         for set in shared.close_sets() {
             set.close();
         }
-        add(&shared.metrics.handed_over, handed_over);
         shared.end();
     }
 }

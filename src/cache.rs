@@ -6,8 +6,8 @@
 //! after the first finds such an entry. Where lengths are mixed, the cache takes of the entries at hand the one that
 //! is filed as late as the new deadline allows, and so leaves those that are filed soon to timeouts that are short.
 //!
-//! The counts of armed and cancelled sleeps are kept here too. Only the thread writes its own; reading them adds up
-//! all threads.
+//! The counts of sleeps that were made and cancelled are kept here too. Only the thread writes its own; reading them
+//! adds up all threads.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -28,18 +28,22 @@ const WHEELS: usize = 4;
 /// What one thread has counted for one wheel. Written by that thread alone.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// Sleeps that were armed.
-    pub(crate) armed: AtomicU64,
-    /// Armed sleeps that were dropped.
+    /// Sleeps that were made, or armed again after they had fired.
+    pub(crate) made: AtomicU64,
+    /// Sleeps that were dropped before they fired.
     pub(crate) cancelled: AtomicU64,
-    /// Armed sleeps that saw by the clock that they were due, before the actor did.
+    /// Sleeps that saw by the clock that they were due, before the actor did.
     pub(crate) elapsed: AtomicU64,
-    /// Armed sleeps that were given another deadline.
+    /// Waiting sleeps that were given another deadline.
     pub(crate) moved: AtomicU64,
+    /// Sleeps that went on with Tokio's timer.
+    pub(crate) handed_over: AtomicU64,
 }
 
 /// What one thread keeps for one wheel.
 struct Spares {
+    /// The wheel's.
+    id: u64,
     shared: Arc<Shared>,
     counts: Arc<Counts>,
     /// With the tick each was filed at when it was cancelled.
@@ -49,8 +53,9 @@ struct Spares {
 impl Spares {
     fn new(shared: &Arc<Shared>) -> Self {
         let counts = Arc::<Counts>::default();
-        shared.metrics.register(&counts);
+        shared.metrics.0.register(&counts);
         Spares {
+            id: shared.id,
             shared: Arc::clone(shared),
             counts,
             entries: Vec::new(),
@@ -74,7 +79,7 @@ impl Spares {
 impl Drop for Spares {
     fn drop(&mut self) {
         for (_, entry) in self.entries.drain(..) {
-            self.shared.discard(&entry, false);
+            self.shared.discard(&entry);
         }
     }
 }
@@ -99,59 +104,110 @@ pub(crate) fn thread_number() -> usize {
         .unwrap_or(0)
 }
 
-/// An entry for a timer due at `deadline`: a cancelled one if there is any that fits, else a new one.
+/// An entry for a new sleep due at `deadline`: a cancelled one if there is any that fits, else a new one.
+#[inline]
 pub(crate) fn take(shared: &Arc<Shared>, deadline: u64) -> Arc<SleepEntry> {
-    let spare = with(shared, |spares| spares.take(deadline)).flatten();
-    spare.unwrap_or_else(|| Arc::new(Entry::new(Arc::clone(shared))))
+    let spare = with(
+        shared,
+        |shared| shared,
+        |spares, _| {
+            increment(&spares.counts.made);
+            spares.take(deadline)
+        },
+    );
+    match spare {
+        Ok(Some(entry)) => entry,
+        Ok(None) => Arc::new(Entry::new(Arc::clone(shared))),
+        Err(_) => {
+            (shared.metrics.0.elsewhere().made).fetch_add(1, Ordering::Relaxed);
+            Arc::new(Entry::new(Arc::clone(shared)))
+        }
+    }
 }
 
-/// Keeps a cancelled entry for later, or gives it back when there is no room.
+/// Keeps the entry of a sleep that was dropped, or gives it back when there is no room. `cancelled` when the sleep had
+/// not fired.
+#[inline]
 pub(crate) fn give(
-    shared: &Arc<Shared>,
     entry: Arc<SleepEntry>,
     filed: u64,
-) -> Option<Arc<SleepEntry>> {
-    let mut entry = Some(entry);
-    with(shared, |spares| {
-        if spares.entries.len() < SPARE_ENTRIES {
-            spares.entries.extend(entry.take().map(|e| (filed, e)));
+    cancelled: bool,
+) -> Result<(), Arc<SleepEntry>> {
+    let given = with(
+        entry,
+        |entry| entry.home(),
+        |spares, entry| {
+            if cancelled {
+                increment(&spares.counts.cancelled);
+            }
+            if spares.entries.len() < SPARE_ENTRIES && !spares.shared.is_orphaned() {
+                spares.entries.push((filed, entry));
+                Ok(())
+            } else {
+                Err(entry)
+            }
+        },
+    );
+    given.unwrap_or_else(|entry| {
+        if cancelled {
+            let counts = entry.home().metrics.0.elsewhere();
+            counts.cancelled.fetch_add(1, Ordering::Relaxed);
         }
-    });
-    entry
+        Err(entry)
+    })
 }
 
 /// Adds one to a count of this thread.
 pub(crate) fn count(shared: &Arc<Shared>, which: impl Fn(&Counts) -> &AtomicU64) {
-    let counted = with(shared, |spares| {
-        // This thread alone writes it, so a load and a store do.
-        let count = which(&spares.counts);
-        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-    });
-    if counted.is_none() {
-        which(shared.metrics.elsewhere()).fetch_add(1, Ordering::Relaxed);
+    let counted = with(
+        shared,
+        |shared| shared,
+        |spares, _| increment(which(&spares.counts)),
+    );
+    if counted.is_err() {
+        which(shared.metrics.0.elsewhere()).fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Runs `f` on what this thread keeps for the wheel. `None` when the thread is coming down.
+/// Adds one to a count that this thread alone writes, so that a load and a store do.
+fn increment(count: &AtomicU64) {
+    count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+/// Runs `f` on what this thread keeps for the wheel of `subject`. Gives the subject back when the thread is coming
+/// down.
 ///
 /// Neither `f` nor anything it drops may come back here.
-fn with<R>(shared: &Arc<Shared>, f: impl FnOnce(&mut Spares) -> R) -> Option<R> {
-    let find = |all: &mut Vec<Spares>| {
-        if all.first()?.shared.id != shared.id {
-            let at = all.iter().position(|s| s.shared.id == shared.id)?;
-            all.swap(0, at);
+#[inline]
+fn with<T, R>(
+    subject: T,
+    home: impl Fn(&T) -> &Arc<Shared>,
+    f: impl FnOnce(&mut Spares, T) -> R,
+) -> Result<R, T> {
+    let mut subject = Some(subject);
+    let result = SPARES.try_with(|all| {
+        let shared = home(subject.as_ref()?);
+        if all.borrow().first().is_none_or(|first| first.id != shared.id) {
+            bring_to_front(all, shared);
         }
-        Some(())
-    };
-    SPARES
-        .try_with(|all| {
-            if find(&mut *all.try_borrow_mut().ok()?).is_none() {
-                open(all, shared);
-            }
-            all.try_borrow_mut().ok()?.first_mut().map(f)
-        })
-        .ok()
-        .flatten()
+        let mut all = all.borrow_mut();
+        Some(f(all.first_mut()?, subject.take()?))
+    });
+    match (result, subject) {
+        (Ok(Some(result)), _) => Ok(result),
+        (_, Some(subject)) => Err(subject),
+        (_, None) => unreachable!("the subject is taken only to be passed to `f`"),
+    }
+}
+
+/// Makes what this thread keeps for the wheel the first of all.
+#[cold]
+fn bring_to_front(all: &RefCell<Vec<Spares>>, shared: &Arc<Shared>) {
+    let at = all.borrow().iter().position(|spares| spares.id == shared.id);
+    match at {
+        Some(at) => all.borrow_mut().swap(0, at),
+        None => open(all, shared),
+    }
 }
 
 /// Begins to keep entries of this wheel, which may end it for a wheel that was used longer ago or has ended.
@@ -167,6 +223,6 @@ fn open(all: &RefCell<Vec<Spares>>, shared: &Arc<Shared>) {
         }
     }
     all.replace(spares);
-    // Outside the borrow: what is dropped here sends messages.
+    // Not while it is borrowed: what is dropped here sends messages.
     drop(evicted);
 }

@@ -23,8 +23,6 @@ pub(crate) struct Metrics {
     elsewhere: Counts,
     pub(crate) gone_sets: Mutex<KeyedCounts>,
     pub(crate) fired_sleeps: AtomicU64,
-    /// Sleeps that were armed when the actor ended, and went on with Tokio's timer.
-    pub(crate) handed_over: AtomicU64,
     pub(crate) refiled: AtomicU64,
     pub(crate) turns: AtomicU64,
     pub(crate) wake_ups: AtomicU64,
@@ -46,14 +44,15 @@ pub(crate) fn add(counter: &AtomicU64, n: u64) {
 }
 
 impl Counts {
-    fn each(&self) -> [&AtomicU64; 4] {
+    fn each(&self) -> [&AtomicU64; 5] {
         let Counts {
-            armed,
+            made,
             cancelled,
             elapsed,
             moved,
+            handed_over,
         } = self;
-        [armed, cancelled, elapsed, moved]
+        [made, cancelled, elapsed, moved, handed_over]
     }
 
     fn add_to(&self, sum: &Counts) {
@@ -103,14 +102,15 @@ impl Metrics {
         let sleeps = self.threads();
         let sleeps_fired = get(&self.fired_sleeps) + get(&sleeps.elapsed);
         let sleeps_cancelled = get(&sleeps.cancelled);
-        let sleeps_armed = get(&sleeps.armed);
-        let handed_over = get(&self.handed_over);
+        let sleeps_made = get(&sleeps.made);
+        let sleeps_handed_over = get(&sleeps.handed_over);
         WheelMetrics {
-            sleeps_pending: sleeps_armed
-                .saturating_sub(sleeps_fired + sleeps_cancelled + handed_over),
-            sleeps_armed,
+            sleeps_pending: sleeps_made
+                .saturating_sub(sleeps_fired + sleeps_cancelled + sleeps_handed_over),
+            sleeps_made,
             sleeps_fired,
             sleeps_cancelled,
+            sleeps_handed_over,
             sleeps_moved: get(&sleeps.moved),
             keyed_pending: pending_keyed as u64,
             keyed_set: keyed.set,
@@ -230,22 +230,22 @@ fn bucket_end(bucket: usize) -> u64 {
 /// meanwhile; after [`settle`](crate::TimerWheel::settle) on a quiet wheel they are exact, and then
 ///
 /// ```text
-/// sleeps_armed = sleeps_pending + sleeps_fired + sleeps_cancelled
-/// keyed_set    = keyed_pending + keyed_fired + keyed_removed + keyed_replaced + keyed_drained
+/// sleeps_made = sleeps_pending + sleeps_fired + sleeps_cancelled + sleeps_handed_over
+/// keyed_set   = keyed_pending + keyed_fired + keyed_removed + keyed_replaced + keyed_drained
 /// ```
-///
-/// (until the wheel is shut down: sleeps it had to hand over to Tokio's timer are not counted as any of these).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct WheelMetrics {
-    /// Sleeps that somebody waits for now.
+    /// Sleeps that exist and have not fired, those of timeouts and intervals included.
     pub sleeps_pending: u64,
-    /// Sleeps that were polled and had to wait; one that is polled again after a reset counts again.
-    pub sleeps_armed: u64,
+    /// Sleeps that were made; one that is reset after it had fired counts again.
+    pub sleeps_made: u64,
     /// Sleeps whose deadline was reached.
     pub sleeps_fired: u64,
     /// Sleeps that were dropped, or were part of a timeout that completed, before their deadline.
     pub sleeps_cancelled: u64,
+    /// Sleeps that went on with Tokio's timer, because the wheel had ended.
+    pub sleeps_handed_over: u64,
     /// Calls of [`Sleep::reset`](crate::Sleep::reset) on a sleep that was waiting.
     pub sleeps_moved: u64,
     /// Keyed timers that wait now, over all sets.
@@ -370,9 +370,9 @@ mod tests {
         let metrics = Metrics::default();
         let counts = Arc::<Counts>::default();
         metrics.register(&counts);
-        add(&counts.armed, 3);
+        add(&counts.made, 3);
         drop(counts);
         metrics.register(&Arc::default());
-        assert_eq!(metrics.threads().armed.load(Ordering::Relaxed), 3);
+        assert_eq!(metrics.threads().made.load(Ordering::Relaxed), 3);
     }
 }

@@ -12,6 +12,7 @@ use crate::command::{Command, Mailbox};
 use crate::entry::{Entry, Tell};
 use crate::keyed::AnySet;
 use crate::metrics::Metrics;
+use crate::sync::Line;
 use crate::tick::Ticks;
 
 /// The entry of a sleeping future. It holds the way to its actor, so that a sleep made from a thread's cache touches
@@ -27,15 +28,14 @@ pub(crate) struct Shared {
     pub(crate) ticks: Ticks,
     pub(crate) late_warning: Duration,
     pub(crate) mailbox: Mailbox,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: Line<Metrics>,
     pub(crate) runtime: tokio::runtime::Id,
-    /// True once no handle is left: cancelled entries then leave the wheel instead of waiting to be reused.
-    pub(crate) orphaned: AtomicBool,
+    orphaned: AtomicBool,
     /// Becomes true when the actor has ended.
     ended: watch::Sender<bool>,
     max_pending: usize,
     /// Keyed timers that hold a place, over all sets.
-    pending: AtomicUsize,
+    pending: Line<AtomicUsize>,
     sets: Mutex<Sets>,
 }
 
@@ -66,12 +66,12 @@ impl Shared {
             ticks: config.ticks,
             late_warning: config.late_warning,
             mailbox: Mailbox::new(cores, Notify::new()),
-            metrics: Metrics::default(),
+            metrics: Line::default(),
             runtime: config.runtime,
             orphaned: AtomicBool::new(false),
             ended: watch::Sender::new(false),
             max_pending: config.max_pending,
-            pending: AtomicUsize::new(0),
+            pending: Line::default(),
             sets: Mutex::default(),
         }
     }
@@ -97,12 +97,13 @@ impl Shared {
     // --- sleeping futures ---
 
     /// Arms the entry. False when there is no actor any more; the entry is then closed.
-    pub(crate) fn arm(self: &Arc<Self>, entry: &Arc<SleepEntry>, tick: u64, waker: Waker) -> bool {
-        let armed = (entry.arm(tick, waker)).is_some_and(|tell| self.tell(entry, tell));
-        if armed {
-            cache::count(self, |counts| &counts.armed);
+    #[inline]
+    pub(crate) fn arm(&self, entry: &Arc<SleepEntry>, tick: u64, waker: Waker) -> bool {
+        match entry.arm(tick, waker) {
+            Some(Tell::Nothing) => true,
+            Some(tell) => self.tell(entry, tell),
+            None => false,
         }
-        armed
     }
 
     /// Says to the actor what a change of the entry requires. False when there is none; the entry is then closed.
@@ -122,23 +123,24 @@ impl Shared {
         true
     }
 
-    /// Takes back an entry whose future is gone. It goes to this thread's cache, or leaves the wheel.
-    pub(crate) fn release(self: &Arc<Self>, entry: Arc<SleepEntry>, filed: u64) {
-        let orphaned = self.orphaned.load(Ordering::Relaxed);
-        let refused = if orphaned {
-            Some(entry)
-        } else {
-            cache::give(self, entry, filed)
-        };
-        if let Some(entry) = refused {
-            self.discard(&entry, orphaned);
-        }
+    /// Whether no handle is left. Entries of dropped sleeps then leave the wheel instead of waiting to be used again.
+    pub(crate) fn is_orphaned(&self) -> bool {
+        self.orphaned.load(Ordering::Acquire)
     }
 
-    /// Gives the entry up: the actor takes it off the wheel, at once if it is `urgent`.
-    pub(crate) fn discard(&self, entry: &Arc<SleepEntry>, urgent: bool) {
+    /// The last handle was dropped.
+    pub(crate) fn orphan(&self) {
+        // Release: whoever sees it sees all that was done through the handles.
+        self.orphaned.store(true, Ordering::Release);
+        // Without an actor there is nobody to tell.
+        let _ = self.submit(0, Command::Orphaned);
+    }
+
+    /// Gives the entry up: the actor takes it off the wheel, and at once if that may be all it lives for.
+    #[cold]
+    pub(crate) fn discard(&self, entry: &Arc<SleepEntry>) {
         let tell = match entry.abandon() {
-            Tell::Queue(_) if urgent => Tell::Queue(0),
+            Tell::Queue(_) if self.is_orphaned() => Tell::Queue(0),
             tell => tell,
         };
         self.tell(entry, tell);
@@ -149,10 +151,10 @@ impl Shared {
     /// Takes a place for one more keyed timer; false when all are taken.
     pub(crate) fn reserve(&self) -> bool {
         if self.max_pending == usize::MAX {
-            self.pending.fetch_add(1, Ordering::Relaxed);
+            self.pending.0.fetch_add(1, Ordering::Relaxed);
             return true;
         }
-        self.pending
+        (self.pending.0)
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |pending| {
                 (pending < self.max_pending).then_some(pending + 1)
             })
@@ -161,11 +163,11 @@ impl Shared {
 
     /// Gives places back.
     pub(crate) fn free(&self, places: usize) {
-        self.pending.fetch_sub(places, Ordering::Relaxed);
+        self.pending.0.fetch_sub(places, Ordering::Relaxed);
     }
 
     pub(crate) fn pending_keyed(&self) -> usize {
-        self.pending.load(Ordering::Relaxed)
+        self.pending.0.load(Ordering::Relaxed)
     }
 
     /// Remembers a new set. False when the actor has ended, which will not come by to close it.

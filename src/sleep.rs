@@ -63,49 +63,53 @@ pub struct Sleep {
     /// `None` only while it is being dropped.
     entry: Option<Arc<SleepEntry>>,
     stage: Stage,
+    /// Tokio's own timer, for when the actor is gone.
+    fallback: Option<Pin<Box<time::Sleep>>>,
 }
 
 /// How far a sleep has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Not polled since it was made or reset. `later` when the deadline was in the future then: the first poll arms it
-    /// without reading the clock once more.
-    New { later: bool },
+    /// Not polled since it was made. The deadline was in the future then: the first poll arms it without reading the
+    /// clock once more.
+    New,
+    /// Not polled since it was made or reset, with a deadline that may have passed.
+    Unchecked,
     /// The entry is armed, or was and fired.
     Armed,
     /// The actor is gone.
-    OnTokio(Pin<Box<time::Sleep>>),
+    OnTokio,
     Done,
 }
 
-impl Stage {
-    /// Tokio's own timer, for when the actor is gone.
-    fn on_tokio(deadline: Instant) -> Self {
-        Stage::OnTokio(Box::pin(time::sleep_until(deadline)))
-    }
-}
-
 impl Sleep {
+    #[inline]
     pub(crate) fn after(shared: &Arc<Shared>, duration: Duration) -> Self {
-        match after(duration) {
-            Some(deadline) => {
-                let tick = shared.ticks.deadline(deadline);
-                Self::new(shared, deadline, tick, !duration.is_zero())
-            }
-            None => Self::new(shared, far_future(), NEVER, true),
-        }
+        let (deadline, tick) = match after(duration) {
+            Some(deadline) => (deadline, shared.ticks.deadline(deadline)),
+            None => (far_future(), NEVER),
+        };
+        let stage = if duration.is_zero() {
+            Stage::Unchecked
+        } else {
+            Stage::New
+        };
+        Self::new(shared, deadline, tick, stage)
     }
 
     pub(crate) fn at(shared: &Arc<Shared>, deadline: Instant) -> Self {
         let tick = shared.ticks.deadline(deadline);
-        Self::new(shared, deadline, tick, false)
+        Self::new(shared, deadline, tick, Stage::Unchecked)
     }
 
-    fn new(shared: &Arc<Shared>, deadline: Instant, tick: u64, later: bool) -> Self {
+    #[inline]
+    fn new(shared: &Arc<Shared>, deadline: Instant, tick: u64, stage: Stage) -> Self {
         Sleep {
             deadline,
             tick,
             entry: Some(cache::take(shared, tick)),
-            stage: Stage::New { later },
+            stage,
+            fallback: None,
         }
     }
 
@@ -116,10 +120,12 @@ impl Sleep {
 
     /// Whether it has completed, or its deadline has been reached and its task is about to be woken. Never panics.
     pub fn is_elapsed(&self) -> bool {
-        match &self.stage {
-            Stage::New { .. } => false,
-            Stage::Armed => (self.entry.as_ref()).is_some_and(|e| e.phase() == Phase::Fired),
-            Stage::OnTokio(sleep) => sleep.is_elapsed(),
+        let entry_fired = || (self.entry.as_ref()).is_some_and(|e| e.phase() == Phase::Fired);
+        let fallback_fired = || (self.fallback.as_ref()).is_some_and(|f| f.is_elapsed());
+        match self.stage {
+            Stage::New | Stage::Unchecked => false,
+            Stage::Armed => entry_fired(),
+            Stage::OnTokio => fallback_fired(),
             Stage::Done => true,
         }
     }
@@ -128,72 +134,112 @@ impl Sleep {
     ///
     /// A task that waits goes on waiting, for the new deadline. A sleep that has completed has to be polled again for
     /// its task to be woken. Never panics.
-    pub fn reset(mut self: Pin<&mut Self>, deadline: Instant) {
-        let Some(entry) = &self.entry else { return };
+    pub fn reset(self: Pin<&mut Self>, deadline: Instant) {
+        let this = self.get_mut();
+        let Some(entry) = &this.entry else { return };
         let shared = entry.home();
-        let tick = shared.ticks.deadline(deadline);
-        let still_armed = match self.stage {
+        this.deadline = deadline;
+        this.tick = shared.ticks.deadline(deadline);
+        let fired = match this.stage {
+            Stage::New | Stage::Unchecked => false,
             Stage::Armed => {
-                let (was, tell) = entry.move_to(tick);
-                let armed = was == Phase::Armed && shared.tell(entry, tell);
-                if armed {
+                let (was, tell) = entry.move_to(this.tick);
+                if was == Phase::Armed && shared.tell(entry, tell) {
                     cache::count(shared, |counts| &counts.moved);
+                    return;
                 }
-                armed
+                was == Phase::Fired
             }
-            Stage::New { .. } | Stage::OnTokio(_) | Stage::Done => false,
+            Stage::OnTokio => {
+                if let Some(fallback) = &mut this.fallback {
+                    fallback.as_mut().reset(deadline);
+                }
+                return;
+            }
+            Stage::Done => true,
         };
-        self.deadline = deadline;
-        self.tick = tick;
-        if !still_armed {
-            self.stage = Stage::New { later: false };
+        if fired {
+            cache::count(shared, |counts| &counts.made);
         }
+        this.stage = Stage::Unchecked;
     }
 
     /// As [`poll`](Future::poll), without taking part in the runtime's cooperative budget.
+    #[inline]
     pub(crate) fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self.stage {
+            Stage::New => self.poll_arm(cx),
+            Stage::Unchecked if !self.is_due() => self.poll_arm(cx),
+            Stage::Unchecked => self.poll_due(),
+            Stage::Armed => self.poll_armed(cx),
+            Stage::OnTokio => self.poll_fallback(cx),
+            Stage::Done => Poll::Ready(()),
+        }
+    }
+
+    /// Whether the clock has reached the deadline.
+    fn is_due(&self) -> bool {
+        self.tick != NEVER && Instant::now() >= self.deadline
+    }
+
+    #[inline]
+    fn poll_arm(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(entry) = &self.entry else {
             return Poll::Ready(());
         };
-        loop {
-            match &mut self.stage {
-                Stage::New { later } => {
-                    if !*later && Instant::now() >= self.deadline && self.tick != NEVER {
-                        self.stage = Stage::Done;
-                        return Poll::Ready(());
-                    }
-                    let shared = entry.home();
-                    if shared.arm(entry, self.tick, cx.waker().clone()) {
-                        self.stage = Stage::Armed;
-                        return Poll::Pending;
-                    }
-                    self.stage = Stage::on_tokio(self.deadline);
-                }
-                Stage::Armed => match entry.poll(cx.waker()) {
-                    Phase::Fired => {
-                        self.stage = Stage::Done;
-                        return Poll::Ready(());
-                    }
-                    Phase::Closed => self.stage = Stage::on_tokio(self.deadline),
-                    Phase::Armed | Phase::Idle | Phase::Abandoned => {
-                        if self.tick == NEVER || Instant::now() < self.deadline {
-                            return Poll::Pending;
-                        }
-                        if entry.disarm().0 == Phase::Armed {
-                            cache::count(entry.home(), |counts| &counts.elapsed);
-                        }
-                        self.stage = Stage::Done;
-                        return Poll::Ready(());
-                    }
-                },
-                Stage::OnTokio(sleep) => {
-                    ready!(sleep.as_mut().poll(cx));
+        if entry.home().arm(entry, self.tick, cx.waker().clone()) {
+            self.stage = Stage::Armed;
+            Poll::Pending
+        } else {
+            self.poll_fallback(cx)
+        }
+    }
+
+    fn poll_armed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(entry) = &self.entry else {
+            return Poll::Ready(());
+        };
+        match entry.poll(cx.waker()) {
+            Phase::Fired => {
+                self.stage = Stage::Done;
+                Poll::Ready(())
+            }
+            Phase::Closed => self.poll_fallback(cx),
+            Phase::Armed | Phase::Idle | Phase::Abandoned if !self.is_due() => Poll::Pending,
+            Phase::Armed | Phase::Idle | Phase::Abandoned => {
+                // The actor may be quicker; then it has counted.
+                if entry.disarm().0 == Phase::Fired {
                     self.stage = Stage::Done;
                     return Poll::Ready(());
                 }
-                Stage::Done => return Poll::Ready(()),
+                self.poll_due()
             }
         }
+    }
+
+    /// It is due, and the actor has not seen it.
+    fn poll_due(&mut self) -> Poll<()> {
+        self.stage = Stage::Done;
+        if let Some(entry) = &self.entry {
+            cache::count(entry.home(), |counts| &counts.elapsed);
+        }
+        Poll::Ready(())
+    }
+
+    #[cold]
+    fn poll_fallback(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.stage != Stage::OnTokio {
+            self.stage = Stage::OnTokio;
+            self.fallback = Some(Box::pin(time::sleep_until(self.deadline)));
+            if let Some(entry) = &self.entry {
+                cache::count(entry.home(), |counts| &counts.handed_over);
+            }
+        }
+        if let Some(fallback) = &mut self.fallback {
+            ready!(fallback.as_mut().poll(cx));
+        }
+        self.stage = Stage::Done;
+        Poll::Ready(())
     }
 }
 
@@ -209,17 +255,23 @@ impl Future for Sleep {
 }
 
 impl Drop for Sleep {
+    #[inline]
     fn drop(&mut self) {
         let Some(entry) = self.entry.take() else {
             return;
         };
-        let (was, filed) = entry.disarm();
-        if was == Phase::Armed {
-            cache::count(entry.home(), |counts| &counts.cancelled);
-        }
-        if was != Phase::Closed {
-            let shared = Arc::clone(entry.home());
-            shared.release(entry, filed);
+        let (cancelled, filed) = match self.stage {
+            // Its entry is as it was taken from the cache: filed at this tick or before it, if at all.
+            Stage::New | Stage::Unchecked => (true, self.tick),
+            Stage::Armed | Stage::Done => {
+                let (was, filed) = entry.disarm();
+                let fired = self.stage == Stage::Done || was == Phase::Fired;
+                (!fired, filed)
+            }
+            Stage::OnTokio => return,
+        };
+        if let Err(entry) = cache::give(entry, filed, cancelled) {
+            entry.home().discard(&entry);
         }
     }
 }

@@ -33,7 +33,7 @@
 use std::mem;
 
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Mutex, lock};
+use crate::sync::{Line, Mutex, lock};
 use crate::tick::NEVER;
 
 #[cfg(all(test, tickwheel_loom))]
@@ -65,11 +65,6 @@ pub(crate) struct Submit<C, S> {
     next_wake: Line<AtomicU64>,
     signal: S,
 }
-
-/// On cache lines of its own: two of them, since processors fetch lines in pairs.
-#[derive(Debug)]
-#[repr(align(128))]
-struct Line<T>(T);
 
 type Shard<C> = Line<Mutex<Queue<C>>>;
 

@@ -13,3 +13,9 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
+
+/// A value on cache lines of its own: two of them, since processors fetch lines in pairs. Nobody who only reads what
+/// lies next to it then waits for those who write it.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Line<T>(pub(crate) T);

@@ -68,6 +68,7 @@ impl Ticks {
     }
 
     /// The tick at which a timer with this deadline may fire: rounded up.
+    #[inline]
     pub(crate) fn deadline(&self, deadline: Instant) -> u64 {
         match nanos(deadline.saturating_duration_since(self.origin)) {
             Some(nanos) => nanos.div_ceil(self.nanos_per_tick),

@@ -4,7 +4,6 @@ use std::fmt;
 use std::future::IntoFuture;
 use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -58,10 +57,7 @@ struct Alive(Arc<Shared>);
 
 impl Drop for Alive {
     fn drop(&mut self) {
-        // Release: whoever sees it sees all that was done through the handles.
-        self.0.orphaned.store(true, Ordering::Release);
-        // Without an actor there is nobody to tell.
-        let _ = self.0.submit(0, Command::Orphaned);
+        self.0.orphan();
     }
 }
 
@@ -187,7 +183,7 @@ impl TimerWheel {
         for set in self.shared.sets() {
             keyed.add(&set.counts());
         }
-        (self.shared.metrics).read(keyed, self.shared.pending_keyed())
+        (self.shared.metrics.0).read(keyed, self.shared.pending_keyed())
     }
 
     /// Waits until all that was submitted before this call is applied, and all that was due by then has fired:

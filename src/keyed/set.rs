@@ -708,7 +708,7 @@ impl<K: Hash + Eq, V> Drop for Set<K, V> {
         let left = state.book.len();
         state.counts.drained += left as u64;
         self.shared.free(left);
-        let gone = &self.shared.metrics.gone_sets;
+        let gone = &self.shared.metrics.0.gone_sets;
         let mut gone = gone.lock().unwrap_or_else(PoisonError::into_inner);
         gone.add(&state.counts);
     }
