@@ -160,9 +160,7 @@ impl Actor {
 
     /// No handle could arm anything any more, and nothing is armed.
     fn is_unneeded(&self) -> bool {
-        self.shared.is_orphaned()
-            && self.wheel.is_empty()
-            && self.sweep.is_none()
+        self.shared.is_orphaned() && self.wheel.is_empty() && self.sweep.is_none()
     }
 
     /// Waits for the signal, or for the tick at which the wheel has something to do.
@@ -204,7 +202,7 @@ impl Actor {
         let now = shared.ticks.now(began);
         let turn = Turn::new(now, shared.ticks.stamp(began), &shared.metrics.0);
 
-        let left_in_inbox = self.apply(now);
+        let left_in_inbox = self.apply(&turn);
         // What is left in the inbox was submitted after it had been filled the time before, and is due then at the
         // earliest: up to there nothing can be overtaken.
         let until = if left_in_inbox {
@@ -226,14 +224,14 @@ impl Actor {
     // --- commands ---
 
     /// Applies commands; true when some are left in the inbox.
-    fn apply(&mut self, now: u64) -> bool {
+    fn apply(&mut self, turn: &Turn<'_>) -> bool {
         if self.inbox.is_empty() {
             self.shared.mailbox.take(&mut self.inbox);
             self.inbox.append(&mut self.again);
             self.inbox.reverse();
             self.rounds += 1;
             self.filled_before = self.filled;
-            self.filled = now;
+            self.filled = turn.tick;
         }
         let mut budget = COMMANDS_PER_TURN;
         while budget > 0 {
@@ -244,7 +242,7 @@ impl Actor {
             add(&self.shared.metrics.0.commands, 1);
             match command {
                 Command::Sleep(entry) => self.attend_sleep(entry),
-                Command::Set(set) => budget = self.attend_set(set, budget + 1),
+                Command::Set(set) => budget = self.attend_set(set, budget + 1, turn),
                 Command::Settle(done) => self.settling.push(Settling {
                     round: self.rounds + 1,
                     target: None,
@@ -296,12 +294,16 @@ impl Actor {
     /// Attends to at most `budget` of the slots that the set has noted; returns what is left of the budget.
     ///
     /// Only what was noted by the time this began belongs to the present inbox; a flood of more has to wait.
-    fn attend_set(&mut self, set: Arc<dyn AnySet>, budget: usize) -> usize {
+    fn attend_set(&mut self, set: Arc<dyn AnySet>, budget: usize, turn: &Turn<'_>) -> usize {
         let number = self.number_of(&set);
         let (_, mut shelf) = lend(&mut self.sets, &mut self.wheel, number);
         let quota = *shelf.quota;
-        let limit = if quota == 0 { budget } else { quota.min(budget) };
-        let (attended, left) = set.attend(&mut shelf, limit);
+        let limit = if quota == 0 {
+            budget
+        } else {
+            quota.min(budget)
+        };
+        let (attended, left) = set.attend(limit, turn, &mut shelf);
         *shelf.quota = if quota == 0 { left } else { quota - limit };
         let unfinished = *shelf.quota > 0;
         self.forget_if_over(number);
@@ -400,7 +402,8 @@ impl Actor {
 
     fn look_at_sleep(&mut self, slot: u32, turn: &Turn<'_>) {
         let entry = self.forget_sleep(slot);
-        match entry.look(turn.tick) {
+        let later = || entry.home().put_off_to(turn.now);
+        match entry.look(turn.tick, later) {
             Look::Fire { deadline, waker } => {
                 let due = self.shared.ticks.begin(deadline);
                 let due = due.map_or(turn.now, |due| self.shared.ticks.stamp(due));
@@ -463,9 +466,8 @@ impl Actor {
 
     fn answer_settled(&mut self, left_due: bool) {
         let at = self.wheel.now();
-        let is_settled = |settling: &Settling| {
-            (settling.target).is_some_and(|target| !left_due || at > target)
-        };
+        let is_settled =
+            |settling: &Settling| (settling.target).is_some_and(|target| !left_due || at > target);
         let (settled, waiting) = std::mem::take(&mut self.settling)
             .into_iter()
             .partition(is_settled);

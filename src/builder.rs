@@ -11,7 +11,7 @@ use crate::actor::Actor;
 use crate::error::BuildError;
 use crate::shared::{Config, Shared};
 use crate::shield::shield;
-use crate::tick::Ticks;
+use crate::tick::{Ticks, clock_is_virtual};
 use crate::timer_wheel::TimerWheel;
 use crate::wheel::Wheel;
 
@@ -143,6 +143,7 @@ impl Builder {
             value: self.tick,
             bounds: Self::TICKS,
         })?;
+        let virtual_clock = clock_is_virtual();
         drop(within);
         let shared = Arc::new(Shared::new(Config {
             name: self.name,
@@ -150,6 +151,7 @@ impl Builder {
             late_warning: self.late_warning,
             max_pending: self.max_pending,
             runtime: runtime.id(),
+            virtual_clock,
         }));
         let actor = Actor::new(Arc::clone(&shared), self.slots);
         drop(runtime.spawn(actor.run()));

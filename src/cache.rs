@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::entry::Entry;
-use crate::shared::{Shared, SleepEntry};
+use crate::shared::{Home, Shared, SleepEntry};
 
 /// How many cancelled entries of one wheel a thread keeps.
 const SPARE_ENTRIES: usize = 128;
@@ -117,12 +117,19 @@ pub(crate) fn take(shared: &Arc<Shared>, deadline: u64) -> Arc<SleepEntry> {
     );
     match spare {
         Ok(Some(entry)) => entry,
-        Ok(None) => Arc::new(Entry::new(Arc::clone(shared))),
+        Ok(None) => new_entry(shared),
         Err(_) => {
             (shared.metrics.0.elsewhere().made).fetch_add(1, Ordering::Relaxed);
-            Arc::new(Entry::new(Arc::clone(shared)))
+            new_entry(shared)
         }
     }
+}
+
+fn new_entry(shared: &Arc<Shared>) -> Arc<SleepEntry> {
+    Arc::new(Entry::new(Home {
+        shared: Arc::clone(shared),
+        clock: None,
+    }))
 }
 
 /// Keeps the entry of a sleep that was dropped, or gives it back when there is no room. `cancelled` when the sleep had
@@ -135,12 +142,13 @@ pub(crate) fn give(
 ) -> Result<(), Arc<SleepEntry>> {
     let given = with(
         entry,
-        |entry| entry.home(),
+        |entry| &entry.home().shared,
         |spares, entry| {
             if cancelled {
                 increment(&spares.counts.cancelled);
             }
-            if spares.entries.len() < SPARE_ENTRIES && !spares.shared.is_orphaned() {
+            let usable = entry.home().clock.is_none() && !spares.shared.is_orphaned();
+            if usable && spares.entries.len() < SPARE_ENTRIES {
                 spares.entries.push((filed, entry));
                 Ok(())
             } else {
@@ -150,7 +158,7 @@ pub(crate) fn give(
     );
     given.unwrap_or_else(|entry| {
         if cancelled {
-            let counts = entry.home().metrics.0.elsewhere();
+            let counts = entry.home().shared.metrics.0.elsewhere();
             counts.cancelled.fetch_add(1, Ordering::Relaxed);
         }
         Err(entry)
@@ -187,7 +195,11 @@ fn with<T, R>(
     let mut subject = Some(subject);
     let result = SPARES.try_with(|all| {
         let shared = home(subject.as_ref()?);
-        if all.borrow().first().is_none_or(|first| first.id != shared.id) {
+        if all
+            .borrow()
+            .first()
+            .is_none_or(|first| first.id != shared.id)
+        {
             bring_to_front(all, shared);
         }
         let mut all = all.borrow_mut();
@@ -203,7 +215,10 @@ fn with<T, R>(
 /// Makes what this thread keeps for the wheel the first of all.
 #[cold]
 fn bring_to_front(all: &RefCell<Vec<Spares>>, shared: &Arc<Shared>) {
-    let at = all.borrow().iter().position(|spares| spares.id == shared.id);
+    let at = all
+        .borrow()
+        .iter()
+        .position(|spares| spares.id == shared.id);
     match at {
         Some(at) => all.borrow_mut().swap(0, at),
         None => open(all, shared),
@@ -213,6 +228,7 @@ fn bring_to_front(all: &RefCell<Vec<Spares>>, shared: &Arc<Shared>) {
 /// Begins to keep entries of this wheel, which may end it for a wheel that was used longer ago or has ended.
 #[cold]
 fn open(all: &RefCell<Vec<Spares>>, shared: &Arc<Shared>) {
+    shared.check_clock();
     let mut spares = vec![Spares::new(shared)];
     let mut evicted = Vec::new();
     for old in all.take() {

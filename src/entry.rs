@@ -117,10 +117,7 @@ pub(crate) enum Attend {
 #[must_use]
 pub(crate) enum Look {
     /// It fired at its deadline; wake this waker.
-    Fire {
-        deadline: u64,
-        waker: Option<Waker>,
-    },
+    Fire { deadline: u64, waker: Option<Waker> },
     /// It was moved: file it at this tick.
     File(u64),
     /// It is not armed: drop it.
@@ -265,8 +262,14 @@ impl<H> Entry<H> {
     }
 
     /// The wheel reached the entry's node, which is gone now; `now` is the current tick.
-    pub(crate) fn look(&self, now: u64) -> Look {
+    ///
+    /// If the entry would fire, `later` is asked for a tick up to which it has been put off meanwhile: idle timers are
+    /// touched without the entry being told. It must not call back into the entry.
+    pub(crate) fn look(&self, now: u64, later: impl FnOnce() -> u64) -> Look {
         let mut state = lock(&self.state);
+        if state.phase == Phase::Armed && state.deadline <= now {
+            state.deadline = state.deadline.max(later());
+        }
         if state.phase != Phase::Armed || state.deadline == NEVER {
             state.filed = NEVER;
             return Look::LetGo;
@@ -342,8 +345,11 @@ mod tests {
         assert_eq!(entry.move_to(20), (Phase::Armed, Tell::Nothing));
         assert_eq!(entry.disarm(), (Phase::Armed, 10));
         assert_eq!(entry.arm(15, Waker::noop().clone()), Some(Tell::Nothing));
-        assert!(matches!(entry.look(10), Look::File(15)));
-        assert!(matches!(entry.look(15), Look::Fire { waker: Some(_), .. }));
+        assert!(matches!(entry.look(10, || 0), Look::File(15)));
+        assert!(matches!(
+            entry.look(15, || 0),
+            Look::Fire { waker: Some(_), .. }
+        ));
     }
 
     #[test]
@@ -381,7 +387,7 @@ mod tests {
     fn an_entry_that_never_fires_is_not_filed() {
         let entry = Entry::new(());
         assert_eq!(entry.arm(NEVER, Waker::noop().clone()), Some(Tell::Nothing));
-        assert!(matches!(entry.look(u64::MAX - 1), Look::LetGo));
+        assert!(matches!(entry.look(u64::MAX - 1, || 0), Look::LetGo));
     }
 
     #[test]
@@ -396,7 +402,7 @@ mod tests {
     #[test]
     fn what_has_fired_stays_fired_when_the_actor_goes() {
         let entry = armed(10);
-        assert!(matches!(entry.look(10), Look::Fire { .. }));
+        assert!(matches!(entry.look(10, || 0), Look::Fire { .. }));
         assert!(entry.close().is_none());
         assert_eq!(entry.phase(), Phase::Fired);
     }

@@ -123,7 +123,8 @@ impl Interval {
                 let late = now.duration_since(due).as_nanos();
                 let into_period = late % self.period.as_nanos();
                 // Under a period, which fits what it was made from.
-                let into_period = u64::try_from(into_period).map_or(self.period, Duration::from_nanos);
+                let into_period =
+                    u64::try_from(into_period).map_or(self.period, Duration::from_nanos);
                 now.checked_add(self.period)?.checked_sub(into_period)
             }
         }

@@ -2,6 +2,7 @@
 #![cfg_attr(tickwheel_loom, allow(dead_code, unused_imports))]
 
 mod entry;
+mod idle;
 mod submit;
 mod sync;
 mod tick;
@@ -40,6 +41,7 @@ mod turn;
 pub use crate::{
     builder::Builder,
     error::{BuildError, Elapsed},
+    idle::{Busy, IdleHandle, IdleLimits, IdleStream, IdleTimer, Reaper, Watch, WatchOptions},
     interval::Interval,
     keyed::{Closed, Expirations, Expired, KeyedTimers, SetTimerError},
     metrics::{LatenessHistogram, WheelMetrics},

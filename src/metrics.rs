@@ -95,7 +95,10 @@ impl Metrics {
 
     /// Reads everything; `keyed` is the sum over the sets that are alive, `pending_keyed` the timers in them.
     pub(crate) fn read(&self, mut keyed: KeyedCounts, pending_keyed: usize) -> WheelMetrics {
-        let gone = self.gone_sets.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone = self
+            .gone_sets
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         keyed.add(&gone);
         drop(gone);
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -5,19 +5,40 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 
 use crate::cache;
 use crate::command::{Command, Mailbox};
 use crate::entry::{Entry, Tell};
+use crate::idle::IdleClock;
 use crate::keyed::AnySet;
 use crate::metrics::Metrics;
 use crate::sync::Line;
-use crate::tick::Ticks;
+use crate::tick::{NEVER, Stamp, Ticks, clock_is_virtual};
 
-/// The entry of a sleeping future. It holds the way to its actor, so that a sleep made from a thread's cache touches
-/// no count that another core touches.
-pub(crate) type SleepEntry = Entry<Arc<Shared>>;
+/// The entry of a sleeping future.
+pub(crate) type SleepEntry = Entry<Home>;
+
+/// Where an entry belongs. It holds the way to its actor, so that a sleep made from a thread's cache touches no count
+/// that another core touches.
+#[derive(Debug)]
+pub(crate) struct Home {
+    pub(crate) shared: Arc<Shared>,
+    /// What an idle timer is put off by, without its entry being told.
+    pub(crate) clock: Option<Arc<IdleClock>>,
+}
+
+impl Home {
+    /// The tick up to which the entry has been put off.
+    pub(crate) fn put_off_to(&self, now: Stamp) -> u64 {
+        let Some(clock) = &self.clock else {
+            return 0;
+        };
+        let due = clock.due(now.from_origin());
+        due.map_or(NEVER, |due| self.shared.ticks.deadline_of(Stamp::at(due)))
+    }
+}
 
 /// One wheel, as its handles, futures and actor see it.
 #[derive(Debug)]
@@ -29,7 +50,9 @@ pub(crate) struct Shared {
     pub(crate) late_warning: Duration,
     pub(crate) mailbox: Mailbox,
     pub(crate) metrics: Line<Metrics>,
-    pub(crate) runtime: tokio::runtime::Id,
+    /// The actor's runtime, and whether its clock was a virtual one when the wheel was started.
+    runtime: tokio::runtime::Id,
+    virtual_clock: bool,
     orphaned: AtomicBool,
     /// Becomes true when the actor has ended.
     ended: watch::Sender<bool>,
@@ -54,6 +77,7 @@ pub(crate) struct Config {
     pub(crate) late_warning: Duration,
     pub(crate) max_pending: usize,
     pub(crate) runtime: tokio::runtime::Id,
+    pub(crate) virtual_clock: bool,
 }
 
 impl Shared {
@@ -68,11 +92,25 @@ impl Shared {
             mailbox: Mailbox::new(cores, Notify::new()),
             metrics: Line::default(),
             runtime: config.runtime,
+            virtual_clock: config.virtual_clock,
             orphaned: AtomicBool::new(false),
             ended: watch::Sender::new(false),
             max_pending: config.max_pending,
             pending: Line::default(),
             sets: Mutex::default(),
+        }
+    }
+
+    /// Warns if this thread, which begins to use the wheel, goes by another clock than the actor.
+    ///
+    /// A paused clock belongs to one runtime; deadlines stamped by another clock mean nothing to it.
+    pub(crate) fn check_clock(&self) {
+        let here = Handle::try_current().ok().map(|runtime| runtime.id());
+        if here != Some(self.runtime) && (self.virtual_clock || clock_is_virtual()) {
+            tracing::warn!(
+                wheel = %self.name,
+                "the wheel is used from outside its runtime while a clock is paused: its timers do not follow the clock here"
+            );
         }
     }
 

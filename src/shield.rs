@@ -39,7 +39,10 @@ pub(crate) fn report(what: &'static str, panic: Box<dyn Any + Send>) {
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message");
-    tracing::error!(panic = message, "{what} panicked; only its own timer is lost");
+    tracing::error!(
+        panic = message,
+        "{what} panicked; only its own timer is lost"
+    );
     // The payload is a user's too, and its drop may panic once more; then it is not dropped.
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
         std::mem::forget(panic);

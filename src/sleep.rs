@@ -11,8 +11,9 @@ use tokio::task::coop;
 use tokio::time::{self, Instant};
 
 use crate::cache;
-use crate::entry::Phase;
-use crate::shared::{Shared, SleepEntry};
+use crate::entry::{Entry, Phase};
+use crate::idle::IdleClock;
+use crate::shared::{Home, Shared, SleepEntry};
 use crate::tick::{NEVER, after, far_future};
 
 /// Completes once its deadline is reached. Made by [`TimerWheel::sleep`](crate::TimerWheel::sleep) and
@@ -113,6 +114,22 @@ impl Sleep {
         }
     }
 
+    /// The sleep of an idle timer: the actor asks the clock before it fires.
+    pub(crate) fn on_clock(shared: &Arc<Shared>, clock: Arc<IdleClock>, deadline: Instant) -> Self {
+        cache::count(shared, |counts| &counts.made);
+        let entry = Entry::new(Home {
+            shared: Arc::clone(shared),
+            clock: Some(clock),
+        });
+        Sleep {
+            deadline,
+            tick: shared.ticks.deadline(deadline),
+            entry: Some(Arc::new(entry)),
+            stage: Stage::Unchecked,
+            fallback: None,
+        }
+    }
+
     /// When it completes. Decades from now for a sleep that never does. Never panics.
     pub fn deadline(&self) -> Instant {
         self.deadline
@@ -137,7 +154,7 @@ impl Sleep {
     pub fn reset(self: Pin<&mut Self>, deadline: Instant) {
         let this = self.get_mut();
         let Some(entry) = &this.entry else { return };
-        let shared = entry.home();
+        let shared = &entry.home().shared;
         this.deadline = deadline;
         this.tick = shared.ticks.deadline(deadline);
         let fired = match this.stage {
@@ -187,7 +204,11 @@ impl Sleep {
         let Some(entry) = &self.entry else {
             return Poll::Ready(());
         };
-        if entry.home().arm(entry, self.tick, cx.waker().clone()) {
+        if entry
+            .home()
+            .shared
+            .arm(entry, self.tick, cx.waker().clone())
+        {
             self.stage = Stage::Armed;
             Poll::Pending
         } else {
@@ -221,7 +242,7 @@ impl Sleep {
     fn poll_due(&mut self) -> Poll<()> {
         self.stage = Stage::Done;
         if let Some(entry) = &self.entry {
-            cache::count(entry.home(), |counts| &counts.elapsed);
+            cache::count(&entry.home().shared, |counts| &counts.elapsed);
         }
         Poll::Ready(())
     }
@@ -232,7 +253,7 @@ impl Sleep {
             self.stage = Stage::OnTokio;
             self.fallback = Some(Box::pin(time::sleep_until(self.deadline)));
             if let Some(entry) = &self.entry {
-                cache::count(entry.home(), |counts| &counts.handed_over);
+                cache::count(&entry.home().shared, |counts| &counts.handed_over);
             }
         }
         if let Some(fallback) = &mut self.fallback {
@@ -271,7 +292,7 @@ impl Drop for Sleep {
             Stage::OnTokio => return,
         };
         if let Err(entry) = cache::give(entry, filed, cancelled) {
-            entry.home().discard(&entry);
+            entry.home().shared.discard(&entry);
         }
     }
 }

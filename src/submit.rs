@@ -122,12 +122,10 @@ impl<C, S: Signal> Submit<C, S> {
 
     /// Signals, unless somebody else has.
     fn claim(&self, next_wake: u64) {
-        let claimed = self.next_wake.0.compare_exchange(
-            next_wake,
-            AWAKE,
-            Ordering::SeqCst,
-            Ordering::SeqCst,
-        );
+        let claimed =
+            self.next_wake
+                .0
+                .compare_exchange(next_wake, AWAKE, Ordering::SeqCst, Ordering::SeqCst);
         if claimed.is_ok() {
             self.signal.signal();
         }

@@ -43,6 +43,16 @@ impl Stamp {
     pub(crate) fn nanos(self) -> i64 {
         self.0
     }
+
+    /// As unsigned nanoseconds from the origin; before it counts as zero.
+    pub(crate) fn from_origin(self) -> u64 {
+        u64::try_from(self.0).unwrap_or(0)
+    }
+
+    /// From unsigned nanoseconds from the origin; what is too far is `NEVER`.
+    pub(crate) fn at(nanos: u64) -> Stamp {
+        i64::try_from(nanos).map_or(Stamp::NEVER, Stamp)
+    }
 }
 
 /// Where ticks begin and how long one is.
@@ -65,6 +75,21 @@ impl Ticks {
     /// The length of a tick.
     pub(crate) fn tick(&self) -> Duration {
         Duration::from_nanos(self.nanos_per_tick)
+    }
+
+    pub(crate) fn nanos_per_tick(&self) -> u64 {
+        self.nanos_per_tick
+    }
+
+    /// The instant in nanoseconds from the origin. Before it is zero, and too far the largest number there is.
+    #[inline]
+    pub(crate) fn nanos(&self, instant: Instant) -> u64 {
+        nanos(instant.saturating_duration_since(self.origin)).unwrap_or(u64::MAX)
+    }
+
+    /// The instant so many nanoseconds from the origin; decades from now if there is none.
+    pub(crate) fn at(&self, nanos: u64) -> Instant {
+        self.instant(Stamp::at(nanos))
     }
 
     /// The tick at which a timer with this deadline may fire: rounded up.
@@ -136,6 +161,15 @@ pub(crate) fn after(delay: Duration) -> Option<Instant> {
 pub(crate) fn far_future() -> Instant {
     let now = Instant::now();
     now.checked_add(FAR_FUTURE).unwrap_or(now)
+}
+
+/// Whether this thread's Tokio clock is not the real one: it is paused, or has been.
+pub(crate) fn clock_is_virtual() -> bool {
+    let before = Instant::now().into_std();
+    let real = std::time::Instant::now();
+    let after = Instant::now().into_std();
+    // A clock that runs with the real one cannot miss what is read in between.
+    !(before <= real && real <= after)
 }
 
 /// The whole duration in nanoseconds, if it is under 584 years.

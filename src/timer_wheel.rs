@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::builder::Builder;
 use crate::command::Command;
+use crate::idle::{IdleLimits, IdleStream, IdleTimer, Reaper, assert_not_zero, reaper};
 use crate::interval::Interval;
 use crate::keyed::{Expirations, KeyedTimers, pair};
 use crate::metrics::{KeyedCounts, WheelMetrics};
@@ -175,6 +176,50 @@ impl TimerWheel {
         V: Send + 'static,
     {
         pair(self)
+    }
+
+    /// A future that completes once nothing has touched it for `idle`. Counts from now.
+    ///
+    /// # Panics
+    ///
+    /// If `idle` is zero.
+    #[track_caller]
+    pub fn idle_timer(&self, idle: Duration) -> IdleTimer {
+        assert_not_zero(idle);
+        IdleTimer::new(&self.shared, idle)
+    }
+
+    /// Wraps a stream so that its operations fail with [`TimedOut`](std::io::ErrorKind::TimedOut) once nothing has been
+    /// read from it and nothing written to it for `idle`.
+    ///
+    /// # Panics
+    ///
+    /// If `idle` is zero.
+    #[track_caller]
+    pub fn idle_stream<S>(&self, io: S, idle: Duration) -> IdleStream<S> {
+        self.idle_stream_with(io, IdleLimits::none().all(idle))
+    }
+
+    /// Wraps a stream with separate limits for reading, writing and both; with none of them it costs nothing. Never
+    /// panics.
+    pub fn idle_stream_with<S>(&self, io: S, limits: IdleLimits) -> IdleStream<S> {
+        IdleStream::new(&self.shared, io, limits)
+    }
+
+    /// Watches many things at once: the handle to begin a watch, and the stream of those on which nothing has happened
+    /// for `idle`.
+    ///
+    /// # Panics
+    ///
+    /// If `idle` is zero.
+    #[track_caller]
+    pub fn reaper<K, V>(&self, idle: Duration) -> (Reaper<K, V>, Expirations<K, V>)
+    where
+        K: Hash + Eq + Send + 'static,
+        V: Send + 'static,
+    {
+        assert_not_zero(idle);
+        reaper(self, idle)
     }
 
     /// What the wheel has counted so far. Takes a lock for each set of timers; not for a hot path. Never panics.

@@ -2,17 +2,35 @@ use std::time::Duration;
 use tickwheel::TimerWheel;
 use tokio::time::{self, Instant};
 
-fn ms(n: u64) -> Duration { Duration::from_millis(n) }
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
 
 #[tokio::test(start_paused = true)]
 async fn sleeps() {
     let wheel = TimerWheel::new();
-    for n in [0, 1, 63, 64, 65, 4095, 4096, 4097, 1 << 30, (1u64 << 36) + 1] {
+    for n in [
+        0,
+        1,
+        63,
+        64,
+        65,
+        4095,
+        4096,
+        4097,
+        1 << 30,
+        (1u64 << 36) + 1,
+    ] {
         let start = Instant::now();
         wheel.sleep(ms(n)).await;
         assert_eq!(start.elapsed(), ms(n));
     }
-    assert!(wheel.timeout(ms(5), std::future::pending::<()>()).await.is_err());
+    assert!(
+        wheel
+            .timeout(ms(5), std::future::pending::<()>())
+            .await
+            .is_err()
+    );
     drop(wheel.timeout(Duration::MAX, async {}).await.unwrap());
     println!("{:?}", wheel.metrics());
     wheel.shutdown().await;
@@ -43,7 +61,9 @@ async fn keyed() {
         assert_eq!((e.key, start.elapsed()), (1, ms(50 + 10 * i)));
     }
     assert_eq!(timers.drain().await.unwrap().len(), 1);
-    for i in 0..2000 { timers.set_timer(i, "n", ms(i % 7)).unwrap(); }
+    for i in 0..2000 {
+        timers.set_timer(i, "n", ms(i % 7)).unwrap();
+    }
     time::advance(ms(7)).await;
     wheel.settle().await;
     let mut v = vec![];
@@ -55,7 +75,10 @@ async fn keyed() {
     wheel.shutdown().await;
     assert!(timers.set_timer(1, "a", ms(100)).unwrap_err().is_closed());
     assert!(exp.recv().await.is_none());
-    assert_eq!(exp.unexpired().iter().map(|e| e.key).collect::<Vec<_>>(), [2, 1]);
+    assert_eq!(
+        exp.unexpired().iter().map(|e| e.key).collect::<Vec<_>>(),
+        [2, 1]
+    );
 }
 
 #[tokio::test]
@@ -69,5 +92,10 @@ async fn ends_by_itself() {
     wheel.settle().await;
     drop(wheel);
     s.await;
-    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
+    assert_eq!(
+        tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks(),
+        0
+    );
 }

@@ -1,6 +1,6 @@
 //! The timers of a set, found by key or by slot: a hash table of slot numbers, and the slots.
 //!
-//! Each key is stored once, in its slot. The wheel names a timer by its slot too, so a slot outlives its timer for as
+//! Each key is stored once, in its slot. Timers that nobody looks up by key are left out of the table. The wheel names a timer by its slot too, so a slot outlives its timer for as
 //! long as the wheel knows it: `place` says where.
 //!
 //! A key's `Hash` and `Eq` are called through the [shield](crate::shield). If one panics its key is not found; the
@@ -73,6 +73,7 @@ pub(super) struct Book<K, V> {
     table: HashTable<u32>,
     slots: Vec<Slot<K, V>>,
     vacant: u32,
+    len: usize,
 }
 
 impl<K: Hash + Eq, V> Book<K, V> {
@@ -82,12 +83,13 @@ impl<K: Hash + Eq, V> Book<K, V> {
             table: HashTable::new(),
             slots: Vec::new(),
             vacant: NO_SLOT,
+            len: 0,
         }
     }
 
     /// How many timers there are.
     pub(super) fn len(&self) -> usize {
-        self.table.len()
+        self.len
     }
 
     /// Returns the memory of a large book without timers. The actor must know none of its slots.
@@ -121,32 +123,7 @@ impl<K: Hash + Eq, V> Book<K, V> {
     ///
     /// When there are 2^32 - 1 timers already.
     pub(super) fn insert(&mut self, hash: u64, key: K, value: V, timer: Timer) -> u32 {
-        let slot = self.vacant;
-        let slot = if slot == NO_SLOT {
-            let slot = u32::try_from(self.slots.len()).unwrap_or(NO_SLOT);
-            assert!(slot != NO_SLOT, "a set holds at most 2^32 - 1 timers");
-            self.slots.push(Slot::Armed {
-                key,
-                value,
-                timer,
-                place: Place::NOWHERE,
-                noted: false,
-            });
-            slot
-        } else {
-            let room = &mut self.slots[slot as usize];
-            if let Slot::Vacant { next, place, noted } = *room {
-                self.vacant = next;
-                *room = Slot::Armed {
-                    key,
-                    value,
-                    timer,
-                    place,
-                    noted,
-                };
-            }
-            slot
-        };
+        let slot = self.insert_unkeyed(key, value, timer);
         let Book {
             hasher,
             table,
@@ -158,6 +135,48 @@ impl<K: Hash + Eq, V> Book<K, V> {
             Slot::Armed { key, .. } => hash_of(hasher, key).unwrap_or(0),
             Slot::Vacant { .. } => 0,
         });
+        slot
+    }
+
+    /// The slot that the next timer will get.
+    pub(super) fn next_slot(&self) -> u32 {
+        if self.vacant == NO_SLOT {
+            u32::try_from(self.slots.len()).unwrap_or(NO_SLOT)
+        } else {
+            self.vacant
+        }
+    }
+
+    /// Adds a timer that is not looked up by its key.
+    ///
+    /// # Panics
+    ///
+    /// When there are 2^32 - 1 timers already.
+    pub(super) fn insert_unkeyed(&mut self, key: K, value: V, timer: Timer) -> u32 {
+        let slot = self.next_slot();
+        assert!(slot != NO_SLOT, "a set holds at most 2^32 - 1 timers");
+        self.len += 1;
+        match self.slots.get_mut(slot as usize) {
+            None => self.slots.push(Slot::Armed {
+                key,
+                value,
+                timer,
+                place: Place::NOWHERE,
+                noted: false,
+            }),
+            Some(room) => {
+                if let Slot::Vacant { next, place, noted } = *room {
+                    self.vacant = next;
+                    *room = Slot::Armed {
+                        key,
+                        value,
+                        timer,
+                        place,
+                        noted,
+                    };
+                }
+            }
+        }
         slot
     }
 
@@ -180,6 +199,10 @@ impl<K: Hash + Eq, V> Book<K, V> {
             return None;
         };
         self.vacant = slot;
+        self.len -= 1;
+        if self.table.is_empty() {
+            return Some((key, value, timer));
+        }
         let hash = hash_of(&self.hasher, &key);
         let found = hash.and_then(|hash| self.table.find_entry(hash, |&other| other == slot).ok());
         match found {

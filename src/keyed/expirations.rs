@@ -1,6 +1,5 @@
 //! The stream of keyed timers that have fired.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::hash::Hash;
@@ -16,7 +15,7 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::task::coop;
 use tokio::time::Instant;
 
-use super::set::{Empty, Set};
+use super::receive::{Empty, Source};
 use crate::shield::{report, shield};
 
 /// A keyed timer that has fired, or was drained.
@@ -42,7 +41,7 @@ where
     K: Hash + Eq + Send + 'static,
     V: Send + 'static,
 {
-    set: Arc<Set<K, V>>,
+    set: Arc<dyn Source<K, V>>,
 }
 
 impl<K, V> Expirations<K, V>
@@ -50,7 +49,7 @@ where
     K: Hash + Eq + Send + 'static,
     V: Send + 'static,
 {
-    pub(super) fn new(set: Arc<Set<K, V>>) -> Self {
+    pub(crate) fn new(set: Arc<dyn Source<K, V>>) -> Self {
         Expirations { set }
     }
 
@@ -65,7 +64,9 @@ where
 
     /// Polls for the next expiration; `None` when there will be none any more. Never panics.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Expired<K, V>>> {
-        self.poll_fired(cx, VecDeque::pop_front)
+        let mut one = None;
+        ready!(self.poll_into(cx, 1, &mut |expired| one = Some(expired)));
+        Poll::Ready(one)
     }
 
     /// The next expiration, if there is one now. Never panics.
@@ -91,13 +92,7 @@ where
         if limit == 0 {
             return 0;
         }
-        let mut take = |fired: &mut VecDeque<Expired<K, V>>| {
-            let n = fired.len().min(limit);
-            into.extend(fired.drain(..n));
-            (n > 0).then_some(n)
-        };
-        let received = poll_fn(|cx| self.poll_fired(cx, &mut take)).await;
-        received.unwrap_or(0)
+        poll_fn(|cx| self.poll_into(cx, limit, &mut |expired| into.push(expired))).await
     }
 
     /// Runs `handler` on each expiration, at most `concurrency` at once, until there are none any more and all
@@ -172,13 +167,14 @@ where
         self.set.unexpired()
     }
 
-    fn poll_fired<R>(
+    fn poll_into(
         &mut self,
         cx: &mut Context<'_>,
-        take: impl FnMut(&mut VecDeque<Expired<K, V>>) -> Option<R>,
-    ) -> Poll<Option<R>> {
+        limit: usize,
+        out: &mut dyn FnMut(Expired<K, V>),
+    ) -> Poll<usize> {
         let budget = ready!(coop::poll_proceed(cx));
-        let received = ready!(self.set.poll_recv(cx, take));
+        let received = ready!(self.set.poll_recv(cx, limit, out));
         budget.made_progress();
         Poll::Ready(received)
     }

@@ -3,12 +3,18 @@
 mod book;
 mod error;
 mod expirations;
+mod receive;
 mod set;
+mod stored;
 mod timers;
+mod visits;
+mod writes;
 
 pub use error::{Closed, SetTimerError};
 pub use expirations::{Expirations, Expired};
 pub use timers::KeyedTimers;
 
-pub(crate) use set::{AnySet, Delivered};
+pub(crate) use set::Set;
+pub(crate) use stored::{Claim, Stored};
 pub(crate) use timers::pair;
+pub(crate) use visits::{AnySet, Delivered};

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::error::{Closed, SetTimerError};
 use super::expirations::{Expirations, Expired};
 use super::set::{Repeat, Set};
+use super::stored::Plain;
 use crate::shield::dispose;
 use crate::tick::{Stamp, after};
 use crate::timer_wheel::TimerWheel;
@@ -57,7 +58,7 @@ where
     K: Hash + Eq + Send + 'static,
     V: Send + 'static,
 {
-    set: Arc<Set<K, V>>,
+    set: Arc<Set<K, Plain<V>>>,
     /// Dropped with the last handle of this set.
     _handle: Arc<Handle<K, V>>,
 }
@@ -68,7 +69,7 @@ where
     K: Hash + Eq + Send + 'static,
     V: Send + 'static,
 {
-    set: Arc<Set<K, V>>,
+    set: Arc<Set<K, Plain<V>>>,
     /// Keeps the actor.
     _wheel: TimerWheel,
 }
@@ -89,7 +90,7 @@ where
     K: Hash + Eq + Send + 'static,
     V: Send + 'static,
 {
-    let set = Set::new(wheel.shared());
+    let set = Set::new(wheel.shared(), ());
     let handle = Arc::new(Handle {
         set: Arc::clone(&set),
         _wheel: wheel.clone(),
@@ -159,7 +160,7 @@ where
         let period_nanos = i64::try_from(period.as_nanos()).unwrap_or(i64::MAX);
         let repeat = Repeat {
             period_nanos,
-            clone: |key: &K, value: &V| (key.clone(), value.clone()),
+            clone: |key: &K, Plain(value): &Plain<V>| (key.clone(), value.clone()),
         };
         let deadline = self.stamp_after(period);
         self.set.set(key, value, deadline, Some(repeat))
