@@ -13,6 +13,7 @@ use tokio::time::{self, Instant};
 use crate::cache;
 use crate::entry::Phase;
 use crate::shared::{Shared, SleepEntry};
+use crate::shield::wake;
 use crate::tick::{NEVER, after, far_future};
 
 /// Completes once its deadline is reached. Made by [`TimerWheel::sleep`](crate::TimerWheel::sleep) and
@@ -144,9 +145,13 @@ impl Sleep {
             Stage::New | Stage::Unchecked => false,
             Stage::Armed => {
                 let (was, tell) = entry.move_to(this.tick);
-                if was == Phase::Armed && shared.tell(entry, tell) {
-                    cache::count(shared, |counts| &counts.moved);
-                    return;
+                if was == Phase::Armed {
+                    if shared.tell(entry, tell) {
+                        cache::count(shared, |counts| &counts.moved);
+                        return;
+                    }
+                    // The task that waits may be another one: it has to come and find that the actor is gone.
+                    wake(entry.close());
                 }
                 was == Phase::Fired
             }
