@@ -39,6 +39,9 @@ const LOOKS_PER_TURN: usize = 512;
 /// How many of them it takes off the wheel at a time.
 const BATCH: usize = 64;
 
+/// What it counts as having looked at when all there was to do at a tick was to file timers on lower levels.
+const REFILING_COST: usize = LOOKS_PER_TURN / 4;
+
 /// An empty list of sleeps keeps memory for at most this many.
 const KEPT_SLEEPS: usize = 1024;
 
@@ -370,13 +373,17 @@ impl Actor {
     // --- time ---
 
     /// Looks at what the wheel has by tick `until`; true when there is more.
+    ///
+    /// It takes one tick at a time: a sleep that turns out to have been moved is filed again before the next one is
+    /// looked at, and does not overtake what is due between its old deadline and its new one.
     fn advance(&mut self, until: u64, turn: &Turn<'_>) -> bool {
         let mut budget = LOOKS_PER_TURN;
         while budget > 0 {
+            let tick = self.wheel.next_wake().map_or(until, |next| next.min(until));
             let mut due = std::mem::take(&mut self.due);
-            due.extend(self.wheel.advance(until, budget.min(BATCH)));
-            budget -= due.len();
-            let exhausted = due.is_empty();
+            due.extend(self.wheel.advance(tick, budget.min(BATCH)));
+            let cost = if due.is_empty() { REFILING_COST } else { due.len() };
+            budget = budget.saturating_sub(cost);
             // Sleeps fire here, with the wheel at rest: a waker may drop or arm others.
             let mut rest = &due[..];
             while let Some(first) = rest.first() {
@@ -393,17 +400,22 @@ impl Actor {
             }
             due.clear();
             self.due = due;
-            if exhausted {
+            if self.wheel.now() >= until && !self.is_due(until) {
                 break;
             }
         }
+        self.is_due(until)
+    }
+
+    /// Whether the wheel has something to do by tick `until`.
+    fn is_due(&self, until: u64) -> bool {
         self.wheel.next_wake().is_some_and(|tick| tick <= until)
     }
 
     fn look_at_sleep(&mut self, slot: u32, turn: &Turn<'_>) {
         let entry = self.forget_sleep(slot);
         let later = || entry.home().put_off_to(turn.now);
-        match entry.look(turn.tick, later) {
+        match entry.look(self.wheel.now(), later) {
             Look::Fire { deadline, waker } => {
                 let due = self.shared.ticks.begin(deadline);
                 let due = due.map_or(turn.now, |due| self.shared.ticks.stamp(due));

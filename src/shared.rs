@@ -139,23 +139,27 @@ impl Shared {
     pub(crate) fn arm(&self, entry: &Arc<SleepEntry>, tick: u64, waker: Waker) -> bool {
         match entry.arm(tick, waker) {
             Some(Tell::Nothing) => true,
-            Some(tell) => self.tell(entry, tell),
+            Some(tell) => {
+                let told = self.tell(entry, tell);
+                if !told {
+                    // Its owner, who calls, finds out by itself.
+                    drop(entry.close());
+                }
+                told
+            }
             None => false,
         }
     }
 
-    /// Says to the actor what a change of the entry requires. False when there is none; the entry is then closed.
+    /// Says to the actor what a change of the entry requires. False when there is none; the entry should then be
+    /// [closed](Entry::close).
     pub(crate) fn tell(&self, entry: &Arc<SleepEntry>, tell: Tell) -> bool {
         match tell {
             Tell::Nothing => {}
             Tell::Sooner(tick) => self.mailbox.wake_by(tick),
             Tell::Queue(tick) => {
                 let command = Command::Sleep(Arc::clone(entry));
-                if self.submit(tick, command).is_err() {
-                    // Whoever owns the waker is the one who calls.
-                    drop(entry.close());
-                    return false;
-                }
+                return self.submit(tick, command).is_ok();
             }
         }
         true

@@ -14,6 +14,7 @@ use crate::cache;
 use crate::entry::{Entry, Phase};
 use crate::idle::IdleClock;
 use crate::shared::{Home, Shared, SleepEntry};
+use crate::shield::wake;
 use crate::tick::{NEVER, after, far_future};
 
 /// Completes once its deadline is reached. Made by [`TimerWheel::sleep`](crate::TimerWheel::sleep) and
@@ -161,9 +162,13 @@ impl Sleep {
             Stage::New | Stage::Unchecked => false,
             Stage::Armed => {
                 let (was, tell) = entry.move_to(this.tick);
-                if was == Phase::Armed && shared.tell(entry, tell) {
-                    cache::count(shared, |counts| &counts.moved);
-                    return;
+                if was == Phase::Armed {
+                    if shared.tell(entry, tell) {
+                        cache::count(shared, |counts| &counts.moved);
+                        return;
+                    }
+                    // The task that waits may be another one: it has to come and find that the actor is gone.
+                    wake(entry.close());
                 }
                 was == Phase::Fired
             }
