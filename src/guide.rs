@@ -161,7 +161,7 @@
 //!
 //! ## `advance`, then `settle`
 //!
-//! [`tokio::time::advance`] moves the clock, and lets other tasks run once; whether the actor has had its turn after that
+//! [`tokio::time::advance`][advance] moves the clock, and lets other tasks run once; whether the actor has had its turn after that
 //! is not said. [`TimerWheel::settle`] waits until it has: all that was submitted is applied, all that is due has fired,
 //! tasks are woken and expirations lie in their streams. (A [`Sleep`] that is polled compares its deadline with the clock,
 //! so it needs no `settle`. Streams do.)
@@ -272,13 +272,15 @@
 //! and that tick is never after the deadline. When the wheel gets there, the actor looks: due, and it fires; due later,
 //! and it is filed again; not armed any more, and it is let go.
 //!
-//! So moving a timer to *later* is a store into its entry, and so is cancelling it: the actor finds out when it looks.
+//! So moving a timer to *later* is a write to its entry, and so is cancelling it: the actor finds out when it looks.
 //! Only *earlier* needs a message. And a cancelled entry is still on the wheel, with a look ahead of it; a new timeout that
-//! is due no sooner than that look can take the entry over with two more stores. Each thread keeps up to 128 cancelled
-//! entries of a wheel and gives a new timeout the one, of the last eight, that is filed as late as its deadline allows.
-//! Timeouts of equal length always find one. So the number of entries on the wheel follows the number of timers there
-//! are *at once*, not the number made a second. What a thread has no room for is taken off the wheel without waiting for
-//! its deadline.
+//! is due no sooner than that look can take the entry over by writing its deadline and waker. Each thread keeps up to
+//! 128 spare entries of a wheel and gives a new timeout the one, of the last eight, that is filed as late as its deadline
+//! allows. So the number of entries on the wheel follows the number of timers there are *at once*, not the number made a
+//! second. What a thread has no room for is taken off the wheel without waiting for its deadline.
+//!
+//! When a look comes while nobody uses the entry, the actor lets it go. It stays with its thread, and the next timeout
+//! that takes it over sends a message once more: about one for each entry and length of a timeout, whatever the rate.
 //!
 //! Keyed timers work the same way. Their truth lies in the set, a table under one lock that handles and actor share; a
 //! handle writes deadline and value there. If the actor would look too late for it, the handle notes the slot down and
@@ -321,14 +323,14 @@
 //! ## What each operation costs
 //!
 //! "Own" means lines that no other core writes meanwhile: the thread's cache of entries and counts, and the entry itself,
-//! whose lock is uncontended unless the actor is looking at just this entry. Reading the clock and cloning a waker are
+//! whose lock is uncontended unless the actor is looking at just this entry, or the future has moved to another thread. Reading the clock and cloning a waker are
 //! left out; both are there with any timer.
 //!
 //! | operation | allocation | message | lines it writes |
 //! |---|---|---|---|
-//! | make, poll and drop a sleep or timeout, spare entry at hand | none | none | own |
-//! | the same without one | the entry | one | own, the wheel's reference count, and a queue |
-//! | a timeout whose future is ready at its first poll, spare entry at hand | none | none | own |
+//! | make, poll and drop a sleep or timeout, with a spare entry filed soon enough | none | none | own |
+//! | the same without a spare entry | the entry | one | own, the wheel's reference count, and a queue |
+//! | a timeout whose future is ready at its first poll, with any spare entry | none | none | own |
 //! | [`Sleep::reset`] to later | none | none | own |
 //! | [`Sleep::reset`] to earlier than the actor's look | none | one | own, and a queue |
 //! | dropping a sleep when the thread has 128 spare entries | none | one | own, and a queue |
@@ -341,10 +343,11 @@
 //! all who use it: two producers that write the same set meet there, and sets that should not meet are made separately.
 //!
 //! [`Duration::MAX`]: std::time::Duration::MAX
+//! [advance]: https://docs.rs/tokio/latest/tokio/time/fn.advance.html
 
 // For the links above.
 #[allow(unused_imports)]
 use crate::{
-    Builder, Closed, Expirations, Interval, KeyedTimers, SetTimerError, Sleep, TimerWheel, Timeout,
+    Builder, Closed, Expirations, Interval, KeyedTimers, SetTimerError, Sleep, Timeout, TimerWheel,
     WheelMetrics,
 };

@@ -2,9 +2,8 @@
 //! hierarchical timing wheel, owned by one actor task.
 //!
 //! * [`sleep`](TimerWheel::sleep), [`timeout`](TimerWheel::timeout) and [`interval`](TimerWheel::interval) are what
-//!   [`tokio::time`] has, at the same call sites. Moving a deadline later and cancelling it are stores into the
-//!   future's own entry, and a new timeout takes over the entry of a cancelled one: in the steady state it allocates
-//!   nothing and sends nothing.
+//!   [`tokio::time`] has, at the same call sites. Moving a deadline later and cancelling it are writes to the future's
+//!   own entry, and a new timeout takes over the entry of a cancelled one: most allocate nothing and send nothing.
 //! * [`keyed`](TimerWheel::keyed) timers are set, moved and removed by key, from any task and thread; those that fire
 //!   come out of a stream, in order.
 //! * [`wheel`] is the data structure alone, without clock or runtime, for an event loop of your own.
@@ -15,27 +14,33 @@
 //!
 //! ```
 //! use std::time::Duration;
+//!
 //! use tickwheel::TimerWheel;
 //!
 //! #[tokio::main]
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     // One wheel serves a whole process. Clone the handle to wherever timers are needed.
 //!     let wheel = TimerWheel::new();
 //!
 //!     wheel.sleep(Duration::from_millis(20)).await;
+//!     println!("slept");
+//!
+//!     let answer = wheel.timeout(Duration::from_secs(5), async { 42 }).await?;
+//!     println!("in time: {answer}");
 //!
 //!     let stuck = std::future::pending::<()>();
-//!     let outcome = wheel.timeout(Duration::from_millis(20), stuck).await;
-//!     assert!(outcome.is_err());
+//!     let error = wheel.timeout(Duration::from_millis(20), stuck).await;
+//!     println!("not in time: {error:?}");
 //!
-//!     let (timers, mut expirations) = wheel.keyed::<u32, &str>();
-//!     timers.set_timer(1, "a session", Duration::from_secs(30))?;
-//!     timers.set_timer(2, "another", Duration::from_secs(60))?;
-//!     timers.move_timer(1, Duration::from_millis(20))?;
-//!     timers.remove_timer(2)?;
-//!     let expired = expirations.recv().await.ok_or("the wheel was shut down")?;
-//!     assert_eq!((expired.key, expired.value), (1, "a session"));
+//!     // Timers with keys: set, move and remove them from any task or thread.
+//!     let (timers, mut expirations) = wheel.keyed::<&str, u32>();
+//!     timers.set_timer("session", 7, Duration::from_secs(30))?;
+//!     timers.set_timer("upload", 8, Duration::from_secs(60))?;
+//!     timers.move_timer("session", Duration::from_millis(20))?;
+//!     println!("cancelled: {:?}", timers.take_timer("upload").await?);
 //!
+//!     if let Some(expired) = expirations.recv().await {
+//!         println!("expired: {} with {}", expired.key, expired.value);
+//!     }
 //!     wheel.shutdown().await;
 //!     Ok(())
 //! }
@@ -70,7 +75,7 @@
 //! # A map of the code
 //!
 //! Arrows point one way where it matters: the first five parts know no other; `entry` and `submit` know `tick` and
-//! `sync` alone; and nothing but `builder` knows the `actor`. `tests/architecture.rs` sees to it.
+//! `sync` alone; and nothing but `builder` knows the `actor`. `tests/architecture` sees to it.
 //!
 //! | part | what it is |
 //! |---|---|
