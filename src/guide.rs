@@ -161,10 +161,10 @@
 //!
 //! ## `advance`, then `settle`
 //!
-//! [`tokio::time::advance`][advance] moves the clock, and lets other tasks run once; whether the actor has had its turn after that
-//! is not said. [`TimerWheel::settle`] waits until it has: all that was submitted is applied, all that is due has fired,
-//! tasks are woken and expirations lie in their streams. (A [`Sleep`] that is polled compares its deadline with the clock,
-//! so it needs no `settle`. Streams do.)
+//! [`tokio::time::advance`][advance] moves the clock, and lets other tasks run once; whether the actor has had its turn
+//! after that is not said. [`TimerWheel::settle`] waits until it has: all that was submitted is applied, all that is due
+//! has fired, tasks are woken and expirations lie in their streams. (A [`Sleep`] that is polled compares its deadline
+//! with the clock, so it needs no `settle`. Streams do.)
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -306,9 +306,9 @@
 //!
 //! ```text
 //! loop {
-//!     read the clock, once
+//!     read the clock
 //!     apply at most 4096 commands
-//!     look at 512 items of the wheel or few more: fire sleeps, collect what is due of the sets
+//!     look at at most 512 items that the wheel hands out: fire sleeps, collect what is due of the sets
 //!     deliver at most 512 expirations to their streams, in order
 //!     anything left?  yield to the runtime, and go on
 //!     publish the next tick; is there anything in the queues after all?  go on
@@ -323,8 +323,8 @@
 //! ## What each operation costs
 //!
 //! "Own" means lines that no other core writes meanwhile: the thread's cache of entries and counts, and the entry itself,
-//! whose lock is uncontended unless the actor is looking at just this entry, or the future has moved to another thread. Reading the clock and cloning a waker are
-//! left out; both are there with any timer.
+//! whose lock is uncontended unless the actor is looking at just this entry, or the future has moved to another thread.
+//! Reading the clock and cloning a waker are left out; both are there with any timer.
 //!
 //! | operation | allocation | message | lines it writes |
 //! |---|---|---|---|
@@ -334,8 +334,8 @@
 //! | [`Sleep::reset`] to later | none | none | own |
 //! | [`Sleep::reset`] to earlier than the actor's look | none | one | own, and a queue |
 //! | dropping a sleep when the thread has 128 spare entries | none | one | own, and a queue |
-//! | [`KeyedTimers::set_timer`], new key | amortised | if no look comes soon enough | the set, and the wheel's count of keyed timers |
-//! | [`KeyedTimers::set_timer`] of a key that has one, [`KeyedTimers::move_timer`] | none | if to earlier than the actor's look | the set |
+//! | [`KeyedTimers::set_timer`], new key | amortised | one for the set, unless it has one under way | the set, and the wheel's count of keyed timers |
+//! | [`KeyedTimers::set_timer`] of a key that has one, [`KeyedTimers::move_timer`] | none | if to earlier than the actor's look, and as above | the set |
 //! | [`KeyedTimers::remove_timer`], [`KeyedTimers::take_timer`] | none | one for the set, unless it has one under way | the set, and the wheel's count of keyed timers |
 //!
 //! A message is a push into the queue of the thread's core, and a *read* of the published tick; it writes that tick's line
