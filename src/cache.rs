@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::entry::Entry;
 use crate::shared::{Home, Shared, SleepEntry};
+use crate::tick::NEVER;
 
 /// How many cancelled entries of one wheel a thread keeps.
 const SPARE_ENTRIES: usize = 128;
@@ -149,6 +150,8 @@ pub(crate) fn give(
             }
             let usable = entry.home().clock.is_none() && !spares.shared.is_orphaned();
             if usable && spares.entries.len() < SPARE_ENTRIES {
+                // One that is not filed fits any deadline: that saves an allocation, if not the message.
+                let filed = if filed == NEVER { 0 } else { filed };
                 spares.entries.push((filed, entry));
                 Ok(())
             } else {
