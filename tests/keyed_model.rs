@@ -1,0 +1,50 @@
+//! Random scripts over the whole keyed interface, checked call by call against a sorted map.
+//!
+//! The clock is paused and the runtime has one thread, so the actor runs only where the script awaits. Which of the due
+//! timers it has fired then is read from the counter of fired timers; they have to be the first ones by tick and order of
+//! arming, and after [`TimerWheel::settle`](tickwheel::TimerWheel::settle) all of them. Everything else is predicted.
+
+#[path = "keyed_model/ops.rs"]
+mod ops;
+#[path = "keyed_model/oracle.rs"]
+mod oracle;
+#[path = "keyed_model/script.rs"]
+mod script;
+
+use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
+
+fn config(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        failure_persistence: Some(Box::new(FileFailurePersistence::Direct(
+            "proptest-regressions/keyed_model.txt",
+        ))),
+        max_shrink_iters: 20_000,
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(config(600))]
+
+    #[test]
+    fn p1_p4_p5_p6_p16_keyed_timers_behave_as_a_sorted_map(
+        setup in ops::setup(),
+        script in prop::collection::vec(ops::op(), 1..80),
+    ) {
+        script::run(&setup, &script);
+    }
+}
+
+proptest! {
+    #![proptest_config(config(60))]
+
+    #[test]
+    fn p1_p4_p5_p6_p16_long_scripts_without_an_end_behave_as_a_sorted_map(
+        setup in ops::setup(),
+        script in prop::collection::vec(ops::lasting_op(), 400..800),
+    ) {
+        script::run(&setup, &script);
+    }
+}
