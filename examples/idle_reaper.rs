@@ -192,7 +192,7 @@ async fn listen(address: &str, idle: Duration) -> ExitCode {
     let bound = TcpListener::bind(address).await;
     let (listener, local) = match bound.and_then(|l| l.local_addr().map(|local| (l, local))) {
         Ok(bound) => bound,
-        Err(error) => return args::refuse(&format!("cannot listen on {address}: {error}")),
+        Err(error) => return args::refuse(&format!("cannot listen on {address:?}: {error}")),
     };
     // Before anybody can know that it runs.
     let stop = machine::asked_to_stop();

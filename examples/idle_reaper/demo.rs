@@ -191,7 +191,7 @@ fn affordable_clients() -> Option<u64> {
         return Some(CLIENTS);
     }
     let why = format!("this process may have only {allowed} files open");
-    let remedy = format!("run `ulimit -n {wanted}` before, perhaps with more rights");
+    let remedy = format!("run `ulimit -n {wanted}` as root before");
     // Half of them chat and half are silent: a multiple of two.
     let clients = allowed.saturating_sub(OTHER_FILES) / 4 * 2;
     if clients < 10 {

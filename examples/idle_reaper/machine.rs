@@ -18,7 +18,7 @@ pub(crate) fn asked_to_stop() -> impl Future<Output = ()> {
                 _ = terminate.recv() => {}
             }
         } else {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }
