@@ -1,0 +1,240 @@
+//! A TCP echo server that closes connections on which nothing happens, with one timer per connection.
+//!
+//! Without arguments it demonstrates itself with thousands of clients on the loopback interface; with `--listen` it is a
+//! plain server for any client. `--help` says more.
+//!
+//! The server is all in this file. Its parts beside it are the [arguments](args) and the [demonstration](demo).
+
+use std::future::Future;
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tickwheel::{Expirations, Expired, KeyedTimers, TimerWheel};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::args::Args;
+
+#[path = "idle_reaper/args.rs"]
+mod args;
+#[path = "idle_reaper/demo.rs"]
+mod demo;
+#[path = "idle_reaper/machine.rs"]
+mod machine;
+#[path = "idle_reaper/progress.rs"]
+mod progress;
+
+/// The connections' timers. The key is a connection's number.
+type Timers = KeyedTimers<u64, Connection>;
+
+/// What is kept of a connection while it is open: its timer's value.
+struct Connection {
+    peer: SocketAddr,
+    /// Ends the task that owns the socket.
+    end: oneshot::Sender<End>,
+}
+
+/// How a connection came to its end.
+#[derive(Debug)]
+enum End {
+    /// Nothing happened on it for too long.
+    Reaped,
+    /// The server stops.
+    Stopped,
+    /// The client closed it.
+    Closed,
+    Failed(io::Error),
+}
+
+/// What a server has to tell while it runs.
+#[derive(Debug)]
+enum Event {
+    Opened(SocketAddr),
+    Ended {
+        peer: SocketAddr,
+        end: End,
+        /// The time since the connection was opened, or bytes went through it.
+        silent: Duration,
+    },
+    /// A connection could not be accepted.
+    Refused(io::Error),
+}
+
+/// Echoes what clients send, and closes connections that are silent for `idle`, until `stop` completes.
+///
+/// Returns the connections that were open then, the one that was next to be reaped first, each with the time at which
+/// it would have been.
+async fn run_server(
+    listener: TcpListener,
+    wheel: &TimerWheel,
+    idle: Duration,
+    stop: impl Future<Output = ()>,
+    mut report: impl FnMut(Event),
+) -> Vec<(SocketAddr, Instant)> {
+    let (timers, expirations) = wheel.keyed();
+    tokio::spawn(reap(expirations));
+
+    let mut stop = pin!(stop);
+    let mut tasks = JoinSet::new();
+    let mut number = 0;
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((socket, peer)) => {
+                    number += 1;
+                    let (end, ended) = oneshot::channel();
+                    let opened = Instant::now();
+                    if timers.set_timer(number, Connection { peer, end }, idle).is_err() {
+                        continue; // the wheel is full or shut down: the socket is dropped
+                    }
+                    report(Event::Opened(peer));
+                    let timers = timers.clone();
+                    tasks.spawn(serve(socket, peer, number, timers, idle, opened, ended));
+                }
+                Err(error) => {
+                    // Most likely too many files are open. Reaping goes on, and makes room.
+                    report(Event::Refused(error));
+                    wheel.sleep(Duration::from_millis(100)).await;
+                }
+            },
+            Some(Ok(event)) = tasks.join_next() => report(event),
+            () = &mut stop => break,
+        }
+    }
+
+    // From here on nothing is accepted, and whoever still has a timer is open.
+    drop(listener);
+    let left = timers.drain().await.unwrap_or_default();
+    let open = left.iter().map(|c| (c.value.peer, c.deadline)).collect();
+    for Expired { value, .. } in left {
+        let _ = value.end.send(End::Stopped);
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.into_iter().for_each(&mut report);
+    }
+    open
+}
+
+/// Closes the connections whose timers fire. Ends with the server.
+async fn reap(mut expirations: Expirations<u64, Connection>) {
+    while let Some(expired) = expirations.recv().await {
+        // One that has come to its end meanwhile does not listen any more.
+        let _ = expired.value.end.send(End::Reaped);
+    }
+}
+
+/// Serves one connection until the client, an error, or `ended` ends it.
+async fn serve(
+    mut socket: TcpStream,
+    peer: SocketAddr,
+    number: u64,
+    timers: Timers,
+    idle: Duration,
+    opened: Instant,
+    ended: oneshot::Receiver<End>,
+) -> Event {
+    let mut active = opened;
+    let touch = || {
+        active = Instant::now();
+        // An error means that the server stops, and `ended` says so too.
+        let _ = timers.move_timer(number, idle);
+    };
+    let end = tokio::select! {
+        end = echo(&mut socket, touch) => end,
+        end = ended => end.unwrap_or(End::Stopped),
+    };
+    drop(socket);
+    let silent = active.elapsed();
+    // Does nothing if it has fired.
+    let _ = timers.remove_timer(number);
+    Event::Ended { peer, end, silent }
+}
+
+/// Sends back what comes in, and calls `touch` whenever bytes went through.
+async fn echo(socket: &mut TcpStream, mut touch: impl FnMut()) -> End {
+    let mut buffer = [0; 2048];
+    loop {
+        match socket.read(&mut buffer).await {
+            Ok(0) => return End::Closed,
+            Ok(n) => {
+                touch();
+                if let Err(error) = socket.write_all(&buffer[..n]).await {
+                    return End::Failed(error);
+                }
+                touch();
+            }
+            Err(error) => return End::Failed(error),
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match args::parse(lexopt::Parser::from_env()) {
+        Ok(Args::Demo) => demo::run().await,
+        Ok(Args::Listen { address, idle }) => listen(&address, idle).await,
+        Ok(Args::Help) => {
+            say(args::HELP.trim_end());
+            ExitCode::SUCCESS
+        }
+        Err(error) => args::refuse(&error),
+    }
+}
+
+/// The plain server: says what happens, until Ctrl-C.
+async fn listen(address: &str, idle: Duration) -> ExitCode {
+    let bound = TcpListener::bind(address).await;
+    let (listener, local) = match bound.and_then(|l| l.local_addr().map(|local| (l, local))) {
+        Ok(bound) => bound,
+        Err(error) => return args::refuse(&format!("cannot listen on {address:?}: {error}")),
+    };
+    // Before anybody can know that it runs.
+    let stop = machine::asked_to_stop();
+    say(&format!(
+        "listening on {local}; closing what is silent for {idle:?}; Ctrl-C stops"
+    ));
+
+    let wheel = TimerWheel::new();
+    let (mut served, mut reaped) = (0, 0);
+    let open = run_server(listener, &wheel, idle, stop, |event| match event {
+        Event::Opened(peer) => {
+            served += 1;
+            say(&format!("{peer} opened"));
+        }
+        Event::Ended { peer, end, silent } => {
+            reaped += u64::from(matches!(end, End::Reaped));
+            match end {
+                End::Reaped => say(&format!("{peer} reaped: silent for {silent:.3?}")),
+                End::Closed => say(&format!("{peer} closed by the client")),
+                End::Failed(error) => say(&format!("{peer} failed: {error}")),
+                // Told below.
+                End::Stopped => {}
+            }
+        }
+        Event::Refused(error) => say(&format!("cannot accept a connection: {error}")),
+    })
+    .await;
+
+    let now = Instant::now();
+    say(&format!(
+        "stopped: {served} served, {reaped} reaped, {} still open",
+        open.len()
+    ));
+    for (peer, deadline) in open {
+        let left = deadline.saturating_duration_since(now);
+        say(&format!("  {peer}, {left:.3?} before it would be reaped"));
+    }
+    wheel.shutdown().await;
+    ExitCode::SUCCESS
+}
+
+/// Writes a line. That nobody reads it any more is no reason to stop.
+fn say(line: &str) {
+    let _ = writeln!(io::stdout(), "{line}");
+}

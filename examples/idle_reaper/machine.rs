@@ -1,0 +1,71 @@
+//! What the operating system has to be asked for: signals, how many files may be open, and the CPU time used.
+
+use std::future::Future;
+use std::time::Duration;
+
+/// Completes at Ctrl-C, and on Unix at SIGTERM. Listens from this call on.
+#[cfg(unix)]
+pub(crate) fn asked_to_stop() -> impl Future<Output = ()> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let interrupt = signal(SignalKind::interrupt());
+    let terminate = signal(SignalKind::terminate());
+    async move {
+        // Without handlers the signals end the process themselves.
+        if let (Ok(mut interrupt), Ok(mut terminate)) = (interrupt, terminate) {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        } else {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Completes at Ctrl-C.
+#[cfg(not(unix))]
+pub(crate) fn asked_to_stop() -> impl Future<Output = ()> {
+    async {
+        let _ = tokio::signal::ctrl_c().await;
+    }
+}
+
+/// Lets the process open `wanted` files if the system permits it. Returns how many it may open; `None` when there is
+/// no such limit.
+#[cfg(unix)]
+pub(crate) fn allow_open_files(wanted: u64) -> Option<u64> {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+
+    let mut limit = getrlimit(Resource::Nofile);
+    let current = limit.current?;
+    if current >= wanted {
+        return Some(current);
+    }
+    let most = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    limit.current = Some(most);
+    Some(match setrlimit(Resource::Nofile, limit) {
+        Ok(()) => most.max(current),
+        Err(_) => current,
+    })
+}
+
+/// There is no such limit here.
+#[cfg(not(unix))]
+pub(crate) fn allow_open_files(_wanted: u64) -> Option<u64> {
+    None
+}
+
+/// The CPU time that this process has used, in its own code and in the kernel; `None` where that cannot be told.
+#[cfg(any(target_os = "linux", target_os = "macos", target_os = "freebsd"))]
+pub(crate) fn cpu_time() -> Option<Duration> {
+    use rustix::time::{ClockId, clock_gettime};
+
+    Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).ok()
+}
+
+/// Cannot be told here.
+#[cfg(not(any(target_os = "linux", target_os = "macos", target_os = "freebsd")))]
+pub(crate) fn cpu_time() -> Option<Duration> {
+    None
+}

@@ -1,0 +1,174 @@
+//! Deadlines of remote calls, in the manner of Dubbo: each call that waits for its response has a timer under its
+//! number, and the timer's value is whom to tell.
+//!
+//! So the timers are the table of pending calls. A response takes the timer; if there is none any more, the call has
+//! timed out and the response is late. `take_timer` decides between the two: a call never has both outcomes, nor none.
+
+use std::fmt;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tickwheel::{Expirations, KeyedTimers, TimerWheel};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time;
+
+/// What goes over the wire: the number of the call and its text.
+type Frame = (u64, String);
+type Outcome = Result<String, CallError>;
+
+#[derive(Debug, PartialEq, Eq)]
+enum CallError {
+    TimedOut,
+    Disconnected,
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            CallError::TimedOut => "no response in time",
+            CallError::Disconnected => "the connection is gone",
+        })
+    }
+}
+
+struct Client {
+    pending: KeyedTimers<u64, oneshot::Sender<Outcome>>,
+    to_server: mpsc::UnboundedSender<Frame>,
+    next_number: AtomicU64,
+    late: Arc<AtomicU64>,
+}
+
+impl Client {
+    fn new(
+        wheel: &TimerWheel,
+        to_server: mpsc::UnboundedSender<Frame>,
+        from_server: mpsc::UnboundedReceiver<Frame>,
+    ) -> Self {
+        let (pending, expirations) = wheel.keyed();
+        let late = Arc::new(AtomicU64::new(0));
+        tokio::spawn(time_out(expirations));
+        tokio::spawn(respond(from_server, pending.clone(), Arc::clone(&late)));
+        Client {
+            pending,
+            to_server,
+            next_number: AtomicU64::new(0),
+            late,
+        }
+    }
+
+    async fn call(&self, request: &str, deadline: Duration) -> Outcome {
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
+        let (tell, told) = oneshot::channel();
+        // Before the request is sent, or the response might find nobody.
+        (self.pending.set_timer(number, tell, deadline)).map_err(|_| CallError::Disconnected)?;
+        if self.to_server.send((number, request.to_owned())).is_err() {
+            let _ = self.pending.remove_timer(number);
+            return Err(CallError::Disconnected);
+        }
+        told.await.unwrap_or(Err(CallError::Disconnected))
+    }
+}
+
+/// Tells those whose time is over.
+async fn time_out(mut expirations: Expirations<u64, oneshot::Sender<Outcome>>) {
+    while let Some(expired) = expirations.recv().await {
+        // Who does not wait any more need not be told.
+        let _ = expired.value.send(Err(CallError::TimedOut));
+    }
+}
+
+/// Brings responses to those who wait for them.
+async fn respond(
+    mut from_server: mpsc::UnboundedReceiver<Frame>,
+    pending: KeyedTimers<u64, oneshot::Sender<Outcome>>,
+    late: Arc<AtomicU64>,
+) {
+    while let Some((number, response)) = from_server.recv().await {
+        match pending.take_timer(number).await {
+            Ok(Some(tell)) => drop(tell.send(Ok(response))),
+            Ok(None) => {
+                late.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(_) => break,
+        }
+    }
+}
+
+/// A server that answers "quick" soon and "slow" after the deadline, and forgets everything else.
+async fn server(
+    mut requests: mpsc::UnboundedReceiver<Frame>,
+    responses: mpsc::UnboundedSender<Frame>,
+) {
+    while let Some((number, request)) = requests.recv().await {
+        let delay = match request.as_str() {
+            "quick" => Duration::from_millis(number % 20),
+            "slow" => DEADLINE * 2,
+            _ => continue,
+        };
+        let responses = responses.clone();
+        tokio::spawn(async move {
+            time::sleep(delay).await;
+            let _ = responses.send((number, format!("{request} answer to {number}")));
+        });
+    }
+}
+
+const CALLS: usize = 1_000;
+const DEADLINE: Duration = Duration::from_millis(700);
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let wheel = TimerWheel::new();
+    let (to_server, requests) = mpsc::unbounded_channel();
+    let (responses, from_server) = mpsc::unbounded_channel();
+    tokio::spawn(server(requests, responses));
+    let client = Arc::new(Client::new(&wheel, to_server, from_server));
+
+    // Of ten calls seven are quick, two are slow, and one is never answered.
+    let kind = |n: usize| match n % 10 {
+        0..7 => "quick",
+        7..9 => "slow",
+        _ => "lost",
+    };
+    let mut calls = JoinSet::new();
+    for request in (0..CALLS).map(kind) {
+        let client = Arc::clone(&client);
+        calls.spawn(async move { (request, client.call(request, DEADLINE).await) });
+    }
+    let mut wrong = 0;
+    let (mut answered, mut timed_out) = (0, 0);
+    for (request, outcome) in calls.join_all().await {
+        match (request, &outcome) {
+            ("quick", Ok(response)) if response.starts_with(request) => answered += 1,
+            ("slow" | "lost", Err(CallError::TimedOut)) => timed_out += 1,
+            (_, Ok(response)) => {
+                eprintln!("a {request} call got {response:?}");
+                wrong += 1;
+            }
+            (_, Err(error)) => {
+                eprintln!("a {request} call failed: {error}");
+                wrong += 1;
+            }
+        }
+    }
+    println!("{CALLS} calls: {answered} answered, {timed_out} timed out, {wrong} wrong");
+    println!("{} pending", client.pending.len());
+
+    // Responses to the slow calls are still to come. Nobody waits for them.
+    let slow = (0..CALLS).filter(|&n| kind(n) == "slow").count() as u64;
+    let late = || client.late.load(Ordering::Relaxed);
+    let all_late = async {
+        while late() < slow {
+            time::sleep(DEADLINE / 10).await;
+        }
+    };
+    let all_came = wheel.timeout(DEADLINE * 4, all_late).await.is_ok();
+    println!("{} late responses, which reached nobody", late());
+
+    let holds = wrong == 0 && client.pending.is_empty() && all_came && late() == slow;
+    wheel.shutdown().await;
+    ExitCode::from(u8::from(!holds))
+}
