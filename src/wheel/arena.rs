@@ -236,4 +236,59 @@ impl<T> Arena<T> {
             (next != NIL).then_some(next)
         })
     }
+
+    /// Panics unless the vacant nodes, the retired ones and the books are in order.
+    #[cfg(test)]
+    pub(super) fn assert_consistent(&self) {
+        let occupied = self.nodes.iter().filter(|node| node.item.is_some()).count();
+        assert_eq!(occupied, self.len, "items against items counted");
+        let retired = |node: &&Node<T>| node.generation == NonZeroU32::MAX;
+        let retired = self.nodes.iter().filter(retired).count();
+        let mut vacant = 0;
+        let mut index = self.vacant;
+        while index != NIL {
+            vacant += 1;
+            let node = &self.nodes[index as usize];
+            assert!(node.item.is_none(), "node {index} is vacant and occupied");
+            assert_ne!(node.generation, NonZeroU32::MAX, "node {index} is retired");
+            assert!(
+                vacant <= self.nodes.len(),
+                "the vacant nodes go in a circle"
+            );
+            index = node.next;
+        }
+        assert_eq!(occupied + vacant + retired, self.nodes.len(), "nodes lost");
+        let highest = self.nodes.iter().map(|node| node.generation).max();
+        assert!(highest.is_none_or(|highest| highest <= self.highest.max(self.fresh)));
+        assert!(self.fresh <= self.highest);
+    }
+
+    /// Panics unless the links of the list agree in both directions.
+    #[cfg(test)]
+    pub(super) fn assert_linked(&self, list: List) {
+        let mut before = NIL;
+        for index in self.walk(list) {
+            let node = &self.nodes[index as usize];
+            assert!(node.item.is_some(), "node {index} is listed but vacant");
+            assert_eq!(node.prev, before, "the way back from node {index}");
+            before = index;
+        }
+        assert_eq!(list.tail, before, "the end of the list");
+    }
+
+    /// How many nodes there is memory for.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.nodes.capacity()
+    }
+
+    /// Makes a vacant node as old as if it had been used this often.
+    #[cfg(test)]
+    pub(super) fn age(&mut self, index: u32, generation: u32) {
+        let node = &mut self.nodes[index as usize];
+        let generation = NonZeroU32::new(generation).expect("the first is 1");
+        assert!(node.item.is_none() && node.generation <= generation);
+        node.generation = generation;
+        self.highest = self.highest.max(generation);
+    }
 }

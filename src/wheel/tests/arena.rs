@@ -1,0 +1,207 @@
+//! Generations: a stale token finds nothing, whatever has become of the memory behind it.
+
+use std::collections::HashSet;
+
+use super::super::arena::{Arena, List};
+use super::{Token, Wheel, inspect};
+
+/// More nodes than an empty arena keeps.
+const MANY: usize = 1_500;
+
+const LAST: u32 = u32::MAX;
+
+fn fill(arena: &mut Arena<usize>, count: usize) -> Vec<Token> {
+    (0..count).map(|n| arena.insert(0, n)).collect()
+}
+
+fn empty(arena: &mut Arena<usize>, tokens: &[Token]) {
+    for token in tokens {
+        let index = arena.find(*token).expect("it is there");
+        arena.remove(index);
+        arena.assert_consistent();
+    }
+}
+
+#[test]
+fn no_token_is_given_out_twice() {
+    let mut wheel = Wheel::new(64);
+    let mut tokens = HashSet::new();
+    for round in 0..200_u64 {
+        let some: Vec<Token> = (0..3).map(|n| wheel.insert(round, n)).collect();
+        assert!(some.iter().all(|&token| tokens.insert(token)));
+        if round % 2 == 0 {
+            assert!(some.iter().all(|&token| wheel.remove(token).is_some()));
+        } else {
+            assert_eq!(wheel.advance(round, usize::MAX).count(), 3);
+        }
+        assert!(tokens.iter().all(|&token| wheel.get(token).is_none()));
+    }
+    assert_eq!(wheel.arena.capacity(), 4, "the same nodes again and again");
+}
+
+#[test]
+fn nodes_are_reused_last_in_first_out() {
+    let mut arena = Arena::new();
+    let tokens = fill(&mut arena, 4);
+    for index in [1, 3, 0] {
+        arena.remove(index);
+    }
+    let again: Vec<u32> = fill(&mut arena, 4).iter().map(|t| t.index()).collect();
+    assert_eq!(again, [0, 3, 1, 4]);
+    assert_eq!(arena.find(tokens[2]), Some(2));
+    for gone in [0, 1, 3] {
+        assert_eq!(arena.find(tokens[gone]), None);
+    }
+    arena.assert_consistent();
+}
+
+#[test]
+fn a_large_arena_gives_its_memory_back_when_it_is_empty() {
+    let mut arena = Arena::new();
+    let tokens = fill(&mut arena, MANY);
+    empty(&mut arena, &tokens[1..]);
+    assert!(arena.capacity() >= MANY, "it was not empty");
+    empty(&mut arena, &tokens[..1]);
+    assert_eq!(arena.capacity(), 0);
+    assert_eq!(arena.len(), 0);
+}
+
+#[test]
+fn a_small_arena_keeps_its_memory() {
+    let mut arena = Arena::new();
+    let tokens = fill(&mut arena, 1_024);
+    let capacity = arena.capacity();
+    assert_eq!(capacity, 1_024, "exactly what may be kept");
+    empty(&mut arena, &tokens);
+    assert_eq!(arena.capacity(), capacity);
+}
+
+#[test]
+fn tokens_from_before_the_memory_was_given_back_stay_stale() {
+    let mut wheel = Wheel::new(64);
+    let mut stale: Vec<Token> = Vec::new();
+    for round in 0..4 {
+        // Nodes of different ages: the youngest are on their first use when the memory goes.
+        for n in 0..=round {
+            let token = wheel.insert(n, 0);
+            stale.push(token);
+            wheel.remove(token);
+        }
+        let tokens: Vec<Token> = (0..MANY).map(|n| wheel.insert(n as u64, n)).collect();
+        inspect(&wheel);
+        for &old in &stale {
+            assert_eq!(wheel.get(old), None);
+            assert_eq!(wheel.tick_of(old), None);
+            assert_eq!(wheel.get_mut(old), None);
+            assert_eq!(wheel.remove(old), None);
+            assert!(!wheel.refile(old, 1));
+        }
+        for (n, &token) in tokens.iter().enumerate() {
+            assert_eq!(wheel.get(token), Some(&n));
+            if n % 2 == 0 {
+                assert_eq!(wheel.remove(token), Some(n));
+            }
+        }
+        assert_eq!(wheel.advance(u64::MAX, usize::MAX).count(), MANY / 2);
+        assert_eq!(wheel.arena.capacity(), 0);
+        stale.extend(tokens);
+        assert!(stale.iter().all(|&old| wheel.get(old).is_none()));
+        assert!(
+            stale
+                .iter()
+                .all(|old| wheel.token_at(old.index()).is_none())
+        );
+        wheel = {
+            let mut next = Wheel::new(64);
+            std::mem::swap(&mut next.arena, &mut wheel.arena);
+            next
+        };
+    }
+    let different: HashSet<Token> = stale.iter().copied().collect();
+    assert_eq!(different.len(), stale.len(), "a token was given out twice");
+}
+
+#[test]
+fn the_oldest_node_decides_where_the_next_ones_begin() {
+    let mut arena = Arena::new();
+    let tokens = fill(&mut arena, MANY);
+    empty(&mut arena, &tokens[..1]);
+    arena.age(tokens[0].index(), 70);
+    let old = arena.insert(0, 7);
+    assert_eq!(format!("{old:?}"), "Token(0v70)");
+    empty(&mut arena, &tokens[1..]);
+    empty(&mut arena, &[old]);
+    assert_eq!(arena.capacity(), 0);
+    assert_eq!(format!("{:?}", arena.insert(0, 8)), "Token(0v71)");
+    assert_eq!(format!("{:?}", arena.insert(0, 9)), "Token(1v71)");
+}
+
+#[test]
+fn a_node_whose_generations_are_used_up_is_retired() {
+    let mut arena = Arena::new();
+    let first = arena.insert(0, 0);
+    arena.remove(first.index());
+    arena.age(0, LAST - 2);
+    for expected in ["Token(0v4294967293)", "Token(0v4294967294)"] {
+        let token = arena.insert(0, 1);
+        assert_eq!(format!("{token:?}"), expected);
+        assert_eq!(arena.find(token), Some(0));
+        assert_eq!(arena.remove(0), 1);
+        assert_eq!(arena.find(token), None);
+        arena.assert_consistent();
+    }
+    assert_eq!(format!("{:?}", arena.insert(0, 2)), "Token(1v1)");
+    assert_eq!(arena.find(first), None);
+    assert_eq!(arena.token(0), None);
+    arena.assert_consistent();
+}
+
+#[test]
+fn near_the_end_of_the_generations_the_memory_is_kept() {
+    for (age, kept) in [(LAST / 2, true), (LAST / 2 - 1, false)] {
+        let mut arena = Arena::new();
+        let mut tokens = fill(&mut arena, MANY);
+        empty(&mut arena, &tokens[..1]);
+        arena.age(0, age);
+        tokens[0] = arena.insert(0, 0);
+        empty(&mut arena, &tokens);
+        assert_eq!(arena.capacity() > 0, kept, "after generation {age}");
+        let again = fill(&mut arena, MANY);
+        assert!(tokens.iter().all(|&token| arena.find(token).is_none()));
+        assert!(again.iter().all(|&token| arena.find(token).is_some()));
+        arena.assert_consistent();
+    }
+}
+
+#[test]
+fn a_token_of_another_wheel_does_no_harm() {
+    let mut one = Wheel::new(64);
+    let mut two = Wheel::new(64);
+    let far = (0..10).map(|n| one.insert(n, ())).last().expect("ten");
+    assert_eq!(two.get(far), None);
+    assert_eq!(two.remove(far), None);
+    two.insert(0, ());
+    assert_eq!(two.tick_of(far), None);
+    inspect(&two);
+}
+
+#[test]
+fn lists_are_unlinked_in_the_middle_and_at_both_ends() {
+    for gone in 0..8_u32 {
+        let mut arena = Arena::new();
+        let mut list = List::EMPTY;
+        for token in fill(&mut arena, 3) {
+            arena.push_back(&mut list, 5, token.index());
+            assert_eq!(arena.level(token.index()), 5);
+        }
+        let unlinked = (0..3).filter(|index| gone >> index & 1 == 1);
+        let left: Vec<u32> = (0..3).filter(|index| gone >> index & 1 == 0).collect();
+        for index in unlinked {
+            arena.unlink(&mut list, index);
+            arena.assert_linked(list);
+        }
+        assert!(arena.walk(list).eq(left.iter().copied()));
+        assert_eq!(list.front(), left.first().copied());
+        assert_eq!(list.is_empty(), left.is_empty());
+    }
+}

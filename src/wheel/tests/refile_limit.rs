@@ -1,0 +1,160 @@
+//! One call re-files a bounded number of items. What that leaves half done must not be seen from outside.
+
+use super::{Advance, REFILE_LIMIT, Token, Wheel, inspect};
+
+const MANY: u64 = 2 * REFILE_LIMIT as u64 + 100;
+
+/// A wheel of 64 slots with `MANY` items in the bucket `[4096, 8192)` of its level 2, due at the ticks given by `due`.
+fn crowded(due: impl Fn(u64) -> u64) -> (Wheel<u64>, Vec<Token>) {
+    let mut wheel = Wheel::new(64);
+    let tokens = (0..MANY).map(|n| wheel.insert(due(n), n)).collect();
+    assert_eq!(wheel.next_wake(), Some(4096));
+    (wheel, tokens)
+}
+
+#[test]
+fn a_crowded_bucket_is_refiled_in_parts_and_nothing_is_lost() {
+    let (mut wheel, _) = crowded(|n| 4096 + n % 4096);
+    for _ in 0..2 {
+        assert_eq!(wheel.advance(5000, usize::MAX).next(), None);
+        assert_eq!((wheel.now(), wheel.next_wake()), (4096, Some(4096)));
+        assert_eq!(wheel.len() as u64, MANY);
+        inspect(&wheel);
+    }
+    let mut out: Vec<u64> = Vec::new();
+    let mut calls = 0;
+    while wheel.next_wake().is_some_and(|wake| wake <= 5000) {
+        out.extend(wheel.advance(5000, usize::MAX));
+        inspect(&wheel);
+        calls += 1;
+    }
+    assert!(calls <= 3, "{calls} calls");
+    assert!(out.is_sorted_by_key(|n| n % 4096));
+    assert_eq!(wheel.now(), 5000);
+    while let Some(wake) = wheel.next_wake() {
+        out.extend(wheel.advance(wake, usize::MAX));
+    }
+    assert!(out.is_sorted_by_key(|n| n % 4096));
+    out.sort_unstable();
+    assert_eq!(out, (0..MANY).collect::<Vec<_>>());
+}
+
+#[test]
+fn each_call_refiles_exactly_the_limit() {
+    let (mut wheel, tokens) = crowded(|_| 5000);
+    let moved = |wheel: &Wheel<u64>| {
+        let level = |&token: &Token| super::level_of(wheel, token);
+        tokens.iter().filter(|token| level(token) == 1).count()
+    };
+    for calls in 1..=2 {
+        assert_eq!(wheel.advance(4999, usize::MAX).count(), 0);
+        assert_eq!(moved(&wheel), calls * REFILE_LIMIT);
+    }
+    // The third call has some left over, and takes them to reach level 0.
+    assert_eq!(wheel.advance(4999, usize::MAX).count(), 0);
+    assert_eq!(moved(&wheel), tokens.len() - (REFILE_LIMIT - 100));
+    assert_eq!(wheel.now(), 4992);
+}
+
+#[test]
+fn an_iterator_that_has_refiled_enough_has_ended() {
+    let (mut wheel, _) = crowded(|_| 4096);
+    let mut advance = wheel.advance(5000, usize::MAX);
+    for _ in 0..3 {
+        assert_eq!(advance.next(), None);
+    }
+    assert_eq!(wheel.next_wake(), Some(wheel.now()));
+    assert_eq!(wheel.advance(5000, usize::MAX).count(), 0);
+    assert_eq!(wheel.advance(5000, usize::MAX).count() as u64, MANY);
+}
+
+#[test]
+fn a_half_refiled_bucket_can_be_changed_in_every_way() {
+    let (mut wheel, tokens) = crowded(|n| 4096 + n / 3);
+    assert_eq!(wheel.advance(4096, usize::MAX).next(), None);
+    // Both halves: the refiled items at the front, and those still in the old bucket.
+    let mut due: Vec<(u64, u64)> = Vec::new();
+    for (n, &token) in tokens.iter().enumerate() {
+        let n = n as u64;
+        match n % 4 {
+            0 => assert_eq!(wheel.remove(token), Some(n)),
+            1 => {
+                assert!(wheel.refile(token, 4096 + n / 2));
+                due.push((4096 + n / 2, n));
+            }
+            2 => {
+                assert!(wheel.refile(token, 10_000 + n));
+                due.push((10_000 + n, n));
+            }
+            _ => due.push((4096 + n / 3, n)),
+        }
+        if n % 512 == 0 {
+            inspect(&wheel);
+        }
+    }
+    for n in MANY..MANY + 64 {
+        wheel.insert(n - MANY + 4090, n);
+        due.push(((n - MANY + 4090).max(4096), n));
+    }
+    inspect(&wheel);
+    due.sort_unstable();
+    let mut out = Vec::new();
+    while let Some(wake) = wheel.next_wake() {
+        let before = wheel.now();
+        let items: Vec<u64> = wheel.advance(wake, usize::MAX).collect();
+        assert!(before <= wake);
+        out.extend(items.into_iter().map(|n| (wheel.now(), n)));
+    }
+    out.sort_unstable();
+    assert_eq!(out, due);
+}
+
+#[test]
+fn what_has_been_handed_out_before_the_limit_stays_handed_out() {
+    let (mut wheel, _) = crowded(|_| 8191);
+    wheel.insert(7, MANY);
+    assert_eq!(wheel.advance(9000, usize::MAX).collect::<Vec<_>>(), [MANY]);
+    assert_eq!(wheel.now(), 4096);
+    let mut calls = 0;
+    let mut out = 0;
+    while !wheel.is_empty() {
+        out += wheel.advance(9000, usize::MAX).count() as u64;
+        calls += 1;
+    }
+    assert_eq!(out, MANY);
+    // Two levels to come down, so many a call, and one call more was above.
+    assert_eq!(calls, 2 * MANY / REFILE_LIMIT as u64);
+}
+
+#[test]
+fn a_budget_of_nothing_does_nothing() {
+    let (mut wheel, _) = crowded(|_| 4096);
+    assert_eq!(wheel.advance(9000, 0).next(), None);
+    assert_eq!(wheel.now(), 0);
+}
+
+/// With the allowance of one a call every half-way state there is comes to pass.
+#[test]
+fn the_smallest_allowance_hands_out_the_same() {
+    for slots in [2, 4, 64] {
+        let mut wheel = Wheel::starting_at(slots, 5);
+        let mut ticks: Vec<u64> = (0..40).map(|n| 5 + n * n * n % 301).collect();
+        for &tick in &ticks {
+            wheel.insert(tick, tick);
+        }
+        ticks.sort_unstable();
+        let mut out = Vec::new();
+        while !wheel.is_empty() {
+            let before = out.len();
+            out.extend(Advance {
+                target: 400,
+                budget: usize::MAX,
+                refiles: 1,
+                wheel: &mut wheel,
+            });
+            assert!(out[before..].iter().all(|&tick| tick <= wheel.now()));
+            inspect(&wheel);
+        }
+        assert_eq!(out, ticks);
+    }
+}

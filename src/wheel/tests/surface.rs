@@ -1,0 +1,178 @@
+//! What the documentation of the surface says, one rule a test.
+
+use super::{Wheel, inspect};
+
+#[test]
+fn the_worked_example_of_the_module_is_true() {
+    let mut wheel = Wheel::new(4);
+    let first = wheel.insert(9, "first");
+    let place = |wheel: &Wheel<_>, token| (super::level_of(wheel, token), wheel.next_wake());
+    assert_eq!(place(&wheel, first), (1, Some(8)));
+    assert_eq!(wheel.advance(6, usize::MAX).next(), None);
+    let second = wheel.insert(9, "second");
+    assert_eq!(place(&wheel, second), (0, Some(8)));
+    assert_eq!(wheel.advance(8, usize::MAX).next(), None);
+    assert_eq!(place(&wheel, first), (0, Some(9)));
+    assert_eq!(wheel.advance(9, usize::MAX).count(), 2);
+}
+
+#[test]
+fn levels_are_made_when_they_are_needed() {
+    let mut wheel = Wheel::new(64);
+    assert_eq!(wheel.levels.len(), 0);
+    for (tick, levels) in [(63, 1), (64, 2), (4095, 2), (4096, 3), (u64::MAX, 11)] {
+        wheel.insert(tick, ());
+        assert_eq!(wheel.levels.len(), levels, "for tick {tick}");
+    }
+}
+
+#[test]
+fn a_tick_that_is_not_in_the_future_is_due_at_once() {
+    let mut wheel = Wheel::starting_at(64, 1_000);
+    let tokens = [0, 1, 999, 1_000].map(|tick| wheel.insert(tick, tick));
+    for token in tokens {
+        assert_eq!(wheel.tick_of(token), Some(1_000));
+    }
+    inspect(&wheel);
+    assert_eq!(wheel.next_wake(), Some(1_000));
+    assert_eq!(wheel.advance(0, usize::MAX).count(), 4);
+    assert_eq!(wheel.now(), 1_000);
+}
+
+#[test]
+fn p9_time_does_not_go_backwards() {
+    let mut wheel = Wheel::starting_at(64, 100);
+    wheel.insert(150, ());
+    assert_eq!(wheel.advance(120, usize::MAX).count(), 0);
+    assert_eq!(wheel.advance(50, usize::MAX).count(), 0);
+    assert_eq!(wheel.now(), 120);
+    assert_eq!(wheel.advance(150, usize::MAX).count(), 1);
+}
+
+#[test]
+fn time_moves_as_the_iterator_is_consumed() {
+    let mut wheel = Wheel::new(64);
+    for tick in [10, 20, 30] {
+        wheel.insert(tick, tick);
+    }
+    let _unused = wheel.advance(100, usize::MAX);
+    assert_eq!(wheel.now(), 0);
+    let mut advance = wheel.advance(100, usize::MAX);
+    assert_eq!(advance.next(), Some(10));
+    assert_eq!(advance.next(), Some(20));
+    assert_eq!((wheel.now(), wheel.len()), (20, 1));
+    assert!(wheel.advance(100, usize::MAX).eq([30]));
+    assert_eq!(wheel.now(), 100);
+}
+
+#[test]
+fn a_spent_budget_leaves_the_rest_due_at_once() {
+    let mut wheel = Wheel::new(64);
+    for tick in [10, 10, 10, 70, 70] {
+        wheel.insert(tick, tick);
+    }
+    let mut advance = wheel.advance(100, 2);
+    assert!(advance.by_ref().eq([10, 10]));
+    assert_eq!(advance.next(), None, "it has ended");
+    assert_eq!((wheel.now(), wheel.next_wake()), (10, Some(10)));
+    assert!(wheel.advance(100, 2).eq([10, 70]));
+    assert_eq!((wheel.now(), wheel.next_wake()), (70, Some(70)));
+    assert!(wheel.advance(100, 2).eq([70]));
+    assert_eq!((wheel.now(), wheel.next_wake()), (100, None));
+}
+
+#[test]
+fn an_hour_of_silence_costs_nothing_and_a_far_item_one_stop_a_level() {
+    let mut wheel = Wheel::new(64);
+    let hour = 3_600_001;
+    wheel.insert(hour, ());
+    let mut stops = Vec::new();
+    while let Some(wake) = wheel.next_wake() {
+        stops.push(wake);
+        let _ = wheel.advance(wake, usize::MAX).count();
+    }
+    let on_the_way = [18, 12, 6, 0].map(|bits| hour >> bits << bits);
+    assert_eq!(stops, on_the_way);
+}
+
+#[test]
+fn items_of_one_tick_that_were_filed_alike_come_in_the_order_of_their_filing() {
+    for slots in [2, 4, 64] {
+        for tick in [0, 1, 3, 64, 100, 5_000] {
+            let mut wheel = Wheel::new(slots);
+            for n in 0..50 {
+                wheel.insert(tick, n);
+            }
+            assert!(wheel.advance(tick, usize::MAX).eq(0..50), "at {tick}");
+        }
+    }
+}
+
+/// An item that comes down from above at its very tick is not overtaken by one that was filed low later.
+#[test]
+fn a_bucket_that_starts_now_is_emptied_before_level_0_hands_out() {
+    let mut wheel = Wheel::new(4);
+    wheel.insert(16, "from level 2");
+    assert_eq!(wheel.advance(15, usize::MAX).next(), None);
+    wheel.insert(16, "from level 0");
+    let (start, level, _) = wheel.next_bucket().expect("two items");
+    assert_eq!((start, level), (16, 2));
+    assert_eq!(wheel.advance(16, usize::MAX).count(), 2);
+}
+
+#[test]
+fn an_item_can_be_read_and_written_while_it_is_filed() {
+    let mut wheel = Wheel::new(64);
+    let token = wheel.insert(1 << 30, 1);
+    *wheel.get_mut(token).expect("it is there") += 1;
+    assert_eq!(wheel.get(token), Some(&2));
+    assert_eq!(wheel.tick_of(token), Some(1 << 30));
+    assert!(wheel.refile(token, 5));
+    assert_eq!(wheel.tick_of(token), Some(5));
+    assert!(wheel.advance(5, usize::MAX).eq([2]));
+    assert_eq!((wheel.get(token), wheel.tick_of(token)), (None, None));
+    assert_eq!(wheel.get_mut(token), None);
+    assert!(!wheel.refile(token, 7));
+    assert!(wheel.is_empty());
+}
+
+#[test]
+fn the_index_of_a_token_leads_to_it_while_its_item_is_there() {
+    let mut wheel = Wheel::new(64);
+    let (one, two) = (wheel.insert(1, ()), wheel.insert(2, ()));
+    assert_eq!(wheel.token_at(one.index()), Some(one));
+    assert_eq!(wheel.token_at(two.index()), Some(two));
+    assert_eq!(wheel.token_at(two.index() + 1), None);
+    wheel.remove(one);
+    assert_eq!(wheel.token_at(one.index()), None);
+    let again = wheel.insert(3, ());
+    assert_eq!(wheel.token_at(again.index()), Some(again));
+}
+
+#[test]
+fn a_copy_goes_its_own_way() {
+    let mut wheel = Wheel::new(64);
+    let token = wheel.insert(100, ());
+    let mut copy = wheel.clone();
+    assert_eq!(copy.remove(token), Some(()));
+    inspect(&wheel);
+    inspect(&copy);
+    assert_eq!((wheel.len(), copy.len()), (1, 0));
+    assert_eq!(wheel.advance(100, usize::MAX).count(), 1);
+}
+
+#[test]
+fn debug_shows_the_state_and_not_the_items() {
+    let mut wheel = Wheel::starting_at(64, 7);
+    let token = wheel.insert(100, "secret");
+    assert_eq!(
+        format!("{wheel:?}"),
+        "Wheel { now: 7, slots: 64, levels: 2, len: 1, next_wake: Some(64) }",
+    );
+    assert_eq!(format!("{token:?}"), "Token(0v1)");
+    assert_eq!(
+        format!("{:?}", wheel.advance(9, 3)),
+        "Advance { wheel: Wheel { now: 7, slots: 64, levels: 2, len: 1, next_wake: Some(64) }, \
+         target: 9, budget: 3, refiles: 4096 }",
+    );
+}
