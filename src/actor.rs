@@ -8,26 +8,29 @@
 //! is dropped under it, it closes what it holds: sleeping futures wake up and go on with Tokio's own timer, keyed
 //! timers go back to their stream.
 
+mod barrier;
+mod sets;
+
 use std::future::{Future, poll_fn};
 use std::num::NonZeroU32;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
+use barrier::Barrier;
+use sets::{Attended, Sets};
 use slab::Slab;
-use tokio::sync::oneshot;
 use tokio::time::{self, Instant};
 use tracing::Instrument;
 
 use crate::command::Command;
 use crate::entry::{Attend, Look};
-use crate::keyed::{AnySet, Delivered};
+use crate::keyed::AnySet;
 use crate::metrics::add;
 use crate::shared::{Shared, SleepEntry};
 use crate::shield::wake;
-use crate::turn::{Shelf, Turn};
+use crate::turn::Turn;
 use crate::wheel::Wheel;
 
 /// How many commands, and how many noted slots of a set, a turn applies.
@@ -68,10 +71,7 @@ pub(crate) struct Actor {
     wheel: Wheel<Item>,
     /// The sleeping futures that are on the wheel.
     sleeps: Slab<Arc<SleepEntry>>,
-    /// The sets that have, or had, timers on the wheel.
-    sets: Slab<SetRecord>,
-    /// Sets with timers that came off the wheel and were not delivered.
-    ripe: Vec<u32>,
+    sets: Sets,
     /// Commands taken from the mailbox, the next one last.
     inbox: Vec<Command>,
     /// Sets that noted more while they were attended to; for the next inbox.
@@ -81,36 +81,14 @@ pub(crate) struct Actor {
     /// The ticks at which it was filled the last time and the time before.
     filled: u64,
     filled_before: u64,
-    settling: Vec<Settling>,
-    /// The wheel's items that a turn looks at, and the slots of one set among them; kept for their memory.
+    barrier: Barrier,
+    /// The wheel's items that a turn looks at; kept for its memory.
     due: Vec<Item>,
-    slots: Vec<u32>,
     timer: Option<Pin<Box<time::Sleep>>>,
     /// How far the search for cancelled sleeps has come that begins when the last handle is dropped.
     sweep: Option<usize>,
     must_end: bool,
     warned: Option<Instant>,
-}
-
-#[derive(Debug)]
-struct SetRecord {
-    set: Arc<dyn AnySet>,
-    /// How many slots of it are on the wheel.
-    nodes: usize,
-    /// It is on the list of the ripe.
-    ripe: bool,
-    /// How many of its notes belong to the inbox as it was filled, and have not been attended to.
-    quota: usize,
-}
-
-/// Somebody waits for everything to be applied and fired.
-#[derive(Debug)]
-struct Settling {
-    /// The round by whose end everything is applied that was submitted before.
-    round: u64,
-    /// The tick by which everything then has to be fired.
-    target: Option<u64>,
-    done: oneshot::Sender<()>,
 }
 
 impl Actor {
@@ -119,16 +97,14 @@ impl Actor {
             shared,
             wheel: Wheel::new(slots),
             sleeps: Slab::new(),
-            sets: Slab::new(),
-            ripe: Vec::new(),
+            sets: Sets::default(),
             inbox: Vec::new(),
             again: Vec::new(),
             rounds: 0,
             filled: 0,
             filled_before: 0,
-            settling: Vec::new(),
+            barrier: Barrier::default(),
             due: Vec::new(),
-            slots: Vec::new(),
             timer: None,
             sweep: None,
             must_end: false,
@@ -173,7 +149,8 @@ impl Actor {
             None => self.timer = None,
             Some(tick) => {
                 let at = self.shared.ticks.begin(tick);
-                let far = Instant::now() + LONGEST_SLEEP;
+                let now = Instant::now();
+                let far = now.checked_add(LONGEST_SLEEP).unwrap_or(now);
                 let at = at.map_or(far, |at| at.min(far));
                 match &mut self.timer {
                     Some(timer) if timer.deadline() == at && !timer.is_elapsed() => {}
@@ -211,17 +188,26 @@ impl Actor {
         let until = if left_in_inbox {
             self.filled_before.saturating_sub(1)
         } else {
-            self.set_settling_targets(now);
+            self.barrier.applied(self.rounds, now);
             now
         };
         let sweeping = self.sweep();
-        let mut left_due = self.advance(until, &turn);
-        left_due |= self.deliver(&turn, left_due);
-        self.answer_settled(left_due);
+        let left_on_wheel = self.advance(until, &turn);
+        // Of the tick at which the wheel stopped there may be more to come.
+        let before = self.wheel.now() + u64::from(!left_on_wheel);
+        let left_to_deliver = self.sets.deliver(before, &turn, &mut self.wheel);
+        if !left_to_deliver {
+            self.barrier.fired(before);
+        }
 
         turn.end(began.elapsed());
         self.warn_if_late(turn.latest(), began);
-        left_in_inbox || sweeping || left_due || !self.settling.is_empty()
+        left_in_inbox
+            || !self.again.is_empty()
+            || sweeping
+            || left_on_wheel
+            || left_to_deliver
+            || !self.barrier.is_empty()
     }
 
     // --- commands ---
@@ -246,11 +232,7 @@ impl Actor {
             match command {
                 Command::Sleep(entry) => self.attend_sleep(entry),
                 Command::Set(set) => budget = self.attend_set(set, budget + 1, turn),
-                Command::Settle(done) => self.settling.push(Settling {
-                    round: self.rounds + 1,
-                    target: None,
-                    done,
-                }),
+                Command::Settle(done) => self.barrier.add(self.rounds, done),
                 Command::Orphaned => self.sweep = Some(0),
                 Command::Shutdown => self.must_end = true,
             }
@@ -295,56 +277,18 @@ impl Actor {
     }
 
     /// Attends to at most `budget` of the slots that the set has noted; returns what is left of the budget.
-    ///
-    /// Only what was noted by the time this began belongs to the present inbox; a flood of more has to wait.
     fn attend_set(&mut self, set: Arc<dyn AnySet>, budget: usize, turn: &Turn<'_>) -> usize {
-        let number = self.number_of(&set);
-        let (_, mut shelf) = lend(&mut self.sets, &mut self.wheel, number);
-        let quota = *shelf.quota;
-        let limit = if quota == 0 {
-            budget
-        } else {
-            quota.min(budget)
-        };
-        let (attended, left) = set.attend(limit, turn, &mut shelf);
-        *shelf.quota = if quota == 0 { left } else { quota - limit };
-        let unfinished = *shelf.quota > 0;
-        self.forget_if_over(number);
-        if unfinished {
-            self.inbox.push(Command::Set(set));
-            return 0;
-        }
-        if left > 0 {
-            self.again.push(Command::Set(set));
-        }
-        budget.saturating_sub(attended.max(1))
-    }
-
-    /// The actor's number for a set; a new one if it has none.
-    fn number_of(&mut self, set: &Arc<dyn AnySet>) -> u32 {
-        let number = set.number().load(Ordering::Relaxed);
-        if number != 0 {
-            return number;
-        }
-        let vacant = self.sets.vacant_entry();
-        // Zero means none, and one is the sleeps.
-        let number = u32::try_from(vacant.key() + 2).unwrap_or(u32::MAX);
-        set.number().store(number, Ordering::Relaxed);
-        vacant.insert(SetRecord {
-            set: Arc::clone(set),
-            nodes: 0,
-            ripe: false,
-            quota: 0,
-        });
-        number
-    }
-
-    /// Lets a set go that nobody uses any more.
-    fn forget_if_over(&mut self, number: u32) {
-        let record = &self.sets[set_key(number)];
-        if record.nodes == 0 && record.quota == 0 && !record.ripe && record.set.is_over() {
-            let record = self.sets.remove(set_key(number));
-            record.set.number().store(0, Ordering::Relaxed);
+        let attended = self.sets.attend(&set, budget, turn, &mut self.wheel);
+        match attended {
+            Attended::All(n) => budget.saturating_sub(n.max(1)),
+            Attended::Enough(n) => {
+                self.again.push(Command::Set(set));
+                budget.saturating_sub(n.max(1))
+            }
+            Attended::Part => {
+                self.inbox.push(Command::Set(set));
+                0
+            }
         }
     }
 
@@ -382,7 +326,11 @@ impl Actor {
             let tick = self.wheel.next_wake().map_or(until, |next| next.min(until));
             let mut due = std::mem::take(&mut self.due);
             due.extend(self.wheel.advance(tick, budget.min(BATCH)));
-            let cost = if due.is_empty() { REFILING_COST } else { due.len() };
+            let cost = if due.is_empty() {
+                REFILING_COST
+            } else {
+                due.len()
+            };
             budget = budget.saturating_sub(cost);
             // Sleeps fire here, with the wheel at rest: a waker may drop or arm others.
             let mut rest = &due[..];
@@ -395,7 +343,7 @@ impl Actor {
                         self.look_at_sleep(item.slot, turn);
                     }
                 } else {
-                    self.look_at_set(first.owner.get(), run, turn);
+                    self.sets.look(run, turn, &mut self.wheel);
                 }
             }
             due.clear();
@@ -430,66 +378,6 @@ impl Actor {
         }
     }
 
-    fn look_at_set(&mut self, number: u32, run: &[Item], turn: &Turn<'_>) {
-        self.slots.clear();
-        self.slots.extend(run.iter().map(|item| item.slot));
-        let (set, mut shelf) = lend(&mut self.sets, &mut self.wheel, number);
-        *shelf.nodes -= run.len();
-        set.look(&self.slots, turn, &mut shelf);
-        let record = &mut self.sets[set_key(number)];
-        if !record.ripe {
-            record.ripe = true;
-            self.ripe.push(number);
-        }
-    }
-
-    /// Delivers what came off the wheel; true when some could be delivered but is left.
-    fn deliver(&mut self, turn: &Turn<'_>, wheel_has_more: bool) -> bool {
-        // Of the tick at which the wheel stopped there may be more to come.
-        let before = self.wheel.now() + u64::from(!wheel_has_more);
-        let mut limit = LOOKS_PER_TURN;
-        let mut left = false;
-        for number in std::mem::take(&mut self.ripe) {
-            let (set, mut shelf) = lend(&mut self.sets, &mut self.wheel, number);
-            let delivered = set.deliver(before, &mut limit, turn, &mut shelf);
-            left |= delivered == Delivered::More;
-            if delivered == Delivered::All {
-                self.sets[set_key(number)].ripe = false;
-                self.forget_if_over(number);
-            } else {
-                self.ripe.push(number);
-            }
-        }
-        // The next turn begins with the set that had to wait.
-        self.ripe.reverse();
-        left
-    }
-
-    // --- the barrier ---
-
-    /// The inbox is empty. Who waits for what was in it now waits for what is due by `now`.
-    fn set_settling_targets(&mut self, now: u64) {
-        for settling in &mut self.settling {
-            if settling.target.is_none() && settling.round <= self.rounds {
-                settling.target = Some(now);
-            }
-        }
-    }
-
-    fn answer_settled(&mut self, left_due: bool) {
-        let at = self.wheel.now();
-        let is_settled =
-            |settling: &Settling| (settling.target).is_some_and(|target| !left_due || at > target);
-        let (settled, waiting) = std::mem::take(&mut self.settling)
-            .into_iter()
-            .partition(is_settled);
-        self.settling = waiting;
-        for Settling { done, .. } in Vec::from(settled) {
-            // Who does not wait any more need not be told.
-            let _ = done.send(());
-        }
-    }
-
     fn warn_if_late(&mut self, lateness: Duration, now: Instant) {
         let too_soon = |warned: Instant| now.duration_since(warned) < WARNING_INTERVAL;
         if lateness > self.shared.late_warning && !self.warned.is_some_and(too_soon) {
@@ -518,59 +406,5 @@ impl Drop for Actor {
             set.close();
         }
         shared.end();
-    }
-}
-
-/// Where a set's record is.
-fn set_key(number: u32) -> usize {
-    number as usize - 2
-}
-
-/// A set, and the wheel as it may use it.
-fn lend<'a>(
-    sets: &'a mut Slab<SetRecord>,
-    wheel: &'a mut Wheel<Item>,
-    number: u32,
-) -> (&'a dyn AnySet, Lent<'a>) {
-    let record = &mut sets[set_key(number)];
-    let lent = Lent {
-        wheel,
-        owner: NonZeroU32::new(number).unwrap_or(SLEEPS),
-        nodes: &mut record.nodes,
-        quota: &mut record.quota,
-    };
-    (&*record.set, lent)
-}
-
-struct Lent<'a> {
-    wheel: &'a mut Wheel<Item>,
-    owner: NonZeroU32,
-    nodes: &'a mut usize,
-    quota: &'a mut usize,
-}
-
-impl Shelf for Lent<'_> {
-    fn insert(&mut self, tick: u64, slot: u32) -> u32 {
-        *self.nodes += 1;
-        let owner = self.owner;
-        self.wheel.insert(tick, Item { owner, slot }).index()
-    }
-
-    fn tick(&self, node: u32) -> u64 {
-        let token = self.wheel.token_at(node);
-        token.and_then(|t| self.wheel.tick_of(t)).unwrap_or(0)
-    }
-
-    fn refile(&mut self, node: u32, tick: u64) {
-        if let Some(token) = self.wheel.token_at(node) {
-            self.wheel.refile(token, tick);
-        }
-    }
-
-    fn remove(&mut self, node: u32) {
-        let token = self.wheel.token_at(node);
-        if token.and_then(|t| self.wheel.remove(t)).is_some() {
-            *self.nodes -= 1;
-        }
     }
 }

@@ -199,6 +199,11 @@ impl Sleep {
         }
     }
 
+    /// Whether it has been polled and was pending.
+    pub(crate) fn has_waited(&self) -> bool {
+        matches!(self.stage, Stage::Armed | Stage::OnTokio)
+    }
+
     /// Whether the clock has reached the deadline.
     fn is_due(&self) -> bool {
         self.tick != NEVER && Instant::now() >= self.deadline

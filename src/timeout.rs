@@ -55,18 +55,18 @@ impl<F: Future> Future for Timeout<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let had_budget = coop::has_budget_remaining();
+        let has_waited = this.sleep.has_waited();
         if let Poll::Ready(output) = this.future.poll(cx) {
             return Poll::Ready(Ok(output));
         }
         if this.sleep.poll_elapsed(cx).is_pending() {
             return Poll::Pending;
         }
-        // Being too late costs budget like any progress; but a future that has used all of it up must not keep its
-        // own deadline from being seen.
+        // Being too late costs budget like any progress. But a future that uses all of it up at each poll must not
+        // keep its own deadline from being seen: a timeout that has been pending before has let others run.
         match coop::poll_proceed(cx) {
             Poll::Ready(budget) => budget.made_progress(),
-            Poll::Pending if !had_budget => return Poll::Pending,
+            Poll::Pending if !has_waited => return Poll::Pending,
             Poll::Pending => {}
         }
         Poll::Ready(Err(Elapsed::new()))

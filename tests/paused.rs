@@ -41,7 +41,10 @@ async fn p14_advance_wakes_what_it_has_passed_and_nothing_else() {
         assert_ready!(sleep.poll());
         assert_eq!(Instant::now(), deadline);
     }
-    assert_eq!(start.elapsed(), ms(1 + 2 + 63 + 64 + 65 + 100 + 4095 + 4096 + 4097 + 300_000));
+    assert_eq!(
+        start.elapsed(),
+        ms(1 + 2 + 63 + 64 + 65 + 100 + 4095 + 4096 + 4097 + 300_000)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -186,7 +189,17 @@ async fn p13_cancelled_timers_cost_one_look_each_and_then_nothing() {
 #[tokio::test(start_paused = true)]
 async fn p13_one_far_timer_costs_at_most_one_wake_up_per_level() {
     for slots in [2, 16, 64, 4096_usize] {
-        for length in [1, 63, 64, 65, 4095, 4096, 300_000, (1 << 30) + 1, 31_535_999_999_u64] {
+        for length in [
+            1,
+            63,
+            64,
+            65,
+            4095,
+            4096,
+            300_000,
+            (1 << 30) + 1,
+            31_535_999_999_u64,
+        ] {
             let wheel = TimerWheel::builder().slots(slots).start().unwrap();
             wheel.settle().await;
             let before = wheel.metrics().wake_ups;
@@ -194,13 +207,19 @@ async fn p13_one_far_timer_costs_at_most_one_wake_up_per_level() {
             assert_pending!(sleep.poll());
             wheel.settle().await;
             let armed = wheel.metrics().wake_ups;
-            assert!(armed <= before + 2, "one for the timer, one for the barrier");
+            assert!(
+                armed <= before + 2,
+                "one for the timer, one for the barrier"
+            );
             time::sleep(ms(length + 1)).await;
             assert!(sleep.is_woken());
             let bits = u64::from(slots.trailing_zeros());
             let levels = u64::from(64 - length.leading_zeros()).div_ceil(bits);
             let woken = wheel.metrics().wake_ups - armed;
-            assert!(woken <= levels, "{woken} for {length} ms with {slots} slots");
+            assert!(
+                woken <= levels,
+                "{woken} for {length} ms with {slots} slots"
+            );
         }
     }
 }
@@ -219,7 +238,11 @@ async fn p13_a_sleep_that_is_moved_later_all_the_time_is_looked_at_once_per_leng
     }
     let after = wheel.metrics();
     // Ten lengths, each with a wake-up for every level on the way down.
-    assert!(after.wake_ups - before.wake_ups <= 10 * 4, "{}", after.wake_ups);
+    assert!(
+        after.wake_ups - before.wake_ups <= 10 * 4,
+        "{}",
+        after.wake_ups
+    );
     assert_eq!(after.commands, before.commands, "later is a store");
     assert_eq!(after.sleeps_moved - before.sleeps_moved, 3000);
     assert_eq!(wakes.count(), 0);
@@ -241,7 +264,11 @@ async fn p9_a_clock_that_stands_still_fires_nothing_and_keeps_nobody_busy() {
     for _ in 0..1000 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(wheel.metrics().turns, turns, "nothing to do, and no turn taken");
+    assert_eq!(
+        wheel.metrics().turns,
+        turns,
+        "nothing to do, and no turn taken"
+    );
     jump(ms(1));
     wheel.settle().await;
     assert!(sleep.is_woken());

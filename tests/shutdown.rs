@@ -269,7 +269,10 @@ fn p15_a_runtime_dropped_with_a_hundred_thousand_sleeps_leaves_them_usable_elsew
 #[test]
 fn p15_tasks_that_wait_elsewhere_are_woken_when_the_wheels_runtime_goes() {
     let (gone, stays) = (multi_thread_runtime(), multi_thread_runtime());
-    let wheel = TimerWheel::builder().runtime(gone.handle().clone()).start().unwrap();
+    let wheel = TimerWheel::builder()
+        .runtime(gone.handle().clone())
+        .start()
+        .unwrap();
     let start = std::time::Instant::now();
     let mut tasks = JoinSet::new();
     for n in 0..200 {
@@ -278,7 +281,8 @@ fn p15_tasks_that_wait_elsewhere_are_woken_when_the_wheels_runtime_goes() {
     stays.block_on(async { time::sleep(ms(20)).await });
     drop(gone);
     assert!(wheel.is_shutdown());
-    let all = stays.block_on(async { time::timeout(Duration::from_secs(20), tasks.join_all()).await });
+    let all =
+        stays.block_on(async { time::timeout(Duration::from_secs(20), tasks.join_all()).await });
     all.expect("a sleep hangs");
     assert!(start.elapsed() >= ms(119));
 }
@@ -286,7 +290,10 @@ fn p15_tasks_that_wait_elsewhere_are_woken_when_the_wheels_runtime_goes() {
 #[test]
 fn a_runtime_that_goes_before_the_actor_has_run_ends_the_wheel() {
     let runtime = paused_runtime();
-    let wheel = TimerWheel::builder().runtime(runtime.handle().clone()).start().unwrap();
+    let wheel = TimerWheel::builder()
+        .runtime(runtime.handle().clone())
+        .start()
+        .unwrap();
     let (wakes, waker) = Wakes::new();
     let mut sleep = wheel.sleep(HOUR);
     assert_pending!(poll_with(&mut sleep, &waker));
@@ -301,7 +308,10 @@ fn a_runtime_that_goes_before_the_actor_has_run_ends_the_wheel() {
 #[test]
 fn a_runtime_shut_down_in_the_background_ends_the_wheel_too() {
     let runtime = multi_thread_runtime();
-    let wheel = TimerWheel::builder().runtime(runtime.handle().clone()).start().unwrap();
+    let wheel = TimerWheel::builder()
+        .runtime(runtime.handle().clone())
+        .start()
+        .unwrap();
     let mut sleep = wheel.sleep(ms(30));
     assert_pending!(poll_idly(&mut sleep));
     runtime.shutdown_background();

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use support::{HOUR, Numbers, Wakes, jump, ms, poll_idly, poll_with, reset, us, wait_for, waker_fn};
+use support::{
+    HOUR, Numbers, Wakes, jump, ms, poll_idly, poll_with, reset, us, wait_for, waker_fn,
+};
 use tickwheel::{Sleep, TimerWheel};
 use tokio::time::{self, Instant};
 use tokio_test::{assert_pending, assert_ready, task};
@@ -43,7 +45,9 @@ fn wheel_with(tick: Duration) -> TimerWheel {
 
 /// The first beginning of a tick that is not before `deadline`.
 fn tick_of(deadline: Instant, origin: Instant, tick: Duration) -> Instant {
-    let nanos = (deadline - origin).as_nanos().next_multiple_of(tick.as_nanos());
+    let nanos = (deadline - origin)
+        .as_nanos()
+        .next_multiple_of(tick.as_nanos());
     origin + Duration::from_nanos(u64::try_from(nanos).unwrap())
 }
 
@@ -217,10 +221,14 @@ async fn p8_far_away_is_never_and_does_not_hide_what_is_near() {
 async fn p8_the_last_instant_there_is_panics_nowhere() {
     let mut last = Instant::now();
     for bit in (0..64).rev() {
-        last = last.checked_add(Duration::from_secs(1 << bit)).unwrap_or(last);
+        last = last
+            .checked_add(Duration::from_secs(1 << bit))
+            .unwrap_or(last);
     }
     for bit in (0..30).rev() {
-        last = last.checked_add(Duration::from_nanos(1 << bit)).unwrap_or(last);
+        last = last
+            .checked_add(Duration::from_nanos(1 << bit))
+            .unwrap_or(last);
     }
     for tick in TICKS {
         let wheel = wheel_with(tick);

@@ -215,7 +215,11 @@ async fn p11_a_channel_that_is_always_full_does_not_keep_its_timeout_from_elapsi
         }
     };
     let outcome = time::timeout(Duration::from_secs(60), wheel.timeout(ms(100), drain));
-    assert_err!(outcome.await.expect("the outer one would have to elapse first"));
+    assert_err!(
+        outcome
+            .await
+            .expect("the outer one would have to elapse first")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -240,20 +244,30 @@ async fn a_timeout_within_a_task_without_budget_waits_its_turn_as_anything_else(
         polls += 1;
         if polls == 1 {
             assert_pending!(pin!(use_up_budget()).poll(cx));
-            assert_pending!(timeout.as_mut().poll(cx), "no budget before it, none for it");
+            assert_pending!(
+                timeout.as_mut().poll(cx),
+                "no budget before it, none for it"
+            );
             return Poll::Pending;
         }
         assert_err!(assert_ready!(timeout.as_mut().poll(cx)));
         Poll::Ready(())
     })
     .await;
-    assert_eq!(polls, 2, "having been refused for lack of budget, it woke its task");
+    assert_eq!(
+        polls, 2,
+        "having been refused for lack of budget, it woke its task"
+    );
 }
 
 #[test]
 fn elapsed_is_an_error_of_its_own_and_an_io_error_that_timed_out() {
     let runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = { runtime }.enable_time().start_paused(true).build().unwrap();
+    let runtime = { runtime }
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
     let elapsed: Elapsed = runtime.block_on(async {
         let wheel = TimerWheel::new();
         wheel.timeout(ms(1), pending::<()>()).await.unwrap_err()

@@ -78,7 +78,10 @@ pub(crate) fn reset(sleep: &mut Sleep, deadline: Instant) {
 pub(crate) fn jump(by: Duration) {
     let advance = pin!(time::advance(by));
     let polled = advance.poll(&mut Context::from_waker(Waker::noop()));
-    assert!(polled.is_pending(), "the clock moves before the first yield");
+    assert!(
+        polled.is_pending(),
+        "the clock moves before the first yield"
+    );
 }
 
 /// Waits for a sleep that others may reset meanwhile.

@@ -1,0 +1,205 @@
+//! The sets of keyed timers as the actor knows them, and how it lends them the wheel.
+
+use std::mem;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use slab::Slab;
+
+use super::{Item, LOOKS_PER_TURN, SLEEPS};
+use crate::keyed::{AnySet, Delivered};
+use crate::turn::{Shelf, Turn};
+use crate::wheel::Wheel;
+
+/// The sets that have, or had, timers on the wheel.
+#[derive(Debug, Default)]
+pub(super) struct Sets {
+    records: Slab<Record>,
+    /// Those with timers that came off the wheel and were not delivered.
+    ripe: Vec<u32>,
+    /// The slots of one set that are looked at; kept for its memory.
+    slots: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Record {
+    set: Arc<dyn AnySet>,
+    /// How many slots of it are on the wheel.
+    nodes: usize,
+    /// It is on the list of the ripe.
+    ripe: bool,
+    /// How many of its notes belong to the inbox as it was filled, and have not been attended to.
+    quota: usize,
+}
+
+/// How far a set was attended to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Attended {
+    /// It has nothing noted any more; so many slots were.
+    All(usize),
+    /// All that was noted when this began; more was noted since.
+    Enough(usize),
+    /// The budget is used up.
+    Part,
+}
+
+impl Sets {
+    /// Attends to at most `budget` of the slots that the set has noted.
+    ///
+    /// Only what was noted by the time this began belongs to the present inbox; a flood of more has to wait.
+    pub(super) fn attend(
+        &mut self,
+        set: &Arc<dyn AnySet>,
+        budget: usize,
+        turn: &Turn<'_>,
+        wheel: &mut Wheel<Item>,
+    ) -> Attended {
+        let number = self.number_of(set);
+        let record = &mut self.records[key(number)];
+        let began = record.quota == 0;
+        let limit = if began {
+            budget
+        } else {
+            record.quota.min(budget)
+        };
+        let (set, mut shelf) = record.lend(number, wheel);
+        let (n, left) = set.attend(limit, turn, &mut shelf);
+        record.quota = if began { left } else { record.quota - limit };
+        let quota = record.quota;
+        self.forget_if_over(number);
+        match (quota, left) {
+            (0, 0) => Attended::All(n),
+            (0, _) => Attended::Enough(n),
+            _ => Attended::Part,
+        }
+    }
+
+    /// The wheel has reached these items of one set.
+    pub(super) fn look(&mut self, items: &[Item], turn: &Turn<'_>, wheel: &mut Wheel<Item>) {
+        let Some(number) = items.first().map(|item| item.owner.get()) else {
+            return;
+        };
+        self.slots.clear();
+        self.slots.extend(items.iter().map(|item| item.slot));
+        let record = &mut self.records[key(number)];
+        record.nodes -= items.len();
+        let (set, mut shelf) = record.lend(number, wheel);
+        set.look(&self.slots, turn, &mut shelf);
+        if !mem::replace(&mut record.ripe, true) {
+            self.ripe.push(number);
+        }
+    }
+
+    /// Delivers what came off the wheel and is due before tick `before`; true when some of that is left.
+    pub(super) fn deliver(
+        &mut self,
+        before: u64,
+        turn: &Turn<'_>,
+        wheel: &mut Wheel<Item>,
+    ) -> bool {
+        let mut limit = LOOKS_PER_TURN;
+        let mut left = false;
+        for number in mem::take(&mut self.ripe) {
+            let record = &mut self.records[key(number)];
+            let (set, mut shelf) = record.lend(number, wheel);
+            let delivered = set.deliver(before, &mut limit, turn, &mut shelf);
+            left |= delivered == Delivered::More;
+            if delivered == Delivered::All {
+                record.ripe = false;
+                self.forget_if_over(number);
+            } else {
+                self.ripe.push(number);
+            }
+        }
+        // The next turn begins with the set that had to wait.
+        self.ripe.reverse();
+        left
+    }
+
+    /// The actor's number for a set; a new one if it has none.
+    fn number_of(&mut self, set: &Arc<dyn AnySet>) -> u32 {
+        let number = set.number().load(Ordering::Relaxed);
+        if number != 0 {
+            return number;
+        }
+        let vacant = self.records.vacant_entry();
+        // Zero means none, and one is the sleeps.
+        let number = u32::try_from(vacant.key() + 2).unwrap_or(u32::MAX);
+        set.number().store(number, Ordering::Relaxed);
+        vacant.insert(Record {
+            set: Arc::clone(set),
+            nodes: 0,
+            ripe: false,
+            quota: 0,
+        });
+        number
+    }
+
+    /// Lets a set go that nobody uses any more.
+    fn forget_if_over(&mut self, number: u32) {
+        let record = &self.records[key(number)];
+        if record.nodes == 0 && record.quota == 0 && !record.ripe && record.set.is_over() {
+            let record = self.records.remove(key(number));
+            record.set.number().store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Where the record of a set with this number is.
+fn key(number: u32) -> usize {
+    number as usize - 2
+}
+
+impl Record {
+    /// The set, and the wheel as it may use it.
+    fn lend<'a>(
+        &'a mut self,
+        number: u32,
+        wheel: &'a mut Wheel<Item>,
+    ) -> (&'a dyn AnySet, Lent<'a>) {
+        let owner = NonZeroU32::new(number).unwrap_or(SLEEPS);
+        let nodes = &mut self.nodes;
+        (
+            &*self.set,
+            Lent {
+                wheel,
+                owner,
+                nodes,
+            },
+        )
+    }
+}
+
+/// The wheel in the hands of one set.
+struct Lent<'a> {
+    wheel: &'a mut Wheel<Item>,
+    owner: NonZeroU32,
+    nodes: &'a mut usize,
+}
+
+impl Shelf for Lent<'_> {
+    fn insert(&mut self, tick: u64, slot: u32) -> u32 {
+        *self.nodes += 1;
+        let owner = self.owner;
+        self.wheel.insert(tick, Item { owner, slot }).index()
+    }
+
+    fn tick(&self, node: u32) -> u64 {
+        let token = self.wheel.token_at(node);
+        token.and_then(|t| self.wheel.tick_of(t)).unwrap_or(0)
+    }
+
+    fn refile(&mut self, node: u32, tick: u64) {
+        if let Some(token) = self.wheel.token_at(node) {
+            self.wheel.refile(token, tick);
+        }
+    }
+
+    fn remove(&mut self, node: u32) {
+        let token = self.wheel.token_at(node);
+        if token.and_then(|t| self.wheel.remove(t)).is_some() {
+            *self.nodes -= 1;
+        }
+    }
+}
