@@ -198,7 +198,8 @@
 //!   still. It is not among the timers that the caller's clock jumps to, so a `tokio::time` timer in the same test fires
 //!   first however late its deadline.
 //!
-//! So in tests: start a wheel in each test, within the test's runtime; do not keep one in a static.
+//! A thread that begins to use a wheel for sleeps in either way logs a warning, where it can be told. So in tests: start a
+//! wheel in each test, within the test's runtime; do not keep one in a static.
 //!
 //! # Shutting down
 //!

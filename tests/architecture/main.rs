@@ -203,6 +203,15 @@ const OTHER_PURPOSE: &[(&str, &[&str])] = &[
         "src/interval.rs",
         &["as_nanos", "from_nanos", "from_millis"],
     ),
+    // Activity is recorded in nanoseconds, rounded up to a tick; it does not become one.
+    ("src/idle/activity.rs", &["nanos_per_tick"]),
+    ("src/idle/timer.rs", &["nanos_per_tick"]),
+    // The same, and how long something may be idle.
+    (
+        "src/idle/clock.rs",
+        &["nanos_per_tick", "as_nanos", "from_nanos"],
+    ),
+    ("src/idle/reaper.rs", &["nanos_per_tick", "as_nanos"]),
     // The period of a repeating timer.
     ("src/keyed/timers.rs", &["as_nanos"]),
 ];
