@@ -119,6 +119,9 @@ mod sync;
 mod tick;
 pub mod wheel;
 
+#[cfg(all(test, tickwheel_loom))]
+mod model;
+
 #[cfg(not(tickwheel_loom))]
 mod actor;
 #[cfg(not(tickwheel_loom))]

@@ -1,1 +1,416 @@
-//! Loom models.
+//! The entry against its actor, as loom sees it. [`crate::model`] says how.
+//!
+//! Each model names changes, of `entry.rs` unless it says otherwise, that make it fail; each was tried.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use loom::thread::{self, JoinHandle};
+
+use super::{Entry, Phase, Tell};
+use crate::model::{Actor, Shared, SleepEntry, Wakes, check};
+use crate::sync::{Mutex, lock};
+use crate::tick::NEVER;
+
+/// An actor, at tick 0, and an entry that is armed and filed at `tick`, for the task that is given last.
+fn armed(tick: u64) -> (Arc<Shared>, Actor, Arc<SleepEntry>, Arc<Wakes>) {
+    let shared = Shared::new(1);
+    let mut actor = Actor::new(&shared);
+    let entry = Arc::new(Entry::new(()));
+    let (wakes, waker) = Wakes::task();
+    assert!(shared.arm(&entry, tick, waker));
+    actor.turn(0);
+    (shared, actor, entry, wakes)
+}
+
+/// The same, but cancelled: the entry is a spare one, filed at `tick`.
+fn spare(tick: u64) -> (Arc<Shared>, Actor, Arc<SleepEntry>) {
+    let (shared, actor, entry, _) = armed(tick);
+    assert_eq!(entry.disarm(), (Phase::Armed, tick));
+    (shared, actor, entry)
+}
+
+/// The three invariants of the module, at a moment when nobody is doing anything.
+fn assert_invariants(actor: &mut Actor, entry: &Arc<SleepEntry>) {
+    let queued = actor.fetch(entry);
+    let on_wheel = actor.tick_of(entry);
+    let state = lock(&entry.state);
+    if state.phase == Phase::Armed && state.deadline != NEVER {
+        assert!(state.filed <= state.deadline, "{state:?}");
+        let looks_by = state.filed.max(actor.now());
+        let is_on_wheel = on_wheel.is_some_and(|tick| tick <= looks_by);
+        assert!(
+            is_on_wheel || queued > 0,
+            "on the wheel at {on_wheel:?}, {state:?}"
+        );
+    }
+    assert_eq!(queued, usize::from(state.queued), "{state:?}");
+    assert!(
+        state.waker.is_none() || state.phase == Phase::Armed,
+        "{state:?}"
+    );
+}
+
+/// The actor goes on until `tick`, and at `tick` the entry fires, not before; then nobody else holds it.
+fn assert_fires_at(tick: u64, mut actor: Actor, entry: &Arc<SleepEntry>, wakes: &Wakes) {
+    assert_invariants(&mut actor, entry);
+    if !actor.fired().is_empty() {
+        // It fired while both were at work; the actor saw that it was not early.
+        assert_eq!(actor.now(), tick);
+    }
+    actor.turn(tick);
+    assert_eq!(actor.fired(), [tick]);
+    assert_eq!(wakes.count(), 1);
+    assert_eq!(entry.phase(), Phase::Fired);
+    assert_invariants(&mut actor, entry);
+    assert_let_go(&actor, entry);
+}
+
+/// The actor holds nothing any more.
+fn assert_let_go(actor: &Actor, entry: &Arc<SleepEntry>) {
+    assert_eq!(actor.next_wake(), None);
+    assert_eq!(Arc::strong_count(entry), 1, "the actor holds the entry");
+}
+
+/// The actor does one turn at `tick` in a thread of its own.
+fn turn(mut actor: Actor, tick: u64) -> JoinHandle<Actor> {
+    thread::spawn(move || {
+        actor.turn(tick);
+        actor
+    })
+}
+
+// --- against look ---
+
+/// A spare entry is armed while the actor looks at its old filing.
+///
+/// Fails without `state.filed = NEVER` where [`Entry::look`] lets go: the owner believes that a look is due.
+fn arm_against_look(deadline: u64) {
+    check(None, move || {
+        let (shared, actor, entry) = spare(2);
+        let actor = turn(actor, 2);
+        let (wakes, waker) = Wakes::task();
+        assert!(shared.arm(&entry, deadline, waker));
+        let actor = actor.join().unwrap();
+        assert_fires_at(deadline, actor, &entry, &wakes);
+    });
+}
+
+#[test]
+fn arm_for_the_same_tick_against_look() {
+    arm_against_look(2);
+}
+
+#[test]
+fn arm_for_a_later_tick_against_look() {
+    arm_against_look(3);
+}
+
+/// A sleep is dropped while it fires: it is woken only if it had fired before it was cancelled.
+///
+/// Fails without `state.phase = Phase::Idle` in [`Entry::disarm`], without `state.phase = Phase::Fired` in
+/// [`Entry::look`], and if `look` does not ask for the phase.
+#[test]
+fn cancel_against_fire() {
+    check(None, || {
+        let (_shared, actor, entry, wakes) = armed(2);
+        let actor = turn(actor, 2);
+        let (was, _) = entry.disarm();
+        let fired = usize::from(was == Phase::Fired);
+        let mut actor = actor.join().unwrap();
+        assert_eq!(wakes.count(), fired);
+        assert_eq!(actor.fired().len(), fired);
+        assert_invariants(&mut actor, &entry);
+        actor.turn(9);
+        assert_eq!(wakes.count(), fired);
+        assert_eq!(Arc::strong_count(&wakes), 1, "a waker is left somewhere");
+        assert_let_go(&actor, &entry);
+    });
+}
+
+/// A sleep that was moved later is moved earlier while the actor files it again: the earlier deadline is not lost.
+///
+/// Fails without `state.filed = state.deadline` in [`Entry::look`]: the owner believes that the look of old is due.
+#[test]
+fn move_earlier_against_refile() {
+    check(None, || {
+        let (shared, actor, entry, wakes) = armed(2);
+        assert_eq!(entry.move_to(4), (Phase::Armed, Tell::Nothing));
+        let actor = turn(actor, 2);
+        let (was, tell) = entry.move_to(3);
+        assert_eq!(was, Phase::Armed);
+        assert!(shared.tell(&entry, tell));
+        let actor = actor.join().unwrap();
+        assert_fires_at(3, actor, &entry, &wakes);
+    });
+}
+
+/// Two tasks poll in turn while the sleep fires: the last one that was told to wait is woken, and only that one.
+///
+/// Fails if [`Entry::poll`] answers with the phase it saw before it cloned the waker, if it swaps wakers without
+/// asking for the phase again, and if it keeps the waker that is there.
+#[test]
+fn two_polls_against_fire() {
+    check(None, || {
+        let (_shared, actor, entry, first) = armed(2);
+        let (second, second_waker) = Wakes::task();
+        let (third, third_waker) = Wakes::task();
+        // The tasks have the future behind a mutex; this says who waits.
+        let waits = Arc::new(Mutex::new(0));
+        let poll = |number: usize, waker: Waker| {
+            let (entry, waits) = (Arc::clone(&entry), Arc::clone(&waits));
+            move || {
+                let mut waits = lock(&waits);
+                if entry.poll(&waker) == Phase::Armed {
+                    *waits = number;
+                }
+            }
+        };
+        let actor = turn(actor, 2);
+        let polling = thread::spawn(poll(1, second_waker));
+        poll(2, third_waker)();
+        polling.join().unwrap();
+        let mut actor = actor.join().unwrap();
+        assert_eq!(actor.fired(), [2]);
+        let mut expected = [0; 3];
+        expected[*lock(&waits)] = 1;
+        assert_eq!([first.count(), second.count(), third.count()], expected);
+        assert_invariants(&mut actor, &entry);
+    });
+}
+
+/// A cancelled sleep is used again, by another thread, while the actor looks at its old filing: who cancelled it is not
+/// woken, who armed it anew is, at the new deadline.
+///
+/// Fails without `state.phase = Phase::Idle` in [`Entry::disarm`], and without `state.filed = NEVER` where
+/// [`Entry::look`] lets go.
+#[test]
+fn recycle_against_look() {
+    check(None, || {
+        let (shared, actor, entry, cancelled) = armed(2);
+        let actor = turn(actor, 2);
+        let releasing = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || shared.release(entry)
+        });
+        let entry = shared.take(3);
+        let (wakes, waker) = Wakes::task();
+        assert!(shared.arm(&entry, 3, waker));
+        let was = releasing.join().unwrap();
+        let mut actor = actor.join().unwrap();
+        assert_invariants(&mut actor, &entry);
+        assert_eq!(wakes.count(), 0);
+        actor.turn(3);
+        assert_eq!(wakes.count(), 1);
+        assert_eq!(cancelled.count(), usize::from(was == Phase::Fired));
+        assert_eq!(actor.fired().len(), 1 + cancelled.count());
+        assert_eq!(actor.next_wake(), None);
+    });
+}
+
+/// An entry is given up while the actor looks at it: it leaves the wheel, in whichever order, and is then not queued
+/// for nothing.
+///
+/// Fails without `state.filed == NEVER` in [`Entry::abandon`], and if [`Entry::look`] leaves `filed` where it lets go.
+#[test]
+fn abandon_against_look() {
+    check(None, || {
+        let (shared, actor, entry) = spare(2);
+        let actor = turn(actor, 2);
+        shared.discard(&entry);
+        let mut actor = actor.join().unwrap();
+        assert_invariants(&mut actor, &entry);
+        actor.turn(2);
+        assert_let_go(&actor, &entry);
+        assert_eq!(entry.abandon(), Tell::Nothing);
+    });
+}
+
+// --- against attend ---
+
+/// A sleep that is in the queue is moved earlier while the actor attends to it.
+///
+/// Fails without `state.queued = false` in [`Entry::attend`]: the owner believes that it will come out of a queue.
+#[test]
+fn move_earlier_against_attend() {
+    check(None, || {
+        let (shared, actor, entry, wakes) = armed(9);
+        let (_, tell) = entry.move_to(4);
+        assert!(shared.tell(&entry, tell));
+        let actor = turn(actor, 0);
+        let (_, tell) = entry.move_to(3);
+        assert!(shared.tell(&entry, tell));
+        let actor = actor.join().unwrap();
+        assert_fires_at(3, actor, &entry, &wakes);
+    });
+}
+
+/// The same, moved later first: the wheel's tick is now behind the one for which the entry was queued.
+///
+/// Fails without `state.filed = state.deadline` in [`Entry::attend`].
+#[test]
+fn move_later_and_earlier_against_attend() {
+    check(None, || {
+        let (shared, actor, entry, wakes) = armed(9);
+        let (_, tell) = entry.move_to(4);
+        assert!(shared.tell(&entry, tell));
+        let actor = turn(actor, 0);
+        for deadline in [6, 5] {
+            let (_, tell) = entry.move_to(deadline);
+            assert!(shared.tell(&entry, tell));
+        }
+        let actor = actor.join().unwrap();
+        assert_fires_at(5, actor, &entry, &wakes);
+    });
+}
+
+/// A sleep that is in the queue is cancelled, and armed again, while the actor attends to it.
+///
+/// Fails without `state.filed = here` in [`Entry::attend`]: it let the entry pass, and the owner believes that a look
+/// is due.
+#[test]
+fn cancel_and_arm_against_attend() {
+    check(None, || {
+        let shared = Shared::new(1);
+        let actor = Actor::new(&shared);
+        let entry = Arc::new(Entry::new(()));
+        let (cancelled, waker) = Wakes::task();
+        assert!(shared.arm(&entry, 9, waker));
+        let actor = turn(actor, 0);
+        assert_eq!(entry.disarm().0, Phase::Armed);
+        let (wakes, waker) = Wakes::task();
+        assert!(shared.arm(&entry, 9, waker));
+        let actor = actor.join().unwrap();
+        assert_fires_at(9, actor, &entry, &wakes);
+        assert_eq!(cancelled.count(), 0);
+    });
+}
+
+/// An entry that is in the queue, and on the wheel, is given up while the actor attends to it.
+///
+/// Fails without `state.queued` in [`Entry::abandon`], which would queue it twice; without `state.queued = true` there,
+/// since the invariant does not hold then; and if [`Entry::attend`] keeps what is abandoned.
+#[test]
+fn abandon_against_attend() {
+    check(None, || {
+        let (shared, actor, entry, wakes) = armed(9);
+        let (_, tell) = entry.move_to(4);
+        assert!(shared.tell(&entry, tell));
+        let actor = turn(actor, 0);
+        let (was, _) = entry.disarm();
+        assert_eq!(was, Phase::Armed);
+        shared.discard(&entry);
+        let mut actor = actor.join().unwrap();
+        assert_invariants(&mut actor, &entry);
+        // Not a tick later.
+        actor.turn(0);
+        assert_let_go(&actor, &entry);
+        assert_eq!(wakes.count(), 0);
+    });
+}
+
+/// The search for cancelled sleeps finds an entry that is being armed.
+///
+/// Fails without `state.filed = NEVER` in [`Entry::let_go`], and if that does not ask for the phase.
+#[test]
+fn arm_against_let_go() {
+    check(None, || {
+        let (shared, mut actor, entry) = spare(9);
+        let actor = thread::spawn(move || {
+            actor.let_all_go();
+            actor
+        });
+        let (wakes, waker) = Wakes::task();
+        assert!(shared.arm(&entry, 9, waker));
+        let actor = actor.join().unwrap();
+        assert_fires_at(9, actor, &entry, &wakes);
+    });
+}
+
+// --- against close ---
+
+/// The actor ends while an entry is armed, a new one or one that is on the wheel: whoever arms it is refused, or woken
+/// to see that it is closed.
+///
+/// Fails without `state.phase = Phase::Closed` in [`Entry::close`], if that does not give the waker back, and if
+/// `Actor::close` closes the entries before the queues.
+fn arm_against_close(on_wheel: bool) {
+    check(None, move || {
+        let (shared, actor, spare) = spare(2);
+        let entry = if on_wheel {
+            spare
+        } else {
+            Arc::new(Entry::new(()))
+        };
+        let closing = thread::spawn(move || actor.close());
+        let (wakes, waker) = Wakes::task();
+        let armed = shared.arm(&entry, 2, waker);
+        closing.join().unwrap();
+        assert_eq!(entry.phase(), Phase::Closed);
+        assert!(!armed || wakes.count() == 1, "it waits for ever");
+        assert_eq!(Arc::strong_count(&entry), 1);
+    });
+}
+
+#[test]
+fn arm_a_new_entry_against_close() {
+    arm_against_close(false);
+}
+
+#[test]
+fn arm_a_spare_entry_against_close() {
+    arm_against_close(true);
+}
+
+/// The actor ends while one task resets the sleep for which another waits: that other is woken.
+///
+/// Fails if `Shared::tell` drops the waker of an entry that it closes, and without `state.waker.take()` in
+/// [`Entry::close`].
+#[test]
+fn move_earlier_against_close() {
+    check(None, || {
+        let (shared, actor, entry, wakes) = armed(9);
+        let closing = thread::spawn(move || actor.close());
+        let (was, tell) = entry.move_to(4);
+        let told = was == Phase::Armed && shared.tell(&entry, tell);
+        closing.join().unwrap();
+        assert_eq!(entry.phase(), Phase::Closed, "told: {told}");
+        assert_eq!(wakes.count(), 1, "told: {told}");
+    });
+}
+
+/// The actor ends while a sleep is dropped: it is woken only if it was closed before it was cancelled.
+///
+/// Fails without `state.waker.take()` in [`Entry::disarm`].
+#[test]
+fn cancel_against_close() {
+    check(None, || {
+        let (_shared, actor, entry, wakes) = armed(9);
+        let closing = thread::spawn(move || actor.close());
+        let (was, _) = entry.disarm();
+        closing.join().unwrap();
+        assert_eq!(wakes.count(), usize::from(was == Phase::Closed));
+        assert_eq!(entry.phase(), Phase::Closed);
+        assert_eq!(Arc::strong_count(&wakes), 1, "a waker is left somewhere");
+    });
+}
+
+/// The actor ends when a sleep has fired whose entry is still in the queue: what has fired stays so.
+///
+/// Fails if [`Entry::close`] does not except what has fired.
+#[test]
+fn fire_and_close_against_move_earlier() {
+    check(None, || {
+        let (shared, mut actor, entry, wakes) = armed(9);
+        let closing = thread::spawn(move || {
+            actor.turn(9);
+            actor.close();
+        });
+        let (was, tell) = entry.move_to(8);
+        let told = was == Phase::Armed && shared.tell(&entry, tell);
+        closing.join().unwrap();
+        // It was on the wheel, and the actor looked.
+        assert_eq!(entry.phase(), Phase::Fired, "told: {told}");
+        assert_eq!(wakes.count(), 1);
+    });
+}

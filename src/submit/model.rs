@@ -1,1 +1,258 @@
-//! Loom models.
+//! The wake rule, as loom sees it. [`crate::model`] says how.
+//!
+//! Each model names changes, of `submit.rs` unless it says otherwise, that make it fail; each was tried.
+
+use std::sync::Arc;
+
+use loom::thread;
+
+use super::{AWAKE, QUEUE_BOUND, Submit};
+use crate::entry::{Entry, Phase};
+use crate::model::{Actor, Bell, Shared, Wakes, check};
+use crate::sync::atomic::Ordering;
+use crate::tick::NEVER;
+
+/// A command is the tick by which it is needed.
+type Mail = Submit<u64, Bell>;
+
+fn mail(queues: usize) -> Arc<Mail> {
+    Arc::new(Submit::new(queues, Bell::default()))
+}
+
+/// What an actor did: the commands it took, and whether it waits now.
+struct Parked {
+    taken: Vec<u64>,
+    waits: bool,
+}
+
+/// The actor takes what there is and parks, once for each of `next_wakes`. After each but the last it wakes up by
+/// itself.
+fn park(mail: &Mail, next_wakes: &[Option<u64>]) -> Parked {
+    let mut taken = Vec::new();
+    let mut waits = false;
+    for &next_wake in next_wakes {
+        mail.awake();
+        mail.take(&mut taken);
+        waits = mail.park(next_wake);
+    }
+    Parked { taken, waits }
+}
+
+/// When everybody is done, none of the `pushed` commands was missed: the actor has it, or is awake and is going to
+/// take it, or was signalled, or wakes by itself in time.
+fn assert_none_missed(mail: &Mail, actor: &Parked, pushed: &[u64]) {
+    let next_wake = mail.next_wake.0.load(Ordering::SeqCst);
+    let wakes_by = |tick| next_wake != AWAKE && next_wake <= tick;
+    if !actor.waits {
+        assert_eq!(next_wake, AWAKE);
+        return;
+    }
+    for &tick in pushed {
+        assert!(
+            actor.taken.contains(&tick) || mail.signal().has_permit() || wakes_by(tick),
+            "{tick} is missed, the actor waits until {next_wake}"
+        );
+    }
+}
+
+/// A command is pushed, for a tick before the next wake-up, at it, or after it, while the actor parks.
+///
+/// Fails without `self.wake_by(tick)` in [`Submit::push`]; without the look into the queues in [`Submit::park`], or if
+/// that comes before the publication; without `self.awake()` there; without the signal in `claim`; if `wake_by`
+/// compares the other way, or with `<=`; if `next_wake` of `None` is published as 0.
+#[test]
+fn push_against_park() {
+    for (next_wake, tick) in [
+        (Some(5), 4),
+        (Some(5), 5),
+        (Some(5), NEVER),
+        (Some(1), 0),
+        (None, 9),
+    ] {
+        check(None, move || {
+            let mail = mail(1);
+            let actor = thread::spawn({
+                let mail = Arc::clone(&mail);
+                move || park(&mail, &[next_wake])
+            });
+            assert_eq!(mail.push(0, tick, tick), Ok(()));
+            let actor = actor.join().unwrap();
+            assert_none_missed(&mail, &actor, &[tick]);
+            let is_early = next_wake.is_none_or(|next_wake| tick < next_wake);
+            assert!(is_early || mail.signal().rung() == 0, "woken for nothing");
+        });
+    }
+}
+
+/// Two threads push for early ticks, each into its own queue, while the actor parks: one of them signals.
+///
+/// Fails if `claim` stores instead of exchanging, in that both signal, and if [`Submit::park`] looks into the first
+/// queue alone.
+#[test]
+fn two_submitters_against_park() {
+    check(None, || {
+        let mail = mail(2);
+        let actor = thread::spawn({
+            let mail = Arc::clone(&mail);
+            move || park(&mail, &[Some(5)])
+        });
+        let other = thread::spawn({
+            let mail = Arc::clone(&mail);
+            move || mail.push(1, 4, 4)
+        });
+        assert_eq!(mail.push(0, 3, 3), Ok(()));
+        assert_eq!(other.join().unwrap(), Ok(()));
+        let actor = actor.join().unwrap();
+        assert_none_missed(&mail, &actor, &[3, 4]);
+        assert!(mail.signal().rung() <= 1, "signalled twice");
+    });
+}
+
+/// The actor wakes up by itself and parks again, for the same tick or a later one, while a command is pushed: the
+/// exchange in `claim` may fail, or succeed for the later parking, and neither loses the command.
+///
+/// Fails if [`Submit::park`] looks into the queues before it publishes.
+#[test]
+fn push_against_parking_again() {
+    for second in [5, 7] {
+        for tick in [4, 6] {
+            check(None, move || {
+                let mail = mail(1);
+                let actor = thread::spawn({
+                    let mail = Arc::clone(&mail);
+                    move || park(&mail, &[Some(5), Some(second)])
+                });
+                assert_eq!(mail.push(0, tick, tick), Ok(()));
+                let actor = actor.join().unwrap();
+                assert_none_missed(&mail, &actor, &[tick]);
+            });
+        }
+    }
+}
+
+/// The same with two who push.
+///
+/// Fails as the others do. At most three preemptions.
+#[test]
+fn two_submitters_against_parking_again() {
+    check(Some(3), || {
+        let mail = mail(1);
+        let actor = thread::spawn({
+            let mail = Arc::clone(&mail);
+            move || park(&mail, &[Some(5), Some(5)])
+        });
+        let other = thread::spawn({
+            let mail = Arc::clone(&mail);
+            move || mail.push(0, 4, 4)
+        });
+        assert_eq!(mail.push(0, 3, 3), Ok(()));
+        assert_eq!(other.join().unwrap(), Ok(()));
+        let actor = actor.join().unwrap();
+        assert_none_missed(&mail, &actor, &[3, 4]);
+        assert!(
+            mail.signal().rung() <= 2,
+            "signalled more often than parked"
+        );
+    });
+}
+
+/// Commands that nobody needs soon fill a queue while the actor parks: a queue that is full does not wait for its tick.
+///
+/// Fails without `length >= QUEUE_BOUND` in [`Submit::push`], or if it is `>`. At most three preemptions.
+#[test]
+fn a_full_queue_against_park() {
+    check(Some(3), || {
+        let mail = mail(1);
+        let actor = thread::spawn({
+            let mail = Arc::clone(&mail);
+            move || park(&mail, &[Some(5)])
+        });
+        let other = thread::spawn({
+            let mail = Arc::clone(&mail);
+            move || mail.push(0, NEVER, 7)
+        });
+        for _ in 1..QUEUE_BOUND {
+            assert_eq!(mail.push(0, NEVER, 8), Ok(()));
+        }
+        assert_eq!(other.join().unwrap(), Ok(()));
+        let actor = actor.join().unwrap();
+        if actor.waits && actor.taken.is_empty() {
+            assert!(mail.signal().has_permit(), "full, and left until tick 5");
+        }
+    });
+}
+
+/// The actor ends while two threads push: each command comes back, or is handed over, and none does both.
+///
+/// Fails without `queue.closed = true` in [`Submit::close`], and if [`Submit::push`] does not ask for it.
+#[test]
+fn push_against_close() {
+    check(None, || {
+        let mail = mail(2);
+        let actor = thread::spawn({
+            let mail = Arc::clone(&mail);
+            move || {
+                let mut left = Vec::new();
+                mail.close(&mut left);
+                left
+            }
+        });
+        let other = thread::spawn({
+            let mail = Arc::clone(&mail);
+            move || mail.push(1, 4, 4)
+        });
+        let mine = mail.push(0, 3, 3);
+        let others = other.join().unwrap();
+        let left = actor.join().unwrap();
+        for (pushed, command) in [(mine, 3), (others, 4)] {
+            let handed_over = left.iter().filter(|&&c| c == command).count();
+            assert_eq!(
+                pushed.map_or_else(|c| usize::from(c == command), |()| 0) + handed_over,
+                1
+            );
+        }
+        let mut later = Vec::new();
+        mail.take(&mut later);
+        assert_eq!(later, []);
+    });
+}
+
+/// An entry that was queued for a late tick, which signals nobody, is needed earlier while the actor takes it out,
+/// files it and parks.
+///
+/// Fails if `Shared::tell` does nothing for `Tell::Sooner`, and without `self.filed = self.deadline` in the `tell` of
+/// `entry.rs`.
+#[test]
+fn sooner_against_park() {
+    check(None, || {
+        let shared = Shared::new(1);
+        let mut actor = Actor::new(&shared);
+        let (_, waker) = Wakes::task();
+        assert!(shared.arm(&Arc::new(Entry::new(())), 5, waker));
+        actor.turn(0);
+        let actor = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || {
+                shared.mailbox.awake();
+                actor.turn(0);
+                let waits = shared.mailbox.park(actor.next_wake());
+                (actor, waits)
+            }
+        });
+        let entry = Arc::new(Entry::new(()));
+        let (wakes, waker) = Wakes::task();
+        assert!(shared.arm(&entry, 9, waker));
+        let (was, tell) = entry.move_to(3);
+        assert_eq!(was, Phase::Armed);
+        assert!(shared.tell(&entry, tell));
+        let (mut actor, waits) = actor.join().unwrap();
+        let next_wake = shared.mailbox.next_wake.0.load(Ordering::SeqCst);
+        let is_early_enough = next_wake != AWAKE && next_wake <= 3;
+        assert!(
+            !waits || is_early_enough || shared.bell().has_permit(),
+            "the actor waits until {next_wake}"
+        );
+        actor.turn(3);
+        assert_eq!(wakes.count(), 1);
+    });
+}

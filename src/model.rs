@@ -1,0 +1,415 @@
+//! What the models of the protocols between threads are made of, and the models of the whole.
+//!
+//! `RUSTFLAGS="--cfg tickwheel_loom" cargo test --release --lib model` runs them: [loom] takes each through every
+//! interleaving of its threads, and through every value that a load of an atomic may return. It treats sequentially
+//! consistent accesses as acquire and release, so what holds here holds by the queues' and the entries' mutexes. The
+//! entry, the submission and the wheel are the real ones. Actor, handle, clock and task are miniatures, because the
+//! real ones are Tokio's or rest on it:
+//!
+//! | here | stands for |
+//! |---|---|
+//! | [`Actor`] | `actor.rs`, for sleeping futures: each method does what its namesake does, a turn has no bounds |
+//! | [`Shared`] | `shared.rs`, and of `cache.rs` one cache, which all threads share |
+//! | [`Bell`] | Tokio's `Notify`, which keeps one permit, and the timer the actor waits on |
+//! | [`Wakes`], [`Sleeper`] | a task: one counts how often it is woken, the other blocks until it is |
+//!
+//! Models of one part *step* the actor: it does one turn while somebody else does something, and what is left is then
+//! looked at. The models of the whole, in `joint`, let it *run*, and time passes only when a model says so. An actor
+//! that waits for a later tick than it should then waits for ever, and loom reports a deadlock.
+//!
+//! Where a model would take more than some seconds the number of preemptions is bounded, which the model says.
+//! `LOOM_MAX_PREEMPTIONS` in the environment bounds all.
+//!
+//! [loom]: https://docs.rs/loom
+
+mod joint;
+
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::task::{Wake, Waker};
+
+use loom::sync::Condvar;
+use loom::sync::atomic::{AtomicBool, Ordering};
+use slab::Slab;
+
+use crate::entry::{Attend, Entry, Look, Phase, Tell};
+use crate::submit::{Signal, Submit};
+use crate::sync::{Mutex, lock};
+use crate::wheel::Wheel;
+
+pub(crate) type SleepEntry = Entry<()>;
+
+/// Takes `model` through every interleaving with at most this many preemptions.
+pub(crate) fn check(preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(preemptions);
+    builder.check(model);
+}
+
+/// What the actor waits for: a permit that is kept, or a tick.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    ringing: Mutex<Ringing>,
+    changed: Condvar,
+    /// The clock. Not loom's, so that reading it orders nothing.
+    now: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Ringing {
+    permit: bool,
+    rung: usize,
+}
+
+impl Signal for Bell {
+    fn signal(&self) {
+        let mut ringing = lock(&self.ringing);
+        ringing.permit = true;
+        ringing.rung += 1;
+        self.changed.notify_one();
+    }
+}
+
+impl Bell {
+    /// Whether a permit waits for the actor.
+    pub(crate) fn has_permit(&self) -> bool {
+        lock(&self.ringing).permit
+    }
+
+    /// How often it was rung.
+    pub(crate) fn rung(&self) -> usize {
+        lock(&self.ringing).rung
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.now.load(Ordering::SeqCst)
+    }
+
+    /// Time passes until `tick`.
+    pub(crate) fn pass(&self, tick: u64) {
+        self.now.store(tick, Ordering::SeqCst);
+        let _ringing = lock(&self.ringing);
+        self.changed.notify_one();
+    }
+
+    /// Waits for the permit, or for the tick.
+    fn wait(&self, until: Option<u64>) {
+        let mut ringing = lock(&self.ringing);
+        while !mem::take(&mut ringing.permit) && until.is_none_or(|tick| self.now() < tick) {
+            ringing = self.changed.wait(ringing).expect("not poisoned");
+        }
+    }
+}
+
+/// A task that counts how often it is woken.
+#[derive(Debug, Default)]
+pub(crate) struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Wakes {
+    pub(crate) fn task() -> (Arc<Self>, Waker) {
+        let wakes = Arc::<Self>::default();
+        (Arc::clone(&wakes), Waker::from(wakes))
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// A task that can block until it is woken.
+#[derive(Debug, Default)]
+pub(crate) struct Sleeper {
+    woken: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {
+        *lock(&self.woken) = true;
+        self.changed.notify_one();
+    }
+}
+
+impl Sleeper {
+    pub(crate) fn task() -> (Arc<Self>, Waker) {
+        let sleeper = Arc::<Self>::default();
+        (Arc::clone(&sleeper), Waker::from(sleeper))
+    }
+
+    /// Blocks until it has been woken. If that does not happen loom reports a deadlock.
+    pub(crate) fn wait(&self) {
+        let mut woken = lock(&self.woken);
+        while !mem::take(&mut *woken) {
+            woken = self.changed.wait(woken).expect("not poisoned");
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum Command {
+    Sleep(Arc<SleepEntry>),
+    Orphaned,
+    Shutdown,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) mailbox: Submit<Command, Bell>,
+    orphaned: AtomicBool,
+    /// Entries to be used again, with the tick each was filed at when it was cancelled.
+    spares: Mutex<Vec<(u64, Arc<SleepEntry>)>>,
+}
+
+impl Shared {
+    /// With so many queues; every thread uses the first.
+    pub(crate) fn new(queues: usize) -> Arc<Self> {
+        Arc::new(Shared {
+            mailbox: Submit::new(queues, Bell::default()),
+            orphaned: AtomicBool::new(false),
+            spares: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn bell(&self) -> &Bell {
+        self.mailbox.signal()
+    }
+
+    pub(crate) fn arm(&self, entry: &Arc<SleepEntry>, tick: u64, waker: Waker) -> bool {
+        (entry.arm(tick, waker)).is_some_and(|tell| self.tell(entry, tell))
+    }
+
+    pub(crate) fn tell(&self, entry: &Arc<SleepEntry>, tell: Tell) -> bool {
+        match tell {
+            Tell::Nothing => {}
+            Tell::Sooner(tick) => self.mailbox.wake_by(tick),
+            Tell::Queue(tick) => {
+                let command = Command::Sleep(Arc::clone(entry));
+                if self.mailbox.push(0, tick, command).is_err() {
+                    wake(entry.close());
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// What dropping an armed sleep does, with a cache that has room. Returns the phase that ended.
+    pub(crate) fn release(&self, entry: Arc<SleepEntry>) -> Phase {
+        let (was, filed) = entry.disarm();
+        if self.orphaned.load(Ordering::Acquire) {
+            self.discard(&entry);
+        } else {
+            lock(&self.spares).push((filed, entry));
+        }
+        was
+    }
+
+    /// An entry out of the cache that is filed soon enough for `deadline`, else a new one.
+    pub(crate) fn take(&self, deadline: u64) -> Arc<SleepEntry> {
+        let mut spares = lock(&self.spares);
+        let at = spares.iter().position(|&(filed, _)| filed <= deadline);
+        at.map_or_else(|| Arc::new(Entry::new(())), |at| spares.swap_remove(at).1)
+    }
+
+    pub(crate) fn discard(&self, entry: &Arc<SleepEntry>) {
+        let tell = match entry.abandon() {
+            Tell::Queue(_) if self.orphaned.load(Ordering::Acquire) => Tell::Queue(0),
+            tell => tell,
+        };
+        self.tell(entry, tell);
+    }
+
+    pub(crate) fn orphan(&self) {
+        self.orphaned.store(true, Ordering::Release);
+        let _ = self.mailbox.push(0, 0, Command::Orphaned);
+    }
+
+    pub(crate) fn shutdown(&self) {
+        let _ = self.mailbox.push(0, 0, Command::Shutdown);
+    }
+}
+
+fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Actor {
+    shared: Arc<Shared>,
+    wheel: Wheel<usize>,
+    sleeps: Slab<Arc<SleepEntry>>,
+    inbox: Vec<Command>,
+    sweeping: bool,
+    must_end: bool,
+    /// The deadlines of those that fired.
+    fired: Vec<u64>,
+}
+
+impl Actor {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+        Actor {
+            shared: Arc::clone(shared),
+            wheel: Wheel::new(16),
+            sleeps: Slab::new(),
+            inbox: Vec::new(),
+            sweeping: false,
+            must_end: false,
+            fired: Vec::new(),
+        }
+    }
+
+    pub(crate) fn fired(&self) -> &[u64] {
+        &self.fired
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.wheel.now()
+    }
+
+    pub(crate) fn next_wake(&self) -> Option<u64> {
+        self.wheel.next_wake()
+    }
+
+    /// Runs until told to end, until nobody needs it, or until so many have fired. Then it closes what it holds.
+    pub(crate) fn run(mut self, enough: usize) {
+        loop {
+            self.shared.mailbox.awake();
+            let now = self.shared.bell().now();
+            self.turn(now);
+            if self.must_end || self.fired.len() >= enough {
+                break;
+            }
+            if !self.shared.mailbox.park(self.wheel.next_wake()) {
+                continue;
+            }
+            if self.is_unneeded() {
+                break;
+            }
+            self.shared.bell().wait(self.wheel.next_wake());
+        }
+        self.close();
+    }
+
+    fn is_unneeded(&self) -> bool {
+        self.shared.orphaned.load(Ordering::Acquire) && self.wheel.is_empty()
+    }
+
+    pub(crate) fn turn(&mut self, now: u64) {
+        self.apply();
+        self.sweep();
+        self.advance(now);
+    }
+
+    /// Takes what was submitted; returns how often the entry is in it.
+    pub(crate) fn fetch(&mut self, entry: &Arc<SleepEntry>) -> usize {
+        self.shared.mailbox.take(&mut self.inbox);
+        let is_it =
+            |command: &&Command| matches!(command, Command::Sleep(e) if Arc::ptr_eq(e, entry));
+        self.inbox.iter().filter(is_it).count()
+    }
+
+    fn apply(&mut self) {
+        self.shared.mailbox.take(&mut self.inbox);
+        for command in mem::take(&mut self.inbox) {
+            match command {
+                Command::Sleep(entry) => self.attend_sleep(entry),
+                Command::Orphaned => self.sweeping = true,
+                Command::Shutdown => self.must_end = true,
+            }
+        }
+    }
+
+    /// The tick under which the wheel has the entry.
+    pub(crate) fn tick_of(&self, entry: &SleepEntry) -> Option<u64> {
+        let token = entry.node().and_then(|node| self.wheel.token_at(node));
+        token.and_then(|token| self.wheel.tick_of(token))
+    }
+
+    fn attend_sleep(&mut self, entry: Arc<SleepEntry>) {
+        let token = entry.node().and_then(|node| self.wheel.token_at(node));
+        let on_wheel = token.and_then(|token| self.wheel.tick_of(token));
+        match (entry.attend(on_wheel), token) {
+            (Attend::Keep, _) | (Attend::Remove, None) => {}
+            (Attend::File(tick), Some(token)) => {
+                self.wheel.refile(token, tick);
+            }
+            (Attend::File(tick), None) => self.file_sleep(entry, tick),
+            (Attend::Remove, Some(token)) => {
+                if let Some(slot) = self.wheel.remove(token) {
+                    self.forget_sleep(slot);
+                }
+            }
+        }
+    }
+
+    fn file_sleep(&mut self, entry: Arc<SleepEntry>, tick: u64) {
+        let vacant = self.sleeps.vacant_entry();
+        let token = self.wheel.insert(tick, vacant.key());
+        entry.set_node(Some(token.index()));
+        vacant.insert(entry);
+    }
+
+    fn forget_sleep(&mut self, slot: usize) -> Arc<SleepEntry> {
+        let entry = self.sleeps.remove(slot);
+        entry.set_node(None);
+        entry
+    }
+
+    fn sweep(&mut self) {
+        if mem::take(&mut self.sweeping) {
+            self.let_all_go();
+        }
+    }
+
+    /// The search for cancelled sleeps.
+    pub(crate) fn let_all_go(&mut self) {
+        for slot in 0..self.sleeps.capacity() {
+            let Some(entry) = self.sleeps.get(slot) else {
+                continue;
+            };
+            if entry.let_go() {
+                let token = entry.node().and_then(|node| self.wheel.token_at(node));
+                token.and_then(|token| self.wheel.remove(token));
+                self.forget_sleep(slot);
+            }
+        }
+    }
+
+    fn advance(&mut self, now: u64) {
+        let due: Vec<_> = self.wheel.advance(now, usize::MAX).collect();
+        for slot in due {
+            let entry = self.forget_sleep(slot);
+            match entry.look(now) {
+                Look::Fire { deadline, waker } => {
+                    assert!(deadline <= now, "fired early, at {now}");
+                    self.fired.push(deadline);
+                    wake(waker);
+                }
+                Look::File(tick) => self.file_sleep(entry, tick),
+                Look::LetGo => {}
+            }
+        }
+    }
+
+    /// What dropping the actor does.
+    pub(crate) fn close(mut self) {
+        self.shared.mailbox.close(&mut self.inbox);
+        for command in self.inbox.drain(..) {
+            if let Command::Sleep(entry) = command {
+                wake(entry.close());
+            }
+        }
+        for entry in self.sleeps.drain() {
+            wake(entry.close());
+        }
+    }
+}

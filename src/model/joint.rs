@@ -1,0 +1,225 @@
+//! The models of the whole: the actor runs, a task waits, time passes when it is said to.
+//!
+//! In each the task has to come to its end: an actor that missed something waits for ever, and so does the task. Each
+//! names changes that make it fail; each was tried.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use loom::thread::{self, JoinHandle};
+
+use super::{Actor, Shared, SleepEntry, Sleeper, Wakes, check};
+use crate::entry::{Entry, Phase};
+
+/// An actor at tick 0 that has one sleep, due at `tick`.
+fn with_another(tick: u64) -> (Arc<Shared>, Actor) {
+    let shared = Shared::new(1);
+    let mut actor = Actor::new(&shared);
+    let (_, waker) = Wakes::task();
+    assert!(shared.arm(&Arc::new(Entry::new(())), tick, waker));
+    actor.turn(0);
+    (shared, actor)
+}
+
+/// An actor at tick 0, and an entry that is armed and filed at `tick` for a task that can wait.
+fn armed(tick: u64) -> (Arc<Shared>, Actor, Arc<SleepEntry>, Arc<Sleeper>) {
+    let shared = Shared::new(1);
+    let mut actor = Actor::new(&shared);
+    let entry = Arc::new(Entry::new(()));
+    let (sleeper, waker) = Sleeper::task();
+    assert!(shared.arm(&entry, tick, waker));
+    actor.turn(0);
+    (shared, actor, entry, sleeper)
+}
+
+fn run(actor: Actor, enough: usize) -> JoinHandle<()> {
+    thread::spawn(move || actor.run(enough))
+}
+
+/// Waits until the entry is closed, or until it has fired after `tick`s have passed; returns which.
+fn wait(shared: &Shared, entry: &SleepEntry, sleeper: &Sleeper, tick: u64) -> Phase {
+    shared.bell().pass(tick);
+    sleeper.wait();
+    entry.poll(Waker::noop())
+}
+
+/// A task arms a sleep, and the actor waits for nothing, or for a later one: the sleep fires when it is due.
+///
+/// Fails without `self.wake_by(tick)` in `Submit::push`, if `Submit::park` looks into the queues before it publishes,
+/// and without `state.tell()` in `Entry::arm`.
+#[test]
+fn arm_and_wait() {
+    for other in [None, Some(5)] {
+        check(None, move || {
+            let (shared, actor) = other.map_or_else(
+                || {
+                    let shared = Shared::new(1);
+                    (Arc::clone(&shared), Actor::new(&shared))
+                },
+                with_another,
+            );
+            let actor = run(actor, 1);
+            let entry = Arc::new(Entry::new(()));
+            let (sleeper, waker) = Sleeper::task();
+            assert!(shared.arm(&entry, 3, waker));
+            assert_eq!(wait(&shared, &entry, &sleeper, 3), Phase::Fired);
+            actor.join().unwrap();
+        });
+    }
+}
+
+/// A task arms a sleep for later than the actor wakes, which tells it nothing, and resets it to earlier.
+///
+/// Fails if `Shared::tell` does nothing for `Tell::Sooner`, without `self.wake_by(tick)` in `Submit::push`, and without
+/// `state.queued = false` in `Entry::attend`.
+#[test]
+fn reset_to_earlier_and_wait() {
+    check(None, || {
+        let (shared, actor) = with_another(5);
+        let actor = run(actor, 1);
+        let entry = Arc::new(Entry::new(()));
+        let (sleeper, waker) = Sleeper::task();
+        assert!(shared.arm(&entry, 9, waker));
+        let (was, tell) = entry.move_to(3);
+        assert_eq!(was, Phase::Armed);
+        assert!(shared.tell(&entry, tell));
+        assert_eq!(wait(&shared, &entry, &sleeper, 3), Phase::Fired);
+        actor.join().unwrap();
+    });
+}
+
+/// A task drops a sleep and arms another, which uses the entry again without telling the actor, while the tick comes at
+/// which the actor looks at the old one.
+///
+/// Fails without `state.filed = state.deadline` and without `state.filed = NEVER` in `Entry::look`.
+#[test]
+fn use_again_and_wait() {
+    check(Some(4), || {
+        let (shared, actor, entry, _) = armed(2);
+        let actor = run(actor, 1);
+        shared.bell().pass(2);
+        let was = shared.release(entry);
+        let entry = shared.take(4);
+        let (sleeper, waker) = Sleeper::task();
+        let armed = shared.arm(&entry, 4, waker);
+        if was == Phase::Armed {
+            assert!(armed);
+            let (was, tell) = entry.move_to(3);
+            assert_eq!(was, Phase::Armed);
+            assert!(shared.tell(&entry, tell));
+            assert_eq!(wait(&shared, &entry, &sleeper, 3), Phase::Fired);
+        }
+        actor.join().unwrap();
+    });
+}
+
+/// The last handle is dropped while a sleep is armed, with a spare entry or a new one: the sleep fires, or its task
+/// hears that it is closed; and the actor ends, though another spare entry lies on the wheel.
+///
+/// Fails if `Actor::is_unneeded` does not ask whether the wheel is empty, without `queue.closed = true` in
+/// `Submit::close`, and without `state.filed = NEVER` in `Entry::let_go`.
+fn arm_against_the_last_handle(preemptions: Option<usize>, tick: u64) {
+    check(preemptions, move || {
+        let (shared, actor, entry, _) = armed(5);
+        shared.release(entry);
+        let actor = run(actor, usize::MAX);
+        let handle = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || shared.orphan()
+        });
+        let entry = shared.take(tick);
+        let (sleeper, waker) = Sleeper::task();
+        if shared.arm(&entry, tick, waker) {
+            let phase = wait(&shared, &entry, &sleeper, tick);
+            assert!(matches!(phase, Phase::Fired | Phase::Closed));
+        } else {
+            assert_eq!(entry.phase(), Phase::Closed);
+        }
+        handle.join().unwrap();
+        actor.join().unwrap();
+        drop(shared);
+    });
+}
+
+#[test]
+fn arm_a_new_entry_against_the_last_handle() {
+    arm_against_the_last_handle(Some(3), 3);
+}
+
+#[test]
+fn arm_a_spare_entry_against_the_last_handle() {
+    arm_against_the_last_handle(Some(3), 5);
+}
+
+/// The last handle is dropped while a sleep is dropped: the actor ends without waiting for the tick.
+///
+/// Fails if `Shared::release` does not ask for `orphaned`, if `Shared::discard` is not urgent, and without the search
+/// in `Actor::sweep`.
+#[test]
+fn cancel_against_the_last_handle() {
+    check(Some(3), || {
+        let (shared, actor, entry, _) = armed(5);
+        let actor = run(actor, usize::MAX);
+        let handle = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || shared.orphan()
+        });
+        shared.release(entry);
+        handle.join().unwrap();
+        actor.join().unwrap();
+        assert_eq!(shared.bell().now(), 0);
+    });
+}
+
+/// The wheel is shut down while a task arms a sleep: it fires, or the task hears that it is closed.
+///
+/// Fails without `queue.closed = true` in `Submit::close`, and if `Entry::close` does not give the waker back.
+#[test]
+fn arm_against_shutdown() {
+    check(Some(3), || {
+        let (shared, actor) = with_another(5);
+        let actor = run(actor, usize::MAX);
+        let handle = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || shared.shutdown()
+        });
+        let entry = Arc::new(Entry::new(()));
+        let (sleeper, waker) = Sleeper::task();
+        if shared.arm(&entry, 3, waker) {
+            let phase = wait(&shared, &entry, &sleeper, 3);
+            assert!(matches!(phase, Phase::Fired | Phase::Closed));
+        } else {
+            assert_eq!(entry.phase(), Phase::Closed);
+        }
+        handle.join().unwrap();
+        actor.join().unwrap();
+    });
+}
+
+/// The wheel is shut down while one task resets the sleep for which another waits: that other is woken, because the
+/// sleep fired, or because it is closed.
+///
+/// Fails if `Shared::tell` drops the waker of an entry that it closes.
+#[test]
+fn reset_to_earlier_against_shutdown() {
+    check(Some(3), || {
+        let (shared, actor, entry, sleeper) = armed(9);
+        let actor = run(actor, usize::MAX);
+        let resetting = thread::spawn({
+            let (shared, entry) = (Arc::clone(&shared), Arc::clone(&entry));
+            move || {
+                let (was, tell) = entry.move_to(3);
+                assert!(
+                    was == Phase::Closed
+                        || shared.tell(&entry, tell)
+                        || entry.phase() == Phase::Closed
+                );
+            }
+        });
+        shared.shutdown();
+        let phase = wait(&shared, &entry, &sleeper, 3);
+        assert!(matches!(phase, Phase::Fired | Phase::Closed));
+        resetting.join().unwrap();
+        actor.join().unwrap();
+    });
+}
