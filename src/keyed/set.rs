@@ -253,8 +253,8 @@ where
         };
         let (taken, tell) = state.take_out(slot);
         state.counts.removed += 1;
-        drop(state);
         self.shared.free(1);
+        drop(state);
         self.tell(tell);
         Ok(taken.map(|(key, value, _)| (key, value)))
     }
@@ -406,8 +406,8 @@ where
             }
             let n = taken.len() - before;
             state.counts.drained += n as u64;
-            drop(state);
             self.shared.free(n);
+            drop(state);
             self.tell(tell);
             if next >= slots {
                 break;
@@ -648,8 +648,9 @@ where
         };
         let news = state.fired.len() > fired_before || state.is_finished();
         let receiver = if news { state.receiver.take() } else { None };
-        drop(state);
+        // Before the lock is released: whoever sees that a timer is gone finds its place free.
         self.shared.free(freed);
+        drop(state);
         wake(receiver);
         if let Some((key, value, _)) = lost {
             dispose([key]);
