@@ -77,7 +77,8 @@ impl Ticks {
         Duration::from_nanos(self.nanos_per_tick)
     }
 
-    pub(crate) fn nanos_per_tick(&self) -> u64 {
+    /// The grain in which time passes, in nanoseconds: what is rounded to multiples of it is rounded to ticks.
+    pub(crate) fn grain(&self) -> u64 {
         self.nanos_per_tick
     }
 

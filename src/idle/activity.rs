@@ -64,9 +64,9 @@ pub(crate) enum Reap {
 
 impl Activity {
     /// Last active at `nanos`.
-    pub(crate) fn new(nanos: u64, nanos_per_tick: u64, slot: u32) -> Self {
+    pub(crate) fn new(nanos: u64, grain: u64, slot: u32) -> Self {
         Activity {
-            word: AtomicU64::new(round_up(nanos, nanos_per_tick) << 1),
+            word: AtomicU64::new(round_up(nanos, grain) << 1),
             guards: Mutex::new(0),
             slot,
         }
@@ -74,12 +74,12 @@ impl Activity {
 
     /// Records activity at `nanos`, unless later activity is recorded. False when it is gone.
     #[inline]
-    pub(crate) fn touch(&self, nanos: u64, nanos_per_tick: u64) -> bool {
+    pub(crate) fn touch(&self, nanos: u64, grain: u64) -> bool {
         let word = self.word.load(Ordering::Relaxed);
         if nanos.min(LATEST_NANOS) << 1 <= word {
             return word != GONE;
         }
-        self.advance(word, round_up(nanos, nanos_per_tick), |word| word & BUSY)
+        self.advance(word, round_up(nanos, grain), |word| word & BUSY)
     }
 
     /// Takes activity back that was recorded for later than `latest`. Returns when it was last active, then.
@@ -126,12 +126,12 @@ impl Activity {
     }
 
     /// One guard less; the last one's release at `nanos` counts as activity.
-    pub(crate) fn leave(&self, nanos: u64, nanos_per_tick: u64) {
+    pub(crate) fn leave(&self, nanos: u64, grain: u64) {
         let mut guards = lock(&self.guards);
         *guards = guards.saturating_sub(1);
         let last = *guards == 0;
         let word = self.word.load(Ordering::Relaxed);
-        let nanos = round_up(nanos, nanos_per_tick);
+        let nanos = round_up(nanos, grain);
         self.advance(word, nanos, |word| if last { 0 } else { word & BUSY });
     }
 
@@ -179,9 +179,9 @@ impl Activity {
 }
 
 /// The first tick's begin that is not before `nanos`.
-fn round_up(nanos: u64, nanos_per_tick: u64) -> u64 {
-    let ticks = nanos.min(LATEST_NANOS).div_ceil(nanos_per_tick);
-    ticks.saturating_mul(nanos_per_tick).min(LATEST_NANOS)
+fn round_up(nanos: u64, grain: u64) -> u64 {
+    let ticks = nanos.min(LATEST_NANOS).div_ceil(grain);
+    ticks.saturating_mul(grain).min(LATEST_NANOS)
 }
 
 #[cfg(all(test, not(tickwheel_loom)))]

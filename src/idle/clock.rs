@@ -39,7 +39,7 @@ impl IdleClock {
         let now = ticks.nanos(Instant::now());
         IdleClock {
             ticks,
-            all: Activity::new(now, ticks.nanos_per_tick(), 0),
+            all: Activity::new(now, ticks.grain(), 0),
             all_limit: AtomicU64::new(limit(all)),
             read_limit: limit(read),
             write_limit: limit(write),
@@ -66,7 +66,7 @@ impl IdleClock {
 
     #[inline]
     fn touch_nanos(&self, nanos: u64) {
-        self.all.touch(nanos, self.ticks.nanos_per_tick());
+        self.all.touch(nanos, self.ticks.grain());
     }
 
     /// Records that something was read.

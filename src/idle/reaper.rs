@@ -188,7 +188,7 @@ where
         let activity = self
             .set
             .add(key, value, oldest, Stamp::at(now), |value, slot| {
-                let activity = Arc::new(Activity::new(now, ticks.nanos_per_tick(), slot));
+                let activity = Arc::new(Activity::new(now, ticks.grain(), slot));
                 let watched = Watched {
                     value,
                     activity: Arc::clone(&activity),
@@ -222,7 +222,7 @@ impl Watch {
     /// than one idle duration ahead of the time at which the wheel looks.
     pub fn touch_at(&self, at: Instant) -> bool {
         let ticks = self.set.ticks();
-        self.activity.touch(ticks.nanos(at), ticks.nanos_per_tick())
+        self.activity.touch(ticks.nanos(at), ticks.grain())
     }
 
     /// Keeps it from being idle while the guard is held: a request is in flight. Never panics.

@@ -214,7 +214,7 @@ impl Drop for Busy {
             BusyOn::Nothing => return,
         };
         let now = self.ticks.nanos(Instant::now());
-        activity.leave(now, self.ticks.nanos_per_tick());
+        activity.leave(now, self.ticks.grain());
     }
 }
 

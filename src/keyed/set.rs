@@ -216,8 +216,9 @@ where
             }
             let n = taken.len() - before;
             state.counts.drained += n as u64;
-            drop(state);
+            // Before the lock is released, here and elsewhere: who sees that a timer is gone finds its place free.
             self.shared.free(n);
+            drop(state);
             self.tell(tell);
             if next >= slots {
                 break;

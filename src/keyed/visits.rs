@@ -149,8 +149,8 @@ where
         };
         let news = state.fired.len() > fired_before || state.is_finished();
         let receiver = if news { state.receiver.take() } else { None };
-        drop(state);
         self.shared.free(freed);
+        drop(state);
         wake(receiver);
         for (key, value) in lost {
             dispose([key]);

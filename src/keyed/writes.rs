@@ -92,8 +92,8 @@ where
         };
         let (taken, tell) = state.take_out(slot);
         state.counts.removed += 1;
-        drop(state);
         self.shared.free(1);
+        drop(state);
         self.tell(tell);
         Ok(taken.map(|(key, Plain(value), _)| (key, value)))
     }
@@ -156,11 +156,12 @@ where
     pub(crate) fn forget(&self, slot: u32) {
         let mut state = self.lock();
         let (taken, tell) = state.take_out(slot);
-        state.counts.removed += u64::from(taken.is_some());
+        let n = usize::from(taken.is_some());
+        state.counts.removed += n as u64;
+        self.shared.free(n);
         drop(state);
         self.tell(tell);
         if let Some((key, value, _)) = taken {
-            self.shared.free(1);
             dispose([key]);
             dispose([value]);
         }
