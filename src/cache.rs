@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::entry::Entry;
 use crate::shared::{Shared, SleepEntry};
+use crate::tick::NEVER;
 
 /// How many cancelled entries of one wheel a thread keeps.
 const SPARE_ENTRIES: usize = 128;
@@ -125,7 +126,7 @@ pub(crate) fn take(shared: &Arc<Shared>, deadline: u64) -> Arc<SleepEntry> {
     }
 }
 
-/// Keeps the entry of a sleep that was dropped, or gives it back when there is no room. `cancelled` when the sleep had
+/// Keeps the entry of a sleep that was dropped, or gives it back when there is no room or it is not filed. `cancelled` when the sleep had
 /// not fired.
 #[inline]
 pub(crate) fn give(
@@ -140,7 +141,9 @@ pub(crate) fn give(
             if cancelled {
                 increment(&spares.counts.cancelled);
             }
-            if spares.entries.len() < SPARE_ENTRIES && !spares.shared.is_orphaned() {
+            // One that is not filed saves no message. It would only take the place of one that is, for good.
+            let is_of_use = filed != NEVER && !spares.shared.is_orphaned();
+            if is_of_use && spares.entries.len() < SPARE_ENTRIES {
                 spares.entries.push((filed, entry));
                 Ok(())
             } else {
