@@ -152,12 +152,12 @@ impl<H> Entry<H> {
         if state.phase == Phase::Closed {
             return None;
         }
-        let stale = state.waker.replace(waker);
+        let replaced = state.waker.replace(waker);
         state.phase = Phase::Armed;
         state.deadline = deadline;
         let tell = state.tell();
         drop(state);
-        drop(stale);
+        drop(replaced);
         Some(tell)
     }
 

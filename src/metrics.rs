@@ -326,7 +326,7 @@ impl fmt::Debug for LatenessHistogram {
             .field("p50", &self.quantile(0.5))
             .field("p99", &self.quantile(0.99))
             .field("max", &self.max)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

@@ -35,7 +35,7 @@ impl Home {
         let Some(clock) = &self.clock else {
             return 0;
         };
-        let due = clock.due(now.from_origin());
+        let due = clock.due(now.after_origin());
         due.map_or(NEVER, |due| self.shared.ticks.deadline_of(Stamp::at(due)))
     }
 }

@@ -296,8 +296,8 @@ impl Drop for Sleep {
             Stage::New | Stage::Unchecked => (true, self.tick),
             Stage::Armed | Stage::Done => {
                 let (was, filed) = entry.disarm();
-                let fired = self.stage == Stage::Done || was == Phase::Fired;
-                (!fired, filed)
+                let is_over = self.stage == Stage::Done || was == Phase::Fired;
+                (!is_over, filed)
             }
             Stage::OnTokio => return,
         };

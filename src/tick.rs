@@ -45,7 +45,7 @@ impl Stamp {
     }
 
     /// As unsigned nanoseconds from the origin; before it counts as zero.
-    pub(crate) fn from_origin(self) -> u64 {
+    pub(crate) fn after_origin(self) -> u64 {
         u64::try_from(self.0).unwrap_or(0)
     }
 

@@ -117,7 +117,10 @@ async fn p11_commands_get_on_during_a_storm_of_expirations() {
     jump(ms(1_000));
     tokio::task::yield_now().await;
     let before = wheel.metrics();
-    assert!(before.sleeps_pending > SLEEPS / 2, "the storm has only begun");
+    assert!(
+        before.sleeps_pending > SLEEPS / 2,
+        "the storm has only begun"
+    );
     // A hundred new ones, which take a message each.
     let mut near: Vec<_> = (0..100).map(|n| wheel.sleep(ms(500 - n))).collect();
     for sleep in &mut near {
@@ -159,14 +162,19 @@ async fn p11_a_heartbeat_keeps_its_pace_under_a_flood_of_commands() {
     let before = wheel.metrics().commands;
     // Each of them takes a message to arm it and one to let it go.
     while start.elapsed() < ms(200) {
-        let mut sleeps: Vec<_> = (0..PER_MILLISECOND / 2).map(|n| wheel.sleep(HOUR - ms(n))).collect();
+        let mut sleeps: Vec<_> = (0..PER_MILLISECOND / 2)
+            .map(|n| wheel.sleep(HOUR - ms(n)))
+            .collect();
         for sleep in &mut sleeps {
             assert_pending!(poll_idly(sleep));
         }
         time::advance(ms(1)).await;
     }
     let commands = wheel.metrics().commands - before;
-    assert!(commands > 200 * PER_MILLISECOND / 3, "not much of a flood: {commands}");
+    assert!(
+        commands > 200 * PER_MILLISECOND / 3,
+        "not much of a flood: {commands}"
+    );
     assert!(beats.load(Ordering::Relaxed) >= 20);
 }
 
@@ -179,7 +187,9 @@ async fn p11_a_due_timer_waits_for_no_more_than_the_commands_before_it() {
     assert_pending!(poll_with(&mut due, &waker));
     wheel.settle().await;
     time::advance(ms(5)).await;
-    let mut sleeps: Vec<_> = (0..2 * FLOOD).map(|n| wheel.sleep(HOUR - ms(n % 1_000))).collect();
+    let mut sleeps: Vec<_> = (0..2 * FLOOD)
+        .map(|n| wheel.sleep(HOUR - ms(n % 1_000)))
+        .collect();
     let (first, second) = sleeps.split_at_mut(100_000);
     for sleep in first {
         assert_pending!(poll_idly(sleep));
@@ -253,7 +263,10 @@ async fn p10_what_nobody_receives_and_nobody_polls_holds_nothing_up() {
     }
     wheel.settle().await;
     let metrics = wheel.metrics();
-    assert_eq!((metrics.keyed_fired, metrics.sleeps_fired), (20_000, 20_100));
+    assert_eq!(
+        (metrics.keyed_fired, metrics.sleeps_fired),
+        (20_000, 20_100)
+    );
     drop(expirations);
 }
 

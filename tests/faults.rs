@@ -324,7 +324,10 @@ async fn p1_after_the_runtime_was_starved_new_sleeps_are_neither_early_nor_late(
 fn p7_drops_that_race_with_the_firing_wake_nobody_afterwards() {
     let runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = { runtime }.worker_threads(2).enable_time().build().unwrap();
-    let wheel = TimerWheel::builder().runtime(runtime.handle().clone()).start().unwrap();
+    let wheel = TimerWheel::builder()
+        .runtime(runtime.handle().clone())
+        .start()
+        .unwrap();
     std::thread::scope(|scope| {
         for seed in 0..2 {
             let wheel = &wheel;

@@ -63,8 +63,8 @@ impl Sets {
         } else {
             record.quota.min(budget)
         };
-        let (set, mut shelf) = record.lend(number, wheel);
-        let (n, left) = set.attend(limit, turn, &mut shelf);
+        let (set, mut lent) = record.lend(number, wheel);
+        let (n, left) = set.attend(limit, turn, &mut lent);
         record.quota = if began { left } else { record.quota - limit };
         let quota = record.quota;
         self.forget_if_over(number);
@@ -84,8 +84,8 @@ impl Sets {
         self.slots.extend(items.iter().map(|item| item.slot));
         let record = &mut self.records[key(number)];
         record.nodes -= items.len();
-        let (set, mut shelf) = record.lend(number, wheel);
-        set.look(&self.slots, turn, &mut shelf);
+        let (set, mut lent) = record.lend(number, wheel);
+        set.look(&self.slots, turn, &mut lent);
         if !mem::replace(&mut record.ripe, true) {
             self.ripe.push(number);
         }
@@ -102,8 +102,8 @@ impl Sets {
         let mut left = false;
         for number in mem::take(&mut self.ripe) {
             let record = &mut self.records[key(number)];
-            let (set, mut shelf) = record.lend(number, wheel);
-            let delivered = set.deliver(before, &mut limit, turn, &mut shelf);
+            let (set, mut lent) = record.lend(number, wheel);
+            let delivered = set.deliver(before, &mut limit, turn, &mut lent);
             left |= delivered == Delivered::More;
             if delivered == Delivered::All {
                 record.ripe = false;

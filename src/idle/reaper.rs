@@ -55,7 +55,8 @@ where
 {
     set: Arc<Set<K, Watched<V>>>,
     /// Dropped with the last handle.
-    _handle: Arc<Handle<K, V>>,
+    #[allow(dead_code, reason = "it is there to be dropped")]
+    handle: Arc<Handle<K, V>>,
 }
 
 /// Keeps something watched. Dropping it ends the watching, without an expiration.
@@ -124,10 +125,7 @@ where
         _wheel: wheel.clone(),
     });
     let expirations = Expirations::new(Arc::clone(&set) as _);
-    let reaper = Reaper {
-        set,
-        _handle: handle,
-    };
+    let reaper = Reaper { set, handle };
     (reaper, expirations)
 }
 
@@ -275,7 +273,7 @@ impl<V: Send + 'static> Stored for Watched<V> {
 
     /// The deadline is the greatest age.
     fn due(&self, oldest: Stamp, now: Stamp, rules: &WatchRules) -> Stamp {
-        let now = now.from_origin();
+        let now = now.after_origin();
         let idle = if self.activity.is_busy() {
             // Time to ask again.
             rules.idle_after(now)
@@ -289,12 +287,13 @@ impl<V: Send + 'static> Stored for Watched<V> {
 
     fn claim(&self, oldest: Stamp, now: Stamp, rules: &WatchRules) -> Claim {
         if oldest <= now {
-            return match self.activity.end() {
-                true => Claim::Expired(oldest),
-                false => Claim::Later,
+            return if self.activity.end() {
+                Claim::Expired(oldest)
+            } else {
+                Claim::Later
             };
         }
-        let since = now.from_origin().checked_sub(rules.idle_nanos);
+        let since = now.after_origin().checked_sub(rules.idle_nanos);
         match since.map(|since| self.activity.reap(since)) {
             Some(Reap::Reaped(last)) => Claim::Expired(rules.idle_after(last)),
             _ => Claim::Later,
@@ -328,7 +327,7 @@ where
     fn clone(&self) -> Self {
         Reaper {
             set: Arc::clone(&self.set),
-            _handle: Arc::clone(&self._handle),
+            handle: Arc::clone(&self.handle),
         }
     }
 }

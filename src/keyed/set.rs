@@ -297,12 +297,12 @@ impl<K: Hash + Eq, S: Stored> State<K, S> {
     }
 
     /// Puts the slot, which is nowhere, on the wheel for its timer.
-    pub(super) fn file(&mut self, slot: u32, tick: u64, shelf: &mut dyn Shelf) {
+    pub(super) fn file(&mut self, slot: u32, tick: u64, lent: &mut dyn Shelf) {
         if let Some(timer) = self.book.timer(slot) {
             timer.filed = tick;
         }
         if tick != NEVER {
-            *self.book.place(slot) = Place::on_wheel(shelf.insert(tick, slot));
+            *self.book.place(slot) = Place::on_wheel(lent.insert(tick, slot));
         }
     }
 

@@ -60,7 +60,8 @@ where
 {
     set: Arc<Set<K, Plain<V>>>,
     /// Dropped with the last handle of this set.
-    _handle: Arc<Handle<K, V>>,
+    #[allow(dead_code, reason = "it is there to be dropped")]
+    handle: Arc<Handle<K, V>>,
 }
 
 /// Exists while a handle of the set does.
@@ -97,7 +98,7 @@ where
     });
     let timers = KeyedTimers {
         set: Arc::clone(&set),
-        _handle: handle,
+        handle,
     };
     (timers, Expirations::new(set))
 }
@@ -279,7 +280,7 @@ where
     fn clone(&self) -> Self {
         KeyedTimers {
             set: Arc::clone(&self.set),
-            _handle: Arc::clone(&self._handle),
+            handle: Arc::clone(&self.handle),
         }
     }
 }

@@ -23,10 +23,10 @@ pub(crate) trait AnySet: Send + Sync + fmt::Debug {
 
     /// Files the slots that were noted, at most `limit`, the first ones first. Returns how many that were, and how many
     /// are left.
-    fn attend(&self, limit: usize, turn: &Turn<'_>, shelf: &mut dyn Shelf) -> (usize, usize);
+    fn attend(&self, limit: usize, turn: &Turn<'_>, lent: &mut dyn Shelf) -> (usize, usize);
 
     /// The wheel has reached these slots.
-    fn look(&self, slots: &[u32], turn: &Turn<'_>, shelf: &mut dyn Shelf);
+    fn look(&self, slots: &[u32], turn: &Turn<'_>, lent: &mut dyn Shelf);
 
     /// Delivers what is due before tick `before`, at most `limit`.
     fn deliver(
@@ -34,7 +34,7 @@ pub(crate) trait AnySet: Send + Sync + fmt::Debug {
         before: u64,
         limit: &mut usize,
         turn: &Turn<'_>,
-        shelf: &mut dyn Shelf,
+        lent: &mut dyn Shelf,
     ) -> Delivered;
 
     /// The actor ends: there will be no more expirations.
@@ -67,12 +67,12 @@ where
         &self.number
     }
 
-    fn attend(&self, limit: usize, turn: &Turn<'_>, shelf: &mut dyn Shelf) -> (usize, usize) {
+    fn attend(&self, limit: usize, turn: &Turn<'_>, lent: &mut dyn Shelf) -> (usize, usize) {
         let mut state = self.lock();
         let n = state.notes.len().min(limit);
         for _ in 0..n {
             if let Some(slot) = state.notes.pop_front() {
-                self.attend_slot(&mut state, slot, turn, shelf);
+                self.attend_slot(&mut state, slot, turn, lent);
             }
         }
         let left = state.notes.len();
@@ -87,7 +87,7 @@ where
         (n, left)
     }
 
-    fn look(&self, slots: &[u32], turn: &Turn<'_>, shelf: &mut dyn Shelf) {
+    fn look(&self, slots: &[u32], turn: &Turn<'_>, lent: &mut dyn Shelf) {
         let mut state = self.lock();
         for &slot in slots {
             *state.book.place(slot) = Place::NOWHERE;
@@ -98,7 +98,7 @@ where
                 state.ripen(slot, tick, timer.order);
             } else {
                 turn.refiled();
-                state.file(slot, tick, shelf);
+                state.file(slot, tick, lent);
             }
         }
     }
@@ -108,7 +108,7 @@ where
         before: u64,
         limit: &mut usize,
         turn: &Turn<'_>,
-        shelf: &mut dyn Shelf,
+        lent: &mut dyn Shelf,
     ) -> Delivered {
         let mut lost = Vec::new();
         let mut freed = 0;
@@ -138,13 +138,13 @@ where
             };
             if tick > turn.tick {
                 turn.refiled();
-                state.file(slot, tick, shelf);
+                state.file(slot, tick, lent);
             } else if (tick, timer.order) != (ripe.tick, ripe.order) {
                 // Set or moved anew meanwhile, and due all the same: to its place in the order.
                 state.ripen(slot, tick, timer.order);
             } else {
                 turn.fired(turn.now.since(timer.deadline));
-                freed += self.fire(&mut state, slot, timer, turn, shelf, &mut lost);
+                freed += self.fire(&mut state, slot, timer, turn, lent, &mut lost);
             }
         };
         let news = state.fired.len() > fired_before || state.is_finished();
@@ -198,25 +198,25 @@ where
         state: &mut State<K, S>,
         slot: u32,
         turn: &Turn<'_>,
-        shelf: &mut dyn Shelf,
+        lent: &mut dyn Shelf,
     ) {
         *state.book.noted(slot) = false;
         let place = *state.book.place(slot);
         let Some((tick, _)) = self.due(state, slot, turn) else {
             if let Some(node) = place.node() {
-                shelf.remove(node);
+                lent.remove(node);
                 *state.book.place(slot) = Place::NOWHERE;
             }
             return;
         };
         match place.node() {
-            None if place == Place::NOWHERE => state.file(slot, tick, shelf),
+            None if place == Place::NOWHERE => state.file(slot, tick, lent),
             // It waits to be delivered, and is looked at then.
             None => {}
             Some(node) => {
-                let filed = shelf.tick(node).min(tick);
+                let filed = lent.tick(node).min(tick);
                 if filed == tick {
-                    shelf.refile(node, tick);
+                    lent.refile(node, tick);
                 }
                 if let Some(timer) = state.book.timer(slot) {
                     timer.filed = filed;
@@ -232,7 +232,7 @@ where
         slot: u32,
         timer: Timer,
         turn: &Turn<'_>,
-        shelf: &mut dyn Shelf,
+        lent: &mut dyn Shelf,
         lost: &mut Vec<(K, S)>,
     ) -> usize {
         if S::CLAIMED {
@@ -247,22 +247,19 @@ where
             None
         };
         let freed = usize::from(copied.is_none());
-        let pair = match copied {
-            Some((pair, next)) => {
-                state.file(slot, self.shared.ticks.deadline_of(next), shelf);
-                Some(pair)
-            }
-            None => {
-                let (taken, _) = state.take_out(slot);
-                match taken {
-                    Some((key, value, _)) if repeats => {
-                        // Its clone panicked.
-                        state.counts.removed += 1;
-                        lost.push((key, value));
-                        None
-                    }
-                    taken => taken.map(|(key, value, _)| (key, value.into_value())),
+        let pair = if let Some((pair, next)) = copied {
+            state.file(slot, self.shared.ticks.deadline_of(next), lent);
+            Some(pair)
+        } else {
+            let (taken, _) = state.take_out(slot);
+            match taken {
+                Some((key, value, _)) if repeats => {
+                    // Its clone panicked.
+                    state.counts.removed += 1;
+                    lost.push((key, value));
+                    None
                 }
+                taken => taken.map(|(key, value, _)| (key, value.into_value())),
             }
         };
         if let Some((key, value)) = pair {

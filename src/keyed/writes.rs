@@ -137,7 +137,7 @@ where
             drop(state);
             return Err(SetTimerError::Full(key, value));
         }
-        let (stored, made) = make(value, state.book.next_slot());
+        let (stored, result) = make(value, state.book.next_slot());
         let due = stored.due(deadline, now, &self.rules);
         let timer = Timer {
             deadline,
@@ -149,7 +149,7 @@ where
         let tell = state.needed(slot, self.shared.ticks.deadline_of(due));
         drop(state);
         self.tell(tell);
-        Ok(made)
+        Ok(result)
     }
 
     /// Removes the timer in a slot, and drops its key and value.
