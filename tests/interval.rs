@@ -62,9 +62,30 @@ async fn interval_at_begins_at_its_instant_before_or_after_now() {
 #[tokio::test(start_paused = true)]
 async fn missed_ticks_come_as_tokio_documents_them() {
     let tables: [&[(u64, u64)]; 3] = [
-        &[(0, 0), (50, 50), (100, 210), (150, 210), (200, 210), (250, 250)],
-        &[(0, 0), (50, 50), (100, 210), (260, 260), (310, 310), (360, 360)],
-        &[(0, 0), (50, 50), (100, 210), (250, 250), (300, 300), (350, 350)],
+        &[
+            (0, 0),
+            (50, 50),
+            (100, 210),
+            (150, 210),
+            (200, 210),
+            (250, 250),
+        ],
+        &[
+            (0, 0),
+            (50, 50),
+            (100, 210),
+            (260, 260),
+            (310, 310),
+            (360, 360),
+        ],
+        &[
+            (0, 0),
+            (50, 50),
+            (100, 210),
+            (250, 250),
+            (300, 300),
+            (350, 350),
+        ],
     ];
     for (behavior, table) in BEHAVIORS.into_iter().zip(tables) {
         let wheel = TimerWheel::new();
@@ -126,25 +147,25 @@ async fn under_any_delays_its_ticks_are_those_of_tokios_interval() {
 #[tokio::test(start_paused = true)]
 async fn a_tick_that_is_ready_registers_no_wake() {
     let wheel = TimerWheel::new();
-    let (wakes, waker) = Wakes::new();
+    let (woken, waker) = Wakes::new();
     let mut cx = Context::from_waker(&waker);
     let mut interval = wheel.interval(ms(10));
     assert_ready!(interval.poll_tick(&mut cx));
     time::advance(ms(100)).await;
     wheel.settle().await;
-    assert_eq!(wakes.count(), 0);
+    assert_eq!(woken.count(), 0);
     for n in 1..=10 {
         assert_ready!(interval.poll_tick(&mut cx), "burst, tick {n}");
     }
     assert_pending!(interval.poll_tick(&mut cx));
     time::advance(ms(10)).await;
     wheel.settle().await;
-    assert_eq!(wakes.count(), 1, "only the pending poll registered");
+    assert_eq!(woken.count(), 1, "only the pending poll registered");
     assert_ready!(interval.poll_tick(&mut cx));
     drop(interval);
     time::advance(ms(100)).await;
     wheel.settle().await;
-    assert_eq!(wakes.count(), 1);
+    assert_eq!(woken.count(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -41,7 +41,10 @@ async fn p14_advance_wakes_what_it_has_passed_and_nothing_else() {
         assert_ready!(sleep.poll());
         assert_eq!(Instant::now(), deadline);
     }
-    assert_eq!(start.elapsed(), ms(1 + 2 + 63 + 64 + 65 + 100 + 4095 + 4096 + 4097 + 300_000));
+    assert_eq!(
+        start.elapsed(),
+        ms(1 + 2 + 63 + 64 + 65 + 100 + 4095 + 4096 + 4097 + 300_000)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,7 +155,7 @@ fn p14_the_same_program_runs_the_same_way_each_time() {
 
 // --- idle ---
 
-// One crate wakes 860 times a second with nothing to do.
+// One crate woken 860 times a second with nothing to do.
 #[tokio::test(start_paused = true)]
 async fn p13_an_empty_wheel_is_not_polled_and_arms_no_timer() {
     let wheel = TimerWheel::new();
@@ -186,7 +189,17 @@ async fn p13_cancelled_timers_cost_one_look_each_and_then_nothing() {
 #[tokio::test(start_paused = true)]
 async fn p13_one_far_timer_costs_at_most_one_wake_up_per_level() {
     for slots in [2, 16, 64, 4096_usize] {
-        for length in [1, 63, 64, 65, 4095, 4096, 300_000, (1 << 30) + 1, 31_535_999_999_u64] {
+        for length in [
+            1,
+            63,
+            64,
+            65,
+            4095,
+            4096,
+            300_000,
+            (1 << 30) + 1,
+            31_535_999_999_u64,
+        ] {
             let wheel = TimerWheel::builder().slots(slots).start().unwrap();
             wheel.settle().await;
             let before = wheel.metrics().wake_ups;
@@ -194,13 +207,19 @@ async fn p13_one_far_timer_costs_at_most_one_wake_up_per_level() {
             assert_pending!(sleep.poll());
             wheel.settle().await;
             let armed = wheel.metrics().wake_ups;
-            assert!(armed <= before + 2, "one for the timer, one for the barrier");
+            assert!(
+                armed <= before + 2,
+                "one for the timer, one for the barrier"
+            );
             time::sleep(ms(length + 1)).await;
             assert!(sleep.is_woken());
             let bits = u64::from(slots.trailing_zeros());
             let levels = u64::from(64 - length.leading_zeros()).div_ceil(bits);
             let woken = wheel.metrics().wake_ups - armed;
-            assert!(woken <= levels, "{woken} for {length} ms with {slots} slots");
+            assert!(
+                woken <= levels,
+                "{woken} for {length} ms with {slots} slots"
+            );
         }
     }
 }
@@ -208,7 +227,7 @@ async fn p13_one_far_timer_costs_at_most_one_wake_up_per_level() {
 #[tokio::test(start_paused = true)]
 async fn p13_a_sleep_that_is_moved_later_all_the_time_is_looked_at_once_per_length() {
     let wheel = TimerWheel::new();
-    let (wakes, waker) = Wakes::new();
+    let (woken, waker) = Wakes::new();
     let mut sleep = wheel.sleep(ms(30_000));
     assert_pending!(poll_with(&mut sleep, &waker));
     wheel.settle().await;
@@ -219,10 +238,14 @@ async fn p13_a_sleep_that_is_moved_later_all_the_time_is_looked_at_once_per_leng
     }
     let after = wheel.metrics();
     // Ten lengths, each with a wake-up for every level on the way down.
-    assert!(after.wake_ups - before.wake_ups <= 10 * 4, "{}", after.wake_ups);
+    assert!(
+        after.wake_ups - before.wake_ups <= 10 * 4,
+        "{}",
+        after.wake_ups
+    );
     assert_eq!(after.commands, before.commands, "later is a store");
     assert_eq!(after.sleeps_moved - before.sleeps_moved, 3000);
-    assert_eq!(wakes.count(), 0);
+    assert_eq!(woken.count(), 0);
 }
 
 // --- a clock that misbehaves ---
@@ -241,7 +264,11 @@ async fn p9_a_clock_that_stands_still_fires_nothing_and_keeps_nobody_busy() {
     for _ in 0..1000 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(wheel.metrics().turns, turns, "nothing to do, and no turn taken");
+    assert_eq!(
+        wheel.metrics().turns,
+        turns,
+        "nothing to do, and no turn taken"
+    );
     jump(ms(1));
     wheel.settle().await;
     assert!(sleep.is_woken());
@@ -257,18 +284,18 @@ async fn p9_a_clock_that_steps_back_does_no_harm() {
     assert_pending!(near.poll());
     wheel.settle().await;
     let from_behind = wheel.clone();
-    let (mut behind, wakes) = std::thread::spawn(move || {
-        let (wakes, waker) = Wakes::new();
+    let (mut behind, woken) = std::thread::spawn(move || {
+        let (woken, waker) = Wakes::new();
         assert!(Instant::now() < start, "this thread's clock is behind");
         let mut sleep = from_behind.sleep(ms(50));
         assert_pending!(poll_with(&mut sleep, &waker));
         reset(&mut sleep, Instant::now() + ms(10));
-        (sleep, wakes)
+        (sleep, woken)
     })
     .join()
     .unwrap();
     wheel.settle().await;
-    assert_eq!(wakes.count(), 1, "long past by the wheel's clock");
+    assert_eq!(woken.count(), 1, "long past by the wheel's clock");
     assert!(behind.is_elapsed());
     assert!(!near.is_woken());
     reset(&mut behind, start + ms(10));

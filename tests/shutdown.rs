@@ -114,7 +114,7 @@ async fn p15_a_reset_while_the_actor_ends_reaches_the_task_that_waits() {
     let start = Instant::now();
     let sleep = Arc::new(Mutex::new(wheel.sleep(HOUR)));
     let mut first = wheel.sleep(HOUR);
-    // The actor wakes this one as it ends, before it comes to the other.
+    // The actor woken this one as it ends, before it comes to the other.
     let resets = Arc::clone(&sleep);
     let waker = waker_fn(move || reset(&mut resets.lock().unwrap(), start + ms(40)));
     assert_pending!(poll_with(&mut first, &waker));
@@ -175,15 +175,15 @@ async fn those_who_wait_for_the_wheel_to_settle_do_not_hang_when_it_ends() {
 #[tokio::test(start_paused = true)]
 async fn p7_a_sleep_dropped_after_the_shutdown_wakes_nobody() {
     let wheel = TimerWheel::new();
-    let (wakes, waker) = Wakes::new();
+    let (woken, waker) = Wakes::new();
     let mut sleep = wheel.sleep(ms(10));
     assert_pending!(poll_with(&mut sleep, &waker));
     wheel.shutdown().await;
-    assert_eq!(wakes.count(), 1, "told to look for another timer");
+    assert_eq!(woken.count(), 1, "told to look for another timer");
     assert_pending!(poll_with(&mut sleep, &waker));
     drop(sleep);
     time::sleep(ms(20)).await;
-    assert_eq!(wakes.count(), 1);
+    assert_eq!(woken.count(), 1);
 }
 
 #[test]
@@ -269,7 +269,10 @@ fn p15_a_runtime_dropped_with_a_hundred_thousand_sleeps_leaves_them_usable_elsew
 #[test]
 fn p15_tasks_that_wait_elsewhere_are_woken_when_the_wheels_runtime_goes() {
     let (gone, stays) = (multi_thread_runtime(), multi_thread_runtime());
-    let wheel = TimerWheel::builder().runtime(gone.handle().clone()).start().unwrap();
+    let wheel = TimerWheel::builder()
+        .runtime(gone.handle().clone())
+        .start()
+        .unwrap();
     let start = std::time::Instant::now();
     let mut tasks = JoinSet::new();
     for n in 0..200 {
@@ -278,7 +281,8 @@ fn p15_tasks_that_wait_elsewhere_are_woken_when_the_wheels_runtime_goes() {
     stays.block_on(async { time::sleep(ms(20)).await });
     drop(gone);
     assert!(wheel.is_shutdown());
-    let all = stays.block_on(async { time::timeout(Duration::from_secs(20), tasks.join_all()).await });
+    let all =
+        stays.block_on(async { time::timeout(Duration::from_secs(20), tasks.join_all()).await });
     all.expect("a sleep hangs");
     assert!(start.elapsed() >= ms(119));
 }
@@ -286,13 +290,16 @@ fn p15_tasks_that_wait_elsewhere_are_woken_when_the_wheels_runtime_goes() {
 #[test]
 fn a_runtime_that_goes_before_the_actor_has_run_ends_the_wheel() {
     let runtime = paused_runtime();
-    let wheel = TimerWheel::builder().runtime(runtime.handle().clone()).start().unwrap();
-    let (wakes, waker) = Wakes::new();
+    let wheel = TimerWheel::builder()
+        .runtime(runtime.handle().clone())
+        .start()
+        .unwrap();
+    let (woken, waker) = Wakes::new();
     let mut sleep = wheel.sleep(HOUR);
     assert_pending!(poll_with(&mut sleep, &waker));
     drop(runtime);
     assert!(wheel.is_shutdown());
-    assert_eq!(wakes.count(), 1);
+    assert_eq!(woken.count(), 1);
     // Nobody can help a sleep that is polled where there is no timer; dropping it is no trouble.
     drop(sleep);
     paused_runtime().block_on(wheel.shutdown());
@@ -301,7 +308,10 @@ fn a_runtime_that_goes_before_the_actor_has_run_ends_the_wheel() {
 #[test]
 fn a_runtime_shut_down_in_the_background_ends_the_wheel_too() {
     let runtime = multi_thread_runtime();
-    let wheel = TimerWheel::builder().runtime(runtime.handle().clone()).start().unwrap();
+    let wheel = TimerWheel::builder()
+        .runtime(runtime.handle().clone())
+        .start()
+        .unwrap();
     let mut sleep = wheel.sleep(ms(30));
     assert_pending!(poll_idly(&mut sleep));
     runtime.shutdown_background();

@@ -48,16 +48,16 @@ async fn a_future_that_completes_in_time_gives_its_output() {
 #[tokio::test(start_paused = true)]
 async fn p3_a_timeout_elapses_at_its_deadline_and_wakes_its_task_once() {
     let wheel = TimerWheel::new();
-    let (wakes, waker) = Wakes::new();
+    let (woken, waker) = Wakes::new();
     let mut timeout = Box::pin(wheel.timeout(ms(100), pending::<()>()));
     assert_pending!(poll_with(&mut timeout, &waker));
     time::advance(ms(99)).await;
     wheel.settle().await;
-    assert_eq!(wakes.count(), 0);
+    assert_eq!(woken.count(), 0);
     assert_pending!(poll_with(&mut timeout, &waker));
     time::advance(ms(1)).await;
     wheel.settle().await;
-    assert_eq!(wakes.count(), 1);
+    assert_eq!(woken.count(), 1);
     assert_err!(assert_ready!(poll_with(&mut timeout, &waker)));
 }
 
@@ -121,7 +121,7 @@ async fn a_timeout_is_made_of_anything_that_becomes_a_future() {
 #[tokio::test(start_paused = true)]
 async fn p7_a_timeout_that_completed_or_was_dropped_wakes_nobody_at_its_deadline() {
     let wheel = TimerWheel::new();
-    let (wakes, waker) = Wakes::new();
+    let (woken, waker) = Wakes::new();
     let (tx, rx) = oneshot::channel();
     let mut completed = wheel.timeout(ms(10), rx);
     assert_pending!(poll_with(&mut completed, &waker));
@@ -129,12 +129,12 @@ async fn p7_a_timeout_that_completed_or_was_dropped_wakes_nobody_at_its_deadline
     assert_pending!(poll_with(&mut dropped, &waker));
     wheel.settle().await;
     tx.send(()).unwrap();
-    assert_eq!(wakes.count(), 1, "by the channel");
+    assert_eq!(woken.count(), 1, "by the channel");
     assert_eq!(assert_ready!(poll_with(&mut completed, &waker)), Ok(Ok(())));
     drop((completed, dropped));
     time::advance(ms(20)).await;
     wheel.settle().await;
-    assert_eq!(wakes.count(), 1);
+    assert_eq!(woken.count(), 1);
     assert_eq!(wheel.metrics().sleeps_cancelled, 2);
 }
 
@@ -215,7 +215,11 @@ async fn p11_a_channel_that_is_always_full_does_not_keep_its_timeout_from_elapsi
         }
     };
     let outcome = time::timeout(Duration::from_secs(60), wheel.timeout(ms(100), drain));
-    assert_err!(outcome.await.expect("the outer one would have to elapse first"));
+    assert_err!(
+        outcome
+            .await
+            .expect("the outer one would have to elapse first")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -240,20 +244,30 @@ async fn a_timeout_within_a_task_without_budget_waits_its_turn_as_anything_else(
         polls += 1;
         if polls == 1 {
             assert_pending!(pin!(use_up_budget()).poll(cx));
-            assert_pending!(timeout.as_mut().poll(cx), "no budget before it, none for it");
+            assert_pending!(
+                timeout.as_mut().poll(cx),
+                "no budget before it, none for it"
+            );
             return Poll::Pending;
         }
         assert_err!(assert_ready!(timeout.as_mut().poll(cx)));
         Poll::Ready(())
     })
     .await;
-    assert_eq!(polls, 2, "having been refused for lack of budget, it woke its task");
+    assert_eq!(
+        polls, 2,
+        "having been refused for lack of budget, it woke its task"
+    );
 }
 
 #[test]
 fn elapsed_is_an_error_of_its_own_and_an_io_error_that_timed_out() {
     let runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = { runtime }.enable_time().start_paused(true).build().unwrap();
+    let runtime = { runtime }
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
     let elapsed: Elapsed = runtime.block_on(async {
         let wheel = TimerWheel::new();
         wheel.timeout(ms(1), pending::<()>()).await.unwrap_err()

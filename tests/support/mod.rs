@@ -21,6 +21,11 @@ pub(crate) fn us(n: u64) -> Duration {
     Duration::from_micros(n)
 }
 
+/// An hour less `n` milliseconds.
+pub(crate) fn less_than_an_hour(n: u64) -> Duration {
+    HOUR.saturating_sub(ms(n))
+}
+
 /// Counts how often it is woken.
 #[derive(Debug, Default)]
 pub(crate) struct Wakes(AtomicUsize);
@@ -78,7 +83,10 @@ pub(crate) fn reset(sleep: &mut Sleep, deadline: Instant) {
 pub(crate) fn jump(by: Duration) {
     let advance = pin!(time::advance(by));
     let polled = advance.poll(&mut Context::from_waker(Waker::noop()));
-    assert!(polled.is_pending(), "the clock moves before the first yield");
+    assert!(
+        polled.is_pending(),
+        "the clock moves before the first yield"
+    );
 }
 
 /// Waits for a sleep that others may reset meanwhile.
