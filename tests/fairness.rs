@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use support::{HOUR, Wakes, jump, ms, poll_idly, poll_with, reset};
+use support::{HOUR, Wakes, jump, less_than_an_hour, ms, poll_idly, poll_with, reset};
 use tickwheel::TimerWheel;
 use tokio::time::{self, Instant};
 use tokio_test::assert_pending;
@@ -63,7 +63,7 @@ async fn p11_a_storm_of_expirations_lets_other_tasks_run_between_bounded_turns()
     const SLEEPS: u64 = 100_000;
     for one_tick in [true, false] {
         let wheel = TimerWheel::new();
-        let (wakes, waker) = Wakes::new();
+        let (woken, waker) = Wakes::new();
         let length = |n| ms(if one_tick { 1_000 } else { 1 + n % 1_000 });
         let mut sleeps: Vec<_> = (0..SLEEPS).map(|n| wheel.sleep(length(n))).collect();
         for sleep in &mut sleeps {
@@ -76,7 +76,7 @@ async fn p11_a_storm_of_expirations_lets_other_tasks_run_between_bounded_turns()
         wheel.settle().await;
         let seen = witness.report().await;
         let after = wheel.metrics();
-        assert_eq!(wakes.count() as u64, SLEEPS);
+        assert_eq!(woken.count() as u64, SLEEPS);
         assert!(seen.most_fired <= 2 * MOST_PER_TURN, "{seen:?}");
         assert!(seen.polls >= SLEEPS / MOST_PER_TURN, "{seen:?}");
         assert!(after.turns - before.turns >= SLEEPS / MOST_PER_TURN);
@@ -90,7 +90,9 @@ async fn p11_a_flood_of_commands_lets_other_tasks_run_between_bounded_turns() {
     wheel.settle().await;
     let witness = Witness::of(&wheel);
     tokio::task::yield_now().await;
-    let mut sleeps: Vec<_> = (0..SLEEPS).map(|n| wheel.sleep(HOUR - ms(n))).collect();
+    let mut sleeps: Vec<_> = (0..SLEEPS)
+        .map(|n| wheel.sleep(less_than_an_hour(n)))
+        .collect();
     for sleep in &mut sleeps {
         assert_pending!(poll_idly(sleep));
     }
@@ -110,7 +112,7 @@ async fn p11_commands_get_on_during_a_storm_of_expirations() {
     for sleep in &mut sleeps {
         assert_pending!(poll_idly(sleep));
     }
-    let (wakes, waker) = Wakes::new();
+    let (woken, waker) = Wakes::new();
     let mut far = wheel.sleep(HOUR);
     assert_pending!(poll_with(&mut far, &waker));
     wheel.settle().await;
@@ -135,7 +137,7 @@ async fn p11_commands_get_on_during_a_storm_of_expirations() {
     // One that is moved to the past fires at once, or at least long before the storm is over.
     reset(&mut far, Instant::now() - ms(500));
     let mut turns = 0;
-    while wakes.count() == 0 {
+    while woken.count() == 0 {
         tokio::task::yield_now().await;
         turns += 1;
         assert!(turns < 10, "it waits for the storm to end");
@@ -163,7 +165,7 @@ async fn p11_a_heartbeat_keeps_its_pace_under_a_flood_of_commands() {
     // Each of them takes a message to arm it and one to let it go.
     while start.elapsed() < ms(200) {
         let mut sleeps: Vec<_> = (0..PER_MILLISECOND / 2)
-            .map(|n| wheel.sleep(HOUR - ms(n)))
+            .map(|n| wheel.sleep(less_than_an_hour(n)))
             .collect();
         for sleep in &mut sleeps {
             assert_pending!(poll_idly(sleep));
@@ -182,13 +184,13 @@ async fn p11_a_heartbeat_keeps_its_pace_under_a_flood_of_commands() {
 async fn p11_a_due_timer_waits_for_no_more_than_the_commands_before_it() {
     const FLOOD: u64 = 100_000;
     let wheel = TimerWheel::new();
-    let (wakes, waker) = Wakes::new();
+    let (woken, waker) = Wakes::new();
     let mut due = wheel.sleep(ms(10));
     assert_pending!(poll_with(&mut due, &waker));
     wheel.settle().await;
     time::advance(ms(5)).await;
     let mut sleeps: Vec<_> = (0..2 * FLOOD)
-        .map(|n| wheel.sleep(HOUR - ms(n % 1_000)))
+        .map(|n| wheel.sleep(less_than_an_hour(n % 1_000)))
         .collect();
     let (first, second) = sleeps.split_at_mut(100_000);
     for sleep in first {
@@ -200,7 +202,7 @@ async fn p11_a_due_timer_waits_for_no_more_than_the_commands_before_it() {
     for sleep in second {
         assert_pending!(poll_idly(sleep));
     }
-    while wakes.count() == 0 {
+    while woken.count() == 0 {
         tokio::task::yield_now().await;
     }
     let waited_for = wheel.metrics().commands - before;
@@ -273,7 +275,7 @@ async fn p10_what_nobody_receives_and_nobody_polls_holds_nothing_up() {
 #[tokio::test(start_paused = true)]
 async fn settle_waits_for_what_was_due_and_not_for_what_comes_later() {
     let wheel = TimerWheel::new();
-    let (wakes, waker) = Wakes::new();
+    let (woken, waker) = Wakes::new();
     let mut sleeps: Vec<_> = (0..10_000).map(|n| wheel.sleep(ms(1 + n % 100))).collect();
     for sleep in &mut sleeps {
         assert_pending!(poll_with(sleep, &waker));
@@ -284,10 +286,10 @@ async fn settle_waits_for_what_was_due_and_not_for_what_comes_later() {
         let mut cx = Context::from_waker(Waker::noop());
         while settled.as_mut().poll(&mut cx).is_pending() {
             // Others keep the actor busy all the while.
-            let mut more = wheel.sleep(HOUR - Duration::from_secs(wakes.count() as u64 % 60));
+            let mut more = wheel.sleep(less_than_an_hour(woken.count() as u64 % 60_000));
             assert_pending!(poll_idly(&mut more));
             tokio::task::yield_now().await;
         }
     }
-    assert_eq!(wakes.count(), 5_000);
+    assert_eq!(woken.count(), 5_000);
 }

@@ -20,7 +20,7 @@ use tokio_test::{assert_pending, assert_ready};
 #[tokio::test(start_paused = true)]
 async fn p12_a_waker_that_panics_harms_its_own_sleep_only() {
     let wheel = TimerWheel::new();
-    let (wakes, waker) = Wakes::new();
+    let (woken, waker) = Wakes::new();
     let panicking = waker_fn(|| panic!("a waker's own affair"));
     let mut sleeps: Vec<_> = (0..100).map(|n| wheel.sleep(ms(10 + n % 3))).collect();
     for (n, sleep) in sleeps.iter_mut().enumerate() {
@@ -29,7 +29,7 @@ async fn p12_a_waker_that_panics_harms_its_own_sleep_only() {
     }
     time::advance(ms(20)).await;
     wheel.settle().await;
-    assert_eq!(wakes.count(), 80);
+    assert_eq!(woken.count(), 80);
     for sleep in &mut sleeps {
         assert_ready!(poll_idly(sleep));
     }
@@ -62,7 +62,7 @@ async fn p12_a_panic_whose_message_panics_when_dropped_is_survived() {
 #[tokio::test(start_paused = true)]
 async fn p12_wakers_that_panic_while_the_actor_ends_keep_nobody_from_being_told() {
     let wheel = TimerWheel::new();
-    let (wakes, waker) = Wakes::new();
+    let (woken, waker) = Wakes::new();
     let panicking = waker_fn(|| panic!("a waker's own affair"));
     let mut sleeps: Vec<_> = (0..100).map(|_| wheel.sleep(HOUR)).collect();
     for (n, sleep) in sleeps.iter_mut().enumerate() {
@@ -72,7 +72,7 @@ async fn p12_wakers_that_panic_while_the_actor_ends_keep_nobody_from_being_told(
     wheel.settle().await;
     wheel.shutdown().await;
     assert!(wheel.is_shutdown());
-    assert_eq!(wakes.count(), 50);
+    assert_eq!(woken.count(), 50);
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,7 +97,7 @@ async fn p12_a_waker_that_panics_when_dropped_does_not_take_the_wheel_along() {
         drop(waker); // the sleep has the only reference
         sleep
     };
-    // The actor wakes it, and drops it with that.
+    // The actor woken it, and drops it with that.
     let mut fired = armed(ms(10));
     let start = Instant::now();
     wheel.sleep(ms(20)).await;
@@ -119,7 +119,7 @@ async fn p12_a_waker_that_panics_when_dropped_does_not_take_the_wheel_along() {
 #[tokio::test(start_paused = true)]
 async fn p7_a_sleep_dropped_on_its_own_tick_wakes_nobody() {
     let wheel = TimerWheel::new();
-    let (wakes, waker) = Wakes::new();
+    let (woken, waker) = Wakes::new();
     for settled in [true, false] {
         let mut sleep = wheel.sleep(ms(10));
         assert_pending!(poll_with(&mut sleep, &waker));
@@ -131,7 +131,7 @@ async fn p7_a_sleep_dropped_on_its_own_tick_wakes_nobody() {
         wheel.settle().await;
         time::advance(HOUR).await;
         wheel.settle().await;
-        assert_eq!(wakes.count(), 0);
+        assert_eq!(woken.count(), 0);
     }
     assert_eq!(wheel.metrics().sleeps_cancelled, 2);
 }
@@ -139,7 +139,7 @@ async fn p7_a_sleep_dropped_on_its_own_tick_wakes_nobody() {
 #[tokio::test(start_paused = true)]
 async fn p7_a_sleep_dropped_from_inside_anothers_waker_on_the_same_tick_wakes_nobody() {
     let wheel = TimerWheel::new();
-    let (wakes, waker) = Wakes::new();
+    let (woken, waker) = Wakes::new();
     let start = Instant::now();
     for length in [10, 11, 5000] {
         let mut others = Vec::new();
@@ -160,7 +160,7 @@ async fn p7_a_sleep_dropped_from_inside_anothers_waker_on_the_same_tick_wakes_no
         jump(ms(length));
         wheel.settle().await;
         assert!(victims.lock().unwrap().is_empty());
-        assert_eq!(wakes.count(), 0, "{length}");
+        assert_eq!(woken.count(), 0, "{length}");
     }
     assert_eq!(wheel.metrics().sleeps_cancelled, 600);
     assert_eq!(start.elapsed(), ms(10 + 11 + 5000));
@@ -169,11 +169,11 @@ async fn p7_a_sleep_dropped_from_inside_anothers_waker_on_the_same_tick_wakes_no
 #[tokio::test(start_paused = true)]
 async fn a_waker_may_use_the_wheel_as_anybody() {
     let wheel = TimerWheel::new();
-    let (wakes, waker) = Wakes::new();
+    let (woken, waker) = Wakes::new();
     let made = Arc::new(Mutex::new(Vec::<Sleep>::new()));
     let moved = Arc::new(Mutex::new(wheel.sleep(HOUR)));
     assert_pending!(poll_with(&mut *moved.lock().unwrap(), &waker));
-    let (inside, kept, moves) = (wheel.clone(), Arc::clone(&made), Arc::clone(&moved));
+    let (inside, kept, to_move) = (wheel.clone(), Arc::clone(&made), Arc::clone(&moved));
     let busy = waker_fn(move || {
         // Arms some, of which one is due already, drops some, moves one, reads the metrics, sets a keyed timer.
         for n in 0..300 {
@@ -182,7 +182,7 @@ async fn a_waker_may_use_the_wheel_as_anybody() {
                 kept.lock().unwrap().push(sleep);
             }
         }
-        reset(&mut moves.lock().unwrap(), Instant::now() + ms(3));
+        reset(&mut to_move.lock().unwrap(), Instant::now() + ms(3));
         assert!(inside.metrics().sleeps_made >= 300);
         let (timers, expirations) = inside.keyed::<u32, ()>();
         timers.set_timer(1, (), ms(1)).unwrap();
@@ -194,10 +194,10 @@ async fn a_waker_may_use_the_wheel_as_anybody() {
     wheel.settle().await;
     let kept = made.lock().unwrap().len();
     assert!(kept > 50);
-    assert_eq!(wakes.count(), 0);
+    assert_eq!(woken.count(), 0);
     time::advance(ms(10)).await;
     wheel.settle().await;
-    assert_eq!(wakes.count(), kept + 1);
+    assert_eq!(woken.count(), kept + 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -240,12 +240,13 @@ async fn a_waker_that_drops_other_sleeps_when_it_is_dropped_finds_no_lock_held()
     }
 
     let wheel = TimerWheel::new();
-    let (wakes, counting) = Wakes::new();
+    let (woken, counting) = Wakes::new();
     let holding = |length| {
         let mut held = wheel.sleep(length);
         assert_pending!(poll_with(&mut held, &counting));
-        let _held = Mutex::new(held);
-        Waker::from(Arc::new(Holds { _held }))
+        Waker::from(Arc::new(Holds {
+            _held: Mutex::new(held),
+        }))
     };
     // Replaced by another, cancelled, fired, moved and cancelled.
     let mut replaced = wheel.sleep(ms(10));
@@ -262,7 +263,7 @@ async fn a_waker_that_drops_other_sleeps_when_it_is_dropped_finds_no_lock_held()
     drop(moved);
     jump(ms(10));
     wheel.settle().await;
-    assert_eq!(wakes.count(), 1, "the one that replaced another");
+    assert_eq!(woken.count(), 1, "the one that replaced another");
     let metrics = wheel.metrics();
     assert_eq!((metrics.sleeps_fired, metrics.sleeps_cancelled), (2, 6));
 }
@@ -301,14 +302,14 @@ async fn p1_after_the_runtime_was_starved_new_sleeps_are_neither_early_nor_late(
         jump(gap);
         // Before the actor has seen how late it is.
         let start = Instant::now();
-        let (wakes, waker) = Wakes::new();
+        let (woken, waker) = Wakes::new();
         let mut sleeps: Vec<_> = [1, 64, 100, 5000].map(|n| wheel.sleep(ms(n))).into();
         for sleep in &mut sleeps {
             assert_pending!(poll_with(sleep, &waker));
         }
         wheel.settle().await;
         assert!(overdue.is_elapsed());
-        assert_eq!(wakes.count(), 0);
+        assert_eq!(woken.count(), 0);
         for sleep in sleeps {
             let deadline = sleep.deadline();
             sleep.await;
@@ -337,27 +338,27 @@ fn p7_drops_that_race_with_the_firing_wake_nobody_afterwards() {
                 for _ in 0..300 {
                     let mut batch: Vec<_> = (0..10)
                         .map(|_| {
-                            let (wakes, waker) = Wakes::new();
+                            let (woken, waker) = Wakes::new();
                             let mut sleep = wheel.sleep(us(1 + numbers.below(3_000)));
                             let _ = poll_with(&mut sleep, &waker);
-                            (sleep, wakes)
+                            (sleep, woken)
                         })
                         .collect();
                     std::thread::sleep(us(numbers.below(2_000)));
                     let dropped: Vec<_> = batch
                         .drain(..)
-                        .map(|(sleep, wakes)| {
+                        .map(|(sleep, woken)| {
                             let elapsed = sleep.is_elapsed();
                             drop(sleep);
                             // What fired in the middle of the drop may be waking still: its waker is the actor's.
-                            (elapsed, wakes)
+                            (elapsed, woken)
                         })
                         .collect();
-                    for (elapsed, wakes) in dropped {
-                        while Arc::strong_count(&wakes) > 1 {
+                    for (elapsed, woken) in dropped {
+                        while Arc::strong_count(&woken) > 1 {
                             std::thread::yield_now();
                         }
-                        let count = wakes.count();
+                        let count = woken.count();
                         assert!(count <= 1);
                         assert!(count == 1 || !elapsed);
                         fired += count;

@@ -147,25 +147,25 @@ async fn under_any_delays_its_ticks_are_those_of_tokios_interval() {
 #[tokio::test(start_paused = true)]
 async fn a_tick_that_is_ready_registers_no_wake() {
     let wheel = TimerWheel::new();
-    let (wakes, waker) = Wakes::new();
+    let (woken, waker) = Wakes::new();
     let mut cx = Context::from_waker(&waker);
     let mut interval = wheel.interval(ms(10));
     assert_ready!(interval.poll_tick(&mut cx));
     time::advance(ms(100)).await;
     wheel.settle().await;
-    assert_eq!(wakes.count(), 0);
+    assert_eq!(woken.count(), 0);
     for n in 1..=10 {
         assert_ready!(interval.poll_tick(&mut cx), "burst, tick {n}");
     }
     assert_pending!(interval.poll_tick(&mut cx));
     time::advance(ms(10)).await;
     wheel.settle().await;
-    assert_eq!(wakes.count(), 1, "only the pending poll registered");
+    assert_eq!(woken.count(), 1, "only the pending poll registered");
     assert_ready!(interval.poll_tick(&mut cx));
     drop(interval);
     time::advance(ms(100)).await;
     wheel.settle().await;
-    assert_eq!(wakes.count(), 1);
+    assert_eq!(woken.count(), 1);
 }
 
 #[tokio::test(start_paused = true)]

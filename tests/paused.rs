@@ -155,7 +155,7 @@ fn p14_the_same_program_runs_the_same_way_each_time() {
 
 // --- idle ---
 
-// One crate wakes 860 times a second with nothing to do.
+// One crate woken 860 times a second with nothing to do.
 #[tokio::test(start_paused = true)]
 async fn p13_an_empty_wheel_is_not_polled_and_arms_no_timer() {
     let wheel = TimerWheel::new();
@@ -227,7 +227,7 @@ async fn p13_one_far_timer_costs_at_most_one_wake_up_per_level() {
 #[tokio::test(start_paused = true)]
 async fn p13_a_sleep_that_is_moved_later_all_the_time_is_looked_at_once_per_length() {
     let wheel = TimerWheel::new();
-    let (wakes, waker) = Wakes::new();
+    let (woken, waker) = Wakes::new();
     let mut sleep = wheel.sleep(ms(30_000));
     assert_pending!(poll_with(&mut sleep, &waker));
     wheel.settle().await;
@@ -245,7 +245,7 @@ async fn p13_a_sleep_that_is_moved_later_all_the_time_is_looked_at_once_per_leng
     );
     assert_eq!(after.commands, before.commands, "later is a store");
     assert_eq!(after.sleeps_moved - before.sleeps_moved, 3000);
-    assert_eq!(wakes.count(), 0);
+    assert_eq!(woken.count(), 0);
 }
 
 // --- a clock that misbehaves ---
@@ -284,18 +284,18 @@ async fn p9_a_clock_that_steps_back_does_no_harm() {
     assert_pending!(near.poll());
     wheel.settle().await;
     let from_behind = wheel.clone();
-    let (mut behind, wakes) = std::thread::spawn(move || {
-        let (wakes, waker) = Wakes::new();
+    let (mut behind, woken) = std::thread::spawn(move || {
+        let (woken, waker) = Wakes::new();
         assert!(Instant::now() < start, "this thread's clock is behind");
         let mut sleep = from_behind.sleep(ms(50));
         assert_pending!(poll_with(&mut sleep, &waker));
         reset(&mut sleep, Instant::now() + ms(10));
-        (sleep, wakes)
+        (sleep, woken)
     })
     .join()
     .unwrap();
     wheel.settle().await;
-    assert_eq!(wakes.count(), 1, "long past by the wheel's clock");
+    assert_eq!(woken.count(), 1, "long past by the wheel's clock");
     assert!(behind.is_elapsed());
     assert!(!near.is_woken());
     reset(&mut behind, start + ms(10));

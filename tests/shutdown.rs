@@ -114,7 +114,7 @@ async fn p15_a_reset_while_the_actor_ends_reaches_the_task_that_waits() {
     let start = Instant::now();
     let sleep = Arc::new(Mutex::new(wheel.sleep(HOUR)));
     let mut first = wheel.sleep(HOUR);
-    // The actor wakes this one as it ends, before it comes to the other.
+    // The actor woken this one as it ends, before it comes to the other.
     let resets = Arc::clone(&sleep);
     let waker = waker_fn(move || reset(&mut resets.lock().unwrap(), start + ms(40)));
     assert_pending!(poll_with(&mut first, &waker));
@@ -175,15 +175,15 @@ async fn those_who_wait_for_the_wheel_to_settle_do_not_hang_when_it_ends() {
 #[tokio::test(start_paused = true)]
 async fn p7_a_sleep_dropped_after_the_shutdown_wakes_nobody() {
     let wheel = TimerWheel::new();
-    let (wakes, waker) = Wakes::new();
+    let (woken, waker) = Wakes::new();
     let mut sleep = wheel.sleep(ms(10));
     assert_pending!(poll_with(&mut sleep, &waker));
     wheel.shutdown().await;
-    assert_eq!(wakes.count(), 1, "told to look for another timer");
+    assert_eq!(woken.count(), 1, "told to look for another timer");
     assert_pending!(poll_with(&mut sleep, &waker));
     drop(sleep);
     time::sleep(ms(20)).await;
-    assert_eq!(wakes.count(), 1);
+    assert_eq!(woken.count(), 1);
 }
 
 #[test]
@@ -294,12 +294,12 @@ fn a_runtime_that_goes_before_the_actor_has_run_ends_the_wheel() {
         .runtime(runtime.handle().clone())
         .start()
         .unwrap();
-    let (wakes, waker) = Wakes::new();
+    let (woken, waker) = Wakes::new();
     let mut sleep = wheel.sleep(HOUR);
     assert_pending!(poll_with(&mut sleep, &waker));
     drop(runtime);
     assert!(wheel.is_shutdown());
-    assert_eq!(wakes.count(), 1);
+    assert_eq!(woken.count(), 1);
     // Nobody can help a sleep that is polled where there is no timer; dropping it is no trouble.
     drop(sleep);
     paused_runtime().block_on(wheel.shutdown());

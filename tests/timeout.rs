@@ -48,16 +48,16 @@ async fn a_future_that_completes_in_time_gives_its_output() {
 #[tokio::test(start_paused = true)]
 async fn p3_a_timeout_elapses_at_its_deadline_and_wakes_its_task_once() {
     let wheel = TimerWheel::new();
-    let (wakes, waker) = Wakes::new();
+    let (woken, waker) = Wakes::new();
     let mut timeout = Box::pin(wheel.timeout(ms(100), pending::<()>()));
     assert_pending!(poll_with(&mut timeout, &waker));
     time::advance(ms(99)).await;
     wheel.settle().await;
-    assert_eq!(wakes.count(), 0);
+    assert_eq!(woken.count(), 0);
     assert_pending!(poll_with(&mut timeout, &waker));
     time::advance(ms(1)).await;
     wheel.settle().await;
-    assert_eq!(wakes.count(), 1);
+    assert_eq!(woken.count(), 1);
     assert_err!(assert_ready!(poll_with(&mut timeout, &waker)));
 }
 
@@ -121,7 +121,7 @@ async fn a_timeout_is_made_of_anything_that_becomes_a_future() {
 #[tokio::test(start_paused = true)]
 async fn p7_a_timeout_that_completed_or_was_dropped_wakes_nobody_at_its_deadline() {
     let wheel = TimerWheel::new();
-    let (wakes, waker) = Wakes::new();
+    let (woken, waker) = Wakes::new();
     let (tx, rx) = oneshot::channel();
     let mut completed = wheel.timeout(ms(10), rx);
     assert_pending!(poll_with(&mut completed, &waker));
@@ -129,12 +129,12 @@ async fn p7_a_timeout_that_completed_or_was_dropped_wakes_nobody_at_its_deadline
     assert_pending!(poll_with(&mut dropped, &waker));
     wheel.settle().await;
     tx.send(()).unwrap();
-    assert_eq!(wakes.count(), 1, "by the channel");
+    assert_eq!(woken.count(), 1, "by the channel");
     assert_eq!(assert_ready!(poll_with(&mut completed, &waker)), Ok(Ok(())));
     drop((completed, dropped));
     time::advance(ms(20)).await;
     wheel.settle().await;
-    assert_eq!(wakes.count(), 1);
+    assert_eq!(woken.count(), 1);
     assert_eq!(wheel.metrics().sleeps_cancelled, 2);
 }
 

@@ -21,6 +21,11 @@ pub(crate) fn us(n: u64) -> Duration {
     Duration::from_micros(n)
 }
 
+/// An hour less `n` milliseconds.
+pub(crate) fn less_than_an_hour(n: u64) -> Duration {
+    HOUR.saturating_sub(ms(n))
+}
+
 /// Counts how often it is woken.
 #[derive(Debug, Default)]
 pub(crate) struct Wakes(AtomicUsize);
