@@ -348,19 +348,30 @@ async fn the_limit_is_exact_though_setting_races_with_firing() {
     assert_eq!(room.count(), LIMIT, "no place was lost, and none gained");
 }
 
+/// Spins, to see what lasts for nanoseconds, and now and then lets another thread have the core.
+fn wait_a_little(spins: &mut u32) {
+    *spins += 1;
+    if *spins % 256 == 0 {
+        thread::yield_now();
+    } else {
+        std::hint::spin_loop();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn once_a_timer_is_received_its_place_is_free() {
     let wheel = TimerWheel::builder().max_pending(1).start().unwrap();
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
     let done = tokio::task::spawn_blocking(move || {
-        for key in 0..1000 {
+        let mut spins = 0;
+        for key in 0..500 {
             // The only one who sets: there has to be room.
             timers
                 .set_timer(key, (), ms(0))
                 .expect("the one before was received");
             while let Err(empty) = stream.try_recv() {
                 assert_eq!(empty, TryRecvError::Empty);
-                std::hint::spin_loop();
+                wait_a_little(&mut spins);
             }
         }
     });
@@ -375,19 +386,22 @@ async fn once_a_timer_is_gone_its_place_is_free() {
     let remover = {
         let (timers, stop) = (timers.clone(), Arc::clone(&stop));
         thread::spawn(move || {
+            let mut spins = 0;
             while !stop.load(Ordering::SeqCst) {
+                // A lock for which somebody waits takes long to release.
                 timers.remove_timer(0).unwrap();
+                wait_a_little(&mut spins);
             }
         })
     };
     let setter = tokio::task::spawn_blocking(move || {
-        for _ in 0..10_000 {
+        let mut spins = 0;
+        for _ in 0..3000 {
             while !timers.is_empty() {
-                std::hint::spin_loop();
+                wait_a_little(&mut spins);
             }
-            timers
-                .set_timer(0, (), ms(10_000))
-                .expect("no timer is pending");
+            let set = timers.set_timer(0, (), ms(10_000));
+            set.expect("no timer is pending");
         }
         stop.store(true, Ordering::SeqCst);
     });

@@ -10,7 +10,7 @@ use super::Expired;
 use super::set::{Fired, Phase, Set, State};
 use super::stored::{Claim, Stored};
 use crate::entry::Tell;
-use crate::shield::dispose;
+use crate::shield::{dispose, shield};
 use crate::tick::Stamp;
 
 /// Where a stream takes its expirations from, whatever is kept for a value.
@@ -67,7 +67,7 @@ where
                 mem::swap(&mut state.receiver, &mut waker);
             }
             drop(state);
-            drop(waker);
+            shield("the drop of a waker", || drop(waker));
         } else {
             drop(state);
         }
@@ -102,7 +102,7 @@ where
         let receiver = state.receiver.take();
         let fired = mem::take(&mut state.fired);
         drop(state);
-        drop(receiver);
+        shield("the drop of a waker", || drop(receiver));
         dispose(fired);
         dispose(self.take_all(u64::MAX));
     }
