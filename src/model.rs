@@ -9,7 +9,7 @@
 //! | here | stands for |
 //! |---|---|
 //! | [`Actor`] | `actor.rs`, for sleeping futures: each method does what its namesake does, a turn has no bounds |
-//! | [`Shared`] | `shared.rs`, and of `cache.rs` one cache, which all threads share |
+//! | [`Shared`] | `shared.rs`, `Sleep::reset`, and of `cache.rs` one cache, which all threads share |
 //! | [`Bell`] | Tokio's `Notify`, which keeps one permit, and the timer the actor waits on |
 //! | [`Wakes`], [`Sleeper`] | a task: one counts how often it is woken, the other blocks until it is |
 //!
@@ -182,19 +182,29 @@ impl Shared {
     }
 
     pub(crate) fn arm(&self, entry: &Arc<SleepEntry>, tick: u64, waker: Waker) -> bool {
-        (entry.arm(tick, waker)).is_some_and(|tell| self.tell(entry, tell))
+        let told = (entry.arm(tick, waker)).map(|tell| self.tell(entry, tell));
+        if told == Some(false) {
+            drop(entry.close());
+        }
+        told == Some(true)
     }
 
-    pub(crate) fn tell(&self, entry: &Arc<SleepEntry>, tell: Tell) -> bool {
+    /// What `Sleep::reset` does with an armed sleep. Returns the phase it was in.
+    pub(crate) fn reset(&self, entry: &Arc<SleepEntry>, tick: u64) -> Phase {
+        let (was, tell) = entry.move_to(tick);
+        if was == Phase::Armed && !self.tell(entry, tell) {
+            wake(entry.close());
+        }
+        was
+    }
+
+    fn tell(&self, entry: &Arc<SleepEntry>, tell: Tell) -> bool {
         match tell {
             Tell::Nothing => {}
             Tell::Sooner(tick) => self.mailbox.wake_by(tick),
             Tell::Queue(tick) => {
                 let command = Command::Sleep(Arc::clone(entry));
-                if self.mailbox.push(0, tick, command).is_err() {
-                    wake(entry.close());
-                    return false;
-                }
+                return self.mailbox.push(0, tick, command).is_ok();
             }
         }
         true
@@ -384,19 +394,30 @@ impl Actor {
         }
     }
 
-    fn advance(&mut self, now: u64) {
-        let due: Vec<_> = self.wheel.advance(now, usize::MAX).collect();
-        for slot in due {
-            let entry = self.forget_sleep(slot);
-            match entry.look(now) {
-                Look::Fire { deadline, waker } => {
-                    assert!(deadline <= now, "fired early, at {now}");
-                    self.fired.push(deadline);
-                    wake(waker);
-                }
-                Look::File(tick) => self.file_sleep(entry, tick),
-                Look::LetGo => {}
+    fn advance(&mut self, until: u64) {
+        while self.wheel.now() < until || self.is_due(until) {
+            let tick = self.wheel.next_wake().map_or(until, |next| next.min(until));
+            let due: Vec<_> = self.wheel.advance(tick, usize::MAX).collect();
+            for slot in due {
+                self.look_at_sleep(slot, until);
             }
+        }
+    }
+
+    fn is_due(&self, until: u64) -> bool {
+        self.wheel.next_wake().is_some_and(|tick| tick <= until)
+    }
+
+    fn look_at_sleep(&mut self, slot: usize, until: u64) {
+        let entry = self.forget_sleep(slot);
+        match entry.look(self.wheel.now(), || 0) {
+            Look::Fire { deadline, waker } => {
+                assert!(deadline <= until, "fired early, at {until}");
+                self.fired.push(deadline);
+                wake(waker);
+            }
+            Look::File(tick) => self.file_sleep(entry, tick),
+            Look::LetGo => {}
         }
     }
 

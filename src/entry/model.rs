@@ -137,9 +137,7 @@ fn move_earlier_against_refile() {
         let (shared, actor, entry, wakes) = armed(2);
         assert_eq!(entry.move_to(4), (Phase::Armed, Tell::Nothing));
         let actor = turn(actor, 2);
-        let (was, tell) = entry.move_to(3);
-        assert_eq!(was, Phase::Armed);
-        assert!(shared.tell(&entry, tell));
+        assert_eq!(shared.reset(&entry, 3), Phase::Armed);
         let actor = actor.join().unwrap();
         assert_fires_at(3, actor, &entry, &wakes);
     });
@@ -235,11 +233,9 @@ fn abandon_against_look() {
 fn move_earlier_against_attend() {
     check(None, || {
         let (shared, actor, entry, wakes) = armed(9);
-        let (_, tell) = entry.move_to(4);
-        assert!(shared.tell(&entry, tell));
+        assert_eq!(shared.reset(&entry, 4), Phase::Armed);
         let actor = turn(actor, 0);
-        let (_, tell) = entry.move_to(3);
-        assert!(shared.tell(&entry, tell));
+        assert_eq!(shared.reset(&entry, 3), Phase::Armed);
         let actor = actor.join().unwrap();
         assert_fires_at(3, actor, &entry, &wakes);
     });
@@ -252,12 +248,10 @@ fn move_earlier_against_attend() {
 fn move_later_and_earlier_against_attend() {
     check(None, || {
         let (shared, actor, entry, wakes) = armed(9);
-        let (_, tell) = entry.move_to(4);
-        assert!(shared.tell(&entry, tell));
+        assert_eq!(shared.reset(&entry, 4), Phase::Armed);
         let actor = turn(actor, 0);
         for deadline in [6, 5] {
-            let (_, tell) = entry.move_to(deadline);
-            assert!(shared.tell(&entry, tell));
+            assert_eq!(shared.reset(&entry, deadline), Phase::Armed);
         }
         let actor = actor.join().unwrap();
         assert_fires_at(5, actor, &entry, &wakes);
@@ -294,8 +288,7 @@ fn cancel_and_arm_against_attend() {
 fn abandon_against_attend() {
     check(None, || {
         let (shared, actor, entry, wakes) = armed(9);
-        let (_, tell) = entry.move_to(4);
-        assert!(shared.tell(&entry, tell));
+        assert_eq!(shared.reset(&entry, 4), Phase::Armed);
         let actor = turn(actor, 0);
         let (was, _) = entry.disarm();
         assert_eq!(was, Phase::Armed);
@@ -364,18 +357,17 @@ fn arm_a_spare_entry_against_close() {
 
 /// The actor ends while one task resets the sleep for which another waits: that other is woken.
 ///
-/// Fails if `Shared::tell` drops the waker of an entry that it closes, and without `state.waker.take()` in
+/// Fails if `Sleep::reset` drops the waker of an entry that it closes, and without `state.waker.take()` in
 /// [`Entry::close`].
 #[test]
 fn move_earlier_against_close() {
     check(None, || {
         let (shared, actor, entry, wakes) = armed(9);
         let closing = thread::spawn(move || actor.close());
-        let (was, tell) = entry.move_to(4);
-        let told = was == Phase::Armed && shared.tell(&entry, tell);
+        let was = shared.reset(&entry, 4);
         closing.join().unwrap();
-        assert_eq!(entry.phase(), Phase::Closed, "told: {told}");
-        assert_eq!(wakes.count(), 1, "told: {told}");
+        assert_eq!(entry.phase(), Phase::Closed, "it was {was:?}");
+        assert_eq!(wakes.count(), 1, "it was {was:?}");
     });
 }
 
@@ -406,11 +398,10 @@ fn fire_and_close_against_move_earlier() {
             actor.turn(9);
             actor.close();
         });
-        let (was, tell) = entry.move_to(8);
-        let told = was == Phase::Armed && shared.tell(&entry, tell);
+        let was = shared.reset(&entry, 8);
         closing.join().unwrap();
         // It was on the wheel, and the actor looked.
-        assert_eq!(entry.phase(), Phase::Fired, "told: {told}");
+        assert_eq!(entry.phase(), Phase::Fired, "it was {was:?}");
         assert_eq!(wakes.count(), 1);
     });
 }

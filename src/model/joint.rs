@@ -80,9 +80,7 @@ fn reset_to_earlier_and_wait() {
         let entry = Arc::new(Entry::new(()));
         let (sleeper, waker) = Sleeper::task();
         assert!(shared.arm(&entry, 9, waker));
-        let (was, tell) = entry.move_to(3);
-        assert_eq!(was, Phase::Armed);
-        assert!(shared.tell(&entry, tell));
+        assert_eq!(shared.reset(&entry, 3), Phase::Armed);
         assert_eq!(wait(&shared, &entry, &sleeper, 3), Phase::Fired);
         actor.join().unwrap();
     });
@@ -104,9 +102,7 @@ fn use_again_and_wait() {
         let armed = shared.arm(&entry, 4, waker);
         if was == Phase::Armed {
             assert!(armed);
-            let (was, tell) = entry.move_to(3);
-            assert_eq!(was, Phase::Armed);
-            assert!(shared.tell(&entry, tell));
+            assert_eq!(shared.reset(&entry, 3), Phase::Armed);
             assert_eq!(wait(&shared, &entry, &sleeper, 3), Phase::Fired);
         }
         actor.join().unwrap();
@@ -199,7 +195,7 @@ fn arm_against_shutdown() {
 /// The wheel is shut down while one task resets the sleep for which another waits: that other is woken, because the
 /// sleep fired, or because it is closed.
 ///
-/// Fails if `Shared::tell` drops the waker of an entry that it closes.
+/// Fails if `Sleep::reset` drops the waker of an entry that it closes.
 #[test]
 fn reset_to_earlier_against_shutdown() {
     check(Some(3), || {
@@ -207,14 +203,7 @@ fn reset_to_earlier_against_shutdown() {
         let actor = run(actor, usize::MAX);
         let resetting = thread::spawn({
             let (shared, entry) = (Arc::clone(&shared), Arc::clone(&entry));
-            move || {
-                let (was, tell) = entry.move_to(3);
-                assert!(
-                    was == Phase::Closed
-                        || shared.tell(&entry, tell)
-                        || entry.phase() == Phase::Closed
-                );
-            }
+            move || shared.reset(&entry, 3)
         });
         shared.shutdown();
         let phase = wait(&shared, &entry, &sleeper, 3);

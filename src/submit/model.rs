@@ -242,9 +242,7 @@ fn sooner_against_park() {
         let entry = Arc::new(Entry::new(()));
         let (wakes, waker) = Wakes::task();
         assert!(shared.arm(&entry, 9, waker));
-        let (was, tell) = entry.move_to(3);
-        assert_eq!(was, Phase::Armed);
-        assert!(shared.tell(&entry, tell));
+        assert_eq!(shared.reset(&entry, 3), Phase::Armed);
         let (mut actor, waits) = actor.join().unwrap();
         let next_wake = shared.mailbox.next_wake.0.load(Ordering::SeqCst);
         let is_early_enough = next_wake != AWAKE && next_wake <= 3;
