@@ -125,6 +125,8 @@ mod model;
 #[cfg(not(tickwheel_loom))]
 mod actor;
 #[cfg(not(tickwheel_loom))]
+mod bell;
+#[cfg(not(tickwheel_loom))]
 mod builder;
 #[cfg(not(tickwheel_loom))]
 mod cache;
