@@ -229,7 +229,7 @@ impl Watch {
     /// than one idle duration ahead of the time at which the wheel looks.
     pub fn touch_at(&self, at: Instant) -> bool {
         let ticks = self.core.ticks();
-        self.activity.touch(ticks.nanos(at), ticks.grain())
+        self.activity.touch(ticks.touch(at), ticks.grain())
     }
 
     /// Keeps it from being idle while the guard is held: a request is in flight. Never panics.
