@@ -41,8 +41,9 @@
 //! # }
 //! ```
 //!
-//! Start one wheel for the process and hand out clones of [`TimerWheel`]; they are cheap. A second wheel makes sense for
-//! another tick, another runtime, or a limit of its own. A thread keeps spare entries for the four wheels it used last.
+//! Start one wheel for the process and hand out clones of [`TimerWheel`]; they are cheap. A second wheel makes sense
+//! for another tick, another runtime, or a limit of its own. A thread keeps spare entries for the four wheels it used
+//! last.
 //!
 //! ## When to stay with `tokio::time`
 //!
@@ -92,15 +93,15 @@
 //! * Setting a key that has a timer replaces value and deadline. Moving keeps the value.
 //! * A timer has fired when its expiration lies in the stream, received or not. From then on it cannot be taken any
 //!   more, and setting its key is a new timer.
-//! * The stream is not bounded, since the actor never waits for its reader. What is bounded is the number of timers that
-//!   are pending: [`Builder::max_pending`], over all sets. A new key over the limit comes back in
+//! * The stream is not bounded, since the actor never waits for its reader. What is bounded is the number of timers
+//!   that are pending: [`Builder::max_pending`], over all sets. A new key over the limit comes back in
 //!   [`SetTimerError::Full`].
 //! * To run a handler for each expiration, a bounded number at once, there is [`Expirations::dispatch`].
 //!
 //! # Accuracy and ticks
 //!
-//! Time is counted in ticks of equal length, 1 ms unless [`Builder::tick`] says otherwise. A deadline is rounded *up* to a
-//! tick and the clock *down*, so a timer is never early. How late it can be is a sum:
+//! Time is counted in ticks of equal length, 1 ms unless [`Builder::tick`] says otherwise. A deadline is rounded *up*
+//! to a tick and the clock *down*, so a timer is never early. How late it can be is a sum:
 //!
 //! | part | at most |
 //! |---|---|
@@ -109,13 +110,13 @@
 //! | the operating system waking the runtime's thread | usually far under a millisecond; not bounded |
 //! | the actor, and then the task that was woken, waiting for their turn on the runtime | what the other tasks take; not bounded |
 //!
-//! A longer tick makes the actor's wake-ups fewer and each one fuller; for timeouts of seconds 10 ms or 100 ms are as good
-//! as 1 ms. A shorter tick, down to a microsecond, makes the *order* in which timers fire finer, and not the instant:
-//! Tokio's millisecond stays.
+//! A longer tick makes the actor's wake-ups fewer and each one fuller; for timeouts of seconds 10 ms or 100 ms are as
+//! good as 1 ms. A shorter tick, down to a microsecond, makes the *order* in which timers fire finer, and not the
+//! instant: Tokio's millisecond stays.
 //!
 //! A duration of zero, or a deadline in the past, is not an error: a sleep is ready at its first poll, and a keyed
-//! timer fires on the actor's next turn. A deadline too far away is *never*: [`Duration::MAX`] is a way to say so. A sleep
-//! reaches 584 years from the start of its wheel with any tick, a keyed timer 292.
+//! timer fires on the actor's next turn. A deadline too far away is *never*: [`Duration::MAX`] is a way to say so. A
+//! sleep reaches 584 years from the start of its wheel with any tick, a keyed timer 292.
 //!
 //! ```
 //! use std::time::Duration;
@@ -137,9 +138,9 @@
 //!
 //! # Testing with paused time
 //!
-//! A wheel follows the clock of its runtime, so Tokio's paused clock works on it: when every task waits, the clock jumps to
-//! the next deadline, and a test of an hour takes no time. It needs Tokio's feature `test-util`, in the dev-dependencies
-//! of your crate.
+//! A wheel follows the clock of its runtime, so Tokio's paused clock works on it: when every task waits, the clock
+//! jumps to the next deadline, and a test of an hour takes no time. It needs Tokio's feature `test-util`, in the
+//! dev-dependencies of your crate.
 //!
 //! ```
 //! # // What `#[tokio::test(start_paused = true)]` does.
@@ -155,16 +156,16 @@
 //! # }
 //! ```
 //!
-//! It is as exact as the ticks are: with deadlines at whole milliseconds and ticks of one, to the nanosecond. Tokio's clock
-//! itself stops at whole milliseconds only, so after `advance(Duration::from_micros(300))` its own timers and those of a
-//! wheel are off by up to one.
+//! It is as exact as the ticks are: with deadlines at whole milliseconds and ticks of one, to the nanosecond. Tokio's
+//! clock itself stops at whole milliseconds only, so after `advance(Duration::from_micros(300))` its own timers and
+//! those of a wheel are off by up to one.
 //!
 //! ## `advance`, then `settle`
 //!
 //! [`tokio::time::advance`][advance] moves the clock, and lets other tasks run once; whether the actor has had its turn
-//! after that is not said. [`TimerWheel::settle`] waits until it has: all that was submitted is applied, all that is due
-//! has fired, tasks are woken and expirations lie in their streams. (A [`Sleep`] that is polled compares its deadline
-//! with the clock, so it needs no `settle`. Streams do.)
+//! after that is not said. [`TimerWheel::settle`] waits until it has: all that was submitted is applied, all that is
+//! due has fired, tasks are woken and expirations lie in their streams. (A [`Sleep`] that is polled compares its
+//! deadline with the clock, so it needs no `settle`. Streams do.)
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -187,27 +188,27 @@
 //!
 //! ## Another runtime's clock
 //!
-//! Each runtime has a clock of its own, and only a paused one differs from the others. A deadline is read off the clock of
-//! the runtime that the *caller* is in; the actor compares it with the clock of the runtime it was *started* in. As long
-//! as neither is paused that is the same clock, and a wheel can be used from any runtime and from threads without one.
-//! When one of them is paused it is not, and timers fire when the actor's clock says so:
+//! Each runtime has a clock of its own, and only a paused one differs from the others. A deadline is read off the clock
+//! of the runtime that the *caller* is in; the actor compares it with the clock of the runtime it was *started* in. As
+//! long as neither is paused that is the same clock, and a wheel can be used from any runtime and from threads without
+//! one. When one of them is paused it is not, and timers fire when the actor's clock says so:
 //!
-//! * The **wheel's** runtime is paused and the caller's is not: as soon as the wheel's runtime is idle its clock jumps to
-//!   the deadline. The timer fires at once, early by the caller's clock.
-//! * The **caller's** runtime is paused and the wheel's is not: the timer takes real time, while the caller's clock stands
-//!   still. It is not among the timers that the caller's clock jumps to, so a `tokio::time` timer in the same test fires
-//!   first however late its deadline.
+//! * The **wheel's** runtime is paused and the caller's is not: as soon as the wheel's runtime is idle its clock jumps
+//!   to the deadline. The timer fires at once, early by the caller's clock.
+//! * The **caller's** runtime is paused and the wheel's is not: the timer takes real time, while the caller's clock
+//!   stands still. It is not among the timers that the caller's clock jumps to, so a `tokio::time` timer in the same
+//!   test fires first however late its deadline.
 //!
-//! A thread that begins to use a wheel for sleeps in either way logs a warning, where it can be told. So in tests: start a
-//! wheel in each test, within the test's runtime; do not keep one in a static.
+//! A thread that begins to use a wheel for sleeps in either way logs a warning, where it can be told. So in tests:
+//! start a wheel in each test, within the test's runtime; do not keep one in a static.
 //!
 //! # Shutting down
 //!
 //! [`TimerWheel::shutdown`] ends the actor and returns when it has ended. It can be called more than once, and from any
 //! handle. Nothing is lost:
 //!
-//! * A [`Sleep`], [`Timeout`] or [`Interval`] that is pending goes on with Tokio's own timer, and so do those made later.
-//!   They are late, early or wrong for nobody; but polling them then needs a Tokio runtime with a timer.
+//! * A [`Sleep`], [`Timeout`] or [`Interval`] that is pending goes on with Tokio's own timer, and so do those made
+//!   later. They keep their deadlines; but polling them then needs a Tokio runtime with a timer.
 //! * Expirations that have fired can still be received; then the stream ends.
 //! * Keyed timers that have not fired come out of [`Expirations::unexpired`], earliest first.
 //! * Setting a timer gives key and value back in [`SetTimerError::Closed`]; moving and removing say [`Closed`].
@@ -235,13 +236,14 @@
 //! ```
 //!
 //! Shutting down is not a duty. When the last handle is dropped ([`KeyedTimers`] is one too) the actor goes on until
-//! nothing is armed any more, and ends. When its runtime is dropped under it, it closes what it holds in the same way as
-//! at a shutdown; a sleep on another runtime goes on there. [`TimerWheel::is_shutdown`] tells whether the actor has ended.
+//! nothing is armed any more, and ends. When its runtime is dropped under it, it closes what it holds in the same way
+//! as at a shutdown; a sleep on another runtime goes on there. [`TimerWheel::is_shutdown`] tells whether the actor has
+//! ended.
 //!
 //! # Watching it
 //!
-//! [`TimerWheel::metrics`] counts what was made, set, fired, cancelled, moved and removed, the actor's turns and wake-ups,
-//! and has a histogram of lateness. The books balance, see [`WheelMetrics`].
+//! [`TimerWheel::metrics`] counts what was made, set, fired, cancelled, moved and removed, the actor's turns and
+//! wake-ups, and has a histogram of lateness. The books balance, see [`WheelMetrics`].
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -259,9 +261,10 @@
 //! # }
 //! ```
 //!
-//! Through [`tracing`] come a span for each actor at debug level with the wheel's [name](Builder::name), a span for each
-//! turn at trace level, a warning, at most one in ten seconds, when timers fire later than [`Builder::late_warning`], and
-//! an error for each panic of a waker, handler, key or value that was caught. Nothing is logged for a single timer.
+//! Through [`tracing`] come a span for each actor at debug level with the wheel's [name](Builder::name), a span for
+//! each turn at trace level, a warning, at most one in ten seconds, when timers fire later than
+//! [`Builder::late_warning`], and an error for each panic of a waker, handler, key or value that was caught. Nothing is
+//! logged for a single timer.
 //!
 //! # How it is built
 //!
@@ -269,16 +272,16 @@
 //!
 //! > The wheel holds a lower bound; the entry holds the truth.
 //!
-//! Every timer is an entry that knows its deadline. The wheel only knows a tick at which the entry has to be *looked at*,
-//! and that tick is never after the deadline. When the wheel gets there, the actor looks: due, and it fires; due later,
-//! and it is filed again; not armed any more, and it is let go.
+//! Every timer is an entry that knows its deadline. The wheel only knows a tick at which the entry has to be *looked
+//! at*, and that tick is never after the deadline. When the wheel gets there, the actor looks: due, and it fires; due
+//! later, and it is filed again; not armed any more, and it is let go.
 //!
 //! So moving a timer to *later* is a write to its entry, and so is cancelling it: the actor finds out when it looks.
-//! Only *earlier* needs a message. And a cancelled entry is still on the wheel, with a look ahead of it; a new timeout that
-//! is due no sooner than that look can take the entry over by writing its deadline and waker. Each thread keeps up to
-//! 128 spare entries of a wheel and gives a new timeout the one, of the last eight, that is filed as late as its deadline
-//! allows. So the number of entries on the wheel follows the number of timers there are *at once*, not the number made a
-//! second. What a thread has no room for is taken off the wheel without waiting for its deadline.
+//! Only *earlier* needs a message. And a cancelled entry is still on the wheel, with a look ahead of it; a new timeout
+//! that is due no sooner than that look can take the entry over by writing its deadline and waker. Each thread keeps up
+//! to 128 spare entries of a wheel and gives a new timeout the one, of the last eight, that is filed as late as its
+//! deadline allows. So the number of entries on the wheel follows the number of timers there are *at once*, not the
+//! number made a second. What a thread has no room for is taken off the wheel without waiting for its deadline.
 //!
 //! When a look comes while nobody uses the entry, the actor lets it go. It stays with its thread, and the next timeout
 //! that takes it over sends a message once more: about one for each entry and length of a timeout, whatever the rate.
@@ -289,11 +292,11 @@
 //!
 //! ## The wheel
 //!
-//! Levels of 64 buckets ([`Builder::slots`] says otherwise), each bucket of a level as wide as the whole level below. An
-//! item lies in the lowest level that reaches its tick, and comes down a level when time reaches its bucket. A bitmap for
-//! each level tells the next bucket that holds anything, so time jumps from one to the next: an hour of silence costs
-//! nothing, and a timer a year away wakes the actor at most once per level. The [`wheel`](crate::wheel) module has a worked
-//! example.
+//! Levels of 64 buckets ([`Builder::slots`] says otherwise), each bucket of a level as wide as the whole level below.
+//! An item lies in the lowest level that reaches its tick, and comes down a level when time reaches its bucket. A
+//! bitmap for each level tells the next bucket that holds anything, so time jumps from one to the next: an hour of
+//! silence costs nothing, and a timer a year away wakes the actor at most once per level. The [`wheel`](crate::wheel)
+//! module has a worked example.
 //!
 //! ## The wake rule
 //!
@@ -317,15 +320,15 @@
 //! }
 //! ```
 //!
-//! A turn is bounded, so neither a flood of commands nor a storm of expirations keeps the other waiting for long, nor the
-//! tasks beside it. The actor awaits its signal, its sleep and `yield_now`; never a consumer. Wakers are woken and values
-//! dropped when no lock is held, behind a guard that catches panics.
+//! A turn is bounded, so neither a flood of commands nor a storm of expirations keeps the other waiting for long, nor
+//! the tasks beside it. The actor awaits its signal, its sleep and `yield_now`; never a consumer. Wakers are woken and
+//! values dropped when no lock is held, behind a guard that catches panics.
 //!
 //! ## What each operation costs
 //!
-//! "Own" means lines that no other core writes meanwhile: the thread's cache of entries and counts, and the entry itself,
-//! whose lock is uncontended unless the actor is looking at just this entry, or the future has moved to another thread.
-//! Reading the clock and cloning a waker are left out; both are there with any timer.
+//! "Own" means lines that no other core writes meanwhile: the thread's cache of entries and counts, and the entry
+//! itself, whose lock is uncontended unless the actor is looking at just this entry, or the future has moved to another
+//! thread. Reading the clock and cloning a waker are left out; both are there with any timer.
 //!
 //! | operation | allocation | message | lines it writes |
 //! |---|---|---|---|
@@ -339,9 +342,10 @@
 //! | [`KeyedTimers::set_timer`] of a key that has one, [`KeyedTimers::move_timer`] | none | if to earlier than the actor's look, and as above | the set |
 //! | [`KeyedTimers::remove_timer`], [`KeyedTimers::take_timer`] | none | one for the set, unless it has one under way | the set, and the wheel's count of keyed timers |
 //!
-//! A message is a push into the queue of the thread's core, and a *read* of the published tick; it writes that tick's line
-//! only to wake the actor. Threads meet on a queue only when there are more of them than cores. The set is one lock for
-//! all who use it: two producers that write the same set meet there, and sets that should not meet are made separately.
+//! A message is a push into the queue of the thread's core, and a *read* of the published tick; it writes that tick's
+//! line only to wake the actor. Threads meet on a queue only when there are more of them than cores. The set is one
+//! lock for all who use it: two producers that write the same set meet there, and sets that should not meet are made
+//! separately.
 //!
 //! [`Duration::MAX`]: std::time::Duration::MAX
 //! [advance]: https://docs.rs/tokio/latest/tokio/time/fn.advance.html

@@ -46,8 +46,8 @@
 //! }
 //! ```
 //!
-//! The [guide](mod@guide) goes on from here: which timer to use and when to stay with [`tokio::time`], how accurate timers
-//! are, testing with paused time, shutting down, and how it is built.
+//! The [guide](mod@guide) goes on from here: which timer to use and when to stay with [`tokio::time`], how accurate
+//! timers are, testing with paused time, shutting down, and how it is built.
 //!
 //! # Promises
 //!
