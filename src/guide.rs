@@ -3,11 +3,12 @@
 //!
 //! 1. [Which timer to use](#which-timer-to-use)
 //! 2. [Keyed timers](#keyed-timers)
-//! 3. [Accuracy and ticks](#accuracy-and-ticks)
-//! 4. [Testing with paused time](#testing-with-paused-time)
-//! 5. [Shutting down](#shutting-down)
-//! 6. [Watching it](#watching-it)
-//! 7. [How it is built](#how-it-is-built)
+//! 3. [Idle connections](#idle-connections)
+//! 4. [Accuracy and ticks](#accuracy-and-ticks)
+//! 5. [Testing with paused time](#testing-with-paused-time)
+//! 6. [Shutting down](#shutting-down)
+//! 7. [Watching it](#watching-it)
+//! 8. [How it is built](#how-it-is-built)
 //!
 //! # Which timer to use
 //!
@@ -18,6 +19,7 @@
 //! | do something every so often, in a task | [`TimerWheel::interval`] |
 //! | have something happen to *a thing with a name* unless somebody prevents it: a session, a request, a retry | [`TimerWheel::keyed`] |
 //! | the same again and again, without a task for each | [`KeyedTimers::set_interval`] |
+//! | find out that nothing has happened for a while, on a connection, say | [`TimerWheel::idle_timer`], [`idle_stream`](TimerWheel::idle_stream) or [`reaper`](TimerWheel::reaper) |
 //! | drive timers from an event loop that is not Tokio's | [`wheel::Wheel`](crate::wheel::Wheel) |
 //!
 //! The futures do what those of [`tokio::time`] do, and are polled, raced and dropped at the same places:
@@ -50,10 +52,12 @@
 //! * A program with a handful of timers, or one whose timers mostly fire instead of being cancelled: there is little to
 //!   gain, and one dependency and one task to lose.
 //! * A single-threaded runtime with few timeouts: Tokio's timer lock has nobody to contend with.
-//! * Precision below a millisecond. The actor waits on Tokio's timer, which has none; a spinning thread has.
+//! * Precision far below a millisecond. As a task the actor waits on Tokio's timer, which has none; on a
+//!   [thread of its own](Builder::dedicated_thread) it is as precise as the operating system wakes a thread; a spinning
+//!   thread is more so.
 //! * A library that should not choose its users' timers.
-//! * Timers that must fire while every worker thread is blocked. The actor is a task, and starves with the others; so
-//!   would Tokio's timer.
+//! * Tasks that must be woken while every worker thread is blocked. No timer can do that. (What need not be a task can
+//!   be had: with [`Builder::dedicated_thread`] expirations lie in their streams on time, for a thread that reads them.)
 //!
 //! [`DelayQueue`](https://docs.rs/tokio-util/latest/tokio_util/time/delay_queue/) of `tokio-util` needs no task of its
 //! own. Where one task owns both the collection and its consumer, with deadlines under two years, it is the simpler
@@ -98,6 +102,99 @@
 //!   [`SetTimerError::Full`].
 //! * To run a handler for each expiration, a bounded number at once, there is [`Expirations::dispatch`].
 //!
+//! # Idle connections
+//!
+//! An idle timer is *touched* when there is activity and completes when there has been none for its duration. The
+//! activity is one word, shared with the actor: a touch compares, and writes at most once a tick. Nobody is woken and
+//! nothing is sent; the wheel finds out when it looks, about once in each idle duration.
+//!
+//! | take | when | idle means | what comes of it |
+//! |---|---|---|---|
+//! | [`IdleStream`] | a task owns the connection, and any bytes are activity | nothing was read and nothing written; each direction can have a limit of its own | pending and later operations fail with [`TimedOut`](std::io::ErrorKind::TimedOut) |
+//! | [`IdleTimer`] | a task owns the connection, and you say what activity is | nobody touched it, and no [`Busy`] guard is held | a future to race with the work |
+//! | [`Reaper`] | one place owns the decision for many connections | as above, for each [`Watch`](crate::Watch) | an expiration with key and value, out of one stream |
+//!
+//! *No bytes* and *no requests in flight* are two readings of "idle", and both are served: touch at each read and write
+//! for the first, hold a [`Busy`] guard for the length of each request for the second. Idle counts from the release of
+//! the last guard.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() {
+//! use std::time::Duration;
+//!
+//! let wheel = tickwheel::TimerWheel::new();
+//! let (reaper, mut idle) = wheel.reaper::<u64, &str>(Duration::from_secs(60));
+//!
+//! let watch = reaper.watch(1, "a connection").unwrap();
+//! let request = watch.busy();
+//! tokio::time::sleep(Duration::from_secs(3600)).await;
+//! assert!(idle.try_recv().is_err(), "a request is in flight");
+//!
+//! drop(request);
+//! let reaped = idle.recv().await.unwrap(); // sixty seconds later
+//! assert_eq!(reaped.key, 1);
+//! assert!(!watch.touch(), "too late");
+//! # }
+//! ```
+//!
+//! **Accuracy.** Activity is recorded to the tick, rounded up. A connection is reaped not earlier than the idle duration
+//! after its last activity, and at most two ticks later (and what the [runtime adds](#accuracy-and-ticks)). A connection
+//! that is touched before its expiration is *handed out* by the stream is not reaped; after that its touches return
+//! false.
+//!
+//! **Greatest age.** [`WatchOptions::max_age`](crate::WatchOptions::max_age) ends a watch at an age, however active it
+//! is, spread by a tenth so that clients do not all come back at once.
+//!
+//! **Closing gracefully.** Being idle is a reason to say goodbye, not yet to hang up. The pattern is: stop reading, tell
+//! the peer, give it a grace period to answer, then drop the connection.
+//!
+//! ```
+//! use std::io::{self, ErrorKind};
+//! use std::time::Duration;
+//! use tickwheel::TimerWheel;
+//! use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+//!
+//! async fn serve(
+//!     wheel: &TimerWheel,
+//!     socket: impl AsyncRead + AsyncWrite + Unpin,
+//! ) -> io::Result<()> {
+//!     let mut socket = wheel.idle_stream(socket, Duration::from_secs(30));
+//!     let mut buffer = [0; 1024];
+//!     loop {
+//!         match socket.read(&mut buffer).await {
+//!             Ok(0) => return Ok(()),
+//!             Ok(n) => socket.write_all(&buffer[..n]).await?,
+//!             Err(error) if error.kind() == ErrorKind::TimedOut => break,
+//!             Err(error) => return Err(error),
+//!         }
+//!     }
+//!     // Idle. The inner stream is as good as before: say goodbye on it, and wait for the peer to close.
+//!     let mut socket = socket.into_inner();
+//!     let goodbye = async {
+//!         socket.write_all(b"idle, closing\n").await?;
+//!         socket.shutdown().await?;
+//!         while socket.read(&mut buffer).await? > 0 {}
+//!         Ok(())
+//!     };
+//!     // A peer that does not is dropped after the grace period.
+//!     wheel.timeout(Duration::from_secs(5), goodbye).await.unwrap_or(Ok(()))
+//! }
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() {
+//! # let wheel = TimerWheel::new();
+//! # let (server, mut client) = tokio::io::duplex(64);
+//! # let serving = tokio::spawn(async move { serve(&wheel, server).await });
+//! # let mut heard = String::new();
+//! # client.read_to_string(&mut heard).await.unwrap();
+//! # assert_eq!(heard, "idle, closing\n");
+//! # drop(client);
+//! # serving.await.unwrap().unwrap();
+//! # }
+//! ```
+//!
+//! `examples/graceful_close.rs` and `examples/http_keepalive.rs` are servers that do it.
+//!
 //! # Accuracy and ticks
 //!
 //! Time is counted in ticks of equal length, 1 ms unless [`Builder::tick`] says otherwise. A deadline is rounded *up*
@@ -112,7 +209,7 @@
 //!
 //! A longer tick makes the actor's wake-ups fewer and each one fuller; for timeouts of seconds 10 ms or 100 ms are as
 //! good as 1 ms. A shorter tick, down to a microsecond, makes the *order* in which timers fire finer, and not the
-//! instant: Tokio's millisecond stays.
+//! instant: Tokio's millisecond stays, unless the actor has a [thread of its own](Builder::dedicated_thread).
 //!
 //! A duration of zero, or a deadline in the past, is not an error: a sleep is ready at its first poll, and a keyed
 //! timer fires on the actor's next turn. A deadline too far away is *never*: [`Duration::MAX`] is a way to say so. A
@@ -341,6 +438,9 @@
 //! | [`KeyedTimers::set_timer`], new key | amortised | one for the set, unless it has one under way | the set, and the wheel's count of keyed timers |
 //! | [`KeyedTimers::set_timer`] of a key that has one, [`KeyedTimers::move_timer`] | none | if to earlier than the actor's look, and as above | the set |
 //! | [`KeyedTimers::remove_timer`], [`KeyedTimers::take_timer`] | none | one for the set, unless it has one under way | the set, and the wheel's count of keyed timers |
+//! | a touch: [`IdleHandle::touch`](crate::IdleHandle::touch), [`Watch::touch`](crate::Watch::touch) | none | none | the activity's word, once a tick |
+//! | a [`Busy`] guard, taken and dropped | none | none | the activity's word and its count of guards |
+//! | [`Reaper::watch`] | the activity; the rest is amortised | one for the set, unless it has one under way | the set, and the wheel's count of keyed timers |
 //!
 //! A message is a push into the queue of the thread's core, and a *read* of the published tick; it writes that tick's
 //! line only to wake the actor. Threads meet on a queue only when there are more of them than cores. The set is one
@@ -353,6 +453,6 @@
 // For the links above.
 #[allow(unused_imports)]
 use crate::{
-    Builder, Closed, Expirations, Interval, KeyedTimers, SetTimerError, Sleep, Timeout, TimerWheel,
-    WheelMetrics,
+    Builder, Busy, Closed, Expirations, IdleStream, IdleTimer, Interval, KeyedTimers, Reaper,
+    SetTimerError, Sleep, Timeout, TimerWheel, WheelMetrics,
 };

@@ -6,6 +6,8 @@
 //!   own entry, and a new timeout takes over the entry of a cancelled one: most allocate nothing and send nothing.
 //! * [`keyed`](TimerWheel::keyed) timers are set, moved and removed by key, from any task and thread; those that fire
 //!   come out of a stream, in order.
+//! * [`idle_timer`](TimerWheel::idle_timer), [`idle_stream`](TimerWheel::idle_stream) and
+//!   [`reaper`](TimerWheel::reaper) find out that nothing has happened for a while: a touch is at most a store.
 //! * [`wheel`] is the data structure alone, without clock or runtime, for an event loop of your own.
 //!
 //! Everything is safe Rust: `unsafe` is forbidden in the whole crate.
@@ -90,11 +92,13 @@
 //! | `turn` | what the actor lends to a set of timers for one call |
 //! | `command` | everything that can reach the actor, on one screen |
 //! | `cache` | for each thread, the cancelled entries it may use again |
-//! | `keyed` | sets of keyed timers: `book` finds a timer by key or slot, `set` is the truth about each, `timers` and `expirations` are its two public ends |
+//! | `bell` | what wakes the actor: a notification, or the unparking of its thread |
+//! | `keyed` | sets of keyed timers: `book` finds a timer by key or slot; `set` is the truth about each, with what the handles do in `writes`, the actor in `visits`, the stream in `receive`; `timers` and `expirations` are its two public ends |
+//! | `idle` | `activity` is the word that touches write; on it the future (`timer`), the stream wrapper (`stream`) and the `reaper` |
 //! | `shared` | what the handles of one wheel and its actor have in common |
 //! | `sleep`, `timeout`, `interval` | the futures |
 //! | `timer_wheel` | the handle |
-//! | `actor` | the one task that owns the wheel: apply, advance, fire, park |
+//! | `actor` | the one task, or thread, that owns the wheel: apply, advance, fire, park |
 //! | `builder` | starts the actor, and is the only part that knows it |
 //! | [`guide`](mod@guide) | documentation only |
 //!
