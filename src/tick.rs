@@ -292,6 +292,69 @@ mod tests {
         assert!(Ticks::new(Instant::now(), Duration::MAX).is_none());
     }
 
+    #[test]
+    fn now_does_not_reach_never_at_the_last_nanosecond_there_is() {
+        let ticks = ticks(Duration::from_nanos(1));
+        let last = ticks.origin + Duration::from_nanos(u64::MAX);
+        assert_eq!(ticks.nanos(last), u64::MAX);
+        assert_eq!(ticks.now(last), NEVER - 1);
+        assert_eq!(ticks.now(last - Duration::from_nanos(2)), NEVER - 2);
+    }
+
+    #[test]
+    fn what_is_shown_for_never_is_about_thirty_years_away() {
+        let year = Duration::from_secs(86_400 * 365);
+        let shown = far_future().saturating_duration_since(Instant::now());
+        assert!(shown > 29 * year && shown < 31 * year, "{shown:?}");
+    }
+
+    #[test]
+    fn a_stamp_is_counted_in_nanoseconds_from_the_origin() {
+        let ticks = ticks(Duration::from_millis(2));
+        assert_eq!(ticks.grain(), 2_000_000);
+        let early = ticks.stamp(ticks.origin + Duration::from_nanos(300));
+        let late = ticks.stamp(ticks.origin + Duration::from_nanos(1_000));
+        assert_eq!((early.nanos(), early.after_origin()), (300, 300));
+        assert_eq!(ticks.nanos(ticks.at(1_000)), 1_000);
+        assert_eq!(Stamp::at(1_000), late);
+        assert_eq!(late.since(early), Duration::from_nanos(700));
+        assert_eq!(early.since(late), Duration::ZERO);
+        assert_eq!(late.plus(-700), early);
+        assert_eq!(late.plus(-1_007).nanos(), -7);
+        assert_eq!(late.plus(-1_007).after_origin(), 0);
+        assert_eq!(late.since(late.plus(-1_007)), Duration::from_nanos(1_007));
+    }
+
+    #[test]
+    fn a_stamp_too_far_is_never() {
+        let last = i64::MAX.unsigned_abs();
+        assert_eq!(Stamp::at(last + 1), Stamp::NEVER);
+        assert_eq!(Stamp::at(last - 1).plus(1), Stamp::NEVER);
+        assert_eq!(Stamp::at(last - 1).plus(i64::MAX), Stamp::NEVER);
+        assert!(Stamp::at(last - 1) < Stamp::NEVER);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_delay_ends_so_long_after_now_if_there_is_such_an_instant() {
+        let delay = Duration::from_millis(5);
+        assert_eq!(after(delay), Some(Instant::now() + delay));
+        assert_eq!(after(Duration::MAX), None);
+    }
+
+    #[test]
+    fn the_real_clock_is_not_virtual() {
+        assert!(!clock_is_virtual());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_is_paused_or_has_been_is_virtual() {
+        assert!(clock_is_virtual(), "it stands behind the real one");
+        tokio::time::advance(Duration::from_secs(3_600)).await;
+        assert!(clock_is_virtual(), "it stands before the real one");
+        tokio::time::resume();
+        assert!(clock_is_virtual(), "it runs, but an hour ahead");
+    }
+
     proptest! {
         #[test]
         fn the_tick_of_a_deadline_begins_at_it_or_less_than_a_tick_later(

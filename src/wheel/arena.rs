@@ -106,8 +106,8 @@ impl<T> Arena<T> {
 
     /// Takes a node for `item`; it is on no list yet.
     pub(super) fn insert(&mut self, tick: u64, item: T) -> Token {
-        self.len += 1;
         if self.vacant != NIL {
+            self.len += 1;
             let index = self.vacant;
             let node = &mut self.nodes[index as usize];
             self.vacant = node.next;
@@ -120,6 +120,7 @@ impl<T> Arena<T> {
         }
         let index = u32::try_from(self.nodes.len()).unwrap_or(NIL);
         assert!(index != NIL, "a wheel holds at most 2^32 - 1 items");
+        self.len += 1;
         self.nodes.push(Node {
             tick,
             generation: self.fresh,

@@ -95,19 +95,6 @@ fn an_hour_of_silence_costs_nothing_and_a_far_item_one_stop_a_level() {
     assert_eq!(stops, on_the_way);
 }
 
-#[test]
-fn items_of_one_tick_that_were_filed_alike_come_in_the_order_of_their_filing() {
-    for slots in [2, 4, 64] {
-        for tick in [0, 1, 3, 64, 100, 5_000] {
-            let mut wheel = Wheel::new(slots);
-            for n in 0..50 {
-                wheel.insert(tick, n);
-            }
-            assert!(wheel.advance(tick, usize::MAX).eq(0..50), "at {tick}");
-        }
-    }
-}
-
 /// An item that comes down from above at its very tick is not overtaken by one that was filed low later.
 #[test]
 fn a_bucket_that_starts_now_is_emptied_before_level_0_hands_out() {
@@ -175,4 +162,19 @@ fn debug_shows_the_state_and_not_the_items() {
         "Advance { wheel: Wheel { now: 7, slots: 64, levels: 2, len: 1, next_wake: Some(64) }, \
          target: 9, budget: 3, refiles: 4096 }",
     );
+}
+
+#[test]
+fn the_wheel_knows_no_clock_no_runtime_no_thread_and_no_logger() {
+    let files = [
+        include_str!("../mod.rs"),
+        include_str!("../level.rs"),
+        include_str!("../arena.rs"),
+    ];
+    for line in files.into_iter().flat_map(str::lines) {
+        let code = line.split("//").next().unwrap_or("");
+        for stranger in ["tokio", "tracing", "time::", "Instant", "sync::", "thread"] {
+            assert!(!code.contains(stranger), "{line}");
+        }
+    }
 }
