@@ -26,7 +26,7 @@ fn config(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(config(600))]
+    #![proptest_config(config(300))]
 
     #[test]
     fn p1_p4_p5_p6_p16_keyed_timers_behave_as_a_sorted_map(
@@ -38,7 +38,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(60))]
+    #![proptest_config(config(30))]
 
     #[test]
     fn p1_p4_p5_p6_p16_long_scripts_without_an_end_behave_as_a_sorted_map(

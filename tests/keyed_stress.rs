@@ -27,7 +27,7 @@ impl Random {
 
 /// How often each value has ended, by the way it did.
 struct Ends {
-    ends: Vec<AtomicU32>,
+    of_each: Vec<AtomicU32>,
     dropped: AtomicU64,
     handed_over: AtomicU64,
 }
@@ -41,7 +41,7 @@ struct Value {
 impl Ends {
     fn new(n: usize) -> Arc<Self> {
         Arc::new(Ends {
-            ends: (0..n).map(|_| AtomicU32::new(0)).collect(),
+            of_each: (0..n).map(|_| AtomicU32::new(0)).collect(),
             dropped: AtomicU64::new(0),
             handed_over: AtomicU64::new(0),
         })
@@ -53,7 +53,7 @@ impl Ends {
     }
 
     fn assert_each_ended_once(&self) {
-        for (id, ends) in self.ends.iter().enumerate() {
+        for (id, ends) in self.of_each.iter().enumerate() {
             assert_eq!(ends.load(Ordering::SeqCst), 1, "value {id}");
         }
     }
@@ -62,7 +62,7 @@ impl Ends {
 impl Value {
     fn hand_over(mut self) {
         let ends = self.ends.take().expect("it has not ended");
-        ends.ends[self.id].fetch_add(1, Ordering::SeqCst);
+        ends.of_each[self.id].fetch_add(1, Ordering::SeqCst);
         ends.handed_over.fetch_add(1, Ordering::SeqCst);
     }
 }
@@ -70,7 +70,7 @@ impl Value {
 impl Drop for Value {
     fn drop(&mut self) {
         if let Some(ends) = self.ends.take() {
-            ends.ends[self.id].fetch_add(1, Ordering::SeqCst);
+            ends.of_each[self.id].fetch_add(1, Ordering::SeqCst);
             ends.dropped.fetch_add(1, Ordering::SeqCst);
         }
     }
@@ -216,7 +216,9 @@ async fn p15_in_a_shutdown_amid_a_storm_no_value_is_lost() {
             received += 1;
         }
         let left = unexpired.len() as u64;
-        unexpired.into_iter().for_each(|e| e.value.hand_over());
+        for expired in unexpired {
+            expired.value.hand_over();
+        }
         ends.assert_each_ended_once();
         let m = wheel.metrics();
         assert!(sum.refused > 0, "the storm outlived the wheel");
@@ -448,7 +450,9 @@ async fn p1_p11_by_the_real_clock_none_is_early_or_lost_while_threads_flood_the_
         last = Some(expired.key);
     }
     stop.store(true, Ordering::Relaxed);
-    floods.into_iter().for_each(|thread| thread.join().unwrap());
+    for thread in floods {
+        thread.join().unwrap();
+    }
     assert!(timers.len() <= 2000);
     timers.drain().await.unwrap();
     wheel.settle().await;

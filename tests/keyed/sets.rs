@@ -31,11 +31,10 @@ async fn sets_of_different_types_share_a_wheel_and_do_not_mix_up_their_keys() {
     assert_eq!(received(&mut again_stream), [(1, "another".to_owned())]);
 }
 
+type Set = (KeyedTimers<u64, u64>, Expirations<u64, u64>);
+
 /// Sets 100 timers in each of the first ten sets; returns the turns and commands that took.
-async fn cost(
-    wheel: &TimerWheel,
-    sets: &[(KeyedTimers<u64, u64>, Expirations<u64, u64>)],
-) -> (u64, u64) {
+async fn cost(wheel: &TimerWheel, sets: &[Set]) -> (u64, u64) {
     wheel.settle().await;
     let before = wheel.metrics();
     for n in 0..1000 {

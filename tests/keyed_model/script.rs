@@ -154,7 +154,7 @@ impl Run {
             }
             Op::MoveAt(key, span) => {
                 if let (Some(at), deadline) = self.after(self.span(span)) {
-                    self.move_to(key, deadline, |t| t.move_timer_at(&key, at).is_ok());
+                    self.move_to(key, deadline, |t| t.move_timer_at(key, at).is_ok());
                 }
             }
             Op::MovePast(key, span) => {
@@ -189,17 +189,7 @@ impl Run {
                 }
             }
             Op::Deadline(key) => self.deadline(key),
-            Op::Drain => {
-                let Some(timers) = self.handles.last() else {
-                    return;
-                };
-                let drained = timers.drain().now_or_never().expect("ready at once");
-                assert_eq!(drained.is_ok(), self.is_open());
-                if let Ok(drained) = drained {
-                    let expected = self.oracle.drain();
-                    self.assert_all(drained, expected);
-                }
-            }
+            Op::Drain => self.drain(),
             Op::Advance(span) => {
                 let by = self.span(span).min(to_duration(LAST - self.now()));
                 time::advance(by).await;
@@ -267,6 +257,18 @@ impl Run {
         assert_eq!(call(timers), self.is_open());
         if self.is_open() {
             self.oracle.move_to(key, deadline);
+        }
+    }
+
+    fn drain(&mut self) {
+        let Some(timers) = self.handles.last() else {
+            return;
+        };
+        let drained = timers.drain().now_or_never().expect("ready at once");
+        assert_eq!(drained.is_ok(), self.is_open());
+        if let Ok(drained) = drained {
+            let expected = self.oracle.drain();
+            self.assert_all(drained, expected);
         }
     }
 
