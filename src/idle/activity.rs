@@ -17,8 +17,8 @@
 //! Every change is a compare-and-exchange of the one word, so they happen in some order. [`reap`](Activity::reap)
 //! changes it to [`GONE`] only from a value that is idle and not busy; a [`touch`](Activity::touch) or
 //! [`enter`](Activity::enter) that comes first changes that value, the exchange fails, and what it finds then is not
-//! idle. One that comes later finds [`GONE`] and says so. Nothing else needs an order, so all accesses to the word are
-//! relaxed.
+//! idle. One that comes later finds [`GONE`] and says so. That needs no order among different words, so the accesses
+//! are relaxed, with one exception: what was noted elsewhere before the last guard left is seen by who finds it gone.
 //!
 //! # Busy
 //!
@@ -83,9 +83,16 @@ impl Activity {
     }
 
     /// Takes activity back that was recorded for later than `latest`. Returns when it was last active, then.
-    pub(crate) fn clamp(&self, latest: u64) -> Option<u64> {
+    ///
+    /// `again` is asked for `latest` once more before anything is taken back: the caller may have read the clock a
+    /// while ago, and what was in the future then need not be so now. It must be asked after the word was read.
+    pub(crate) fn clamp(&self, latest: u64, again: impl Fn() -> u64) -> Option<u64> {
         let mut word = self.word.load(Ordering::Relaxed);
         while word != GONE && word >> 1 > latest {
+            let latest = again();
+            if word >> 1 <= latest {
+                break;
+            }
             let clamped = (latest << 1) | (word & BUSY);
             match (self.word).compare_exchange_weak(
                 word,
@@ -108,7 +115,7 @@ impl Activity {
             }
             let next = (nanos << 1).max(word & !BUSY) | busy(word);
             let exchanged =
-                (self.word).compare_exchange_weak(word, next, Ordering::Relaxed, Ordering::Relaxed);
+                (self.word).compare_exchange_weak(word, next, Ordering::Release, Ordering::Relaxed);
             match exchanged {
                 Ok(_) => return true,
                 Err(other) => word = other,
@@ -141,9 +148,9 @@ impl Activity {
         (word != GONE).then_some(word >> 1)
     }
 
-    /// Whether a guard is held.
+    /// Whether a guard is held. Who finds that none is sees what was done before the last one left.
     pub(crate) fn is_busy(&self) -> bool {
-        let word = self.word.load(Ordering::Relaxed);
+        let word = self.word.load(Ordering::Acquire);
         word != GONE && word & BUSY != 0
     }
 
@@ -212,9 +219,17 @@ mod tests {
     fn activity_in_the_future_can_be_taken_back_and_that_in_the_past_stays() {
         let activity = Activity::new(0, 1, 0);
         assert!(activity.touch(500, 1));
-        assert_eq!(activity.clamp(200), Some(200));
-        assert_eq!(activity.clamp(300), Some(200));
+        assert_eq!(activity.clamp(200, || 200), Some(200));
+        assert_eq!(activity.clamp(300, || unreachable!()), Some(200));
         assert_eq!(activity.last(), Some(200));
+    }
+
+    #[test]
+    fn what_is_not_in_the_future_any_more_is_not_taken_back() {
+        let activity = Activity::new(0, 1, 0);
+        assert!(activity.touch(500, 1));
+        assert_eq!(activity.clamp(200, || 600), Some(500));
+        assert_eq!(activity.clamp(200, || 300), Some(300));
     }
 
     #[test]

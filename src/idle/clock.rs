@@ -19,13 +19,52 @@ pub(crate) struct IdleClock {
     all: Activity,
     /// The idle durations, in nanoseconds.
     all_limit: AtomicU64,
-    read_limit: u64,
-    write_limit: u64,
-    /// When it last read and wrote, in nanoseconds from the origin; only kept if there is a limit.
-    read: AtomicU64,
-    write: AtomicU64,
+    read: Kind,
+    write: Kind,
     /// It was found to be idle, and has not waited anew.
     expired: AtomicBool,
+}
+
+/// Activity of one kind, with a limit of its own.
+#[derive(Debug)]
+struct Kind {
+    limit: u64,
+    /// When it was last active, in nanoseconds from the origin; only kept if there is a limit.
+    last: AtomicU64,
+}
+
+impl Kind {
+    fn new(limit: u64, now: u64) -> Self {
+        let last = AtomicU64::new(now);
+        Kind { limit, last }
+    }
+
+    #[inline]
+    fn touch(&self, nanos: u64) {
+        if self.limit != UNLIMITED {
+            self.last.fetch_max(nanos, Ordering::Relaxed);
+        }
+    }
+
+    /// When the limit is reached, if there is one. Activity in the future is taken back as [`Activity::clamp`] does.
+    fn due(&self, now: u64, clock: impl Fn() -> u64) -> Option<u64> {
+        let latest = |now: u64| now.saturating_add(self.limit);
+        let mut last = self.last.load(Ordering::Relaxed);
+        while last > latest(now) {
+            let latest = latest(clock());
+            if last <= latest {
+                break;
+            }
+            let clamped = (self.last).compare_exchange_weak(
+                last,
+                latest,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            last = clamped.map_or_else(|other| other, |_| latest);
+        }
+        after(last, self.limit)
+    }
 }
 
 impl IdleClock {
@@ -41,10 +80,8 @@ impl IdleClock {
             ticks,
             all: Activity::new(now, ticks.grain(), 0),
             all_limit: AtomicU64::new(limit(all)),
-            read_limit: limit(read),
-            write_limit: limit(write),
-            read: AtomicU64::new(now),
-            write: AtomicU64::new(now),
+            read: Kind::new(limit(read), now),
+            write: Kind::new(limit(write), now),
             expired: AtomicBool::new(false),
         }
     }
@@ -53,34 +90,44 @@ impl IdleClock {
         &self.ticks
     }
 
-    pub(crate) fn activity(&self) -> &Activity {
-        &self.all
-    }
-
-    /// Records activity. False when it was found to be idle before that.
+    /// Records activity, of each kind. False when it was found to be idle before that.
     #[inline]
     pub(crate) fn touch_at(&self, at: Instant) -> bool {
-        self.all.touch(self.ticks.touch(at), self.ticks.grain());
+        let nanos = self.ticks.touch(at);
+        self.read.touch(nanos);
+        self.write.touch(nanos);
+        self.all.touch(nanos, self.ticks.grain());
         !self.expired.load(Ordering::Relaxed)
+    }
+
+    /// One more guard.
+    pub(crate) fn enter(&self) {
+        // It is never gone.
+        self.all.enter();
+    }
+
+    /// One guard less; the release is activity of each kind.
+    pub(crate) fn leave(&self, nanos: u64) {
+        // First: when it is not busy any more, they count.
+        self.read.touch(nanos);
+        self.write.touch(nanos);
+        self.all.leave(nanos, self.ticks.grain());
     }
 
     /// Records that something was read.
     pub(crate) fn touch_read(&self) {
-        self.touch_kind(self.read_limit, &self.read);
+        self.touch_kind(&self.read);
     }
 
     /// Records that something was written.
     pub(crate) fn touch_write(&self) {
-        self.touch_kind(self.write_limit, &self.write);
+        self.touch_kind(&self.write);
     }
 
-    fn touch_kind(&self, limit: u64, last: &AtomicU64) {
+    fn touch_kind(&self, kind: &Kind) {
         let nanos = self.ticks.touch(Instant::now());
         self.all.touch(nanos, self.ticks.grain());
-        if limit != UNLIMITED {
-            // A stream is read, and written, by one task at a time.
-            last.fetch_max(nanos, Ordering::Relaxed);
-        }
+        kind.touch(nanos);
     }
 
     pub(crate) fn set_limit(&self, idle: Duration) {
@@ -107,16 +154,17 @@ impl IdleClock {
     pub(crate) fn due(&self, now: u64) -> Option<u64> {
         let all_limit = self.all_limit.load(Ordering::Relaxed);
         if self.all.is_busy() {
-            let shortest = all_limit.min(self.read_limit).min(self.write_limit);
+            let shortest = all_limit.min(self.read.limit).min(self.write.limit);
             return after(now, shortest);
         }
         // A touch in the future counts, but no more than one idle duration ahead.
-        let latest = now.saturating_add(all_limit).min(LATEST_NANOS);
-        let last = self.all.clamp(latest).unwrap_or(0);
+        let latest = |now: u64| now.saturating_add(all_limit).min(LATEST_NANOS);
+        let clock = || self.ticks.nanos(Instant::now());
+        let last = self.all.clamp(latest(now), || latest(clock()));
         [
-            after(last, all_limit),
-            after(self.read.load(Ordering::Relaxed), self.read_limit),
-            after(self.write.load(Ordering::Relaxed), self.write_limit),
+            after(last.unwrap_or(0), all_limit),
+            self.read.due(now, clock),
+            self.write.due(now, clock),
         ]
         .into_iter()
         .flatten()

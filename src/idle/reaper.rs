@@ -80,6 +80,7 @@ pub(crate) struct Watched<V> {
 
 /// What the watches of a reaper have in common.
 pub(crate) struct WatchRules {
+    ticks: Ticks,
     idle_nanos: u64,
 }
 
@@ -124,6 +125,7 @@ where
     V: Send + 'static,
 {
     let rules = WatchRules {
+        ticks: wheel.shared().ticks,
         idle_nanos: u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX),
     };
     let set = Set::new(wheel.shared(), rules);
@@ -292,7 +294,8 @@ impl<V: Send + 'static> Stored for Watched<V> {
             // Time to ask again.
             Some(now)
         } else {
-            self.activity.clamp(rules.latest(now))
+            let again = || rules.latest(rules.ticks.nanos(Instant::now()));
+            self.activity.clamp(rules.latest(now), again)
         };
         // When it has ended its watch is about to take it out.
         last.map_or(Stamp::NEVER, |last| rules.idle_after(last).min(oldest))

@@ -192,7 +192,8 @@ impl<S> IdleStream<S> {
         self.guard.as_ref().is_some_and(|guard| guard.is_idle)
     }
 
-    /// A handle to touch it, or to keep it busy, from elsewhere; `None` without limits. Never panics.
+    /// A handle to touch it, or to keep it busy, from elsewhere; `None` without limits. What it does counts in both
+    /// directions. Never panics.
     pub fn handle(&self) -> Option<IdleHandle> {
         self.guard.as_ref().map(|guard| guard.reading.handle())
     }

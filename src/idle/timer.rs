@@ -182,7 +182,7 @@ impl IdleHandle {
 
     /// Keeps it from being idle while the guard is held. Never panics.
     pub fn busy(&self) -> Busy {
-        self.clock.activity().enter();
+        self.clock.enter();
         Busy {
             on: BusyOn::Timer(Arc::clone(&self.clock)),
             ticks: *self.clock.ticks(),
@@ -209,13 +209,12 @@ impl Busy {
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        let activity = match &self.on {
-            BusyOn::Timer(clock) => clock.activity(),
-            BusyOn::Watch(activity) => activity,
-            BusyOn::Nothing => return,
-        };
-        let now = self.ticks.nanos(Instant::now());
-        activity.leave(now, self.ticks.grain());
+        let now = || self.ticks.nanos(Instant::now());
+        match &self.on {
+            BusyOn::Timer(clock) => clock.leave(now()),
+            BusyOn::Watch(activity) => activity.leave(now(), self.ticks.grain()),
+            BusyOn::Nothing => {}
+        }
     }
 }
 

@@ -1,0 +1,132 @@
+//! Closing an idle connection gracefully: tell the peer, wait a grace period for what it still has to say, then drop.
+//!
+//! An [`IdleStream`](tickwheel::IdleStream) fails when it is idle, and its inner stream is whole: it is taken back, the
+//! peer is told, the writing side is shut down, and what comes is read until the peer hangs up too or the grace period
+//! has passed. Run it: it has three clients of its own, and exits with 1 if one of them saw anything else.
+
+use std::io;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tickwheel::TimerWheel;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::time::{self, Instant};
+
+const IDLE: Duration = Duration::from_millis(300);
+const GRACE: Duration = Duration::from_millis(600);
+
+const GOODBYE: &[u8] = b"idle for too long, goodbye\n";
+
+/// How a connection that was idle came to its end.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    /// The peer hung up within the grace period; this is what it still had to say.
+    Gracefully(Vec<u8>),
+    /// It did not, and the connection was dropped.
+    Dropped,
+    /// It was not idle: the peer hung up before.
+    NotIdle,
+}
+
+/// Echoes until the connection is idle, and then ends it.
+async fn serve(wheel: &TimerWheel, socket: TcpStream) -> io::Result<End> {
+    let mut stream = wheel.idle_stream(socket, IDLE);
+    let mut buf = [0; 1024];
+    loop {
+        match stream.read(&mut buf).await {
+            Ok(0) => return Ok(End::NotIdle),
+            Ok(n) => stream.write_all(&buf[..n]).await?,
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => break,
+            Err(error) => return Err(error),
+        }
+    }
+
+    let mut socket = stream.into_inner();
+    let mut last_words = Vec::new();
+    let goodbye = async {
+        socket.write_all(GOODBYE).await?;
+        socket.shutdown().await?;
+        // What is left unread when a socket is dropped resets the connection, and the peer may lose the goodbye.
+        socket.read_to_end(&mut last_words).await
+    };
+    match wheel.timeout(GRACE, goodbye).await {
+        Ok(said) => said.map(|_| End::Gracefully(last_words)),
+        Err(_) => Ok(End::Dropped),
+    }
+}
+
+async fn accept(listener: TcpListener, ended: mpsc::UnboundedSender<io::Result<End>>) {
+    let wheel = TimerWheel::new();
+    while let Ok((socket, _)) = listener.accept().await {
+        let (wheel, ended) = (wheel.clone(), ended.clone());
+        tokio::spawn(async move {
+            let _ = ended.send(serve(&wheel, socket).await);
+        });
+    }
+}
+
+/// What a client does when it has been told goodbye.
+#[derive(Debug, Clone, Copy)]
+enum Client {
+    /// Hangs up.
+    Polite,
+    /// Says one thing more, and then hangs up.
+    Talkative,
+    /// Goes on as if nothing had happened.
+    Deaf,
+}
+
+/// Says something, falls silent, and is told goodbye. Returns how long after its last word.
+async fn client(server: SocketAddr, client: Client) -> io::Result<Duration> {
+    let mut socket = TcpStream::connect(server).await?;
+    let spoke = Instant::now();
+    socket.write_all(b"hello\n").await?;
+    let mut heard = Vec::new();
+    socket.read_to_end(&mut heard).await?;
+    let told = spoke.elapsed();
+    let expected = [b"hello\n", GOODBYE].concat();
+    if heard != expected {
+        let heard = String::from_utf8_lossy(&heard);
+        return Err(io::Error::other(format!("{client:?} heard {heard:?}")));
+    }
+    match client {
+        Client::Polite => {}
+        Client::Talkative => {
+            time::sleep(GRACE / 3).await;
+            socket.write_all(b"one thing more").await?;
+        }
+        Client::Deaf => time::sleep(GRACE * 2).await,
+    }
+    Ok(told)
+}
+
+#[tokio::main]
+async fn main() -> io::Result<ExitCode> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let server = listener.local_addr()?;
+    let (ended, mut ends) = mpsc::unbounded_channel();
+    tokio::spawn(accept(listener, ended));
+
+    println!("idle after {IDLE:?}, and then {GRACE:?} of grace");
+    let mut held = true;
+    for (kind, expected) in [
+        (Client::Polite, End::Gracefully(Vec::new())),
+        (Client::Talkative, End::Gracefully(b"one thing more".into())),
+        (Client::Deaf, End::Dropped),
+    ] {
+        let (told, end) = tokio::join!(client(server, kind), ends.recv());
+        let told = told?;
+        let end = end.unwrap_or_else(|| Err(io::Error::other("the server has ended")))?;
+        println!("{kind:?} client: told goodbye after {told:.1?}; the server saw {end:?}");
+        held &= told >= IDLE && end == expected;
+    }
+    println!("{}", if held { "it held" } else { "it did NOT hold" });
+    Ok(if held {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
