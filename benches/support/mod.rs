@@ -3,7 +3,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
@@ -64,8 +64,36 @@ where
     for task in running {
         task.await.expect("no round panics");
     }
-    // What was run is a little more than was asked for.
-    start
-        .elapsed()
-        .mul_f64(rounds as f64 / (each * tasks as u64) as f64)
+    share(start.elapsed(), rounds, each * tasks as u64)
+}
+
+/// The time for `rounds` when what was run is a little more than was asked for.
+#[allow(clippy::cast_precision_loss)]
+pub fn share(time: Duration, rounds: u64, run: u64) -> Duration {
+    time.mul_f64(rounds as f64 / run as f64)
+}
+
+/// Polls a future that has to wait, with a waker that does nothing.
+pub fn poll_once(future: Pin<&mut impl Future<Output = ()>>) {
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(future.poll(&mut context).is_pending(), "it is not over yet");
+}
+
+/// Numbers that look random and are the same in every run (xorshift64*).
+#[derive(Debug)]
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    /// One below `bound`, which fits in 32 bits.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let number = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32;
+        number * bound >> 32
+    }
 }

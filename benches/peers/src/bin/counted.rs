@@ -1,0 +1,116 @@
+//! The workloads whose result is memory, in a program whose allocator counts. `peers` starts it.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use allocation_counter::{AllocationInfo, measure};
+use fastrand::Rng;
+use tickwheel_peers::keyed::Queue;
+use tickwheel_peers::measure::{Scale, emit};
+use tickwheel_peers::sides::{PendingOnce, Side, Timer, runtime, wheel_on, with_side};
+use tokio::runtime::Runtime;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let scale = Scale {
+        quick: arguments.iter().any(|argument| argument == "--quick"),
+    };
+    match arguments.first().map(String::as_str) {
+        Some("bytes") => bytes(scale),
+        Some("allocations") => allocations(scale),
+        _ => {
+            eprintln!("this is started by `peers`");
+            std::process::exit(2);
+        }
+    }
+}
+
+/// What the future allocates; all of it takes place on this thread.
+fn measured<T>(runtime: &Runtime, future: impl Future<Output = T>) -> (T, AllocationInfo) {
+    let mut result = None;
+    let info = measure(|| result = Some(runtime.block_on(future)));
+    (result.expect("it has run"), info)
+}
+
+/// S10: bytes for each pending timer.
+fn bytes(scale: Scale) {
+    let timers: u64 = scale.pick(100_000, 1_000_000);
+    let mut rng = Rng::with_seed(10);
+    let mut delay = || Duration::from_millis(rng.u64(3_600_000..7_200_000));
+    let report = |series: &str, info: AllocationInfo| {
+        emit(series, "bytes", info.bytes_current as f64 / timers as f64);
+    };
+    let runtime = runtime(1);
+
+    let wheel = wheel_on(&runtime);
+    let (keyed, _expirations) = wheel.keyed::<u64, u64>();
+    let ((), info) = measured(&runtime, async {
+        for key in 0..timers {
+            (keyed.set_timer(key, key, delay())).expect("there is room");
+        }
+        wheel.settle().await;
+        wheel.settle().await; // a queue that was long gives its memory back when it is next used
+    });
+    assert_eq!(keyed.len() as u64, timers);
+    report("tickwheel", info);
+
+    let (_queue, info) = measured(&runtime, async {
+        let mut queue = Queue::default();
+        for key in 0..timers {
+            queue.set(key, key, delay());
+        }
+        queue
+    });
+    report("DelayQueue", info);
+
+    // Of the timers alone: the place for them is made before.
+    let mut sleeps = Vec::with_capacity(usize::try_from(timers).expect("it fits"));
+    let ((), info) = measured(&runtime, async {
+        for _ in 0..timers {
+            let mut sleep = Box::pin(tokio::time::sleep(delay()));
+            let cx = &mut Context::from_waker(Waker::noop());
+            assert!(sleep.as_mut().poll(cx).is_pending());
+            sleeps.push(sleep);
+        }
+    });
+    report("tokio::time, a boxed Sleep", info);
+
+    let mut sleeps = Vec::with_capacity(usize::try_from(timers).expect("it fits"));
+    let ((), info) = measured(&runtime, async {
+        for _ in 0..timers {
+            let mut sleep = wheel.sleep(delay());
+            let cx = &mut Context::from_waker(Waker::noop());
+            assert!(pin!(&mut sleep).poll(cx).is_pending());
+            sleeps.push(sleep);
+        }
+        wheel.settle().await;
+        wheel.settle().await;
+    });
+    let inline = size_of::<tickwheel::Sleep>() as f64;
+    let allocated = info.bytes_current as f64 / timers as f64;
+    emit("tickwheel, a Sleep", "bytes", inline + allocated);
+}
+
+/// How often a timeout allocates that is armed and cancelled, once the first ones are over.
+fn allocations(scale: Scale) {
+    let timeouts = scale.pick(10_000, 100_000);
+    let runtime = runtime(1);
+    let wheel = wheel_on(&runtime);
+    for side in Side::ALL.into_iter().filter(|&side| side != Side::Floor) {
+        with_side!(side, wheel, |timer| {
+            let churn = async |timeouts: u32| {
+                for _ in 0..timeouts {
+                    let length = Duration::from_secs(30);
+                    timer.timeout(length, PendingOnce::default()).await;
+                }
+            };
+            runtime.block_on(churn(1_000));
+            let ((), info) = measured(&runtime, churn(timeouts));
+            let per_timeout = |n: u64| n as f64 / f64::from(timeouts);
+            emit(side.name(), "allocations", per_timeout(info.count_total));
+            emit(side.name(), "bytes", per_timeout(info.bytes_total));
+        });
+    }
+}

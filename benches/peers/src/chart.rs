@@ -1,0 +1,238 @@
+//! The charts.
+
+use std::fmt::Display;
+use std::path::Path;
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use crate::coordinate::Figures;
+use crate::measure::{LATENESS_BUCKETS, LATENESS_SHARE, bucket_start};
+use crate::table::Row;
+
+const INK: RGBColor = RGBColor(40, 44, 52);
+const PALE: RGBColor = RGBColor(205, 210, 218);
+const GOOD: RGBColor = RGBColor(46, 125, 110);
+const BAD: RGBColor = RGBColor(190, 75, 60);
+const PLAIN: RGBColor = RGBColor(110, 130, 170);
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+fn failed(error: impl Display) -> String {
+    format!("the chart: {error}")
+}
+
+fn text(
+    area: &Area<'_>,
+    at: (i32, i32),
+    size: i32,
+    anchor: HPos,
+    what: &str,
+) -> Result<(), String> {
+    let style = ("sans-serif", size)
+        .into_font()
+        .color(&INK)
+        .pos(Pos::new(anchor, VPos::Center));
+    area.draw(&Text::new(what.to_owned(), at, style))
+        .map_err(failed)
+}
+
+const LABELS: i32 = 420;
+const BARS: i32 = 380;
+const LINE: i32 = 22;
+const TOP: i32 = 64;
+
+/// Ratios as bars on a logarithmic scale, with a mark where the bar of the row is. False without any.
+pub fn ratios(rows: &[Row], path: &Path) -> Result<bool, String> {
+    let rows: Vec<_> = rows
+        .iter()
+        .filter(|row| row.check.bar.is_some() && row.ratio.is_some_and(|ratio| ratio.median > 0.0))
+        .collect();
+    if rows.is_empty() {
+        return Ok(false);
+    }
+    let lines = i32::try_from(rows.len()).map_err(failed)?;
+    let height = TOP + lines * LINE + 20;
+    let size = (LABELS + BARS + 90, height);
+    let size = (size.0.unsigned_abs(), size.1.unsigned_abs());
+    let area = SVGBackend::new(path, size).into_drawing_area();
+    area.fill(&WHITE).map_err(failed)?;
+    let title = "tickwheel's cost as a part of the peer's: shorter is better";
+    text(&area, (12, 18), 16, HPos::Left, title)?;
+    for (label, ratio) in [
+        ("1/50", 0.02),
+        ("1/10", 0.1),
+        ("1/4", 0.25),
+        ("1/2", 0.5),
+        ("equal", 1.0),
+        ("2x", 2.0),
+    ] {
+        let x = place(ratio);
+        let line = PathElement::new([(x, TOP - 6), (x, height - 16)], PALE);
+        area.draw(&line).map_err(failed)?;
+        text(&area, (x, TOP - 16), 12, HPos::Center, label)?;
+    }
+    for (n, row) in (0..).zip(rows) {
+        draw_ratio(&area, TOP + n * LINE, row)?;
+    }
+    area.present().map_err(failed)?;
+    Ok(true)
+}
+
+fn draw_ratio(area: &Area<'_>, y: i32, row: &Row) -> Result<(), String> {
+    let (Some(ratio), Some(bar), Some(theirs)) = (row.ratio, row.check.bar, row.check.theirs)
+    else {
+        return Ok(());
+    };
+    let label = format!(
+        "{} {}: {} / {}",
+        row.check.id, row.check.what, row.check.metric, theirs.1
+    );
+    let middle = y + LINE / 2;
+    text(area, (LABELS - 8, middle), 12, HPos::Right, &label)?;
+    let color = if row.passes() == Some(true) {
+        GOOD
+    } else {
+        BAD
+    };
+    let corners = [(LABELS, y + 4), (place(ratio.median), y + LINE - 4)];
+    area.draw(&Rectangle::new(corners, color.filled()))
+        .map_err(failed)?;
+    let mark = place(bar);
+    let ends = [(mark, y + 1), (mark, y + LINE - 1)];
+    area.draw(&PathElement::new(ends, INK.stroke_width(2)))
+        .map_err(failed)?;
+    let x = place(ratio.median).max(mark) + 6;
+    text(
+        area,
+        (x, middle),
+        12,
+        HPos::Left,
+        &format!("{:.2}", ratio.median),
+    )
+}
+
+/// Where a ratio lies: from 1/50 to 4, each doubling as wide as the next.
+#[allow(clippy::cast_possible_truncation)]
+fn place(ratio: f64) -> i32 {
+    let (least, most) = (0.02_f64.ln(), 4_f64.ln());
+    let share = (ratio.ln().clamp(least, most) - least) / (most - least);
+    LABELS + (share * f64::from(BARS)) as i32
+}
+
+const PEERS: [(&str, RGBColor); 5] = [
+    ("tickwheel", GOOD),
+    ("tokio::time", BAD),
+    ("pingora-timeout", PLAIN),
+    ("futures-timer", RGBColor(170, 120, 40)),
+    ("async-io", RGBColor(130, 90, 150)),
+];
+
+/// How late sleeps were, under light and under heavy load. False without any.
+pub fn lateness(figures: &Figures, path: &Path) -> Result<bool, String> {
+    let panels: Vec<_> = [
+        ("light", "100 sleepers"),
+        ("S3", "very many sleepers, 2 workers"),
+    ]
+    .into_iter()
+    .map(|(group, title)| (title, curves(figures, group)))
+    .filter(|(_, curves)| !curves.is_empty())
+    .collect();
+    if panels.is_empty() {
+        return Ok(false);
+    }
+    let height = 330 * u32::try_from(panels.len()).map_err(failed)?;
+    let area = SVGBackend::new(path, (820, height)).into_drawing_area();
+    area.fill(&WHITE).map_err(failed)?;
+    for ((title, curves), area) in panels.iter().zip(area.split_evenly((panels.len(), 1))) {
+        panel(&area, title, curves)?;
+    }
+    area.present().map_err(failed)?;
+    Ok(true)
+}
+
+/// A share of sleeps for each lateness in milliseconds.
+struct Curve {
+    name: &'static str,
+    color: RGBColor,
+    points: Vec<(f64, f64)>,
+}
+
+fn curves(figures: &Figures, group: &str) -> Vec<Curve> {
+    let of = |name: &'static str, color| {
+        let shares: Vec<f64> = (0..LATENESS_BUCKETS)
+            .map(|bucket| {
+                let shares = figures.get(group, name, &format!("{LATENESS_SHARE}{bucket}"));
+                // A bucket that a repetition left empty was not reported by it.
+                let runs = figures.get(group, name, "mean").len().max(1);
+                shares.iter().sum::<f64>() / runs as f64
+            })
+            .collect();
+        let points = shares
+            .iter()
+            .enumerate()
+            .map(|(bucket, &share)| (bucket_start(bucket + 1), share))
+            .collect();
+        shares.iter().any(|&share| share > 0.0).then_some(Curve {
+            name,
+            color,
+            points,
+        })
+    };
+    (PEERS.into_iter())
+        .filter_map(|(name, color)| of(name, color))
+        .collect()
+}
+
+fn panel(area: &Area<'_>, title: &str, curves: &[Curve]) -> Result<(), String> {
+    let filled = || {
+        curves
+            .iter()
+            .flat_map(|curve| &curve.points)
+            .filter(|point| point.1 > 0.0)
+    };
+    let highest = filled().map(|point| point.1).fold(0.0, f64::max);
+    let latest = filled().map(|point| point.0).fold(0.1, f64::max);
+    let mut chart = ChartBuilder::on(area)
+        .caption(
+            format!("Lateness: {title}"),
+            ("sans-serif", 16).into_font().color(&INK),
+        )
+        .margin(12)
+        .x_label_area_size(40)
+        .y_label_area_size(56)
+        .build_cartesian_2d((0.01..latest * 1.5).log_scale(), 0.0..highest * 1.1)
+        .map_err(failed)?;
+    chart
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(PALE)
+        .x_desc("milliseconds after the deadline")
+        .y_desc("share of the sleeps")
+        .x_label_formatter(&|ms| format!("{ms}"))
+        .y_label_formatter(&|share| format!("{:.0} %", share * 100.0))
+        .draw()
+        .map_err(failed)?;
+    for curve in curves {
+        let points = curve
+            .points
+            .iter()
+            .copied()
+            .filter(|point| point.0 >= 0.01 && point.0 <= latest * 1.5);
+        let color = curve.color;
+        chart
+            .draw_series(LineSeries::new(points, color.stroke_width(2)))
+            .map_err(failed)?
+            .label(curve.name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2)));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
+        .background_style(WHITE.mix(0.9))
+        .border_style(PALE)
+        .label_font(("sans-serif", 12).into_font().color(&INK))
+        .draw()
+        .map_err(failed)
+}

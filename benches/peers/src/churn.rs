@@ -1,0 +1,69 @@
+//! S1, S2, S2b: timeouts that are armed and cancelled.
+
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+
+use crate::measure::{Meter, Scale, Spent, alternate, emit_cost};
+use crate::sides::{PendingOnce, Side, Timer, runtime, wheel_on, with_side};
+
+const TASKS: u64 = 64;
+
+/// A deadline that lies beyond every run.
+pub const LONG: Duration = Duration::from_secs(30);
+
+const CONSTANT: [Duration; 1] = [LONG];
+const MIXED: [Duration; 3] = [LONG, Duration::from_secs(5), Duration::from_millis(50)];
+
+/// Many tasks, each arming one timeout after the other. What is reported is the cost above that of the same loop
+/// without a timeout, in the same repetition.
+pub fn run(scale: Scale, workers: usize, mixed: bool, others: bool) {
+    let lengths: &'static [Duration] = if mixed { &MIXED } else { &CONSTANT };
+    // In processes of their own those that bring a thread of their own, which would disturb the rest.
+    let sides: &[Side] = if others {
+        &[Side::Floor, Side::FuturesTimer, Side::AsyncIo]
+    } else {
+        &[Side::Floor, Side::Tokio, Side::Tickwheel, Side::Pingora]
+    };
+    let runtime = runtime(workers);
+    let wheel = wheel_on(&runtime);
+    let costs = alternate(scale, sides.len(), |side, rounds| {
+        with_side!(sides[side], wheel, |timer| churn(
+            &runtime, &timer, lengths, rounds
+        ))
+    });
+    for costs in costs {
+        emit_cost(sides[0].name(), costs[0]);
+        for (side, cost) in sides.iter().zip(&costs).skip(1) {
+            emit_cost(side.name(), cost.above(costs[0]));
+        }
+    }
+}
+
+fn churn<T: Timer>(
+    runtime: &Runtime,
+    timer: &T,
+    lengths: &'static [Duration],
+    rounds: u64,
+) -> Spent {
+    let each = rounds.div_ceil(TASKS);
+    runtime.block_on(async {
+        let meter = Meter::start();
+        let tasks: Vec<_> = (0..TASKS)
+            .map(|_| {
+                let timer = timer.clone();
+                tokio::spawn(async move {
+                    let mut lengths = lengths.iter().cycle();
+                    for _ in 0..each {
+                        let length = *lengths.next().expect("it goes round");
+                        timer.timeout(length, PendingOnce::default()).await;
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.expect("no round panics");
+        }
+        meter.stop()
+    })
+}

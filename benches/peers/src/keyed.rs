@@ -1,0 +1,261 @@
+//! S6 and S7: timers with keys, next to a `DelayQueue` behind a mutex.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use tickwheel::{KeyedTimers, TimerWheel};
+use tokio::runtime::Runtime;
+use tokio_util::time::DelayQueue;
+use tokio_util::time::delay_queue::Key;
+
+use crate::measure::{Meter, Scale, Spent, alternate, emit_cost};
+use crate::sides::{runtime, wheel_on};
+
+/// What one writes to set, move and remove a `DelayQueue`'s timers by key from any task.
+#[derive(Debug, Default)]
+pub struct Queue {
+    queue: DelayQueue<u64>,
+    timers: HashMap<u64, (u64, Key)>,
+}
+
+impl Queue {
+    pub fn set(&mut self, key: u64, value: u64, delay: Duration) {
+        let place = self.queue.insert(key, delay);
+        if let Some((_, old)) = self.timers.insert(key, (value, place)) {
+            self.queue.remove(&old);
+        }
+    }
+
+    fn reset(&mut self, key: u64, delay: Duration) {
+        if let Some((_, place)) = self.timers.get(&key) {
+            self.queue.reset(place, delay);
+        }
+    }
+
+    fn remove(&mut self, key: u64) -> Option<u64> {
+        let (value, place) = self.timers.remove(&key)?;
+        self.queue.remove(&place);
+        Some(value)
+    }
+
+    fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<(u64, u64)> {
+        let expired = ready!(self.queue.poll_expired(cx));
+        // An empty queue has kept the waker too.
+        let key = match expired {
+            Some(expired) => expired.into_inner(),
+            None => return Poll::Pending,
+        };
+        let (value, _) = self.timers.remove(&key).expect("what is queued has a key");
+        Poll::Ready((key, value))
+    }
+}
+
+/// Timers by key, as one of the sides has them.
+trait Keyed: Clone + Send + 'static {
+    fn set(&self, key: u64, value: u64, delay: Duration);
+    fn reset(&self, key: u64, delay: Duration);
+    fn remove(&self, key: u64);
+    /// Waits until what was asked for is done.
+    fn settle(&self) -> impl Future<Output = ()> + Send;
+}
+
+#[derive(Clone)]
+struct OnWheel {
+    wheel: TimerWheel,
+    timers: KeyedTimers<u64, u64>,
+}
+
+impl OnWheel {
+    fn new(wheel: &TimerWheel, runtime: &Runtime) -> Self {
+        let (timers, mut expirations) = wheel.keyed();
+        runtime.spawn(async move { while expirations.recv().await.is_some() {} });
+        OnWheel {
+            wheel: wheel.clone(),
+            timers,
+        }
+    }
+}
+
+impl Keyed for OnWheel {
+    fn set(&self, key: u64, value: u64, delay: Duration) {
+        (self.timers.set_timer(key, value, delay)).expect("there is room");
+    }
+
+    fn reset(&self, key: u64, delay: Duration) {
+        self.timers.move_timer(key, delay).expect("it is open");
+    }
+
+    fn remove(&self, key: u64) {
+        self.timers.remove_timer(key).expect("it is open");
+    }
+
+    async fn settle(&self) {
+        self.wheel.settle().await;
+    }
+}
+
+#[derive(Clone)]
+struct OnQueue(Arc<Mutex<Queue>>);
+
+impl OnQueue {
+    fn new(runtime: &Runtime) -> Self {
+        let queue = Arc::new(Mutex::new(Queue::default()));
+        let weak = Arc::downgrade(&queue);
+        runtime.spawn(poll_fn(move |cx| {
+            while let Some(queue) = weak.upgrade() {
+                let expired = lock(&queue).poll_expired(cx);
+                let _ = ready!(expired);
+            }
+            Poll::Ready(())
+        }));
+        OnQueue(queue)
+    }
+}
+
+fn lock(queue: &Mutex<Queue>) -> std::sync::MutexGuard<'_, Queue> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Keyed for OnQueue {
+    fn set(&self, key: u64, value: u64, delay: Duration) {
+        lock(&self.0).set(key, value, delay);
+    }
+
+    fn reset(&self, key: u64, delay: Duration) {
+        lock(&self.0).reset(key, delay);
+    }
+
+    fn remove(&self, key: u64) {
+        lock(&self.0).remove(key);
+    }
+
+    async fn settle(&self) {}
+}
+
+/// The first keys of those that are set for the time of the whole run.
+const RESIDENT: u64 = 1 << 48;
+
+/// How many operations a producer makes before it lets other tasks run.
+const AT_A_TIME: u64 = 64;
+
+/// S6: each producer sets, moves and removes timers of its own, while `resident` others are pending.
+pub fn triples(scale: Scale, producers: u64, resident: u64) {
+    let runtime = runtime(2);
+    let wheel = wheel_on(&runtime);
+    let (queue, timers) = runtime.block_on(async {
+        let (queue, timers) = (OnQueue::new(&runtime), OnWheel::new(&wheel, &runtime));
+        for key in 0..resident {
+            let delay = Duration::from_secs(3600 + key % 1000);
+            queue.set(RESIDENT + key, key, delay);
+            timers.set(RESIDENT + key, key, delay);
+        }
+        wheel.settle().await;
+        (queue, timers)
+    });
+    let costs = alternate(scale, 2, |side, rounds| {
+        if side == 0 {
+            produce(&runtime, &queue, producers, rounds)
+        } else {
+            produce(&runtime, &timers, producers, rounds)
+        }
+    });
+    for costs in costs {
+        emit_cost("DelayQueue", costs[0]);
+        emit_cost("tickwheel", costs[1]);
+    }
+}
+
+fn produce<T: Keyed>(runtime: &Runtime, timers: &T, producers: u64, rounds: u64) -> Spent {
+    let each = rounds.div_ceil(producers);
+    runtime.block_on(async {
+        let meter = Meter::start();
+        let tasks: Vec<_> = (0..producers)
+            .map(|producer| {
+                let timers = timers.clone();
+                tokio::spawn(async move {
+                    for n in 0..each {
+                        let key = producer << 32 | n;
+                        timers.set(key, n, Duration::from_secs(30));
+                        timers.reset(key, Duration::from_secs(60));
+                        timers.remove(key);
+                        if n % AT_A_TIME == 0 {
+                            tokio::task::yield_now().await;
+                        }
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.expect("no producer panics");
+        }
+        timers.settle().await;
+        meter.stop()
+    })
+}
+
+/// S7: one of very many timers, chosen at random, is moved.
+pub fn moves(scale: Scale) {
+    let resident = scale.pick(100_000, 1_000_000);
+    let runtime = runtime(2);
+    let wheel = wheel_on(&runtime);
+    for repetition in 0..scale.pick(2, 5) {
+        for turn in 0..2 {
+            if (turn + repetition) % 2 == 0 {
+                let queue = runtime.block_on(async { OnQueue::new(&runtime) });
+                let (spent, moved) = move_at_random(scale, &runtime, &queue, resident);
+                emit_cost("DelayQueue", spent.per(moved));
+            } else {
+                let timers = OnWheel::new(&wheel, &runtime);
+                let (spent, moved) = move_at_random(scale, &runtime, &timers, resident);
+                emit_cost("tickwheel", spent.per(moved));
+            }
+        }
+    }
+}
+
+/// A minute, in steps finer than a tick.
+fn up_to_a_minute(rng: &mut Rng) -> Duration {
+    Duration::from_micros(rng.u64(1_000_000..=60_000_000))
+}
+
+fn move_at_random<T: Keyed>(
+    scale: Scale,
+    runtime: &Runtime,
+    timers: &T,
+    resident: u64,
+) -> (Spent, u64) {
+    let timers = timers.clone();
+    let most = scale.pick(50_000, 1_000_000);
+    // Nothing that was moved fires within the run, which would make it a run with fewer timers.
+    let longest = Duration::from_millis(700);
+    let task = async move {
+        let mut rng = Rng::with_seed(7);
+        let begun = Instant::now();
+        for key in 0..resident {
+            // Due as if each had been moved some time ago, and after this is over.
+            let head_start = begun.elapsed() + Duration::from_secs(2);
+            timers.set(key, key, up_to_a_minute(&mut rng) + head_start);
+            if key % AT_A_TIME == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        timers.settle().await;
+        let meter = Meter::start();
+        let start = Instant::now();
+        let mut moved = 0;
+        while moved < most && start.elapsed() < longest {
+            for _ in 0..AT_A_TIME {
+                timers.reset(rng.u64(0..resident), up_to_a_minute(&mut rng));
+            }
+            moved += AT_A_TIME;
+            tokio::task::yield_now().await;
+        }
+        timers.settle().await;
+        (meter.stop(), moved)
+    };
+    runtime.block_on(async { tokio::spawn(task).await.expect("it does not panic") })
+}

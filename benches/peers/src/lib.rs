@@ -1,0 +1,14 @@
+//! The workloads, and the timers they are run with. See the README of the crate for what came of it.
+
+pub mod chart;
+pub mod churn;
+pub mod coordinate;
+pub mod keyed;
+pub mod measure;
+pub mod plan;
+pub mod report;
+pub mod sides;
+pub mod sleepers;
+pub mod table;
+pub mod touch;
+pub mod wheels;

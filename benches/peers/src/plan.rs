@@ -1,0 +1,212 @@
+//! Which processes are run, in which order, and what each of them does.
+
+use crate::measure::Scale;
+use crate::sides::Side;
+use crate::sleepers::{self, Idle};
+use crate::{churn, keyed, touch, wheels};
+
+/// A workload that a process of its own runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workload {
+    Churn {
+        workers: usize,
+        mixed: bool,
+        others: bool,
+    },
+    Many(Side),
+    Few(Side),
+    Reset {
+        workers: usize,
+    },
+    Touch,
+    Triples {
+        producers: u64,
+        resident: u64,
+    },
+    Moves,
+    Wheels {
+        resident: u64,
+    },
+    Storm(Side),
+    Bytes,
+    Allocations,
+    Idle(Idle),
+}
+
+/// One process.
+#[derive(Debug, Clone, Copy)]
+pub struct Job {
+    /// What its figures are filed under.
+    pub group: &'static str,
+    /// The row of the design that it belongs to: what `--only` chooses by.
+    pub id: &'static str,
+    pub what: &'static str,
+    pub workload: Workload,
+}
+
+impl Job {
+    /// The workloads of memory have a program of their own, whose allocator counts.
+    pub fn counted(&self) -> Option<&'static str> {
+        match self.workload {
+            Workload::Bytes => Some("bytes"),
+            Workload::Allocations => Some("allocations"),
+            _ => None,
+        }
+    }
+}
+
+const fn job(id: &'static str, group: &'static str, what: &'static str, workload: Workload) -> Job {
+    Job {
+        group,
+        id,
+        what,
+        workload,
+    }
+}
+
+const fn churn(workers: usize, mixed: bool, others: bool) -> Workload {
+    Workload::Churn {
+        workers,
+        mixed,
+        others,
+    }
+}
+
+/// All processes in their order. One that is to be repeated is there several times, in turn with its peer.
+pub fn jobs(scale: Scale) -> Vec<Job> {
+    let mut jobs = vec![
+        job("S1", "S1", "churn, current_thread", churn(1, false, false)),
+        job(
+            "S1",
+            "S1 others",
+            "churn, current_thread, timers with a thread of their own",
+            churn(1, false, true),
+        ),
+        job("S2", "S2", "churn, 2 workers", churn(2, false, false)),
+        job(
+            "S2",
+            "S2 others",
+            "churn, 2 workers, timers with a thread of their own",
+            churn(2, false, true),
+        ),
+        job(
+            "S2b",
+            "S2b",
+            "churn, 2 workers, lengths mixed",
+            churn(2, true, false),
+        ),
+        job(
+            "S4",
+            "S4",
+            "reset, current_thread",
+            Workload::Reset { workers: 1 },
+        ),
+        job(
+            "S4",
+            "S4 2 workers",
+            "reset, 2 workers",
+            Workload::Reset { workers: 2 },
+        ),
+        job("S5", "S5", "touch", Workload::Touch),
+    ];
+    for (group, what, producers, resident) in [
+        ("S6 1", "set + move + remove, 1 producer", 1, 0),
+        ("S6 2", "set + move + remove, 2 producers", 2, 0),
+        (
+            "S6 1 among",
+            "set + move + remove, 1 producer, 1000 others",
+            1,
+            1000,
+        ),
+        (
+            "S6 2 among",
+            "set + move + remove, 2 producers, 1000 others",
+            2,
+            1000,
+        ),
+    ] {
+        let workload = Workload::Triples {
+            producers,
+            resident,
+        };
+        jobs.push(job("S6", group, what, workload));
+    }
+    jobs.push(job("S7", "S7", "a random key moved", Workload::Moves));
+    let wheels = [
+        ("S8 10^3", "wheel, 10^3 resident", 1_000),
+        ("S8 10^5", "wheel, 10^5 resident", 100_000),
+        (
+            "S8 10^7",
+            "wheel, 10^7 resident",
+            scale.pick(1_000_000, 10_000_000),
+        ),
+    ];
+    for (group, what, resident) in wheels {
+        jobs.push(job("S8", group, what, Workload::Wheels { resident }));
+    }
+    jobs.push(job("S10", "S10", "bytes of a timer", Workload::Bytes));
+    jobs.push(job(
+        "allocations",
+        "allocations",
+        "allocations of a timeout",
+        Workload::Allocations,
+    ));
+    for with in [Idle::NoWheel, Idle::NoTimers, Idle::OneFarTimer] {
+        jobs.push(job("S11", "S11", with.name(), Workload::Idle(with)));
+    }
+    for side in [
+        Side::Tickwheel,
+        Side::Tokio,
+        Side::Pingora,
+        Side::FuturesTimer,
+        Side::AsyncIo,
+    ] {
+        jobs.push(job("light", "light", side.name(), Workload::Few(side)));
+    }
+    for (id, repetitions, of) in [
+        (
+            "S9",
+            scale.pick(1, 5),
+            Workload::Storm as fn(Side) -> Workload,
+        ),
+        (
+            "S3",
+            scale.pick(1, 3),
+            Workload::Many as fn(Side) -> Workload,
+        ),
+    ] {
+        for repetition in 0..repetitions {
+            let sides = [Side::Tokio, Side::Tickwheel];
+            for turn in 0..2 {
+                let side = sides[(turn + repetition) % 2];
+                jobs.push(job(id, id, side.name(), of(side)));
+            }
+        }
+        jobs.push(job(id, id, Side::Pingora.name(), of(Side::Pingora)));
+    }
+    jobs
+}
+
+/// Runs it in this process.
+pub fn run(scale: Scale, workload: Workload) {
+    match workload {
+        Workload::Churn {
+            workers,
+            mixed,
+            others,
+        } => churn::run(scale, workers, mixed, others),
+        Workload::Many(side) => sleepers::many(scale, side),
+        Workload::Few(side) => sleepers::few(scale, side),
+        Workload::Reset { workers } => touch::reset(scale, workers),
+        Workload::Touch => touch::touch(scale),
+        Workload::Triples {
+            producers,
+            resident,
+        } => keyed::triples(scale, producers, resident),
+        Workload::Moves => keyed::moves(scale),
+        Workload::Wheels { resident } => wheels::run(scale, resident),
+        Workload::Storm(side) => sleepers::storm(scale, side),
+        Workload::Idle(with) => sleepers::idle(scale, with),
+        Workload::Bytes | Workload::Allocations => unreachable!("`counted` runs these"),
+    }
+}

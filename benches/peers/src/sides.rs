@@ -1,0 +1,246 @@
+//! The timers that are compared, each as its users would use it.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use pingora_timeout::fast_timeout::{fast_sleep, fast_timeout};
+use tickwheel::TimerWheel;
+use tokio::runtime::{Builder, Runtime};
+
+/// Something that can sleep.
+pub trait Timer: Clone + Send + Sync + 'static {
+    /// Runs the future under a timeout.
+    fn timeout<F>(&self, length: Duration, future: F) -> impl Future<Output = ()> + Send
+    where
+        F: Future<Output = ()> + Send;
+
+    fn sleep(&self, length: Duration) -> impl Future<Output = ()> + Send;
+
+    fn sleep_until(&self, deadline: Instant) -> impl Future<Output = ()> + Send {
+        self.sleep(deadline.saturating_duration_since(Instant::now()))
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Tickwheel(pub TimerWheel);
+
+#[derive(Debug, Clone, Copy)]
+pub struct Tokio;
+
+#[derive(Debug, Clone, Copy)]
+pub struct Pingora;
+
+#[derive(Debug, Clone, Copy)]
+pub struct FuturesTimer;
+
+#[derive(Debug, Clone, Copy)]
+pub struct AsyncIo;
+
+/// No timer at all: what the loop around it costs.
+#[derive(Debug, Clone, Copy)]
+pub struct Floor;
+
+impl Timer for Tickwheel {
+    fn timeout<F>(&self, length: Duration, future: F) -> impl Future<Output = ()> + Send
+    where
+        F: Future<Output = ()> + Send,
+    {
+        let timeout = self.0.timeout(length, future);
+        async {
+            let _ = timeout.await;
+        }
+    }
+
+    fn sleep(&self, length: Duration) -> impl Future<Output = ()> + Send {
+        self.0.sleep(length)
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> impl Future<Output = ()> + Send {
+        self.0.sleep_until(deadline.into())
+    }
+}
+
+impl Timer for Tokio {
+    async fn timeout<F>(&self, length: Duration, future: F)
+    where
+        F: Future<Output = ()> + Send,
+    {
+        let _ = tokio::time::timeout(length, future).await;
+    }
+
+    fn sleep(&self, length: Duration) -> impl Future<Output = ()> + Send {
+        tokio::time::sleep(length)
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> impl Future<Output = ()> + Send {
+        tokio::time::sleep_until(deadline.into())
+    }
+}
+
+impl Timer for Pingora {
+    async fn timeout<F>(&self, length: Duration, future: F)
+    where
+        F: Future<Output = ()> + Send,
+    {
+        let _ = fast_timeout(length, future).await;
+    }
+
+    fn sleep(&self, length: Duration) -> impl Future<Output = ()> + Send {
+        fast_sleep(length)
+    }
+}
+
+impl Timer for FuturesTimer {
+    async fn timeout<F>(&self, length: Duration, future: F)
+    where
+        F: Future<Output = ()> + Send,
+    {
+        either(future, futures_timer::Delay::new(length)).await;
+    }
+
+    fn sleep(&self, length: Duration) -> impl Future<Output = ()> + Send {
+        futures_timer::Delay::new(length)
+    }
+}
+
+impl Timer for AsyncIo {
+    async fn timeout<F>(&self, length: Duration, future: F)
+    where
+        F: Future<Output = ()> + Send,
+    {
+        either(future, async_io::Timer::after(length)).await;
+    }
+
+    async fn sleep(&self, length: Duration) {
+        async_io::Timer::after(length).await;
+    }
+}
+
+impl Timer for Floor {
+    fn timeout<F>(&self, _: Duration, future: F) -> impl Future<Output = ()> + Send
+    where
+        F: Future<Output = ()> + Send,
+    {
+        future
+    }
+
+    async fn sleep(&self, _: Duration) {}
+}
+
+/// Until one of them is ready; the first is asked first.
+async fn either<T>(future: impl Future<Output = ()>, timer: impl Future<Output = T>) {
+    let (mut future, mut timer) = (pin!(future), pin!(timer));
+    poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(()) => Poll::Ready(()),
+        Poll::Pending => timer.as_mut().poll(cx).map(drop),
+    })
+    .await;
+}
+
+/// The timers by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    Floor,
+    Tickwheel,
+    Tokio,
+    Pingora,
+    FuturesTimer,
+    AsyncIo,
+}
+
+impl Side {
+    pub const ALL: [Side; 6] = [
+        Side::Floor,
+        Side::Tickwheel,
+        Side::Tokio,
+        Side::Pingora,
+        Side::FuturesTimer,
+        Side::AsyncIo,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Side::Floor => "floor",
+            Side::Tickwheel => "tickwheel",
+            Side::Tokio => "tokio::time",
+            Side::Pingora => "pingora-timeout",
+            Side::FuturesTimer => "futures-timer",
+            Side::AsyncIo => "async-io",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|side| side.name() == name)
+    }
+}
+
+/// Runs the same code with the type of a side.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! with_side {
+    ($side:expr, $wheel:expr, |$timer:ident| $body:expr) => {
+        match $side {
+            $crate::sides::Side::Floor => {
+                let $timer = $crate::sides::Floor;
+                $body
+            }
+            $crate::sides::Side::Tickwheel => {
+                let $timer = $crate::sides::Tickwheel($wheel.clone());
+                $body
+            }
+            $crate::sides::Side::Tokio => {
+                let $timer = $crate::sides::Tokio;
+                $body
+            }
+            $crate::sides::Side::Pingora => {
+                let $timer = $crate::sides::Pingora;
+                $body
+            }
+            $crate::sides::Side::FuturesTimer => {
+                let $timer = $crate::sides::FuturesTimer;
+                $body
+            }
+            $crate::sides::Side::AsyncIo => {
+                let $timer = $crate::sides::AsyncIo;
+                $body
+            }
+        }
+    };
+}
+pub use crate::with_side;
+
+/// A runtime with so many workers; with one, a single-threaded one.
+pub fn runtime(workers: usize) -> Runtime {
+    let runtime = if workers == 1 {
+        Builder::new_current_thread().enable_all().build()
+    } else {
+        Builder::new_multi_thread()
+            .worker_threads(workers)
+            .enable_all()
+            .build()
+    };
+    runtime.expect("the runtime starts")
+}
+
+/// A wheel on that runtime.
+pub fn wheel_on(runtime: &Runtime) -> TimerWheel {
+    runtime.block_on(async { TimerWheel::new() })
+}
+
+/// Pending once, and ready when polled again.
+#[derive(Debug, Default)]
+pub struct PendingOnce(bool);
+
+impl Future for PendingOnce {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if std::mem::replace(&mut self.0, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}

@@ -1,0 +1,264 @@
+//! S3, S9 and the lateness under light load: sleeps that fire.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use tickwheel::TimerWheel;
+use tokio::runtime::Runtime;
+use tokio::sync::Notify;
+
+use crate::measure::{Meter, Scale, emit, emit_lateness, max_rss, waits};
+use crate::sides::{Side, Timer, runtime, wheel_on, with_side};
+
+/// Lateness in microseconds, a place for each sleep, and who is still asleep.
+struct Log {
+    late: Box<[AtomicU32]>,
+    early: AtomicUsize,
+    tasks: AtomicUsize,
+    done: Notify,
+}
+
+impl Log {
+    fn new(tasks: usize, sleeps: usize) -> Arc<Self> {
+        // Written to, so that its memory is there before memory is measured.
+        let late = (0..sleeps).map(|_| AtomicU32::new(u32::MAX)).collect();
+        Arc::new(Log {
+            late,
+            early: AtomicUsize::new(0),
+            tasks: AtomicUsize::new(tasks),
+            done: Notify::new(),
+        })
+    }
+
+    /// Notes one sleep that was due at `due`.
+    fn woke(&self, sleep: usize, due: Instant) {
+        let now = Instant::now();
+        if now < due {
+            self.early.fetch_add(1, Ordering::Relaxed);
+        }
+        let late = now.saturating_duration_since(due).as_micros();
+        let late = u32::try_from(late).unwrap_or(u32::MAX - 1);
+        self.late[sleep].store(late, Ordering::Relaxed);
+    }
+
+    fn task_done(&self) {
+        if self.tasks.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.done.notify_one();
+        }
+    }
+
+    /// All that was noted.
+    fn read(&self) -> (Vec<u32>, usize) {
+        let late: Vec<_> = self
+            .late
+            .iter()
+            .map(|late| late.load(Ordering::Relaxed))
+            .collect();
+        assert!(!late.contains(&u32::MAX), "a sleep was not noted");
+        (late, self.early.load(Ordering::Relaxed))
+    }
+}
+
+fn millis(rng: &mut Rng, most: u64) -> Duration {
+    Duration::from_millis(rng.u64(1..=most))
+}
+
+/// S3: a million tasks that each sleep three times.
+pub fn many(scale: Scale, side: Side) {
+    let tasks = scale.pick(100_000, 1_000_000);
+    let most = scale.pick(1_000, 5_000);
+    let runtime = runtime(2);
+    let wheel = wheel_on(&runtime);
+    with_side!(side, wheel, |timer| sleep_thrice(
+        &runtime, &timer, side, tasks, most
+    ));
+}
+
+const ROUNDS: usize = 3;
+
+fn sleep_thrice<T: Timer>(runtime: &Runtime, timer: &T, side: Side, tasks: usize, most: u64) {
+    let log = Log::new(tasks, tasks * ROUNDS);
+    let empty = max_rss();
+    let meter = Meter::start();
+    runtime.block_on(async {
+        // From a worker: a task that is spawned elsewhere takes a lock.
+        let (log, timer) = (Arc::clone(&log), timer.clone());
+        let spawner = tokio::spawn(async move {
+            let mut rng = Rng::with_seed(tasks as u64);
+            for task in 0..tasks {
+                let lengths: [u16; ROUNDS] = std::array::from_fn(|_| {
+                    u16::try_from(millis(&mut rng, most).as_millis()).expect("at most 5000")
+                });
+                let (log, timer) = (Arc::clone(&log), timer.clone());
+                tokio::spawn(async move {
+                    for (round, length) in lengths.into_iter().enumerate() {
+                        let length = Duration::from_millis(u64::from(length));
+                        let due = Instant::now() + length;
+                        timer.sleep(length).await;
+                        log.woke(task * ROUNDS + round, due);
+                    }
+                    log.task_done();
+                });
+                if task % 256 == 255 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            log.done.notified().await;
+        });
+        spawner.await.expect("it does not panic");
+    });
+    let spent = meter.stop();
+    let series = side.name();
+    emit(series, "cpu", spent.cpu.as_secs_f64());
+    emit(series, "rss", (max_rss() - empty) / tasks as f64);
+    let (late, early) = log.read();
+    emit_lateness(series, late, early);
+}
+
+/// A hundred tasks on an otherwise idle runtime.
+pub fn few(scale: Scale, side: Side) {
+    const TASKS: usize = 100;
+    let sleeps = scale.pick(8, 40);
+    let runtime = runtime(2);
+    let wheel = wheel_on(&runtime);
+    let log = Log::new(TASKS, TASKS * sleeps);
+    with_side!(side, wheel, |timer| runtime.block_on(async {
+        for task in 0..TASKS {
+            let (log, timer) = (Arc::clone(&log), timer.clone());
+            tokio::spawn(async move {
+                let mut rng = Rng::with_seed(task as u64);
+                for sleep in 0..sleeps {
+                    // Not at whole milliseconds after each other.
+                    let length = Duration::from_micros(rng.u64(1_000..=500_000));
+                    let due = Instant::now() + length;
+                    timer.sleep(length).await;
+                    log.woke(task * sleeps + sleep, due);
+                }
+                log.task_done();
+            });
+        }
+        log.done.notified().await;
+    }));
+    let (late, early) = log.read();
+    emit_lateness(side.name(), late, early);
+}
+
+/// S9: a million sleeps that are due at one tick.
+pub fn storm(scale: Scale, side: Side) {
+    let sleeps = scale.pick(100_000, 1_000_000);
+    let mut time_to_arm = Duration::from_secs(scale.pick(1, 4));
+    // Sleeps that are armed after their deadline make no storm: then there is to be more time.
+    for _ in 0..4 {
+        let runtime = runtime(2);
+        let wheel = wheel_on(&runtime);
+        let armed = with_side!(side, wheel, |timer| storm_of(
+            &runtime,
+            &timer,
+            &wheel,
+            side,
+            sleeps,
+            time_to_arm
+        ));
+        if armed {
+            return;
+        }
+        time_to_arm *= 2;
+    }
+    panic!("the sleeps could not be armed before their deadline");
+}
+
+/// False when they were not armed in time.
+fn storm_of<T: Timer>(
+    runtime: &Runtime,
+    timer: &T,
+    wheel: &TimerWheel,
+    side: Side,
+    sleeps: usize,
+    time_to_arm: Duration,
+) -> bool {
+    let log = Log::new(sleeps, sleeps);
+    let meter = Meter::start();
+    let deadline = Instant::now() + time_to_arm;
+    let armed = runtime.block_on(async {
+        let (log, timer) = (Arc::clone(&log), timer.clone());
+        let spawner = tokio::spawn(async move {
+            for sleep in 0..sleeps {
+                let (log, timer) = (Arc::clone(&log), timer.clone());
+                tokio::spawn(async move {
+                    timer.sleep_until(deadline).await;
+                    log.woke(sleep, deadline);
+                    log.task_done();
+                });
+                if sleep % 256 == 255 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            // What has been spawned runs before this does again, or soon after.
+            tokio::task::yield_now().await;
+            let armed = Instant::now() < deadline;
+            log.done.notified().await;
+            armed
+        });
+        spawner.await.expect("it does not panic")
+    });
+    if !armed {
+        return false;
+    }
+    let spent = meter.stop();
+    let series = side.name();
+    let (late, early) = log.read();
+    emit(series, "cpu", spent.cpu.as_secs_f64());
+    emit(series, "fired", late.len() as f64);
+    if side == Side::Tickwheel {
+        let metrics = wheel.metrics();
+        emit(
+            series,
+            "longest turn",
+            metrics.longest_turn.as_secs_f64() * 1e3,
+        );
+        assert_eq!(metrics.sleeps_fired, sleeps as u64, "not all of them fired");
+    }
+    emit_lateness(series, late, early);
+    true
+}
+
+/// S11: nothing to do for a while.
+pub fn idle(scale: Scale, with: Idle) {
+    let time = Duration::from_secs(scale.pick(2, 10));
+    let year = Duration::from_hours(365 * 24);
+    let runtime = runtime(2);
+    let wheel = (with != Idle::NoWheel).then(|| wheel_on(&runtime));
+    let sleeper = (with == Idle::OneFarTimer).then(|| {
+        let wheel = wheel.clone().expect("there is one");
+        runtime.spawn(async move { wheel.sleep(year).await })
+    });
+    std::thread::sleep(Duration::from_millis(200)); // all that begins has begun
+    let wake_ups = || wheel.as_ref().map_or(0, |wheel| wheel.metrics().wake_ups);
+    let before = (wake_ups(), waits());
+    std::thread::sleep(time);
+    let (woke, waited) = (wake_ups() - before.0, waits() - before.1);
+    emit(with.name(), "wake-ups", woke as f64);
+    // This thread's own sleep is one of them.
+    emit(with.name(), "waits", waited as f64 - 1.0);
+    drop(sleeper);
+}
+
+/// What is there while nothing happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Idle {
+    NoWheel,
+    NoTimers,
+    OneFarTimer,
+}
+
+impl Idle {
+    pub fn name(self) -> &'static str {
+        match self {
+            Idle::NoWheel => "no wheel",
+            Idle::NoTimers => "no timers",
+            Idle::OneFarTimer => "one timer",
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! The rows of the table: which figure is set against which, and what it must reach.
+
+use crate::coordinate::Figures;
+
+/// One series of one group.
+#[derive(Debug, Clone, Copy)]
+pub struct Series(pub &'static str, pub &'static str);
+
+/// A row to be made.
+#[derive(Debug, Clone, Copy)]
+pub struct Check {
+    pub id: &'static str,
+    pub what: &'static str,
+    pub metric: &'static str,
+    pub unit: &'static str,
+    pub ours: Series,
+    /// What it is divided by. Without one, the bar is about our figure itself.
+    pub theirs: Option<Series>,
+    /// What it must not exceed; without one it is only shown.
+    pub bar: Option<f64>,
+}
+
+/// A row with its figures.
+#[derive(Debug, Clone)]
+pub struct Row {
+    pub check: Check,
+    pub ours: Spread,
+    pub theirs: Option<Spread>,
+    pub ratio: Option<Spread>,
+}
+
+impl Row {
+    /// What the bar is about.
+    pub fn judged(&self) -> Spread {
+        self.ratio.unwrap_or(self.ours)
+    }
+
+    /// `None` without a bar.
+    pub fn passes(&self) -> Option<bool> {
+        self.check.bar.map(|bar| self.judged().median <= bar)
+    }
+}
+
+/// The median and the range of a figure.
+#[derive(Debug, Clone, Copy)]
+pub struct Spread {
+    pub median: f64,
+    pub least: f64,
+    pub most: f64,
+}
+
+impl Spread {
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let (&least, &most) = (sorted.first()?, sorted.last()?);
+        let middle = sorted.len() / 2;
+        let median = if sorted.len() % 2 == 1 {
+            sorted[middle]
+        } else {
+            f64::midpoint(sorted[middle - 1], sorted[middle])
+        };
+        Some(Spread {
+            median,
+            least,
+            most,
+        })
+    }
+
+    /// The ratio of the medians, with the range of the ratios within one repetition where there are as many of both.
+    fn ratio(ours: &[f64], theirs: &[f64]) -> Option<Self> {
+        let median = Spread::of(ours)?.median / Spread::of(theirs)?.median;
+        let each: Vec<_> = if ours.len() == theirs.len() {
+            ours.iter().zip(theirs).map(|(o, t)| o / t).collect()
+        } else {
+            vec![median]
+        };
+        Spread::of(&each).map(|spread| Spread { median, ..spread })
+    }
+}
+
+/// The rows that can be made of these figures.
+pub fn rows(figures: &Figures) -> Vec<Row> {
+    checks()
+        .into_iter()
+        .filter_map(|check| {
+            let get = |series: Series| figures.get(series.0, series.1, check.metric);
+            let ours = get(check.ours);
+            let theirs = check.theirs.map(get);
+            Some(Row {
+                check,
+                ours: Spread::of(ours)?,
+                theirs: match theirs {
+                    Some(theirs) => Some(Spread::of(theirs)?),
+                    None => None,
+                },
+                ratio: theirs.and_then(|theirs| Spread::ratio(ours, theirs)),
+            })
+        })
+        .collect()
+}
+
+const TOKIO: &str = "tokio::time";
+const OURS: &str = "tickwheel";
+const PINGORA: &str = "pingora-timeout";
+const QUEUE: &str = "DelayQueue";
+
+/// A list that is written row by row.
+#[derive(Default)]
+struct Checks(Vec<Check>);
+
+impl Checks {
+    /// A ratio of wall time and one of CPU time.
+    fn times(
+        &mut self,
+        id: &'static str,
+        what: &'static str,
+        ours: Series,
+        theirs: Series,
+        bar: Option<f64>,
+    ) {
+        for metric in ["wall", "cpu"] {
+            self.ratio(id, what, (metric, "ns"), ours, theirs, bar);
+        }
+    }
+
+    fn ratio(
+        &mut self,
+        id: &'static str,
+        what: &'static str,
+        (metric, unit): (&'static str, &'static str),
+        ours: Series,
+        theirs: Series,
+        bar: Option<f64>,
+    ) {
+        self.0.push(Check {
+            id,
+            what,
+            metric,
+            unit,
+            ours,
+            theirs: Some(theirs),
+            bar,
+        });
+    }
+
+    fn absolute(
+        &mut self,
+        id: &'static str,
+        what: &'static str,
+        (metric, unit): (&'static str, &'static str),
+        ours: Series,
+        bar: Option<f64>,
+    ) {
+        self.0.push(Check {
+            id,
+            what,
+            metric,
+            unit,
+            ours,
+            theirs: None,
+            bar,
+        });
+    }
+}
+
+fn checks() -> Vec<Check> {
+    let mut c = Checks::default();
+    churn(&mut c);
+    sleepers(&mut c);
+    touches(&mut c);
+    keyed(&mut c);
+    wheels(&mut c);
+    storm(&mut c);
+    memory_and_idleness(&mut c);
+    light(&mut c);
+    c.0
+}
+
+fn churn(c: &mut Checks) {
+    let one = "timeout armed and cancelled, current_thread";
+    let two = "timeout armed and cancelled, 2 workers";
+    let mixed = "the same with 30 s, 5 s and 50 ms in turn";
+    for (id, what, against_tokio, against_pingora) in [
+        ("S1", one, 0.65, None),
+        ("S2", two, 0.15, Some(0.8)),
+        ("S2b", mixed, 0.2, None),
+    ] {
+        let ours = Series(id, OURS);
+        c.times(id, what, ours, Series(id, TOKIO), Some(against_tokio));
+        c.times(id, what, ours, Series(id, PINGORA), against_pingora);
+    }
+    for (id, what, others) in [("S1", one, "S1 others"), ("S2", two, "S2 others")] {
+        for peer in ["futures-timer", "async-io"] {
+            c.times(id, what, Series(id, OURS), Series(others, peer), None);
+        }
+    }
+}
+
+fn sleepers(c: &mut Checks) {
+    let what = "many sleepers, each three times";
+    let ours = Series("S3", OURS);
+    for (peer, bars) in [
+        (TOKIO, [Some(0.25), Some(1.0), Some(1.0)]),
+        (PINGORA, [None; 3]),
+    ] {
+        let theirs = Series("S3", peer);
+        c.ratio("S3", what, ("mean", "ms"), ours, theirs, bars[0]);
+        for quantile in ["p50", "p99", "max"] {
+            c.ratio("S3", what, (quantile, "ms"), ours, theirs, None);
+        }
+        c.ratio("S3", what, ("cpu", "s"), ours, theirs, bars[1]);
+        c.ratio("S3", what, ("rss", "B"), ours, theirs, bars[2]);
+    }
+    early(c, "S3");
+}
+
+/// How many woke before their time.
+fn early(c: &mut Checks, group: &'static str) {
+    let metric = ("early", "sleeps");
+    c.absolute(group, "woken early", metric, Series(group, OURS), Some(0.0));
+    for peer in [TOKIO, PINGORA, "futures-timer", "async-io"] {
+        c.absolute(group, "woken early", metric, Series(group, peer), None);
+    }
+}
+
+fn touches(c: &mut Checks) {
+    for (group, what) in [
+        ("S4", "a pending sleep moved, current_thread"),
+        ("S4 2 workers", "a pending sleep moved, 2 workers"),
+    ] {
+        let (ours, theirs) = (Series(group, OURS), Series(group, TOKIO));
+        c.times("S4", what, ours, theirs, Some(1.0));
+    }
+    let wall = ("wall", "ns");
+    let (touch_at, touch) = (Series("S5", "touch_at(now)"), Series("S5", "touch()"));
+    let apart = Series("S5", "touch_at, ticks apart");
+    c.absolute("S5", "idle: touch_at(now)", wall, touch_at, Some(3.0));
+    c.absolute(
+        "S5",
+        "idle: touch_at, each in another tick",
+        wall,
+        apart,
+        Some(3.0),
+    );
+    for (peer, bar) in [
+        ("Instant::now()", Some(1.3)),
+        ("tokio Sleep::reset", None),
+        ("DelayQueue::reset", None),
+    ] {
+        c.times("S5", "idle: touch()", touch, Series("S5", peer), bar);
+    }
+}
+
+fn keyed(c: &mut Checks) {
+    for (group, what, bar) in [
+        ("S6 1", "keyed set + move + remove, 1 producer", 0.5),
+        ("S6 2", "keyed set + move + remove, 2 producers", 0.9),
+        ("S6 1 among", "the same among 1000 others, 1 producer", 0.5),
+        ("S6 2 among", "the same among 1000 others, 2 producers", 0.9),
+    ] {
+        let (ours, theirs) = (Series(group, OURS), Series(group, QUEUE));
+        c.times("S6", what, ours, theirs, Some(bar));
+    }
+    let (ours, theirs) = (Series("S7", OURS), Series("S7", QUEUE));
+    c.times(
+        "S7",
+        "a random one of many keys moved",
+        ours,
+        theirs,
+        Some(0.25),
+    );
+}
+
+fn wheels(c: &mut Checks) {
+    let wall = ("wall", "ns");
+    for (group, sizes) in [
+        ("S8 10^3", "10^3 resident"),
+        ("S8 10^5", "10^5 resident"),
+        ("S8 10^7", "10^7 resident"),
+    ] {
+        for (ours, theirs) in [
+            ("tickwheel, the same", "hhwt, the same"),
+            ("tickwheel, another", "hhwt, another"),
+        ] {
+            let (ours, theirs) = (Series(group, ours), Series(group, theirs));
+            c.ratio("S8", sizes, wall, ours, theirs, Some(1.0));
+        }
+    }
+    for series in ["tickwheel, the same", "tickwheel, another"] {
+        let (large, small) = (Series("S8 10^7", series), Series("S8 10^3", series));
+        c.ratio(
+            "S8",
+            "10^7 against 10^3 resident",
+            wall,
+            large,
+            small,
+            Some(3.0),
+        );
+    }
+}
+
+fn storm(c: &mut Checks) {
+    let ours = Series("S9", OURS);
+    let turn = ("longest turn", "ms");
+    let what = "many sleeps due at one tick";
+    c.absolute("S9", what, turn, ours, Some(2.0));
+    for (peer, bar) in [(TOKIO, Some(1.0)), (PINGORA, None)] {
+        let theirs = Series("S9", peer);
+        c.ratio("S9", what, ("cpu", "s"), ours, theirs, bar);
+        c.ratio("S9", what, ("max", "ms"), ours, theirs, None);
+    }
+    early(c, "S9");
+}
+
+fn memory_and_idleness(c: &mut Checks) {
+    let bytes = ("bytes", "B");
+    let ours = Series("S10", OURS);
+    let what = "a pending keyed timer";
+    c.absolute("S10", what, bytes, ours, Some(96.0));
+    c.ratio("S10", what, bytes, ours, Series("S10", QUEUE), None);
+    c.ratio(
+        "S10",
+        "a pending Sleep",
+        bytes,
+        Series("S10", "tickwheel, a Sleep"),
+        Series("S10", "tokio::time, a boxed Sleep"),
+        None,
+    );
+    for metric in [("allocations", ""), ("bytes", "B")] {
+        for series in [OURS, TOKIO, PINGORA, "futures-timer", "async-io"] {
+            let bar = (series == OURS && metric.0 == "allocations").then_some(0.001);
+            let what = "allocated for each timeout";
+            c.absolute("-", what, metric, Series("allocations", series), bar);
+        }
+    }
+    for (series, what) in [
+        ("no timers", "idle, no timers"),
+        ("one timer", "idle, one timer a year away"),
+    ] {
+        let series = Series("S11", series);
+        c.absolute("S11", what, ("wake-ups", ""), series, Some(0.0));
+        c.absolute("S11", what, ("waits", ""), series, None);
+    }
+    let waits = ("waits", "");
+    c.absolute(
+        "S11",
+        "idle, no wheel",
+        waits,
+        Series("S11", "no wheel"),
+        None,
+    );
+}
+
+fn light(c: &mut Checks) {
+    let what = "lateness of 100 sleepers";
+    let ours = Series("light", OURS);
+    for peer in [TOKIO, PINGORA, "futures-timer", "async-io"] {
+        for quantile in ["mean", "p50", "p99", "max"] {
+            let theirs = Series("light", peer);
+            c.ratio("light", what, (quantile, "ms"), ours, theirs, None);
+        }
+    }
+    early(c, "light");
+}
