@@ -12,6 +12,8 @@
 mod consumers;
 #[path = "soak/drivers.rs"]
 mod drivers;
+#[path = "soak/keyed.rs"]
+mod keyed;
 #[path = "soak/report.rs"]
 mod report;
 mod support;

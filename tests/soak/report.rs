@@ -16,8 +16,14 @@ pub(crate) fn say(line: &str) {
 }
 
 /// Counts durations by powers of two of microseconds.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Buckets([AtomicU64; 40]);
+
+impl Default for Buckets {
+    fn default() -> Self {
+        Buckets(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
 
 impl Buckets {
     pub(crate) fn record(&self, late: Duration) {
