@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use support::{HOUR, Wakes, poll_idly, poll_with};
+use support::{HOUR, Wakes, ms, poll_idly, poll_with};
 use tickwheel::TimerWheel;
 use tokio::time::{self, Instant};
 
@@ -97,7 +97,7 @@ async fn p2_p14_p16_a_year_of_daily_and_hourly_timers_is_exact() {
     // The reaper's watch counts with the keyed timers.
     let ended = m.keyed_fired + m.keyed_removed + m.keyed_replaced + m.keyed_drained;
     assert_eq!(m.keyed_set, m.keyed_pending + ended, "the books balance");
-    assert_eq!((m.keyed_removed, m.keyed_pending), (1, 2));
+    assert_eq!((m.keyed_removed, m.keyed_pending), (1, 1));
 }
 
 // A wheel nobody uses costs nothing, for a year; and what is a year away is exact.
@@ -109,11 +109,7 @@ async fn p2_p13_a_single_timer_a_year_away_fires_at_its_tick() {
         let start = Instant::now();
         let before = wheel.metrics().wake_ups;
         let mut sleep = wheel.sleep(DAY * DAYS);
-        assert!(
-            time::timeout(DAY * DAYS - Duration::from_nanos(1), &mut sleep)
-                .await
-                .is_err()
-        );
+        assert!(time::timeout(DAY * DAYS - ms(1), &mut sleep).await.is_err());
         sleep.await;
         assert_eq!(start.elapsed(), DAY * DAYS);
         let woken = wheel.metrics().wake_ups - before;

@@ -77,11 +77,11 @@ impl Bytes<'_> {
         Some(match self.next()? % 40 {
             0..=6 => Op::Set(self.key()?, self.span()?),
             7 | 8 => Op::SetAt(self.key()?, self.span()?),
-            9 => Op::SetPast(self.key()?, self.ticks()?),
+            9 => Op::SetPast(self.key()?, self.past()?),
             10 | 11 => Op::SetInterval(self.key()?, self.span()?),
             12..=16 => Op::Move(self.key()?, self.span()?),
             17 | 18 => Op::MoveAt(self.key()?, self.span()?),
-            19 => Op::MovePast(self.key()?, self.ticks()?),
+            19 => Op::MovePast(self.key()?, self.past()?),
             20 | 21 => Op::Remove(self.key()?),
             22 | 23 => Op::Take(self.key()?),
             24 => Op::Deadline(self.key()?),
@@ -99,6 +99,14 @@ impl Bytes<'_> {
                 1 => Op::Shutdown,
                 _ => Op::DropHandle,
             },
+        })
+    }
+
+    /// Not before the oldest deadline that can be told.
+    fn past(&mut self) -> Option<Span> {
+        Some(match self.ticks()? {
+            Span::Ticks(ticks, eighths) => Span::Ticks(ticks % (1 << 20), eighths),
+            other => other,
         })
     }
 

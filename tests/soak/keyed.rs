@@ -185,7 +185,7 @@ impl Share for Watches {
             1 => {
                 self.busy.push(self.all[at].busy());
                 if self.busy.len() > 100 {
-                    self.busy.swap_remove(0);
+                    drop(self.busy.swap_remove(0));
                 }
                 true
             }
