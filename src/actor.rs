@@ -1,4 +1,4 @@
-//! The one task that owns the wheel.
+//! The one task, or thread, that owns the wheel.
 //!
 //! Everything reaches it as a [command](crate::command). It awaits nothing but its own signal and its own sleep, never
 //! a consumer; it does not tick; and a turn of it is bounded, so that neither a flood of commands nor a storm of
@@ -16,6 +16,7 @@ use std::num::NonZeroU32;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
+use std::thread;
 use std::time::Duration;
 
 use barrier::Barrier;
@@ -24,6 +25,7 @@ use slab::Slab;
 use tokio::time::{self, Instant};
 use tracing::Instrument;
 
+use crate::bell::Bell;
 use crate::command::Command;
 use crate::entry::{Attend, Look};
 use crate::keyed::AnySet;
@@ -91,6 +93,15 @@ pub(crate) struct Actor {
     warned: Option<Instant>,
 }
 
+/// What to do after a turn.
+enum Step {
+    /// There is more to do, once others have had their turn.
+    Again,
+    /// Wait until there is.
+    Wait,
+    End,
+}
+
 impl Actor {
     pub(crate) fn new(shared: Arc<Shared>, slots: usize) -> Self {
         Actor {
@@ -112,29 +123,53 @@ impl Actor {
         }
     }
 
-    /// Runs until told to end, or until no handle and no armed timer is left.
+    /// Runs as a task until told to end, or until no handle and no armed timer is left.
     pub(crate) async fn run(mut self) {
         let span = tracing::debug_span!("tickwheel", wheel = %self.shared.name);
         async move {
             loop {
-                self.shared.mailbox.awake();
-                let more = self.turn();
-                if self.must_end {
-                    break;
+                match self.step() {
+                    Step::Again => tokio::task::yield_now().await,
+                    Step::Wait => self.wait().await,
+                    Step::End => break,
                 }
-                if more || !self.shared.mailbox.park(self.wheel.next_wake()) {
-                    tokio::task::yield_now().await;
-                    continue;
-                }
-                if self.is_unneeded() {
-                    break;
-                }
-                self.wait().await;
-                add(&self.shared.metrics.0.wake_ups, 1);
             }
         }
         .instrument(span)
         .await;
+    }
+
+    /// Runs on this thread, which is to do nothing else, as [`run`](Self::run) does on a task.
+    pub(crate) fn run_on_thread(mut self) {
+        let span = tracing::debug_span!("tickwheel", wheel = %self.shared.name);
+        let _in_span = span.enter();
+        if let Bell::Thread(this) = self.shared.mailbox.signal() {
+            this.get_or_init(thread::current);
+        }
+        loop {
+            match self.step() {
+                Step::Again => thread::yield_now(),
+                Step::Wait => self.wait_on_thread(),
+                Step::End => break,
+            }
+        }
+    }
+
+    /// Takes a turn, and says what to do after it.
+    fn step(&mut self) -> Step {
+        self.shared.mailbox.awake();
+        let more = self.turn();
+        if self.must_end {
+            return Step::End;
+        }
+        if more || !self.shared.mailbox.park(self.wheel.next_wake()) {
+            return Step::Again;
+        }
+        if self.is_unneeded() {
+            return Step::End;
+        }
+        add(&self.shared.metrics.0.wake_ups, 1);
+        Step::Wait
     }
 
     /// No handle could arm anything any more, and nothing is armed.
@@ -142,25 +177,29 @@ impl Actor {
         self.shared.is_orphaned() && self.wheel.is_empty() && self.sweep.is_none()
     }
 
+    /// When the wheel next has something to do; `None` when it is empty.
+    fn next_look(&self) -> Option<Instant> {
+        let tick = self.wheel.next_wake()?;
+        let now = Instant::now();
+        let far = now.checked_add(LONGEST_SLEEP).unwrap_or(now);
+        let at = self.shared.ticks.begin(tick);
+        Some(at.map_or(far, |at| at.min(far)))
+    }
+
     /// Waits for the signal, or for the tick at which the wheel has something to do.
     async fn wait(&mut self) {
-        match self.wheel.next_wake() {
+        let Bell::Task(signal) = self.shared.mailbox.signal() else {
+            return;
+        };
+        match (self.next_look(), &mut self.timer) {
             // No Tokio timer is armed while the wheel is empty.
-            None => self.timer = None,
-            Some(tick) => {
-                let at = self.shared.ticks.begin(tick);
-                let now = Instant::now();
-                let far = now.checked_add(LONGEST_SLEEP).unwrap_or(now);
-                let at = at.map_or(far, |at| at.min(far));
-                match &mut self.timer {
-                    Some(timer) if timer.deadline() == at && !timer.is_elapsed() => {}
-                    Some(timer) => timer.as_mut().reset(at),
-                    None => self.timer = Some(Box::pin(time::sleep_until(at))),
-                }
-            }
+            (None, timer) => *timer = None,
+            (Some(at), Some(timer)) if timer.deadline() == at && !timer.is_elapsed() => {}
+            (Some(at), Some(timer)) => timer.as_mut().reset(at),
+            (Some(at), timer) => *timer = Some(Box::pin(time::sleep_until(at))),
         }
         let timer = &mut self.timer;
-        let mut signal = pin!(self.shared.mailbox.signal().notified());
+        let mut signal = pin!(signal.notified());
         poll_fn(|cx| {
             if signal.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(());
@@ -171,6 +210,14 @@ impl Actor {
             }
         })
         .await;
+    }
+
+    /// As [`wait`](Self::wait), on a thread of its own.
+    fn wait_on_thread(&self) {
+        match self.next_look() {
+            None => thread::park(),
+            Some(at) => thread::park_timeout(at.saturating_duration_since(Instant::now())),
+        }
     }
 
     /// Does a bounded amount of what there is to do; true when something is left.

@@ -1,13 +1,16 @@
 //! How a wheel is started.
 
 use std::ops::RangeInclusive;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::actor::Actor;
+use crate::bell::Bell;
 use crate::error::BuildError;
 use crate::shared::{Config, Shared};
 use crate::shield::shield;
@@ -43,6 +46,7 @@ pub struct Builder {
     late_warning: Duration,
     name: String,
     runtime: Option<Handle>,
+    dedicated_thread: bool,
 }
 
 impl Builder {
@@ -58,6 +62,7 @@ impl Builder {
             late_warning: Duration::from_secs(1),
             name: String::from("tickwheel"),
             runtime: None,
+            dedicated_thread: false,
         }
     }
 
@@ -107,12 +112,23 @@ impl Builder {
         self
     }
 
+    /// Runs the actor on a thread of its own instead of as a task; then it needs no runtime.
+    ///
+    /// Timers are looked at on time even while every worker of the runtime is blocked, and a tick under a millisecond is
+    /// as fine as the operating system wakes a thread. What fires is still up to a worker: the tasks that are woken wait
+    /// for one, as they would with any timer.
+    pub fn dedicated_thread(mut self) -> Self {
+        self.dedicated_thread = true;
+        self
+    }
+
     /// Starts the wheel's actor.
     ///
     /// # Errors
     ///
     /// A [`BuildError`] that names the field, its value and its bounds; or that there is no runtime, or one without a
-    /// timer (in this case Tokio's own panic message is printed too). Never panics.
+    /// timer (in this case Tokio's own panic message is printed too); or that a dedicated thread was asked for while the
+    /// clock is paused, or could not be started. Never panics.
     pub fn start(self) -> Result<TimerWheel, BuildError> {
         if !Self::TICKS.contains(&self.tick) {
             return Err(BuildError::Tick {
@@ -130,8 +146,18 @@ impl Builder {
         if self.max_pending == 0 {
             return Err(BuildError::MaxPending);
         }
-        let runtime = match self.runtime {
-            Some(runtime) => runtime,
+        let shared = if self.dedicated_thread {
+            self.start_thread()?
+        } else {
+            self.start_task()?
+        };
+        Ok(TimerWheel::new_handle(shared))
+    }
+
+    /// Starts the actor as a task.
+    fn start_task(self) -> Result<Arc<Shared>, BuildError> {
+        let runtime = match &self.runtime {
+            Some(runtime) => runtime.clone(),
             None => Handle::try_current().map_err(|_| BuildError::NoRuntime)?,
         };
         // Within the runtime, so that its clock is the one that is read.
@@ -139,22 +165,47 @@ impl Builder {
         // Tokio tells in no other way whether there is a timer.
         let has_timer = shield("Tokio's timer", || drop(tokio::time::sleep(Duration::ZERO)));
         has_timer.ok_or(BuildError::NoTimer)?;
+        let slots = self.slots;
+        let shared = self.shared(Bell::Task(Notify::new()), Some(runtime.id()))?;
+        drop(within);
+        drop(runtime.spawn(Actor::new(Arc::clone(&shared), slots).run()));
+        Ok(shared)
+    }
+
+    /// Starts the actor on a thread of its own.
+    fn start_thread(self) -> Result<Arc<Shared>, BuildError> {
+        if clock_is_virtual() {
+            return Err(BuildError::PausedClock);
+        }
+        let slots = self.slots;
+        // A thread's name cannot have a zero byte.
+        let name = self.name.replace('\0', " ");
+        let shared = self.shared(Bell::Thread(OnceLock::new()), None)?;
+        let actor = Actor::new(Arc::clone(&shared), slots);
+        let thread = thread::Builder::new().name(name);
+        match thread.spawn(|| actor.run_on_thread()) {
+            Ok(_) => Ok(shared),
+            Err(error) => Err(BuildError::Thread(error.kind())),
+        }
+    }
+
+    fn shared(
+        self,
+        bell: Bell,
+        runtime: Option<tokio::runtime::Id>,
+    ) -> Result<Arc<Shared>, BuildError> {
         let ticks = Ticks::new(Instant::now(), self.tick).ok_or(BuildError::Tick {
             value: self.tick,
             bounds: Self::TICKS,
         })?;
-        let virtual_clock = clock_is_virtual();
-        drop(within);
-        let shared = Arc::new(Shared::new(Config {
+        Ok(Arc::new(Shared::new(Config {
             name: self.name,
             ticks,
             late_warning: self.late_warning,
             max_pending: self.max_pending,
-            runtime: runtime.id(),
-            virtual_clock,
-        }));
-        let actor = Actor::new(Arc::clone(&shared), self.slots);
-        drop(runtime.spawn(actor.run()));
-        Ok(TimerWheel::new_handle(shared))
+            bell,
+            runtime,
+            virtual_clock: clock_is_virtual(),
+        })))
     }
 }

@@ -6,8 +6,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
+use crate::bell::Bell;
 use crate::keyed::AnySet;
 use crate::shared::SleepEntry;
 use crate::submit::Submit;
@@ -27,7 +28,7 @@ pub(crate) enum Command {
 }
 
 /// The way to the actor.
-pub(crate) type Mailbox = Submit<Command, Notify>;
+pub(crate) type Mailbox = Submit<Command, Bell>;
 
 impl fmt::Debug for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

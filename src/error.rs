@@ -52,6 +52,10 @@ pub enum BuildError {
     MaxPending,
     /// There is no Tokio runtime here, and none was given to [`Builder::runtime`](crate::Builder::runtime).
     NoRuntime,
+    /// The clock here is paused, which a [dedicated thread](crate::Builder::dedicated_thread) cannot follow.
+    PausedClock,
+    /// The operating system did not start the [dedicated thread](crate::Builder::dedicated_thread).
+    Thread(io::ErrorKind),
     /// The Tokio runtime has no timer: its builder was not told `enable_time()` or `enable_all()`.
     NoTimer,
 }
@@ -78,6 +82,13 @@ impl fmt::Display for BuildError {
                 "no Tokio runtime: start the wheel within one, or give its handle to \
                  `Builder::runtime`",
             ),
+            BuildError::PausedClock => f.write_str(
+                "Tokio's clock is paused here, and a dedicated thread could not follow it: start \
+                 the wheel without `Builder::dedicated_thread`",
+            ),
+            BuildError::Thread(kind) => {
+                write!(f, "the dedicated thread could not be started: {kind}")
+            }
             BuildError::NoTimer => f.write_str(
                 "the Tokio runtime has no timer: build it with `enable_time()` or `enable_all()`",
             ),

@@ -3,11 +3,12 @@
 //!
 //! 1. [Which timer to use](#which-timer-to-use)
 //! 2. [Keyed timers](#keyed-timers)
-//! 3. [Accuracy and ticks](#accuracy-and-ticks)
-//! 4. [Testing with paused time](#testing-with-paused-time)
-//! 5. [Shutting down](#shutting-down)
-//! 6. [Watching it](#watching-it)
-//! 7. [How it is built](#how-it-is-built)
+//! 3. [Idle connections](#idle-connections)
+//! 4. [Accuracy and ticks](#accuracy-and-ticks)
+//! 5. [Testing with paused time](#testing-with-paused-time)
+//! 6. [Shutting down](#shutting-down)
+//! 7. [Watching it](#watching-it)
+//! 8. [How it is built](#how-it-is-built)
 //!
 //! # Which timer to use
 //!
@@ -18,6 +19,7 @@
 //! | do something every so often, in a task | [`TimerWheel::interval`] |
 //! | have something happen to *a thing with a name* unless somebody prevents it: a session, a request, a retry | [`TimerWheel::keyed`] |
 //! | the same again and again, without a task for each | [`KeyedTimers::set_interval`] |
+//! | find out that nothing has happened for a while, on a connection, say | [`TimerWheel::idle_timer`], [`idle_stream`](TimerWheel::idle_stream) or [`reaper`](TimerWheel::reaper) |
 //! | drive timers from an event loop that is not Tokio's | [`wheel::Wheel`](crate::wheel::Wheel) |
 //!
 //! The futures do what those of [`tokio::time`] do, and are polled, raced and dropped at the same places:
@@ -41,18 +43,21 @@
 //! # }
 //! ```
 //!
-//! Start one wheel for the process and hand out clones of [`TimerWheel`]; they are cheap. A second wheel makes sense for
-//! another tick, another runtime, or a limit of its own. A thread keeps spare entries for the four wheels it used last.
+//! Start one wheel for the process and hand out clones of [`TimerWheel`]; they are cheap. A second wheel makes sense
+//! for another tick, another runtime, or a limit of its own. A thread keeps spare entries for the four wheels it used
+//! last.
 //!
 //! ## When to stay with `tokio::time`
 //!
 //! * A program with a handful of timers, or one whose timers mostly fire instead of being cancelled: there is little to
 //!   gain, and one dependency and one task to lose.
 //! * A single-threaded runtime with few timeouts: Tokio's timer lock has nobody to contend with.
-//! * Precision below a millisecond. The actor waits on Tokio's timer, which has none; a spinning thread has.
+//! * Precision far below a millisecond. As a task the actor waits on Tokio's timer, which has none; on a
+//!   [thread of its own](Builder::dedicated_thread) it is as precise as the operating system wakes a thread; a spinning
+//!   thread is more so.
 //! * A library that should not choose its users' timers.
-//! * Timers that must fire while every worker thread is blocked. The actor is a task, and starves with the others; so
-//!   would Tokio's timer.
+//! * Tasks that must be woken while every worker thread is blocked. No timer can do that. (What need not be a task can
+//!   be had: with [`Builder::dedicated_thread`] expirations lie in their streams on time, for a thread that reads them.)
 //!
 //! [`DelayQueue`](https://docs.rs/tokio-util/latest/tokio_util/time/delay_queue/) of `tokio-util` needs no task of its
 //! own. Where one task owns both the collection and its consumer, with deadlines under two years, it is the simpler
@@ -92,15 +97,108 @@
 //! * Setting a key that has a timer replaces value and deadline. Moving keeps the value.
 //! * A timer has fired when its expiration lies in the stream, received or not. From then on it cannot be taken any
 //!   more, and setting its key is a new timer.
-//! * The stream is not bounded, since the actor never waits for its reader. What is bounded is the number of timers that
-//!   are pending: [`Builder::max_pending`], over all sets. A new key over the limit comes back in
+//! * The stream is not bounded, since the actor never waits for its reader. What is bounded is the number of timers
+//!   that are pending: [`Builder::max_pending`], over all sets. A new key over the limit comes back in
 //!   [`SetTimerError::Full`].
 //! * To run a handler for each expiration, a bounded number at once, there is [`Expirations::dispatch`].
 //!
+//! # Idle connections
+//!
+//! An idle timer is *touched* when there is activity and completes when there has been none for its duration. The
+//! activity is one word, shared with the actor: a touch compares, and writes at most once a tick. Nobody is woken and
+//! nothing is sent; the wheel finds out when it looks, about once in each idle duration.
+//!
+//! | take | when | idle means | what comes of it |
+//! |---|---|---|---|
+//! | [`IdleStream`] | a task owns the connection, and any bytes are activity | nothing was read and nothing written; each direction can have a limit of its own | pending and later operations fail with [`TimedOut`](std::io::ErrorKind::TimedOut) |
+//! | [`IdleTimer`] | a task owns the connection, and you say what activity is | nobody touched it, and no [`Busy`] guard is held | a future to race with the work |
+//! | [`Reaper`] | one place owns the decision for many connections | as above, for each [`Watch`](crate::Watch) | an expiration with key and value, out of one stream |
+//!
+//! *No bytes* and *no requests in flight* are two readings of "idle", and both are served: touch at each read and write
+//! for the first, hold a [`Busy`] guard for the length of each request for the second. Idle counts from the release of
+//! the last guard.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() {
+//! use std::time::Duration;
+//!
+//! let wheel = tickwheel::TimerWheel::new();
+//! let (reaper, mut idle) = wheel.reaper::<u64, &str>(Duration::from_secs(60));
+//!
+//! let watch = reaper.watch(1, "a connection").unwrap();
+//! let request = watch.busy();
+//! tokio::time::sleep(Duration::from_secs(3600)).await;
+//! assert!(idle.try_recv().is_err(), "a request is in flight");
+//!
+//! drop(request);
+//! let reaped = idle.recv().await.unwrap(); // sixty seconds later
+//! assert_eq!(reaped.key, 1);
+//! assert!(!watch.touch(), "too late");
+//! # }
+//! ```
+//!
+//! **Accuracy.** Activity is recorded to the tick, rounded up. A connection is reaped not earlier than the idle duration
+//! after its last activity, and at most two ticks later (and what the [runtime adds](#accuracy-and-ticks)). A connection
+//! that is touched before its expiration is *handed out* by the stream is not reaped; after that its touches return
+//! false.
+//!
+//! **Greatest age.** [`WatchOptions::max_age`](crate::WatchOptions::max_age) ends a watch at an age, however active it
+//! is, spread by a tenth so that clients do not all come back at once.
+//!
+//! **Closing gracefully.** Being idle is a reason to say goodbye, not yet to hang up. The pattern is: stop reading, tell
+//! the peer, give it a grace period to answer, then drop the connection.
+//!
+//! ```
+//! use std::io::{self, ErrorKind};
+//! use std::time::Duration;
+//! use tickwheel::TimerWheel;
+//! use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+//!
+//! async fn serve(
+//!     wheel: &TimerWheel,
+//!     socket: impl AsyncRead + AsyncWrite + Unpin,
+//! ) -> io::Result<()> {
+//!     let mut socket = wheel.idle_stream(socket, Duration::from_secs(30));
+//!     let mut buffer = [0; 1024];
+//!     loop {
+//!         match socket.read(&mut buffer).await {
+//!             Ok(0) => return Ok(()),
+//!             Ok(n) => socket.write_all(&buffer[..n]).await?,
+//!             Err(error) if error.kind() == ErrorKind::TimedOut => break,
+//!             Err(error) => return Err(error),
+//!         }
+//!     }
+//!     // Idle. The inner stream is as good as before: say goodbye on it, and wait for the peer to close.
+//!     let mut socket = socket.into_inner();
+//!     let goodbye = async {
+//!         socket.write_all(b"idle, closing\n").await?;
+//!         socket.shutdown().await?;
+//!         while socket.read(&mut buffer).await? > 0 {}
+//!         Ok(())
+//!     };
+//!     // A peer that does not is dropped after the grace period.
+//!     wheel.timeout(Duration::from_secs(5), goodbye).await.unwrap_or(Ok(()))
+//! }
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() {
+//! # let wheel = TimerWheel::new();
+//! # let (server, mut client) = tokio::io::duplex(64);
+//! # let serving = tokio::spawn(async move { serve(&wheel, server).await });
+//! # let mut heard = String::new();
+//! # client.read_to_string(&mut heard).await.unwrap();
+//! # assert_eq!(heard, "idle, closing\n");
+//! # drop(client);
+//! # serving.await.unwrap().unwrap();
+//! # }
+//! ```
+//!
+//! `examples/graceful_close.rs` and `examples/http_keepalive.rs` are servers that do it.
+//!
 //! # Accuracy and ticks
 //!
-//! Time is counted in ticks of equal length, 1 ms unless [`Builder::tick`] says otherwise. A deadline is rounded *up* to a
-//! tick and the clock *down*, so a timer is never early. How late it can be is a sum:
+//! Time is counted in ticks of equal length, 1 ms unless [`Builder::tick`] says otherwise. A deadline is rounded *up*
+//! to a tick and the clock *down*, so a timer is never early. How late it can be is a sum:
 //!
 //! | part | at most |
 //! |---|---|
@@ -109,13 +207,13 @@
 //! | the operating system waking the runtime's thread | usually far under a millisecond; not bounded |
 //! | the actor, and then the task that was woken, waiting for their turn on the runtime | what the other tasks take; not bounded |
 //!
-//! A longer tick makes the actor's wake-ups fewer and each one fuller; for timeouts of seconds 10 ms or 100 ms are as good
-//! as 1 ms. A shorter tick, down to a microsecond, makes the *order* in which timers fire finer, and not the instant:
-//! Tokio's millisecond stays.
+//! A longer tick makes the actor's wake-ups fewer and each one fuller; for timeouts of seconds 10 ms or 100 ms are as
+//! good as 1 ms. A shorter tick, down to a microsecond, makes the *order* in which timers fire finer, and not the
+//! instant: Tokio's millisecond stays, unless the actor has a [thread of its own](Builder::dedicated_thread).
 //!
 //! A duration of zero, or a deadline in the past, is not an error: a sleep is ready at its first poll, and a keyed
-//! timer fires on the actor's next turn. A deadline too far away is *never*: [`Duration::MAX`] is a way to say so. A sleep
-//! reaches 584 years from the start of its wheel with any tick, a keyed timer 292.
+//! timer fires on the actor's next turn. A deadline too far away is *never*: [`Duration::MAX`] is a way to say so. A
+//! sleep reaches 584 years from the start of its wheel with any tick, a keyed timer 292.
 //!
 //! ```
 //! use std::time::Duration;
@@ -137,9 +235,9 @@
 //!
 //! # Testing with paused time
 //!
-//! A wheel follows the clock of its runtime, so Tokio's paused clock works on it: when every task waits, the clock jumps to
-//! the next deadline, and a test of an hour takes no time. It needs Tokio's feature `test-util`, in the dev-dependencies
-//! of your crate.
+//! A wheel follows the clock of its runtime, so Tokio's paused clock works on it: when every task waits, the clock
+//! jumps to the next deadline, and a test of an hour takes no time. It needs Tokio's feature `test-util`, in the
+//! dev-dependencies of your crate.
 //!
 //! ```
 //! # // What `#[tokio::test(start_paused = true)]` does.
@@ -155,16 +253,16 @@
 //! # }
 //! ```
 //!
-//! It is as exact as the ticks are: with deadlines at whole milliseconds and ticks of one, to the nanosecond. Tokio's clock
-//! itself stops at whole milliseconds only, so after `advance(Duration::from_micros(300))` its own timers and those of a
-//! wheel are off by up to one.
+//! It is as exact as the ticks are: with deadlines at whole milliseconds and ticks of one, to the nanosecond. Tokio's
+//! clock itself stops at whole milliseconds only, so after `advance(Duration::from_micros(300))` its own timers and
+//! those of a wheel are off by up to one.
 //!
 //! ## `advance`, then `settle`
 //!
 //! [`tokio::time::advance`][advance] moves the clock, and lets other tasks run once; whether the actor has had its turn
-//! after that is not said. [`TimerWheel::settle`] waits until it has: all that was submitted is applied, all that is due
-//! has fired, tasks are woken and expirations lie in their streams. (A [`Sleep`] that is polled compares its deadline
-//! with the clock, so it needs no `settle`. Streams do.)
+//! after that is not said. [`TimerWheel::settle`] waits until it has: all that was submitted is applied, all that is
+//! due has fired, tasks are woken and expirations lie in their streams. (A [`Sleep`] that is polled compares its
+//! deadline with the clock, so it needs no `settle`. Streams do.)
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -187,27 +285,27 @@
 //!
 //! ## Another runtime's clock
 //!
-//! Each runtime has a clock of its own, and only a paused one differs from the others. A deadline is read off the clock of
-//! the runtime that the *caller* is in; the actor compares it with the clock of the runtime it was *started* in. As long
-//! as neither is paused that is the same clock, and a wheel can be used from any runtime and from threads without one.
-//! When one of them is paused it is not, and timers fire when the actor's clock says so:
+//! Each runtime has a clock of its own, and only a paused one differs from the others. A deadline is read off the clock
+//! of the runtime that the *caller* is in; the actor compares it with the clock of the runtime it was *started* in. As
+//! long as neither is paused that is the same clock, and a wheel can be used from any runtime and from threads without
+//! one. When one of them is paused it is not, and timers fire when the actor's clock says so:
 //!
-//! * The **wheel's** runtime is paused and the caller's is not: as soon as the wheel's runtime is idle its clock jumps to
-//!   the deadline. The timer fires at once, early by the caller's clock.
-//! * The **caller's** runtime is paused and the wheel's is not: the timer takes real time, while the caller's clock stands
-//!   still. It is not among the timers that the caller's clock jumps to, so a `tokio::time` timer in the same test fires
-//!   first however late its deadline.
+//! * The **wheel's** runtime is paused and the caller's is not: as soon as the wheel's runtime is idle its clock jumps
+//!   to the deadline. The timer fires at once, early by the caller's clock.
+//! * The **caller's** runtime is paused and the wheel's is not: the timer takes real time, while the caller's clock
+//!   stands still. It is not among the timers that the caller's clock jumps to, so a `tokio::time` timer in the same
+//!   test fires first however late its deadline.
 //!
-//! A thread that begins to use a wheel for sleeps in either way logs a warning, where it can be told. So in tests: start a
-//! wheel in each test, within the test's runtime; do not keep one in a static.
+//! A thread that begins to use a wheel for sleeps in either way logs a warning, where it can be told. So in tests:
+//! start a wheel in each test, within the test's runtime; do not keep one in a static.
 //!
 //! # Shutting down
 //!
 //! [`TimerWheel::shutdown`] ends the actor and returns when it has ended. It can be called more than once, and from any
 //! handle. Nothing is lost:
 //!
-//! * A [`Sleep`], [`Timeout`] or [`Interval`] that is pending goes on with Tokio's own timer, and so do those made later.
-//!   They are late, early or wrong for nobody; but polling them then needs a Tokio runtime with a timer.
+//! * A [`Sleep`], [`Timeout`] or [`Interval`] that is pending goes on with Tokio's own timer, and so do those made
+//!   later. They keep their deadlines; but polling them then needs a Tokio runtime with a timer.
 //! * Expirations that have fired can still be received; then the stream ends.
 //! * Keyed timers that have not fired come out of [`Expirations::unexpired`], earliest first.
 //! * Setting a timer gives key and value back in [`SetTimerError::Closed`]; moving and removing say [`Closed`].
@@ -235,13 +333,14 @@
 //! ```
 //!
 //! Shutting down is not a duty. When the last handle is dropped ([`KeyedTimers`] is one too) the actor goes on until
-//! nothing is armed any more, and ends. When its runtime is dropped under it, it closes what it holds in the same way as
-//! at a shutdown; a sleep on another runtime goes on there. [`TimerWheel::is_shutdown`] tells whether the actor has ended.
+//! nothing is armed any more, and ends. When its runtime is dropped under it, it closes what it holds in the same way
+//! as at a shutdown; a sleep on another runtime goes on there. [`TimerWheel::is_shutdown`] tells whether the actor has
+//! ended.
 //!
 //! # Watching it
 //!
-//! [`TimerWheel::metrics`] counts what was made, set, fired, cancelled, moved and removed, the actor's turns and wake-ups,
-//! and has a histogram of lateness. The books balance, see [`WheelMetrics`].
+//! [`TimerWheel::metrics`] counts what was made, set, fired, cancelled, moved and removed, the actor's turns and
+//! wake-ups, and has a histogram of lateness. The books balance, see [`WheelMetrics`].
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -259,9 +358,10 @@
 //! # }
 //! ```
 //!
-//! Through [`tracing`] come a span for each actor at debug level with the wheel's [name](Builder::name), a span for each
-//! turn at trace level, a warning, at most one in ten seconds, when timers fire later than [`Builder::late_warning`], and
-//! an error for each panic of a waker, handler, key or value that was caught. Nothing is logged for a single timer.
+//! Through [`tracing`] come a span for each actor at debug level with the wheel's [name](Builder::name), a span for
+//! each turn at trace level, a warning, at most one in ten seconds, when timers fire later than
+//! [`Builder::late_warning`], and an error for each panic of a waker, handler, key or value that was caught. Nothing is
+//! logged for a single timer.
 //!
 //! # How it is built
 //!
@@ -269,16 +369,16 @@
 //!
 //! > The wheel holds a lower bound; the entry holds the truth.
 //!
-//! Every timer is an entry that knows its deadline. The wheel only knows a tick at which the entry has to be *looked at*,
-//! and that tick is never after the deadline. When the wheel gets there, the actor looks: due, and it fires; due later,
-//! and it is filed again; not armed any more, and it is let go.
+//! Every timer is an entry that knows its deadline. The wheel only knows a tick at which the entry has to be *looked
+//! at*, and that tick is never after the deadline. When the wheel gets there, the actor looks: due, and it fires; due
+//! later, and it is filed again; not armed any more, and it is let go.
 //!
 //! So moving a timer to *later* is a write to its entry, and so is cancelling it: the actor finds out when it looks.
-//! Only *earlier* needs a message. And a cancelled entry is still on the wheel, with a look ahead of it; a new timeout that
-//! is due no sooner than that look can take the entry over by writing its deadline and waker. Each thread keeps up to
-//! 128 spare entries of a wheel and gives a new timeout the one, of the last eight, that is filed as late as its deadline
-//! allows. So the number of entries on the wheel follows the number of timers there are *at once*, not the number made a
-//! second. What a thread has no room for is taken off the wheel without waiting for its deadline.
+//! Only *earlier* needs a message. And a cancelled entry is still on the wheel, with a look ahead of it; a new timeout
+//! that is due no sooner than that look can take the entry over by writing its deadline and waker. Each thread keeps up
+//! to 128 spare entries of a wheel and gives a new timeout the one, of the last eight, that is filed as late as its
+//! deadline allows. So the number of entries on the wheel follows the number of timers there are *at once*, not the
+//! number made a second. What a thread has no room for is taken off the wheel without waiting for its deadline.
 //!
 //! When a look comes while nobody uses the entry, the actor lets it go. It stays with its thread, and the next timeout
 //! that takes it over sends a message once more: about one for each entry and length of a timeout, whatever the rate.
@@ -289,11 +389,11 @@
 //!
 //! ## The wheel
 //!
-//! Levels of 64 buckets ([`Builder::slots`] says otherwise), each bucket of a level as wide as the whole level below. An
-//! item lies in the lowest level that reaches its tick, and comes down a level when time reaches its bucket. A bitmap for
-//! each level tells the next bucket that holds anything, so time jumps from one to the next: an hour of silence costs
-//! nothing, and a timer a year away wakes the actor at most once per level. The [`wheel`](crate::wheel) module has a worked
-//! example.
+//! Levels of 64 buckets ([`Builder::slots`] says otherwise), each bucket of a level as wide as the whole level below.
+//! An item lies in the lowest level that reaches its tick, and comes down a level when time reaches its bucket. A
+//! bitmap for each level tells the next bucket that holds anything, so time jumps from one to the next: an hour of
+//! silence costs nothing, and a timer a year away wakes the actor at most once per level. The [`wheel`](crate::wheel)
+//! module has a worked example.
 //!
 //! ## The wake rule
 //!
@@ -317,15 +417,15 @@
 //! }
 //! ```
 //!
-//! A turn is bounded, so neither a flood of commands nor a storm of expirations keeps the other waiting for long, nor the
-//! tasks beside it. The actor awaits its signal, its sleep and `yield_now`; never a consumer. Wakers are woken and values
-//! dropped when no lock is held, behind a guard that catches panics.
+//! A turn is bounded, so neither a flood of commands nor a storm of expirations keeps the other waiting for long, nor
+//! the tasks beside it. The actor awaits its signal, its sleep and `yield_now`; never a consumer. Wakers are woken and
+//! values dropped when no lock is held, behind a guard that catches panics.
 //!
 //! ## What each operation costs
 //!
-//! "Own" means lines that no other core writes meanwhile: the thread's cache of entries and counts, and the entry itself,
-//! whose lock is uncontended unless the actor is looking at just this entry, or the future has moved to another thread.
-//! Reading the clock and cloning a waker are left out; both are there with any timer.
+//! "Own" means lines that no other core writes meanwhile: the thread's cache of entries and counts, and the entry
+//! itself, whose lock is uncontended unless the actor is looking at just this entry, or the future has moved to another
+//! thread. Reading the clock and cloning a waker are left out; both are there with any timer.
 //!
 //! | operation | allocation | message | lines it writes |
 //! |---|---|---|---|
@@ -338,10 +438,14 @@
 //! | [`KeyedTimers::set_timer`], new key | amortised | one for the set, unless it has one under way | the set, and the wheel's count of keyed timers |
 //! | [`KeyedTimers::set_timer`] of a key that has one, [`KeyedTimers::move_timer`] | none | if to earlier than the actor's look, and as above | the set |
 //! | [`KeyedTimers::remove_timer`], [`KeyedTimers::take_timer`] | none | one for the set, unless it has one under way | the set, and the wheel's count of keyed timers |
+//! | a touch: [`IdleHandle::touch`](crate::IdleHandle::touch), [`Watch::touch`](crate::Watch::touch) | none | none | the activity's word, once a tick |
+//! | a [`Busy`] guard, taken and dropped | none | none | the activity's word and its count of guards |
+//! | [`Reaper::watch`] | the activity; the rest is amortised | one for the set, unless it has one under way | the set, and the wheel's count of keyed timers |
 //!
-//! A message is a push into the queue of the thread's core, and a *read* of the published tick; it writes that tick's line
-//! only to wake the actor. Threads meet on a queue only when there are more of them than cores. The set is one lock for
-//! all who use it: two producers that write the same set meet there, and sets that should not meet are made separately.
+//! A message is a push into the queue of the thread's core, and a *read* of the published tick; it writes that tick's
+//! line only to wake the actor. Threads meet on a queue only when there are more of them than cores. The set is one
+//! lock for all who use it: two producers that write the same set meet there, and sets that should not meet are made
+//! separately.
 //!
 //! [`Duration::MAX`]: std::time::Duration::MAX
 //! [advance]: https://docs.rs/tokio/latest/tokio/time/fn.advance.html
@@ -349,6 +453,6 @@
 // For the links above.
 #[allow(unused_imports)]
 use crate::{
-    Builder, Closed, Expirations, Interval, KeyedTimers, SetTimerError, Sleep, Timeout, TimerWheel,
-    WheelMetrics,
+    Builder, Busy, Closed, Expirations, IdleStream, IdleTimer, Interval, KeyedTimers, Reaper,
+    SetTimerError, Sleep, Timeout, TimerWheel, WheelMetrics,
 };

@@ -6,8 +6,9 @@ use std::task::Waker;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
+use crate::bell::Bell;
 use crate::cache;
 use crate::command::{Command, Mailbox};
 use crate::entry::{Entry, Tell};
@@ -50,8 +51,8 @@ pub(crate) struct Shared {
     pub(crate) late_warning: Duration,
     pub(crate) mailbox: Mailbox,
     pub(crate) metrics: Line<Metrics>,
-    /// The actor's runtime, and whether its clock was a virtual one when the wheel was started.
-    runtime: tokio::runtime::Id,
+    /// The actor's runtime, if it runs on one, and whether its clock was a virtual one when the wheel was started.
+    runtime: Option<tokio::runtime::Id>,
     virtual_clock: bool,
     orphaned: AtomicBool,
     /// Becomes true when the actor has ended.
@@ -76,7 +77,8 @@ pub(crate) struct Config {
     pub(crate) ticks: Ticks,
     pub(crate) late_warning: Duration,
     pub(crate) max_pending: usize,
-    pub(crate) runtime: tokio::runtime::Id,
+    pub(crate) bell: Bell,
+    pub(crate) runtime: Option<tokio::runtime::Id>,
     pub(crate) virtual_clock: bool,
 }
 
@@ -89,7 +91,7 @@ impl Shared {
             name: config.name,
             ticks: config.ticks,
             late_warning: config.late_warning,
-            mailbox: Mailbox::new(cores, Notify::new()),
+            mailbox: Mailbox::new(cores, config.bell),
             metrics: Line::default(),
             runtime: config.runtime,
             virtual_clock: config.virtual_clock,
@@ -106,7 +108,7 @@ impl Shared {
     /// A paused clock belongs to one runtime; deadlines stamped by another clock mean nothing to it.
     pub(crate) fn check_clock(&self) {
         let here = Handle::try_current().ok().map(|runtime| runtime.id());
-        if here != Some(self.runtime) && (self.virtual_clock || clock_is_virtual()) {
+        if (here.is_none() || here != self.runtime) && (self.virtual_clock || clock_is_virtual()) {
             tracing::warn!(
                 wheel = %self.name,
                 "the wheel is used from outside its runtime while a clock is paused: its timers do not follow the clock here"

@@ -52,12 +52,6 @@ pub(crate) trait Signal {
     fn signal(&self);
 }
 
-impl Signal for tokio::sync::Notify {
-    fn signal(&self) {
-        self.notify_one();
-    }
-}
-
 /// See the module. `C` is what is submitted.
 #[derive(Debug)]
 pub(crate) struct Submit<C, S> {

@@ -8,6 +8,8 @@
 //!
 //! Tick 0 begins at the *origin*, the instant the wheel was started. Instants before it count as tick 0.
 
+use std::cell::Cell;
+use std::thread::LocalKey;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -56,10 +58,30 @@ impl Stamp {
 }
 
 /// Where ticks begin and how long one is.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ticks {
     origin: Instant,
     nanos_per_tick: u64,
+}
+
+/// The result of rounding up, and the instants that have the same.
+///
+/// Subtracting and dividing costs more than all else there is to arming a timer or touching one; comparing is cheap. A
+/// busy thread rounds thousands of instants up to the same tick, one after the other.
+#[derive(Debug, Clone, Copy)]
+struct RoundedUp {
+    ticks: Ticks,
+    /// The tick before has begun then: instants up to it are rounded to less.
+    after: Instant,
+    /// The tick begins.
+    begin: Instant,
+    tick: u64,
+}
+
+thread_local! {
+    /// The last deadline of a sleep that was rounded on this thread, and the last touch.
+    static DEADLINE: Cell<Option<RoundedUp>> = const { Cell::new(None) };
+    static TOUCH: Cell<Option<RoundedUp>> = const { Cell::new(None) };
 }
 
 impl Ticks {
@@ -96,10 +118,46 @@ impl Ticks {
     /// The tick at which a timer with this deadline may fire: rounded up.
     #[inline]
     pub(crate) fn deadline(&self, deadline: Instant) -> u64 {
-        match nanos(deadline.saturating_duration_since(self.origin)) {
-            Some(nanos) => nanos.div_ceil(self.nanos_per_tick),
-            None => NEVER,
+        self.round_up(deadline, &DEADLINE)
+    }
+
+    /// The begin of the tick that the instant is rounded up to, in nanoseconds from the origin.
+    #[inline]
+    pub(crate) fn touch(&self, instant: Instant) -> u64 {
+        self.round_up(instant, &TOUCH)
+            .saturating_mul(self.nanos_per_tick)
+    }
+
+    #[inline]
+    fn round_up(&self, instant: Instant, last: &'static LocalKey<Cell<Option<RoundedUp>>>) -> u64 {
+        match last.get() {
+            Some(last) if last.after < instant && instant <= last.begin && last.ticks == *self => {
+                last.tick
+            }
+            _ => self.round_up_anew(instant, last),
         }
+    }
+
+    #[cold]
+    fn round_up_anew(
+        &self,
+        instant: Instant,
+        last: &'static LocalKey<Cell<Option<RoundedUp>>>,
+    ) -> u64 {
+        let Some(nanos) = nanos(instant.saturating_duration_since(self.origin)) else {
+            return NEVER;
+        };
+        let tick = nanos.div_ceil(self.nanos_per_tick);
+        if let (Some(after), Some(begin)) = (tick.checked_sub(1), self.begin(tick)) {
+            let after = self.begin(after).unwrap_or(self.origin);
+            last.set(Some(RoundedUp {
+                ticks: *self,
+                after,
+                begin,
+                tick,
+            }));
+        }
+        tick
     }
 
     /// The tick that has begun: rounded down. Always before [`NEVER`].

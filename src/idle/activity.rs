@@ -120,7 +120,7 @@ impl Activity {
     pub(crate) fn enter(&self) -> bool {
         let mut guards = lock(&self.guards);
         let word = self.word.load(Ordering::Relaxed);
-        let alive = *guards > 0 || self.advance(word, 0, |_| BUSY);
+        let alive = self.advance(word, 0, |_| BUSY);
         *guards += u32::from(alive);
         alive
     }
@@ -172,9 +172,10 @@ impl Activity {
         }
     }
 
-    /// Ends the watching, whatever it was doing. False when it was gone already.
-    pub(crate) fn end(&self) -> bool {
-        self.word.swap(GONE, Ordering::Relaxed) != GONE
+    /// Ends the watching, whatever it was doing. Returns when it was last active; `None` when it was gone already.
+    pub(crate) fn end(&self) -> Option<u64> {
+        let word = self.word.swap(GONE, Ordering::Relaxed);
+        (word != GONE).then_some(word >> 1)
     }
 }
 
@@ -226,7 +227,17 @@ mod tests {
         assert!(!activity.touch(0, 1));
         assert!(!activity.enter());
         assert_eq!(activity.last(), None);
-        assert!(!activity.end());
+        assert_eq!(activity.end(), None);
+    }
+
+    #[test]
+    fn a_guard_taken_when_it_is_gone_keeps_nothing_also_if_others_are_held() {
+        let activity = Activity::new(0, 1, 0);
+        assert!(activity.enter());
+        assert_eq!(activity.end(), Some(0));
+        assert!(!activity.enter());
+        activity.leave(10, 1);
+        assert_eq!(activity.last(), None);
     }
 
     #[test]

@@ -60,13 +60,8 @@ impl IdleClock {
     /// Records activity. False when it was found to be idle before that.
     #[inline]
     pub(crate) fn touch_at(&self, at: Instant) -> bool {
-        self.touch_nanos(self.ticks.nanos(at));
+        self.all.touch(self.ticks.touch(at), self.ticks.grain());
         !self.expired.load(Ordering::Relaxed)
-    }
-
-    #[inline]
-    fn touch_nanos(&self, nanos: u64) {
-        self.all.touch(nanos, self.ticks.grain());
     }
 
     /// Records that something was read.
@@ -80,8 +75,8 @@ impl IdleClock {
     }
 
     fn touch_kind(&self, limit: u64, last: &AtomicU64) {
-        let nanos = self.ticks.nanos(Instant::now());
-        self.touch_nanos(nanos);
+        let nanos = self.ticks.touch(Instant::now());
+        self.all.touch(nanos, self.ticks.grain());
         if limit != UNLIMITED {
             // A stream is read, and written, by one task at a time.
             last.fetch_max(nanos, Ordering::Relaxed);

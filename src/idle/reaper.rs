@@ -53,7 +53,7 @@ where
     K: Hash + Eq + Send + 'static,
     V: Send + 'static,
 {
-    set: Arc<Set<K, Watched<V>>>,
+    core: Arc<Core<K, V>>,
     /// Dropped with the last handle.
     #[allow(dead_code, reason = "it is there to be dropped")]
     handle: Arc<Handle<K, V>>,
@@ -63,7 +63,7 @@ where
 #[must_use = "dropping it ends the watching"]
 pub struct Watch {
     activity: Arc<Activity>,
-    set: Arc<dyn Unwatch>,
+    core: Arc<dyn Unwatch>,
 }
 
 /// What one watch has beside its reaper's idle duration.
@@ -83,22 +83,29 @@ pub(crate) struct WatchRules {
     idle_nanos: u64,
 }
 
-/// A set, as a watch needs it.
+/// What a watch needs of its reaper.
 trait Unwatch: Send + Sync {
     /// Its watch was dropped; the activity has ended.
-    fn unwatch(&self, slot: u32);
+    fn unwatch(&self, activity: &Arc<Activity>);
     fn ticks(&self) -> &Ticks;
 }
 
-struct Handle<K, V>
+/// What handles and watches share. Both keep the actor: what is watched may be on its way between wheel and stream, and
+/// be touched there.
+struct Core<K, V>
 where
     K: Hash + Eq + Send + 'static,
     V: Send + 'static,
 {
     set: Arc<Set<K, Watched<V>>>,
-    /// Keeps the actor.
     _wheel: TimerWheel,
 }
+
+/// Exists while a handle does.
+struct Handle<K, V>(Arc<Core<K, V>>)
+where
+    K: Hash + Eq + Send + 'static,
+    V: Send + 'static;
 
 impl<K, V> Drop for Handle<K, V>
 where
@@ -106,7 +113,7 @@ where
     V: Send + 'static,
 {
     fn drop(&mut self) {
-        self.set.handles_gone();
+        self.0.set.handles_gone();
     }
 }
 
@@ -120,12 +127,15 @@ where
         idle_nanos: u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX),
     };
     let set = Set::new(wheel.shared(), rules);
-    let handle = Arc::new(Handle {
-        set: Arc::clone(&set),
+    let expirations = Expirations::new(Arc::clone(&set) as _);
+    let core = Arc::new(Core {
+        set,
         _wheel: wheel.clone(),
     });
-    let expirations = Expirations::new(Arc::clone(&set) as _);
-    let reaper = Reaper { set, handle };
+    let reaper = Reaper {
+        handle: Arc::new(Handle(Arc::clone(&core))),
+        core,
+    };
     (reaper, expirations)
 }
 
@@ -179,27 +189,26 @@ where
         value: V,
         options: WatchOptions,
     ) -> Result<Watch, SetTimerError<K, V>> {
-        let ticks = self.set.shared().ticks;
+        let set = &self.core.set;
+        let ticks = set.shared().ticks;
         let now = ticks.nanos(Instant::now());
         let oldest = options.max_age.and_then(|age| after(jittered(age)));
         let oldest = oldest.map_or(Stamp::NEVER, |at| ticks.stamp(at));
-        let activity = self
-            .set
-            .add(key, value, oldest, Stamp::at(now), |value, slot| {
-                let activity = Arc::new(Activity::new(now, ticks.grain(), slot));
-                let watched = Watched {
-                    value,
-                    activity: Arc::clone(&activity),
-                };
-                (watched, activity)
-            })?;
-        let set = Arc::clone(&self.set) as Arc<dyn Unwatch>;
-        Ok(Watch { activity, set })
+        let activity = set.add(key, value, oldest, Stamp::at(now), |value, slot| {
+            let activity = Arc::new(Activity::new(now, ticks.grain(), slot));
+            let watched = Watched {
+                value,
+                activity: Arc::clone(&activity),
+            };
+            (watched, activity)
+        })?;
+        let core = Arc::clone(&self.core) as Arc<dyn Unwatch>;
+        Ok(Watch { activity, core })
     }
 
     /// How many things are watched. Exact. Never panics.
     pub fn len(&self) -> usize {
-        self.set.len()
+        self.core.set.len()
     }
 
     /// Whether nothing is watched. Never panics.
@@ -219,15 +228,15 @@ impl Watch {
     /// An instant before the last activity changes nothing. One in the future counts as activity then, but by no more
     /// than one idle duration ahead of the time at which the wheel looks.
     pub fn touch_at(&self, at: Instant) -> bool {
-        let ticks = self.set.ticks();
-        self.activity.touch(ticks.nanos(at), ticks.grain())
+        let ticks = self.core.ticks();
+        self.activity.touch(ticks.touch(at), ticks.grain())
     }
 
     /// Keeps it from being idle while the guard is held: a request is in flight. Never panics.
     ///
     /// If it has been reaped already the guard keeps nothing, and [says so](Busy::is_effective).
     pub fn busy(&self) -> Busy {
-        Busy::of_watch(&self.activity, *self.set.ticks())
+        Busy::of_watch(&self.activity, *self.core.ticks())
     }
 
     /// Whether it is still watched: not reaped, and its reaper's stream and wheel alive. Never panics.
@@ -238,24 +247,24 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // Ended before its slot can be somebody else's; and if it had ended, the slot may be.
-        if self.activity.end() {
-            self.set.unwatch(self.activity.slot);
-        }
+        self.activity.end();
+        self.core.unwatch(&self.activity);
     }
 }
 
-impl<K, V> Unwatch for Set<K, Watched<V>>
+impl<K, V> Unwatch for Core<K, V>
 where
     K: Hash + Eq + Send + 'static,
     V: Send + 'static,
 {
-    fn unwatch(&self, slot: u32) {
-        self.forget(slot);
+    fn unwatch(&self, activity: &Arc<Activity>) {
+        // If it had ended before, its slot may be somebody else's.
+        let is_it = |watched: &Watched<V>| Arc::ptr_eq(&watched.activity, activity);
+        self.set.forget(activity.slot, is_it);
     }
 
     fn ticks(&self) -> &Ticks {
-        &self.shared().ticks
+        &self.set.shared().ticks
     }
 }
 
@@ -263,6 +272,11 @@ impl WatchRules {
     /// When a watch last active then is idle.
     fn idle_after(&self, last: u64) -> Stamp {
         Stamp::at(last.saturating_add(self.idle_nanos))
+    }
+
+    /// The latest activity that counts: a touch in the future does, but no more than one idle duration ahead.
+    fn latest(&self, now: u64) -> u64 {
+        now.saturating_add(self.idle_nanos).min(LATEST_NANOS)
     }
 }
 
@@ -274,24 +288,20 @@ impl<V: Send + 'static> Stored for Watched<V> {
     /// The deadline is the greatest age.
     fn due(&self, oldest: Stamp, now: Stamp, rules: &WatchRules) -> Stamp {
         let now = now.after_origin();
-        let idle = if self.activity.is_busy() {
+        let last = if self.activity.is_busy() {
             // Time to ask again.
-            rules.idle_after(now)
+            Some(now)
         } else {
-            // A touch in the future counts, but no more than one idle duration ahead.
-            let latest = now.saturating_add(rules.idle_nanos).min(LATEST_NANOS);
-            rules.idle_after(self.activity.clamp(latest).unwrap_or(0))
+            self.activity.clamp(rules.latest(now))
         };
-        idle.min(oldest)
+        // When it has ended its watch is about to take it out.
+        last.map_or(Stamp::NEVER, |last| rules.idle_after(last).min(oldest))
     }
 
     fn claim(&self, oldest: Stamp, now: Stamp, rules: &WatchRules) -> Claim {
         if oldest <= now {
-            return if self.activity.end() {
-                Claim::Expired(oldest)
-            } else {
-                Claim::Later
-            };
+            let ended = self.activity.end();
+            return ended.map_or(Claim::Later, |_| Claim::Expired(oldest));
         }
         let since = now.after_origin().checked_sub(rules.idle_nanos);
         match since.map(|since| self.activity.reap(since)) {
@@ -300,8 +310,10 @@ impl<V: Send + 'static> Stored for Watched<V> {
         }
     }
 
-    fn end(&self) {
-        self.activity.end();
+    fn end(&self, oldest: Stamp, now: Stamp, rules: &WatchRules) -> Option<Stamp> {
+        let last = self.activity.end()?;
+        let last = last.min(rules.latest(now.after_origin()));
+        Some(rules.idle_after(last).min(oldest))
     }
 
     fn into_value(self) -> V {
@@ -326,7 +338,7 @@ where
 {
     fn clone(&self) -> Self {
         Reaper {
-            set: Arc::clone(&self.set),
+            core: Arc::clone(&self.core),
             handle: Arc::clone(&self.handle),
         }
     }

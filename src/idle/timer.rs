@@ -164,6 +164,7 @@ impl Future for IdleTimer {
 
 impl IdleHandle {
     /// Records activity now. False when the timer had completed and has not been polled since. Never panics.
+    #[inline]
     pub fn touch(&self) -> bool {
         self.clock.touch_at(Instant::now())
     }

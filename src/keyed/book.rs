@@ -223,8 +223,9 @@ impl<K: Hash + Eq, V> Book<K, V> {
         }
     }
 
+    /// The key and value in a slot; `None` too when there is no such slot any more.
     pub(super) fn get(&self, slot: u32) -> Option<(&K, &V)> {
-        match &self.slots[slot as usize] {
+        match self.slots.get(slot as usize)? {
             Slot::Armed { key, value, .. } => Some((key, value)),
             Slot::Vacant { .. } => None,
         }

@@ -37,6 +37,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 
 use hashbrown::DefaultHashBuilder;
+use tokio::time::Instant;
 
 use super::Expired;
 use super::book::{Book, Place, Timer};
@@ -52,7 +53,7 @@ use crate::tick::{NEVER, Stamp};
 use crate::turn::Shelf;
 
 /// How many timers a long operation takes out under one hold of the lock.
-const CHUNK: usize = 256;
+const CHUNK: u32 = 256;
 
 /// See the module.
 pub(crate) struct Set<K: Hash + Eq, S: Stored> {
@@ -196,17 +197,19 @@ where
     pub(super) fn take_all(&self, armed_by: u64) -> Vec<Expired<K, S::Value>> {
         let mut taken: Vec<(Timer, K, S)> = Vec::new();
         let mut next = 0;
+        let now = self.shared.ticks.stamp(Instant::now());
         loop {
             let before = taken.len();
             let mut state = self.lock();
             let slots = state.book.slots();
             let mut tell = Tell::Nothing;
-            while next < slots && taken.len() < before + CHUNK {
+            while next < slots && taken.len() < before + CHUNK as usize {
                 // A set cannot have more slots than a u32 counts.
                 let slot = u32::try_from(next).unwrap_or(u32::MAX);
                 next += 1;
                 let meant = |timer: &mut Timer| timer.order <= armed_by;
                 if state.book.timer(slot).is_some_and(meant) {
+                    self.end_slot(&mut state, slot, now);
                     let (out, told) = state.take_out(slot);
                     taken.extend(out.map(|(key, value, timer)| (timer, key, value)));
                     if let Tell::Queue(_) = told {
@@ -227,15 +230,40 @@ where
         // What was taken out should leave the wheel now, and without it the actor may have nothing left to do.
         self.shared.mailbox.wake_by(0);
         taken.sort_unstable_by_key(|(timer, ..)| (timer.deadline, timer.order));
-        let expired = |(timer, key, value): (Timer, K, S)| {
-            value.end();
-            Expired {
-                key,
-                value: value.into_value(),
-                deadline: self.shared.ticks.instant(timer.deadline),
-            }
+        let expired = |(timer, key, value): (Timer, K, S)| Expired {
+            key,
+            value: value.into_value(),
+            deadline: self.shared.ticks.instant(timer.deadline),
         };
         taken.into_iter().map(expired).collect()
+    }
+
+    /// Ends the value in a slot, and writes down when it would have expired.
+    fn end_slot(&self, state: &mut State<K, S>, slot: u32, now: Stamp) {
+        let Some(&mut Timer { deadline, .. }) = state.book.timer(slot) else {
+            return;
+        };
+        let due =
+            (state.book.get(slot)).and_then(|(_, value)| value.end(deadline, now, &self.rules));
+        if let (Some(due), Some(timer)) = (due, state.book.timer(slot)) {
+            timer.deadline = due;
+        }
+    }
+
+    /// Ends every value, and leaves it where it is. Nothing is added to the set any more.
+    pub(super) fn end_all(&self) {
+        let now = self.shared.ticks.stamp(Instant::now());
+        let mut next = 0_u32;
+        loop {
+            let mut state = self.lock();
+            let slots = u32::try_from(state.book.slots()).unwrap_or(u32::MAX);
+            let until = slots.min(next.saturating_add(CHUNK));
+            (next..until).for_each(|slot| self.end_slot(&mut state, slot, now));
+            next = until;
+            if next >= slots {
+                break;
+            }
+        }
     }
 }
 

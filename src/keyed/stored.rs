@@ -18,8 +18,8 @@ pub(crate) trait Stored: Send + 'static {
     /// The last word: whether it expires, now that its expiration is handed out.
     fn claim(&self, deadline: Stamp, now: Stamp, rules: &Self::Rules) -> Claim;
 
-    /// It leaves the set without having expired.
-    fn end(&self);
+    /// It is not going to expire any more. Returns when it would have, if it had not ended before.
+    fn end(&self, deadline: Stamp, now: Stamp, rules: &Self::Rules) -> Option<Stamp>;
 
     fn into_value(self) -> Self::Value;
 }
@@ -49,7 +49,9 @@ impl<V: Send + 'static> Stored for Plain<V> {
         Claim::Expired(deadline)
     }
 
-    fn end(&self) {}
+    fn end(&self, deadline: Stamp, _: Stamp, (): &()) -> Option<Stamp> {
+        Some(deadline)
+    }
 
     fn into_value(self) -> V {
         self.0

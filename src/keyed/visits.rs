@@ -166,6 +166,10 @@ where
         }
         let receiver = state.receiver.take();
         drop(state);
+        if S::CLAIMED {
+            // Who watches them should know.
+            self.end_all();
+        }
         wake(receiver);
     }
 

@@ -152,14 +152,23 @@ where
         Ok(result)
     }
 
-    /// Removes the timer in a slot, and drops its key and value.
-    pub(crate) fn forget(&self, slot: u32) {
+    /// Removes the timer in a slot, if it is the one that is meant, and drops its key and value.
+    pub(crate) fn forget(&self, slot: u32, is_meant: impl FnOnce(&S) -> bool) {
         let mut state = self.lock();
+        if !(state.book.get(slot)).is_some_and(|(_, value)| is_meant(value)) {
+            return;
+        }
         let (taken, tell) = state.take_out(slot);
         let n = usize::from(taken.is_some());
         state.counts.removed += n as u64;
         self.shared.free(n);
+        let receiver = if state.is_finished() {
+            state.receiver.take()
+        } else {
+            None
+        };
         drop(state);
+        wake(receiver);
         self.tell(tell);
         if let Some((key, value, _)) = taken {
             dispose([key]);

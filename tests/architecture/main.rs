@@ -283,7 +283,10 @@ fn awaits_something_else(file: &File) -> Complaints {
         }
     }
     // To park the mailbox is to say that one is going to wait, see `submit`.
-    let code = code.replace("mailbox.park(", "");
+    // And an actor that has a thread of its own waits as a thread does, for the same two things.
+    let code = code
+        .replace("mailbox.park(", "")
+        .replace("None=>thread::park(),", "");
     complaints.extend(
         words(&code)
             .filter(|word| WAITS.contains(word))
