@@ -14,14 +14,16 @@ mod script;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
+/// So many cases, or more or fewer as `PROPTEST_CASES` is to its default of 256.
 fn config(cases: u32) -> ProptestConfig {
+    let asked = ProptestConfig::default();
     ProptestConfig {
-        cases,
+        cases: (cases.saturating_mul(asked.cases) / 256).max(1),
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct(
             "proptest-regressions/keyed_model.txt",
         ))),
         max_shrink_iters: 20_000,
-        ..ProptestConfig::default()
+        ..asked
     }
 }
 
