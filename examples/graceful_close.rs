@@ -24,7 +24,7 @@ const GOODBYE: &[u8] = b"idle for too long, goodbye\n";
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     /// The peer hung up within the grace period; this is what it still had to say.
-    Gracefully(Vec<u8>),
+    Gracefully(String),
     /// It did not, and the connection was dropped.
     Dropped,
     /// It was not idle: the peer hung up before.
@@ -45,12 +45,12 @@ async fn serve(wheel: &TimerWheel, socket: TcpStream) -> io::Result<End> {
     }
 
     let mut socket = stream.into_inner();
-    let mut last_words = Vec::new();
+    let mut last_words = String::new();
     let goodbye = async {
         socket.write_all(GOODBYE).await?;
         socket.shutdown().await?;
         // What is left unread when a socket is dropped resets the connection, and the peer may lose the goodbye.
-        socket.read_to_end(&mut last_words).await
+        socket.read_to_string(&mut last_words).await
     };
     match wheel.timeout(GRACE, goodbye).await {
         Ok(said) => said.map(|_| End::Gracefully(last_words)),
@@ -113,8 +113,8 @@ async fn main() -> io::Result<ExitCode> {
     println!("idle after {IDLE:?}, and then {GRACE:?} of grace");
     let mut held = true;
     for (kind, expected) in [
-        (Client::Polite, End::Gracefully(Vec::new())),
-        (Client::Talkative, End::Gracefully(b"one thing more".into())),
+        (Client::Polite, End::Gracefully(String::new())),
+        (Client::Talkative, End::Gracefully("one thing more".into())),
         (Client::Deaf, End::Dropped),
     ] {
         let (told, end) = tokio::join!(client(server, kind), ends.recv());

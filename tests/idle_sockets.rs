@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{self, Instant};
 
-const IDLE: Duration = Duration::from_millis(700);
+const IDLE: Duration = Duration::from_millis(500);
 
 /// How long all of it may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -170,6 +170,8 @@ async fn two_thousand_sockets_are_reaped_when_they_fall_silent_and_not_before() 
             told >= closed,
             "{closed} clients were closed, {told} reaped"
         );
+        // One in eight hung up, if it got to that; all others were left to the reaper.
+        assert!(told >= 1_750, "{told}");
         assert!(reaper.is_empty());
         let metrics = wheel.metrics();
         assert_eq!(metrics.keyed_set, u64::from(CONNECTIONS));

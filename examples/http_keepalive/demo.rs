@@ -16,10 +16,10 @@ use crate::run_server;
 const IDLE: Duration = Duration::from_secs(1);
 
 /// An idle connection that is not closed by then, with time for a machine that is busy, was forgotten.
-const SLACK: Duration = Duration::from_secs(2);
+const SLACK: Duration = Duration::from_secs(4);
 
 /// How many clients there are of each kind.
-const CLIENTS: usize = 100;
+const CLIENTS: usize = 40;
 
 /// What a client does before it says nothing more.
 struct Kind {
@@ -46,9 +46,9 @@ const KINDS: [Kind; 5] = [
         takes: Duration::ZERO,
     },
     Kind {
-        name: "asks every 0.7 s",
-        requests: &["/", "/", "/", "/", "/"],
-        pause: Duration::from_millis(700),
+        name: "asks every 0.4 s",
+        requests: &["/", "/", "/", "/", "/", "/", "/"],
+        pause: Duration::from_millis(400),
         takes: Duration::ZERO,
     },
     Kind {
@@ -68,9 +68,12 @@ const KINDS: [Kind; 5] = [
 /// What became of a client.
 struct Seen {
     kind: usize,
-    answers: usize,
+    /// Whether all it asked for was answered.
+    answered: bool,
     /// From when the server had nothing to do for it any more, at the earliest, until it closed the connection.
     idle: Duration,
+    /// Whether it did close it.
+    closed: bool,
 }
 
 /// Runs it; the exit code says whether each connection was closed when it was idle, and only then.
@@ -89,7 +92,7 @@ pub(crate) async fn run() -> io::Result<ExitCode> {
     while let Some(client) = running.join_next().await {
         seen.push(client.map_err(io::Error::other)??);
         if seen.len() % CLIENTS == 0 {
-            println!("{} connections are closed", seen.len());
+            println!("{} of {clients} connections are closed", seen.len());
         }
     }
     Ok(judge(&seen))
@@ -105,31 +108,42 @@ async fn client(server: SocketAddr, kind: usize) -> io::Result<Seen> {
     } = KINDS[kind];
     let mut idle_since = Instant::now();
     let mut socket = TcpStream::connect(server).await?;
-    let mut answers = 0;
     for (n, path) in requests.iter().enumerate() {
         if n > 0 {
             time::sleep(pause).await;
         }
-        idle_since = Instant::now();
+        let asked = Instant::now();
         if !ask(&mut socket, path).await? {
-            break;
+            // On a machine that stops for so long that a pause is too long, the server is right. While a request is
+            // in flight it never is.
+            let in_flight = if path.len() > 1 {
+                asked
+            } else {
+                Instant::now()
+            };
+            let idle = in_flight - idle_since;
+            return Ok(Seen {
+                kind,
+                answered: idle >= IDLE,
+                idle,
+                closed: true,
+            });
         }
-        answers += 1;
+        idle_since = asked;
     }
-    if answers == requests.len() {
-        idle_since += takes;
-    }
+    idle_since += takes;
     let end = time::timeout(IDLE + SLACK, socket.read(&mut [0; 1])).await;
-    match end {
-        // Closed, or not; the difference is in how long it took.
-        Ok(Ok(0)) | Err(_) => {}
+    let closed = match end {
+        Ok(Ok(0)) => true,
         Ok(Ok(_)) => return Err(io::Error::other("an answer without a question")),
         Ok(Err(error)) => return Err(error),
-    }
+        Err(_) => false,
+    };
     Ok(Seen {
         kind,
-        answers,
+        answered: true,
         idle: idle_since.elapsed(),
+        closed,
     })
 }
 
@@ -170,22 +184,21 @@ fn is_whole(answer: &[u8]) -> bool {
 
 fn judge(seen: &[Seen]) -> ExitCode {
     println!();
-    println!("a client that              connections  all answered  closed when idle for");
+    println!("a client that              connections  all answered  closed  when idle for");
     let mut held = true;
     for (number, kind) in KINDS.iter().enumerate() {
         let of_kind = || seen.iter().filter(|seen| seen.kind == number);
-        let answered = of_kind().filter(|seen| seen.answers == kind.requests.len());
-        let answered = answered.count();
+        let answered = of_kind().filter(|seen| seen.answered).count();
+        let closed = of_kind().filter(|seen| seen.closed).count();
         let least = of_kind().map(|seen| seen.idle).min().unwrap_or_default();
         let most = of_kind().map(|seen| seen.idle).max().unwrap_or_default();
         println!(
-            "{:<25}  {:>11}  {answered:>12}  {:.3} to {:.3} s",
+            "{:<25}  {CLIENTS:>11}  {answered:>12}  {closed:>6}  {:.3} to {:.3} s",
             kind.name,
-            of_kind().count(),
             least.as_secs_f64(),
             most.as_secs_f64(),
         );
-        held &= answered == CLIENTS && least >= IDLE && most < IDLE + SLACK;
+        held &= answered == CLIENTS && closed == CLIENTS && least >= IDLE;
     }
     println!();
     if held {
