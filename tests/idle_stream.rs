@@ -18,6 +18,9 @@ const T: Duration = ms(1);
 
 const IDLE: Duration = ms(100);
 
+/// A tick before that.
+const JUST_BEFORE: Duration = ms(99);
+
 const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
@@ -149,8 +152,8 @@ async fn writing_does_not_keep_a_limit_on_reading_away_nor_reading_one_on_writin
 async fn a_byte_just_before_each_deadline_keeps_it_alive() {
     let wheel = TimerWheel::new();
     let (mut stream, peer) = pair(&wheel, none().all(IDLE));
-    trickle(peer, IDLE - T, 100);
-    assert_eq!(read_until_idle(&mut stream).await, (IDLE - T) * 100 + IDLE);
+    trickle(peer, JUST_BEFORE, 100);
+    assert_eq!(read_until_idle(&mut stream).await, JUST_BEFORE * 100 + IDLE);
     let metrics = wheel.metrics();
     assert!(metrics.refiled <= 101, "{metrics:?}");
 }

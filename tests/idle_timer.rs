@@ -16,6 +16,9 @@ const T: Duration = ms(1);
 
 const IDLE: Duration = ms(100);
 
+/// A tick before that.
+const JUST_BEFORE: Duration = ms(99);
+
 const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
@@ -47,10 +50,10 @@ async fn a_touch_just_before_the_deadline_puts_completion_off() {
     let mut idle = wheel.idle_timer(IDLE);
     let handle = idle.handle();
     tokio::spawn(async move {
-        time::sleep(IDLE - T).await;
+        time::sleep(JUST_BEFORE).await;
         assert!(handle.touch());
     });
-    assert_eq!(completion(&mut idle, start).await, IDLE - T + IDLE);
+    assert_eq!(completion(&mut idle, start).await, JUST_BEFORE + IDLE);
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,7 +94,7 @@ async fn what_is_touched_a_tick_before_each_deadline_completes_once_after_it_is_
         let handle = idle.handle();
         let touching = tokio::spawn(async move {
             for _ in 0..100 {
-                time::sleep(IDLE - tick).await;
+                time::sleep(IDLE.saturating_sub(tick)).await;
                 assert!(handle.touch(), "it completed early");
             }
             Instant::now()
@@ -442,7 +445,7 @@ async fn of_two_tasks_that_poll_it_in_turn_the_last_one_is_woken() {
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "an idle duration must be longer than zero")]
 async fn an_idle_timer_of_no_duration_is_refused() {
-    let _ = TimerWheel::new().idle_timer(Duration::ZERO);
+    drop(TimerWheel::new().idle_timer(Duration::ZERO));
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,6 +14,9 @@ const T: Duration = ms(1);
 
 const IDLE: Duration = ms(100);
 
+/// A tick before that.
+const JUST_BEFORE: Duration = ms(99);
+
 const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
@@ -70,7 +73,7 @@ async fn touches_just_before_and_at_the_deadline_put_it_off_and_one_after_says_t
     let at = reaper.watch(2, "at").unwrap();
     let after = reaper.watch(3, "after").unwrap();
 
-    pass(&wheel, IDLE - T).await;
+    pass(&wheel, JUST_BEFORE).await;
     assert!(before.touch());
     pass(&wheel, T).await;
     assert!(at.touch(), "it is due, and was not handed out");
@@ -78,7 +81,7 @@ async fn touches_just_before_and_at_the_deadline_put_it_off_and_one_after_says_t
     assert!(!after.touch(), "it was handed out");
     assert!(!after.touch_at(Instant::now() + IDLE));
 
-    assert_eq!(next(&mut idle, start).await, Some((1, IDLE - T + IDLE)));
+    assert_eq!(next(&mut idle, start).await, Some((1, JUST_BEFORE + IDLE)));
     assert_eq!(next(&mut idle, start).await, Some((2, IDLE + IDLE)));
     assert!(!before.touch() && !at.touch());
 }
@@ -91,7 +94,7 @@ async fn what_is_touched_a_tick_before_each_deadline_is_reaped_once_after_it_is_
         let watch = reaper.watch(1, "busy bee").unwrap();
         let touching = tokio::spawn(async move {
             for _ in 0..100 {
-                time::sleep(IDLE - tick).await;
+                time::sleep(IDLE.saturating_sub(tick)).await;
                 assert!(watch.touch(), "it was reaped early");
             }
             (watch, Instant::now())
@@ -208,7 +211,9 @@ async fn touches_cost_no_message() {
     for _ in 0..50 {
         time::advance(T).await;
         assert!(watches.iter().all(Watch::touch));
-        watches.iter().for_each(|watch| drop(watch.busy()));
+        for watch in &watches {
+            drop(watch.busy());
+        }
     }
     let after = wheel.metrics();
     assert_eq!(after.commands, before.commands);
