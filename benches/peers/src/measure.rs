@@ -32,6 +32,7 @@ fn usage() -> Usage {
 }
 
 /// The CPU time that all threads of this process have used, in the kernel too.
+#[allow(clippy::useless_conversion)] // microseconds have another type on other systems
 pub fn cpu() -> Duration {
     let usage = usage();
     let micros = |time: nix::sys::time::TimeVal| {
@@ -84,6 +85,7 @@ pub struct Cost {
 }
 
 impl Cost {
+    #[must_use]
     pub fn above(self, floor: Cost) -> Cost {
         Cost {
             wall: self.wall - floor.wall,
