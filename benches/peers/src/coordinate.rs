@@ -11,7 +11,7 @@ use crate::measure::{FIGURE, Scale};
 use crate::plan::Job;
 
 /// How long one process may take before it counts as hanging.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// All figures: by group, series and metric, in the order in which they were measured.
 #[derive(Debug, Default)]

@@ -180,7 +180,7 @@ fn produce<T: Keyed>(runtime: &Runtime, timers: &T, producers: u64, rounds: u64)
                     for n in 0..each {
                         let key = producer << 32 | n;
                         timers.set(key, n, Duration::from_secs(30));
-                        timers.reset(key, Duration::from_secs(60));
+                        timers.reset(key, Duration::from_mins(1));
                         timers.remove(key);
                         if n % AT_A_TIME == 0 {
                             tokio::task::yield_now().await;

@@ -32,6 +32,7 @@ fn usage() -> Usage {
 }
 
 /// The CPU time that all threads of this process have used, in the kernel too.
+#[allow(clippy::useless_conversion)] // microseconds have another type on other systems
 pub fn cpu() -> Duration {
     let usage = usage();
     let micros = |time: nix::sys::time::TimeVal| {
@@ -84,6 +85,7 @@ pub struct Cost {
 }
 
 impl Cost {
+    #[must_use]
     pub fn above(self, floor: Cost) -> Cost {
         Cost {
             wall: self.wall - floor.wall,
@@ -152,15 +154,16 @@ pub fn alternate(
         .collect()
 }
 
-/// The number of rounds that takes about so long.
+/// The number of rounds that takes about so long, on a machine that others use too.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn rounds_for(slice: Duration, mut run: impl FnMut(u64) -> Spent) -> u64 {
     let mut rounds = 2_000;
     loop {
-        let wall = run(rounds).wall;
-        if wall * 8 >= slice {
-            let estimate = rounds as f64 * slice.as_secs_f64() / wall.as_secs_f64();
-            return (estimate as u64).clamp(1_000, 500_000_000);
+        let spent = run(rounds);
+        let used = spent.wall.min(spent.cpu);
+        if used * 8 >= slice || spent.wall >= slice * 4 {
+            let estimate = rounds as f64 * slice.as_secs_f64() / used.as_secs_f64();
+            return (estimate as u64).clamp(1_000, rounds * 8);
         }
         rounds *= 4;
     }

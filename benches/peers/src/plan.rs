@@ -73,6 +73,7 @@ const fn churn(workers: usize, mixed: bool, others: bool) -> Workload {
 }
 
 /// All processes in their order. One that is to be repeated is there several times, in turn with its peer.
+#[allow(clippy::too_many_lines)] // it is a list
 pub fn jobs(scale: Scale) -> Vec<Job> {
     let mut jobs = vec![
         job("S1", "S1", "churn, current_thread", churn(1, false, false)),

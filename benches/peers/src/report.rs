@@ -83,6 +83,7 @@ fn cells(row: &Row) -> [String; 9] {
     let verdict = match row.passes() {
         Some(true) => "met",
         Some(false) => "MISSED",
+        None if row.is_noise() => "noise",
         None => "",
     };
     let ours = if row.ratio.is_none() {
@@ -144,6 +145,9 @@ fn print(rows: &[Row]) {
     let judged = rows.iter().filter_map(Row::passes);
     let (met, missed): (Vec<_>, Vec<_>) = judged.partition(|&met| met);
     println!("\n{} bars met, {} missed", met.len(), missed.len());
+    if rows.iter().any(Row::is_noise) {
+        println!("noise: a timeout seemed to cost less than nothing; the machine was busy");
+    }
 }
 
 fn markdown(rows: &[Row], scale: Scale, partial: bool) -> String {

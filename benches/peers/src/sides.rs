@@ -26,20 +26,20 @@ pub trait Timer: Clone + Send + Sync + 'static {
 #[derive(Debug, Clone)]
 pub struct Tickwheel(pub TimerWheel);
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Tokio;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Pingora;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct FuturesTimer;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct AsyncIo;
 
 /// No timer at all: what the loop around it costs.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Floor;
 
 impl Timer for Tickwheel {

@@ -35,9 +35,15 @@ impl Row {
         self.ratio.unwrap_or(self.ours)
     }
 
-    /// `None` without a bar.
+    /// What lies above a floor can come out below it: then nothing was measured but noise.
+    pub fn is_noise(&self) -> bool {
+        self.ours.median < 0.0 || self.theirs.is_some_and(|theirs| theirs.median <= 0.0)
+    }
+
+    /// `None` without a bar, or with figures that say nothing.
     pub fn passes(&self) -> Option<bool> {
-        self.check.bar.map(|bar| self.judged().median <= bar)
+        let bar = self.check.bar.filter(|_| !self.is_noise())?;
+        Some(self.judged().median <= bar)
     }
 }
 
@@ -273,7 +279,6 @@ fn keyed(c: &mut Checks) {
 }
 
 fn wheels(c: &mut Checks) {
-    let wall = ("wall", "ns");
     for (group, sizes) in [
         ("S8 10^3", "10^3 resident"),
         ("S8 10^5", "10^5 resident"),
@@ -284,19 +289,12 @@ fn wheels(c: &mut Checks) {
             ("tickwheel, another", "hhwt, another"),
         ] {
             let (ours, theirs) = (Series(group, ours), Series(group, theirs));
-            c.ratio("S8", sizes, wall, ours, theirs, Some(1.0));
+            c.times("S8", sizes, ours, theirs, Some(1.0));
         }
     }
     for series in ["tickwheel, the same", "tickwheel, another"] {
         let (large, small) = (Series("S8 10^7", series), Series("S8 10^3", series));
-        c.ratio(
-            "S8",
-            "10^7 against 10^3 resident",
-            wall,
-            large,
-            small,
-            Some(3.0),
-        );
+        c.times("S8", "10^7 against 10^3 resident", large, small, Some(3.0));
     }
 }
 
