@@ -10,6 +10,7 @@
 
 mod barrier;
 mod sets;
+mod sleeps;
 
 use std::future::{Future, poll_fn};
 use std::num::NonZeroU32;
@@ -21,7 +22,7 @@ use std::time::Duration;
 
 use barrier::Barrier;
 use sets::{Attended, Sets};
-use slab::Slab;
+use sleeps::Sleeps;
 use tokio::time::{self, Instant};
 use tracing::Instrument;
 
@@ -47,9 +48,6 @@ const BATCH: usize = 64;
 /// What it counts as having looked at when all there was to do at a tick was to file timers on lower levels.
 const REFILING_COST: usize = LOOKS_PER_TURN / 4;
 
-/// An empty list of sleeps keeps memory for at most this many.
-const KEPT_SLEEPS: usize = 1024;
-
 /// The actor looks at the clock at least this often while it waits for a timer; Tokio's reaches about two years.
 const LONGEST_SLEEP: Duration = Duration::from_secs(86_400 * 365);
 
@@ -72,7 +70,7 @@ pub(crate) struct Actor {
     shared: Arc<Shared>,
     wheel: Wheel<Item>,
     /// The sleeping futures that are on the wheel.
-    sleeps: Slab<Arc<SleepEntry>>,
+    sleeps: Sleeps,
     sets: Sets,
     /// Commands taken from the mailbox, the next one last.
     inbox: Vec<Command>,
@@ -107,7 +105,7 @@ impl Actor {
         Actor {
             shared,
             wheel: Wheel::new(slots),
-            sleeps: Slab::new(),
+            sleeps: Sleeps::default(),
             sets: Sets::default(),
             inbox: Vec::new(),
             again: Vec::new(),
@@ -298,29 +296,18 @@ impl Actor {
             (Attend::File(tick), None) => self.file_sleep(entry, tick),
             (Attend::Remove, Some(token)) => {
                 if let Some(item) = self.wheel.remove(token) {
-                    self.forget_sleep(item.slot);
+                    self.sleeps.remove(item.slot);
                 }
             }
         }
     }
 
     fn file_sleep(&mut self, entry: Arc<SleepEntry>, tick: u64) {
-        let vacant = self.sleeps.vacant_entry();
-        let slot = u32::try_from(vacant.key()).unwrap_or(u32::MAX);
+        let slot = self.sleeps.next();
         let owner = SLEEPS;
         let token = self.wheel.insert(tick, Item { owner, slot });
         entry.set_node(Some(token.index()));
-        vacant.insert(entry);
-    }
-
-    /// Takes back the entry of a sleep that is off the wheel.
-    fn forget_sleep(&mut self, slot: u32) -> Arc<SleepEntry> {
-        let entry = self.sleeps.remove(slot as usize);
-        entry.set_node(None);
-        if self.sleeps.is_empty() && self.sleeps.capacity() > KEPT_SLEEPS {
-            self.sleeps = Slab::new();
-        }
-        entry
+        self.sleeps.insert(entry);
     }
 
     /// Attends to at most `budget` of the slots that the set has noted; returns what is left of the budget.
@@ -345,18 +332,18 @@ impl Actor {
             return false;
         };
         let until = from + COMMANDS_PER_TURN;
-        for slot in from..until.min(self.sleeps.capacity()) {
+        for slot in from..until.min(self.sleeps.numbers()) {
             let Some(entry) = self.sleeps.get(slot) else {
                 continue;
             };
             let slot = u32::try_from(slot).unwrap_or(u32::MAX);
+            let token = entry.node().and_then(|node| self.wheel.token_at(node));
             if entry.let_go() {
-                let token = entry.node().and_then(|node| self.wheel.token_at(node));
                 token.and_then(|token| self.wheel.remove(token));
-                self.forget_sleep(slot);
+                self.sleeps.remove(slot);
             }
         }
-        let left = until < self.sleeps.capacity();
+        let left = until < self.sleeps.numbers();
         self.sweep = left.then_some(until);
         left
     }
@@ -408,7 +395,9 @@ impl Actor {
     }
 
     fn look_at_sleep(&mut self, slot: u32, turn: &Turn<'_>) {
-        let entry = self.forget_sleep(slot);
+        let Some(entry) = self.sleeps.remove(slot) else {
+            return;
+        };
         let later = || entry.home().put_off_to(turn.now);
         match entry.look(self.wheel.now(), later) {
             Look::Fire { deadline, waker } => {

@@ -107,10 +107,10 @@ pub(crate) fn thread_number() -> usize {
 
 /// An entry for a new sleep due at `deadline`: a cancelled one if there is any that fits, else a new one.
 #[inline]
-pub(crate) fn take(shared: &Arc<Shared>, deadline: u64) -> Arc<SleepEntry> {
+pub(crate) fn take(home: &Arc<Home>, deadline: u64) -> Arc<SleepEntry> {
     let spare = with(
-        shared,
-        |shared| shared,
+        home,
+        |home| &home.shared,
         |spares, _| {
             increment(&spares.counts.made);
             spares.take(deadline)
@@ -118,19 +118,13 @@ pub(crate) fn take(shared: &Arc<Shared>, deadline: u64) -> Arc<SleepEntry> {
     );
     match spare {
         Ok(Some(entry)) => entry,
-        Ok(None) => new_entry(shared),
+        Ok(None) => Arc::new(Entry::new(Arc::clone(home))),
         Err(_) => {
-            (shared.metrics.0.elsewhere().made).fetch_add(1, Ordering::Relaxed);
-            new_entry(shared)
+            let counts = home.shared.metrics.0.elsewhere();
+            counts.made.fetch_add(1, Ordering::Relaxed);
+            Arc::new(Entry::new(Arc::clone(home)))
         }
     }
-}
-
-fn new_entry(shared: &Arc<Shared>) -> Arc<SleepEntry> {
-    Arc::new(Entry::new(Home {
-        shared: Arc::clone(shared),
-        clock: None,
-    }))
 }
 
 /// Keeps the entry of a sleep that was dropped, or gives it back when there is no room. `cancelled` when the sleep had

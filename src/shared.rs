@@ -19,10 +19,10 @@ use crate::sync::Line;
 use crate::tick::{NEVER, Stamp, Ticks, clock_is_virtual};
 
 /// The entry of a sleeping future.
-pub(crate) type SleepEntry = Entry<Home>;
+pub(crate) type SleepEntry = Entry<Arc<Home>>;
 
-/// Where an entry belongs. It holds the way to its actor, so that a sleep made from a thread's cache touches no count
-/// that another core touches.
+/// Where an entry belongs: all plain ones of a wheel to the same, an idle timer's to one of its own. An entry holds the
+/// way to its actor, so that a sleep made from a thread's cache touches no count that another core touches.
 #[derive(Debug)]
 pub(crate) struct Home {
     pub(crate) shared: Arc<Shared>,

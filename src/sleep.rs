@@ -86,9 +86,9 @@ enum Stage {
 
 impl Sleep {
     #[inline]
-    pub(crate) fn after(shared: &Arc<Shared>, duration: Duration) -> Self {
+    pub(crate) fn after(home: &Arc<Home>, duration: Duration) -> Self {
         let (deadline, tick) = match after(duration) {
-            Some(deadline) => (deadline, shared.ticks.deadline(deadline)),
+            Some(deadline) => (deadline, home.shared.ticks.deadline(deadline)),
             None => (far_future(), NEVER),
         };
         let stage = if duration.is_zero() {
@@ -96,20 +96,20 @@ impl Sleep {
         } else {
             Stage::New
         };
-        Self::new(shared, deadline, tick, stage)
+        Self::new(home, deadline, tick, stage)
     }
 
-    pub(crate) fn at(shared: &Arc<Shared>, deadline: Instant) -> Self {
-        let tick = shared.ticks.deadline(deadline);
-        Self::new(shared, deadline, tick, Stage::Unchecked)
+    pub(crate) fn at(home: &Arc<Home>, deadline: Instant) -> Self {
+        let tick = home.shared.ticks.deadline(deadline);
+        Self::new(home, deadline, tick, Stage::Unchecked)
     }
 
     #[inline]
-    fn new(shared: &Arc<Shared>, deadline: Instant, tick: u64, stage: Stage) -> Self {
+    fn new(home: &Arc<Home>, deadline: Instant, tick: u64, stage: Stage) -> Self {
         Sleep {
             deadline,
             tick,
-            entry: Some(cache::take(shared, tick)),
+            entry: Some(cache::take(home, tick)),
             stage,
             fallback: None,
         }
@@ -118,10 +118,10 @@ impl Sleep {
     /// The sleep of an idle timer: the actor asks the clock before it fires.
     pub(crate) fn on_clock(shared: &Arc<Shared>, clock: Arc<IdleClock>, deadline: Instant) -> Self {
         cache::count(shared, |counts| &counts.made);
-        let entry = Entry::new(Home {
+        let entry = Entry::new(Arc::new(Home {
             shared: Arc::clone(shared),
             clock: Some(clock),
-        });
+        }));
         Sleep {
             deadline,
             tick: shared.ticks.deadline(deadline),

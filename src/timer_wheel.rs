@@ -15,7 +15,7 @@ use crate::idle::{IdleLimits, IdleStream, IdleTimer, Reaper, assert_not_zero, re
 use crate::interval::Interval;
 use crate::keyed::{Expirations, KeyedTimers, pair};
 use crate::metrics::{KeyedCounts, WheelMetrics};
-use crate::shared::Shared;
+use crate::shared::{Home, Shared};
 use crate::sleep::Sleep;
 use crate::timeout::Timeout;
 
@@ -48,7 +48,7 @@ use crate::timeout::Timeout;
 /// ```
 #[derive(Clone)]
 pub struct TimerWheel {
-    shared: Arc<Shared>,
+    home: Arc<Home>,
     /// Dropped with the last handle.
     _alive: Arc<Alive>,
 }
@@ -84,14 +84,18 @@ impl TimerWheel {
 
     pub(crate) fn new_handle(shared: Arc<Shared>) -> Self {
         let alive = Arc::new(Alive(Arc::clone(&shared)));
-        TimerWheel {
+        let home = Home {
             shared,
+            clock: None,
+        };
+        TimerWheel {
+            home: Arc::new(home),
             _alive: alive,
         }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+        &self.home.shared
     }
 
     /// A future that completes once `duration` has passed from now.
@@ -103,14 +107,14 @@ impl TimerWheel {
     ///
     /// Dropping the future cancels it, at the cost of a store.
     pub fn sleep(&self, duration: Duration) -> Sleep {
-        Sleep::after(&self.shared, duration)
+        Sleep::after(&self.home, duration)
     }
 
     /// A future that completes at `deadline`. One in the past is ready at the first poll. Never panics.
     ///
     /// Otherwise as [`sleep`](Self::sleep).
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
-        Sleep::at(&self.shared, deadline)
+        Sleep::at(&self.home, deadline)
     }
 
     /// Gives `future` at most `duration` from now to complete.
@@ -186,7 +190,7 @@ impl TimerWheel {
     #[track_caller]
     pub fn idle_timer(&self, idle: Duration) -> IdleTimer {
         assert_not_zero(idle);
-        IdleTimer::new(&self.shared, idle)
+        IdleTimer::new(&self.home.shared, idle)
     }
 
     /// Wraps a stream so that its operations fail with [`TimedOut`](std::io::ErrorKind::TimedOut) once nothing has been
@@ -203,7 +207,7 @@ impl TimerWheel {
     /// Wraps a stream with separate limits for reading, writing and both; with none of them it costs nothing. Never
     /// panics.
     pub fn idle_stream_with<S>(&self, io: S, limits: IdleLimits) -> IdleStream<S> {
-        IdleStream::new(&self.shared, io, limits)
+        IdleStream::new(&self.home.shared, io, limits)
     }
 
     /// Watches many things at once: the handle to begin a watch, and the stream of those on which nothing has happened
@@ -225,10 +229,10 @@ impl TimerWheel {
     /// What the wheel has counted so far. Takes a lock for each set of timers; not for a hot path. Never panics.
     pub fn metrics(&self) -> WheelMetrics {
         let mut keyed = KeyedCounts::default();
-        for set in self.shared.sets() {
+        for set in self.home.shared.sets() {
             keyed.add(&set.counts());
         }
-        (self.shared.metrics.0).read(keyed, self.shared.pending_keyed())
+        (self.home.shared.metrics.0).read(keyed, self.home.shared.pending_keyed())
     }
 
     /// Waits until all that was submitted before this call is applied, and all that was due by then has fired:
@@ -257,7 +261,7 @@ impl TimerWheel {
     /// ```
     pub async fn settle(&self) {
         let (done, settled) = oneshot::channel();
-        if self.shared.submit(0, Command::Settle(done)).is_ok() {
+        if self.home.shared.submit(0, Command::Settle(done)).is_ok() {
             // An error means that the actor has ended.
             let _ = settled.await;
         }
@@ -275,30 +279,30 @@ impl TimerWheel {
     /// Once polled the shutdown takes place, also if the future is dropped.
     pub async fn shutdown(&self) {
         // An error means that it has ended, or is about to.
-        let _ = self.shared.submit(0, Command::Shutdown);
-        self.shared.ended().await;
+        let _ = self.home.shared.submit(0, Command::Shutdown);
+        self.home.shared.ended().await;
     }
 
     /// Whether the actor has ended: by [`shutdown`](Self::shutdown), or because its runtime is gone. Never panics.
     pub fn is_shutdown(&self) -> bool {
-        self.shared.is_ended()
+        self.home.shared.is_ended()
     }
 
     /// The length of a tick. Never panics.
     pub fn tick(&self) -> Duration {
-        self.shared.ticks.tick()
+        self.home.shared.ticks.tick()
     }
 
     /// The wheel's name. Never panics.
     pub fn name(&self) -> &str {
-        &self.shared.name
+        &self.home.shared.name
     }
 }
 
 impl fmt::Debug for TimerWheel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TimerWheel")
-            .field("name", &self.shared.name)
+            .field("name", &self.home.shared.name)
             .field("tick", &self.tick())
             .field("is_shutdown", &self.is_shutdown())
             .finish_non_exhaustive()
