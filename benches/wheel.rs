@@ -111,7 +111,7 @@ fn wheel(c: &mut Criterion) {
             let mut filled = Filled::new(resident, deadlines);
             group.bench_function("insert + remove", |b| b.iter(|| filled.insert_and_remove()));
             group.bench_function("another removed + inserted", |b| {
-                b.iter(|| filled.replace())
+                b.iter(|| filled.replace());
             });
             group.bench_function(BenchmarkId::new("advance", "item"), |b| {
                 b.iter_custom(|items| filled.advance(items));

@@ -313,7 +313,7 @@ mod tests {
         let ticks = ticks(Duration::from_millis(2));
         assert_eq!(ticks.grain(), 2_000_000);
         let early = ticks.stamp(ticks.origin + Duration::from_nanos(300));
-        let late = ticks.stamp(ticks.origin + Duration::from_nanos(1_000));
+        let late = ticks.stamp(ticks.origin + Duration::from_micros(1));
         assert_eq!((early.nanos(), early.after_origin()), (300, 300));
         assert_eq!(ticks.nanos(ticks.at(1_000)), 1_000);
         assert_eq!(Stamp::at(1_000), late);

@@ -42,10 +42,17 @@ fn assert_free<F: Future<Output = ()>>(
     };
     rounds(0..1_000);
     runtime.block_on(wheel.settle());
+    // The actor answers before it begins to wait; what it needs for waiting is not what is measured.
+    rounds(0..1_000);
+    // Entering the runtime may allocate, whatever is done there.
+    let entering = measure(|| rounds(0..0)).count_total;
     let before = wheel.metrics();
     let info = measure(|| rounds(1_000..1_000 + ROUNDS));
     let after = wheel.metrics();
-    assert_eq!(info.count_total, 0, "allocations in {ROUNDS} rounds");
+    assert_eq!(
+        info.count_total, entering,
+        "allocations in {ROUNDS} rounds, against those in none"
+    );
     assert_eq!(
         after.commands - before.commands,
         0,

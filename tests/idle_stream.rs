@@ -13,9 +13,6 @@ use tokio::io::{
 use tokio::time::{self, Instant};
 use tokio_test::{assert_pending, assert_ready, task};
 
-/// The wheel's tick.
-const T: Duration = ms(1);
-
 const IDLE: Duration = ms(100);
 
 /// A tick before that.

@@ -41,9 +41,9 @@ async fn p2_p14_an_interval_of_15_seconds_does_not_drift_in_a_year() {
     assert!(poll_idly(&mut forever).is_pending());
     let m = wheel.metrics();
     assert_eq!(m.sleeps_fired, ticks);
-    // 15 s are 2^13.9 ms: each tick's timer comes down from at most two levels above the lowest, and a first one that
-    // is a year away from five.
-    let most = 3 * ticks + 5;
+    // 15 s are 2^13.9 ms: each tick's timer is announced, comes down from at most two levels above the lowest, and
+    // fires; and a first one that is a year away comes down from five.
+    let most = 4 * ticks + 5;
     assert!(m.wake_ups <= most, "woke {} times", m.wake_ups);
 }
 
@@ -115,7 +115,11 @@ async fn p2_p13_a_single_timer_a_year_away_fires_at_its_tick() {
         let start = Instant::now();
         let before = wheel.metrics().wake_ups;
         let mut sleep = wheel.sleep(DAY * DAYS);
-        assert!(time::timeout(DAY * DAYS - ms(1), &mut sleep).await.is_err());
+        assert!(
+            time::timeout((DAY * DAYS).saturating_sub(ms(1)), &mut sleep)
+                .await
+                .is_err()
+        );
         sleep.await;
         assert_eq!(start.elapsed(), DAY * DAYS);
         let woken = wheel.metrics().wake_ups - before;

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
 /// A deadline that lies beyond every run.
-pub const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = Duration::from_secs(30);
 
 /// Lengths that take turns: what a service with several kinds of timeouts has.
-pub const MIXED: [Duration; 3] = [LONG, Duration::from_secs(5), Duration::from_millis(50)];
+pub(crate) const MIXED: [Duration; 3] = [LONG, Duration::from_secs(5), Duration::from_millis(50)];
 
 /// A runtime with so many workers; with one, a single-threaded one.
-pub fn runtime(workers: usize) -> Runtime {
+pub(crate) fn runtime(workers: usize) -> Runtime {
     let builder = if workers == 1 {
         Builder::new_current_thread().enable_all().build()
     } else {
@@ -29,7 +29,7 @@ pub fn runtime(workers: usize) -> Runtime {
 
 /// Pending once, and ready when polled again.
 #[derive(Debug, Default)]
-pub struct PendingOnce(bool);
+pub(crate) struct PendingOnce(bool);
 
 impl Future for PendingOnce {
     type Output = ();
@@ -44,7 +44,7 @@ impl Future for PendingOnce {
 }
 
 /// Runs `round` a total of about `rounds` times, shared out over `tasks` tasks; returns how long it took.
-pub async fn share_out<F, R>(tasks: usize, rounds: u64, round: F) -> Duration
+pub(crate) async fn share_out<F, R>(tasks: usize, rounds: u64, round: F) -> Duration
 where
     F: Fn(u64) -> R + Clone + Send + 'static,
     R: Future<Output = ()> + Send,
@@ -69,31 +69,31 @@ where
 
 /// The time for `rounds` when what was run is a little more than was asked for.
 #[allow(clippy::cast_precision_loss)]
-pub fn share(time: Duration, rounds: u64, run: u64) -> Duration {
+pub(crate) fn share(time: Duration, rounds: u64, run: u64) -> Duration {
     time.mul_f64(rounds as f64 / run as f64)
 }
 
 /// Polls a future that has to wait, with a waker that does nothing.
-pub fn poll_once(future: Pin<&mut impl Future<Output = ()>>) {
+pub(crate) fn poll_once(future: Pin<&mut impl Future<Output = ()>>) {
     let mut context = Context::from_waker(Waker::noop());
     assert!(future.poll(&mut context).is_pending(), "it is not over yet");
 }
 
 /// Numbers that look random and are the same in every run (xorshift64*).
 #[derive(Debug)]
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
     /// One below `bound`, which fits in 32 bits.
-    pub fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         let number = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32;
-        number * bound >> 32
+        (number * bound) >> 32
     }
 }

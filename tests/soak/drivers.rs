@@ -359,17 +359,9 @@ impl Share for Idlers {
         let idler = &mut self.all[at];
         let before = Instant::now();
         match numbers.below(16) {
-            0..=9 => {
-                if idler.timer.touch() {
-                    idler.touched = before;
-                }
-            }
+            0..=9 if idler.timer.touch() => idler.touched = before,
             10 => idler.busy = Some(idler.timer.busy()),
-            11..=12 => {
-                if idler.busy.take().is_some() {
-                    idler.touched = before;
-                }
-            }
+            11..=12 if idler.busy.take().is_some() => idler.touched = before,
             _ => {}
         }
         if poll_with(&mut idler.timer, &self.waker).is_ready() {
