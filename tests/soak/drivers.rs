@@ -358,19 +358,15 @@ impl Share for Idlers {
     fn act(&mut self, at: usize, numbers: &mut Numbers) {
         let idler = &mut self.all[at];
         let before = Instant::now();
+        let mut is_active = false;
         match numbers.below(16) {
-            0..=9 => {
-                if idler.timer.touch() {
-                    idler.touched = before;
-                }
-            }
+            0..=9 => is_active = idler.timer.touch(),
             10 => idler.busy = Some(idler.timer.busy()),
-            11..=12 => {
-                if idler.busy.take().is_some() {
-                    idler.touched = before;
-                }
-            }
+            11..=12 => is_active = idler.busy.take().is_some(),
             _ => {}
+        }
+        if is_active {
+            idler.touched = before;
         }
         if poll_with(&mut idler.timer, &self.waker).is_ready() {
             assert!(idler.busy.is_none(), "idle, though busy");
