@@ -41,9 +41,9 @@ async fn p2_p14_an_interval_of_15_seconds_does_not_drift_in_a_year() {
     assert!(poll_idly(&mut forever).is_pending());
     let m = wheel.metrics();
     assert_eq!(m.sleeps_fired, ticks);
-    // 15 s are 2^13.9 ms: each tick's timer comes down from at most two levels above the lowest, and a first one that
-    // is a year away from five.
-    let most = 3 * ticks + 5;
+    // 15 s are 2^13.9 ms: a tick's timer comes down from at most two levels to the lowest, where it fires; and the wheel
+    // is empty in between, so that the arming itself wakes the actor. The first one is a year away, on the sixth level.
+    let most = 4 * ticks + 5;
     assert!(m.wake_ups <= most, "woke {} times", m.wake_ups);
 }
 
