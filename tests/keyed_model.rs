@@ -40,7 +40,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(30))]
+    #![proptest_config(config(10))]
 
     #[test]
     fn p1_p4_p5_p6_p16_long_scripts_without_an_end_behave_as_a_sorted_map(
