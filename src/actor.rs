@@ -386,7 +386,14 @@ impl Actor {
                 break;
             }
         }
-        self.is_due(until)
+        if self.is_due(until) {
+            return true;
+        }
+        // The budget may have ended with the last item: time has got to `until` all the same, and what is ripe by then
+        // is delivered.
+        let none = self.wheel.advance(until, 1).next();
+        debug_assert!(none.is_none(), "nothing was due");
+        false
     }
 
     /// Whether the wheel has something to do by tick `until`.

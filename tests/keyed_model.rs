@@ -22,7 +22,7 @@ fn config(cases: u32) -> ProptestConfig {
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct(
             "proptest-regressions/keyed_model.txt",
         ))),
-        max_shrink_iters: 20_000,
+        max_shrink_iters: 2_000,
         ..asked
     }
 }
