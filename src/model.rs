@@ -210,10 +210,14 @@ impl Shared {
         true
     }
 
+    fn is_orphaned(&self) -> bool {
+        self.orphaned.load(Ordering::Acquire)
+    }
+
     /// What dropping an armed sleep does, with a cache that has room. Returns the phase that ended.
     pub(crate) fn release(&self, entry: Arc<SleepEntry>) -> Phase {
         let (was, filed) = entry.disarm();
-        if self.orphaned.load(Ordering::Acquire) {
+        if self.is_orphaned() {
             self.discard(&entry);
         } else {
             lock(&self.spares).push((filed, entry));
@@ -230,7 +234,7 @@ impl Shared {
 
     pub(crate) fn discard(&self, entry: &Arc<SleepEntry>) {
         let tell = match entry.abandon() {
-            Tell::Queue(_) if self.orphaned.load(Ordering::Acquire) => Tell::Queue(0),
+            Tell::Queue(_) if self.is_orphaned() => Tell::Queue(0),
             tell => tell,
         };
         self.tell(entry, tell);
@@ -298,10 +302,11 @@ impl Actor {
             if self.must_end || self.fired.len() >= enough {
                 break;
             }
+            let is_orphaned = self.shared.is_orphaned();
             if !self.shared.mailbox.park(self.wheel.next_wake()) {
                 continue;
             }
-            if self.is_unneeded() {
+            if is_orphaned && self.is_unused() {
                 break;
             }
             self.shared.bell().wait(self.wheel.next_wake());
@@ -309,8 +314,9 @@ impl Actor {
         self.close();
     }
 
-    fn is_unneeded(&self) -> bool {
-        self.shared.orphaned.load(Ordering::Acquire) && self.wheel.is_empty()
+    /// Nothing is armed.
+    fn is_unused(&self) -> bool {
+        self.wheel.is_empty()
     }
 
     pub(crate) fn turn(&mut self, now: u64) {
