@@ -361,7 +361,7 @@ impl Actor {
             (Attend::File(tick), None) => self.file_sleep(entry, tick),
             (Attend::Remove, Some(token)) => {
                 if let Some(slot) = self.wheel.remove(token) {
-                    self.forget_sleep(slot);
+                    self.sleeps.remove(slot);
                 }
             }
         }
@@ -372,12 +372,6 @@ impl Actor {
         let token = self.wheel.insert(tick, vacant.key());
         entry.set_node(Some(token.index()));
         vacant.insert(entry);
-    }
-
-    fn forget_sleep(&mut self, slot: usize) -> Arc<SleepEntry> {
-        let entry = self.sleeps.remove(slot);
-        entry.set_node(None);
-        entry
     }
 
     fn sweep(&mut self) {
@@ -392,10 +386,10 @@ impl Actor {
             let Some(entry) = self.sleeps.get(slot) else {
                 continue;
             };
+            let token = entry.node().and_then(|node| self.wheel.token_at(node));
             if entry.let_go() {
-                let token = entry.node().and_then(|node| self.wheel.token_at(node));
                 token.and_then(|token| self.wheel.remove(token));
-                self.forget_sleep(slot);
+                self.sleeps.remove(slot);
             }
         }
     }
@@ -415,7 +409,7 @@ impl Actor {
     }
 
     fn look_at_sleep(&mut self, slot: usize, until: u64) {
-        let entry = self.forget_sleep(slot);
+        let entry = self.sleeps.remove(slot);
         match entry.look(self.wheel.now(), || 0) {
             Look::Fire { deadline, waker } => {
                 assert!(deadline <= until, "fired early, at {until}");
