@@ -160,19 +160,21 @@ impl Actor {
         if self.must_end {
             return Step::End;
         }
+        // Asked before the look into the queues, which then finds all that was armed while there was a handle.
+        let is_orphaned = self.shared.is_orphaned();
         if more || !self.shared.mailbox.park(self.wheel.next_wake()) {
             return Step::Again;
         }
-        if self.is_unneeded() {
+        if is_orphaned && self.is_unused() {
             return Step::End;
         }
         add(&self.shared.metrics.0.wake_ups, 1);
         Step::Wait
     }
 
-    /// No handle could arm anything any more, and nothing is armed.
-    fn is_unneeded(&self) -> bool {
-        self.shared.is_orphaned() && self.wheel.is_empty() && self.sweep.is_none()
+    /// Nothing is armed.
+    fn is_unused(&self) -> bool {
+        self.wheel.is_empty() && self.sweep.is_none()
     }
 
     /// When the wheel next has something to do; `None` when it is empty.

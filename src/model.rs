@@ -210,10 +210,14 @@ impl Shared {
         true
     }
 
+    fn is_orphaned(&self) -> bool {
+        self.orphaned.load(Ordering::Acquire)
+    }
+
     /// What dropping an armed sleep does, with a cache that has room. Returns the phase that ended.
     pub(crate) fn release(&self, entry: Arc<SleepEntry>) -> Phase {
         let (was, filed) = entry.disarm();
-        if self.orphaned.load(Ordering::Acquire) {
+        if self.is_orphaned() {
             self.discard(&entry);
         } else {
             lock(&self.spares).push((filed, entry));
@@ -230,7 +234,7 @@ impl Shared {
 
     pub(crate) fn discard(&self, entry: &Arc<SleepEntry>) {
         let tell = match entry.abandon() {
-            Tell::Queue(_) if self.orphaned.load(Ordering::Acquire) => Tell::Queue(0),
+            Tell::Queue(_) if self.is_orphaned() => Tell::Queue(0),
             tell => tell,
         };
         self.tell(entry, tell);
@@ -298,10 +302,11 @@ impl Actor {
             if self.must_end || self.fired.len() >= enough {
                 break;
             }
+            let is_orphaned = self.shared.is_orphaned();
             if !self.shared.mailbox.park(self.wheel.next_wake()) {
                 continue;
             }
-            if self.is_unneeded() {
+            if is_orphaned && self.is_unused() {
                 break;
             }
             self.shared.bell().wait(self.wheel.next_wake());
@@ -309,8 +314,9 @@ impl Actor {
         self.close();
     }
 
-    fn is_unneeded(&self) -> bool {
-        self.shared.orphaned.load(Ordering::Acquire) && self.wheel.is_empty()
+    /// Nothing is armed.
+    fn is_unused(&self) -> bool {
+        self.wheel.is_empty()
     }
 
     pub(crate) fn turn(&mut self, now: u64) {
@@ -355,7 +361,7 @@ impl Actor {
             (Attend::File(tick), None) => self.file_sleep(entry, tick),
             (Attend::Remove, Some(token)) => {
                 if let Some(slot) = self.wheel.remove(token) {
-                    self.forget_sleep(slot);
+                    self.sleeps.remove(slot);
                 }
             }
         }
@@ -366,12 +372,6 @@ impl Actor {
         let token = self.wheel.insert(tick, vacant.key());
         entry.set_node(Some(token.index()));
         vacant.insert(entry);
-    }
-
-    fn forget_sleep(&mut self, slot: usize) -> Arc<SleepEntry> {
-        let entry = self.sleeps.remove(slot);
-        entry.set_node(None);
-        entry
     }
 
     fn sweep(&mut self) {
@@ -386,10 +386,10 @@ impl Actor {
             let Some(entry) = self.sleeps.get(slot) else {
                 continue;
             };
+            let token = entry.node().and_then(|node| self.wheel.token_at(node));
             if entry.let_go() {
-                let token = entry.node().and_then(|node| self.wheel.token_at(node));
                 token.and_then(|token| self.wheel.remove(token));
-                self.forget_sleep(slot);
+                self.sleeps.remove(slot);
             }
         }
     }
@@ -409,7 +409,7 @@ impl Actor {
     }
 
     fn look_at_sleep(&mut self, slot: usize, until: u64) {
-        let entry = self.forget_sleep(slot);
+        let entry = self.sleeps.remove(slot);
         match entry.look(self.wheel.now(), || 0) {
             Look::Fire { deadline, waker } => {
                 assert!(deadline <= until, "fired early, at {until}");

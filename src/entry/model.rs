@@ -209,7 +209,7 @@ fn recycle_against_look() {
 /// An entry is given up while the actor looks at it: it leaves the wheel, in whichever order, and is then not queued
 /// for nothing.
 ///
-/// Fails without `state.filed == NEVER` in [`Entry::abandon`], and if [`Entry::look`] leaves `filed` where it lets go.
+/// Fails without `state.filed == NEVER` in [`Entry::abandon`].
 #[test]
 fn abandon_against_look() {
     check(None, || {
@@ -325,8 +325,8 @@ fn arm_against_let_go() {
 /// The actor ends while an entry is armed, a new one or one that is on the wheel: whoever arms it is refused, or woken
 /// to see that it is closed.
 ///
-/// Fails without `state.phase = Phase::Closed` in [`Entry::close`], if that does not give the waker back, and if
-/// `Actor::close` closes the entries before the queues.
+/// Fails without `state.phase = Phase::Closed` in [`Entry::close`], if that does not give the waker back, and, for a new
+/// entry, if `Actor::close` closes what it took out of the queues before it closes them.
 fn arm_against_close(on_wheel: bool) {
     check(None, move || {
         let (shared, actor, spare) = spare(2);
@@ -387,9 +387,11 @@ fn cancel_against_close() {
     });
 }
 
-/// The actor ends when a sleep has fired whose entry is still in the queue: what has fired stays so.
+/// A sleep fires, and the actor ends, while the sleep is moved, so that its entry is in the queue: what has fired stays
+/// so, and its entry is of no use for another sleep.
 ///
-/// Fails if [`Entry::close`] does not except what has fired.
+/// Fails if [`Entry::close`] does not except what has fired, without `state.queued = false` there, and if
+/// `Sleep::reset` does not close an entry that it could not queue: whoever arms it again waits for ever.
 #[test]
 fn fire_and_close_against_move_earlier() {
     check(None, || {
@@ -403,5 +405,7 @@ fn fire_and_close_against_move_earlier() {
         // It was on the wheel, and the actor looked.
         assert_eq!(entry.phase(), Phase::Fired, "it was {was:?}");
         assert_eq!(wakes.count(), 1);
+        assert!(!shared.arm(&entry, 10, Waker::noop().clone()));
+        assert_eq!(entry.phase(), Phase::Closed);
     });
 }

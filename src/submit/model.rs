@@ -39,20 +39,24 @@ fn park(mail: &Mail, next_wakes: &[Option<u64>]) -> Parked {
 }
 
 /// When everybody is done, none of the `pushed` commands was missed: the actor has it, or is awake and is going to
-/// take it, or was signalled, or wakes by itself in time.
-fn assert_none_missed(mail: &Mail, actor: &Parked, pushed: &[u64]) {
+/// take it, or was signalled, or wakes by itself in time; and it gets each once.
+fn assert_none_missed(mail: &Mail, actor: Parked, pushed: &[u64]) {
     let next_wake = mail.next_wake.0.load(Ordering::SeqCst);
     let wakes_by = |tick| next_wake != AWAKE && next_wake <= tick;
-    if !actor.waits {
-        assert_eq!(next_wake, AWAKE);
-        return;
-    }
+    assert!(actor.waits || next_wake == AWAKE);
     for &tick in pushed {
         assert!(
-            actor.taken.contains(&tick) || mail.signal().has_permit() || wakes_by(tick),
+            !actor.waits
+                || actor.taken.contains(&tick)
+                || mail.signal().has_permit()
+                || wakes_by(tick),
             "{tick} is missed, the actor waits until {next_wake}"
         );
     }
+    let mut taken = actor.taken;
+    mail.take(&mut taken);
+    taken.sort_unstable();
+    assert_eq!(taken, pushed);
 }
 
 /// A command is pushed, for a tick before the next wake-up, at it, or after it, while the actor parks.
@@ -77,7 +81,7 @@ fn push_against_park() {
             });
             assert_eq!(mail.push(0, tick, tick), Ok(()));
             let actor = actor.join().unwrap();
-            assert_none_missed(&mail, &actor, &[tick]);
+            assert_none_missed(&mail, actor, &[tick]);
             let is_early = next_wake.is_none_or(|next_wake| tick < next_wake);
             assert!(is_early || mail.signal().rung() == 0, "woken for nothing");
         });
@@ -87,7 +91,7 @@ fn push_against_park() {
 /// Two threads push for early ticks, each into its own queue, while the actor parks: one of them signals.
 ///
 /// Fails if `claim` stores instead of exchanging, in that both signal, and if [`Submit::park`] looks into the first
-/// queue alone.
+/// queue alone, or [`Submit::take`] takes it alone.
 #[test]
 fn two_submitters_against_park() {
     check(None, || {
@@ -103,7 +107,7 @@ fn two_submitters_against_park() {
         assert_eq!(mail.push(0, 3, 3), Ok(()));
         assert_eq!(other.join().unwrap(), Ok(()));
         let actor = actor.join().unwrap();
-        assert_none_missed(&mail, &actor, &[3, 4]);
+        assert_none_missed(&mail, actor, &[3, 4]);
         assert!(mail.signal().rung() <= 1, "signalled twice");
     });
 }
@@ -124,7 +128,7 @@ fn push_against_parking_again() {
                 });
                 assert_eq!(mail.push(0, tick, tick), Ok(()));
                 let actor = actor.join().unwrap();
-                assert_none_missed(&mail, &actor, &[tick]);
+                assert_none_missed(&mail, actor, &[tick]);
             });
         }
     }
@@ -132,7 +136,7 @@ fn push_against_parking_again() {
 
 /// The same with two who push.
 ///
-/// Fails as the others do. At most three preemptions.
+/// Fails as the one before does. At most three preemptions.
 #[test]
 fn two_submitters_against_parking_again() {
     check(Some(3), || {
@@ -148,7 +152,7 @@ fn two_submitters_against_parking_again() {
         assert_eq!(mail.push(0, 3, 3), Ok(()));
         assert_eq!(other.join().unwrap(), Ok(()));
         let actor = actor.join().unwrap();
-        assert_none_missed(&mail, &actor, &[3, 4]);
+        assert_none_missed(&mail, actor, &[3, 4]);
         assert!(
             mail.signal().rung() <= 2,
             "signalled more often than parked"
@@ -220,8 +224,7 @@ fn push_against_close() {
 /// An entry that was queued for a late tick, which signals nobody, is needed earlier while the actor takes it out,
 /// files it and parks.
 ///
-/// Fails if `Shared::tell` does nothing for `Tell::Sooner`, and without `self.filed = self.deadline` in the `tell` of
-/// `entry.rs`.
+/// Fails if `Shared::tell` does nothing for `Tell::Sooner`, and without `state.queued = false` in `Entry::attend`.
 #[test]
 fn sooner_against_park() {
     check(None, || {
