@@ -354,6 +354,7 @@ async fn the_actor_ends_at_once_when_all_that_is_left_was_cancelled() {
     for sleep in &mut several {
         assert_pending!(poll_idly(sleep));
     }
+    wheel.settle().await; // all of them lie on the wheel, where some are kept to be used again
     drop(several);
     wheel.settle().await;
     assert_eq!(alive_tasks(), 1);
