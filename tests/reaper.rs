@@ -2,6 +2,8 @@
 
 #[path = "reaper/end.rs"]
 mod end;
+#[path = "reaper/race.rs"]
+mod race;
 
 use std::time::Duration;
 

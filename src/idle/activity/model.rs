@@ -11,30 +11,83 @@ use super::{Activity, Reap};
 use crate::model::check;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// What idle timers round to; the models say which nanosecond they mean.
+/// What activity is rounded up to: nothing.
 const GRAIN: u64 = 1;
 
-/// Runs `other` in a thread of its own and `this` in this one, on an activity that `prepare` made of one last active
-/// at 0. Returns what they returned, and the activity.
-fn both<A: 'static, B>(
-    prepare: impl FnOnce(&Activity),
-    other: impl FnOnce(&Activity) -> A + 'static,
-    this: impl FnOnce(&Activity) -> B,
-) -> (A, B, Arc<Activity>) {
-    let activity = Arc::new(Activity::new(0, GRAIN, 0));
-    prepare(&activity);
-    let other = thread::spawn({
-        let activity = Arc::clone(&activity);
-        move || other(&activity)
+/// What two threads share.
+struct World {
+    /// Last active at 0.
+    activity: Activity,
+    /// Not loom's: reading a clock orders nothing.
+    clock: PlainU64,
+    /// Something that is noted elsewhere.
+    note: AtomicU64,
+}
+
+/// Lets two threads do one thing each, after `prepare`, and `judge` what they returned and what is left.
+///
+/// Each is once what the first thread does, and once what a second one does that the first has made. Loom remembers of
+/// an atomic the last access only; a load that is followed by one of the other thread's is forgotten, and what would
+/// have been between them is not tried. In the other roles it is.
+fn race<A: 'static, B: 'static>(
+    prepare: impl Fn(&Activity) + Copy + Send + Sync + 'static,
+    one: impl Fn(&World) -> A + Copy + Send + Sync + 'static,
+    two: impl Fn(&World) -> B + Copy + Send + Sync + 'static,
+    judge: impl Fn(A, B, &Activity) + Copy + Send + Sync + 'static,
+) {
+    let world = move || {
+        let world = World {
+            activity: Activity::new(0, GRAIN, 0),
+            clock: PlainU64::new(0),
+            note: AtomicU64::new(0),
+        };
+        prepare(&world.activity);
+        Arc::new(world)
+    };
+    check(None, move || {
+        let world = world();
+        let other = thread::spawn({
+            let world = Arc::clone(&world);
+            move || two(&world)
+        });
+        let one = one(&world);
+        judge(one, other.join().unwrap(), &world.activity);
     });
-    let this = this(&activity);
-    (other.join().unwrap(), this, activity)
+    check(None, move || {
+        let world = world();
+        let other = thread::spawn({
+            let world = Arc::clone(&world);
+            move || one(&world)
+        });
+        let two = two(&world);
+        judge(other.join().unwrap(), two, &world.activity);
+    });
 }
 
 fn nothing(_: &Activity) {}
 
 fn busy(activity: &Activity) {
     assert!(activity.enter());
+}
+
+fn touch(nanos: u64) -> impl Fn(&World) -> bool + Copy {
+    move |world| world.activity.touch(nanos, GRAIN)
+}
+
+fn reap(idle_since: u64) -> impl Fn(&World) -> Reap + Copy {
+    move |world| world.activity.reap(idle_since)
+}
+
+fn enter(world: &World) -> bool {
+    world.activity.enter()
+}
+
+fn leave(nanos: u64) -> impl Fn(&World) + Copy {
+    move |world| world.activity.leave(nanos, GRAIN)
+}
+
+fn end(world: &World) -> Option<u64> {
+    world.activity.end()
 }
 
 // --- touches ---
@@ -45,8 +98,7 @@ fn busy(activity: &Activity) {
 /// in `advance`.
 #[test]
 fn touch_against_reap() {
-    check(None, || {
-        let (touched, reaped, activity) = both(nothing, |a| a.touch(5, GRAIN), |a| a.reap(3));
+    race(nothing, touch(5), reap(3), |touched, reaped, activity| {
         if touched {
             assert_eq!(reaped, Reap::Active(5));
             assert_eq!(activity.last(), Some(5));
@@ -63,23 +115,20 @@ fn touch_against_reap() {
 /// Fails without `max` in `advance`, and if that stores the word instead of exchanging it.
 #[test]
 fn touch_against_touch() {
-    check(None, || {
-        let touch = |nanos| move |a: &Activity| a.touch(nanos, GRAIN);
-        let (first, second, activity) = both(nothing, touch(7), touch(5));
+    race(nothing, touch(7), touch(5), |first, second, activity| {
         assert!(first && second);
         assert_eq!(activity.last(), Some(7));
         assert_eq!(activity.reap(6), Reap::Active(7));
     });
 }
 
-/// Two touches and a reaper: if both are told that they counted, it is not reaped.
+/// Two touches, one after the other, and a reaper: if both are told that they counted, it is not reaped.
 ///
 /// Fails as [`touch_against_reap`] does.
 #[test]
 fn two_touches_against_reap() {
-    check(None, || {
-        let touches = |a: &Activity| (a.touch(5, GRAIN), a.touch(6, GRAIN));
-        let (touched, reaped, activity) = both(nothing, touches, |a| a.reap(5));
+    let touches = |world: &World| (touch(5)(world), touch(6)(world));
+    race(nothing, touches, reap(5), |touched, reaped, activity| {
         match reaped {
             // The first touch is no reason against it: it is idle since 5.
             Reap::Reaped(since) => assert_eq!(touched, (since == 5, false)),
@@ -100,8 +149,7 @@ fn two_touches_against_reap() {
 /// for that in `advance`.
 #[test]
 fn enter_against_reap() {
-    check(None, || {
-        let (entered, reaped, activity) = both(nothing, Activity::enter, |a| a.reap(9));
+    race(nothing, enter, reap(9), |entered, reaped, activity| {
         if entered {
             assert_eq!(reaped, Reap::Busy);
             assert_eq!(activity.reap(u64::MAX), Reap::Busy);
@@ -117,9 +165,9 @@ fn enter_against_reap() {
 /// Fails if [`Activity::leave`] first clears the bit and then records the release, or does not record it.
 #[test]
 fn leave_against_reap() {
-    check(None, || {
-        let ((), reaped, activity) = both(busy, |a| a.leave(5, GRAIN), |a| a.reap(3));
-        assert!(matches!(reaped, Reap::Busy | Reap::Active(5)), "{reaped:?}");
+    race(busy, leave(5), reap(3), |(), reaped, activity| {
+        let expected = matches!(reaped, Reap::Busy | Reap::Active(5));
+        assert!(expected, "{reaped:?}");
         assert!(!activity.is_busy());
         assert_eq!(activity.reap(4), Reap::Active(5));
         assert_eq!(activity.reap(5), Reap::Reaped(5));
@@ -133,16 +181,16 @@ fn leave_against_reap() {
 #[test]
 fn leave_against_touch() {
     for (left, touched) in [(5, 7), (7, 5)] {
-        check(None, move || {
-            let (counted, (), activity) = both(
-                busy,
-                move |a| a.touch(touched, GRAIN),
-                |a| a.leave(left, GRAIN),
-            );
-            assert!(counted);
-            assert!(!activity.is_busy());
-            assert_eq!(activity.last(), Some(7));
-        });
+        race(
+            busy,
+            leave(left),
+            touch(touched),
+            |(), counted, activity| {
+                assert!(counted);
+                assert!(!activity.is_busy());
+                assert_eq!(activity.last(), Some(7));
+            },
+        );
     }
 }
 
@@ -151,8 +199,7 @@ fn leave_against_touch() {
 /// Fails if [`Activity::touch`] keeps the busy bit of the word that it read first, and without `max` in `advance`.
 #[test]
 fn enter_against_touch() {
-    check(None, || {
-        let (counted, entered, activity) = both(nothing, |a| a.touch(5, GRAIN), Activity::enter);
+    race(nothing, enter, touch(5), |entered, counted, activity| {
         assert!(counted && entered);
         assert!(activity.is_busy());
         assert_eq!(activity.last(), Some(5));
@@ -161,11 +208,10 @@ fn enter_against_touch() {
 
 /// One request begins while another ends: it is busy, until that one ends too.
 ///
-/// Fails if [`Activity::enter`] or [`Activity::leave`] lets the mutex go before it writes the word.
+/// Fails if [`Activity::enter`] or [`Activity::leave`] writes the word outside the mutex.
 #[test]
 fn enter_against_leave() {
-    check(None, || {
-        let (entered, (), activity) = both(busy, Activity::enter, |a| a.leave(5, GRAIN));
+    race(busy, enter, leave(5), |entered, (), activity| {
         assert!(entered);
         assert_eq!(activity.reap(9), Reap::Busy);
         activity.leave(7, GRAIN);
@@ -175,43 +221,32 @@ fn enter_against_leave() {
 
 /// Two requests end: it is not busy then, and idle since the later.
 ///
-/// Fails if [`Activity::leave`] decides by the word whether it was the last, and without `max` in `advance`.
+/// Fails if [`Activity::leave`] writes the word outside the mutex and by what it read of it before, and without `max`
+/// in `advance`.
 #[test]
 fn leave_against_leave() {
-    check(None, || {
-        let twice = |a: &Activity| {
-            busy(a);
-            busy(a);
-        };
-        let leave = |nanos| move |a: &Activity| a.leave(nanos, GRAIN);
-        let ((), (), activity) = both(twice, leave(5), leave(7));
+    let twice = |activity: &Activity| {
+        busy(activity);
+        busy(activity);
+    };
+    race(twice, leave(5), leave(7), |(), (), activity| {
         assert!(!activity.is_busy());
         assert_eq!(activity.reap(9), Reap::Reaped(7));
     });
 }
 
-/// What was noted elsewhere before the last guard left, who finds it gone sees.
+/// What was noted elsewhere before the last guard left, who finds it gone sees, whatever comes after it.
 ///
 /// Fails if the exchange in `advance`, or the load in [`Activity::is_busy`], is relaxed.
 #[test]
 fn leave_against_is_busy() {
-    check(None, || {
-        let noted = Arc::new(AtomicU64::new(0));
-        let leave = {
-            let noted = Arc::clone(&noted);
-            move |a: &Activity| {
-                noted.store(5, Ordering::Relaxed);
-                a.leave(5, GRAIN);
-                // Traffic after it hides nothing.
-                a.touch(6, GRAIN);
-            }
-        };
-        let ((), (), _) = both(busy, leave, |a| {
-            if !a.is_busy() {
-                assert_eq!(noted.load(Ordering::Relaxed), 5);
-            }
-        });
-    });
+    let leave = |world: &World| {
+        world.note.store(5, Ordering::Relaxed);
+        leave(5)(world);
+        touch(6)(world);
+    };
+    let look = |world: &World| world.activity.is_busy() || world.note.load(Ordering::Relaxed) == 5;
+    race(busy, leave, look, |(), holds, _| assert!(holds));
 }
 
 // --- the end ---
@@ -221,8 +256,7 @@ fn leave_against_is_busy() {
 /// Fails if [`Activity::end`] loads and stores instead of swapping, and if [`Activity::reap`] stores.
 #[test]
 fn end_against_reap() {
-    check(None, || {
-        let (ended, reaped, activity) = both(nothing, Activity::end, |a| a.reap(3));
+    race(nothing, end, reap(3), |ended, reaped, activity| {
         match ended {
             Some(last) => assert_eq!((last, reaped), (0, Reap::Gone)),
             None => assert_eq!(reaped, Reap::Reaped(0)),
@@ -237,25 +271,29 @@ fn end_against_reap() {
 /// Fails without the question for [`GONE`](super::GONE) in `advance`, and if that stores the word.
 #[test]
 fn end_against_touch_and_guard() {
-    check(None, || {
-        let use_it = |a: &Activity| {
-            let touched = a.touch(5, GRAIN);
-            let entered = a.enter();
-            if entered {
-                a.leave(7, GRAIN);
-            }
-            (touched, entered)
-        };
-        let ((touched, entered), ended, activity) = both(nothing, use_it, Activity::end);
-        assert_eq!(activity.last(), None);
-        match ended {
-            Some(0) => assert_eq!((touched, entered), (false, false)),
-            Some(5) => assert!(touched),
-            Some(7) => assert_eq!((touched, entered), (true, true)),
-            other => unreachable!("{other:?}"),
+    let use_it = |world: &World| {
+        let touched = touch(5)(world);
+        let entered = enter(world);
+        if entered {
+            leave(7)(world);
         }
-        assert!(!activity.enter());
-    });
+        (touched, entered)
+    };
+    race(
+        nothing,
+        use_it,
+        end,
+        |(touched, entered), ended, activity| {
+            assert_eq!(activity.last(), None);
+            match ended {
+                Some(0) => assert_eq!((touched, entered), (false, false)),
+                Some(5) => assert!(touched),
+                Some(7) => assert_eq!((touched, entered), (true, true)),
+                other => unreachable!("{other:?}"),
+            }
+            assert!(!activity.enter());
+        },
+    );
 }
 
 /// A connection is at its greatest age while a second request begins: the guard is told if it is too late.
@@ -263,8 +301,7 @@ fn end_against_touch_and_guard() {
 /// Fails if [`Activity::enter`] does not ask for [`GONE`](super::GONE) while a guard is held.
 #[test]
 fn end_against_second_guard() {
-    check(None, || {
-        let (entered, ended, activity) = both(busy, Activity::enter, Activity::end);
+    race(busy, enter, end, |entered, ended, activity| {
         assert_eq!(ended, Some(0));
         // It may have come before.
         if entered {
@@ -284,22 +321,20 @@ fn end_against_second_guard() {
 /// Fails if [`Activity::clamp`] does not ask again, if it asks before it has read the word, and if it stores the word.
 #[test]
 fn clamp_against_touch() {
-    check(None, || {
-        const LIMIT: u64 = 10;
-        // Not loom's: reading a clock orders nothing.
-        let clock = Arc::new(PlainU64::new(0));
-        let traffic = {
-            let clock = Arc::clone(&clock);
-            move |a: &Activity| {
-                clock.store(20, Ordering::Relaxed);
-                assert!(a.touch(20, GRAIN));
-            }
-        };
-        let ahead = |a: &Activity| assert!(a.touch(15, GRAIN));
-        let latest = || clock.load(Ordering::Relaxed) + LIMIT;
-        let ((), clamped, activity) = both(ahead, traffic, |a| a.clamp(LIMIT, latest));
-        assert_eq!(activity.last(), Some(20));
+    const LIMIT: u64 = 10;
+    let ahead = |activity: &Activity| assert!(activity.touch(15, GRAIN));
+    let traffic = |world: &World| {
+        world.clock.store(20, Ordering::Relaxed);
+        touch(20)(world)
+    };
+    let clamp = |world: &World| {
+        let latest = || world.clock.load(Ordering::Relaxed) + LIMIT;
+        world.activity.clamp(LIMIT, latest)
+    };
+    race(ahead, traffic, clamp, |counted, clamped, activity| {
+        assert!(counted);
         assert!(matches!(clamped, Some(10 | 15 | 20)), "{clamped:?}");
+        assert_eq!(activity.last(), Some(20));
     });
 }
 
@@ -309,14 +344,13 @@ fn clamp_against_touch() {
 /// word.
 #[test]
 fn clamp_against_enter_and_against_end() {
-    let ahead = |a: &Activity| assert!(a.touch(1000, GRAIN));
-    check(None, move || {
-        let (entered, _, activity) = both(ahead, Activity::enter, |a| a.clamp(10, || 10));
+    let ahead = |activity: &Activity| assert!(activity.touch(1000, GRAIN));
+    let clamp = |world: &World| world.activity.clamp(10, || 10);
+    race(ahead, enter, clamp, |entered, _, activity| {
         assert!(entered && activity.is_busy());
         assert_eq!(activity.last(), Some(10));
     });
-    check(None, move || {
-        let (_, clamped, activity) = both(ahead, Activity::end, |a| a.clamp(10, || 10));
+    race(ahead, end, clamp, |_, clamped, activity| {
         assert!(matches!(clamped, None | Some(10)), "{clamped:?}");
         assert_eq!(activity.last(), None);
     });
