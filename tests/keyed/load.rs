@@ -198,3 +198,41 @@ async fn p4_what_falls_due_while_older_commands_wait_comes_in_its_turn() {
         "by tick, though the last are applied last"
     );
 }
+
+// A turn that had used up its budget just as the wheel had nothing more to hand out stopped there, short of the present
+// tick. What had come off the wheel and was due after that tick waited for whatever woke the actor next.
+#[tokio::test(start_paused = true)]
+async fn p2_a_moved_timer_is_not_forgotten_when_a_turn_ends_short_of_the_present() {
+    // As many looks as any budget might allow, down to none left over.
+    for others in 0..1100 {
+        let wheel = TimerWheel::new();
+        let (timers, mut stream) = wheel.keyed();
+        timers.set_timer(u64::MAX, (), ms(10)).unwrap();
+        for key in 0..others {
+            timers.set_timer(key, (), ms(10)).unwrap();
+        }
+        wheel.settle().await;
+        timers.move_timer(u64::MAX, ms(15)).unwrap();
+        time::advance(ms(20)).await;
+        for _ in 0..10 {
+            task::yield_now().await;
+        }
+        assert!(timers.is_empty(), "one of {} was left behind", others + 1);
+        assert_eq!(received(&mut stream).len() as u64, others + 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn p2_filing_again_on_the_way_does_not_delay_what_is_due() {
+    let wheel = TimerWheel::builder().slots(2).start().unwrap();
+    let (timers, mut stream) = wheel.keyed();
+    timers.set_timer("moved", (), ms(10)).unwrap();
+    // Comes down a level at 64, 96, 112 and 120.
+    timers.set_timer("far", (), ms(127)).unwrap();
+    wheel.settle().await;
+    timers.move_timer("moved", ms(115)).unwrap();
+    time::advance(ms(119)).await;
+    let start = Instant::now();
+    assert_eq!(stream.recv().await.map(|e| e.key), Some("moved"));
+    assert_eq!(start.elapsed(), ms(0), "it was due when the wait began");
+}
