@@ -212,7 +212,7 @@
 //! instant: Tokio's millisecond stays, unless the actor has a [thread of its own](Builder::dedicated_thread).
 //!
 //! A duration of zero, or a deadline in the past, is not an error: a sleep is ready at its first poll, and a keyed
-//! timer fires on the actor's next turn. A deadline too far away is *never*: [`Duration::MAX`] is a way to say so. A
+//! timer fires on the actor's next turn, or with the next tick if its deadline lies within this one. A deadline too far away is *never*: [`Duration::MAX`] is a way to say so. A
 //! sleep reaches 584 years from the start of its wheel with any tick, a keyed timer 292.
 //!
 //! ```

@@ -111,7 +111,7 @@ where
 {
     /// Sets a timer to fire after `delay`. If the key has one already, its value and its deadline are replaced.
     ///
-    /// The deadline is counted from this call. A delay of zero fires on the actor's next turn; one too long to be
+    /// The deadline is counted from this call. A delay of zero fires with the next tick; one too long to be
     /// represented never fires. Never panics.
     ///
     /// # Errors
