@@ -41,7 +41,7 @@
 use std::mem;
 use std::task::Waker;
 
-use crate::sync::{Mutex, lock};
+use crate::sync::BriefMutex;
 use crate::tick::NEVER;
 
 #[cfg(all(test, tickwheel_loom))]
@@ -54,7 +54,7 @@ const NO_NODE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct Entry<H> {
     home: H,
-    state: Mutex<State>,
+    state: BriefMutex<State>,
 }
 
 #[derive(Debug)]
@@ -128,7 +128,7 @@ impl<H> Entry<H> {
     pub(crate) fn new(home: H) -> Self {
         Entry {
             home,
-            state: Mutex::new(State {
+            state: BriefMutex::new(State {
                 deadline: NEVER,
                 filed: NEVER,
                 waker: None,
@@ -147,7 +147,7 @@ impl<H> Entry<H> {
 
     /// Arms the entry for `deadline`; `None` when it is closed.
     pub(crate) fn arm(&self, deadline: u64, waker: Waker) -> Option<Tell> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.phase == Phase::Closed {
             return None;
         }
@@ -163,7 +163,7 @@ impl<H> Entry<H> {
     /// Changes the deadline of an entry that is armed. Returns the phase it was in: any other becomes, or stays, one
     /// that has to be armed.
     pub(crate) fn move_to(&self, deadline: u64) -> (Phase, Tell) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let was = state.phase;
         let tell = if was == Phase::Armed {
             state.deadline = deadline;
@@ -177,7 +177,7 @@ impl<H> Entry<H> {
     /// The phase, after making `waker` the one to be woken if the entry is armed.
     pub(crate) fn poll(&self, waker: &Waker) -> Phase {
         {
-            let state = lock(&self.state);
+            let state = self.state.lock();
             let same = state.waker.as_ref().is_some_and(|w| w.will_wake(waker));
             if state.phase != Phase::Armed || same {
                 return state.phase;
@@ -185,7 +185,7 @@ impl<H> Entry<H> {
         }
         let mut waker = Some(waker.clone());
         let phase = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             if state.phase == Phase::Armed {
                 mem::swap(&mut state.waker, &mut waker);
             }
@@ -196,12 +196,12 @@ impl<H> Entry<H> {
     }
 
     pub(crate) fn phase(&self) -> Phase {
-        lock(&self.state).phase
+        self.state.lock().phase
     }
 
     /// Cancels. Returns the phase that ended, and the tick at which the actor is going to look.
     pub(crate) fn disarm(&self) -> (Phase, u64) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let waker = state.waker.take();
         let was = state.phase;
         if was != Phase::Closed {
@@ -215,7 +215,7 @@ impl<H> Entry<H> {
 
     /// Gives a disarmed entry up. Nobody will arm it again, so it should leave the wheel now.
     pub(crate) fn abandon(&self) -> Tell {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.phase == Phase::Closed {
             return Tell::Nothing;
         }
@@ -230,17 +230,17 @@ impl<H> Entry<H> {
     // --- the actor ---
 
     pub(crate) fn node(&self) -> Option<u32> {
-        let node = lock(&self.state).node;
+        let node = self.state.lock().node;
         (node != NO_NODE).then_some(node)
     }
 
     pub(crate) fn set_node(&self, node: Option<u32>) {
-        lock(&self.state).node = node.unwrap_or(NO_NODE);
+        self.state.lock().node = node.unwrap_or(NO_NODE);
     }
 
     /// The entry came out of a queue; `on_wheel` is the tick of its node, if it has one.
     pub(crate) fn attend(&self, on_wheel: Option<u64>) -> Attend {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.queued = false;
         let here = on_wheel.unwrap_or(NEVER);
         match state.phase {
@@ -265,7 +265,7 @@ impl<H> Entry<H> {
     /// If the entry would fire, `later` is asked for a tick up to which it has been put off meanwhile: idle timers are
     /// touched without the entry being told. It must not call back into the entry.
     pub(crate) fn look(&self, now: u64, later: impl FnOnce() -> u64) -> Look {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.node = NO_NODE;
         if state.phase == Phase::Armed && state.deadline <= now {
             state.deadline = state.deadline.max(later());
@@ -288,7 +288,7 @@ impl<H> Entry<H> {
 
     /// There will be no more looks. Returns the waker of an owner that waits.
     pub(crate) fn close(&self) -> Option<Waker> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.filed = NEVER;
         state.queued = false;
         if state.phase == Phase::Fired {
@@ -300,7 +300,7 @@ impl<H> Entry<H> {
 
     /// Ends the actor's looks at an entry for which nobody waits; false when somebody does.
     pub(crate) fn let_go(&self) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.phase == Phase::Armed {
             return false;
         }

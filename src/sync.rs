@@ -14,6 +14,60 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
+/// A mutex for sections of a few instructions that call nothing: what it costs to take and release one that nobody
+/// else wants is what counts.
+///
+/// Releasing is a plain store, where a mutex that puts threads to sleep has to exchange the word to find out whether
+/// any does; on the way of a timeout that is the difference between two and four such exchanges. Who finds it taken
+/// tries again a little later, and soon lets the processor go: the holder may have been preempted. At last it sleeps,
+/// so that also a holder of lower priority gets to run.
+#[derive(Debug)]
+pub(crate) struct BriefMutex<T>(Brief<T>);
+
+#[cfg(not(tickwheel_loom))]
+type Brief<T> = spin::mutex::SpinMutex<T>;
+#[cfg(not(tickwheel_loom))]
+pub(crate) type BriefGuard<'a, T> = spin::mutex::SpinMutexGuard<'a, T>;
+
+#[cfg(tickwheel_loom)]
+type Brief<T> = Mutex<T>;
+#[cfg(tickwheel_loom)]
+pub(crate) type BriefGuard<'a, T> = MutexGuard<'a, T>;
+
+impl<T> BriefMutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        BriefMutex(Brief::new(value))
+    }
+
+    #[cfg(tickwheel_loom)]
+    pub(crate) fn lock(&self) -> BriefGuard<'_, T> {
+        lock(&self.0)
+    }
+
+    #[cfg(not(tickwheel_loom))]
+    #[inline]
+    pub(crate) fn lock(&self) -> BriefGuard<'_, T> {
+        self.0.try_lock().unwrap_or_else(|| self.lock_later())
+    }
+
+    #[cfg(not(tickwheel_loom))]
+    #[cold]
+    fn lock_later(&self) -> BriefGuard<'_, T> {
+        let mut attempts = 0_u32;
+        loop {
+            if let Some(guard) = self.0.try_lock() {
+                return guard;
+            }
+            attempts = attempts.saturating_add(1);
+            match attempts {
+                0..64 => std::hint::spin_loop(),
+                64..256 => std::thread::yield_now(),
+                _ => std::thread::sleep(std::time::Duration::from_micros(50)),
+            }
+        }
+    }
+}
+
 /// A value on cache lines of its own: two of them, since processors fetch lines in pairs. Nobody who only reads what
 /// lies next to it then waits for those who write it.
 #[derive(Debug, Default)]

@@ -9,6 +9,7 @@
 //! Tick 0 begins at the *origin*, the instant the wheel was started. Instants before it count as tick 0.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::LocalKey;
 use std::time::Duration;
 
@@ -60,6 +61,8 @@ impl Stamp {
 /// Where ticks begin and how long one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ticks {
+    /// Tells these from all others that were made, in one comparison.
+    id: u64,
     origin: Instant,
     nanos_per_tick: u64,
 }
@@ -70,12 +73,15 @@ pub(crate) struct Ticks {
 /// busy thread rounds thousands of instants up to the same tick, one after the other.
 #[derive(Debug, Clone, Copy)]
 struct RoundedUp {
-    ticks: Ticks,
+    /// Of the [`Ticks`].
+    id: u64,
     /// The tick before has begun then: instants up to it are rounded to less.
     after: Instant,
     /// The tick begins.
     begin: Instant,
     tick: u64,
+    /// When it begins, in nanoseconds from the origin.
+    nanos: u64,
 }
 
 thread_local! {
@@ -84,11 +90,21 @@ thread_local! {
     static TOUCH: Cell<Option<RoundedUp>> = const { Cell::new(None) };
 }
 
+impl RoundedUp {
+    /// Whether the instant has this result, for the ticks with this id.
+    #[inline]
+    fn holds(&self, id: u64, instant: Instant) -> bool {
+        self.id == id && self.after < instant && instant <= self.begin
+    }
+}
+
 impl Ticks {
     /// Ticks of length `tick`, counted from `origin`. A length of zero or beyond 584 years is not a tick.
     pub(crate) fn new(origin: Instant, tick: Duration) -> Option<Self> {
         let nanos_per_tick = u64::try_from(tick.as_nanos()).ok().filter(|&n| n > 0)?;
+        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         Some(Ticks {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             origin,
             nanos_per_tick,
         })
@@ -118,46 +134,44 @@ impl Ticks {
     /// The tick at which a timer with this deadline may fire: rounded up.
     #[inline]
     pub(crate) fn deadline(&self, deadline: Instant) -> u64 {
-        self.round_up(deadline, &DEADLINE)
+        match DEADLINE.get() {
+            Some(last) if last.holds(self.id, deadline) => last.tick,
+            _ => self.round_up(deadline, &DEADLINE).0,
+        }
     }
 
     /// The begin of the tick that the instant is rounded up to, in nanoseconds from the origin.
     #[inline]
     pub(crate) fn touch(&self, instant: Instant) -> u64 {
-        self.round_up(instant, &TOUCH)
-            .saturating_mul(self.nanos_per_tick)
-    }
-
-    #[inline]
-    fn round_up(&self, instant: Instant, last: &'static LocalKey<Cell<Option<RoundedUp>>>) -> u64 {
-        match last.get() {
-            Some(last) if last.after < instant && instant <= last.begin && last.ticks == *self => {
-                last.tick
-            }
-            _ => self.round_up_anew(instant, last),
+        match TOUCH.get() {
+            Some(last) if last.holds(self.id, instant) => last.nanos,
+            _ => self.round_up(instant, &TOUCH).1,
         }
     }
 
+    /// Rounds up to a tick, which is returned with the nanoseconds from the origin to its begin, and remembers it.
     #[cold]
-    fn round_up_anew(
+    fn round_up(
         &self,
         instant: Instant,
         last: &'static LocalKey<Cell<Option<RoundedUp>>>,
-    ) -> u64 {
+    ) -> (u64, u64) {
         let Some(nanos) = nanos(instant.saturating_duration_since(self.origin)) else {
-            return NEVER;
+            return (NEVER, u64::MAX);
         };
         let tick = nanos.div_ceil(self.nanos_per_tick);
+        let nanos = tick.saturating_mul(self.nanos_per_tick);
         if let (Some(after), Some(begin)) = (tick.checked_sub(1), self.begin(tick)) {
             let after = self.begin(after).unwrap_or(self.origin);
             last.set(Some(RoundedUp {
-                ticks: *self,
+                id: self.id,
                 after,
                 begin,
                 tick,
+                nanos,
             }));
         }
-        tick
+        (tick, nanos)
     }
 
     /// The tick that has begun: rounded down. Always before [`NEVER`].
@@ -170,6 +184,9 @@ impl Ticks {
 
     /// When the tick begins; `None` when no `Instant` reaches that far.
     pub(crate) fn begin(&self, tick: u64) -> Option<Instant> {
+        if let Some(nanos) = tick.checked_mul(self.nanos_per_tick) {
+            return self.origin.checked_add(Duration::from_nanos(nanos));
+        }
         let nanos = u128::from(tick) * u128::from(self.nanos_per_tick);
         let secs = u64::try_from(nanos / u128::from(NANOS_PER_SEC)).ok()?;
         // A remainder by 10^9 fits.

@@ -34,7 +34,7 @@ fn spare(tick: u64) -> (Arc<Shared>, Actor, Arc<SleepEntry>) {
 fn assert_invariants(actor: &mut Actor, entry: &Arc<SleepEntry>) {
     let queued = actor.fetch(entry);
     let on_wheel = actor.tick_of(entry);
-    let state = lock(&entry.state);
+    let state = entry.state.lock();
     if state.phase == Phase::Armed && state.deadline != NEVER {
         assert!(state.filed <= state.deadline, "{state:?}");
         let looks_by = state.filed.max(actor.now());

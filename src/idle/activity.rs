@@ -79,6 +79,12 @@ impl Activity {
         if nanos.min(LATEST_NANOS) << 1 <= word {
             return word != GONE;
         }
+        self.touch_later(word, nanos, grain)
+    }
+
+    /// Records activity that is later than what was found. Not inlined: there are thousands of touches to a tick.
+    #[inline(never)]
+    fn touch_later(&self, word: u64, nanos: u64, grain: u64) -> bool {
         self.advance(word, round_up(nanos, grain), |word| word & BUSY)
     }
 

@@ -41,7 +41,7 @@ impl Kind {
 
     #[inline]
     fn touch(&self, nanos: u64) {
-        if self.limit != UNLIMITED {
+        if self.limit != UNLIMITED && nanos > self.last.load(Ordering::Relaxed) {
             self.last.fetch_max(nanos, Ordering::Relaxed);
         }
     }
@@ -94,9 +94,12 @@ impl IdleClock {
     #[inline]
     pub(crate) fn touch_at(&self, at: Instant) -> bool {
         let nanos = self.ticks.touch(at);
-        self.read.touch(nanos);
-        self.write.touch(nanos);
         self.all.touch(nanos, self.ticks.grain());
+        // One question for both: most have no limit of a kind.
+        if self.read.limit & self.write.limit != UNLIMITED {
+            self.read.touch(nanos);
+            self.write.touch(nanos);
+        }
         !self.expired.load(Ordering::Relaxed)
     }
 

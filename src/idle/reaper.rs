@@ -221,6 +221,7 @@ where
 
 impl Watch {
     /// Records activity now. False when it has been reaped, and nothing is recorded. Never panics.
+    #[inline]
     pub fn touch(&self) -> bool {
         self.touch_at(Instant::now())
     }
@@ -229,6 +230,7 @@ impl Watch {
     ///
     /// An instant before the last activity changes nothing. One in the future counts as activity then, but by no more
     /// than one idle duration ahead of the time at which the wheel looks.
+    #[inline]
     pub fn touch_at(&self, at: Instant) -> bool {
         let ticks = self.core.ticks();
         self.activity.touch(ticks.touch(at), ticks.grain())

@@ -92,6 +92,7 @@ impl IdleTimer {
 
     /// Records activity now. False when the timer had completed and has not been polled since: it counts for its next
     /// use. Never panics.
+    #[inline]
     pub fn touch(&self) -> bool {
         self.clock.touch_at(Instant::now())
     }
@@ -100,6 +101,7 @@ impl IdleTimer {
     ///
     /// An instant before the last activity changes nothing. One in the future counts as activity then, but by no more
     /// than one idle duration ahead of the time at which the wheel looks.
+    #[inline]
     pub fn touch_at(&self, at: Instant) -> bool {
         self.clock.touch_at(at)
     }
