@@ -1,6 +1,8 @@
 //! The primitives that the protocols between threads are built on: the standard library's, or loom's when the
 //! models are checked (`--cfg tickwheel_loom`; plain `--cfg loom` would switch Tokio's internals too).
 
+use std::sync::{PoisonError, TryLockError};
+
 #[cfg(not(tickwheel_loom))]
 pub(crate) use std::sync::{Mutex, MutexGuard, atomic};
 
@@ -9,10 +11,28 @@ pub(crate) use loom::sync::{Mutex, MutexGuard, atomic};
 
 /// Locks a mutex under which no code of a user runs unguarded, so that a poisoned one holds nothing half done.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// As [`lock`], but who finds it taken waits longer each time before the next look, and sleeps only after that.
+///
+/// Two threads that take turns at a lock move what it guards from one core to the other each time. Who stays away for a
+/// while lets the other do much at once.
+pub(crate) fn lock_patiently<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    for doublings in 0..PATIENCE {
+        match mutex.try_lock() {
+            Ok(guard) => return guard,
+            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                (0..1 << doublings).for_each(|_| std::hint::spin_loop())
+            }
+        }
+    }
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How often the wait doubles before a thread sleeps: a few microseconds in all.
+const PATIENCE: u32 = 8;
 
 /// A mutex for sections of a few instructions that call nothing: what it costs to take and release one that nobody
 /// else wants is what counts.

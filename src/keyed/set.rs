@@ -49,6 +49,7 @@ use crate::entry::Tell;
 use crate::metrics::KeyedCounts;
 use crate::shared::Shared;
 use crate::submit::QUEUE_BOUND;
+use crate::sync::lock_patiently;
 use crate::tick::{NEVER, Stamp};
 use crate::turn::Shelf;
 
@@ -166,8 +167,7 @@ where
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State<K, S>> {
-        // Poisoned it is still whole: what a user wrote runs behind the shield.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_patiently(&self.state)
     }
 
     pub(super) fn open(&self) -> Result<MutexGuard<'_, State<K, S>>, Closed> {
