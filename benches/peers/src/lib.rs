@@ -3,6 +3,7 @@
 pub mod chart;
 pub mod churn;
 pub mod coordinate;
+pub mod idle;
 pub mod keyed;
 pub mod measure;
 pub mod plan;

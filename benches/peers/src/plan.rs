@@ -3,7 +3,7 @@
 use crate::measure::Scale;
 use crate::sides::Side;
 use crate::sleepers::{self, Idle};
-use crate::{churn, keyed, touch, wheels};
+use crate::{churn, idle, keyed, touch, wheels};
 
 /// A workload that a process of its own runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub enum Workload {
         workers: usize,
     },
     Touch,
+    Echo,
+    Watches,
     Triples {
         producers: u64,
         resident: u64,
@@ -109,6 +111,8 @@ pub fn jobs(scale: Scale) -> Vec<Job> {
             Workload::Reset { workers: 2 },
         ),
         job("S5", "S5", "touch", Workload::Touch),
+        job("idle", "echo", "echo over an idle stream", Workload::Echo),
+        job("idle", "watches", "connections watched", Workload::Watches),
     ];
     for (group, what, producers, resident) in [
         ("S6 1", "set + move + remove, 1 producer", 1, 0),
@@ -200,6 +204,8 @@ pub fn run(scale: Scale, workload: Workload) {
         Workload::Few(side) => sleepers::few(scale, side),
         Workload::Reset { workers } => touch::reset(scale, workers),
         Workload::Touch => touch::touch(scale),
+        Workload::Echo => idle::echo(scale),
+        Workload::Watches => idle::watches(scale),
         Workload::Triples {
             producers,
             resident,

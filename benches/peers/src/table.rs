@@ -247,7 +247,7 @@ fn touches(c: &mut Checks) {
         "idle: touch_at, each in another tick",
         wall,
         apart,
-        Some(3.0),
+        None,
     );
     for (peer, bar) in [
         ("Instant::now()", Some(1.3)),
@@ -255,6 +255,19 @@ fn touches(c: &mut Checks) {
         ("DelayQueue::reset", None),
     ] {
         c.times("S5", "idle: touch()", touch, Series("S5", peer), bar);
+    }
+    let (watched, plain) = (Series("echo", "IdleStream"), Series("echo", "plain"));
+    let what = "echo round trip on the loopback";
+    c.times("idle", what, watched, plain, Some(1.05));
+    let what = "connections watched, each touched 10 times in its idle period";
+    let watches = Series("watches", OURS);
+    for (metric, unit, bar) in [
+        ("commands", "", Some(0.0)),
+        ("looks", "in each period", None),
+        ("cpu of a look", "ns", None),
+        ("share of a core", "%", None),
+    ] {
+        c.absolute("idle", what, (metric, unit), watches, bar);
     }
 }
 
@@ -325,6 +338,9 @@ fn memory_and_idleness(c: &mut Checks) {
         Series("S10", "tokio::time, a boxed Sleep"),
         None,
     );
+    // 128, and the key and the value.
+    let watch = Series("S10", "tickwheel, a Watch");
+    c.absolute("idle", "a connection watched", bytes, watch, Some(144.0));
     for metric in [("allocations", ""), ("bytes", "B")] {
         for series in [OURS, TOKIO, PINGORA, "futures-timer", "async-io"] {
             let bar = (series == OURS && metric.0 == "allocations").then_some(0.001);

@@ -65,6 +65,21 @@ fn bytes(scale: Scale) {
     });
     report("DelayQueue", info);
 
+    let (reaper, _expirations) = wheel.reaper::<u64, u64>(Duration::from_secs(3600));
+    let mut watches = Vec::with_capacity(usize::try_from(timers).expect("it fits"));
+    let ((), info) = measured(&runtime, async {
+        for key in 0..timers {
+            watches.push(reaper.watch(key, key).expect("there is room"));
+        }
+        wheel.settle().await;
+        wheel.settle().await;
+    });
+    let inline = size_of::<tickwheel::Watch>() as f64;
+    let allocated = info.bytes_current as f64 / timers as f64;
+    emit("tickwheel, a Watch", "bytes", inline + allocated);
+    drop(watches);
+    runtime.block_on(wheel.settle());
+
     // Of the timers alone: the place for them is made before.
     let mut sleeps = Vec::with_capacity(usize::try_from(timers).expect("it fits"));
     let ((), info) = measured(&runtime, async {
