@@ -24,7 +24,7 @@ pub(crate) fn lock_patiently<T>(mutex: &std::sync::Mutex<T>) -> std::sync::Mutex
             Ok(guard) => return guard,
             Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
-                (0..1 << doublings).for_each(|_| std::hint::spin_loop())
+                (0..1 << doublings).for_each(|_| std::hint::spin_loop());
             }
         }
     }

@@ -101,8 +101,8 @@ impl RoundedUp {
 impl Ticks {
     /// Ticks of length `tick`, counted from `origin`. A length of zero or beyond 584 years is not a tick.
     pub(crate) fn new(origin: Instant, tick: Duration) -> Option<Self> {
-        let nanos_per_tick = u64::try_from(tick.as_nanos()).ok().filter(|&n| n > 0)?;
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+        let nanos_per_tick = u64::try_from(tick.as_nanos()).ok().filter(|&n| n > 0)?;
         Some(Ticks {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             origin,

@@ -25,8 +25,8 @@
 //! The guards are counted under a mutex of their own; the first sets the bit, the last clears it and records the
 //! release as activity, in one exchange. A word is never idle between the two.
 
+use crate::sync::BriefMutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Mutex, lock};
 
 #[cfg(all(test, tickwheel_loom))]
 mod model;
@@ -43,9 +43,36 @@ pub(crate) const LATEST_NANOS: u64 = 1 << 62;
 #[derive(Debug)]
 pub(crate) struct Activity {
     word: AtomicU64,
-    guards: Mutex<u32>,
+    guards: BriefMutex<Guards>,
     /// For whoever watches many: which of them this is. Not part of the protocol.
     pub(crate) slot: u32,
+}
+
+/// How many guards are held: three bytes, which with the mutex and the slot fill one word.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Guards([u8; 3]);
+
+impl Guards {
+    fn count(self) -> u32 {
+        let [a, b, c] = self.0;
+        u32::from_le_bytes([a, b, c, 0])
+    }
+
+    /// `None` when that is more than three bytes count.
+    fn of(count: u32) -> Option<Self> {
+        let [a, b, c, 0] = count.to_le_bytes() else {
+            return None;
+        };
+        Some(Guards([a, b, c]))
+    }
+
+    fn plus_one(self) -> Option<Self> {
+        Self::of(self.count() + 1)
+    }
+
+    fn minus_one(self) -> Self {
+        Self::of(self.count().saturating_sub(1)).unwrap_or_default()
+    }
 }
 
 /// What an attempt to reap has found.
@@ -67,7 +94,7 @@ impl Activity {
     pub(crate) fn new(nanos: u64, grain: u64, slot: u32) -> Self {
         Activity {
             word: AtomicU64::new(round_up(nanos, grain) << 1),
-            guards: Mutex::new(0),
+            guards: BriefMutex::new(Guards::default()),
             slot,
         }
     }
@@ -76,7 +103,8 @@ impl Activity {
     #[inline]
     pub(crate) fn touch(&self, nanos: u64, grain: u64) -> bool {
         let word = self.word.load(Ordering::Relaxed);
-        if nanos.min(LATEST_NANOS) << 1 <= word {
+        // `GONE` is later than all that can be recorded.
+        if nanos <= word >> 1 {
             return word != GONE;
         }
         self.touch_later(word, nanos, grain)
@@ -129,20 +157,25 @@ impl Activity {
         }
     }
 
-    /// One more guard: busy from now on. False when it is gone; then no guard is held.
+    /// One more guard: busy from now on. False when it is gone, or there are too many; then no guard is held.
     pub(crate) fn enter(&self) -> bool {
-        let mut guards = lock(&self.guards);
+        let mut guards = self.guards.lock();
+        let Some(more) = guards.plus_one() else {
+            return false;
+        };
         let word = self.word.load(Ordering::Relaxed);
         let alive = self.advance(word, 0, |_| BUSY);
-        *guards += u32::from(alive);
+        if alive {
+            *guards = more;
+        }
         alive
     }
 
     /// One guard less; the last one's release at `nanos` counts as activity.
     pub(crate) fn leave(&self, nanos: u64, grain: u64) {
-        let mut guards = lock(&self.guards);
-        *guards = guards.saturating_sub(1);
-        let last = *guards == 0;
+        let mut guards = self.guards.lock();
+        *guards = guards.minus_one();
+        let last = *guards == Guards::default();
         let word = self.word.load(Ordering::Relaxed);
         let nanos = round_up(nanos, grain);
         self.advance(word, nanos, |word| if last { 0 } else { word & BUSY });
@@ -236,6 +269,25 @@ mod tests {
         assert!(activity.touch(500, 1));
         assert_eq!(activity.clamp(200, || 600), Some(500));
         assert_eq!(activity.clamp(200, || 300), Some(300));
+    }
+
+    #[test]
+    fn it_takes_two_words() {
+        assert_eq!(size_of::<Activity>(), 16);
+    }
+
+    #[test]
+    fn guards_are_counted_up_to_three_bytes_and_one_more_keeps_nothing() {
+        let activity = Activity::new(0, 1, 0);
+        *activity.guards.lock() = Guards::of(0xff_fffe).expect("that fits");
+        assert!(activity.enter());
+        assert!(!activity.enter(), "there are too many");
+        activity.leave(1, 1);
+        assert!(activity.enter());
+        *activity.guards.lock() = Guards::of(0x100).expect("that fits");
+        activity.leave(1, 1);
+        assert_eq!(activity.guards.lock().count(), 0xff);
+        assert!(activity.is_busy());
     }
 
     #[test]

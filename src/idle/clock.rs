@@ -21,6 +21,8 @@ pub(crate) struct IdleClock {
     all_limit: AtomicU64,
     read: Kind,
     write: Kind,
+    /// Whether either of them has a limit; most have none.
+    has_kinds: bool,
     /// It was found to be idle, and has not waited anew.
     expired: AtomicBool,
 }
@@ -82,6 +84,7 @@ impl IdleClock {
             all_limit: AtomicU64::new(limit(all)),
             read: Kind::new(limit(read), now),
             write: Kind::new(limit(write), now),
+            has_kinds: read.is_some() || write.is_some(),
             expired: AtomicBool::new(false),
         }
     }
@@ -95,18 +98,16 @@ impl IdleClock {
     pub(crate) fn touch_at(&self, at: Instant) -> bool {
         let nanos = self.ticks.touch(at);
         self.all.touch(nanos, self.ticks.grain());
-        // One question for both: most have no limit of a kind.
-        if self.read.limit & self.write.limit != UNLIMITED {
+        if self.has_kinds {
             self.read.touch(nanos);
             self.write.touch(nanos);
         }
         !self.expired.load(Ordering::Relaxed)
     }
 
-    /// One more guard.
-    pub(crate) fn enter(&self) {
-        // It is never gone.
-        self.all.enter();
+    /// One more guard. False when there are too many; it is never gone.
+    pub(crate) fn enter(&self) -> bool {
+        self.all.enter()
     }
 
     /// One guard less; the release is activity of each kind.

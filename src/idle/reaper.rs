@@ -54,6 +54,7 @@ where
     V: Send + 'static,
 {
     core: Arc<Core<K, V>>,
+    home: Arc<WatchHome>,
     /// Dropped with the last handle.
     #[allow(dead_code, reason = "it is there to be dropped")]
     handle: Arc<Handle<K, V>>,
@@ -63,6 +64,12 @@ where
 #[must_use = "dropping it ends the watching"]
 pub struct Watch {
     activity: Arc<Activity>,
+    home: Arc<WatchHome>,
+}
+
+/// What the guards of one reaper share: one pointer in each of perhaps a million.
+struct WatchHome {
+    ticks: Ticks,
     core: Arc<dyn Unwatch>,
 }
 
@@ -88,7 +95,6 @@ pub(crate) struct WatchRules {
 trait Unwatch: Send + Sync {
     /// Its watch was dropped; the activity has ended.
     fn unwatch(&self, activity: &Arc<Activity>);
-    fn ticks(&self) -> &Ticks;
 }
 
 /// What handles and watches share. Both keep the actor: what is watched may be on its way between wheel and stream, and
@@ -134,7 +140,12 @@ where
         set,
         _wheel: wheel.clone(),
     });
+    let home = WatchHome {
+        ticks: wheel.shared().ticks,
+        core: Arc::clone(&core) as _,
+    };
     let reaper = Reaper {
+        home: Arc::new(home),
         handle: Arc::new(Handle(Arc::clone(&core))),
         core,
     };
@@ -204,8 +215,8 @@ where
             };
             (watched, activity)
         })?;
-        let core = Arc::clone(&self.core) as Arc<dyn Unwatch>;
-        Ok(Watch { activity, core })
+        let home = Arc::clone(&self.home);
+        Ok(Watch { activity, home })
     }
 
     /// How many things are watched. Exact. Never panics.
@@ -232,7 +243,7 @@ impl Watch {
     /// than one idle duration ahead of the time at which the wheel looks.
     #[inline]
     pub fn touch_at(&self, at: Instant) -> bool {
-        let ticks = self.core.ticks();
+        let ticks = &self.home.ticks;
         self.activity.touch(ticks.touch(at), ticks.grain())
     }
 
@@ -240,7 +251,7 @@ impl Watch {
     ///
     /// If it has been reaped already the guard keeps nothing, and [says so](Busy::is_effective).
     pub fn busy(&self) -> Busy {
-        Busy::of_watch(&self.activity, *self.core.ticks())
+        Busy::of_watch(&self.activity, self.home.ticks)
     }
 
     /// Whether it is still watched: not reaped, and its reaper's stream and wheel alive. Never panics.
@@ -252,7 +263,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.activity.end();
-        self.core.unwatch(&self.activity);
+        self.home.core.unwatch(&self.activity);
     }
 }
 
@@ -265,10 +276,6 @@ where
         // If it had ended before, its slot may be somebody else's.
         let is_it = |watched: &Watched<V>| Arc::ptr_eq(&watched.activity, activity);
         self.set.forget(activity.slot, is_it);
-    }
-
-    fn ticks(&self) -> &Ticks {
-        &self.set.shared().ticks
     }
 }
 
@@ -344,6 +351,7 @@ where
     fn clone(&self) -> Self {
         Reaper {
             core: Arc::clone(&self.core),
+            home: Arc::clone(&self.home),
             handle: Arc::clone(&self.handle),
         }
     }

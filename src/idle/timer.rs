@@ -184,9 +184,13 @@ impl IdleHandle {
 
     /// Keeps it from being idle while the guard is held. Never panics.
     pub fn busy(&self) -> Busy {
-        self.clock.enter();
+        let on = if self.clock.enter() {
+            BusyOn::Timer(Arc::clone(&self.clock))
+        } else {
+            BusyOn::Nothing
+        };
         Busy {
-            on: BusyOn::Timer(Arc::clone(&self.clock)),
+            on,
             ticks: *self.clock.ticks(),
         }
     }
@@ -203,7 +207,8 @@ impl Busy {
         Busy { on, ticks }
     }
 
-    /// Whether the guard keeps anything: false when what it was to guard had been reaped before. Never panics.
+    /// Whether the guard keeps anything: false when what it was to guard had been reaped before,
+    /// or when 16,777,215 guards of it are held already. Never panics.
     pub fn is_effective(&self) -> bool {
         !matches!(self.on, BusyOn::Nothing)
     }

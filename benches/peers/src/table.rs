@@ -241,10 +241,16 @@ fn touches(c: &mut Checks) {
     let wall = ("wall", "ns");
     let (touch_at, touch) = (Series("S5", "touch_at(now)"), Series("S5", "touch()"));
     let apart = Series("S5", "touch_at, ticks apart");
-    c.absolute("S5", "idle: touch_at(now)", wall, touch_at, Some(3.0));
     c.absolute(
         "S5",
-        "idle: touch_at, each in another tick",
+        "idle: touch_at(now), above the loop",
+        wall,
+        touch_at,
+        Some(3.0),
+    );
+    c.absolute(
+        "S5",
+        "idle: touch_at, each in another tick, above the loop",
         wall,
         apart,
         None,
