@@ -93,3 +93,50 @@ impl<T> BriefMutex<T> {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Line<T>(pub(crate) T);
+
+#[cfg(all(test, not(tickwheel_loom)))]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    /// Adds up from several threads, with a pause between reading and writing that invites the others in.
+    fn add_up(add: impl Fn() + Sync) {
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..500).for_each(|_| add()));
+            }
+        });
+    }
+
+    #[test]
+    fn a_brief_mutex_lets_one_in_at_a_time_also_when_the_holder_is_away_for_long() {
+        let sum = BriefMutex::new(0);
+        add_up(|| {
+            let mut guard = sum.lock();
+            let read = *guard;
+            thread::yield_now();
+            *guard = read + 1;
+        });
+        assert_eq!(*sum.lock(), 2000);
+    }
+
+    #[test]
+    fn who_waits_with_patience_gets_in_and_takes_a_poisoned_mutex_as_it_is() {
+        let sum = Mutex::new(0);
+        let poison = thread::scope(|scope| {
+            let holder = scope.spawn(|| {
+                let _guard = sum.lock();
+                panic!("while it is locked");
+            });
+            holder.join()
+        });
+        assert!(poison.is_err() && sum.is_poisoned());
+        add_up(|| {
+            let mut guard = lock_patiently(&sum);
+            let read = *guard;
+            thread::yield_now();
+            *guard = read + 1;
+        });
+        assert_eq!(*lock_patiently(&sum), 2000);
+    }
+}
