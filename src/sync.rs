@@ -44,6 +44,10 @@ const PATIENCE: u32 = 8;
 #[derive(Debug)]
 pub(crate) struct BriefMutex<T>(Brief<T>);
 
+/// How long who finds it taken sleeps at last.
+#[cfg(not(tickwheel_loom))]
+const NAP: std::time::Duration = std::time::Duration::new(0, 50_000);
+
 #[cfg(not(tickwheel_loom))]
 type Brief<T> = spin::mutex::SpinMutex<T>;
 #[cfg(not(tickwheel_loom))]
@@ -82,7 +86,7 @@ impl<T> BriefMutex<T> {
             match attempts {
                 0..64 => std::hint::spin_loop(),
                 64..256 => std::thread::yield_now(),
-                _ => std::thread::sleep(std::time::Duration::from_micros(50)),
+                _ => std::thread::sleep(NAP),
             }
         }
     }
