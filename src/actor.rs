@@ -13,6 +13,7 @@ mod sets;
 mod sleeps;
 
 use std::future::{Future, poll_fn};
+use std::mem;
 use std::num::NonZeroU32;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -357,10 +358,17 @@ impl Actor {
     /// It takes one tick at a time: a sleep that turns out to have been moved is filed again before the next one is
     /// looked at, and does not overtake what is due between its old deadline and its new one.
     fn advance(&mut self, until: u64, turn: &Turn<'_>) -> bool {
+        if until < self.wheel.now() {
+            // The wheel went further in an earlier turn. What is filed under its tick since then is as late as what is
+            // still in the inbox, and waits for it.
+            return true;
+        }
         let mut budget = LOOKS_PER_TURN;
-        while budget > 0 {
-            let tick = self.wheel.next_wake().map_or(until, |next| next.min(until));
-            let mut due = std::mem::take(&mut self.due);
+        while let Some(tick) = self.wheel.next_wake().filter(|&tick| tick <= until) {
+            if budget == 0 {
+                return true;
+            }
+            let mut due = mem::take(&mut self.due);
             due.extend(self.wheel.advance(tick, budget.min(BATCH)));
             let cost = if due.is_empty() {
                 REFILING_COST
@@ -384,23 +392,11 @@ impl Actor {
             }
             due.clear();
             self.due = due;
-            if self.wheel.now() >= until && !self.is_due(until) {
-                break;
-            }
         }
-        if self.is_due(until) {
-            return true;
-        }
-        // The budget may have ended with the last item: time has got to `until` all the same, and what is ripe by then
-        // is delivered.
+        // Only time moves on.
         let none = self.wheel.advance(until, 1).next();
-        debug_assert!(none.is_none(), "nothing was due");
+        debug_assert!(none.is_none(), "nothing is due by then any more");
         false
-    }
-
-    /// Whether the wheel has something to do by tick `until`.
-    fn is_due(&self, until: u64) -> bool {
-        self.wheel.next_wake().is_some_and(|tick| tick <= until)
     }
 
     fn look_at_sleep(&mut self, slot: u32, turn: &Turn<'_>) {

@@ -293,3 +293,44 @@ async fn settle_waits_for_what_was_due_and_not_for_what_comes_later() {
     }
     assert_eq!(woken.count(), 5_000);
 }
+
+/// Timers that are armed while the actor is behind, and come due before it gets to them: it then has taken its wheel to
+/// a tick beyond theirs, and is not done with the next backlog.
+#[tokio::test(start_paused = true)]
+async fn p3_of_timers_that_come_due_in_a_backlog_none_is_lost() {
+    const BACKLOG: u64 = 2 * MOST_PER_TURN + 10;
+    for turns in 0..4 {
+        for ahead in 0..8 {
+            let wheel = TimerWheel::new();
+            let (timers, mut expirations) = wheel.keyed::<u64, ()>();
+            let (woken, waker) = Wakes::new();
+            let arm = |n: u64| {
+                let mut sleep = wheel.sleep(ms(1 + n % 3));
+                assert_pending!(poll_with(&mut sleep, &waker));
+                timers.set_timer(n, (), ms(1 + n % 3)).unwrap();
+                sleep
+            };
+            let mut sleeps: Vec<_> = (0..BACKLOG).map(&arm).collect();
+            for _ in 0..turns {
+                tokio::task::yield_now().await;
+                jump(ms(1));
+            }
+            sleeps.extend((BACKLOG..2 * BACKLOG).map(arm));
+            for _ in 0..ahead {
+                jump(ms(1));
+                tokio::task::yield_now().await;
+            }
+            time::advance(ms(3)).await;
+            wheel.settle().await;
+            assert_eq!(
+                woken.count() as u64,
+                2 * BACKLOG,
+                "{turns} and {ahead} turns"
+            );
+            assert_eq!(wheel.metrics().sleeps_pending, 0);
+            for _ in 0..2 * BACKLOG {
+                assert!(expirations.try_recv().is_ok(), "{turns} and {ahead} turns");
+            }
+        }
+    }
+}
