@@ -59,7 +59,7 @@
 //! |---|---|---|
 //! | P1 | never early, under the real and the paused clock | `p1_no_sleep_is_early_by_the_machines_own_clock`, `p1_it_is_never_early_and_p2_late_by_less_than_a_tick`, `p1_p4_p5_p6_p16_keyed_timers_behave_as_a_sorted_map` |
 //! | P2 | at most one tick late, plus Tokio's own rounding and scheduling | `p2_every_length_fires_when_the_first_tick_at_or_after_its_deadline_begins`, `p2_a_delay_of_zero_between_two_ticks_fires_by_the_next_one` |
-//! | P3 | fires exactly once; the last poller's waker, and only it, is woken | `p3_of_several_pollers_the_last_one_is_woken_and_nobody_else`, `p3_resets_that_race_with_the_firing_lose_no_wake_up` |
+//! | P3 | fires exactly once; the last poller's waker, and only it, is woken | `p3_of_several_pollers_the_last_one_is_woken_and_nobody_else`, `p3_resets_that_race_with_the_firing_lose_no_wake_up`, `p3_of_timers_that_come_due_in_a_backlog_none_is_lost` |
 //! | P4 | sleeps are woken tick by tick; keyed expirations come out by tick and, within one, in the order in which they were armed | `p4_sleeps_are_woken_tick_by_tick_however_they_were_armed_and_however_late`, `p4_p11_a_storm_on_one_tick_keeps_its_order_and_lets_others_run` |
 //! | P5 | last write wins: once a move has been applied, the old deadline never fires | `p5_a_moved_timer_fires_at_its_new_deadline_only`, `p5_a_reset_wins_over_every_deadline_before_it` |
 //! | P6 | removed or fired: exactly one of them happens, and `take_timer` says which | `p6_take_timer_says_whether_it_fired`, `p6_p16_every_timer_ends_once_whatever_the_threads_do` |
