@@ -10,11 +10,8 @@
 
 mod barrier;
 mod sets;
-mod sleeps;
 
 use std::future::{Future, poll_fn};
-use std::mem;
-use std::num::NonZeroU32;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
@@ -23,31 +20,30 @@ use std::time::Duration;
 
 use barrier::Barrier;
 use sets::{Attended, Sets};
-use sleeps::Sleeps;
 use tokio::time::{self, Instant};
 use tracing::Instrument;
 
 use crate::bell::Bell;
 use crate::command::Command;
-use crate::entry::{Attend, Look};
 use crate::keyed::AnySet;
 use crate::metrics::add;
-use crate::shared::{Shared, SleepEntry};
+use crate::shared::{Home, Shared};
 use crate::shield::wake;
+use crate::sleeps::{Looked, Sleeps, fetch};
+use crate::submit::Inbox;
 use crate::turn::Turn;
-use crate::wheel::Wheel;
 
 /// How many commands, and how many noted slots of a set, a turn applies.
 const COMMANDS_PER_TURN: usize = 4096;
 
-/// How many timers a turn looks at.
+/// How many places of a wheel a turn searches for cancelled sleeps.
+const PLACES_PER_TURN: u32 = 4096;
+
+/// How many sleeps, and how many keyed timers, a turn looks at.
 const LOOKS_PER_TURN: usize = 512;
 
-/// How many of them it takes off the wheel at a time.
-const BATCH: usize = 64;
-
-/// What it counts as having looked at when all there was to do at a tick was to file timers on lower levels.
-const REFILING_COST: usize = LOOKS_PER_TURN / 4;
+/// How many commands are fetched into the processor's cache before the first of them is applied.
+const FETCHED: usize = 16;
 
 /// The actor looks at the clock at least this often while it waits for a timer; Tokio's reaches about two years.
 const LONGEST_SLEEP: Duration = Duration::from_secs(86_400 * 365);
@@ -55,26 +51,15 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(86_400 * 365);
 /// How often it complains of being late.
 const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Names a timer on the wheel: whose it is, and which of theirs.
-#[derive(Debug, Clone, Copy)]
-struct Item {
-    owner: NonZeroU32,
-    slot: u32,
-}
-
-/// The owner of sleeping futures. The sets are numbered from the next one on.
-const SLEEPS: NonZeroU32 = NonZeroU32::MIN;
-
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Actor {
     shared: Arc<Shared>,
-    wheel: Wheel<Item>,
-    /// The sleeping futures that are on the wheel.
-    sleeps: Sleeps,
+    /// The sleeping futures, and the keyed timers: a wheel for each.
+    sleeps: Sleeps<Arc<Home>>,
     sets: Sets,
-    /// Commands taken from the mailbox, the next one last.
-    inbox: Vec<Command>,
+    /// Commands taken from the mailbox.
+    inbox: Inbox<Command>,
     /// Sets that noted more while they were attended to; for the next inbox.
     again: Vec<Command>,
     /// How often the inbox was filled.
@@ -83,11 +68,9 @@ pub(crate) struct Actor {
     filled: u64,
     filled_before: u64,
     barrier: Barrier,
-    /// The wheel's items that a turn looks at; kept for its memory.
-    due: Vec<Item>,
     timer: Option<Pin<Box<time::Sleep>>>,
     /// How far the search for cancelled sleeps has come that begins when the last handle is dropped.
-    sweep: Option<usize>,
+    sweep: Option<u32>,
     must_end: bool,
     warned: Option<Instant>,
 }
@@ -105,16 +88,14 @@ impl Actor {
     pub(crate) fn new(shared: Arc<Shared>, slots: usize) -> Self {
         Actor {
             shared,
-            wheel: Wheel::new(slots),
-            sleeps: Sleeps::default(),
-            sets: Sets::default(),
-            inbox: Vec::new(),
+            sleeps: Sleeps::new(slots),
+            sets: Sets::new(slots),
+            inbox: Inbox::new(),
             again: Vec::new(),
             rounds: 0,
             filled: 0,
             filled_before: 0,
             barrier: Barrier::default(),
-            due: Vec::new(),
             timer: None,
             sweep: None,
             must_end: false,
@@ -163,7 +144,7 @@ impl Actor {
         }
         // Asked before the look into the queues, which then finds all that was armed while there was a handle.
         let is_orphaned = self.shared.is_orphaned();
-        if more || !self.shared.mailbox.park(self.wheel.next_wake()) {
+        if more || !self.shared.mailbox.park(self.next_wake()) {
             return Step::Again;
         }
         if is_orphaned && self.is_unused() {
@@ -175,25 +156,31 @@ impl Actor {
 
     /// Nothing is armed.
     fn is_unused(&self) -> bool {
-        self.wheel.is_empty() && self.sweep.is_none()
+        self.sleeps.wheel().is_empty() && self.sets.is_empty() && self.sweep.is_none()
     }
 
-    /// When the wheel next has something to do; `None` when it is empty.
+    /// The tick at which a wheel next has something to do; `None` when both are empty.
+    fn next_wake(&self) -> Option<u64> {
+        let wakes = [self.sleeps.wheel().next_wake(), self.sets.next_wake()];
+        wakes.into_iter().flatten().min()
+    }
+
+    /// When that tick begins.
     fn next_look(&self) -> Option<Instant> {
-        let tick = self.wheel.next_wake()?;
+        let tick = self.next_wake()?;
         let now = Instant::now();
         let far = now.checked_add(LONGEST_SLEEP).unwrap_or(now);
         let at = self.shared.ticks.begin(tick);
         Some(at.map_or(far, |at| at.min(far)))
     }
 
-    /// Waits for the signal, or for the tick at which the wheel has something to do.
+    /// Waits for the signal, or for the tick at which a wheel has something to do.
     async fn wait(&mut self) {
         let Bell::Task(signal) = self.shared.mailbox.signal() else {
             return;
         };
         match (self.next_look(), &mut self.timer) {
-            // No Tokio timer is armed while the wheel is empty.
+            // No Tokio timer is armed while the wheels are empty.
             (None, timer) => *timer = None,
             (Some(at), Some(timer)) if timer.deadline() == at && !timer.is_elapsed() => {}
             (Some(at), Some(timer)) => timer.as_mut().reset(at),
@@ -240,12 +227,14 @@ impl Actor {
             now
         };
         let sweeping = self.sweep();
-        let left_on_wheel = self.advance(until, &turn);
-        // Of the tick at which the wheel stopped there may be more to come.
-        let before = self.wheel.now() + u64::from(!left_on_wheel);
-        let left_to_deliver = self.sets.deliver(before, &turn, &mut self.wheel);
+        let sleeps_left = self.look_at_sleeps(until, &turn);
+        let timers_left = self.sets.advance(until, &mut { LOOKS_PER_TURN }, &turn);
+        // Of the tick at which a wheel stopped there may be more to come.
+        let sleeps_before = self.sleeps.wheel().now() + u64::from(!sleeps_left);
+        let timers_before = self.sets.now() + u64::from(!timers_left);
+        let left_to_deliver = self.sets.deliver(timers_before, &turn);
         if !left_to_deliver {
-            self.barrier.fired(before);
+            self.barrier.fired(sleeps_before.min(timers_before));
         }
 
         turn.end(began.elapsed());
@@ -253,9 +242,12 @@ impl Actor {
         left_in_inbox
             || !self.again.is_empty()
             || sweeping
-            || left_on_wheel
+            || sleeps_left
+            || timers_left
             || left_to_deliver
             || !self.barrier.is_empty()
+            || self.sleeps.wheel().has_spare()
+            || self.sets.has_spare()
     }
 
     // --- commands ---
@@ -265,20 +257,25 @@ impl Actor {
         if self.inbox.is_empty() {
             self.shared.mailbox.take(&mut self.inbox);
             self.inbox.append(&mut self.again);
-            self.inbox.reverse();
             self.rounds += 1;
             self.filled_before = self.filled;
             self.filled = turn.tick;
         }
         let mut budget = COMMANDS_PER_TURN;
+        let mut fetched = 0;
         while budget > 0 {
+            if fetched == 0 {
+                fetched = FETCHED;
+                self.fetch();
+            }
+            fetched -= 1;
             let Some(command) = self.inbox.pop() else {
                 return false;
             };
             budget -= 1;
             add(&self.shared.metrics.0.commands, 1);
             match command {
-                Command::Sleep(entry) => self.attend_sleep(entry),
+                Command::Sleep(entry) => self.sleeps.attend(entry),
                 Command::Set(set) => budget = self.attend_set(set, budget + 1, turn),
                 Command::Settle(done) => self.barrier.add(self.rounds, done),
                 Command::Orphaned => self.sweep = Some(0),
@@ -288,34 +285,18 @@ impl Actor {
         !self.inbox.is_empty()
     }
 
-    fn attend_sleep(&mut self, entry: Arc<SleepEntry>) {
-        let token = entry.node().and_then(|node| self.wheel.token_at(node));
-        let on_wheel = token.and_then(|token| self.wheel.tick_of(token));
-        match (entry.attend(on_wheel), token) {
-            (Attend::Keep, _) | (Attend::Remove, None) => {}
-            (Attend::File(tick), Some(token)) => {
-                self.wheel.refile(token, tick);
-            }
-            (Attend::File(tick), None) => self.file_sleep(entry, tick),
-            (Attend::Remove, Some(token)) => {
-                if let Some(item) = self.wheel.remove(token) {
-                    self.sleeps.remove(item.slot);
-                }
+    /// Has the entries of the next commands fetched.
+    fn fetch(&self) {
+        for command in self.inbox.next().take(FETCHED) {
+            if let Command::Sleep(entry) = command {
+                fetch(entry);
             }
         }
     }
 
-    fn file_sleep(&mut self, entry: Arc<SleepEntry>, tick: u64) {
-        let slot = self.sleeps.next();
-        let owner = SLEEPS;
-        let token = self.wheel.insert(tick, Item { owner, slot });
-        entry.set_node(Some(token.index()));
-        self.sleeps.insert(entry);
-    }
-
     /// Attends to at most `budget` of the slots that the set has noted; returns what is left of the budget.
     fn attend_set(&mut self, set: Arc<dyn AnySet>, budget: usize, turn: &Turn<'_>) -> usize {
-        let attended = self.sets.attend(&set, budget, turn, &mut self.wheel);
+        let attended = self.sets.attend(&set, budget, turn);
         match attended {
             Attended::All(n) => budget.saturating_sub(n.max(1)),
             Attended::Enough(n) => {
@@ -323,7 +304,7 @@ impl Actor {
                 budget.saturating_sub(n.max(1))
             }
             Attended::Part => {
-                self.inbox.push(Command::Set(set));
+                self.inbox.put_back(Command::Set(set));
                 0
             }
         }
@@ -334,89 +315,27 @@ impl Actor {
         let Some(from) = self.sweep else {
             return false;
         };
-        let until = from + COMMANDS_PER_TURN;
-        for slot in from..until.min(self.sleeps.numbers()) {
-            let Some(entry) = self.sleeps.get(slot) else {
-                continue;
-            };
-            let slot = u32::try_from(slot).unwrap_or(u32::MAX);
-            let token = entry.node().and_then(|node| self.wheel.token_at(node));
-            if entry.let_go() {
-                token.and_then(|token| self.wheel.remove(token));
-                self.sleeps.remove(slot);
-            }
-        }
-        let left = until < self.sleeps.numbers();
-        self.sweep = left.then_some(until);
-        left
+        self.sweep = self.sleeps.let_go(from, PLACES_PER_TURN);
+        self.sweep.is_some()
     }
 
     // --- time ---
 
-    /// Looks at what the wheel has by tick `until`; true when there is more.
-    ///
-    /// It takes one tick at a time: a sleep that turns out to have been moved is filed again before the next one is
-    /// looked at, and does not overtake what is due between its old deadline and its new one.
-    fn advance(&mut self, until: u64, turn: &Turn<'_>) -> bool {
-        if until < self.wheel.now() {
-            // The wheel went further in an earlier turn. What is filed under its tick since then is as late as what is
-            // still in the inbox, and waits for it.
-            return true;
-        }
-        let mut budget = LOOKS_PER_TURN;
-        while let Some(tick) = self.wheel.next_wake().filter(|&tick| tick <= until) {
-            if budget == 0 {
-                return true;
-            }
-            let mut due = mem::take(&mut self.due);
-            due.extend(self.wheel.advance(tick, budget.min(BATCH)));
-            let cost = if due.is_empty() {
-                REFILING_COST
-            } else {
-                due.len()
-            };
-            budget = budget.saturating_sub(cost);
-            // Sleeps fire here, with the wheel at rest: a waker may drop or arm others.
-            let mut rest = &due[..];
-            while let Some(first) = rest.first() {
-                let n = rest.iter().take_while(|i| i.owner == first.owner).count();
-                let (run, others) = rest.split_at(n);
-                rest = others;
-                if first.owner == SLEEPS {
-                    for item in run {
-                        self.look_at_sleep(item.slot, turn);
-                    }
-                } else {
-                    self.sets.look(run, turn, &mut self.wheel);
-                }
-            }
-            due.clear();
-            self.due = due;
-        }
-        // Only time moves on.
-        let none = self.wheel.advance(until, 1).next();
-        debug_assert!(none.is_none(), "nothing is due by then any more");
-        false
-    }
-
-    fn look_at_sleep(&mut self, slot: u32, turn: &Turn<'_>) {
-        let Some(entry) = self.sleeps.remove(slot) else {
-            return;
-        };
-        let later = || entry.home().put_off_to(turn.now);
-        match entry.look(self.wheel.now(), later) {
-            Look::Fire { deadline, waker } => {
-                let due = self.shared.ticks.begin(deadline);
-                let due = due.map_or(turn.now, |due| self.shared.ticks.stamp(due));
+    /// Looks at the sleeps that are filed by tick `until`; true when there is more.
+    fn look_at_sleeps(&mut self, until: u64, turn: &Turn<'_>) -> bool {
+        let ticks = &self.shared.ticks;
+        let later = |home: &Arc<Home>| home.put_off_to(turn.now);
+        let looked = |looked| match looked {
+            Looked::Fired { deadline, waker } => {
+                let due = ticks.begin(deadline);
+                let due = due.map_or(turn.now, |due| ticks.stamp(due));
                 turn.fired_sleep(turn.now.since(due));
                 wake(waker);
             }
-            Look::File(tick) => {
-                turn.refiled();
-                self.file_sleep(entry, tick);
-            }
-            Look::LetGo => {}
-        }
+            Looked::Refiled => turn.refiled(),
+        };
+        self.sleeps
+            .advance(until, &mut { LOOKS_PER_TURN }, later, looked)
     }
 
     fn warn_if_late(&mut self, lateness: Duration, now: Instant) {
@@ -436,13 +355,14 @@ impl Drop for Actor {
     fn drop(&mut self) {
         let shared = Arc::clone(&self.shared);
         shared.mailbox.close(&mut self.inbox);
-        let close = |entry: Arc<SleepEntry>| wake(entry.close());
-        for command in self.inbox.drain(..) {
+        while let Some(command) = self.inbox.pop() {
             if let Command::Sleep(entry) = command {
-                close(entry);
+                wake(entry.close());
             }
         }
-        self.sleeps.drain().for_each(close);
+        for entry in self.sleeps.drain() {
+            wake(entry.close());
+        }
         for set in shared.close_sets() {
             set.close();
         }

@@ -103,12 +103,14 @@ pub(crate) enum Tell {
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Attend {
-    /// It lies where it should.
+    /// Nothing: it lies where it should, or nowhere, as it should.
     Keep,
-    /// File it at this tick, moving it if it is on the wheel.
-    File(u64),
-    /// Take it off the wheel, if it is there, and drop it.
-    Remove,
+    /// File it at this tick, in the node that was announced.
+    Insert(u64),
+    /// Move this node of the wheel to this tick.
+    Refile(u32, u64),
+    /// Take this node off the wheel.
+    Remove(u32),
 }
 
 /// What the actor has to do with an entry that came off the wheel.
@@ -117,7 +119,7 @@ pub(crate) enum Attend {
 pub(crate) enum Look {
     /// It fired at its deadline; wake this waker.
     Fire { deadline: u64, waker: Option<Waker> },
-    /// It was moved: file it at this tick.
+    /// It was moved: file it at this tick, in the node that was announced.
     File(u64),
     /// It is not armed: drop it.
     LetGo,
@@ -229,24 +231,22 @@ impl<H> Entry<H> {
 
     // --- the actor ---
 
-    pub(crate) fn node(&self) -> Option<u32> {
-        let node = self.state.lock().node;
-        (node != NO_NODE).then_some(node)
-    }
-
-    pub(crate) fn set_node(&self, node: Option<u32>) {
-        self.state.lock().node = node.unwrap_or(NO_NODE);
-    }
-
-    /// The entry came out of a queue; `on_wheel` is the tick of its node, if it has one.
-    pub(crate) fn attend(&self, on_wheel: Option<u64>) -> Attend {
+    /// The entry came out of a queue. `next` is the node that the wheel would file it in; `tick_of` looks up the tick of
+    /// a node, and must not call back into the entry.
+    pub(crate) fn attend(&self, next: u32, tick_of: impl FnOnce(u32) -> Option<u64>) -> Attend {
         let mut state = self.state.lock();
         state.queued = false;
-        let here = on_wheel.unwrap_or(NEVER);
+        let node = (state.node != NO_NODE).then_some(state.node);
+        let filed = node.and_then(|node| Some((node, tick_of(node)?)));
+        let here = filed.map_or(NEVER, |(_, tick)| tick);
         match state.phase {
             Phase::Armed if state.deadline < here => {
                 state.filed = state.deadline;
-                Attend::File(state.deadline)
+                if let Some((node, _)) = filed {
+                    return Attend::Refile(node, state.deadline);
+                }
+                state.node = next;
+                Attend::Insert(state.deadline)
             }
             Phase::Armed | Phase::Idle | Phase::Fired => {
                 state.filed = here;
@@ -255,16 +255,17 @@ impl<H> Entry<H> {
             Phase::Abandoned | Phase::Closed => {
                 state.filed = NEVER;
                 state.node = NO_NODE;
-                Attend::Remove
+                filed.map_or(Attend::Keep, |(node, _)| Attend::Remove(node))
             }
         }
     }
 
-    /// The wheel reached the entry's node, which is gone now; `now` is the current tick.
+    /// The wheel reached the entry's node, which is gone now; `now` is the current tick, `next` the node that the wheel
+    /// would file it in again.
     ///
     /// If the entry would fire, `later` is asked for a tick up to which it has been put off meanwhile: idle timers are
     /// touched without the entry being told. It must not call back into the entry.
-    pub(crate) fn look(&self, now: u64, later: impl FnOnce() -> u64) -> Look {
+    pub(crate) fn look(&self, now: u64, next: u32, later: impl FnOnce() -> u64) -> Look {
         let mut state = self.state.lock();
         state.node = NO_NODE;
         if state.phase == Phase::Armed && state.deadline <= now {
@@ -283,6 +284,7 @@ impl<H> Entry<H> {
             };
         }
         state.filed = state.deadline;
+        state.node = next;
         Look::File(state.deadline)
     }
 
@@ -330,6 +332,21 @@ mod tests {
     use super::*;
     use std::task::Waker;
 
+    /// The node that the wheel would give next.
+    const NEXT: u32 = 7;
+
+    fn on_no_wheel(node: u32) -> Option<u64> {
+        panic!("it has no node, but asks for {node}");
+    }
+
+    /// Armed, and on the wheel at its deadline.
+    fn filed(deadline: u64) -> Entry<()> {
+        let entry = armed(deadline);
+        let attended = entry.attend(NEXT, on_no_wheel);
+        assert_eq!(attended, Attend::Insert(deadline));
+        entry
+    }
+
     fn armed(deadline: u64) -> Entry<()> {
         let entry = Entry::new(());
         assert_eq!(
@@ -346,33 +363,32 @@ mod tests {
 
     #[test]
     fn moving_later_and_cancelling_and_arming_again_later_cost_no_message() {
-        let entry = armed(10);
-        assert_eq!(entry.attend(None), Attend::File(10));
+        let entry = filed(10);
         assert_eq!(entry.move_to(20), (Phase::Armed, Tell::Nothing));
         assert_eq!(entry.disarm(), (Phase::Armed, 10));
         assert_eq!(entry.arm(15, Waker::noop().clone()), Some(Tell::Nothing));
-        assert!(matches!(entry.look(10, || 0), Look::File(15)));
+        assert!(matches!(entry.look(10, NEXT, || 0), Look::File(15)));
         assert!(matches!(
-            entry.look(15, || 0),
+            entry.look(15, NEXT, || 0),
             Look::Fire { waker: Some(_), .. }
         ));
     }
 
     #[test]
     fn moving_earlier_queues_once_and_nudges_after_that() {
-        let entry = armed(10);
-        assert_eq!(entry.attend(None), Attend::File(10));
+        let entry = filed(10);
         assert_eq!(entry.move_to(8), (Phase::Armed, Tell::Queue(8)));
         assert_eq!(entry.move_to(9), (Phase::Armed, Tell::Nothing));
         assert_eq!(entry.move_to(3), (Phase::Armed, Tell::Sooner(3)));
-        assert_eq!(entry.attend(Some(10)), Attend::File(3));
+        let tick_of = |node| (node == NEXT).then_some(10);
+        assert_eq!(entry.attend(NEXT + 1, tick_of), Attend::Refile(NEXT, 3));
     }
 
     #[test]
     fn a_cancelled_entry_in_a_queue_is_not_filed() {
         let entry = armed(10);
         entry.disarm();
-        assert_eq!(entry.attend(None), Attend::Keep);
+        assert_eq!(entry.attend(NEXT, on_no_wheel), Attend::Keep);
         assert_eq!(
             entry.arm(10, Waker::noop().clone()),
             Some(Tell::Queue(10)),
@@ -382,18 +398,17 @@ mod tests {
 
     #[test]
     fn an_abandoned_entry_leaves_the_wheel() {
-        let entry = armed(10);
-        assert_eq!(entry.attend(None), Attend::File(10));
+        let entry = filed(10);
         entry.disarm();
         assert_eq!(entry.abandon(), Tell::Queue(NEVER));
-        assert_eq!(entry.attend(Some(10)), Attend::Remove);
+        assert_eq!(entry.attend(NEXT, |_| Some(10)), Attend::Remove(NEXT));
     }
 
     #[test]
     fn an_entry_that_never_fires_is_not_filed() {
         let entry = Entry::new(());
         assert_eq!(entry.arm(NEVER, Waker::noop().clone()), Some(Tell::Nothing));
-        assert!(matches!(entry.look(u64::MAX - 1, || 0), Look::LetGo));
+        assert!(matches!(entry.look(u64::MAX - 1, NEXT, || 0), Look::LetGo));
     }
 
     #[test]
@@ -408,7 +423,7 @@ mod tests {
     #[test]
     fn what_has_fired_stays_fired_when_the_actor_goes() {
         let entry = armed(10);
-        assert!(matches!(entry.look(10, || 0), Look::Fire { .. }));
+        assert!(matches!(entry.look(10, NEXT, || 0), Look::Fire { .. }));
         assert!(entry.close().is_none());
         assert_eq!(entry.phase(), Phase::Fired);
     }

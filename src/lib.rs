@@ -87,6 +87,8 @@
 //! | `shield` | where code of a user is called: a panic is caught, logged, and goes no further |
 //! | `error` | errors that are not about keyed timers |
 //! | `entry` | the half of a sleeping future that it shares with the actor; the protocol in prose, then in code |
+//! | `advance` | how a wheel is moved on: a bounded amount of work at a time |
+//! | `sleeps` | the wheel of the sleeping futures: the actor's half of `entry` |
 //! | `submit` | how commands reach the actor: sharded queues, and the wake rule with its argument |
 //! | `metrics` | what is counted, and where, so that counting costs no shared cache line |
 //! | `turn` | what the actor lends to a set of timers for one call |
@@ -98,7 +100,7 @@
 //! | `shared` | what the handles of one wheel and its actor have in common |
 //! | `sleep`, `timeout`, `interval` | the futures |
 //! | `timer_wheel` | the handle |
-//! | `actor` | the one task, or thread, that owns the wheel: apply, advance, fire, park |
+//! | `actor` | the one task, or thread, that owns the wheels: apply, advance, fire, park; the one of the keyed timers is in `sets` |
 //! | `builder` | starts the actor, and is the only part that knows it |
 //! | [`guide`](mod@guide) | documentation only |
 //!
@@ -114,10 +116,12 @@
 // The models are of some parts only; what the others need of them is not used then.
 #![cfg_attr(tickwheel_loom, allow(dead_code, unused_imports))]
 
+mod advance;
 mod entry;
 #[cfg(not(tickwheel_loom))]
 pub mod guide;
 mod idle;
+mod sleeps;
 mod submit;
 mod sync;
 mod tick;

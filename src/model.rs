@@ -8,7 +8,7 @@
 //!
 //! | here | stands for |
 //! |---|---|
-//! | [`Actor`] | `actor.rs`, for sleeping futures: each method does what its namesake does, a turn has no bounds |
+//! | [`Actor`] | `actor.rs`, for sleeping futures: each method does what its namesake does, with the real `sleeps.rs`; a turn has no bounds |
 //! | [`Shared`] | `shared.rs`, `Sleep::reset`, and of `cache.rs` one cache, which all threads share |
 //! | [`Bell`] | Tokio's `Notify`, which keeps one permit, and the timer the actor waits on |
 //! | [`Wakes`], [`Sleeper`] | a task: one counts how often it is woken, the other blocks until it is |
@@ -29,14 +29,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::task::{Wake, Waker};
 
+use crate::entry::{Entry, Phase, Tell};
+use crate::sleeps::{Looked, Sleeps};
+use crate::submit::{Inbox, Signal, Submit};
+use crate::sync::{Mutex, lock};
 use loom::sync::Condvar;
 use loom::sync::atomic::{AtomicBool, Ordering};
-use slab::Slab;
-
-use crate::entry::{Attend, Entry, Look, Phase, Tell};
-use crate::submit::{Signal, Submit};
-use crate::sync::{Mutex, lock};
-use crate::wheel::Wheel;
 
 pub(crate) type SleepEntry = Entry<()>;
 
@@ -259,9 +257,8 @@ fn wake(waker: Option<Waker>) {
 #[derive(Debug)]
 pub(crate) struct Actor {
     shared: Arc<Shared>,
-    wheel: Wheel<usize>,
-    sleeps: Slab<Arc<SleepEntry>>,
-    inbox: Vec<Command>,
+    sleeps: Sleeps<()>,
+    inbox: Inbox<Command>,
     sweeping: bool,
     must_end: bool,
     /// The deadlines of those that fired.
@@ -272,9 +269,8 @@ impl Actor {
     pub(crate) fn new(shared: &Arc<Shared>) -> Self {
         Actor {
             shared: Arc::clone(shared),
-            wheel: Wheel::new(16),
-            sleeps: Slab::new(),
-            inbox: Vec::new(),
+            sleeps: Sleeps::new(16),
+            inbox: Inbox::new(),
             sweeping: false,
             must_end: false,
             fired: Vec::new(),
@@ -286,11 +282,11 @@ impl Actor {
     }
 
     pub(crate) fn now(&self) -> u64 {
-        self.wheel.now()
+        self.sleeps.wheel().now()
     }
 
     pub(crate) fn next_wake(&self) -> Option<u64> {
-        self.wheel.next_wake()
+        self.sleeps.wheel().next_wake()
     }
 
     /// Runs until told to end, until nobody needs it, or until so many have fired. Then it closes what it holds.
@@ -303,20 +299,20 @@ impl Actor {
                 break;
             }
             let is_orphaned = self.shared.is_orphaned();
-            if !self.shared.mailbox.park(self.wheel.next_wake()) {
+            if !self.shared.mailbox.park(self.sleeps.wheel().next_wake()) {
                 continue;
             }
             if is_orphaned && self.is_unused() {
                 break;
             }
-            self.shared.bell().wait(self.wheel.next_wake());
+            self.shared.bell().wait(self.sleeps.wheel().next_wake());
         }
         self.close();
     }
 
     /// Nothing is armed.
     fn is_unused(&self) -> bool {
-        self.wheel.is_empty()
+        self.sleeps.wheel().is_empty()
     }
 
     pub(crate) fn turn(&mut self, now: u64) {
@@ -330,14 +326,17 @@ impl Actor {
         self.shared.mailbox.take(&mut self.inbox);
         let is_it =
             |command: &&Command| matches!(command, Command::Sleep(e) if Arc::ptr_eq(e, entry));
-        self.inbox.iter().filter(is_it).count()
+        let mut commands: Vec<_> = std::iter::from_fn(|| self.inbox.pop()).collect();
+        let times = commands.iter().filter(is_it).count();
+        self.inbox.append(&mut commands);
+        times
     }
 
     fn apply(&mut self) {
         self.shared.mailbox.take(&mut self.inbox);
-        for command in mem::take(&mut self.inbox) {
+        while let Some(command) = self.inbox.pop() {
             match command {
-                Command::Sleep(entry) => self.attend_sleep(entry),
+                Command::Sleep(entry) => self.sleeps.attend(entry),
                 Command::Orphaned => self.sweeping = true,
                 Command::Shutdown => self.must_end = true,
             }
@@ -345,33 +344,11 @@ impl Actor {
     }
 
     /// The tick under which the wheel has the entry.
-    pub(crate) fn tick_of(&self, entry: &SleepEntry) -> Option<u64> {
-        let token = entry.node().and_then(|node| self.wheel.token_at(node));
-        token.and_then(|token| self.wheel.tick_of(token))
-    }
-
-    fn attend_sleep(&mut self, entry: Arc<SleepEntry>) {
-        let token = entry.node().and_then(|node| self.wheel.token_at(node));
-        let on_wheel = token.and_then(|token| self.wheel.tick_of(token));
-        match (entry.attend(on_wheel), token) {
-            (Attend::Keep, _) | (Attend::Remove, None) => {}
-            (Attend::File(tick), Some(token)) => {
-                self.wheel.refile(token, tick);
-            }
-            (Attend::File(tick), None) => self.file_sleep(entry, tick),
-            (Attend::Remove, Some(token)) => {
-                if let Some(slot) = self.wheel.remove(token) {
-                    self.sleeps.remove(slot);
-                }
-            }
-        }
-    }
-
-    fn file_sleep(&mut self, entry: Arc<SleepEntry>, tick: u64) {
-        let vacant = self.sleeps.vacant_entry();
-        let token = self.wheel.insert(tick, vacant.key());
-        entry.set_node(Some(token.index()));
-        vacant.insert(entry);
+    pub(crate) fn tick_of(&self, entry: &Arc<SleepEntry>) -> Option<u64> {
+        let wheel = self.sleeps.wheel();
+        let mut tokens = (0..wheel.indices()).filter_map(|index| wheel.token_at(index));
+        let token = tokens.find(|&token| wheel.get(token).is_some_and(|e| Arc::ptr_eq(e, entry)));
+        wheel.tick_of(token?)
     }
 
     fn sweep(&mut self) {
@@ -382,49 +359,29 @@ impl Actor {
 
     /// The search for cancelled sleeps.
     pub(crate) fn let_all_go(&mut self) {
-        for slot in 0..self.sleeps.capacity() {
-            let Some(entry) = self.sleeps.get(slot) else {
-                continue;
-            };
-            let token = entry.node().and_then(|node| self.wheel.token_at(node));
-            if entry.let_go() {
-                token.and_then(|token| self.wheel.remove(token));
-                self.sleeps.remove(slot);
-            }
-        }
+        let left = self.sleeps.let_go(0, u32::MAX);
+        assert_eq!(left, None);
     }
 
     fn advance(&mut self, until: u64) {
-        while self.wheel.now() < until || self.is_due(until) {
-            let tick = self.wheel.next_wake().map_or(until, |next| next.min(until));
-            let due: Vec<_> = self.wheel.advance(tick, usize::MAX).collect();
-            for slot in due {
-                self.look_at_sleep(slot, until);
-            }
-        }
-    }
-
-    fn is_due(&self, until: u64) -> bool {
-        self.wheel.next_wake().is_some_and(|tick| tick <= until)
-    }
-
-    fn look_at_sleep(&mut self, slot: usize, until: u64) {
-        let entry = self.sleeps.remove(slot);
-        match entry.look(self.wheel.now(), || 0) {
-            Look::Fire { deadline, waker } => {
+        let fired = &mut self.fired;
+        let looked = |looked| {
+            if let Looked::Fired { deadline, waker } = looked {
                 assert!(deadline <= until, "fired early, at {until}");
-                self.fired.push(deadline);
+                fired.push(deadline);
                 wake(waker);
             }
-            Look::File(tick) => self.file_sleep(entry, tick),
-            Look::LetGo => {}
-        }
+        };
+        let left = self
+            .sleeps
+            .advance(until, &mut { usize::MAX }, |()| 0, looked);
+        assert!(!left || until < self.sleeps.wheel().now());
     }
 
     /// What dropping the actor does.
     pub(crate) fn close(mut self) {
         self.shared.mailbox.close(&mut self.inbox);
-        for command in self.inbox.drain(..) {
+        while let Some(command) = self.inbox.pop() {
             if let Command::Sleep(entry) = command {
                 wake(entry.close());
             }

@@ -30,14 +30,16 @@
 //!
 //! [`close`](Submit::close) closes each queue under its lock; from then on a push gives the command back.
 
-use std::mem;
+mod inbox;
+#[cfg(all(test, tickwheel_loom))]
+mod model;
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Line, Mutex, lock};
 use crate::tick::NEVER;
 
-#[cfg(all(test, tickwheel_loom))]
-mod model;
+pub(crate) use inbox::Inbox;
+use inbox::Queue;
 
 /// `next_wake` while the actor runs: before every tick, so nobody signals.
 const AWAKE: u64 = 0;
@@ -63,21 +65,10 @@ pub(crate) struct Submit<C, S> {
 
 type Shard<C> = Line<Mutex<Queue<C>>>;
 
-#[derive(Debug)]
-struct Queue<C> {
-    commands: Vec<C>,
-    closed: bool,
-}
-
 impl<C, S: Signal> Submit<C, S> {
     /// With a queue for each of `cores`, rounded up to a power of two. The actor counts as awake.
     pub(crate) fn new(cores: usize, signal: S) -> Self {
-        let shard = |_| {
-            Line(Mutex::new(Queue {
-                commands: Vec::new(),
-                closed: false,
-            }))
-        };
+        let shard = |_| Line(Mutex::new(Queue::new()));
         Submit {
             shards: (0..cores.max(1).next_power_of_two()).map(shard).collect(),
             next_wake: Line(AtomicU64::new(AWAKE)),
@@ -94,15 +85,14 @@ impl<C, S: Signal> Submit<C, S> {
     /// Queues a command that is needed by `tick`, and wakes the actor if the rule says so. `thread` chooses the
     /// queue. Gives the command back when the actor is gone.
     pub(crate) fn push(&self, thread: usize, tick: u64, command: C) -> Result<(), C> {
-        let length = {
+        let is_long = {
             let mut queue = lock(&self.shards[thread & (self.shards.len() - 1)].0);
             if queue.closed {
                 return Err(command);
             }
-            queue.commands.push(command);
-            queue.commands.len()
+            queue.push(command, QUEUE_BOUND)
         };
-        let tick = if length >= QUEUE_BOUND { AWAKE } else { tick };
+        let tick = if is_long { AWAKE } else { tick };
         self.wake_by(tick);
         Ok(())
     }
@@ -148,36 +138,22 @@ impl<C, S: Signal> Submit<C, S> {
 
     /// Whether every queue is empty.
     fn is_empty(&self) -> bool {
-        self.shards
-            .iter()
-            .all(|shard| lock(&shard.0).commands.is_empty())
+        self.shards.iter().all(|shard| lock(&shard.0).is_empty())
     }
 
-    /// Takes everything that was submitted before this call, and perhaps more, and appends it to `into`.
-    pub(crate) fn take(&self, into: &mut Vec<C>) {
+    /// Takes everything that was submitted before this call, and perhaps more, and appends it to `inbox`.
+    pub(crate) fn take(&self, inbox: &mut Inbox<C>) {
         for shard in &self.shards {
-            let mut queue = lock(&shard.0);
-            if queue.commands.is_empty() {
-                continue;
-            }
-            if into.is_empty() {
-                // The queue gets the other vector's memory, unless a burst has left it with too much.
-                if into.capacity() > 16 * QUEUE_BOUND {
-                    into.shrink_to(QUEUE_BOUND);
-                }
-                mem::swap(&mut queue.commands, into);
-            } else {
-                into.append(&mut queue.commands);
-            }
+            inbox.take(&mut lock(&shard.0));
         }
     }
 
-    /// Ends it: pushes fail from now on. Appends what was left to `into`.
-    pub(crate) fn close(&self, into: &mut Vec<C>) {
+    /// Ends it: pushes fail from now on. Appends what was left to `inbox`.
+    pub(crate) fn close(&self, inbox: &mut Inbox<C>) {
         for shard in &self.shards {
             let mut queue = lock(&shard.0);
             queue.closed = true;
-            into.append(&mut queue.commands);
+            inbox.take(&mut queue);
         }
     }
 }
@@ -230,9 +206,9 @@ mod tests {
         let submit = Submit::new(4, Count::default());
         assert_eq!(submit.push(3, 5, 'x'), Ok(()));
         assert!(!submit.park(Some(1)));
-        let mut taken = Vec::new();
+        let mut taken = Inbox::new();
         submit.take(&mut taken);
-        assert_eq!(taken, ['x']);
+        assert_eq!((taken.pop(), taken.pop()), (Some('x'), None));
         assert!(submit.park(Some(1)));
     }
 
@@ -240,9 +216,9 @@ mod tests {
     fn after_the_end_a_command_comes_back() {
         let submit = Submit::new(2, Count::default());
         assert_eq!(submit.push(0, 5, 'a'), Ok(()));
-        let mut left = Vec::new();
+        let mut left = Inbox::new();
         submit.close(&mut left);
-        assert_eq!(left, ['a']);
+        assert_eq!((left.pop(), left.pop()), (Some('a'), None));
         assert_eq!(submit.push(0, 5, 'b'), Err('b'));
     }
 }

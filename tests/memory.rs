@@ -75,7 +75,10 @@ fn p7_a_million_sleeps_armed_together_and_dropped_are_freed_before_their_deadlin
         wheel.settle().await;
         drop(sleeps);
         wheel.settle().await;
-        wheel.settle().await; // a queue that was long gives its memory back when it is next used
+        // Memory is given back a little at a time.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
         assert!(wheel.metrics().sleeps_cancelled > MILLION as u64);
     });
     assert!(
@@ -83,15 +86,12 @@ fn p7_a_million_sleeps_armed_together_and_dropped_are_freed_before_their_deadlin
         "not a million at a time: {info:?}"
     );
     assert!(info.count_current < 1_000, "{info:?}");
-    // What stays of each is its place in the wheel's tables; they are given back with the last of the cancelled
-    // entries that the thread keeps to use again.
-    assert!(
-        info.bytes_current < 64 * i64::try_from(MILLION).unwrap(),
-        "{info:?}"
-    );
+    // A thread keeps a few cancelled entries to use again; the wheel keeps the places around theirs.
+    assert!(info.bytes_current < 2 * KEPT_BYTES, "{info:?}");
     let emptied = measured(&runtime, async {
         time::advance(HOUR * 2).await;
         wheel.settle().await;
+        tokio::task::yield_now().await;
     });
     assert!(
         info.bytes_current + emptied.bytes_current < KEPT_BYTES,

@@ -1,4 +1,4 @@
-//! The sets of keyed timers as the actor knows them, and how it lends them the wheel.
+//! The sets of keyed timers as the actor knows them, and the wheel that it lends to each of them.
 
 use std::mem;
 use std::num::NonZeroU32;
@@ -7,17 +7,29 @@ use std::sync::atomic::Ordering;
 
 use slab::Slab;
 
-use super::{Item, LOOKS_PER_TURN, SLEEPS};
+use super::LOOKS_PER_TURN;
+use crate::advance::advance;
 use crate::keyed::{AnySet, Delivered};
 use crate::turn::{Shelf, Turn};
 use crate::wheel::Wheel;
 
+/// Names a timer on the wheel: whose it is, and which of theirs.
+#[derive(Debug, Clone, Copy)]
+struct Item {
+    /// The set's number.
+    owner: NonZeroU32,
+    slot: u32,
+}
+
 /// The sets that have, or had, timers on the wheel.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Sets {
+    wheel: Wheel<Item>,
     records: Slab<Record>,
+    /// The wheel's items that are looked at; kept for its memory.
+    due: Vec<Item>,
     /// Those with timers that came off the wheel and were not delivered.
-    ripe: Vec<u32>,
+    ripe: Vec<NonZeroU32>,
     /// The slots of one set that are looked at; kept for its memory.
     slots: Vec<u32>,
 }
@@ -45,6 +57,35 @@ pub(super) enum Attended {
 }
 
 impl Sets {
+    pub(super) fn new(slots: usize) -> Self {
+        Sets {
+            wheel: Wheel::new(slots),
+            records: Slab::new(),
+            due: Vec::new(),
+            ripe: Vec::new(),
+            slots: Vec::new(),
+        }
+    }
+
+    /// When the wheel next has something to do.
+    pub(super) fn next_wake(&self) -> Option<u64> {
+        self.wheel.next_wake()
+    }
+
+    /// The wheel's current tick.
+    pub(super) fn now(&self) -> u64 {
+        self.wheel.now()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.wheel.is_empty()
+    }
+
+    /// Whether memory of the wheel is left to give back.
+    pub(super) fn has_spare(&self) -> bool {
+        self.wheel.has_spare()
+    }
+
     /// Attends to at most `budget` of the slots that the set has noted.
     ///
     /// Only what was noted by the time this began belongs to the present inbox; a flood of more has to wait.
@@ -53,7 +94,6 @@ impl Sets {
         set: &Arc<dyn AnySet>,
         budget: usize,
         turn: &Turn<'_>,
-        wheel: &mut Wheel<Item>,
     ) -> Attended {
         let number = self.number_of(set);
         let record = &mut self.records[key(number)];
@@ -63,7 +103,7 @@ impl Sets {
         } else {
             record.quota.min(budget)
         };
-        let (set, mut lent) = record.lend(number, wheel);
+        let (set, mut lent) = record.lend(number, &mut self.wheel);
         let (n, left) = set.attend(limit, turn, &mut lent);
         record.quota = if began { left } else { record.quota - limit };
         let quota = record.quota;
@@ -75,34 +115,38 @@ impl Sets {
         }
     }
 
-    /// The wheel has reached these items of one set.
-    pub(super) fn look(&mut self, items: &[Item], turn: &Turn<'_>, wheel: &mut Wheel<Item>) {
-        let Some(number) = items.first().map(|item| item.owner.get()) else {
-            return;
-        };
-        self.slots.clear();
-        self.slots.extend(items.iter().map(|item| item.slot));
-        let record = &mut self.records[key(number)];
-        record.nodes -= items.len();
-        let (set, mut lent) = record.lend(number, wheel);
-        set.look(&self.slots, turn, &mut lent);
-        if !mem::replace(&mut record.ripe, true) {
-            self.ripe.push(number);
-        }
+    /// Looks at the timers that are filed by tick `until`, as far as the budget goes; true when there is more.
+    pub(super) fn advance(&mut self, until: u64, budget: &mut usize, turn: &Turn<'_>) -> bool {
+        let Sets {
+            wheel,
+            records,
+            due,
+            ripe,
+            slots,
+        } = self;
+        advance(wheel, due, until, budget, |wheel, due| {
+            for run in due.chunk_by(|one, next| one.owner == next.owner) {
+                slots.clear();
+                slots.extend(run.iter().map(|item| item.slot));
+                let number = run[0].owner;
+                let record = &mut records[key(number)];
+                record.nodes -= run.len();
+                let (set, mut lent) = record.lend(number, wheel);
+                set.look(slots, turn, &mut lent);
+                if !mem::replace(&mut record.ripe, true) {
+                    ripe.push(number);
+                }
+            }
+        })
     }
 
     /// Delivers what came off the wheel and is due before tick `before`; true when some of that is left.
-    pub(super) fn deliver(
-        &mut self,
-        before: u64,
-        turn: &Turn<'_>,
-        wheel: &mut Wheel<Item>,
-    ) -> bool {
+    pub(super) fn deliver(&mut self, before: u64, turn: &Turn<'_>) -> bool {
         let mut limit = LOOKS_PER_TURN;
         let mut left = false;
         for number in mem::take(&mut self.ripe) {
             let record = &mut self.records[key(number)];
-            let (set, mut lent) = record.lend(number, wheel);
+            let (set, mut lent) = record.lend(number, &mut self.wheel);
             let delivered = set.deliver(before, &mut limit, turn, &mut lent);
             left |= delivered == Delivered::More;
             if delivered == Delivered::All {
@@ -118,15 +162,15 @@ impl Sets {
     }
 
     /// The actor's number for a set; a new one if it has none.
-    fn number_of(&mut self, set: &Arc<dyn AnySet>) -> u32 {
-        let number = set.number().load(Ordering::Relaxed);
-        if number != 0 {
+    fn number_of(&mut self, set: &Arc<dyn AnySet>) -> NonZeroU32 {
+        if let Some(number) = NonZeroU32::new(set.number().load(Ordering::Relaxed)) {
             return number;
         }
         let vacant = self.records.vacant_entry();
-        // Zero means none, and one is the sleeps.
-        let number = u32::try_from(vacant.key() + 2).unwrap_or(u32::MAX);
-        set.number().store(number, Ordering::Relaxed);
+        // Zero means none.
+        let number = u32::try_from(vacant.key()).unwrap_or(u32::MAX);
+        let number = NonZeroU32::MIN.saturating_add(number);
+        set.number().store(number.get(), Ordering::Relaxed);
         vacant.insert(Record {
             set: Arc::clone(set),
             nodes: 0,
@@ -137,7 +181,7 @@ impl Sets {
     }
 
     /// Lets a set go that nobody uses any more.
-    fn forget_if_over(&mut self, number: u32) {
+    fn forget_if_over(&mut self, number: NonZeroU32) {
         let record = &self.records[key(number)];
         if record.nodes == 0 && record.quota == 0 && !record.ripe && record.set.is_over() {
             let record = self.records.remove(key(number));
@@ -147,18 +191,17 @@ impl Sets {
 }
 
 /// Where the record of a set with this number is.
-fn key(number: u32) -> usize {
-    number as usize - 2
+fn key(number: NonZeroU32) -> usize {
+    number.get() as usize - 1
 }
 
 impl Record {
     /// The set, and the wheel as it may use it.
     fn lend<'a>(
         &'a mut self,
-        number: u32,
+        owner: NonZeroU32,
         wheel: &'a mut Wheel<Item>,
     ) -> (&'a dyn AnySet, Lent<'a>) {
-        let owner = NonZeroU32::new(number).unwrap_or(SLEEPS);
         let nodes = &mut self.nodes;
         (
             &*self.set,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use super::{AWAKE, QUEUE_BOUND, Submit};
+use super::{AWAKE, Inbox, QUEUE_BOUND, Submit};
 use crate::entry::{Entry, Phase};
 use crate::model::{Actor, Bell, Shared, Wakes, check};
 use crate::sync::atomic::Ordering;
@@ -17,6 +17,17 @@ type Mail = Submit<u64, Bell>;
 
 fn mail(queues: usize) -> Arc<Mail> {
     Arc::new(Submit::new(queues, Bell::default()))
+}
+
+/// What is submitted now.
+fn take(mail: &Mail) -> Vec<u64> {
+    let mut inbox = Inbox::new();
+    mail.take(&mut inbox);
+    all(inbox)
+}
+
+fn all(mut inbox: Inbox<u64>) -> Vec<u64> {
+    std::iter::from_fn(|| inbox.pop()).collect()
 }
 
 /// What an actor did: the commands it took, and whether it waits now.
@@ -32,7 +43,7 @@ fn park(mail: &Mail, next_wakes: &[Option<u64>]) -> Parked {
     let mut waits = false;
     for &next_wake in next_wakes {
         mail.awake();
-        mail.take(&mut taken);
+        taken.extend(take(mail));
         waits = mail.park(next_wake);
     }
     Parked { taken, waits }
@@ -54,7 +65,7 @@ fn assert_none_missed(mail: &Mail, actor: Parked, pushed: &[u64]) {
         );
     }
     let mut taken = actor.taken;
-    mail.take(&mut taken);
+    taken.extend(take(mail));
     taken.sort_unstable();
     assert_eq!(taken, pushed);
 }
@@ -196,9 +207,9 @@ fn push_against_close() {
         let actor = thread::spawn({
             let mail = Arc::clone(&mail);
             move || {
-                let mut left = Vec::new();
+                let mut left = Inbox::new();
                 mail.close(&mut left);
-                left
+                all(left)
             }
         });
         let other = thread::spawn({
@@ -215,9 +226,7 @@ fn push_against_close() {
                 1
             );
         }
-        let mut later = Vec::new();
-        mail.take(&mut later);
-        assert_eq!(later, []);
+        assert!(take(&mail).is_empty());
     });
 }
 

@@ -1,20 +1,29 @@
 //! A generational slab whose nodes carry the links of the list they are on.
 //!
-//! One allocation holds every node of a wheel. A node is named by its index, an owner outside by a [`Token`]:
-//! index and generation. A node's generation changes whenever its item leaves, so a token kept too long finds
-//! nothing; it never finds somebody else's item. A node whose generation is used up is retired instead of reused.
+//! A node is named by its index, an owner outside by a [`Token`]: index and generation. A node's generation changes
+//! whenever its item leaves, so a token kept too long finds nothing; it never finds somebody else's item. A node whose
+//! generation is used up is retired instead of reused.
+//!
+//! The nodes lie in [chunks](Chunk). A vector of a million nodes takes milliseconds to grow, because it is moved, and to
+//! free, because its pages go back one by one; whoever drives a wheel would wait for that in the middle of a tick. Here
+//! either is done a chunk at a time, and memory can go back before the last item has left.
 
 use std::fmt;
 use std::num::NonZeroU32;
 
+use super::chunk::{CHUNK, Chunk};
+
 /// The index that means "no node": an end of a list, or an empty list.
-const NIL: u32 = u32::MAX;
+pub(super) const NIL: u32 = u32::MAX;
 
 /// The first generation of every node.
 const FIRST: NonZeroU32 = NonZeroU32::MIN;
 
-/// An empty arena keeps at most this many nodes of memory; a larger one is given back.
-const KEPT_NODES: usize = 1024;
+/// How many chunks are given back at a time at most.
+const GIVEN_BACK: usize = 8;
+
+#[allow(clippy::cast_possible_truncation)] // 4096
+const CHUNK_U32: u32 = CHUNK as u32;
 
 /// Names one item in a [`Wheel`](super::Wheel) for as long as the item is there.
 ///
@@ -62,38 +71,52 @@ impl List {
     }
 }
 
-#[derive(Clone)]
-struct Node<T> {
+#[derive(Debug, Clone)]
+pub(super) struct Node<T> {
     /// The tick the item is filed under.
-    tick: u64,
-    generation: NonZeroU32,
-    /// Neighbours on the node's list. Of a vacant node, `next` is the next vacant one.
+    pub(super) tick: u64,
+    pub(super) generation: NonZeroU32,
+    /// Neighbours on the node's list. Of a vacant node, `next` is the next vacant place of its chunk.
     prev: u32,
-    next: u32,
+    pub(super) next: u32,
     /// The level whose bucket the node is on.
     level: u8,
     /// `None` while the node is vacant.
-    item: Option<T>,
+    pub(super) item: Option<T>,
+}
+
+impl<T> Node<T> {
+    pub(super) fn new(tick: u64, item: T, generation: NonZeroU32) -> Self {
+        Node {
+            tick,
+            generation,
+            prev: NIL,
+            next: NIL,
+            level: 0,
+            item: Some(item),
+        }
+    }
 }
 
 /// See the module.
 #[derive(Clone)]
 pub(super) struct Arena<T> {
-    nodes: Vec<Node<T>>,
-    vacant: u32,
+    chunks: Vec<Chunk<T>>,
+    /// The chunks with room; the last one is used next.
+    open: Vec<u32>,
     len: usize,
     /// What a node that has never been used starts with: above every generation that was given out by nodes
     /// whose memory has been returned.
     fresh: NonZeroU32,
-    /// The highest generation any node has.
+    /// The highest generation any node has, or had.
     highest: NonZeroU32,
 }
 
 impl<T> Arena<T> {
     pub(super) const fn new() -> Self {
         Arena {
-            nodes: Vec::new(),
-            vacant: NIL,
+            chunks: Vec::new(),
+            open: Vec::new(),
             len: 0,
             fresh: FIRST,
             highest: FIRST,
@@ -106,76 +129,108 @@ impl<T> Arena<T> {
 
     /// Takes a node for `item`; it is on no list yet.
     pub(super) fn insert(&mut self, tick: u64, item: T) -> Token {
-        if self.vacant != NIL {
-            self.len += 1;
-            let index = self.vacant;
-            let node = &mut self.nodes[index as usize];
-            self.vacant = node.next;
-            node.tick = tick;
-            node.item = Some(item);
-            return Token {
-                index,
-                generation: node.generation,
-            };
-        }
-        let index = u32::try_from(self.nodes.len()).unwrap_or(NIL);
+        let number = self.open.last().map_or(self.chunks.len(), |&n| n as usize);
+        let index = self.next_index();
         assert!(index != NIL, "a wheel holds at most 2^32 - 1 items");
-        self.len += 1;
-        self.nodes.push(Node {
-            tick,
-            generation: self.fresh,
-            prev: NIL,
-            next: NIL,
-            level: 0,
-            item: Some(item),
-        });
-        Token {
-            index,
-            generation: self.fresh,
+        if number == self.chunks.len() {
+            self.chunks.push(Chunk::new(number == 0));
+            self.open.push(index / CHUNK_U32);
         }
+        let chunk = &mut self.chunks[number];
+        let generation = chunk.insert(tick, item, self.fresh);
+        if chunk.next_place().is_none() {
+            self.open.pop();
+        }
+        self.len += 1;
+        Token { index, generation }
     }
 
     /// Takes the item out of a node that is on no list. The node may be reused at once.
     pub(super) fn remove(&mut self, index: u32) -> T {
-        let node = &mut self.nodes[index as usize];
-        let item = node.item.take().expect("only occupied nodes are linked");
-        self.len -= 1;
-        // The last generation is never given out: reaching it retires the node.
-        if let Some(next) = node.generation.checked_add(1) {
-            node.generation = next;
-            self.highest = self.highest.max(next);
-            if next != NonZeroU32::MAX {
-                node.next = self.vacant;
-                self.vacant = index;
-            }
+        let (number, place) = (index / CHUNK_U32, index % CHUNK_U32);
+        let chunk = &mut self.chunks[number as usize];
+        let was_full = chunk.next_place().is_none();
+        let (item, generation) = chunk.remove(place);
+        if was_full && chunk.next_place().is_some() {
+            self.open.push(number);
         }
-        if self.len == 0 && self.nodes.capacity() > KEPT_NODES {
+        self.highest = self.highest.max(generation);
+        self.len -= 1;
+        if self.len == 0 {
             self.give_back();
         }
         item
     }
 
-    /// Returns the memory of an empty arena. Whatever tokens are still around stay stale, because the next nodes
-    /// start above every generation there has been.
-    fn give_back(&mut self) {
-        // Close to the end of the generations a fresh start would retire every node after a few uses.
-        if self.highest.get() > u32::MAX / 2 {
-            return;
+    /// Returns some of the memory that has no use any more. Whatever tokens of it are still around stay stale, because
+    /// the next nodes start above every generation there has been.
+    pub(super) fn give_back(&mut self) {
+        let before = self.chunks.len();
+        while self.has_spare() && before - self.chunks.len() < GIVEN_BACK {
+            self.chunks.pop();
         }
-        self.nodes = Vec::new();
-        self.vacant = NIL;
-        self.fresh = self.highest;
+        if self.chunks.len() < before {
+            self.fresh = self.highest;
+            let left = self.chunks.len();
+            self.open.retain(|&number| (number as usize) < left);
+        }
+    }
+
+    /// Whether there is memory to return: of two empty chunks at the end the last one, or the last one of all if it is
+    /// large.
+    pub(super) fn has_spare(&self) -> bool {
+        let spare = match self.chunks.as_slice() {
+            [.., one, other] => one.is_empty() && other.is_empty(),
+            [only] => only.is_empty() && only.is_large(),
+            [] => false,
+        };
+        // Close to the end of the generations a fresh start would retire every node after a few uses.
+        spare && self.highest.get() <= u32::MAX / 2
+    }
+
+    /// The index that the next item will have.
+    #[allow(clippy::cast_possible_truncation)] // of 2^20 chunks there is none without room
+    pub(super) fn next_index(&self) -> u32 {
+        let number = (self.open.last()).map_or(self.chunks.len() as u32, |&number| number);
+        let place = self
+            .chunks
+            .get(number as usize)
+            .map_or(Some(0), Chunk::next_place);
+        number
+            .saturating_mul(CHUNK_U32)
+            .saturating_add(place.unwrap_or(0))
+    }
+
+    /// One more than the highest index there may be.
+    #[allow(clippy::cast_possible_truncation)] // as above
+    pub(super) fn indices(&self) -> u32 {
+        (self.chunks.len() as u32).saturating_mul(CHUNK_U32)
+    }
+
+    fn get(&self, index: u32) -> Option<&Node<T>> {
+        let chunk = self.chunks.get((index / CHUNK_U32) as usize)?;
+        chunk.nodes().get((index % CHUNK_U32) as usize)
+    }
+
+    #[inline]
+    fn node(&self, index: u32) -> &Node<T> {
+        &self.chunks[(index / CHUNK_U32) as usize].nodes()[(index % CHUNK_U32) as usize]
+    }
+
+    #[inline]
+    fn node_mut(&mut self, index: u32) -> &mut Node<T> {
+        &mut self.chunks[(index / CHUNK_U32) as usize].nodes_mut()[(index % CHUNK_U32) as usize]
     }
 
     /// The node's index, if the token is not stale.
     pub(super) fn find(&self, token: Token) -> Option<u32> {
-        let node = self.nodes.get(token.index as usize)?;
+        let node = self.get(token.index)?;
         (node.generation == token.generation && node.item.is_some()).then_some(token.index)
     }
 
     /// The token of an occupied node.
     pub(super) fn token(&self, index: u32) -> Option<Token> {
-        let node = self.nodes.get(index as usize)?;
+        let node = self.get(index)?;
         node.item.as_ref()?;
         Some(Token {
             index,
@@ -184,48 +239,48 @@ impl<T> Arena<T> {
     }
 
     pub(super) fn item(&self, index: u32) -> Option<&T> {
-        self.nodes[index as usize].item.as_ref()
+        self.node(index).item.as_ref()
     }
 
     pub(super) fn item_mut(&mut self, index: u32) -> Option<&mut T> {
-        self.nodes[index as usize].item.as_mut()
+        self.node_mut(index).item.as_mut()
     }
 
     pub(super) fn tick(&self, index: u32) -> u64 {
-        self.nodes[index as usize].tick
+        self.node(index).tick
     }
 
     pub(super) fn set_tick(&mut self, index: u32, tick: u64) {
-        self.nodes[index as usize].tick = tick;
+        self.node_mut(index).tick = tick;
     }
 
     pub(super) fn level(&self, index: u32) -> usize {
-        usize::from(self.nodes[index as usize].level)
+        usize::from(self.node(index).level)
     }
 
     /// Appends the node to `list`, a bucket of `level`.
     pub(super) fn push_back(&mut self, list: &mut List, level: u8, index: u32) {
-        let node = &mut self.nodes[index as usize];
+        let node = self.node_mut(index);
         node.level = level;
         node.prev = list.tail;
         node.next = NIL;
         match list.tail {
             NIL => list.head = index,
-            tail => self.nodes[tail as usize].next = index,
+            tail => self.node_mut(tail).next = index,
         }
         list.tail = index;
     }
 
     /// Takes the node off `list`, which must be the one it is on.
     pub(super) fn unlink(&mut self, list: &mut List, index: u32) {
-        let Node { prev, next, .. } = self.nodes[index as usize];
+        let &Node { prev, next, .. } = self.node(index);
         match prev {
             NIL => list.head = next,
-            prev => self.nodes[prev as usize].next = next,
+            prev => self.node_mut(prev).next = next,
         }
         match next {
             NIL => list.tail = prev,
-            next => self.nodes[next as usize].prev = prev,
+            next => self.node_mut(next).prev = prev,
         }
     }
 
@@ -233,33 +288,24 @@ impl<T> Arena<T> {
     #[cfg(any(test, fuzzing))]
     pub(super) fn walk(&self, list: List) -> impl Iterator<Item = u32> + '_ {
         std::iter::successors(list.front(), |&index| {
-            let next = self.nodes[index as usize].next;
+            let next = self.node(index).next;
             (next != NIL).then_some(next)
         })
     }
 
-    /// Panics unless the vacant nodes, the retired ones and the books are in order.
+    /// Panics unless every chunk and the books are in order.
     #[cfg(test)]
     pub(super) fn assert_consistent(&self) {
-        let occupied = self.nodes.iter().filter(|node| node.item.is_some()).count();
+        let nodes = || self.chunks.iter().flat_map(Chunk::nodes);
+        let occupied = nodes().filter(|node| node.item.is_some()).count();
         assert_eq!(occupied, self.len, "items against items counted");
-        let retired = |node: &&Node<T>| node.generation == NonZeroU32::MAX;
-        let retired = self.nodes.iter().filter(retired).count();
-        let mut vacant = 0;
-        let mut index = self.vacant;
-        while index != NIL {
-            vacant += 1;
-            let node = &self.nodes[index as usize];
-            assert!(node.item.is_none(), "node {index} is vacant and occupied");
-            assert_ne!(node.generation, NonZeroU32::MAX, "node {index} is retired");
-            assert!(
-                vacant <= self.nodes.len(),
-                "the vacant nodes go in a circle"
-            );
-            index = node.next;
-        }
-        assert_eq!(occupied + vacant + retired, self.nodes.len(), "nodes lost");
-        let highest = self.nodes.iter().map(|node| node.generation).max();
+        self.chunks.iter().for_each(Chunk::assert_consistent);
+        let mut open = self.open.clone();
+        open.sort_unstable();
+        let has_room = |&number: &u32| self.chunks[number as usize].next_place().is_some();
+        let with_room = (0..).take(self.chunks.len()).filter(has_room);
+        assert!(open.into_iter().eq(with_room), "the chunks with room");
+        let highest = nodes().map(|node| node.generation).max();
         assert!(highest.is_none_or(|highest| highest <= self.highest.max(self.fresh)));
         assert!(self.fresh <= self.highest);
     }
@@ -269,7 +315,7 @@ impl<T> Arena<T> {
     pub(super) fn assert_linked(&self, list: List) {
         let mut before = NIL;
         for index in self.walk(list) {
-            let node = &self.nodes[index as usize];
+            let node = self.node(index);
             assert!(node.item.is_some(), "node {index} is listed but vacant");
             assert_eq!(node.prev, before, "the way back from node {index}");
             before = index;
@@ -280,13 +326,13 @@ impl<T> Arena<T> {
     /// How many nodes there is memory for.
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
-        self.nodes.capacity()
+        self.chunks.iter().map(Chunk::capacity).sum()
     }
 
     /// Makes a vacant node as old as if it had been used this often.
     #[cfg(test)]
     pub(super) fn age(&mut self, index: u32, generation: u32) {
-        let node = &mut self.nodes[index as usize];
+        let node = self.node_mut(index);
         let generation = NonZeroU32::new(generation).expect("the first is 1");
         assert!(node.item.is_none() && node.generation <= generation);
         node.generation = generation;

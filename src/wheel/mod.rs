@@ -51,6 +51,7 @@
 //! Kafka keeps its buckets in a queue ordered by time, this wheel keeps a bitmap for each level.
 
 mod arena;
+mod chunk;
 mod level;
 #[cfg(test)]
 mod tests;
@@ -203,6 +204,21 @@ impl<T> Wheel<T> {
         self.arena.token(index)
     }
 
+    /// The index that the next item to be inserted will have.
+    pub(crate) fn next_index(&self) -> u32 {
+        self.arena.next_index()
+    }
+
+    /// One more than the highest index of an item.
+    pub(crate) fn indices(&self) -> u32 {
+        self.arena.indices()
+    }
+
+    /// Whether there is memory left to give back, some of which each call of [`advance`](Wheel::advance) does.
+    pub(crate) fn has_spare(&self) -> bool {
+        self.arena.has_spare()
+    }
+
     /// The tick at which [`advance`](Wheel::advance) next has something to do, or `None` when the wheel is empty.
     ///
     /// It is a lower bound: no item is due before it, but when it lies at the start of a bucket of a higher level,
@@ -236,6 +252,7 @@ impl<T> Wheel<T> {
     /// ```
     #[must_use = "time moves as the iterator is consumed"]
     pub fn advance(&mut self, now: u64, budget: usize) -> Advance<'_, T> {
+        self.arena.give_back();
         Advance {
             target: now.max(self.now),
             budget,

@@ -112,6 +112,8 @@ const BOTTOM: &[(&str, &[&str])] = &[
     ("shield", &[]),
     ("error", &[]),
     ("entry", &["sync", "tick"]),
+    ("advance", &["wheel"]),
+    ("sleeps", &["advance", "entry", "wheel"]),
     ("submit", &["sync", "tick"]),
 ];
 

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::super::arena::{Arena, List};
+use super::super::chunk::CHUNK;
 use super::{Token, Wheel, inspect};
 
 /// More nodes than an empty arena keeps.
@@ -204,4 +205,70 @@ fn lists_are_unlinked_in_the_middle_and_at_both_ends() {
         assert_eq!(list.front(), left.first().copied());
         assert_eq!(list.is_empty(), left.is_empty());
     }
+}
+
+#[test]
+fn a_growing_arena_moves_no_full_chunk() {
+    let mut arena = Arena::new();
+    let tokens = fill(&mut arena, CHUNK);
+    let before = arena.item(tokens[0].index()).map(std::ptr::from_ref);
+    let more = fill(&mut arena, 2 * CHUNK);
+    let after = arena.item(tokens[0].index()).map(std::ptr::from_ref);
+    assert_eq!(before, after);
+    assert_eq!(arena.capacity(), 3 * CHUNK);
+    for (n, token) in tokens.iter().chain(&more).enumerate() {
+        assert_eq!(token.index() as usize, n);
+        assert_eq!(
+            arena.item(token.index()),
+            Some(&(n % CHUNK + n / CHUNK / 2 * CHUNK))
+        );
+    }
+    arena.assert_consistent();
+}
+
+#[test]
+fn memory_goes_back_from_the_end_a_few_chunks_at_a_time() {
+    let mut wheel = Wheel::new(64);
+    let tokens: Vec<Token> = (0..20 * CHUNK).map(|n| wheel.insert(7, n)).collect();
+    for &token in &tokens[1..] {
+        wheel.remove(token);
+    }
+    assert_eq!(wheel.arena.capacity(), 20 * CHUNK, "nothing has advanced");
+    // The first chunk is in use, and an empty one is kept for those that come next.
+    for left in [12, 4, 2, 2] {
+        assert_eq!(wheel.has_spare(), wheel.arena.capacity() > 2 * CHUNK);
+        assert_eq!(wheel.advance(0, usize::MAX).count(), 0);
+        assert_eq!(wheel.arena.capacity(), left * CHUNK);
+        inspect(&wheel);
+    }
+    let again: Vec<Token> = (0..20 * CHUNK).map(|n| wheel.insert(8, n)).collect();
+    assert!(tokens[1..].iter().all(|&token| wheel.get(token).is_none()));
+    assert_eq!(wheel.get(tokens[0]), Some(&0));
+    for (n, &token) in again.iter().enumerate() {
+        assert_eq!(wheel.remove(token), Some(n));
+    }
+    assert_eq!(wheel.remove(tokens[0]), Some(0));
+    while wheel.has_spare() {
+        assert_eq!(wheel.advance(0, usize::MAX).count(), 0);
+    }
+    assert_eq!(wheel.arena.capacity(), 0);
+    inspect(&wheel);
+}
+
+#[test]
+fn the_index_of_the_next_item_is_known_before() {
+    let mut arena = Arena::new();
+    let insert = |arena: &mut Arena<usize>| {
+        let next = arena.next_index();
+        let token = arena.insert(0, 0);
+        assert_eq!(token.index(), next);
+        assert!(next < arena.indices());
+    };
+    (0..=2 * CHUNK).for_each(|_| insert(&mut arena));
+    for gone in [0, 2, 5000, 5001, 8192, 1] {
+        arena.remove(gone);
+        arena.assert_consistent();
+    }
+    (0..CHUNK + 5).for_each(|_| insert(&mut arena));
+    arena.assert_consistent();
 }

@@ -1,0 +1,43 @@
+//! How the actor moves a wheel on: a bounded amount of work at a time.
+
+use crate::wheel::Wheel;
+
+/// How many items are taken off a wheel at a time.
+const BATCH: usize = 64;
+
+/// What a step counts as when all there was to do was to file items on lower levels: as much as so many items.
+const REFILING_COST: usize = 128;
+
+/// Hands the items that are due by `until` to `look`, tick by tick, as far as the budget goes; true when there may be
+/// more. `due` is where they are put; it is empty before and after.
+pub(crate) fn advance<T>(
+    wheel: &mut Wheel<T>,
+    due: &mut Vec<T>,
+    until: u64,
+    budget: &mut usize,
+    mut look: impl FnMut(&mut Wheel<T>, &mut Vec<T>),
+) -> bool {
+    if until < wheel.now() {
+        // The wheel went further in an earlier turn. What is filed under its tick since then is as late as what is
+        // still in the inbox, and waits for it.
+        return true;
+    }
+    while let Some(tick) = wheel.next_wake().filter(|&tick| tick <= until) {
+        if *budget == 0 {
+            return true;
+        }
+        due.extend(wheel.advance(tick, BATCH.min(*budget)));
+        let cost = if due.is_empty() {
+            REFILING_COST
+        } else {
+            due.len()
+        };
+        *budget = budget.saturating_sub(cost);
+        look(wheel, due);
+        due.clear();
+    }
+    // Only time moves on.
+    let none = wheel.advance(until, 1).next();
+    debug_assert!(none.is_none(), "nothing is due by then any more");
+    false
+}
