@@ -191,16 +191,14 @@ fn with<T, R>(
 ) -> Result<R, T> {
     let mut subject = Some(subject);
     let result = SPARES.try_with(|all| {
-        let shared = home(subject.as_ref()?);
-        if all
-            .borrow()
-            .first()
-            .is_none_or(|first| first.id != shared.id)
-        {
-            bring_to_front(all, shared);
+        let id = home(subject.as_ref()?).id;
+        let mut spares = all.borrow_mut();
+        if spares.first().is_none_or(|first| first.id != id) {
+            drop(spares);
+            bring_to_front(all, home(subject.as_ref()?));
+            spares = all.borrow_mut();
         }
-        let mut all = all.borrow_mut();
-        Some(f(all.first_mut()?, subject.take()?))
+        Some(f(spares.first_mut()?, subject.take()?))
     });
     match (result, subject) {
         (Ok(Some(result)), _) => Ok(result),

@@ -25,6 +25,9 @@ const GIVEN_BACK: usize = 8;
 #[allow(clippy::cast_possible_truncation)] // 4096
 const CHUNK_U32: u32 = CHUNK as u32;
 
+/// All indices are below [`NIL`].
+const MOST_CHUNKS: usize = (1 << 32) / CHUNK - 1;
+
 /// Names one item in a [`Wheel`](super::Wheel) for as long as the item is there.
 ///
 /// Tokens are generational: once the item was removed or handed out its token is stale for good. A stale token
@@ -74,7 +77,7 @@ impl List {
 #[derive(Debug, Clone)]
 pub(super) struct Node<T> {
     /// The tick the item is filed under.
-    pub(super) tick: u64,
+    tick: u64,
     pub(super) generation: NonZeroU32,
     /// Neighbours on the node's list. Of a vacant node, `next` is the next vacant place of its chunk.
     prev: u32,
@@ -86,9 +89,9 @@ pub(super) struct Node<T> {
 }
 
 impl<T> Node<T> {
-    pub(super) fn new(tick: u64, item: T, generation: NonZeroU32) -> Self {
+    pub(super) fn new(item: T, generation: NonZeroU32) -> Self {
         Node {
-            tick,
+            tick: 0,
             generation,
             prev: NIL,
             next: NIL,
@@ -128,30 +131,46 @@ impl<T> Arena<T> {
     }
 
     /// Takes a node for `item`; it is on no list yet.
-    pub(super) fn insert(&mut self, tick: u64, item: T) -> Token {
-        let number = self.open.last().map_or(self.chunks.len(), |&n| n as usize);
-        let index = self.next_index();
-        assert!(index != NIL, "a wheel holds at most 2^32 - 1 items");
-        if number == self.chunks.len() {
-            self.chunks.push(Chunk::new(number == 0));
-            self.open.push(index / CHUNK_U32);
-        }
-        let chunk = &mut self.chunks[number];
-        let generation = chunk.insert(tick, item, self.fresh);
-        if chunk.next_place().is_none() {
+    #[inline]
+    pub(super) fn insert(&mut self, item: T) -> Token {
+        let number = match self.open.last() {
+            Some(&number) => number,
+            None => self.grow(),
+        };
+        let chunk = &mut self.chunks[number as usize];
+        let (place, generation) = chunk.insert(item, self.fresh);
+        if chunk.is_full() {
             self.open.pop();
         }
         self.len += 1;
+        let index = number * CHUNK_U32 + place;
         Token { index, generation }
     }
 
+    /// One chunk more; returns its number.
+    #[cold]
+    fn grow(&mut self) -> u32 {
+        let number = self.chunks.len();
+        assert!(
+            number < MOST_CHUNKS,
+            "a wheel holds at most 2^32 - 4096 items"
+        );
+        self.chunks.push(Chunk::new(number == 0));
+        // Fewer than 2^20.
+        #[allow(clippy::cast_possible_truncation)]
+        let number = number as u32;
+        self.open.push(number);
+        number
+    }
+
     /// Takes the item out of a node that is on no list. The node may be reused at once.
+    #[inline]
     pub(super) fn remove(&mut self, index: u32) -> T {
-        let (number, place) = (index / CHUNK_U32, index % CHUNK_U32);
+        let number = index / CHUNK_U32;
         let chunk = &mut self.chunks[number as usize];
-        let was_full = chunk.next_place().is_none();
-        let (item, generation) = chunk.remove(place);
-        if was_full && chunk.next_place().is_some() {
+        let was_full = chunk.is_full();
+        let (item, generation) = chunk.remove(index % CHUNK_U32);
+        if was_full && !chunk.is_full() {
             self.open.push(number);
         }
         self.highest = self.highest.max(generation);
@@ -189,22 +208,16 @@ impl<T> Arena<T> {
     }
 
     /// The index that the next item will have.
-    #[allow(clippy::cast_possible_truncation)] // of 2^20 chunks there is none without room
     pub(super) fn next_index(&self) -> u32 {
-        let number = (self.open.last()).map_or(self.chunks.len() as u32, |&number| number);
-        let place = self
-            .chunks
-            .get(number as usize)
-            .map_or(Some(0), Chunk::next_place);
-        number
-            .saturating_mul(CHUNK_U32)
-            .saturating_add(place.unwrap_or(0))
+        self.open.last().map_or(self.indices(), |&number| {
+            number * CHUNK_U32 + self.chunks[number as usize].next_place()
+        })
     }
 
     /// One more than the highest index there may be.
-    #[allow(clippy::cast_possible_truncation)] // as above
+    #[allow(clippy::cast_possible_truncation)] // MOST_CHUNKS
     pub(super) fn indices(&self) -> u32 {
-        (self.chunks.len() as u32).saturating_mul(CHUNK_U32)
+        self.chunks.len() as u32 * CHUNK_U32
     }
 
     fn get(&self, index: u32) -> Option<&Node<T>> {
@@ -250,17 +263,23 @@ impl<T> Arena<T> {
         self.node(index).tick
     }
 
-    pub(super) fn set_tick(&mut self, index: u32, tick: u64) {
-        self.node_mut(index).tick = tick;
-    }
-
+    #[cfg(any(test, fuzzing))]
     pub(super) fn level(&self, index: u32) -> usize {
         usize::from(self.node(index).level)
     }
 
-    /// Appends the node to `list`, a bucket of `level`.
-    pub(super) fn push_back(&mut self, list: &mut List, level: u8, index: u32) {
+    /// Where the node is filed: level and tick.
+    #[inline]
+    pub(super) fn filed(&self, index: u32) -> (usize, u64) {
+        let node = self.node(index);
+        (usize::from(node.level), node.tick)
+    }
+
+    /// Appends the node to `list`, the bucket of `level` for this tick.
+    #[inline]
+    pub(super) fn push_back(&mut self, list: &mut List, level: u8, tick: u64, index: u32) {
         let node = self.node_mut(index);
+        node.tick = tick;
         node.level = level;
         node.prev = list.tail;
         node.next = NIL;
@@ -272,6 +291,7 @@ impl<T> Arena<T> {
     }
 
     /// Takes the node off `list`, which must be the one it is on.
+    #[inline]
     pub(super) fn unlink(&mut self, list: &mut List, index: u32) {
         let &Node { prev, next, .. } = self.node(index);
         match prev {
@@ -302,7 +322,7 @@ impl<T> Arena<T> {
         self.chunks.iter().for_each(Chunk::assert_consistent);
         let mut open = self.open.clone();
         open.sort_unstable();
-        let has_room = |&number: &u32| self.chunks[number as usize].next_place().is_some();
+        let has_room = |&number: &u32| !self.chunks[number as usize].is_full();
         let with_room = (0..).take(self.chunks.len()).filter(has_room);
         assert!(open.into_iter().eq(with_room), "the chunks with room");
         let highest = nodes().map(|node| node.generation).max();

@@ -30,14 +30,17 @@ impl<T> Chunk<T> {
         }
     }
 
+    #[inline]
     pub(super) fn nodes(&self) -> &[Node<T>] {
         &self.nodes
     }
 
+    #[inline]
     pub(super) fn nodes_mut(&mut self) -> &mut [Node<T>] {
         &mut self.nodes
     }
 
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.occupied == 0
     }
@@ -47,41 +50,53 @@ impl<T> Chunk<T> {
         self.nodes.capacity() > KEPT
     }
 
-    /// The place that the next item will get; `None` when there is no room.
+    /// The place that the next item will get, if there is room.
+    #[inline]
     #[allow(clippy::cast_possible_truncation)] // at most 4096
-    pub(super) fn next_place(&self) -> Option<u32> {
-        if self.vacant != NIL {
-            return Some(self.vacant);
+    pub(super) fn next_place(&self) -> u32 {
+        if self.vacant == NIL {
+            self.nodes.len() as u32
+        } else {
+            self.vacant
         }
-        (self.nodes.len() < CHUNK).then_some(self.nodes.len() as u32)
     }
 
-    /// Puts the item into the next place; returns that node's generation. `fresh` is that of a node without a past.
-    pub(super) fn insert(&mut self, tick: u64, item: T, fresh: NonZeroU32) -> NonZeroU32 {
+    /// Puts the item into the next place. Returns that place and its node's generation, which is `fresh` for a node
+    /// without a past.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // at most 4096
+    pub(super) fn insert(&mut self, item: T, fresh: NonZeroU32) -> (u32, NonZeroU32) {
         self.occupied += 1;
-        if self.vacant == NIL {
-            self.nodes.push(Node::new(tick, item, fresh));
-            return fresh;
-        }
-        let node = &mut self.nodes[self.vacant as usize];
+        let place = self.vacant;
+        let Some(node) = self.nodes.get_mut(place as usize) else {
+            self.nodes.push(Node::new(item, fresh));
+            return (self.nodes.len() as u32 - 1, fresh);
+        };
         self.vacant = node.next;
-        node.tick = tick;
         node.item = Some(item);
-        node.generation
+        (place, node.generation)
     }
 
     /// Takes the item out of a node that is on no list. Returns it, and the generation that the node has come to.
+    #[inline]
     pub(super) fn remove(&mut self, place: u32) -> (T, NonZeroU32) {
         let node = &mut self.nodes[place as usize];
         let item = node.item.take().expect("only occupied nodes are linked");
         self.occupied -= 1;
         // The last generation is never given out: reaching it retires the node.
         node.generation = node.generation.saturating_add(1);
-        if node.generation != NonZeroU32::MAX {
+        let generation = node.generation;
+        if generation != NonZeroU32::MAX {
             node.next = self.vacant;
             self.vacant = place;
         }
-        (item, node.generation)
+        (item, generation)
+    }
+
+    /// Whether there is no place for another item.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.vacant == NIL && self.nodes.len() == CHUNK
     }
 
     /// For how many nodes there is memory.

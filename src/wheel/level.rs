@@ -91,8 +91,8 @@ mod tests {
     use crate::wheel::arena::Arena;
 
     fn occupy(level: &mut Level, arena: &mut Arena<()>, slot: usize) {
-        let token = arena.insert(0, ());
-        arena.push_back(level.bucket_mut(slot), 0, token.index());
+        let token = arena.insert(());
+        arena.push_back(level.bucket_mut(slot), 0, 0, token.index());
         level.mark(slot);
     }
 
@@ -125,8 +125,8 @@ mod tests {
     #[test]
     fn an_emptied_bucket_is_not_found_again() {
         let (mut level, mut arena) = (Level::new(64), Arena::new());
-        let token = arena.insert(0, ());
-        arena.push_back(level.bucket_mut(9), 0, token.index());
+        let token = arena.insert(());
+        arena.push_back(level.bucket_mut(9), 0, 0, token.index());
         level.mark(9);
         level.unmark_if_empty(9);
         assert_eq!(level.next_occupied(0), Some(9), "it was not empty");

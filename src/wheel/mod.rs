@@ -156,10 +156,10 @@ impl<T> Wheel<T> {
     ///
     /// # Panics
     ///
-    /// When the wheel holds 2<sup>32</sup> - 1 items already.
+    /// When the wheel holds 2<sup>32</sup> - 4096 items already.
     pub fn insert(&mut self, tick: u64, item: T) -> Token {
-        let token = self.arena.insert(tick, item);
-        self.link(token.index());
+        let token = self.arena.insert(item);
+        self.link(token.index(), tick);
         token
     }
 
@@ -178,8 +178,7 @@ impl<T> Wheel<T> {
             return false;
         };
         self.unlink(index);
-        self.arena.set_tick(index, tick);
-        self.link(index);
+        self.link(index, tick);
         true
     }
 
@@ -290,9 +289,10 @@ impl<T> Wheel<T> {
         level as usize + usize::from(units > self.slot_mask())
     }
 
-    /// Puts the node on the bucket for its tick.
-    fn link(&mut self, index: u32) {
-        let tick = self.arena.tick(index).max(self.now);
+    /// Puts the node on the bucket for `tick`.
+    fn link(&mut self, index: u32, tick: u64) {
+        // A tick in the past is filed under the present, and so is the node: `unlink` finds its bucket again.
+        let tick = tick.max(self.now);
         let level = self.level_for(tick);
         let slot = self.slot(level, tick);
         while self.levels.len() <= level {
@@ -302,23 +302,22 @@ impl<T> Wheel<T> {
         // There are at most 64 levels.
         #[allow(clippy::cast_possible_truncation)]
         self.arena
-            .push_back(buckets.bucket_mut(slot), level as u8, index);
+            .push_back(buckets.bucket_mut(slot), level as u8, tick, index);
         buckets.mark(slot);
         self.occupied_levels |= 1 << level;
-        // A tick in the past is filed under the present, so that `unlink` finds its bucket again.
-        self.arena.set_tick(index, tick);
     }
 
-    /// Takes the node off the bucket it is on.
-    fn unlink(&mut self, index: u32) {
-        let level = self.arena.level(index);
-        let slot = self.slot(level, self.arena.tick(index));
+    /// Takes the node off the bucket it is on, which is the one for the tick that is returned.
+    fn unlink(&mut self, index: u32) -> u64 {
+        let (level, tick) = self.arena.filed(index);
+        let slot = self.slot(level, tick);
         let buckets = &mut self.levels[level];
         self.arena.unlink(buckets.bucket_mut(slot), index);
         buckets.unmark_if_empty(slot);
         if buckets.is_empty() {
             self.occupied_levels &= !(1 << level);
         }
+        tick
     }
 
     /// The non-empty bucket that starts first, as start, level and slot; of several the one of the highest level.
@@ -430,8 +429,8 @@ impl<T> Iterator for Advance<'_, T> {
                 return None;
             }
             self.refiles -= 1;
-            wheel.unlink(index);
-            wheel.link(index);
+            let tick = wheel.unlink(index);
+            wheel.link(index, tick);
         }
     }
 }

@@ -12,7 +12,7 @@ const MANY: usize = 1_500;
 const LAST: u32 = u32::MAX;
 
 fn fill(arena: &mut Arena<usize>, count: usize) -> Vec<Token> {
-    (0..count).map(|n| arena.insert(0, n)).collect()
+    (0..count).map(|n| arena.insert(n)).collect()
 }
 
 fn empty(arena: &mut Arena<usize>, tokens: &[Token]) {
@@ -128,30 +128,30 @@ fn the_oldest_node_decides_where_the_next_ones_begin() {
     let tokens = fill(&mut arena, MANY);
     empty(&mut arena, &tokens[..1]);
     arena.age(tokens[0].index(), 70);
-    let old = arena.insert(0, 7);
+    let old = arena.insert(7);
     assert_eq!(format!("{old:?}"), "Token(0v70)");
     empty(&mut arena, &tokens[1..]);
     empty(&mut arena, &[old]);
     assert_eq!(arena.capacity(), 0);
-    assert_eq!(format!("{:?}", arena.insert(0, 8)), "Token(0v71)");
-    assert_eq!(format!("{:?}", arena.insert(0, 9)), "Token(1v71)");
+    assert_eq!(format!("{:?}", arena.insert(8)), "Token(0v71)");
+    assert_eq!(format!("{:?}", arena.insert(9)), "Token(1v71)");
 }
 
 #[test]
 fn a_node_whose_generations_are_used_up_is_retired() {
     let mut arena = Arena::new();
-    let first = arena.insert(0, 0);
+    let first = arena.insert(0);
     arena.remove(first.index());
     arena.age(0, LAST - 2);
     for expected in ["Token(0v4294967293)", "Token(0v4294967294)"] {
-        let token = arena.insert(0, 1);
+        let token = arena.insert(1);
         assert_eq!(format!("{token:?}"), expected);
         assert_eq!(arena.find(token), Some(0));
         assert_eq!(arena.remove(0), 1);
         assert_eq!(arena.find(token), None);
         arena.assert_consistent();
     }
-    assert_eq!(format!("{:?}", arena.insert(0, 2)), "Token(1v1)");
+    assert_eq!(format!("{:?}", arena.insert(2)), "Token(1v1)");
     assert_eq!(arena.find(first), None);
     assert_eq!(arena.token(0), None);
     arena.assert_consistent();
@@ -164,7 +164,7 @@ fn near_the_end_of_the_generations_the_memory_is_kept() {
         let mut tokens = fill(&mut arena, MANY);
         empty(&mut arena, &tokens[..1]);
         arena.age(0, age);
-        tokens[0] = arena.insert(0, 0);
+        tokens[0] = arena.insert(0);
         empty(&mut arena, &tokens);
         assert_eq!(arena.capacity() > 0, kept, "after generation {age}");
         let again = fill(&mut arena, MANY);
@@ -192,7 +192,7 @@ fn lists_are_unlinked_in_the_middle_and_at_both_ends() {
         let mut arena = Arena::new();
         let mut list = List::EMPTY;
         for token in fill(&mut arena, 3) {
-            arena.push_back(&mut list, 5, token.index());
+            arena.push_back(&mut list, 5, 0, token.index());
             assert_eq!(arena.level(token.index()), 5);
         }
         let unlinked = (0..3).filter(|index| gone >> index & 1 == 1);
@@ -260,7 +260,7 @@ fn the_index_of_the_next_item_is_known_before() {
     let mut arena = Arena::new();
     let insert = |arena: &mut Arena<usize>| {
         let next = arena.next_index();
-        let token = arena.insert(0, 0);
+        let token = arena.insert(0);
         assert_eq!(token.index(), next);
         assert!(next < arena.indices());
     };
