@@ -197,8 +197,17 @@ fn produce<T: Keyed>(runtime: &Runtime, timers: &T, producers: u64, rounds: u64)
     })
 }
 
+/// Where a timer is moved to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum To {
+    /// As far ahead as every other: the timeout of a connection on which something came in.
+    Later,
+    /// Anywhere within a minute: as often earlier as later.
+    Anywhere,
+}
+
 /// S7: one of very many timers, chosen at random, is moved.
-pub fn moves(scale: Scale) {
+pub fn moves(scale: Scale, to: To) {
     let resident = scale.pick(100_000, 1_000_000);
     let runtime = runtime(2);
     let wheel = wheel_on(&runtime);
@@ -206,11 +215,11 @@ pub fn moves(scale: Scale) {
         for turn in 0..2 {
             if (turn + repetition) % 2 == 0 {
                 let queue = runtime.block_on(async { OnQueue::new(&runtime) });
-                let (spent, moved) = move_at_random(scale, &runtime, &queue, resident);
+                let (spent, moved) = move_at_random(scale, &runtime, &queue, resident, to);
                 emit_cost("DelayQueue", spent.per(moved));
             } else {
                 let timers = OnWheel::new(&wheel, &runtime);
-                let (spent, moved) = move_at_random(scale, &runtime, &timers, resident);
+                let (spent, moved) = move_at_random(scale, &runtime, &timers, resident, to);
                 emit_cost("tickwheel", spent.per(moved));
             }
         }
@@ -227,6 +236,7 @@ fn move_at_random<T: Keyed>(
     runtime: &Runtime,
     timers: &T,
     resident: u64,
+    to: To,
 ) -> (Spent, u64) {
     let timers = timers.clone();
     let most = scale.pick(50_000, 1_000_000);
@@ -249,7 +259,15 @@ fn move_at_random<T: Keyed>(
         let mut moved = 0;
         while moved < most && start.elapsed() < longest {
             for _ in 0..AT_A_TIME {
-                timers.reset(rng.u64(0..resident), up_to_a_minute(&mut rng));
+                let key = rng.u64(0..resident);
+                let delay = up_to_a_minute(&mut rng);
+                timers.reset(
+                    key,
+                    match to {
+                        To::Later => Duration::from_secs(120),
+                        To::Anywhere => delay,
+                    },
+                );
             }
             moved += AT_A_TIME;
             tokio::task::yield_now().await;

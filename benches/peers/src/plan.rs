@@ -1,5 +1,6 @@
 //! Which processes are run, in which order, and what each of them does.
 
+use crate::keyed::To;
 use crate::measure::Scale;
 use crate::sides::Side;
 use crate::sleepers::{self, Idle};
@@ -25,7 +26,7 @@ pub enum Workload {
         producers: u64,
         resident: u64,
     },
-    Moves,
+    Moves(To),
     Wheels {
         resident: u64,
     },
@@ -99,6 +100,18 @@ pub fn jobs(scale: Scale) -> Vec<Job> {
             churn(2, true, false),
         ),
         job(
+            "threads",
+            "4 threads",
+            "churn, 4 workers",
+            churn(4, false, false),
+        ),
+        job(
+            "threads",
+            "8 threads",
+            "churn, 8 workers",
+            churn(8, false, false),
+        ),
+        job(
             "S4",
             "S4",
             "reset, current_thread",
@@ -136,7 +149,12 @@ pub fn jobs(scale: Scale) -> Vec<Job> {
         };
         jobs.push(job("S6", group, what, workload));
     }
-    jobs.push(job("S7", "S7", "a random key moved", Workload::Moves));
+    for (group, what, to) in [
+        ("S7", "a random key moved later", To::Later),
+        ("S7 anywhere", "a random key moved anywhere", To::Anywhere),
+    ] {
+        jobs.push(job("S7", group, what, Workload::Moves(to)));
+    }
     let wheels = [
         ("S8 10^3", "wheel, 10^3 resident", 1_000),
         ("S8 10^5", "wheel, 10^5 resident", 100_000),
@@ -210,7 +228,7 @@ pub fn run(scale: Scale, workload: Workload) {
             producers,
             resident,
         } => keyed::triples(scale, producers, resident),
-        Workload::Moves => keyed::moves(scale),
+        Workload::Moves(to) => keyed::moves(scale, to),
         Workload::Wheels { resident } => wheels::run(scale, resident),
         Workload::Storm(side) => sleepers::storm(scale, side),
         Workload::Idle(with) => sleepers::idle(scale, with),

@@ -196,6 +196,13 @@ fn churn(c: &mut Checks) {
         c.times(id, what, ours, Series(id, TOKIO), Some(against_tokio));
         c.times(id, what, ours, Series(id, PINGORA), against_pingora);
     }
+    for (group, what) in [
+        ("4 threads", "timeout armed and cancelled, 4 workers"),
+        ("8 threads", "timeout armed and cancelled, 8 workers"),
+    ] {
+        let (ours, theirs) = (Series(group, OURS), Series(group, TOKIO));
+        c.times("threads", what, ours, theirs, None);
+    }
     for (id, what, others) in [("S1", one, "S1 others"), ("S2", two, "S2 others")] {
         for peer in ["futures-timer", "async-io"] {
             c.times(id, what, Series(id, OURS), Series(others, peer), None);
@@ -287,14 +294,13 @@ fn keyed(c: &mut Checks) {
         let (ours, theirs) = (Series(group, OURS), Series(group, QUEUE));
         c.times("S6", what, ours, theirs, Some(bar));
     }
-    let (ours, theirs) = (Series("S7", OURS), Series("S7", QUEUE));
-    c.times(
-        "S7",
-        "a random one of many keys moved",
-        ours,
-        theirs,
-        Some(0.25),
-    );
+    for (group, what) in [
+        ("S7", "a random one of many keys moved later"),
+        ("S7 anywhere", "a random one of many keys moved anywhere"),
+    ] {
+        let (ours, theirs) = (Series(group, OURS), Series(group, QUEUE));
+        c.times("S7", what, ours, theirs, Some(0.25));
+    }
 }
 
 fn wheels(c: &mut Checks) {
