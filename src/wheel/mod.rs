@@ -256,6 +256,7 @@ impl<T> Wheel<T> {
             target: now.max(self.now),
             budget,
             refiles: REFILE_LIMIT,
+            bucket: None,
             wheel: self,
         }
     }
@@ -401,6 +402,8 @@ pub struct Advance<'a, T> {
     target: u64,
     budget: usize,
     refiles: usize,
+    /// The bucket of level 0 that is being handed out. Nothing is filed meanwhile, so what is in it comes next.
+    bucket: Option<usize>,
 }
 
 impl<T> Iterator for Advance<'_, T> {
@@ -412,23 +415,28 @@ impl<T> Iterator for Advance<'_, T> {
         }
         let wheel = &mut *self.wheel;
         loop {
+            let due = |slot: usize| wheel.levels[0].bucket(slot).front();
+            if let Some(index) = self.bucket.and_then(due) {
+                wheel.unlink(index);
+                self.budget -= 1;
+                return Some(wheel.arena.remove(index));
+            }
             let Some((start, level, slot)) = wheel.next_bucket().filter(|b| b.0 <= self.target)
             else {
                 wheel.now = self.target;
                 return None;
             };
             wheel.now = start;
-            let front = wheel.levels[level].bucket(slot).front();
-            let index = front.expect("the bitmap names non-empty buckets only");
+            self.bucket = (level == 0).then_some(slot);
             if level == 0 {
-                wheel.unlink(index);
-                self.budget -= 1;
-                return Some(wheel.arena.remove(index));
+                continue;
             }
             if self.refiles == 0 {
                 return None;
             }
             self.refiles -= 1;
+            let front = wheel.levels[level].bucket(slot).front();
+            let index = front.expect("the bitmap names non-empty buckets only");
             let tick = wheel.unlink(index);
             wheel.link(index, tick);
         }
@@ -442,6 +450,7 @@ impl<T> fmt::Debug for Advance<'_, T> {
             target,
             budget,
             refiles,
+            bucket: _,
         } = self;
         f.debug_struct("Advance")
             .field("wheel", wheel)

@@ -150,6 +150,7 @@ fn the_smallest_allowance_hands_out_the_same() {
                 target: 400,
                 budget: usize::MAX,
                 refiles: 1,
+                bucket: None,
                 wheel: &mut wheel,
             });
             assert!(out[before..].iter().all(|&tick| tick <= wheel.now()));

@@ -117,6 +117,7 @@ impl Small {
             target,
             budget,
             refiles,
+            bucket: None,
         };
         let out: Vec<usize> = advance.collect();
         for which in &out {
