@@ -209,7 +209,10 @@
 //!
 //! A longer tick makes the actor's wake-ups fewer and each one fuller; for timeouts of seconds 10 ms or 100 ms are as
 //! good as 1 ms. A shorter tick, down to a microsecond, makes the *order* in which timers fire finer, and not the
-//! instant: Tokio's millisecond stays, unless the actor has a [thread of its own](Builder::dedicated_thread).
+//! instant: Tokio's millisecond stays, unless the actor has a [thread of its own](Builder::dedicated_thread). The two
+//! kinds of ticks do not begin at the same instants, since Tokio does not say when its own do; what lies between a tick
+//! here and the next one there comes on top, the same for every timer of a wheel. With a tick of a tenth of a
+//! millisecond nearly all of that goes, and timers are as late as Tokio's own.
 //!
 //! A duration of zero, or a deadline in the past, is not an error: a sleep is ready at its first poll, and a keyed
 //! timer fires on the actor's next turn, or with the next tick if its deadline lies within this one. A deadline too far away is *never*: [`Duration::MAX`] is a way to say so. A
@@ -395,6 +398,11 @@
 //! silence costs nothing, and a timer a year away wakes the actor at most once per level. The [`wheel`](crate::wheel)
 //! module has a worked example.
 //!
+//! The actor has two of them: one holds the entries of the sleeping futures, the other the slots of the keyed timers.
+//! Their nodes lie in chunks of 4096, and commands travel in blocks of 512, so that neither growing nor shrinking ever
+//! copies or frees megabytes within a turn. What a burst has left goes back a little each turn, also before the last
+//! timer has fired.
+//!
 //! ## The wake rule
 //!
 //! A message does not wake the actor by itself. The actor publishes the tick at which it is going to look next. A
@@ -409,11 +417,13 @@
 //! loop {
 //!     read the clock
 //!     apply at most 4096 commands
-//!     look at at most 512 items that the wheel hands out: fire sleeps, collect what is due of the sets
+//!     give some memory back, if there is any to spare
+//!     look at at most 512 sleeps that are filed by now: fire them, or file them again
+//!     look at at most 512 keyed timers that are filed by now: collect what is due of the sets
 //!     deliver at most 512 expirations to their streams, in order
 //!     anything left?  yield to the runtime, and go on
 //!     publish the next tick; is there anything in the queues after all?  go on
-//!     wait for Tokio's timer at that tick (for none when the wheel is empty), or for the signal
+//!     wait for Tokio's timer at that tick (for none when both wheels are empty), or for the signal
 //! }
 //! ```
 //!

@@ -179,6 +179,8 @@ pub fn jobs(scale: Scale) -> Vec<Job> {
     }
     for side in [
         Side::Tickwheel,
+        Side::ShortTick,
+        Side::OwnThread,
         Side::Tokio,
         Side::Pingora,
         Side::FuturesTimer,

@@ -144,6 +144,10 @@ async fn either<T>(future: impl Future<Output = ()>, timer: impl Future<Output =
 pub enum Side {
     Floor,
     Tickwheel,
+    /// With a tick of 0.1 ms.
+    ShortTick,
+    /// With the actor on a thread of its own, and a tick of 0.1 ms.
+    OwnThread,
     Tokio,
     Pingora,
     FuturesTimer,
@@ -151,9 +155,11 @@ pub enum Side {
 }
 
 impl Side {
-    pub const ALL: [Side; 6] = [
+    pub const ALL: [Side; 8] = [
         Side::Floor,
         Side::Tickwheel,
+        Side::ShortTick,
+        Side::OwnThread,
         Side::Tokio,
         Side::Pingora,
         Side::FuturesTimer,
@@ -164,6 +170,8 @@ impl Side {
         match self {
             Side::Floor => "floor",
             Side::Tickwheel => "tickwheel",
+            Side::ShortTick => "tickwheel, tick of 0.1 ms",
+            Side::OwnThread => "tickwheel, own thread",
             Side::Tokio => "tokio::time",
             Side::Pingora => "pingora-timeout",
             Side::FuturesTimer => "futures-timer",
@@ -186,7 +194,9 @@ macro_rules! with_side {
                 let $timer = $crate::sides::Floor;
                 $body
             }
-            $crate::sides::Side::Tickwheel => {
+            $crate::sides::Side::Tickwheel
+            | $crate::sides::Side::ShortTick
+            | $crate::sides::Side::OwnThread => {
                 let $timer = $crate::sides::Tickwheel($wheel.clone());
                 $body
             }
@@ -227,6 +237,17 @@ pub fn runtime(workers: usize) -> Runtime {
 /// A wheel on that runtime.
 pub fn wheel_on(runtime: &Runtime) -> TimerWheel {
     runtime.block_on(async { TimerWheel::new() })
+}
+
+/// The wheel of this side.
+pub fn wheel_of(side: Side, runtime: &Runtime) -> TimerWheel {
+    let short = TimerWheel::builder().tick(Duration::from_micros(100));
+    let wheel = match side {
+        Side::ShortTick => runtime.block_on(async { short.start() }),
+        Side::OwnThread => runtime.block_on(async { short.dedicated_thread().start() }),
+        _ => return wheel_on(runtime),
+    };
+    wheel.expect("the wheel starts")
 }
 
 /// Pending once, and ready when polled again.

@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
 use crate::measure::{Meter, Scale, emit, emit_lateness, max_rss, waits};
-use crate::sides::{Side, Timer, runtime, wheel_on, with_side};
+use crate::sides::{Side, Timer, runtime, wheel_of, wheel_on, with_side};
 
 /// Lateness in microseconds, a place for each sleep, and who is still asleep.
 struct Log {
@@ -122,7 +122,7 @@ pub fn few(scale: Scale, side: Side) {
     const TASKS: usize = 100;
     let sleeps = scale.pick(8, 40);
     let runtime = runtime(2);
-    let wheel = wheel_on(&runtime);
+    let wheel = wheel_of(side, &runtime);
     let log = Log::new(TASKS, TASKS * sleeps);
     with_side!(side, wheel, |timer| runtime.block_on(async {
         for task in 0..TASKS {

@@ -1,6 +1,7 @@
 //! The rows of the table: which figure is set against which, and what it must reach.
 
 use crate::coordinate::Figures;
+use crate::sides::Side;
 
 /// One series of one group.
 #[derive(Debug, Clone, Copy)]
@@ -384,6 +385,19 @@ fn light(c: &mut Checks) {
     for peer in [TOKIO, PINGORA, "futures-timer", "async-io"] {
         for quantile in ["mean", "p50", "p99", "max"] {
             let theirs = Series("light", peer);
+            c.ratio("light", what, (quantile, "ms"), ours, theirs, None);
+        }
+    }
+    for (variant, what) in [
+        (Side::ShortTick, "the same with a tick of 0.1 ms"),
+        (
+            Side::OwnThread,
+            "the same on a thread of its own, tick of 0.1 ms",
+        ),
+    ] {
+        let ours = Series("light", variant.name());
+        for quantile in ["mean", "p50", "p99", "max"] {
+            let theirs = Series("light", TOKIO);
             c.ratio("light", what, (quantile, "ms"), ours, theirs, None);
         }
     }
