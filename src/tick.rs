@@ -85,9 +85,28 @@ struct RoundedUp {
 }
 
 thread_local! {
-    /// The last deadline of a sleep that was rounded on this thread, and the last touch.
-    static DEADLINE: Cell<Option<RoundedUp>> = const { Cell::new(None) };
-    static TOUCH: Cell<Option<RoundedUp>> = const { Cell::new(None) };
+    /// Of the deadlines of sleeps that are rounded on this thread, and of the touches.
+    static DEADLINE: Last = const { Last::new() };
+    static TOUCH: Last = const { Last::new() };
+}
+
+/// What a thread remembers of what it has rounded up.
+///
+/// A result is worked out in full when the same tick comes twice in a row: where each is another, that would be wasted.
+#[derive(Debug)]
+struct Last {
+    result: Cell<Option<RoundedUp>>,
+    /// The tick, and whose it is, that was rounded up to when the result was of no use.
+    missed: Cell<(u64, u64)>,
+}
+
+impl Last {
+    const fn new() -> Self {
+        Last {
+            result: Cell::new(None),
+            missed: Cell::new((u64::MAX, NEVER)),
+        }
+    }
 }
 
 impl RoundedUp {
@@ -134,7 +153,7 @@ impl Ticks {
     /// The tick at which a timer with this deadline may fire: rounded up.
     #[inline]
     pub(crate) fn deadline(&self, deadline: Instant) -> u64 {
-        match DEADLINE.get() {
+        match DEADLINE.with(|last| last.result.get()) {
             Some(last) if last.holds(self.id, deadline) => last.tick,
             _ => self.round_up(deadline, &DEADLINE).0,
         }
@@ -143,35 +162,40 @@ impl Ticks {
     /// The begin of the tick that the instant is rounded up to, in nanoseconds from the origin.
     #[inline]
     pub(crate) fn touch(&self, instant: Instant) -> u64 {
-        match TOUCH.get() {
+        match TOUCH.with(|last| last.result.get()) {
             Some(last) if last.holds(self.id, instant) => last.nanos,
             _ => self.round_up(instant, &TOUCH).1,
         }
     }
 
-    /// Rounds up to a tick, which is returned with the nanoseconds from the origin to its begin, and remembers it.
+    /// Rounds up to a tick, which is returned with the nanoseconds from the origin to its begin.
     #[cold]
-    fn round_up(
-        &self,
-        instant: Instant,
-        last: &'static LocalKey<Cell<Option<RoundedUp>>>,
-    ) -> (u64, u64) {
+    fn round_up(&self, instant: Instant, last: &'static LocalKey<Last>) -> (u64, u64) {
         let Some(nanos) = nanos(instant.saturating_duration_since(self.origin)) else {
             return (NEVER, u64::MAX);
         };
         let tick = nanos.div_ceil(self.nanos_per_tick);
-        let nanos = tick.saturating_mul(self.nanos_per_tick);
-        if let (Some(after), Some(begin)) = (tick.checked_sub(1), self.begin(tick)) {
-            let after = self.begin(after).unwrap_or(self.origin);
-            last.set(Some(RoundedUp {
-                id: self.id,
-                after,
-                begin,
-                tick,
-                nanos,
-            }));
-        }
-        (tick, nanos)
+        let begin = tick.saturating_mul(self.nanos_per_tick);
+        last.with(|last| {
+            if last.missed.replace((self.id, tick)) == (self.id, tick) {
+                last.result.set(self.rounded_up(instant, nanos, tick));
+            }
+        });
+        (tick, begin)
+    }
+
+    /// The result for all instants that are rounded up to the same tick as this one. None for the first tick, whose
+    /// instants may lie before the origin.
+    fn rounded_up(&self, instant: Instant, nanos: u64, tick: u64) -> Option<RoundedUp> {
+        let before = tick.checked_sub(1)?.checked_mul(self.nanos_per_tick)?;
+        let after = instant.checked_sub(Duration::from_nanos(nanos - before))?;
+        Some(RoundedUp {
+            id: self.id,
+            after,
+            begin: after.checked_add(Duration::from_nanos(self.nanos_per_tick))?,
+            tick,
+            nanos: before.checked_add(self.nanos_per_tick)?,
+        })
     }
 
     /// The tick that has begun: rounded down. Always before [`NEVER`].
