@@ -11,6 +11,8 @@
 mod barrier;
 mod sets;
 mod sleeps;
+#[cfg(all(test, not(tickwheel_loom)))]
+mod tests;
 
 use std::future::{Future, poll_fn};
 use std::mem;
@@ -166,16 +168,11 @@ impl Actor {
         if more || !self.shared.mailbox.park(self.wheel.next_wake()) {
             return Step::Again;
         }
-        if is_orphaned && self.is_unused() {
+        if is_orphaned && self.wheel.is_empty() {
             return Step::End;
         }
         add(&self.shared.metrics.0.wake_ups, 1);
         Step::Wait
-    }
-
-    /// Nothing is armed.
-    fn is_unused(&self) -> bool {
-        self.wheel.is_empty() && self.sweep.is_none()
     }
 
     /// When the wheel next has something to do; `None` when it is empty.

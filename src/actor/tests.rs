@@ -1,0 +1,348 @@
+//! The actor without a task: each turn is taken by hand, and what it has done is looked at.
+
+use std::pin::pin;
+use std::task::{Context, Wake, Waker};
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use super::*;
+use crate::shared::Config;
+use crate::tick::Ticks;
+use crate::{KeyedTimers, Sleep, TimerWheel};
+
+const FAR: Duration = Duration::from_secs(3_600);
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// An actor that does nothing by itself, and a handle.
+fn start() -> (Actor, TimerWheel) {
+    let shared = Arc::new(Shared::new(Config {
+        name: "by hand".into(),
+        ticks: Ticks::new(Instant::now(), ms(1)).expect("not zero"),
+        late_warning: Duration::MAX,
+        max_pending: usize::MAX,
+        bell: Bell::Task(Notify::new()),
+        runtime: Some(Handle::current().id()),
+        virtual_clock: true,
+    }));
+    let actor = Actor::new(Arc::clone(&shared), 64);
+    (actor, TimerWheel::new_handle(shared))
+}
+
+fn jump(by: Duration) {
+    let moved = pin!(time::advance(by)).poll(&mut Context::from_waker(Waker::noop()));
+    assert!(moved.is_pending(), "the clock moves before the first yield");
+}
+
+fn poll(sleep: &mut Sleep, waker: &Waker) -> Poll<()> {
+    Pin::new(sleep).poll(&mut Context::from_waker(waker))
+}
+
+/// A sleep that waits.
+fn armed(wheel: &TimerWheel, length: Duration) -> Sleep {
+    let mut sleep = wheel.sleep(length);
+    assert!(poll(&mut sleep, Waker::noop()).is_pending());
+    sleep
+}
+
+/// The step's name, which is easier to compare.
+fn step(actor: &mut Actor) -> &'static str {
+    match actor.step() {
+        Step::Again => "again",
+        Step::Wait => "wait",
+        Step::End => "end",
+    }
+}
+
+/// Whether the actor was signalled since this was asked last.
+fn rang(shared: &Shared) -> bool {
+    let Bell::Task(signal) = shared.mailbox.signal() else {
+        unreachable!("it has no thread");
+    };
+    let notified = pin!(signal.notified());
+    notified
+        .poll(&mut Context::from_waker(Waker::noop()))
+        .is_ready()
+}
+
+fn fired(wheel: &TimerWheel) -> u64 {
+    wheel.metrics().sleeps_fired
+}
+
+// --- signals ---
+
+#[tokio::test(start_paused = true)]
+async fn who_arms_a_timer_rings_only_if_the_actor_would_look_too_late() {
+    let (mut actor, wheel) = start();
+    let shared = Arc::clone(&actor.shared);
+    assert_eq!(step(&mut actor), "wait");
+    let _first = armed(&wheel, FAR);
+    assert!(rang(&shared), "it waited for nothing");
+    assert_eq!(step(&mut actor), "wait");
+    let start = actor.wheel.now();
+    let first = actor.wheel.next_wake().expect("it has a timer");
+    assert!(first > start);
+    let until = |tick: u64| wheel.sleep(ms(tick - start));
+    for (tick, rings) in [(first + 1, false), (first, false), (first - 1, true)] {
+        let mut sleep = until(tick);
+        assert!(poll(&mut sleep, Waker::noop()).is_pending());
+        assert_eq!(rang(&shared), rings, "at {tick}, first is {first}");
+        mem::forget(sleep);
+    }
+    let _another = armed(&wheel, ms(1));
+    assert!(!rang(&shared), "it has been rung for");
+}
+
+struct RingInTurn(Arc<Shared>);
+
+impl Wake for RingInTurn {
+    fn wake(self: Arc<Self>) {
+        self.0.mailbox.wake_by(0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_actor_that_runs_is_not_rung_for() {
+    let (mut actor, wheel) = start();
+    let shared = Arc::clone(&actor.shared);
+    let mut sleep = wheel.sleep(ms(1));
+    let waker = Waker::from(Arc::new(RingInTurn(Arc::clone(&shared))));
+    assert!(poll(&mut sleep, &waker).is_pending());
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(1));
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(fired(&wheel), 1);
+    assert!(!rang(&shared), "its waker rang in the midst of a turn");
+
+    let sleeps: Vec<_> = (0..5_000).map(|_| armed(&wheel, FAR)).collect();
+    assert!(rang(&shared));
+    assert_eq!(step(&mut actor), "again");
+    let _one = armed(&wheel, ms(1));
+    assert!(!rang(&shared), "it comes back by itself");
+    drop(sleeps);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_counts_how_often_it_waits_and_how_many_turns_it_takes() {
+    let (mut actor, wheel) = start();
+    let counts = || (wheel.metrics().wake_ups, wheel.metrics().turns);
+    let before = counts();
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(counts(), (before.0 + 1, before.1 + 1));
+    let _sleeps: Vec<_> = (0..5_000).map(|_| armed(&wheel, FAR)).collect();
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(counts(), (before.0 + 1, before.1 + 2));
+    assert_eq!(wheel.metrics().commands, 4_096);
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(counts(), (before.0 + 2, before.1 + 3));
+    assert_eq!(wheel.metrics().commands, 5_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_waits_with_a_timer_of_tokios_only_while_there_is_one_on_the_wheel() {
+    let (mut actor, wheel) = start();
+    let origin = Instant::now();
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut waits = |actor: &mut Actor| {
+        assert_eq!(step(actor), "wait");
+        assert!(pin!(actor.wait()).poll(&mut cx).is_pending());
+        actor.timer.as_ref().map(|timer| timer.deadline() - origin)
+    };
+    assert_eq!(waits(&mut actor), None);
+    let far = armed(&wheel, ms(40));
+    assert!(rang(&actor.shared));
+    assert_eq!(waits(&mut actor), Some(ms(40)));
+    let near = armed(&wheel, ms(20));
+    assert!(rang(&actor.shared));
+    assert_eq!(waits(&mut actor), Some(ms(20)));
+    jump(ms(20));
+    assert_eq!(waits(&mut actor), Some(ms(40)));
+    assert!(near.is_elapsed());
+    jump(ms(20));
+    assert_eq!(waits(&mut actor), None);
+    assert!(far.is_elapsed());
+}
+
+// --- the bounds of a turn ---
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_looks_at_512_timers_and_takes_64_off_the_wheel_at_a_time() {
+    let (mut actor, wheel) = start();
+    let _sleeps: Vec<_> = (0..1_100).map(|_| armed(&wheel, ms(5))).collect();
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(5));
+    for (after, end) in [(512, "again"), (1_024, "again"), (1_100, "wait")] {
+        assert_eq!(step(&mut actor), end);
+        assert_eq!(fired(&wheel), after);
+    }
+    assert!(actor.due.capacity() <= BATCH, "{}", actor.due.capacity());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_has_just_looked_at_all_there_is_leaves_nothing() {
+    let (mut actor, wheel) = start();
+    let _sleeps: Vec<_> = (0..512).map(|_| armed(&wheel, ms(5))).collect();
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(5));
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(fired(&wheel), 512);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tick_at_which_timers_only_move_down_costs_a_quarter_of_a_turn() {
+    let (mut actor, wheel) = start();
+    // One in each bucket of the second level, behind its begin.
+    let _sleeps: Vec<_> = (1..=9).map(|n| armed(&wheel, ms(64 * n + 1))).collect();
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(2_000));
+    for (after, end) in [(3, "again"), (7, "again"), (9, "wait")] {
+        assert_eq!(step(&mut actor), end);
+        assert_eq!(fired(&wheel), after);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_applies_4096_commands_and_a_set_counts_as_one_at_least() {
+    for timers in [0, 1] {
+        let (mut actor, wheel) = start();
+        let sets: Vec<_> = (0..4_100).map(|_| wheel.keyed::<u64, ()>()).collect();
+        let mut streams = Vec::new();
+        for (set, stream) in sets {
+            for n in 0..timers {
+                set.set_timer(n, (), FAR).expect("there is room");
+            }
+            streams.push(stream);
+            // Says so to the actor.
+            drop(set);
+        }
+        assert_eq!(step(&mut actor), "again");
+        assert_eq!(actor.inbox.len(), 4, "{timers} in each");
+        assert_eq!(step(&mut actor), "wait");
+        assert!(actor.inbox.is_empty());
+    }
+}
+
+fn note(timers: &KeyedTimers<u64, ()>, keys: std::ops::Range<u64>) {
+    for key in keys {
+        timers.set_timer(key, (), FAR).expect("there is room");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_set_notes_while_it_is_attended_to_waits_for_the_next_inbox() {
+    let (mut actor, wheel) = start();
+    let (timers, _stream) = wheel.keyed::<u64, ()>();
+    note(&timers, 0..5_000);
+    let _sleep = armed(&wheel, FAR);
+    assert_eq!(step(&mut actor), "again");
+    let left = |actor: &Actor| (actor.inbox.len(), actor.again.len(), actor.wheel.len());
+    assert_eq!(left(&actor), (2, 0, 4_096));
+    note(&timers, 5_000..9_000);
+    let rounds = actor.rounds;
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(
+        left(&actor),
+        (0, 1, 5_001),
+        "the sleep was not kept waiting"
+    );
+    assert_eq!(actor.rounds, rounds);
+    let _another = armed(&wheel, FAR);
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(left(&actor), (0, 0, 9_002));
+    assert_eq!(actor.rounds, rounds + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_commands_are_left_nothing_fires_that_they_could_come_before() {
+    let (mut actor, wheel) = start();
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    jump(ms(10));
+    assert_eq!(step(&mut actor), "wait");
+    // Noted first and set last, with more in between than a turn applies; all are due now.
+    let now = |key| {
+        timers
+            .set_timer(key, (), Duration::ZERO)
+            .expect("there is room")
+    };
+    now(0);
+    note(&timers, 1..5_000);
+    now(9_000);
+    now(0);
+    jump(ms(5));
+    assert_eq!(step(&mut actor), "again");
+    assert!(
+        stream.try_recv().is_err(),
+        "one that was set before is left"
+    );
+    assert_eq!(step(&mut actor), "wait");
+    let keys = [stream.try_recv(), stream.try_recv()].map(|fired| fired.map(|fired| fired.key));
+    assert_eq!(keys, [Ok(9_000), Ok(0)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_commands_are_left_a_storm_from_before_them_goes_on() {
+    let (mut actor, wheel) = start();
+    let _storm: Vec<_> = (0..600).map(|_| armed(&wheel, ms(5))).collect();
+    let _later = [9, 10].map(|n| armed(&wheel, ms(n)));
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(10));
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(fired(&wheel), 512);
+    let _flood: Vec<_> = (0..5_000).map(|_| armed(&wheel, FAR)).collect();
+    jump(ms(2));
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(fired(&wheel), 601, "at 10 one of the flood may be due too");
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(fired(&wheel), 602);
+}
+
+// --- the end ---
+
+#[tokio::test(start_paused = true)]
+async fn cancelled_sleeps_are_searched_for_in_bounded_turns_when_the_last_handle_is_gone() {
+    let (mut actor, wheel) = start();
+    let mut sleeps: Vec<_> = (0..9_000).map(|_| Some(armed(&wheel, FAR))).collect();
+    while step(&mut actor) == "again" {}
+    for n in [0, 4_095, 4_096, 8_191, 8_192, 8_999] {
+        // This thread keeps its entry for the next sleep.
+        sleeps[n] = None;
+    }
+    assert_eq!(actor.wheel.len(), 9_000);
+    drop(wheel);
+    for (after, end) in [(8_998, "again"), (8_996, "again"), (8_994, "wait")] {
+        assert_eq!(step(&mut actor), end);
+        assert_eq!(actor.wheel.len(), after);
+        let kept = (0..9_000).filter(|&n| actor.sleeps.get(n).is_some());
+        assert_eq!(kept.count(), after);
+    }
+    assert_eq!(actor.sweep, None);
+    drop(sleeps);
+    assert_eq!(step(&mut actor), "again");
+    while step(&mut actor) == "again" {}
+    assert_eq!(step(&mut actor), "end");
+    assert!(actor.wheel.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_ends_when_it_is_told_to_and_when_nothing_is_armed_and_nobody_could_arm() {
+    let (mut actor, wheel) = start();
+    assert_eq!(step(&mut actor), "wait");
+    drop(wheel);
+    assert_eq!(step(&mut actor), "end");
+
+    let (mut actor, wheel) = start();
+    let _sleep = armed(&wheel, ms(3));
+    drop(wheel);
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(3));
+    assert_eq!(step(&mut actor), "end");
+
+    let (mut actor, wheel) = start();
+    let _sleep = armed(&wheel, ms(3));
+    let shared = Arc::clone(wheel.shared());
+    assert!(shared.submit(0, Command::Shutdown).is_ok());
+    assert_eq!(step(&mut actor), "end");
+}
