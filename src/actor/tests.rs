@@ -152,6 +152,10 @@ async fn it_waits_with_a_timer_of_tokios_only_while_there_is_one_on_the_wheel() 
         actor.timer.as_ref().map(|timer| timer.deadline() - origin)
     };
     assert_eq!(waits(&mut actor), None);
+    let years = armed(&wheel, 2 * LONGEST_SLEEP);
+    assert!(rang(&actor.shared));
+    assert_eq!(waits(&mut actor), Some(LONGEST_SLEEP));
+    drop(years);
     let far = armed(&wheel, ms(40));
     assert!(rang(&actor.shared));
     assert_eq!(waits(&mut actor), Some(ms(40)));
@@ -162,8 +166,10 @@ async fn it_waits_with_a_timer_of_tokios_only_while_there_is_one_on_the_wheel() 
     assert_eq!(waits(&mut actor), Some(ms(40)));
     assert!(near.is_elapsed());
     jump(ms(20));
-    assert_eq!(waits(&mut actor), None);
+    assert_eq!(waits(&mut actor), Some(LONGEST_SLEEP), "one was cancelled");
     assert!(far.is_elapsed());
+    jump(2 * LONGEST_SLEEP);
+    assert_eq!(waits(&mut actor), None);
 }
 
 // --- the bounds of a turn ---
