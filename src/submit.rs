@@ -237,6 +237,86 @@ mod tests {
     }
 
     #[test]
+    fn there_is_a_queue_for_each_core_up_to_a_power_of_two_and_each_thread_has_its_own() {
+        for (cores, queues) in [(0, 1), (1, 1), (2, 2), (3, 4), (4, 4), (5, 8)] {
+            let submit = Submit::new(cores, Count::default());
+            assert_eq!(submit.shards.len(), queues);
+            for thread in 0..16 {
+                assert_eq!(submit.push(thread, 5, thread), Ok(()));
+            }
+            for (n, queue) in submit.shards.iter().enumerate() {
+                let threads: Vec<_> = (n..16).step_by(queues).collect();
+                assert_eq!(lock(&queue.0).commands, threads);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_taken_comes_behind_what_was_there_and_in_order() {
+        let submit = Submit::new(4, Count::default());
+        for (thread, command) in [(3, 'f'), (1, 'c'), (1, 'd'), (3, 'g'), (2, 'e')] {
+            assert_eq!(submit.push(thread, 5, command), Ok(()));
+        }
+        let mut taken = vec!['a', 'b'];
+        submit.take(&mut taken);
+        assert_eq!(taken, ['a', 'b', 'c', 'd', 'e', 'f', 'g']);
+        submit.take(&mut taken);
+        assert_eq!(taken.len(), 7);
+    }
+
+    #[test]
+    fn a_queue_gets_the_memory_of_the_last_one_unless_a_burst_has_left_it_with_too_much() {
+        let most = 16 * QUEUE_BOUND;
+        for (capacity, kept) in [(most, most), (most + 1, QUEUE_BOUND)] {
+            let submit = Submit::new(1, Count::default());
+            assert_eq!(submit.push(0, 5, 'x'), Ok(()));
+            let mut taken = Vec::with_capacity(capacity);
+            submit.take(&mut taken);
+            assert_eq!(taken, ['x']);
+            assert_eq!(lock(&submit.shards[0].0).commands.capacity(), kept);
+        }
+    }
+
+    #[test]
+    fn an_actor_that_looks_at_once_is_signalled_for_tick_zero_alone() {
+        let submit = Submit::new(1, Count::default());
+        assert!(submit.park(Some(0)));
+        submit.wake_by(1);
+        assert_eq!(signals(&submit), 0);
+        submit.wake_by(0);
+        assert_eq!(signals(&submit), 1);
+        submit.wake_by(0);
+        assert_eq!(signals(&submit), 1, "it is awake");
+        assert!(submit.park(Some(8)));
+        submit.awake();
+        submit.wake_by(0);
+        assert_eq!(signals(&submit), 1, "it says that it is awake");
+        assert_eq!(submit.push(0, 9, ()), Ok(()));
+        assert!(!submit.park(Some(8)));
+        submit.wake_by(0);
+        assert_eq!(signals(&submit), 1, "it goes on at once");
+    }
+
+    #[test]
+    fn a_queue_that_is_longer_than_full_signals_too() {
+        let submit = Submit::new(1, Count::default());
+        assert!(submit.park(Some(1)));
+        for _ in 0..=QUEUE_BOUND {
+            assert_eq!(submit.push(0, NEVER, ()), Ok(()));
+        }
+        assert_eq!(signals(&submit), 1);
+        let mut taken = Vec::new();
+        submit.take(&mut taken);
+        for _ in 0..QUEUE_BOUND {
+            assert_eq!(submit.push(0, NEVER, ()), Ok(()));
+        }
+        assert_eq!(signals(&submit), 1);
+        submit.next_wake.0.store(1, Ordering::SeqCst);
+        assert_eq!(submit.push(0, NEVER, ()), Ok(()));
+        assert_eq!(signals(&submit), 2, "it did not wait to be asked again");
+    }
+
+    #[test]
     fn after_the_end_a_command_comes_back() {
         let submit = Submit::new(2, Count::default());
         assert_eq!(submit.push(0, 5, 'a'), Ok(()));

@@ -307,7 +307,145 @@ async fn while_commands_are_left_a_storm_from_before_them_goes_on() {
     assert_eq!(fired(&wheel), 602);
 }
 
+// --- sets ---
+
+#[tokio::test(start_paused = true)]
+async fn sets_that_are_due_together_are_delivered_by_turns() {
+    let (mut actor, wheel) = start();
+    let mut sets: Vec<_> = (0..2).map(|_| wheel.keyed::<u64, ()>()).collect();
+    for key in 0..700 {
+        for (timers, _) in &sets {
+            timers.set_timer(key, (), ms(5)).expect("there is room");
+        }
+    }
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(5));
+    let mut received = [0; 2];
+    // The first turns look at what is due, and nothing is delivered before all of its tick is known.
+    for delivered in [[0, 0], [0, 0], [0, 512], [512, 512], [700, 700]] {
+        assert_eq!(step(&mut actor) == "wait", delivered == [700, 700]);
+        for (n, (_, stream)) in received.iter_mut().zip(&mut sets) {
+            while stream.try_recv().is_ok() {
+                *n += 1;
+            }
+        }
+        let mut least_first = received;
+        least_first.sort_unstable();
+        assert_eq!(least_first, delivered);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_is_let_go_when_nobody_uses_it_and_the_wheel_has_none_of_its_timers() {
+    let (mut actor, wheel) = start();
+    let shared = Arc::clone(wheel.shared());
+    let (timers, stream) = wheel.keyed::<u64, ()>();
+    note(&timers, 0..3);
+    assert_eq!(step(&mut actor), "wait");
+    timers.remove_timer(0).expect("it is open");
+    drop((timers, stream));
+    assert_eq!((actor.wheel.len(), shared.sets().len()), (3, 1));
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!((actor.wheel.len(), shared.sets().len()), (0, 0));
+
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    timers.set_timer(0, (), ms(5)).expect("there is room");
+    drop(timers);
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(5));
+    assert_eq!(step(&mut actor), "wait");
+    assert!(stream.try_recv().is_ok());
+    drop(stream);
+    assert_eq!(shared.sets().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_that_ends_while_its_timers_wait_to_be_delivered_is_let_go_after_that() {
+    let (mut actor, wheel) = start();
+    let shared = Arc::clone(wheel.shared());
+    let (timers, stream) = wheel.keyed::<u64, ()>();
+    for key in 0..600 {
+        timers.set_timer(key, (), ms(5)).expect("there is room");
+    }
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(5));
+    assert_eq!(step(&mut actor), "again");
+    drop((timers, stream));
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!((actor.wheel.len(), shared.sets().len()), (0, 0));
+}
+
+// --- barriers ---
+
+#[tokio::test(start_paused = true)]
+async fn a_barrier_falls_when_the_inbox_after_its_own_is_applied_and_all_that_is_due_has_fired() {
+    let mut cx = Context::from_waker(Waker::noop());
+    let (mut actor, wheel) = start();
+    let _later = armed(&wheel, ms(6));
+    let mut settled = Box::pin(wheel.settle());
+    assert!(settled.as_mut().poll(&mut cx).is_pending());
+    assert_eq!(step(&mut actor), "again");
+    assert!(settled.as_mut().poll(&mut cx).is_pending());
+    assert_eq!(step(&mut actor), "wait");
+    assert!(settled.as_mut().poll(&mut cx).is_ready());
+
+    let _storm: Vec<_> = (0..600).map(|_| armed(&wheel, ms(5))).collect();
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(4));
+    let mut early = Box::pin(wheel.settle());
+    assert!(early.as_mut().poll(&mut cx).is_pending());
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(step(&mut actor), "wait");
+    assert!(early.as_mut().poll(&mut cx).is_ready());
+    let mut settled = Box::pin(wheel.settle());
+    assert!(settled.as_mut().poll(&mut cx).is_pending());
+    assert_eq!(step(&mut actor), "again");
+    jump(ms(1));
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(fired(&wheel), 512);
+    assert!(settled.as_mut().poll(&mut cx).is_pending());
+    assert_eq!(step(&mut actor), "wait");
+    assert!(settled.as_mut().poll(&mut cx).is_ready());
+}
+
 // --- the end ---
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_sleeps_is_kept_up_to_1024() {
+    for (most, kept) in [(1_024, 1_024), (1_025, 0)] {
+        let (mut actor, wheel) = start();
+        let sleeps: Vec<_> = (0..most).map(|_| armed(&wheel, ms(5))).collect();
+        assert_eq!(step(&mut actor), "wait");
+        jump(ms(5));
+        while step(&mut actor) == "again" {}
+        assert_eq!(actor.sleeps.numbers(), kept);
+        drop(sleeps);
+    }
+}
+
+struct SawTheEnd(Arc<Shared>, std::sync::Mutex<Vec<bool>>);
+
+impl Wake for SawTheEnd {
+    fn wake(self: Arc<Self>) {
+        self.1.lock().expect("no panic").push(self.0.is_ended());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_has_ended_when_all_are_told() {
+    let (mut actor, wheel) = start();
+    let shared = Arc::clone(wheel.shared());
+    let saw = Arc::new(SawTheEnd(Arc::clone(&shared), std::sync::Mutex::default()));
+    let waker = Waker::from(Arc::clone(&saw));
+    let mut on_the_wheel = wheel.sleep(ms(5));
+    assert!(poll(&mut on_the_wheel, &waker).is_pending());
+    assert_eq!(step(&mut actor), "wait");
+    let mut in_a_queue = wheel.sleep(ms(5));
+    assert!(poll(&mut in_a_queue, &waker).is_pending());
+    drop(actor);
+    assert_eq!(*saw.1.lock().expect("no panic"), [false, false]);
+    assert!(shared.is_ended());
+}
 
 #[tokio::test(start_paused = true)]
 async fn cancelled_sleeps_are_searched_for_in_bounded_turns_when_the_last_handle_is_gone() {
