@@ -11,6 +11,8 @@ use crate::shared::Config;
 use crate::tick::Ticks;
 use crate::{KeyedTimers, Sleep, TimerWheel};
 
+mod end;
+
 const FAR: Duration = Duration::from_secs(3_600);
 
 fn ms(n: u64) -> Duration {
@@ -19,10 +21,14 @@ fn ms(n: u64) -> Duration {
 
 /// An actor that does nothing by itself, and a handle.
 fn start() -> (Actor, TimerWheel) {
+    start_with(Duration::MAX)
+}
+
+fn start_with(late_warning: Duration) -> (Actor, TimerWheel) {
     let shared = Arc::new(Shared::new(Config {
         name: "by hand".into(),
         ticks: Ticks::new(Instant::now(), ms(1)).expect("not zero"),
-        late_warning: Duration::MAX,
+        late_warning,
         max_pending: usize::MAX,
         bell: Bell::Task(Notify::new()),
         runtime: Some(Handle::current().id()),
@@ -248,7 +254,7 @@ async fn what_a_set_notes_while_it_is_attended_to_waits_for_the_next_inbox() {
     assert_eq!(step(&mut actor), "again");
     let left = |actor: &Actor| (actor.inbox.len(), actor.again.len(), actor.wheel.len());
     assert_eq!(left(&actor), (2, 0, 4_096));
-    note(&timers, 5_000..9_000);
+    note(&timers, 5_000..10_000);
     let rounds = actor.rounds;
     assert_eq!(step(&mut actor), "again");
     assert_eq!(
@@ -258,8 +264,10 @@ async fn what_a_set_notes_while_it_is_attended_to_waits_for_the_next_inbox() {
     );
     assert_eq!(actor.rounds, rounds);
     let _another = armed(&wheel, FAR);
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(left(&actor), (1, 0, 5_002 + 4_095), "nor is this one");
     assert_eq!(step(&mut actor), "wait");
-    assert_eq!(left(&actor), (0, 0, 9_002));
+    assert_eq!(left(&actor), (0, 0, 10_002));
     assert_eq!(actor.rounds, rounds + 1);
 }
 
@@ -375,6 +383,24 @@ async fn a_set_that_ends_while_its_timers_wait_to_be_delivered_is_let_go_after_t
     assert_eq!((actor.wheel.len(), shared.sets().len()), (0, 0));
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_was_moved_is_not_delivered_before_what_the_wheel_still_has_of_earlier_ticks() {
+    let (mut actor, wheel) = start();
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    timers.set_timer(600, (), ms(3)).expect("there is room");
+    for key in 0..600 {
+        timers.set_timer(key, (), ms(5)).expect("there is room");
+    }
+    assert_eq!(step(&mut actor), "wait");
+    timers.move_timer(600, ms(9)).expect("it is open");
+    jump(ms(10));
+    assert_eq!(step(&mut actor), "again");
+    while step(&mut actor) == "again" {}
+    for key in 0..=600 {
+        assert_eq!(stream.try_recv().map(|fired| fired.key), Ok(key));
+    }
+}
+
 // --- barriers ---
 
 #[tokio::test(start_paused = true)]
@@ -408,87 +434,20 @@ async fn a_barrier_falls_when_the_inbox_after_its_own_is_applied_and_all_that_is
     assert!(settled.as_mut().poll(&mut cx).is_ready());
 }
 
-// --- the end ---
-
 #[tokio::test(start_paused = true)]
-async fn a_list_of_sleeps_is_kept_up_to_1024() {
-    for (most, kept) in [(1_024, 1_024), (1_025, 0)] {
-        let (mut actor, wheel) = start();
-        let sleeps: Vec<_> = (0..most).map(|_| armed(&wheel, ms(5))).collect();
-        assert_eq!(step(&mut actor), "wait");
-        jump(ms(5));
-        while step(&mut actor) == "again" {}
-        assert_eq!(actor.sleeps.numbers(), kept);
-        drop(sleeps);
+async fn a_barrier_waits_for_what_is_delivered_in_later_turns() {
+    let (mut actor, wheel) = start();
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    for key in 0..700 {
+        timers.set_timer(key, (), ms(5)).expect("there is room");
     }
-}
-
-struct SawTheEnd(Arc<Shared>, std::sync::Mutex<Vec<bool>>);
-
-impl Wake for SawTheEnd {
-    fn wake(self: Arc<Self>) {
-        self.1.lock().expect("no panic").push(self.0.is_ended());
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut settled = Box::pin(wheel.settle());
+    jump(ms(5));
+    while settled.as_mut().poll(&mut cx).is_pending() {
+        step(&mut actor);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn it_has_ended_when_all_are_told() {
-    let (mut actor, wheel) = start();
-    let shared = Arc::clone(wheel.shared());
-    let saw = Arc::new(SawTheEnd(Arc::clone(&shared), std::sync::Mutex::default()));
-    let waker = Waker::from(Arc::clone(&saw));
-    let mut on_the_wheel = wheel.sleep(ms(5));
-    assert!(poll(&mut on_the_wheel, &waker).is_pending());
-    assert_eq!(step(&mut actor), "wait");
-    let mut in_a_queue = wheel.sleep(ms(5));
-    assert!(poll(&mut in_a_queue, &waker).is_pending());
-    drop(actor);
-    assert_eq!(*saw.1.lock().expect("no panic"), [false, false]);
-    assert!(shared.is_ended());
-}
-
-#[tokio::test(start_paused = true)]
-async fn cancelled_sleeps_are_searched_for_in_bounded_turns_when_the_last_handle_is_gone() {
-    let (mut actor, wheel) = start();
-    let mut sleeps: Vec<_> = (0..9_000).map(|_| Some(armed(&wheel, FAR))).collect();
-    while step(&mut actor) == "again" {}
-    for n in [0, 4_095, 4_096, 8_191, 8_192, 8_999] {
-        // This thread keeps its entry for the next sleep.
-        sleeps[n] = None;
+    for _ in 0..700 {
+        assert!(stream.try_recv().is_ok());
     }
-    assert_eq!(actor.wheel.len(), 9_000);
-    drop(wheel);
-    for (after, end) in [(8_998, "again"), (8_996, "again"), (8_994, "wait")] {
-        assert_eq!(step(&mut actor), end);
-        assert_eq!(actor.wheel.len(), after);
-        let kept = (0..9_000).filter(|&n| actor.sleeps.get(n).is_some());
-        assert_eq!(kept.count(), after);
-    }
-    assert_eq!(actor.sweep, None);
-    drop(sleeps);
-    assert_eq!(step(&mut actor), "again");
-    while step(&mut actor) == "again" {}
-    assert_eq!(step(&mut actor), "end");
-    assert!(actor.wheel.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn it_ends_when_it_is_told_to_and_when_nothing_is_armed_and_nobody_could_arm() {
-    let (mut actor, wheel) = start();
-    assert_eq!(step(&mut actor), "wait");
-    drop(wheel);
-    assert_eq!(step(&mut actor), "end");
-
-    let (mut actor, wheel) = start();
-    let _sleep = armed(&wheel, ms(3));
-    drop(wheel);
-    assert_eq!(step(&mut actor), "wait");
-    jump(ms(3));
-    assert_eq!(step(&mut actor), "end");
-
-    let (mut actor, wheel) = start();
-    let _sleep = armed(&wheel, ms(3));
-    let shared = Arc::clone(wheel.shared());
-    assert!(shared.submit(0, Command::Shutdown).is_ok());
-    assert_eq!(step(&mut actor), "end");
 }
