@@ -317,7 +317,7 @@ impl Actor {
             Attended::All(n) => budget.saturating_sub(n.max(1)),
             Attended::Enough(n) => {
                 self.again.push(Command::Set(set));
-                budget.saturating_sub(n.max(1))
+                budget.saturating_sub(n)
             }
             Attended::Part => {
                 self.inbox.push(Command::Set(set));

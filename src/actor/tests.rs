@@ -12,6 +12,7 @@ use crate::tick::Ticks;
 use crate::{KeyedTimers, Sleep, TimerWheel};
 
 mod end;
+mod sets;
 
 const FAR: Duration = Duration::from_secs(3_600);
 
@@ -237,6 +238,36 @@ async fn a_turn_applies_4096_commands_and_a_set_counts_as_one_at_least() {
         assert_eq!(step(&mut actor), "wait");
         assert!(actor.inbox.is_empty());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_has_just_applied_all_there_is_leaves_nothing() {
+    let (mut actor, wheel) = start();
+    let _sleeps: Vec<_> = (0..4_096).map(|_| armed(&wheel, FAR)).collect();
+    assert_eq!(step(&mut actor), "wait");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_given_up_leaves_the_wheel_and_the_list_of_sleeps() {
+    let (mut actor, wheel) = start();
+    let sleeps: Vec<_> = (0..200).map(|_| armed(&wheel, FAR)).collect();
+    assert_eq!(step(&mut actor), "wait");
+    drop(sleeps);
+    assert_eq!(step(&mut actor), "wait");
+    let kept = (0..200).filter(|&n| actor.sleeps.get(n).is_some());
+    // The rest is kept by this thread, to be used again.
+    assert_eq!((kept.count(), actor.wheel.len()), (128, 128));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_moved_earlier_and_cancelled_stays_where_it_is() {
+    let (mut actor, wheel) = start();
+    let mut sleep = armed(&wheel, ms(10));
+    assert_eq!(step(&mut actor), "wait");
+    Pin::new(&mut sleep).reset(Instant::now() + ms(5));
+    drop(sleep);
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(actor.wheel.next_wake(), Some(10));
 }
 
 fn note(timers: &KeyedTimers<u64, ()>, keys: std::ops::Range<u64>) {
