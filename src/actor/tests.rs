@@ -207,6 +207,19 @@ async fn a_turn_that_has_just_looked_at_all_there_is_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_bound_of_a_turn_is_kept_in_the_midst_of_a_tick() {
+    for (at_six, fired_first, end) in [(1, 512, "wait"), (100, 512, "again")] {
+        let (mut actor, wheel) = start();
+        let _five: Vec<_> = (0..511).map(|_| armed(&wheel, ms(5))).collect();
+        let _six: Vec<_> = (0..at_six).map(|_| armed(&wheel, ms(6))).collect();
+        assert_eq!(step(&mut actor), "wait");
+        jump(ms(10));
+        assert_eq!(step(&mut actor), end);
+        assert_eq!(fired(&wheel), fired_first);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_tick_at_which_timers_only_move_down_costs_a_quarter_of_a_turn() {
     let (mut actor, wheel) = start();
     // One in each bucket of the second level, behind its begin.

@@ -116,6 +116,16 @@ async fn cancelled_sleeps_are_searched_for_in_bounded_turns_when_the_last_handle
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_search_that_has_just_seen_all_there_is_leaves_nothing() {
+    let (mut actor, wheel) = start();
+    let _sleeps: Vec<_> = (0..4_096).map(|_| armed(&wheel, FAR)).collect();
+    assert_eq!(step(&mut actor), "wait");
+    drop(wheel);
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(actor.sweep, None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn it_ends_when_it_is_told_to_and_when_nothing_is_armed_and_nobody_could_arm() {
     let (mut actor, wheel) = start();
     assert_eq!(step(&mut actor), "wait");

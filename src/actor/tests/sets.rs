@@ -1,4 +1,4 @@
-//! What sets of keyed timers cost the actor, and whom they wake.
+//! What sets of keyed timers and idle timers cost the actor, and whom they wake.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -210,4 +210,61 @@ async fn watches_touched_while_they_wait_to_be_received_are_all_looked_at_again(
     let mut keys = received(&mut stream);
     keys.sort_unstable();
     assert_eq!(keys, [2, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_that_is_attended_to_in_part_is_the_first_of_the_next_turn() {
+    let (mut actor, wheel) = start();
+    let (timers, _stream) = wheel.keyed::<u64, ()>();
+    note(&timers, 0..9_000);
+    let _sleep = armed(&wheel, FAR);
+    for (timers, sleeps) in [(4_096, 0), (8_192, 0), (9_000, 1)] {
+        step(&mut actor);
+        assert_eq!(actor.sleeps.numbers(), sleeps);
+        assert_eq!(actor.wheel.len(), timers + sleeps);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_set_again_while_it_waits_to_be_delivered_comes_after_what_was_set_before_that() {
+    let (mut actor, wheel) = start();
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    let set = |key, delay| timers.set_timer(key, (), delay).expect("there is room");
+    for key in 0..700 {
+        set(key, ms(5));
+    }
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(5));
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(received(&mut stream).len(), 512);
+    // More than a turn applies, and behind that one that is due; the last one knows that it is due already.
+    note(&timers, 1_000..6_000);
+    set(700, Duration::ZERO);
+    set(512, Duration::ZERO);
+    while step(&mut actor) == "again" {}
+    let keys: Vec<_> = (513..=700).chain([512]).collect();
+    assert_eq!(received(&mut stream), keys);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_timer_that_was_touched_is_filed_again_and_wakes_nobody() {
+    let (mut actor, wheel) = start();
+    let mut idle = wheel.idle_timer(ms(10));
+    let count = Arc::<Count>::default();
+    let waker = Waker::from(Arc::clone(&count));
+    let polled = Pin::new(&mut idle).poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(4));
+    assert!(idle.touch());
+    jump(ms(6));
+    assert_eq!(step(&mut actor), "wait");
+    let seen = |actor: &Actor| (actor.wheel.next_wake(), count.0.load(Ordering::Relaxed));
+    assert_eq!(seen(&actor), (Some(14), 0));
+    assert_eq!((fired(&wheel), wheel.metrics().refiled), (0, 1));
+    jump(ms(4));
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(seen(&actor), (None, 1));
+    assert_eq!(fired(&wheel), 1);
 }
