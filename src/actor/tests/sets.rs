@@ -268,3 +268,21 @@ async fn an_idle_timer_that_was_touched_is_filed_again_and_wakes_nobody() {
     assert_eq!(seen(&actor), (None, 1));
     assert_eq!(fired(&wheel), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_one_set_is_not_forgotten_for_another_that_has_nothing() {
+    let (mut actor, wheel) = start();
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    let (others, _stream) = wheel.keyed::<u64, ()>();
+    for key in 0..700 {
+        timers.set_timer(key, (), ms(5)).expect("there is room");
+    }
+    others.set_timer(0, (), ms(5)).expect("there is room");
+    assert_eq!(step(&mut actor), "wait");
+    others.move_timer(0, FAR).expect("it is open");
+    jump(ms(5));
+    for (end, delivered) in [("again", 0), ("again", 512), ("wait", 188)] {
+        assert_eq!(step(&mut actor), end);
+        assert_eq!(received(&mut stream).len(), delivered);
+    }
+}
