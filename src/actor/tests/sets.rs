@@ -286,3 +286,55 @@ async fn what_is_left_of_one_set_is_not_forgotten_for_another_that_has_nothing()
         assert_eq!(received(&mut stream).len(), delivered);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_barrier_does_not_wait_for_a_set_whose_storm_came_later() {
+    let (mut actor, wheel) = start();
+    let (timers, _stream) = wheel.keyed::<u64, ()>();
+    let _storm: Vec<_> = (0..600).map(|_| armed(&wheel, ms(4))).collect();
+    for key in 0..1_000 {
+        timers.set_timer(key, (), ms(5)).expect("there is room");
+    }
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut settled = Box::pin(wheel.settle());
+    assert!(settled.as_mut().poll(&mut cx).is_pending());
+    assert_eq!(step(&mut actor), "again");
+    jump(ms(4));
+    assert_eq!(step(&mut actor), "again");
+    assert!(settled.as_mut().poll(&mut cx).is_pending());
+    jump(ms(1));
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(fired(&wheel), 600);
+    assert!(settled.as_mut().poll(&mut cx).is_ready());
+}
+
+/// Removes all timers and drops the handle when it is woken.
+struct EndSet(std::sync::Mutex<Option<KeyedTimers<u64, ()>>>);
+
+impl Wake for EndSet {
+    fn wake(self: Arc<Self>) {
+        if let Some(timers) = self.0.lock().expect("no panic").take() {
+            for key in 0..10 {
+                timers.remove_timer(key).expect("it is open");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_that_is_ended_in_the_midst_of_a_turn_is_let_go_when_it_is_off_the_wheel() {
+    let (mut actor, wheel) = start();
+    let shared = Arc::clone(wheel.shared());
+    let (timers, stream) = wheel.keyed::<u64, ()>();
+    note(&timers, 1..10);
+    timers.set_timer(0, (), ms(5)).expect("there is room");
+    let mut sleep = wheel.sleep(ms(5));
+    let waker = Waker::from(Arc::new(EndSet(std::sync::Mutex::new(Some(timers)))));
+    assert!(poll(&mut sleep, &waker).is_pending());
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(actor.wheel.len(), 11);
+    jump(ms(5));
+    while step(&mut actor) == "again" {}
+    drop(stream);
+    assert_eq!((actor.wheel.len(), shared.sets().len()), (0, 0));
+}
