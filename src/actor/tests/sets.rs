@@ -338,3 +338,17 @@ async fn a_set_that_is_ended_in_the_midst_of_a_turn_is_let_go_when_it_is_off_the
     drop(stream);
     assert_eq!((actor.wheel.len(), shared.sets().len()), (0, 0));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_set_that_was_let_go_and_is_heard_of_again_does_no_harm() {
+    let (mut actor, wheel) = start();
+    let (timers, stream) = wheel.keyed::<u64, ()>();
+    note(&timers, 0..3);
+    drop(stream);
+    assert_eq!(step(&mut actor), "wait");
+    // The actor is told of it.
+    drop(timers);
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(commands(&wheel), 2);
+    assert_eq!((actor.wheel.len(), wheel.shared().sets().len()), (0, 0));
+}
