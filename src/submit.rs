@@ -110,7 +110,7 @@ impl<C, S: Signal> Submit<C, S> {
     /// The second half of the wake rule: signals if the actor would not look by itself at `tick` or before.
     pub(crate) fn wake_by(&self, tick: u64) {
         let next_wake = self.next_wake.0.load(Ordering::SeqCst);
-        if next_wake != AWAKE && tick < next_wake {
+        if tick < next_wake {
             self.claim(next_wake);
         }
     }
