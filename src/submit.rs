@@ -79,7 +79,7 @@ impl<C, S: Signal> Submit<C, S> {
             }))
         };
         Submit {
-            shards: (0..cores.max(1).next_power_of_two()).map(shard).collect(),
+            shards: (0..cores.next_power_of_two()).map(shard).collect(),
             next_wake: Line(AtomicU64::new(AWAKE)),
             signal,
         }
@@ -320,9 +320,10 @@ mod tests {
     fn after_the_end_a_command_comes_back() {
         let submit = Submit::new(2, Count::default());
         assert_eq!(submit.push(0, 5, 'a'), Ok(()));
-        let mut left = Vec::new();
+        assert_eq!(submit.push(1, 5, 'c'), Ok(()));
+        let mut left = vec!['x'];
         submit.close(&mut left);
-        assert_eq!(left, ['a']);
+        assert_eq!(left, ['x', 'a', 'c']);
         assert_eq!(submit.push(0, 5, 'b'), Err('b'));
     }
 }
