@@ -10,6 +10,8 @@
 
 mod barrier;
 mod sets;
+#[cfg(all(test, not(tickwheel_loom)))]
+mod tests;
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -156,7 +158,7 @@ impl Actor {
 
     /// Nothing is armed.
     fn is_unused(&self) -> bool {
-        self.sleeps.wheel().is_empty() && self.sets.is_empty() && self.sweep.is_none()
+        self.sleeps.wheel().is_empty() && self.sets.is_empty()
     }
 
     /// The tick at which a wheel next has something to do; `None` when both are empty.
@@ -301,7 +303,7 @@ impl Actor {
             Attended::All(n) => budget.saturating_sub(n.max(1)),
             Attended::Enough(n) => {
                 self.again.push(Command::Set(set));
-                budget.saturating_sub(n.max(1))
+                budget.saturating_sub(n)
             }
             Attended::Part => {
                 self.inbox.put_back(Command::Set(set));

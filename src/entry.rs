@@ -46,6 +46,8 @@ use crate::tick::NEVER;
 
 #[cfg(all(test, tickwheel_loom))]
 mod model;
+#[cfg(all(test, not(tickwheel_loom)))]
+mod tests;
 
 /// The node of an entry that is not on the wheel.
 const NO_NODE: u32 = u32::MAX;
@@ -324,107 +326,5 @@ impl State {
         } else {
             Tell::Queue(self.deadline)
         }
-    }
-}
-
-#[cfg(all(test, not(tickwheel_loom)))]
-mod tests {
-    use super::*;
-    use std::task::Waker;
-
-    /// The node that the wheel would give next.
-    const NEXT: u32 = 7;
-
-    fn on_no_wheel(node: u32) -> Option<u64> {
-        panic!("it has no node, but asks for {node}");
-    }
-
-    /// Armed, and on the wheel at its deadline.
-    fn filed(deadline: u64) -> Entry<()> {
-        let entry = armed(deadline);
-        let attended = entry.attend(NEXT, on_no_wheel);
-        assert_eq!(attended, Attend::Insert(deadline));
-        entry
-    }
-
-    fn armed(deadline: u64) -> Entry<()> {
-        let entry = Entry::new(());
-        assert_eq!(
-            entry.arm(deadline, Waker::noop().clone()),
-            Some(Tell::Queue(deadline))
-        );
-        entry
-    }
-
-    #[test]
-    fn an_entry_takes_56_bytes_and_72_with_its_reference_counts() {
-        assert_eq!(size_of::<Entry<std::sync::Arc<()>>>(), 56);
-    }
-
-    #[test]
-    fn moving_later_and_cancelling_and_arming_again_later_cost_no_message() {
-        let entry = filed(10);
-        assert_eq!(entry.move_to(20), (Phase::Armed, Tell::Nothing));
-        assert_eq!(entry.disarm(), (Phase::Armed, 10));
-        assert_eq!(entry.arm(15, Waker::noop().clone()), Some(Tell::Nothing));
-        assert!(matches!(entry.look(10, NEXT, || 0), Look::File(15)));
-        assert!(matches!(
-            entry.look(15, NEXT, || 0),
-            Look::Fire { waker: Some(_), .. }
-        ));
-    }
-
-    #[test]
-    fn moving_earlier_queues_once_and_nudges_after_that() {
-        let entry = filed(10);
-        assert_eq!(entry.move_to(8), (Phase::Armed, Tell::Queue(8)));
-        assert_eq!(entry.move_to(9), (Phase::Armed, Tell::Nothing));
-        assert_eq!(entry.move_to(3), (Phase::Armed, Tell::Sooner(3)));
-        let tick_of = |node| (node == NEXT).then_some(10);
-        assert_eq!(entry.attend(NEXT + 1, tick_of), Attend::Refile(NEXT, 3));
-    }
-
-    #[test]
-    fn a_cancelled_entry_in_a_queue_is_not_filed() {
-        let entry = armed(10);
-        entry.disarm();
-        assert_eq!(entry.attend(NEXT, on_no_wheel), Attend::Keep);
-        assert_eq!(
-            entry.arm(10, Waker::noop().clone()),
-            Some(Tell::Queue(10)),
-            "nobody was going to look any more"
-        );
-    }
-
-    #[test]
-    fn an_abandoned_entry_leaves_the_wheel() {
-        let entry = filed(10);
-        entry.disarm();
-        assert_eq!(entry.abandon(), Tell::Queue(NEVER));
-        assert_eq!(entry.attend(NEXT, |_| Some(10)), Attend::Remove(NEXT));
-    }
-
-    #[test]
-    fn an_entry_that_never_fires_is_not_filed() {
-        let entry = Entry::new(());
-        assert_eq!(entry.arm(NEVER, Waker::noop().clone()), Some(Tell::Nothing));
-        assert!(matches!(entry.look(u64::MAX - 1, NEXT, || 0), Look::LetGo));
-    }
-
-    #[test]
-    fn a_closed_entry_stays_closed_and_gives_its_waker_back() {
-        let entry = armed(10);
-        assert!(entry.close().is_some());
-        assert_eq!(entry.arm(5, Waker::noop().clone()), None);
-        assert_eq!(entry.poll(Waker::noop()), Phase::Closed);
-        assert_eq!(entry.disarm().0, Phase::Closed);
-    }
-
-    #[test]
-    fn what_has_fired_stays_fired_when_the_actor_goes() {
-        let entry = armed(10);
-        assert!(matches!(entry.look(10, NEXT, || 0), Look::Fire { .. }));
-        assert!(entry.close().is_none());
-        assert_eq!(entry.phase(), Phase::Fired);
     }
 }

@@ -70,7 +70,7 @@ impl<C, S: Signal> Submit<C, S> {
     pub(crate) fn new(cores: usize, signal: S) -> Self {
         let shard = |_| Line(Mutex::new(Queue::new()));
         Submit {
-            shards: (0..cores.max(1).next_power_of_two()).map(shard).collect(),
+            shards: (0..cores.next_power_of_two()).map(shard).collect(),
             next_wake: Line(AtomicU64::new(AWAKE)),
             signal,
         }
@@ -100,7 +100,7 @@ impl<C, S: Signal> Submit<C, S> {
     /// The second half of the wake rule: signals if the actor would not look by itself at `tick` or before.
     pub(crate) fn wake_by(&self, tick: u64) {
         let next_wake = self.next_wake.0.load(Ordering::SeqCst);
-        if next_wake != AWAKE && tick < next_wake {
+        if tick < next_wake {
             self.claim(next_wake);
         }
     }
@@ -172,6 +172,10 @@ mod tests {
         }
     }
 
+    fn drain<C>(inbox: &mut Inbox<C>) -> Vec<C> {
+        std::iter::from_fn(|| inbox.pop()).collect()
+    }
+
     fn signals<C>(submit: &Submit<C, Count>) -> usize {
         submit.signal.0.load(Ordering::Relaxed)
     }
@@ -208,17 +212,87 @@ mod tests {
         assert!(!submit.park(Some(1)));
         let mut taken = Inbox::new();
         submit.take(&mut taken);
-        assert_eq!((taken.pop(), taken.pop()), (Some('x'), None));
+        assert_eq!(drain(&mut taken), ['x']);
         assert!(submit.park(Some(1)));
+    }
+
+    #[test]
+    fn there_is_a_queue_for_each_core_up_to_a_power_of_two_and_each_thread_has_its_own() {
+        for (cores, queues) in [(0, 1), (1, 1), (2, 2), (3, 4), (4, 4), (5, 8)] {
+            let submit = Submit::new(cores, Count::default());
+            assert_eq!(submit.shards.len(), queues);
+            for thread in 0..16 {
+                assert_eq!(submit.push(thread, 5, thread), Ok(()));
+            }
+            for (n, queue) in submit.shards.iter().enumerate() {
+                let threads: Vec<_> = (n..16).step_by(queues).collect();
+                let mut taken = Inbox::new();
+                taken.take(&mut lock(&queue.0));
+                assert_eq!(drain(&mut taken), threads);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_taken_comes_behind_what_was_there_and_in_order() {
+        let submit = Submit::new(4, Count::default());
+        for (thread, command) in [(3, 'f'), (1, 'c'), (1, 'd'), (3, 'g'), (2, 'e')] {
+            assert_eq!(submit.push(thread, 5, command), Ok(()));
+        }
+        let mut taken = Inbox::new();
+        taken.append(&mut vec!['a', 'b']);
+        submit.take(&mut taken);
+        submit.take(&mut taken);
+        assert_eq!(drain(&mut taken), ['a', 'b', 'c', 'd', 'e', 'f', 'g']);
+    }
+
+    #[test]
+    fn an_actor_that_looks_at_once_is_signalled_for_tick_zero_alone() {
+        let submit = Submit::new(1, Count::default());
+        assert!(submit.park(Some(0)));
+        submit.wake_by(1);
+        assert_eq!(signals(&submit), 0);
+        submit.wake_by(0);
+        assert_eq!(signals(&submit), 1);
+        submit.wake_by(0);
+        assert_eq!(signals(&submit), 1, "it is awake");
+        assert!(submit.park(Some(8)));
+        submit.awake();
+        submit.wake_by(0);
+        assert_eq!(signals(&submit), 1, "it says that it is awake");
+        assert_eq!(submit.push(0, 9, ()), Ok(()));
+        assert!(!submit.park(Some(8)));
+        submit.wake_by(0);
+        assert_eq!(signals(&submit), 1, "it goes on at once");
+    }
+
+    #[test]
+    fn a_queue_that_is_longer_than_full_signals_too() {
+        let submit = Submit::new(1, Count::default());
+        assert!(submit.park(Some(1)));
+        for _ in 0..=QUEUE_BOUND {
+            assert_eq!(submit.push(0, NEVER, ()), Ok(()));
+        }
+        assert_eq!(signals(&submit), 1);
+        submit.take(&mut Inbox::new());
+        for _ in 0..QUEUE_BOUND {
+            assert_eq!(submit.push(0, NEVER, ()), Ok(()));
+        }
+        assert_eq!(signals(&submit), 1);
+        submit.next_wake.0.store(1, Ordering::SeqCst);
+        assert_eq!(submit.push(0, NEVER, ()), Ok(()));
+        assert_eq!(signals(&submit), 2, "it did not wait to be asked again");
     }
 
     #[test]
     fn after_the_end_a_command_comes_back() {
         let submit = Submit::new(2, Count::default());
         assert_eq!(submit.push(0, 5, 'a'), Ok(()));
+        assert_eq!(submit.push(1, 5, 'c'), Ok(()));
         let mut left = Inbox::new();
+        left.append(&mut vec!['x']);
         submit.close(&mut left);
-        assert_eq!((left.pop(), left.pop()), (Some('a'), None));
+        assert_eq!(drain(&mut left), ['x', 'a', 'c']);
         assert_eq!(submit.push(0, 5, 'b'), Err('b'));
     }
 }

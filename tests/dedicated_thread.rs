@@ -75,6 +75,18 @@ async fn sleeps_are_never_early_and_a_fine_tick_is_kept() {
 }
 
 #[test]
+fn with_nothing_to_wait_for_it_rests() {
+    let (wheel, other) = (start(), start());
+    let (timers, mut expirations) = other.keyed();
+    for key in 0..5 {
+        timers.set_timer(key, (), ms(4)).expect("it is open");
+        assert!(futures::executor::block_on(expirations.recv()).is_some());
+    }
+    // A thread may be unparked for no reason, but not thousands of times.
+    assert!(wheel.metrics().turns < 100, "{:?}", wheel.metrics());
+}
+
+#[test]
 fn its_thread_ends_with_the_last_handle() {
     let wheel = start();
     let (timers, mut expirations) = wheel.keyed::<u32, ()>();

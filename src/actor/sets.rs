@@ -77,6 +77,12 @@ impl Sets {
         self.wheel.now()
     }
 
+    /// How many timers are on the wheel.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.wheel.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.wheel.is_empty()
     }

@@ -99,6 +99,11 @@ impl<C> Inbox<C> {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.current.len() + self.blocks.iter().map(Vec::len).sum::<usize>()
+    }
+
     /// Puts what is in the queue behind all others.
     pub(super) fn take(&mut self, queue: &mut Queue<C>) {
         self.blocks.extend(mem::take(&mut queue.full));

@@ -1,0 +1,503 @@
+//! The actor without a task: each turn is taken by hand, and what it has done is looked at.
+
+use std::mem;
+use std::pin::pin;
+use std::task::{Context, Wake, Waker};
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use super::*;
+use crate::shared::Config;
+use crate::tick::Ticks;
+use crate::{KeyedTimers, Sleep, TimerWheel};
+
+mod end;
+mod sets;
+
+const FAR: Duration = Duration::from_secs(3_600);
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// An actor that does nothing by itself, and a handle.
+fn start() -> (Actor, TimerWheel) {
+    start_with(Duration::MAX)
+}
+
+fn start_with(late_warning: Duration) -> (Actor, TimerWheel) {
+    let shared = Arc::new(Shared::new(Config {
+        name: "by hand".into(),
+        ticks: Ticks::new(Instant::now(), ms(1)).expect("not zero"),
+        late_warning,
+        max_pending: usize::MAX,
+        bell: Bell::Task(Notify::new()),
+        runtime: Some(Handle::current().id()),
+        virtual_clock: true,
+    }));
+    let actor = Actor::new(Arc::clone(&shared), 64);
+    (actor, TimerWheel::new_handle(shared))
+}
+
+fn jump(by: Duration) {
+    let moved = pin!(time::advance(by)).poll(&mut Context::from_waker(Waker::noop()));
+    assert!(moved.is_pending(), "the clock moves before the first yield");
+}
+
+fn poll(sleep: &mut Sleep, waker: &Waker) -> Poll<()> {
+    Pin::new(sleep).poll(&mut Context::from_waker(waker))
+}
+
+/// A sleep that waits.
+fn armed(wheel: &TimerWheel, length: Duration) -> Sleep {
+    let mut sleep = wheel.sleep(length);
+    assert!(poll(&mut sleep, Waker::noop()).is_pending());
+    sleep
+}
+
+impl Actor {
+    /// How many timers are on the wheels.
+    fn items(&self) -> usize {
+        self.sleeps.wheel().len() + self.sets.len()
+    }
+}
+
+/// The step's name, which is easier to compare.
+fn step(actor: &mut Actor) -> &'static str {
+    match actor.step() {
+        Step::Again => "again",
+        Step::Wait => "wait",
+        Step::End => "end",
+    }
+}
+
+/// Whether the actor was signalled since this was asked last.
+fn rang(shared: &Shared) -> bool {
+    let Bell::Task(signal) = shared.mailbox.signal() else {
+        unreachable!("it has no thread");
+    };
+    let notified = pin!(signal.notified());
+    notified
+        .poll(&mut Context::from_waker(Waker::noop()))
+        .is_ready()
+}
+
+fn fired(wheel: &TimerWheel) -> u64 {
+    wheel.metrics().sleeps_fired
+}
+
+// --- signals ---
+
+#[tokio::test(start_paused = true)]
+async fn who_arms_a_timer_rings_only_if_the_actor_would_look_too_late() {
+    let (mut actor, wheel) = start();
+    let shared = Arc::clone(&actor.shared);
+    assert_eq!(step(&mut actor), "wait");
+    let _first = armed(&wheel, FAR);
+    assert!(rang(&shared), "it waited for nothing");
+    assert_eq!(step(&mut actor), "wait");
+    let start = actor.sleeps.wheel().now();
+    let first = actor.next_wake().expect("it has a timer");
+    assert!(first > start);
+    let until = |tick: u64| wheel.sleep(ms(tick - start));
+    for (tick, rings) in [(first + 1, false), (first, false), (first - 1, true)] {
+        let mut sleep = until(tick);
+        assert!(poll(&mut sleep, Waker::noop()).is_pending());
+        assert_eq!(rang(&shared), rings, "at {tick}, first is {first}");
+        mem::forget(sleep);
+    }
+    let _another = armed(&wheel, ms(1));
+    assert!(!rang(&shared), "it has been rung for");
+}
+
+struct RingInTurn(Arc<Shared>);
+
+impl Wake for RingInTurn {
+    fn wake(self: Arc<Self>) {
+        self.0.mailbox.wake_by(0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_actor_that_runs_is_not_rung_for() {
+    let (mut actor, wheel) = start();
+    let shared = Arc::clone(&actor.shared);
+    let mut sleep = wheel.sleep(ms(1));
+    let waker = Waker::from(Arc::new(RingInTurn(Arc::clone(&shared))));
+    assert!(poll(&mut sleep, &waker).is_pending());
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(1));
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(fired(&wheel), 1);
+    assert!(!rang(&shared), "its waker rang in the midst of a turn");
+
+    let sleeps: Vec<_> = (0..5_000).map(|_| armed(&wheel, FAR)).collect();
+    assert!(rang(&shared));
+    assert_eq!(step(&mut actor), "again");
+    let _one = armed(&wheel, ms(1));
+    assert!(!rang(&shared), "it comes back by itself");
+    drop(sleeps);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_counts_how_often_it_waits_and_how_many_turns_it_takes() {
+    let (mut actor, wheel) = start();
+    let counts = || (wheel.metrics().wake_ups, wheel.metrics().turns);
+    let before = counts();
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(counts(), (before.0 + 1, before.1 + 1));
+    let _sleeps: Vec<_> = (0..5_000).map(|_| armed(&wheel, FAR)).collect();
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(counts(), (before.0 + 1, before.1 + 2));
+    assert_eq!(wheel.metrics().commands, 4_096);
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(counts(), (before.0 + 2, before.1 + 3));
+    assert_eq!(wheel.metrics().commands, 5_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_waits_with_a_timer_of_tokios_only_while_there_is_one_on_the_wheel() {
+    let (mut actor, wheel) = start();
+    let origin = Instant::now();
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut waits = |actor: &mut Actor| {
+        assert_eq!(step(actor), "wait");
+        assert!(pin!(actor.wait()).poll(&mut cx).is_pending());
+        actor.timer.as_ref().map(|timer| timer.deadline() - origin)
+    };
+    assert_eq!(waits(&mut actor), None);
+    let years = armed(&wheel, 2 * LONGEST_SLEEP);
+    assert!(rang(&actor.shared));
+    assert_eq!(waits(&mut actor), Some(LONGEST_SLEEP));
+    drop(years);
+    let far = armed(&wheel, ms(40));
+    assert!(rang(&actor.shared));
+    assert_eq!(waits(&mut actor), Some(ms(40)));
+    let near = armed(&wheel, ms(20));
+    assert!(rang(&actor.shared));
+    assert_eq!(waits(&mut actor), Some(ms(20)));
+    jump(ms(20));
+    assert_eq!(waits(&mut actor), Some(ms(40)));
+    assert!(near.is_elapsed());
+    jump(ms(20));
+    let cancelled = LONGEST_SLEEP + ms(40);
+    assert_eq!(waits(&mut actor), Some(cancelled), "a year from now");
+    assert!(far.is_elapsed());
+    jump(2 * LONGEST_SLEEP);
+    while step(&mut actor) == "again" {}
+    assert_eq!(waits(&mut actor), None);
+}
+
+// --- the bounds of a turn ---
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_looks_at_512_sleeps() {
+    let (mut actor, wheel) = start();
+    let _sleeps: Vec<_> = (0..1_100).map(|_| armed(&wheel, ms(5))).collect();
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(5));
+    for (after, end) in [(512, "again"), (1_024, "again"), (1_100, "wait")] {
+        assert_eq!(step(&mut actor), end);
+        assert_eq!(fired(&wheel), after);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_has_just_looked_at_all_there_is_leaves_nothing() {
+    let (mut actor, wheel) = start();
+    let _sleeps: Vec<_> = (0..512).map(|_| armed(&wheel, ms(5))).collect();
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(5));
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(fired(&wheel), 512);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_bound_of_a_turn_is_kept_in_the_midst_of_a_tick() {
+    for (at_six, fired_first, end) in [(1, 512, "wait"), (100, 512, "again")] {
+        let (mut actor, wheel) = start();
+        let _five: Vec<_> = (0..511).map(|_| armed(&wheel, ms(5))).collect();
+        let _six: Vec<_> = (0..at_six).map(|_| armed(&wheel, ms(6))).collect();
+        assert_eq!(step(&mut actor), "wait");
+        jump(ms(10));
+        assert_eq!(step(&mut actor), end);
+        assert_eq!(fired(&wheel), fired_first);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tick_at_which_timers_only_move_down_costs_a_quarter_of_a_turn() {
+    let (mut actor, wheel) = start();
+    // One in each bucket of the second level, behind its begin.
+    let _sleeps: Vec<_> = (1..=9).map(|n| armed(&wheel, ms(64 * n + 1))).collect();
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(2_000));
+    for (after, end) in [(3, "again"), (7, "again"), (9, "wait")] {
+        assert_eq!(step(&mut actor), end);
+        assert_eq!(fired(&wheel), after);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_applies_4096_commands_and_a_set_counts_as_one_at_least() {
+    for timers in [0, 1] {
+        let (mut actor, wheel) = start();
+        let sets: Vec<_> = (0..4_100).map(|_| wheel.keyed::<u64, ()>()).collect();
+        let mut streams = Vec::new();
+        for (set, stream) in sets {
+            for n in 0..timers {
+                set.set_timer(n, (), FAR).expect("there is room");
+            }
+            streams.push(stream);
+            // Says so to the actor.
+            drop(set);
+        }
+        assert_eq!(step(&mut actor), "again");
+        assert_eq!(actor.inbox.len(), 4, "{timers} in each");
+        assert_eq!(step(&mut actor), "wait");
+        assert!(actor.inbox.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_has_just_applied_all_there_is_leaves_nothing() {
+    let (mut actor, wheel) = start();
+    let _sleeps: Vec<_> = (0..4_096).map(|_| armed(&wheel, FAR)).collect();
+    assert_eq!(step(&mut actor), "wait");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_given_up_leaves_the_wheel() {
+    let (mut actor, wheel) = start();
+    let sleeps: Vec<_> = (0..200).map(|_| armed(&wheel, FAR)).collect();
+    assert_eq!(step(&mut actor), "wait");
+    drop(sleeps);
+    assert_eq!(step(&mut actor), "wait");
+    // The rest is kept by this thread, to be used again.
+    assert_eq!(actor.items(), 128);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_moved_earlier_and_cancelled_stays_where_it_is() {
+    let (mut actor, wheel) = start();
+    let mut sleep = armed(&wheel, ms(10));
+    assert_eq!(step(&mut actor), "wait");
+    Pin::new(&mut sleep).reset(Instant::now() + ms(5));
+    drop(sleep);
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(actor.next_wake(), Some(10));
+}
+
+fn note(timers: &KeyedTimers<u64, ()>, keys: std::ops::Range<u64>) {
+    for key in keys {
+        timers.set_timer(key, (), FAR).expect("there is room");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_set_notes_while_it_is_attended_to_waits_for_the_next_inbox() {
+    let (mut actor, wheel) = start();
+    let (timers, _stream) = wheel.keyed::<u64, ()>();
+    note(&timers, 0..5_000);
+    let _sleep = armed(&wheel, FAR);
+    assert_eq!(step(&mut actor), "again");
+    let left = |actor: &Actor| (actor.inbox.len(), actor.again.len(), actor.items());
+    assert_eq!(left(&actor), (2, 0, 4_096));
+    note(&timers, 5_000..10_000);
+    let rounds = actor.rounds;
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(
+        left(&actor),
+        (0, 1, 5_001),
+        "the sleep was not kept waiting"
+    );
+    assert_eq!(actor.rounds, rounds);
+    let _another = armed(&wheel, FAR);
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(left(&actor), (1, 0, 5_002 + 4_095), "nor is this one");
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(left(&actor), (0, 0, 10_002));
+    assert_eq!(actor.rounds, rounds + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_commands_are_left_nothing_fires_that_they_could_come_before() {
+    let (mut actor, wheel) = start();
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    jump(ms(10));
+    assert_eq!(step(&mut actor), "wait");
+    // Noted first and set last, with more in between than a turn applies; all are due now.
+    let now = |key| {
+        timers
+            .set_timer(key, (), Duration::ZERO)
+            .expect("there is room")
+    };
+    now(0);
+    note(&timers, 1..5_000);
+    now(9_000);
+    now(0);
+    jump(ms(5));
+    assert_eq!(step(&mut actor), "again");
+    assert!(
+        stream.try_recv().is_err(),
+        "one that was set before is left"
+    );
+    assert_eq!(step(&mut actor), "wait");
+    let keys = [stream.try_recv(), stream.try_recv()].map(|fired| fired.map(|fired| fired.key));
+    assert_eq!(keys, [Ok(9_000), Ok(0)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_commands_are_left_a_storm_from_before_them_goes_on() {
+    let (mut actor, wheel) = start();
+    let _storm: Vec<_> = (0..600).map(|_| armed(&wheel, ms(5))).collect();
+    let _later = [9, 10].map(|n| armed(&wheel, ms(n)));
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(10));
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(fired(&wheel), 512);
+    let _flood: Vec<_> = (0..5_000).map(|_| armed(&wheel, FAR)).collect();
+    jump(ms(2));
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(fired(&wheel), 601, "at 10 one of the flood may be due too");
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(fired(&wheel), 602);
+}
+
+// --- sets ---
+
+#[tokio::test(start_paused = true)]
+async fn sets_that_are_due_together_are_delivered_by_turns() {
+    let (mut actor, wheel) = start();
+    let mut sets: Vec<_> = (0..2).map(|_| wheel.keyed::<u64, ()>()).collect();
+    for key in 0..700 {
+        for (timers, _) in &sets {
+            timers.set_timer(key, (), ms(5)).expect("there is room");
+        }
+    }
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(5));
+    let mut received = [0; 2];
+    // The first turns look at what is due, and nothing is delivered before all of its tick is known.
+    for delivered in [[0, 0], [0, 0], [0, 512], [512, 512], [700, 700]] {
+        assert_eq!(step(&mut actor) == "wait", delivered == [700, 700]);
+        for (n, (_, stream)) in received.iter_mut().zip(&mut sets) {
+            while stream.try_recv().is_ok() {
+                *n += 1;
+            }
+        }
+        let mut least_first = received;
+        least_first.sort_unstable();
+        assert_eq!(least_first, delivered);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_is_let_go_when_nobody_uses_it_and_the_wheel_has_none_of_its_timers() {
+    let (mut actor, wheel) = start();
+    let shared = Arc::clone(wheel.shared());
+    let (timers, stream) = wheel.keyed::<u64, ()>();
+    note(&timers, 0..3);
+    assert_eq!(step(&mut actor), "wait");
+    timers.remove_timer(0).expect("it is open");
+    drop((timers, stream));
+    assert_eq!((actor.items(), shared.sets().len()), (3, 1));
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!((actor.items(), shared.sets().len()), (0, 0));
+
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    timers.set_timer(0, (), ms(5)).expect("there is room");
+    drop(timers);
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(5));
+    assert_eq!(step(&mut actor), "wait");
+    assert!(stream.try_recv().is_ok());
+    drop(stream);
+    assert_eq!(shared.sets().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_that_ends_while_its_timers_wait_to_be_delivered_is_let_go_after_that() {
+    let (mut actor, wheel) = start();
+    let shared = Arc::clone(wheel.shared());
+    let (timers, stream) = wheel.keyed::<u64, ()>();
+    for key in 0..600 {
+        timers.set_timer(key, (), ms(5)).expect("there is room");
+    }
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(5));
+    assert_eq!(step(&mut actor), "again");
+    drop((timers, stream));
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!((actor.items(), shared.sets().len()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_moved_is_not_delivered_before_what_the_wheel_still_has_of_earlier_ticks() {
+    let (mut actor, wheel) = start();
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    timers.set_timer(600, (), ms(3)).expect("there is room");
+    for key in 0..600 {
+        timers.set_timer(key, (), ms(5)).expect("there is room");
+    }
+    assert_eq!(step(&mut actor), "wait");
+    timers.move_timer(600, ms(9)).expect("it is open");
+    jump(ms(10));
+    assert_eq!(step(&mut actor), "again");
+    while step(&mut actor) == "again" {}
+    for key in 0..=600 {
+        assert_eq!(stream.try_recv().map(|fired| fired.key), Ok(key));
+    }
+}
+
+// --- barriers ---
+
+#[tokio::test(start_paused = true)]
+async fn a_barrier_falls_when_the_inbox_after_its_own_is_applied_and_all_that_is_due_has_fired() {
+    let mut cx = Context::from_waker(Waker::noop());
+    let (mut actor, wheel) = start();
+    let _later = armed(&wheel, ms(6));
+    let mut settled = Box::pin(wheel.settle());
+    assert!(settled.as_mut().poll(&mut cx).is_pending());
+    assert_eq!(step(&mut actor), "again");
+    assert!(settled.as_mut().poll(&mut cx).is_pending());
+    assert_eq!(step(&mut actor), "wait");
+    assert!(settled.as_mut().poll(&mut cx).is_ready());
+
+    let _storm: Vec<_> = (0..600).map(|_| armed(&wheel, ms(5))).collect();
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(4));
+    let mut early = Box::pin(wheel.settle());
+    assert!(early.as_mut().poll(&mut cx).is_pending());
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(step(&mut actor), "wait");
+    assert!(early.as_mut().poll(&mut cx).is_ready());
+    let mut settled = Box::pin(wheel.settle());
+    assert!(settled.as_mut().poll(&mut cx).is_pending());
+    assert_eq!(step(&mut actor), "again");
+    jump(ms(1));
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(fired(&wheel), 512);
+    assert!(settled.as_mut().poll(&mut cx).is_pending());
+    assert_eq!(step(&mut actor), "wait");
+    assert!(settled.as_mut().poll(&mut cx).is_ready());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_barrier_waits_for_what_is_delivered_in_later_turns() {
+    let (mut actor, wheel) = start();
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    for key in 0..700 {
+        timers.set_timer(key, (), ms(5)).expect("there is room");
+    }
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut settled = Box::pin(wheel.settle());
+    jump(ms(5));
+    while settled.as_mut().poll(&mut cx).is_pending() {
+        step(&mut actor);
+    }
+    for _ in 0..700 {
+        assert!(stream.try_recv().is_ok());
+    }
+}

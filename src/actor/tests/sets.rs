@@ -1,0 +1,354 @@
+//! What sets of keyed timers and idle timers cost the actor, and whom they wake.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+use crate::Expirations;
+
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Waits for the next expiration; the count is how often that is woken.
+fn wait<V: Send>(stream: &mut Expirations<u64, V>) -> Arc<Count> {
+    let count = Arc::<Count>::default();
+    let waker = Waker::from(Arc::clone(&count));
+    let polled = stream.poll_recv(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    count
+}
+
+fn received<V: Send>(stream: &mut Expirations<u64, V>) -> Vec<u64> {
+    std::iter::from_fn(|| stream.try_recv().ok().map(|fired| fired.key)).collect()
+}
+
+fn commands(wheel: &TimerWheel) -> u64 {
+    wheel.metrics().commands
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timer_that_never_fires_costs_no_command_and_no_place_on_the_wheel() {
+    let (mut actor, wheel) = start();
+    let (timers, _stream) = wheel.keyed::<u64, ()>();
+    timers
+        .set_timer(1, (), Duration::MAX)
+        .expect("there is room");
+    timers.remove_timer(1).expect("it is open");
+    timers
+        .set_timer(1, (), Duration::MAX)
+        .expect("there is room");
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!((commands(&wheel), actor.items()), (0, 0));
+    timers.move_timer(1, ms(10)).expect("it is open");
+    timers.move_timer(1, Duration::MAX).expect("it is open");
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!((commands(&wheel), actor.items()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timer_costs_a_command_only_if_it_is_needed_before_the_actor_looks() {
+    let (mut actor, wheel) = start();
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    let mut costs = |to: &[u64], cost| {
+        let before = commands(&wheel);
+        for &to in to {
+            timers.move_timer(1, ms(to)).expect("it is open");
+        }
+        assert_eq!(step(&mut actor), "wait");
+        assert_eq!(commands(&wheel) - before, cost, "{to:?}");
+        actor.next_wake()
+    };
+    timers.set_timer(1, (), ms(40)).expect("there is room");
+    assert_eq!(costs(&[], 1), Some(40));
+    assert_eq!(costs(&[40], 0), Some(40));
+    assert_eq!(costs(&[41, 45, 40], 0), Some(40));
+    assert_eq!(costs(&[39], 1), Some(39));
+    assert_eq!(costs(&[20, 50], 1), Some(39), "it stays where it is");
+    assert_eq!(costs(&[45, 39], 0), Some(39), "which the timer knows");
+    assert_eq!(costs(&[30, 25, 28], 1), Some(28));
+    assert_eq!(costs(&[50], 0), Some(28));
+    jump(ms(28));
+    assert_eq!(costs(&[], 0), Some(50), "it was filed again");
+    assert_eq!(wheel.metrics().refiled, 1);
+    jump(ms(22));
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(received(&mut stream), [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timer_moved_while_it_waits_to_be_delivered_costs_no_command_and_fires_then() {
+    let (mut actor, wheel) = start();
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    for key in 0..600 {
+        timers.set_timer(key, (), ms(5)).expect("there is room");
+    }
+    assert_eq!(step(&mut actor), "wait");
+    let woken = wait(&mut stream);
+    jump(ms(5));
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(
+        woken.0.load(Ordering::Relaxed),
+        0,
+        "nothing is delivered yet"
+    );
+    let before = commands(&wheel);
+    timers.move_timer(0, ms(7)).expect("it is open");
+    timers.move_timer(1, Duration::ZERO).expect("it is open");
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(commands(&wheel), before);
+    assert_eq!(wheel.metrics().refiled, 1);
+    assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    let keys: Vec<_> = (2..600).chain([1]).collect();
+    assert_eq!(received(&mut stream), keys);
+    jump(ms(7));
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(received(&mut stream), [0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_is_not_woken_for_what_was_moved_or_removed() {
+    let (mut actor, wheel) = start();
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    timers.set_timer(1, (), ms(5)).expect("there is room");
+    timers.set_timer(2, (), ms(5)).expect("there is room");
+    assert_eq!(step(&mut actor), "wait");
+    let woken = wait(&mut stream);
+    timers.move_timer(1, ms(9)).expect("it is open");
+    timers.remove_timer(2).expect("it is open");
+    jump(ms(5));
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(woken.0.load(Ordering::Relaxed), 0);
+    jump(ms(4));
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    assert_eq!(received(&mut stream), [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn removing_rings_only_when_512_slots_are_noted() {
+    let (mut actor, wheel) = start();
+    let shared = Arc::clone(wheel.shared());
+    let (timers, stream) = wheel.keyed::<u64, ()>();
+    note(&timers, 0..600);
+    assert_eq!(step(&mut actor), "wait");
+    assert!(!rang(&shared), "it was awake");
+    for key in 0..511 {
+        timers.remove_timer(key).expect("it is open");
+    }
+    assert!(!rang(&shared));
+    timers.remove_timer(511).expect("it is open");
+    assert!(rang(&shared));
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(actor.items(), 600 - 512);
+    drop(timers);
+    assert!(
+        !rang(&shared),
+        "nor does the last handle: timers are pending"
+    );
+    drop(stream);
+    assert!(rang(&shared), "what was dropped leaves the wheel at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_set_drained_in_the_midst_of_its_work_goes_on() {
+    for (length, steps) in [(ms(5), 1), (FAR, 0), (FAR, 1), (FAR, 2)] {
+        let (mut actor, wheel) = start();
+        let (timers, mut stream) = wheel.keyed::<u64, ()>();
+        for key in 0..5_000 {
+            timers.set_timer(key, (), length).expect("there is room");
+        }
+        assert_eq!(step(&mut actor), "again");
+        assert_eq!(step(&mut actor), "wait");
+        jump(ms(5));
+        for _ in 0..steps {
+            step(&mut actor);
+        }
+        let mut drained = Box::pin(timers.drain());
+        let drained = drained
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(drained, Poll::Ready(Ok(drained)) if drained.len() == 5_000));
+        for n in 0..3 {
+            timers.set_timer(n, (), ms(3 + n)).expect("there is room");
+            step(&mut actor);
+        }
+        while step(&mut actor) == "again" {}
+        assert_eq!(actor.items(), 3);
+        jump(ms(9));
+        assert_eq!(step(&mut actor), "wait");
+        assert_eq!(received(&mut stream), [0, 1, 2]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_touched_while_they_wait_to_be_received_are_all_looked_at_again() {
+    let (mut actor, wheel) = start();
+    let (reaper, mut stream) = wheel.reaper::<u64, ()>(ms(10));
+    let watches = [1, 2, 3].map(|key| reaper.watch(key, ()).expect("there is room"));
+    assert_eq!(step(&mut actor), "wait");
+    let woken = wait(&mut stream);
+    jump(ms(10));
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    assert!(watches.iter().all(crate::Watch::touch));
+    let woken = wait(&mut stream);
+    assert!(rang(wheel.shared()), "they have to be filed again");
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(actor.next_wake(), Some(20));
+    let [one, ..] = watches;
+    drop(one);
+    assert_eq!(woken.0.load(Ordering::Relaxed), 0, "others are watched");
+    jump(ms(10));
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    let mut keys = received(&mut stream);
+    keys.sort_unstable();
+    assert_eq!(keys, [2, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_that_is_attended_to_in_part_is_the_first_of_the_next_turn() {
+    let (mut actor, wheel) = start();
+    let (timers, _stream) = wheel.keyed::<u64, ()>();
+    note(&timers, 0..9_000);
+    let _sleep = armed(&wheel, FAR);
+    for (timers, sleeps) in [(4_096, 0), (8_192, 0), (9_000, 1)] {
+        step(&mut actor);
+        assert_eq!(actor.sleeps.wheel().len(), sleeps);
+        assert_eq!(actor.items(), timers + sleeps);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_set_again_while_it_waits_to_be_delivered_comes_after_what_was_set_before_that() {
+    let (mut actor, wheel) = start();
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    let set = |key, delay| timers.set_timer(key, (), delay).expect("there is room");
+    for key in 0..700 {
+        set(key, ms(5));
+    }
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(5));
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(received(&mut stream).len(), 512);
+    // More than a turn applies, and behind that one that is due; the last one knows that it is due already.
+    note(&timers, 1_000..6_000);
+    set(700, Duration::ZERO);
+    set(512, Duration::ZERO);
+    while step(&mut actor) == "again" {}
+    let keys: Vec<_> = (513..=700).chain([512]).collect();
+    assert_eq!(received(&mut stream), keys);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_timer_that_was_touched_is_filed_again_and_wakes_nobody() {
+    let (mut actor, wheel) = start();
+    let mut idle = wheel.idle_timer(ms(10));
+    let count = Arc::<Count>::default();
+    let waker = Waker::from(Arc::clone(&count));
+    let polled = Pin::new(&mut idle).poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(4));
+    assert!(idle.touch());
+    jump(ms(6));
+    assert_eq!(step(&mut actor), "wait");
+    let seen = |actor: &Actor| (actor.next_wake(), count.0.load(Ordering::Relaxed));
+    assert_eq!(seen(&actor), (Some(14), 0));
+    assert_eq!((fired(&wheel), wheel.metrics().refiled), (0, 1));
+    jump(ms(4));
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(seen(&actor), (None, 1));
+    assert_eq!(fired(&wheel), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_one_set_is_not_forgotten_for_another_that_has_nothing() {
+    let (mut actor, wheel) = start();
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    let (others, _stream) = wheel.keyed::<u64, ()>();
+    for key in 0..700 {
+        timers.set_timer(key, (), ms(5)).expect("there is room");
+    }
+    others.set_timer(0, (), ms(5)).expect("there is room");
+    assert_eq!(step(&mut actor), "wait");
+    others.move_timer(0, FAR).expect("it is open");
+    jump(ms(5));
+    for (end, delivered) in [("again", 0), ("again", 512), ("wait", 188)] {
+        assert_eq!(step(&mut actor), end);
+        assert_eq!(received(&mut stream).len(), delivered);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_barrier_does_not_wait_for_a_set_whose_storm_came_later() {
+    let (mut actor, wheel) = start();
+    let (timers, _stream) = wheel.keyed::<u64, ()>();
+    let _storm: Vec<_> = (0..600).map(|_| armed(&wheel, ms(4))).collect();
+    for key in 0..1_000 {
+        timers.set_timer(key, (), ms(5)).expect("there is room");
+    }
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut settled = Box::pin(wheel.settle());
+    assert!(settled.as_mut().poll(&mut cx).is_pending());
+    assert_eq!(step(&mut actor), "again");
+    jump(ms(4));
+    assert_eq!(step(&mut actor), "again");
+    assert!(settled.as_mut().poll(&mut cx).is_pending());
+    jump(ms(1));
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(fired(&wheel), 600);
+    assert!(settled.as_mut().poll(&mut cx).is_ready());
+}
+
+/// Removes all timers and drops the handle when it is woken.
+struct EndSet(std::sync::Mutex<Option<KeyedTimers<u64, ()>>>);
+
+impl Wake for EndSet {
+    fn wake(self: Arc<Self>) {
+        if let Some(timers) = self.0.lock().expect("no panic").take() {
+            for key in 0..10 {
+                timers.remove_timer(key).expect("it is open");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_that_is_ended_in_the_midst_of_a_turn_is_let_go_when_it_is_off_the_wheel() {
+    let (mut actor, wheel) = start();
+    let shared = Arc::clone(wheel.shared());
+    let (timers, stream) = wheel.keyed::<u64, ()>();
+    note(&timers, 1..10);
+    timers.set_timer(0, (), ms(5)).expect("there is room");
+    let mut sleep = wheel.sleep(ms(5));
+    let waker = Waker::from(Arc::new(EndSet(std::sync::Mutex::new(Some(timers)))));
+    assert!(poll(&mut sleep, &waker).is_pending());
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(actor.items(), 11);
+    jump(ms(5));
+    while step(&mut actor) == "again" {}
+    drop(stream);
+    assert_eq!((actor.items(), shared.sets().len()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_that_was_let_go_and_is_heard_of_again_does_no_harm() {
+    let (mut actor, wheel) = start();
+    let (timers, stream) = wheel.keyed::<u64, ()>();
+    note(&timers, 0..3);
+    drop(stream);
+    assert_eq!(step(&mut actor), "wait");
+    // The actor is told of it.
+    drop(timers);
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(commands(&wheel), 2);
+    assert_eq!((actor.items(), wheel.shared().sets().len()), (0, 0));
+}
