@@ -2,6 +2,7 @@
 //! the library, harms its own timer only.
 
 use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
@@ -243,7 +244,10 @@ async fn p12_values_whose_drop_panics_are_dropped_once_each() {
     bombs.timers.set_timer(1, bombs.value(), ms(5)).unwrap();
     assert_eq!(bombs.drops(), 3, "replaced");
     advance(&wheel, ms(5)).await;
-    assert_eq!(bombs.stream.try_recv().map(std::mem::forget), Ok(()));
+    let received = bombs.stream.try_recv().unwrap();
+    assert_eq!(bombs.drops(), 3, "it was handed over whole");
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(received)));
+    assert!(dropped.is_err() && bombs.drops() == 4);
     assert_eq!(bombs.timers.len(), 8);
     advance(&wheel, ms(7)).await;
     let Bombs {
@@ -255,7 +259,7 @@ async fn p12_values_whose_drop_panics_are_dropped_once_each() {
     drop(stream);
     assert_eq!(
         drops.load(Ordering::SeqCst),
-        11,
+        12,
         "one lay in the stream, seven were pending"
     );
     assert!(timers.is_empty());
