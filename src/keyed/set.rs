@@ -283,9 +283,17 @@ impl<K: Hash + Eq, S: Stored> State<K, S> {
 
     /// The actor has to look at this slot by `tick`.
     pub(super) fn needed(&mut self, slot: u32, tick: u64) -> Tell {
-        match self.book.timer(slot) {
-            Some(timer) if timer.filed > tick => timer.filed = tick,
+        let order = match self.book.timer(slot) {
+            Some(timer) if timer.filed > tick => {
+                timer.filed = tick;
+                timer.order
+            }
             _ => return Tell::Nothing,
+        };
+        if *self.book.place(slot) == Place::RIPE {
+            // The actor is about to deliver it, and has not come to it. Now it may come before others.
+            self.ripe.push(Reverse(Ripe { tick, order, slot }));
+            return Tell::Nothing;
         }
         self.note(slot, tick)
     }

@@ -132,6 +132,10 @@ where
             *limit -= 1;
             state.ripe.pop();
             let slot = ripe.slot;
+            if *state.book.place(slot) != Place::RIPE {
+                // It was moved to before this, and has been looked at there.
+                continue;
+            }
             *state.book.place(slot) = Place::NOWHERE;
             let Some((tick, timer)) = self.due(&mut state, slot, turn) else {
                 continue;
@@ -282,7 +286,7 @@ impl<K: Hash + Eq, S: Stored> State<K, S> {
     /// The slot came off the wheel, and is due: it waits to be delivered.
     fn ripen(&mut self, slot: u32, tick: u64, order: u64) {
         if let Some(timer) = self.book.timer(slot) {
-            timer.filed = 0;
+            timer.filed = tick;
         }
         *self.book.place(slot) = Place::RIPE;
         self.ripe.push(Reverse(Ripe { tick, order, slot }));

@@ -236,3 +236,34 @@ async fn p2_filing_again_on_the_way_does_not_delay_what_is_due() {
     assert_eq!(stream.recv().await.map(|e| e.key), Some("moved"));
     assert_eq!(start.elapsed(), ms(0), "it was due when the wait began");
 }
+
+/// More is due at one tick than a turn looks at; what has been looked at waits for the rest. Then one that waits is moved
+/// to before that tick, and another is set in between.
+#[tokio::test(start_paused = true)]
+async fn p4_what_is_moved_to_the_past_while_it_waits_for_the_rest_of_its_tick_comes_first() {
+    const STORM: u32 = 600;
+    // Which turn it is by then is the runtime's affair; each is taken at least once.
+    for (moved, turns) in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (STORM - 1, 1)] {
+        let wheel = TimerWheel::new();
+        let (timers, mut stream) = wheel.keyed();
+        let start = Instant::now();
+        for key in 0..STORM {
+            timers.set_timer(key, (), ms(5)).unwrap();
+        }
+        wheel.settle().await;
+        time::advance(ms(5)).await;
+        for _ in 0..turns {
+            task::yield_now().await;
+        }
+        if wheel.metrics().keyed_fired > 0 {
+            continue; // all of them have been delivered
+        }
+        timers.move_timer_at(moved, start + ms(2)).unwrap();
+        timers.set_timer_at(STORM, (), start + ms(3)).unwrap();
+        wheel.settle().await;
+        let keys: Vec<_> = received(&mut stream).into_iter().map(|(k, ())| k).collect();
+        let rest = (0..STORM).filter(|&key| key != moved);
+        let expected: Vec<_> = [moved, STORM].into_iter().chain(rest).collect();
+        assert_eq!(keys, expected, "{moved} was moved after {turns}");
+    }
+}
