@@ -157,7 +157,7 @@ async fn removing_rings_only_when_512_slots_are_noted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_large_set_drained_in_the_midst_of_its_work_goes_on() {
-    for (length, steps) in [(ms(5), 1), (FAR, 0), (FAR, 1), (FAR, 2)] {
+    for (length, steps, steps_after) in [(ms(5), 1, 0), (ms(5), 1, 1), (FAR, 0, 0), (FAR, 0, 1)] {
         let (mut actor, wheel) = start();
         let (timers, mut stream) = wheel.keyed::<u64, ()>();
         for key in 0..5_000 {
@@ -174,6 +174,9 @@ async fn a_large_set_drained_in_the_midst_of_its_work_goes_on() {
             .as_mut()
             .poll(&mut Context::from_waker(Waker::noop()));
         assert!(matches!(drained, Poll::Ready(Ok(drained)) if drained.len() == 5_000));
+        for _ in 0..steps_after {
+            step(&mut actor);
+        }
         for n in 0..3 {
             timers.set_timer(n, (), ms(3 + n)).expect("there is room");
             step(&mut actor);
@@ -351,4 +354,14 @@ async fn a_set_that_was_let_go_and_is_heard_of_again_does_no_harm() {
     assert_eq!(step(&mut actor), "wait");
     assert_eq!(commands(&wheel), 2);
     assert_eq!((actor.wheel.len(), wheel.shared().sets().len()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_noted_first_is_attended_to_first() {
+    let (mut actor, wheel) = start();
+    let (timers, _stream) = wheel.keyed::<u64, ()>();
+    timers.set_timer(9_000, (), ms(5)).expect("there is room");
+    note(&timers, 0..5_000);
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(actor.wheel.next_wake(), Some(5));
 }
