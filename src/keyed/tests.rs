@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::set::Set;
+use super::set::{Repeat, Set};
 use super::stored::Plain;
 use super::visits::{AnySet, Delivered};
 use crate::bell::Bell;
@@ -173,4 +173,21 @@ fn nothing_can_be_set_after_the_end_and_a_new_set_has_ended_too() {
     assert!(another.is_closed());
     assert!(another.set(1, (), tick(5), None).is_err());
     assert_eq!(another.number.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_slot_is_noted_once_and_what_is_removed_does_not_repeat() {
+    let (_shared, set) = set();
+    for at in [5, 4, 3] {
+        arm(&set, 0..2, at);
+    }
+    assert_eq!(set.lock().notes, [0, 1]);
+    let repeat = Repeat {
+        period_nanos: 1,
+        clone: |&key, _: &Plain<()>| (key, ()),
+    };
+    assert!(set.set(0, (), tick(9), Some(repeat)).is_ok());
+    assert_eq!(set.lock().repeats.len(), 1);
+    assert!(matches!(set.remove(&0), Ok(Some((0, ())))));
+    assert!(set.lock().repeats.is_empty());
 }
