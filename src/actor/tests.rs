@@ -325,7 +325,7 @@ async fn while_commands_are_left_nothing_fires_that_they_could_come_before() {
     let now = |key| {
         timers
             .set_timer(key, (), Duration::ZERO)
-            .expect("there is room")
+            .expect("there is room");
     };
     now(0);
     note(&timers, 1..5_000);

@@ -89,8 +89,13 @@ fn after_a_burst_the_notes_give_their_memory_back() {
     assert_eq!(set.attend(9_000, &turn, &mut nodes), (1_000, 0));
     assert!(!set.lock().queued);
     assert!(set.lock().notes.capacity() <= QUEUE_BOUND);
-    assert_eq!(nodes.ticks, [5; 10_000]);
+    assert_eq!(nodes.ticks, vec![5; 10_000]);
     assert_eq!((nodes.refiled, nodes.removed), (0, 0));
+    assert_eq!(set.take_all(u64::MAX).len(), 10_000);
+    assert_eq!(set.lock().book.slots(), 10_000, "the wheel knows them");
+    assert_eq!(set.attend(10_000, &turn, &mut nodes), (10_000, 0));
+    assert_eq!(nodes.removed, 10_000);
+    assert_eq!(set.lock().book.slots(), 0);
 }
 
 #[test]
