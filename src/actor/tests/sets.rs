@@ -437,3 +437,14 @@ async fn an_interval_that_is_lost_is_dropped_in_peace_and_the_stream_learns_that
     assert_eq!(count.0.load(Ordering::Relaxed), 1);
     assert!(matches!(stream.poll_recv(&mut cx), Poll::Ready(None)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn all_of_many_watches_learn_that_the_actor_has_ended() {
+    let (actor, wheel) = start();
+    let (reaper, _stream) = wheel.reaper::<u64, ()>(ms(10));
+    let watches: Vec<_> = (0..600)
+        .map(|key| reaper.watch(key, ()).expect("there is room"))
+        .collect();
+    drop(actor);
+    assert!(!watches.iter().any(crate::Watch::is_watched));
+}
