@@ -6,6 +6,8 @@ mod expirations;
 mod receive;
 mod set;
 mod stored;
+#[cfg(all(test, not(tickwheel_loom)))]
+mod tests;
 mod timers;
 mod visits;
 mod writes;

@@ -97,16 +97,19 @@ async fn a_timer_moved_while_it_waits_to_be_delivered_costs_no_command_and_fires
         "nothing is delivered yet"
     );
     let before = commands(&wheel);
-    timers.move_timer(0, ms(7)).expect("it is open");
+    timers.move_timer(0, ms(1)).expect("it is open");
     timers.move_timer(1, Duration::ZERO).expect("it is open");
+    let past = Instant::now() - ms(2);
+    timers.move_timer_at(2, past).expect("it is open");
     assert_eq!(step(&mut actor), "again");
     assert_eq!(step(&mut actor), "wait");
     assert_eq!(commands(&wheel), before);
     assert_eq!(wheel.metrics().refiled, 1);
     assert_eq!(woken.0.load(Ordering::Relaxed), 1);
-    let keys: Vec<_> = (2..600).chain([1]).collect();
+    let keys: Vec<_> = [2].into_iter().chain(3..600).chain([1]).collect();
     assert_eq!(received(&mut stream), keys);
-    jump(ms(7));
+    assert_eq!(wheel.metrics().lateness.count(), 599);
+    jump(ms(1));
     assert_eq!(step(&mut actor), "wait");
     assert_eq!(received(&mut stream), [0]);
 }
@@ -157,14 +160,17 @@ async fn removing_rings_only_when_512_slots_are_noted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_large_set_drained_in_the_midst_of_its_work_goes_on() {
-    for (length, steps) in [(ms(5), 1), (FAR, 0), (FAR, 1), (FAR, 2)] {
+    let all = [(ms(5), 1, 0), (ms(5), 1, 1), (FAR, 0, 0), (FAR, 0, 1)];
+    for (timers_set, (length, steps, steps_after)) in [3_000, 5_000]
+        .into_iter()
+        .flat_map(|n| all.map(|case| (n, case)))
+    {
         let (mut actor, wheel) = start();
         let (timers, mut stream) = wheel.keyed::<u64, ()>();
-        for key in 0..5_000 {
+        for key in 0..timers_set {
             timers.set_timer(key, (), length).expect("there is room");
         }
-        assert_eq!(step(&mut actor), "again");
-        assert_eq!(step(&mut actor), "wait");
+        while step(&mut actor) == "again" {}
         jump(ms(5));
         for _ in 0..steps {
             step(&mut actor);
@@ -173,7 +179,10 @@ async fn a_large_set_drained_in_the_midst_of_its_work_goes_on() {
         let drained = drained
             .as_mut()
             .poll(&mut Context::from_waker(Waker::noop()));
-        assert!(matches!(drained, Poll::Ready(Ok(drained)) if drained.len() == 5_000));
+        assert!(matches!(drained, Poll::Ready(Ok(drained)) if drained.len() as u64 == timers_set));
+        for _ in 0..steps_after {
+            step(&mut actor);
+        }
         for n in 0..3 {
             timers.set_timer(n, (), ms(3 + n)).expect("there is room");
             step(&mut actor);
@@ -351,4 +360,91 @@ async fn a_set_that_was_let_go_and_is_heard_of_again_does_no_harm() {
     assert_eq!(step(&mut actor), "wait");
     assert_eq!(commands(&wheel), 2);
     assert_eq!((actor.items(), wheel.shared().sets().len()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_noted_first_is_attended_to_first() {
+    let (mut actor, wheel) = start();
+    let (timers, _stream) = wheel.keyed::<u64, ()>();
+    timers.set_timer(9_000, (), ms(5)).expect("there is room");
+    note(&timers, 0..5_000);
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(actor.wheel.next_wake(), Some(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_touched_in_a_storm_takes_its_new_place_in_the_order() {
+    let (mut actor, wheel) = start();
+    let (reaper, mut stream) = wheel.reaper::<u64, ()>(ms(10));
+    let watches: Vec<_> = (0..600)
+        .map(|key| reaper.watch(key, ()).expect("there is room"))
+        .collect();
+    assert_eq!(step(&mut actor), "wait");
+    let then = Instant::now() + ms(3);
+    jump(ms(20));
+    assert_eq!(step(&mut actor), "again");
+    assert!(watches[0].touch_at(then));
+    while step(&mut actor) == "again" {}
+    let keys: Vec<_> = (1..600).chain([0]).collect();
+    assert_eq!(received(&mut stream), keys);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interval_less_than_a_period_late_has_missed_nothing() {
+    let (mut actor, wheel) = start();
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    timers.set_interval(1, (), ms(10)).expect("there is room");
+    assert_eq!(step(&mut actor), "wait");
+    let almost = Duration::from_nanos(1);
+    jump(Duration::from_nanos(19_999_999));
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(received(&mut stream), [1]);
+    assert_eq!(actor.wheel.next_wake(), Some(20));
+    jump(almost + ms(10));
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(actor.wheel.next_wake(), Some(40));
+}
+
+/// Can be neither cloned nor dropped in peace.
+#[derive(PartialEq, Eq, Hash)]
+struct Bad(bool);
+
+impl Clone for Bad {
+    fn clone(&self) -> Self {
+        panic!("it cannot be cloned");
+    }
+}
+
+impl Drop for Bad {
+    fn drop(&mut self) {
+        assert!(!self.0, "it cannot be dropped");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interval_that_is_lost_is_dropped_in_peace_and_the_stream_learns_that_it_was_the_last() {
+    let (mut actor, wheel) = start();
+    let (timers, mut stream) = wheel.keyed::<Bad, ()>();
+    assert!(timers.set_interval(Bad(true), (), ms(10)).is_ok());
+    drop(timers);
+    assert_eq!(step(&mut actor), "wait");
+    let count = Arc::<Count>::default();
+    let waker = Waker::from(Arc::clone(&count));
+    let mut cx = Context::from_waker(&waker);
+    assert!(stream.poll_recv(&mut cx).is_pending());
+    jump(ms(10));
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(count.0.load(Ordering::Relaxed), 1);
+    assert!(matches!(stream.poll_recv(&mut cx), Poll::Ready(None)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_of_many_watches_learn_that_the_actor_has_ended() {
+    let (actor, wheel) = start();
+    let (reaper, _stream) = wheel.reaper::<u64, ()>(ms(10));
+    let watches: Vec<_> = (0..600)
+        .map(|key| reaper.watch(key, ()).expect("there is room"))
+        .collect();
+    drop(actor);
+    assert!(!watches.iter().any(crate::Watch::is_watched));
 }
