@@ -17,7 +17,7 @@ use tokio::time::{self, Instant};
 const IDLE: Duration = Duration::from_millis(500);
 
 /// How long all of it may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A connection as its server knew it at its end.
 #[derive(Debug)]
@@ -60,8 +60,9 @@ async fn echo(
         }
         let now = Instant::now();
         if !watch.touch_at(now) {
-            // It has been reaped, and will be told; who went on would be cut off in the middle.
-            break Some((now, watch.touch()));
+            // It has been reaped, and will be told; who went on would be cut off in the middle. The clock is read again:
+            // `now` may be from before it was reaped, if this thread stood still in between.
+            break Some((Instant::now(), watch.touch()));
         }
         last_touch = now;
         if socket.write_all(&buf[..n]).await.is_err() {
