@@ -17,13 +17,13 @@ use tokio::time::{self, Instant};
 const IDLE: Duration = Duration::from_millis(500);
 
 /// How long all of it may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A connection as its server knew it at its end.
 #[derive(Debug)]
 struct Ended {
     last_touch: Instant,
-    /// When it was told that it is reaped, and whether a touch says so then; `None` when the peer hung up.
+    /// When it was told that it is reaped, and whether a touch counted then; `None` when the peer hung up before.
     reaped: Option<(Instant, bool)>,
 }
 
@@ -60,8 +60,10 @@ async fn echo(
         }
         let now = Instant::now();
         if !watch.touch_at(now) {
-            // It has been reaped, and will be told; who went on would be cut off in the middle.
-            break Some((now, watch.touch()));
+            // It has been reaped, and will be told; who went on would be cut off in the middle. The clock is read again:
+            // `now` may be from before it was reaped, if this thread stood still in between.
+            (&mut closed).await.expect("what is reaped is told");
+            break Some((Instant::now(), watch.touch()));
         }
         last_touch = now;
         if socket.write_all(&buf[..n]).await.is_err() {
@@ -69,6 +71,11 @@ async fn echo(
         }
     };
     drop(watch);
+    let reaped = match reaped {
+        // Its peer hung up, and it may have been reaped in the same moment. If not, its value went with the watch.
+        None => closed.await.ok().map(|()| (Instant::now(), false)),
+        told => told,
+    };
     let ended_as = Ended { last_touch, reaped };
     let _ = ended.send((peer, ended_as));
 }

@@ -218,7 +218,7 @@ fn p15_shutdowns_that_race_with_sleeps_lose_none_of_them() {
                     assert!(wheel.is_shutdown());
                 });
             }
-            let all = time::timeout(Duration::from_secs(20), tasks.join_all());
+            let all = time::timeout(Duration::from_secs(120), tasks.join_all());
             all.await.expect("a sleep hangs");
         }
     });
@@ -282,7 +282,7 @@ fn p15_tasks_that_wait_elsewhere_are_woken_when_the_wheels_runtime_goes() {
     drop(gone);
     assert!(wheel.is_shutdown());
     let all =
-        stays.block_on(async { time::timeout(Duration::from_secs(20), tasks.join_all()).await });
+        stays.block_on(async { time::timeout(Duration::from_secs(120), tasks.join_all()).await });
     all.expect("a sleep hangs");
     assert!(start.elapsed() >= ms(119));
 }
