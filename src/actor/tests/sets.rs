@@ -369,7 +369,7 @@ async fn what_was_noted_first_is_attended_to_first() {
     timers.set_timer(9_000, (), ms(5)).expect("there is room");
     note(&timers, 0..5_000);
     assert_eq!(step(&mut actor), "again");
-    assert_eq!(actor.wheel.next_wake(), Some(5));
+    assert_eq!(actor.next_wake(), Some(5));
 }
 
 #[tokio::test(start_paused = true)]
@@ -399,10 +399,10 @@ async fn an_interval_less_than_a_period_late_has_missed_nothing() {
     jump(Duration::from_nanos(19_999_999));
     assert_eq!(step(&mut actor), "wait");
     assert_eq!(received(&mut stream), [1]);
-    assert_eq!(actor.wheel.next_wake(), Some(20));
+    assert_eq!(actor.next_wake(), Some(20));
     jump(almost + ms(10));
     assert_eq!(step(&mut actor), "wait");
-    assert_eq!(actor.wheel.next_wake(), Some(40));
+    assert_eq!(actor.next_wake(), Some(40));
 }
 
 /// Can be neither cloned nor dropped in peace.
