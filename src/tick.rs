@@ -304,6 +304,38 @@ mod tests {
     }
 
     #[test]
+    fn what_is_remembered_of_a_tick_holds_for_this_tick_alone() {
+        let tick = Duration::from_millis(10);
+        let (one, other) = (ticks(tick), ticks(tick));
+        let at = |ticks: &Ticks, micros| ticks.origin + Duration::from_micros(micros);
+        for remembered in [1, 2, 7] {
+            let end = remembered * 10_000;
+            let expected = [
+                (end - 10_000, remembered - 1),
+                (end - 9_999, remembered),
+                (end - 5_000, remembered),
+                (end, remembered),
+                (end + 1, remembered + 1),
+            ];
+            for (micros, tick) in expected.into_iter() {
+                // Twice in a row: then it is remembered.
+                for _ in 0..2 {
+                    assert_eq!(one.deadline(at(&one, end - 3)), remembered);
+                    assert_eq!(one.touch(at(&one, end - 3)), end * 1_000);
+                }
+                assert_eq!(one.deadline(at(&one, micros)), tick, "{micros} after {end}");
+                assert_eq!(one.touch(at(&one, micros)), tick * 10_000_000);
+                let moved = at(&other, micros);
+                assert_eq!(
+                    other.deadline(moved),
+                    tick,
+                    "of others nothing is remembered"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn instants_before_the_origin_are_tick_zero() {
         let ticks = ticks(Duration::from_millis(1));
         let Some(past) = ticks.origin.checked_sub(Duration::from_millis(5)) else {
