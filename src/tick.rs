@@ -317,7 +317,7 @@ mod tests {
                 (end, remembered),
                 (end + 1, remembered + 1),
             ];
-            for (micros, tick) in expected.into_iter() {
+            for (micros, tick) in expected {
                 // Twice in a row: then it is remembered.
                 for _ in 0..2 {
                     assert_eq!(one.deadline(at(&one, end - 3)), remembered);
