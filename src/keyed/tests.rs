@@ -1,5 +1,6 @@
 //! A set without an actor: what it keeps, which nobody else sees.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use super::stored::Plain;
 use super::visits::{AnySet, Delivered};
 use crate::bell::Bell;
 use crate::shared::{Config, Shared};
-use crate::submit::QUEUE_BOUND;
+use crate::submit::{Inbox, QUEUE_BOUND};
 use crate::tick::{Stamp, Ticks};
 use crate::turn::{Shelf, Turn};
 
@@ -46,8 +47,25 @@ impl Shelf for Nodes {
 
 type Timers = Arc<Set<u64, Plain<()>>>;
 
+/// A wheel without an actor, which would empty the queue at its end: what is queued holds the set, and that the queue.
+struct Undriven(Arc<Shared>);
+
+impl Deref for Undriven {
+    type Target = Arc<Shared>;
+
+    fn deref(&self) -> &Arc<Shared> {
+        &self.0
+    }
+}
+
+impl Drop for Undriven {
+    fn drop(&mut self) {
+        self.0.mailbox.close(&mut Inbox::new());
+    }
+}
+
 /// A set whose ticks are milliseconds.
-fn set() -> (Arc<Shared>, Timers) {
+fn set() -> (Undriven, Timers) {
     let shared = Arc::new(Shared::new(Config {
         name: "nobody drives it".into(),
         ticks: Ticks::new(Instant::now(), Duration::from_millis(1)).expect("not zero"),
@@ -58,7 +76,7 @@ fn set() -> (Arc<Shared>, Timers) {
         virtual_clock: false,
     }));
     let set = Set::new(&shared, ());
-    (shared, set)
+    (Undriven(shared), set)
 }
 
 fn tick(n: u64) -> Stamp {
