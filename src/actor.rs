@@ -42,7 +42,7 @@ const COMMANDS_PER_TURN: usize = 4096;
 const PLACES_PER_TURN: u32 = 4096;
 
 /// How many sleeps, and how many keyed timers, a turn looks at.
-const LOOKS_PER_TURN: usize = 512;
+const LOOKS_PER_TURN: usize = 256;
 
 /// How many commands are fetched into the processor's cache before the first of them is applied.
 const FETCHED: usize = 16;

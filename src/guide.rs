@@ -418,9 +418,9 @@
 //!     read the clock
 //!     apply at most 4096 commands
 //!     give some memory back, if there is any to spare
-//!     look at at most 512 sleeps that are filed by now: fire them, or file them again
-//!     look at at most 512 keyed timers that are filed by now: collect what is due of the sets
-//!     deliver at most 512 expirations to their streams, in order
+//!     look at at most 256 sleeps that are filed by now: fire them, or file them again
+//!     look at at most 256 keyed timers that are filed by now: collect what is due of the sets
+//!     deliver at most 256 expirations to their streams, in order
 //!     anything left?  yield to the runtime, and go on
 //!     publish the next tick; is there anything in the queues after all?  go on
 //!     wait for Tokio's timer at that tick (for none when both wheels are empty), or for the signal

@@ -193,12 +193,12 @@ async fn it_waits_with_a_timer_of_tokios_only_while_there_is_one_on_the_wheel() 
 // --- the bounds of a turn ---
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_looks_at_512_sleeps() {
+async fn a_turn_looks_at_256_sleeps() {
     let (mut actor, wheel) = start();
-    let _sleeps: Vec<_> = (0..1_100).map(|_| armed(&wheel, ms(5))).collect();
+    let _sleeps: Vec<_> = (0..600).map(|_| armed(&wheel, ms(5))).collect();
     assert_eq!(step(&mut actor), "wait");
     jump(ms(5));
-    for (after, end) in [(512, "again"), (1_024, "again"), (1_100, "wait")] {
+    for (after, end) in [(256, "again"), (512, "again"), (600, "wait")] {
         assert_eq!(step(&mut actor), end);
         assert_eq!(fired(&wheel), after);
     }
@@ -207,18 +207,18 @@ async fn a_turn_looks_at_512_sleeps() {
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_has_just_looked_at_all_there_is_leaves_nothing() {
     let (mut actor, wheel) = start();
-    let _sleeps: Vec<_> = (0..512).map(|_| armed(&wheel, ms(5))).collect();
+    let _sleeps: Vec<_> = (0..256).map(|_| armed(&wheel, ms(5))).collect();
     assert_eq!(step(&mut actor), "wait");
     jump(ms(5));
     assert_eq!(step(&mut actor), "wait");
-    assert_eq!(fired(&wheel), 512);
+    assert_eq!(fired(&wheel), 256);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_bound_of_a_turn_is_kept_in_the_midst_of_a_tick() {
-    for (at_six, fired_first, end) in [(1, 512, "wait"), (100, 512, "again")] {
+    for (at_six, fired_first, end) in [(1, 256, "wait"), (100, 256, "again")] {
         let (mut actor, wheel) = start();
-        let _five: Vec<_> = (0..511).map(|_| armed(&wheel, ms(5))).collect();
+        let _five: Vec<_> = (0..255).map(|_| armed(&wheel, ms(5))).collect();
         let _six: Vec<_> = (0..at_six).map(|_| armed(&wheel, ms(6))).collect();
         assert_eq!(step(&mut actor), "wait");
         jump(ms(10));
@@ -228,13 +228,19 @@ async fn the_bound_of_a_turn_is_kept_in_the_midst_of_a_tick() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tick_at_which_timers_only_move_down_costs_a_quarter_of_a_turn() {
+async fn a_tick_at_which_timers_only_move_down_costs_half_a_turn() {
     let (mut actor, wheel) = start();
     // One in each bucket of the second level, behind its begin.
     let _sleeps: Vec<_> = (1..=9).map(|n| armed(&wheel, ms(64 * n + 1))).collect();
     assert_eq!(step(&mut actor), "wait");
     jump(ms(2_000));
-    for (after, end) in [(3, "again"), (7, "again"), (9, "wait")] {
+    for (after, end) in [
+        (1, "again"),
+        (3, "again"),
+        (5, "again"),
+        (7, "again"),
+        (9, "wait"),
+    ] {
         assert_eq!(step(&mut actor), end);
         assert_eq!(fired(&wheel), after);
     }
@@ -352,18 +358,18 @@ async fn while_commands_are_left_nothing_fires_that_they_could_come_before() {
 #[tokio::test(start_paused = true)]
 async fn while_commands_are_left_a_storm_from_before_them_goes_on() {
     let (mut actor, wheel) = start();
-    let _storm: Vec<_> = (0..600).map(|_| armed(&wheel, ms(5))).collect();
+    let _storm: Vec<_> = (0..300).map(|_| armed(&wheel, ms(5))).collect();
     let _later = [9, 10].map(|n| armed(&wheel, ms(n)));
     assert_eq!(step(&mut actor), "wait");
     jump(ms(10));
     assert_eq!(step(&mut actor), "again");
-    assert_eq!(fired(&wheel), 512);
+    assert_eq!(fired(&wheel), 256);
     let _flood: Vec<_> = (0..5_000).map(|_| armed(&wheel, FAR)).collect();
     jump(ms(2));
     assert_eq!(step(&mut actor), "again");
-    assert_eq!(fired(&wheel), 601, "at 10 one of the flood may be due too");
+    assert_eq!(fired(&wheel), 301, "at 10 one of the flood may be due too");
     assert_eq!(step(&mut actor), "wait");
-    assert_eq!(fired(&wheel), 602);
+    assert_eq!(fired(&wheel), 302);
 }
 
 // --- sets ---
@@ -372,7 +378,7 @@ async fn while_commands_are_left_a_storm_from_before_them_goes_on() {
 async fn sets_that_are_due_together_are_delivered_by_turns() {
     let (mut actor, wheel) = start();
     let mut sets: Vec<_> = (0..2).map(|_| wheel.keyed::<u64, ()>()).collect();
-    for key in 0..700 {
+    for key in 0..350 {
         for (timers, _) in &sets {
             timers.set_timer(key, (), ms(5)).expect("there is room");
         }
@@ -381,8 +387,8 @@ async fn sets_that_are_due_together_are_delivered_by_turns() {
     jump(ms(5));
     let mut received = [0; 2];
     // The first turns look at what is due, and nothing is delivered before all of its tick is known.
-    for delivered in [[0, 0], [0, 0], [0, 512], [512, 512], [700, 700]] {
-        assert_eq!(step(&mut actor) == "wait", delivered == [700, 700]);
+    for delivered in [[0, 0], [0, 0], [0, 256], [256, 256], [350, 350]] {
+        assert_eq!(step(&mut actor) == "wait", delivered == [350, 350]);
         for (n, (_, stream)) in received.iter_mut().zip(&mut sets) {
             while stream.try_recv().is_ok() {
                 *n += 1;
@@ -423,7 +429,7 @@ async fn a_set_that_ends_while_its_timers_wait_to_be_delivered_is_let_go_after_t
     let (mut actor, wheel) = start();
     let shared = Arc::clone(wheel.shared());
     let (timers, stream) = wheel.keyed::<u64, ()>();
-    for key in 0..600 {
+    for key in 0..300 {
         timers.set_timer(key, (), ms(5)).expect("there is room");
     }
     assert_eq!(step(&mut actor), "wait");
@@ -438,16 +444,16 @@ async fn a_set_that_ends_while_its_timers_wait_to_be_delivered_is_let_go_after_t
 async fn what_was_moved_is_not_delivered_before_what_the_wheel_still_has_of_earlier_ticks() {
     let (mut actor, wheel) = start();
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
-    timers.set_timer(600, (), ms(3)).expect("there is room");
-    for key in 0..600 {
+    timers.set_timer(300, (), ms(3)).expect("there is room");
+    for key in 0..300 {
         timers.set_timer(key, (), ms(5)).expect("there is room");
     }
     assert_eq!(step(&mut actor), "wait");
-    timers.move_timer(600, ms(9)).expect("it is open");
+    timers.move_timer(300, ms(9)).expect("it is open");
     jump(ms(10));
     assert_eq!(step(&mut actor), "again");
     while step(&mut actor) == "again" {}
-    for key in 0..=600 {
+    for key in 0..=300 {
         assert_eq!(stream.try_recv().map(|fired| fired.key), Ok(key));
     }
 }
@@ -466,7 +472,7 @@ async fn a_barrier_falls_when_the_inbox_after_its_own_is_applied_and_all_that_is
     assert_eq!(step(&mut actor), "wait");
     assert!(settled.as_mut().poll(&mut cx).is_ready());
 
-    let _storm: Vec<_> = (0..600).map(|_| armed(&wheel, ms(5))).collect();
+    let _storm: Vec<_> = (0..300).map(|_| armed(&wheel, ms(5))).collect();
     assert_eq!(step(&mut actor), "wait");
     jump(ms(4));
     let mut early = Box::pin(wheel.settle());
@@ -479,7 +485,7 @@ async fn a_barrier_falls_when_the_inbox_after_its_own_is_applied_and_all_that_is
     assert_eq!(step(&mut actor), "again");
     jump(ms(1));
     assert_eq!(step(&mut actor), "again");
-    assert_eq!(fired(&wheel), 512);
+    assert_eq!(fired(&wheel), 256);
     assert!(settled.as_mut().poll(&mut cx).is_pending());
     assert_eq!(step(&mut actor), "wait");
     assert!(settled.as_mut().poll(&mut cx).is_ready());
@@ -489,7 +495,7 @@ async fn a_barrier_falls_when_the_inbox_after_its_own_is_applied_and_all_that_is
 async fn a_barrier_waits_for_what_is_delivered_in_later_turns() {
     let (mut actor, wheel) = start();
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
-    for key in 0..700 {
+    for key in 0..350 {
         timers.set_timer(key, (), ms(5)).expect("there is room");
     }
     let mut cx = Context::from_waker(Waker::noop());
@@ -498,7 +504,7 @@ async fn a_barrier_waits_for_what_is_delivered_in_later_turns() {
     while settled.as_mut().poll(&mut cx).is_pending() {
         step(&mut actor);
     }
-    for _ in 0..700 {
+    for _ in 0..350 {
         assert!(stream.try_recv().is_ok());
     }
 }

@@ -84,7 +84,7 @@ async fn a_timer_costs_a_command_only_if_it_is_needed_before_the_actor_looks() {
 async fn a_timer_moved_while_it_waits_to_be_delivered_costs_no_command_and_fires_then() {
     let (mut actor, wheel) = start();
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
-    for key in 0..600 {
+    for key in 0..300 {
         timers.set_timer(key, (), ms(5)).expect("there is room");
     }
     assert_eq!(step(&mut actor), "wait");
@@ -106,9 +106,9 @@ async fn a_timer_moved_while_it_waits_to_be_delivered_costs_no_command_and_fires
     assert_eq!(commands(&wheel), before);
     assert_eq!(wheel.metrics().refiled, 1);
     assert_eq!(woken.0.load(Ordering::Relaxed), 1);
-    let keys: Vec<_> = [2].into_iter().chain(3..600).chain([1]).collect();
+    let keys: Vec<_> = [2].into_iter().chain(3..300).chain([1]).collect();
     assert_eq!(received(&mut stream), keys);
-    assert_eq!(wheel.metrics().lateness.count(), 599);
+    assert_eq!(wheel.metrics().lateness.count(), 299);
     jump(ms(1));
     assert_eq!(step(&mut actor), "wait");
     assert_eq!(received(&mut stream), [0]);
@@ -239,20 +239,20 @@ async fn what_is_set_again_while_it_waits_to_be_delivered_comes_after_what_was_s
     let (mut actor, wheel) = start();
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
     let set = |key, delay| timers.set_timer(key, (), delay).expect("there is room");
-    for key in 0..700 {
+    for key in 0..350 {
         set(key, ms(5));
     }
     assert_eq!(step(&mut actor), "wait");
     jump(ms(5));
     assert_eq!(step(&mut actor), "again");
     assert_eq!(step(&mut actor), "again");
-    assert_eq!(received(&mut stream).len(), 512);
+    assert_eq!(received(&mut stream).len(), 256);
     // More than a turn applies, and behind that one that is due; the last one knows that it is due already.
     note(&timers, 1_000..6_000);
-    set(700, Duration::ZERO);
-    set(512, Duration::ZERO);
+    set(350, Duration::ZERO);
+    set(256, Duration::ZERO);
     while step(&mut actor) == "again" {}
-    let keys: Vec<_> = (513..=700).chain([512]).collect();
+    let keys: Vec<_> = (257..=350).chain([256]).collect();
     assert_eq!(received(&mut stream), keys);
 }
 
@@ -283,14 +283,14 @@ async fn what_is_left_of_one_set_is_not_forgotten_for_another_that_has_nothing()
     let (mut actor, wheel) = start();
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
     let (others, _stream) = wheel.keyed::<u64, ()>();
-    for key in 0..700 {
+    for key in 0..350 {
         timers.set_timer(key, (), ms(5)).expect("there is room");
     }
     others.set_timer(0, (), ms(5)).expect("there is room");
     assert_eq!(step(&mut actor), "wait");
     others.move_timer(0, FAR).expect("it is open");
     jump(ms(5));
-    for (end, delivered) in [("again", 0), ("again", 512), ("wait", 188)] {
+    for (end, delivered) in [("again", 0), ("again", 256), ("wait", 94)] {
         assert_eq!(step(&mut actor), end);
         assert_eq!(received(&mut stream).len(), delivered);
     }
@@ -300,8 +300,8 @@ async fn what_is_left_of_one_set_is_not_forgotten_for_another_that_has_nothing()
 async fn a_barrier_does_not_wait_for_a_set_whose_storm_came_later() {
     let (mut actor, wheel) = start();
     let (timers, _stream) = wheel.keyed::<u64, ()>();
-    let _storm: Vec<_> = (0..600).map(|_| armed(&wheel, ms(4))).collect();
-    for key in 0..1_000 {
+    let _storm: Vec<_> = (0..300).map(|_| armed(&wheel, ms(4))).collect();
+    for key in 0..500 {
         timers.set_timer(key, (), ms(5)).expect("there is room");
     }
     let mut cx = Context::from_waker(Waker::noop());
@@ -313,7 +313,7 @@ async fn a_barrier_does_not_wait_for_a_set_whose_storm_came_later() {
     assert!(settled.as_mut().poll(&mut cx).is_pending());
     jump(ms(1));
     assert_eq!(step(&mut actor), "again");
-    assert_eq!(fired(&wheel), 600);
+    assert_eq!(fired(&wheel), 300);
     assert!(settled.as_mut().poll(&mut cx).is_ready());
 }
 
