@@ -286,6 +286,18 @@ async fn what_is_given_up_leaves_the_wheel() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_moved_earlier_is_filed_there() {
+    let (mut actor, wheel) = start();
+    let mut sleep = armed(&wheel, ms(10));
+    assert_eq!(step(&mut actor), "wait");
+    for earlier in [5, 3] {
+        Pin::new(&mut sleep).reset(Instant::now() + ms(earlier));
+        assert_eq!(step(&mut actor), "wait");
+        assert_eq!((actor.next_wake(), actor.items()), (Some(earlier), 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_moved_earlier_and_cancelled_stays_where_it_is() {
     let (mut actor, wheel) = start();
     let mut sleep = armed(&wheel, ms(10));

@@ -1,7 +1,8 @@
 //! The protocol, one call at a time.
 
 use super::*;
-use std::task::Waker;
+use std::sync::Arc;
+use std::task::{Wake, Waker};
 
 fn armed(deadline: u64) -> Entry<()> {
     let entry = Entry::new(());
@@ -14,7 +15,7 @@ fn armed(deadline: u64) -> Entry<()> {
 
 #[test]
 fn an_entry_takes_56_bytes_and_72_with_its_reference_counts() {
-    assert_eq!(size_of::<Entry<std::sync::Arc<()>>>(), 56);
+    assert_eq!(size_of::<Entry<Arc<()>>>(), 56);
 }
 
 /// The node of an entry that has one, and the node that the wheel would give next.
@@ -75,6 +76,21 @@ fn a_poll_leaves_its_waker_only_with_an_entry_that_is_armed() {
         let entry = put(phase, 10, 10, false);
         assert_eq!(entry.poll(Waker::noop()), phase);
         assert_eq!(seen(&entry), (phase, 10, Some(NODE), false, false));
+    }
+}
+
+#[test]
+fn who_polled_last_is_woken() {
+    struct Task;
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {}
+    }
+    let wakers = [(); 3].map(|()| Waker::from(Arc::new(Task)));
+    let entry = filed(10);
+    for waker in wakers.iter().chain(&wakers[..1]) {
+        assert_eq!(entry.poll(waker), Phase::Armed);
+        let state = entry.state.lock();
+        assert!(state.waker.as_ref().is_some_and(|w| w.will_wake(waker)));
     }
 }
 
