@@ -304,12 +304,36 @@ mod tests {
     }
 
     #[test]
+    fn far_ticks_begin_where_nanoseconds_no_longer_reach() {
+        let tick = Duration::new(7, 300_000_011);
+        let ticks = ticks(tick);
+        // The first is the last whose begin is a 64-bit number of nanoseconds.
+        let last = u64::MAX / ticks.grain();
+        for n in [last, last + 1, 3 * last + 5, 1 << 33] {
+            let parts = u32::try_from(n % 1_000_000).expect("less than a million");
+            let millions = u32::try_from(n / 1_000_000).expect("few");
+            let begin = ticks.origin + tick * 1_000_000 * millions + tick * parts;
+            assert_eq!(ticks.begin(n), Some(begin), "tick {n}");
+        }
+        assert_eq!(ticks.begin(u64::MAX), None);
+    }
+
+    #[test]
     fn what_is_remembered_of_a_tick_holds_for_this_tick_alone() {
         let tick = Duration::from_millis(10);
         let (one, other) = (ticks(tick), ticks(tick));
         let at = |ticks: &Ticks, micros| ticks.origin + Duration::from_micros(micros);
         for remembered in [1, 2, 7] {
             let end = remembered * 10_000;
+            for long_ago in (1..)
+                .map(|n| n * 3_000)
+                .take_while(|&micros| micros < 2 * end)
+            {
+                assert_eq!(one.deadline(at(&one, end - 3)), remembered);
+                assert_eq!(one.deadline(at(&one, end - 2)), remembered);
+                let long_ago = one.origin.checked_sub(Duration::from_micros(long_ago));
+                assert!(long_ago.is_none_or(|instant| one.deadline(instant) == 0));
+            }
             let expected = [
                 (end - 10_000, remembered - 1),
                 (end - 9_999, remembered),

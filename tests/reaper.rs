@@ -52,6 +52,7 @@ async fn what_nobody_touches_is_reaped_after_the_idle_duration_with_key_value_an
     let start = Instant::now();
     let watch = reaper.watch(7, "seven").unwrap();
     assert!(watch.is_watched());
+    assert!(!reaper.is_empty());
     assert_eq!(reaper.len(), 1);
 
     let expired = idle.recv().await.unwrap();

@@ -186,6 +186,7 @@ async fn drain_returns_all_once_earliest_first_and_a_timer_set_after_it_fires() 
 
     let start = Instant::now();
     timers.set_timer(2, 5, ms(10)).unwrap();
+    assert!(!timers.is_empty());
     assert_eq!(timed(&mut stream, start, 1).await, [(2, 5, 10)]);
     advance(&wheel, ms(1000)).await;
     assert_eq!(received(&mut stream), []);
