@@ -1,13 +1,15 @@
 //! What can be seen of it: the state of everything public, the texts of errors, and the warning of being late.
 
 mod support;
+#[path = "../src/actor/tests/warnings.rs"]
+mod warnings;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use support::{jump, ms, poll_idly};
 use tickwheel::{BuildError, Closed, SetTimerError, TimerWheel};
 use tokio_test::assert_pending;
+use warnings::Warnings;
 
 #[tokio::test(start_paused = true)]
 async fn everything_public_shows_its_state() {
@@ -74,26 +76,6 @@ async fn every_error_says_what_is_wrong() {
     }
 }
 
-/// Counts warnings.
-#[derive(Debug, Default)]
-struct Warnings(AtomicUsize);
-
-impl tracing::Subscriber for Warnings {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        *metadata.level() == tracing::Level::WARN
-    }
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-    fn event(&self, _: &tracing::Event<'_>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-    fn enter(&self, _: &tracing::span::Id) {}
-    fn exit(&self, _: &tracing::span::Id) {}
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_wheel_warns_when_it_is_later_than_it_was_told_to_bear() {
     let warnings = Arc::new(Warnings::default());
@@ -106,10 +88,6 @@ async fn a_wheel_warns_when_it_is_later_than_it_was_told_to_bear() {
         jump(ms(5) + late_by);
         wheel.settle().await;
         assert!(sleep.is_elapsed());
-        assert_eq!(
-            warnings.0.load(Ordering::Relaxed),
-            warned,
-            "late by {late_by:?}"
-        );
+        assert_eq!(warnings.count(), warned, "late by {late_by:?}");
     }
 }

@@ -13,6 +13,7 @@ use crate::{KeyedTimers, Sleep, TimerWheel};
 
 mod end;
 mod sets;
+mod warnings;
 
 const FAR: Duration = Duration::from_secs(3_600);
 

@@ -1,34 +1,14 @@
 //! Being late, and ending.
 
+use super::warnings::Warnings;
 use super::*;
 
 // --- being late ---
-
-/// Counts warnings.
-#[derive(Default)]
-struct Warnings(std::sync::atomic::AtomicUsize);
-
-impl tracing::Subscriber for Warnings {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        *metadata.level() == tracing::Level::WARN
-    }
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-    fn event(&self, _: &tracing::Event<'_>) {
-        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    }
-    fn enter(&self, _: &tracing::span::Id) {}
-    fn exit(&self, _: &tracing::span::Id) {}
-}
 
 #[tokio::test(start_paused = true)]
 async fn it_complains_of_being_late_and_again_after_ten_seconds() {
     let warnings = Arc::new(Warnings::default());
     let _here = tracing::subscriber::set_default(Arc::clone(&warnings));
-    let warned = || warnings.0.load(std::sync::atomic::Ordering::Relaxed);
     let (mut actor, wheel) = start_with(ms(100));
     let mut late_by = |late: u64| {
         let sleep = armed(&wheel, ms(1));
@@ -36,7 +16,7 @@ async fn it_complains_of_being_late_and_again_after_ten_seconds() {
         jump(ms(1 + late));
         assert_eq!(step(&mut actor), "wait");
         assert!(sleep.is_elapsed());
-        warned()
+        warnings.count()
     };
     assert_eq!(late_by(100), 0, "that is not too late yet");
     assert_eq!(late_by(101), 1);
