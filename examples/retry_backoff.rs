@@ -1,7 +1,7 @@
 //! Failed calls that are tried again in the background, in the manner of Dubbo's failback cluster.
 //!
 //! A call that fails waits for its next attempt as a keyed timer, twice as long each time. Not more than a hundred may
-//! wait at once: the wheel's `max_pending` refuses the next one and gives it back, so a backend that is down for long
+//! wait at once: the wheel's `max_keyed` refuses the next one and gives it back, so a backend that is down for long
 //! does not fill the memory of those who call it.
 
 use std::process::ExitCode;
@@ -100,7 +100,7 @@ impl Backend {
 async fn main() -> ExitCode {
     let wheel = TimerWheel::builder()
         .name("failback")
-        .max_pending(MAX_PENDING)
+        .max_keyed(MAX_PENDING)
         .start()
         .expect("there is a runtime, and the limit is not zero");
     let (waiting, mut expirations) = wheel.keyed();

@@ -10,10 +10,10 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::actor::Actor;
-use crate::bell::Bell;
 use crate::error::BuildError;
+use crate::panic::catch_panic;
+use crate::shared::notifier::ActorNotifier;
 use crate::shared::{Config, Shared};
-use crate::shield::shield;
 use crate::tick::{Ticks, clock_is_virtual};
 use crate::timer_wheel::TimerWheel;
 use crate::wheel::Wheel;
@@ -31,7 +31,7 @@ use crate::wheel::Wheel;
 /// let wheel = TimerWheel::builder()
 ///     .name("connections")
 ///     .tick(Duration::from_millis(100))
-///     .max_pending(100_000)
+///     .max_keyed(100_000)
 ///     .start()?;
 /// # wheel.shutdown().await;
 /// # Ok(())
@@ -42,7 +42,7 @@ use crate::wheel::Wheel;
 pub struct Builder {
     tick: Duration,
     slots: usize,
-    max_pending: usize,
+    max_keyed: usize,
     late_warning: Duration,
     name: String,
     runtime: Option<Handle>,
@@ -58,7 +58,7 @@ impl Builder {
         Builder {
             tick: Duration::from_millis(1),
             slots: 64,
-            max_pending: usize::MAX,
+            max_keyed: usize::MAX,
             late_warning: Duration::from_secs(1),
             name: String::from("tickwheel"),
             runtime: None,
@@ -87,9 +87,9 @@ impl Builder {
     /// How many keyed timers may be pending at once, over all sets of the wheel; no limit unless said otherwise.
     ///
     /// Beyond it, setting a timer under a new key gives key and value back as
-    /// [`SetTimerError::Full`](crate::SetTimerError::Full). Sleeps are not limited.
-    pub fn max_pending(mut self, max_pending: usize) -> Self {
-        self.max_pending = max_pending;
+    /// [`SetTimerError::Full`](crate::SetTimerError::Full). SleepWheel are not limited.
+    pub fn max_keyed(mut self, max_keyed: usize) -> Self {
+        self.max_keyed = max_keyed;
         self
     }
 
@@ -143,8 +143,8 @@ impl Builder {
                 bounds,
             });
         }
-        if self.max_pending == 0 {
-            return Err(BuildError::MaxPending);
+        if self.max_keyed == 0 {
+            return Err(BuildError::MaxKeyed);
         }
         let shared = if self.dedicated_thread {
             self.start_thread()?
@@ -163,10 +163,10 @@ impl Builder {
         // Within the runtime, so that its clock is the one that is read.
         let within = runtime.enter();
         // Tokio tells in no other way whether there is a timer.
-        let has_timer = shield("Tokio's timer", || drop(tokio::time::sleep(Duration::ZERO)));
+        let has_timer = catch_panic("Tokio's timer", || drop(tokio::time::sleep(Duration::ZERO)));
         has_timer.ok_or(BuildError::NoTimer)?;
         let slots = self.slots;
-        let shared = self.shared(Bell::Task(Notify::new()), Some(runtime.id()))?;
+        let shared = self.shared(ActorNotifier::Task(Notify::new()), Some(runtime.id()))?;
         drop(within);
         drop(runtime.spawn(Actor::new(Arc::clone(&shared), slots).run()));
         Ok(shared)
@@ -180,7 +180,7 @@ impl Builder {
         let slots = self.slots;
         // A thread's name cannot have a zero byte.
         let name = self.name.replace('\0', " ");
-        let shared = self.shared(Bell::Thread(OnceLock::new()), None)?;
+        let shared = self.shared(ActorNotifier::Thread(OnceLock::new()), None)?;
         let actor = Actor::new(Arc::clone(&shared), slots);
         let thread = thread::Builder::new().name(name);
         match thread.spawn(|| actor.run_on_thread()) {
@@ -191,7 +191,7 @@ impl Builder {
 
     fn shared(
         self,
-        bell: Bell,
+        notifier: ActorNotifier,
         runtime: Option<tokio::runtime::Id>,
     ) -> Result<Arc<Shared>, BuildError> {
         let ticks = Ticks::new(Instant::now(), self.tick).ok_or(BuildError::Tick {
@@ -202,8 +202,8 @@ impl Builder {
             name: self.name,
             ticks,
             late_warning: self.late_warning,
-            max_pending: self.max_pending,
-            bell,
+            max_keyed: self.max_keyed,
+            notifier,
             runtime,
             virtual_clock: clock_is_virtual(),
         })))

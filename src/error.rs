@@ -48,8 +48,8 @@ pub enum BuildError {
         /// What there can be; only powers of two.
         bounds: RangeInclusive<usize>,
     },
-    /// [`Builder::max_pending`](crate::Builder::max_pending) is zero: no timer could ever be set.
-    MaxPending,
+    /// [`Builder::max_keyed`](crate::Builder::max_keyed) is zero: no timer could ever be set.
+    MaxKeyed,
     /// There is no Tokio runtime here, and none was given to [`Builder::runtime`](crate::Builder::runtime).
     NoRuntime,
     /// The clock here is paused, which a [dedicated thread](crate::Builder::dedicated_thread) cannot follow.
@@ -75,8 +75,8 @@ impl fmt::Display for BuildError {
                 bounds.start(),
                 bounds.end()
             ),
-            BuildError::MaxPending => {
-                f.write_str("max_pending is 0, but must be at least 1 for a timer to be set")
+            BuildError::MaxKeyed => {
+                f.write_str("max_keyed is 0, but must be at least 1 for a timer to be set")
             }
             BuildError::NoRuntime => f.write_str(
                 "no Tokio runtime: start the wheel within one, or give its handle to \

@@ -98,7 +98,7 @@
 //! * A timer has fired when its expiration lies in the stream, received or not. From then on it cannot be taken any
 //!   more, and setting its key is a new timer.
 //! * The stream is not bounded, since the actor never waits for its reader. What is bounded is the number of timers
-//!   that are pending: [`Builder::max_pending`], over all sets. A new key over the limit comes back in
+//!   that are pending: [`Builder::max_keyed`], over all sets. A new key over the limit comes back in
 //!   [`SetTimerError::Full`].
 //! * To run a handler for each expiration, a bounded number at once, there is [`Expirations::dispatch`].
 //!

@@ -94,7 +94,7 @@
 //! | `turn` | what the actor lends to a set of timers for one call |
 //! | `command` | everything that can reach the actor, on one screen |
 //! | `cache` | for each thread, the cancelled entries it may use again |
-//! | `bell` | what wakes the actor: a notification, or the unparking of its thread |
+//! | `notifier` | what wakes the actor: a notification, or the unparking of its thread |
 //! | `keyed` | sets of keyed timers: `book` finds a timer by key or slot; `set` is the truth about each, with what the handles do in `writes`, the actor in `visits`, the stream in `receive`; `timers` and `expirations` are its two public ends |
 //! | `idle` | `activity` is the word that touches write; on it the future (`timer`), the stream wrapper (`stream`) and the `reaper` |
 //! | `shared` | what the handles of one wheel and its actor have in common |
@@ -116,61 +116,42 @@
 // The models are of some parts only; what the others need of them is not used then.
 #![cfg_attr(tickwheel_loom, allow(dead_code, unused_imports))]
 
-mod advance;
-mod entry;
 #[cfg(not(tickwheel_loom))]
 pub mod guide;
-mod idle;
-mod sleeps;
-mod submit;
+mod shared;
 mod sync;
 mod tick;
 pub mod wheel;
 
+mod actor;
 #[cfg(all(test, tickwheel_loom))]
 mod model;
 
 #[cfg(not(tickwheel_loom))]
-mod actor;
-#[cfg(not(tickwheel_loom))]
-mod bell;
-#[cfg(not(tickwheel_loom))]
 mod builder;
-#[cfg(not(tickwheel_loom))]
-mod cache;
-#[cfg(not(tickwheel_loom))]
-mod command;
 #[cfg(not(tickwheel_loom))]
 mod error;
 #[cfg(not(tickwheel_loom))]
-mod interval;
+mod idle;
 #[cfg(not(tickwheel_loom))]
 mod keyed;
 #[cfg(not(tickwheel_loom))]
 mod metrics;
 #[cfg(not(tickwheel_loom))]
-mod shared;
-#[cfg(not(tickwheel_loom))]
-mod shield;
+mod panic;
 #[cfg(not(tickwheel_loom))]
 mod sleep;
 #[cfg(not(tickwheel_loom))]
-mod timeout;
-#[cfg(not(tickwheel_loom))]
 mod timer_wheel;
-#[cfg(not(tickwheel_loom))]
-mod turn;
 
 #[cfg(not(tickwheel_loom))]
 pub use crate::{
     builder::Builder,
     error::{BuildError, Elapsed},
     idle::{Busy, IdleHandle, IdleLimits, IdleStream, IdleTimer, Reaper, Watch, WatchOptions},
-    interval::Interval,
     keyed::{Closed, Expirations, Expired, KeyedTimers, SetTimerError},
     metrics::{LatenessHistogram, WheelMetrics},
-    sleep::Sleep,
-    timeout::Timeout,
+    sleep::{Interval, Sleep, Timeout},
     timer_wheel::TimerWheel,
 };
 

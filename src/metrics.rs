@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::cache::Counts;
+use crate::shared::counts::Counts;
 
 /// Sub-buckets for each power of two, as a power of two: a quantile is exact to an eighth.
 const SUB_BITS: u32 = 3;
@@ -14,7 +14,7 @@ const BUCKETS: usize = (64 - SUB_BITS as usize + 1) * SUB_BUCKETS;
 
 /// The counters of one wheel.
 ///
-/// Those of sleeps are spread over the threads, see [`cache`](crate::cache). Those of sets are kept by the sets and
+/// Those of sleeps are spread over the threads, see [`cache`](crate::sleep::pool). Those of sets are kept by the sets and
 /// added here when a set is dropped. The rest is written by the actor alone, so a load and a store do for adding.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
@@ -23,7 +23,7 @@ pub(crate) struct Metrics {
     elsewhere: Counts,
     pub(crate) gone_sets: Mutex<KeyedCounts>,
     pub(crate) fired_sleeps: AtomicU64,
-    pub(crate) refiled: AtomicU64,
+    pub(crate) rescheduled: AtomicU64,
     pub(crate) turns: AtomicU64,
     pub(crate) wake_ups: AtomicU64,
     pub(crate) commands: AtomicU64,
@@ -122,7 +122,7 @@ impl Metrics {
             keyed_replaced: keyed.replaced,
             keyed_drained: keyed.drained,
             keyed_moved: keyed.moved,
-            refiled: get(&self.refiled),
+            rescheduled: get(&self.rescheduled),
             commands: get(&self.commands),
             turns: get(&self.turns),
             wake_ups: get(&self.wake_ups),
@@ -239,15 +239,15 @@ fn bucket_end(bucket: usize) -> u64 {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct WheelMetrics {
-    /// Sleeps that exist and have not fired, those of timeouts and intervals included.
+    /// SleepWheel that exist and have not fired, those of timeouts and intervals included.
     pub sleeps_pending: u64,
-    /// Sleeps that were made; one that is reset after it had fired counts again.
+    /// SleepWheel that were made; one that is reset after it had fired counts again.
     pub sleeps_made: u64,
-    /// Sleeps whose deadline was reached.
+    /// SleepWheel whose deadline was reached.
     pub sleeps_fired: u64,
-    /// Sleeps that were dropped, or were part of a timeout that completed, before their deadline.
+    /// SleepWheel that were dropped, or were part of a timeout that completed, before their deadline.
     pub sleeps_cancelled: u64,
-    /// Sleeps that went on with Tokio's timer, because the wheel had ended.
+    /// SleepWheel that went on with Tokio's timer, because the wheel had ended.
     pub sleeps_handed_over: u64,
     /// Calls of [`Sleep::reset`](crate::Sleep::reset) on a sleep that was waiting.
     pub sleeps_moved: u64,
@@ -266,7 +266,7 @@ pub struct WheelMetrics {
     /// Keyed timers that were moved.
     pub keyed_moved: u64,
     /// Timers the actor looked at and filed again, since they had been moved to later.
-    pub refiled: u64,
+    pub rescheduled: u64,
     /// Messages the actor has received. Most timers cost none.
     pub commands: u64,
     /// Turns the actor has taken.

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | [`Actor`] | `actor.rs`, for sleeping futures: each method does what its namesake does, with the real `sleeps.rs`; a turn has no bounds |
 //! | [`Shared`] | `shared.rs`, `Sleep::reset`, and of `cache.rs` one cache, which all threads share |
-//! | [`Bell`] | Tokio's `Notify`, which keeps one permit, and the timer the actor waits on |
+//! | [`ActorNotifier`] | Tokio's `Notify`, which keeps one permit, and the timer the actor waits on |
 //! | [`Wakes`], [`Sleeper`] | a task: one counts how often it is woken, the other blocks until it is |
 //!
 //! Models of one part *step* the actor: it does one turn while somebody else does something, and what is left is then
@@ -29,9 +29,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::task::{Wake, Waker};
 
-use crate::entry::{Entry, Phase, Tell};
-use crate::sleeps::{Looked, Sleeps};
-use crate::submit::{Inbox, Signal, Submit};
+use crate::actor::sleep_wheel::{Processed, SleepWheel};
+use crate::shared::entry::{Entry, Notify, Phase};
+use crate::shared::mailbox::{Backlog, Mailbox, Notifier};
 use crate::sync::{Mutex, lock};
 use loom::sync::Condvar;
 use loom::sync::atomic::{AtomicBool, Ordering};
@@ -47,7 +47,7 @@ pub(crate) fn check(preemptions: Option<usize>, model: impl Fn() + Send + Sync +
 
 /// What the actor waits for: a permit that is kept, or a tick.
 #[derive(Debug, Default)]
-pub(crate) struct Bell {
+pub(crate) struct ActorNotifier {
     ringing: Mutex<Ringing>,
     changed: Condvar,
     /// The clock. Not loom's, so that reading it orders nothing.
@@ -60,8 +60,8 @@ struct Ringing {
     rung: usize,
 }
 
-impl Signal for Bell {
-    fn signal(&self) {
+impl Notifier for ActorNotifier {
+    fn notify(&self) {
         let mut ringing = lock(&self.ringing);
         ringing.permit = true;
         ringing.rung += 1;
@@ -69,7 +69,7 @@ impl Signal for Bell {
     }
 }
 
-impl Bell {
+impl ActorNotifier {
     /// Whether a permit waits for the actor.
     pub(crate) fn has_permit(&self) -> bool {
         lock(&self.ringing).permit
@@ -159,7 +159,7 @@ pub(crate) enum Command {
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) mailbox: Submit<Command, Bell>,
+    pub(crate) mailbox: Mailbox<Command, ActorNotifier>,
     orphaned: AtomicBool,
     /// Entries to be used again, with the tick each was filed at when it was cancelled.
     spares: Mutex<Vec<(u64, Arc<SleepEntry>)>>,
@@ -169,14 +169,14 @@ impl Shared {
     /// With so many queues; every thread uses the first.
     pub(crate) fn new(queues: usize) -> Arc<Self> {
         Arc::new(Shared {
-            mailbox: Submit::new(queues, Bell::default()),
+            mailbox: Mailbox::new(queues, ActorNotifier::default()),
             orphaned: AtomicBool::new(false),
             spares: Mutex::default(),
         })
     }
 
-    pub(crate) fn bell(&self) -> &Bell {
-        self.mailbox.signal()
+    pub(crate) fn notifier(&self) -> &ActorNotifier {
+        self.mailbox.notifier()
     }
 
     pub(crate) fn arm(&self, entry: &Arc<SleepEntry>, tick: u64, waker: Waker) -> bool {
@@ -196,11 +196,11 @@ impl Shared {
         was
     }
 
-    fn tell(&self, entry: &Arc<SleepEntry>, tell: Tell) -> bool {
+    fn tell(&self, entry: &Arc<SleepEntry>, tell: Notify) -> bool {
         match tell {
-            Tell::Nothing => {}
-            Tell::Sooner(tick) => self.mailbox.wake_by(tick),
-            Tell::Queue(tick) => {
+            Notify::None => {}
+            Notify::Wake(tick) => self.mailbox.wake_by(tick),
+            Notify::Enqueue(tick) => {
                 let command = Command::Sleep(Arc::clone(entry));
                 return self.mailbox.push(0, tick, command).is_ok();
             }
@@ -214,11 +214,11 @@ impl Shared {
 
     /// What dropping an armed sleep does, with a cache that has room. Returns the phase that ended.
     pub(crate) fn release(&self, entry: Arc<SleepEntry>) -> Phase {
-        let (was, filed) = entry.disarm();
+        let (was, scheduled) = entry.disarm();
         if self.is_orphaned() {
-            self.discard(&entry);
+            self.release(&entry);
         } else {
-            lock(&self.spares).push((filed, entry));
+            lock(&self.spares).push((scheduled, entry));
         }
         was
     }
@@ -226,13 +226,15 @@ impl Shared {
     /// An entry out of the cache that is filed soon enough for `deadline`, else a new one.
     pub(crate) fn take(&self, deadline: u64) -> Arc<SleepEntry> {
         let mut spares = lock(&self.spares);
-        let at = spares.iter().position(|&(filed, _)| filed <= deadline);
+        let at = spares
+            .iter()
+            .position(|&(scheduled, _)| scheduled <= deadline);
         at.map_or_else(|| Arc::new(Entry::new(())), |at| spares.swap_remove(at).1)
     }
 
-    pub(crate) fn discard(&self, entry: &Arc<SleepEntry>) {
-        let tell = match entry.abandon() {
-            Tell::Queue(_) if self.is_orphaned() => Tell::Queue(0),
+    pub(crate) fn release(&self, entry: &Arc<SleepEntry>) {
+        let tell = match entry.release() {
+            Notify::Enqueue(_) if self.is_orphaned() => Notify::Enqueue(0),
             tell => tell,
         };
         self.tell(entry, tell);
@@ -257,8 +259,8 @@ fn wake(waker: Option<Waker>) {
 #[derive(Debug)]
 pub(crate) struct Actor {
     shared: Arc<Shared>,
-    sleeps: Sleeps<()>,
-    inbox: Inbox<Command>,
+    sleeps: SleepWheel<()>,
+    backlog: Backlog<Command>,
     sweeping: bool,
     must_end: bool,
     /// The deadlines of those that fired.
@@ -269,8 +271,8 @@ impl Actor {
     pub(crate) fn new(shared: &Arc<Shared>) -> Self {
         Actor {
             shared: Arc::clone(shared),
-            sleeps: Sleeps::new(16),
-            inbox: Inbox::new(),
+            sleeps: SleepWheel::new(16),
+            backlog: Backlog::new(),
             sweeping: false,
             must_end: false,
             fired: Vec::new(),
@@ -293,7 +295,7 @@ impl Actor {
     pub(crate) fn run(mut self, enough: usize) {
         loop {
             self.shared.mailbox.awake();
-            let now = self.shared.bell().now();
+            let now = self.shared.notifier().now();
             self.turn(now);
             if self.must_end || self.fired.len() >= enough {
                 break;
@@ -305,7 +307,7 @@ impl Actor {
             if is_orphaned && self.is_unused() {
                 break;
             }
-            self.shared.bell().wait(self.sleeps.wheel().next_wake());
+            self.shared.notifier().wait(self.sleeps.wheel().next_wake());
         }
         self.close();
     }
@@ -323,18 +325,18 @@ impl Actor {
 
     /// Takes what was submitted; returns how often the entry is in it.
     pub(crate) fn fetch(&mut self, entry: &Arc<SleepEntry>) -> usize {
-        self.shared.mailbox.take(&mut self.inbox);
+        self.shared.mailbox.take(&mut self.backlog);
         let is_it =
             |command: &&Command| matches!(command, Command::Sleep(e) if Arc::ptr_eq(e, entry));
-        let mut commands: Vec<_> = std::iter::from_fn(|| self.inbox.pop()).collect();
+        let mut commands: Vec<_> = std::iter::from_fn(|| self.backlog.pop()).collect();
         let times = commands.iter().filter(is_it).count();
-        self.inbox.append(&mut commands);
+        self.backlog.append(&mut commands);
         times
     }
 
     fn apply(&mut self) {
-        self.shared.mailbox.take(&mut self.inbox);
-        while let Some(command) = self.inbox.pop() {
+        self.shared.mailbox.take(&mut self.backlog);
+        while let Some(command) = self.backlog.pop() {
             match command {
                 Command::Sleep(entry) => self.sleeps.attend(entry),
                 Command::Orphaned => self.sweeping = true,
@@ -359,14 +361,14 @@ impl Actor {
 
     /// The search for cancelled sleeps.
     pub(crate) fn let_all_go(&mut self) {
-        let left = self.sleeps.let_go(0, u32::MAX);
+        let left = self.sleeps.deregister_unarmed(0, u32::MAX);
         assert_eq!(left, None);
     }
 
     fn advance(&mut self, until: u64) {
         let fired = &mut self.fired;
         let looked = |looked| {
-            if let Looked::Fired { deadline, waker } = looked {
+            if let Processed::Fired { deadline, waker } = looked {
                 assert!(deadline <= until, "fired early, at {until}");
                 fired.push(deadline);
                 wake(waker);
@@ -380,8 +382,8 @@ impl Actor {
 
     /// What dropping the actor does.
     pub(crate) fn close(mut self) {
-        self.shared.mailbox.close(&mut self.inbox);
-        while let Some(command) = self.inbox.pop() {
+        self.shared.mailbox.close(&mut self.backlog);
+        while let Some(command) = self.backlog.pop() {
             if let Command::Sleep(entry) = command {
                 wake(entry.close());
             }

@@ -1,5 +1,9 @@
 //! A future that completes at an instant.
 
+pub(crate) mod interval;
+pub(crate) mod pool;
+pub(crate) mod timeout;
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -10,11 +14,13 @@ use std::time::Duration;
 use tokio::task::coop;
 use tokio::time::{self, Instant};
 
-use crate::cache;
-use crate::entry::{Entry, Phase};
-use crate::idle::IdleClock;
-use crate::shared::{Home, Shared, SleepEntry};
-use crate::shield::wake;
+pub use interval::Interval;
+pub use timeout::Timeout;
+
+use crate::panic::wake;
+use crate::shared::entry::{Entry, Phase};
+use crate::shared::idle_clock::IdleClock;
+use crate::shared::{Origin, Shared, SleepEntry};
 use crate::tick::{NEVER, after, far_future};
 
 /// Completes once its deadline is reached. Made by [`TimerWheel::sleep`](crate::TimerWheel::sleep) and
@@ -86,9 +92,9 @@ enum Stage {
 
 impl Sleep {
     #[inline]
-    pub(crate) fn after(home: &Arc<Home>, duration: Duration) -> Self {
+    pub(crate) fn after(origin: &Arc<Origin>, duration: Duration) -> Self {
         let (deadline, tick) = match after(duration) {
-            Some(deadline) => (deadline, home.shared.ticks.deadline(deadline)),
+            Some(deadline) => (deadline, origin.shared.ticks.deadline(deadline)),
             None => (far_future(), NEVER),
         };
         let stage = if duration.is_zero() {
@@ -96,20 +102,20 @@ impl Sleep {
         } else {
             Stage::New
         };
-        Self::new(home, deadline, tick, stage)
+        Self::new(origin, deadline, tick, stage)
     }
 
-    pub(crate) fn at(home: &Arc<Home>, deadline: Instant) -> Self {
-        let tick = home.shared.ticks.deadline(deadline);
-        Self::new(home, deadline, tick, Stage::Unchecked)
+    pub(crate) fn at(origin: &Arc<Origin>, deadline: Instant) -> Self {
+        let tick = origin.shared.ticks.deadline(deadline);
+        Self::new(origin, deadline, tick, Stage::Unchecked)
     }
 
     #[inline]
-    fn new(home: &Arc<Home>, deadline: Instant, tick: u64, stage: Stage) -> Self {
+    fn new(origin: &Arc<Origin>, deadline: Instant, tick: u64, stage: Stage) -> Self {
         Sleep {
             deadline,
             tick,
-            entry: Some(cache::take(home, tick)),
+            entry: Some(pool::take(origin, tick)),
             stage,
             fallback: None,
         }
@@ -117,8 +123,8 @@ impl Sleep {
 
     /// The sleep of an idle timer: the actor asks the clock before it fires.
     pub(crate) fn on_clock(shared: &Arc<Shared>, clock: Arc<IdleClock>, deadline: Instant) -> Self {
-        cache::count(shared, |counts| &counts.made);
-        let entry = Entry::new(Arc::new(Home {
+        pool::count(shared, |counts| &counts.made);
+        let entry = Entry::new(Arc::new(Origin {
             shared: Arc::clone(shared),
             clock: Some(clock),
         }));
@@ -155,7 +161,7 @@ impl Sleep {
     pub fn reset(self: Pin<&mut Self>, deadline: Instant) {
         let this = self.get_mut();
         let Some(entry) = &this.entry else { return };
-        let shared = &entry.home().shared;
+        let shared = &entry.origin().shared;
         this.deadline = deadline;
         this.tick = shared.ticks.deadline(deadline);
         let fired = match this.stage {
@@ -164,7 +170,7 @@ impl Sleep {
                 let (was, tell) = entry.move_to(this.tick);
                 if was == Phase::Armed {
                     if shared.tell(entry, tell) {
-                        cache::count(shared, |counts| &counts.moved);
+                        pool::count(shared, |counts| &counts.moved);
                         return;
                     }
                     // The task that waits may be another one: it has to come and find that the actor is gone.
@@ -181,7 +187,7 @@ impl Sleep {
             Stage::Done => true,
         };
         if fired {
-            cache::count(shared, |counts| &counts.made);
+            pool::count(shared, |counts| &counts.made);
         }
         this.stage = Stage::Unchecked;
     }
@@ -215,7 +221,7 @@ impl Sleep {
             return Poll::Ready(());
         };
         if entry
-            .home()
+            .origin()
             .shared
             .arm(entry, self.tick, cx.waker().clone())
         {
@@ -236,8 +242,8 @@ impl Sleep {
                 Poll::Ready(())
             }
             Phase::Closed => self.poll_fallback(cx),
-            Phase::Armed | Phase::Idle | Phase::Abandoned if !self.is_due() => Poll::Pending,
-            Phase::Armed | Phase::Idle | Phase::Abandoned => {
+            Phase::Armed | Phase::Idle | Phase::Released if !self.is_due() => Poll::Pending,
+            Phase::Armed | Phase::Idle | Phase::Released => {
                 // The actor may be quicker; then it has counted.
                 if entry.disarm().0 == Phase::Fired {
                     self.stage = Stage::Done;
@@ -252,7 +258,7 @@ impl Sleep {
     fn poll_due(&mut self) -> Poll<()> {
         self.stage = Stage::Done;
         if let Some(entry) = &self.entry {
-            cache::count(&entry.home().shared, |counts| &counts.elapsed);
+            pool::count(&entry.origin().shared, |counts| &counts.elapsed);
         }
         Poll::Ready(())
     }
@@ -263,7 +269,7 @@ impl Sleep {
             self.stage = Stage::OnTokio;
             self.fallback = Some(Box::pin(time::sleep_until(self.deadline)));
             if let Some(entry) = &self.entry {
-                cache::count(&entry.home().shared, |counts| &counts.handed_over);
+                pool::count(&entry.origin().shared, |counts| &counts.handed_over);
             }
         }
         if let Some(fallback) = &mut self.fallback {
@@ -291,18 +297,18 @@ impl Drop for Sleep {
         let Some(entry) = self.entry.take() else {
             return;
         };
-        let (cancelled, filed) = match self.stage {
+        let (cancelled, scheduled) = match self.stage {
             // Its entry is as it was taken from the cache: filed at this tick or before it, if at all.
             Stage::New | Stage::Unchecked => (true, self.tick),
             Stage::Armed | Stage::Done => {
-                let (was, filed) = entry.disarm();
+                let (was, scheduled) = entry.disarm();
                 let is_over = self.stage == Stage::Done || was == Phase::Fired;
-                (!is_over, filed)
+                (!is_over, scheduled)
             }
             Stage::OnTokio => return,
         };
-        if let Err(entry) = cache::give(entry, filed, cancelled) {
-            entry.home().shared.discard(&entry);
+        if let Err(entry) = pool::give(entry, scheduled, cancelled) {
+            entry.origin().shared.release(&entry);
         }
     }
 }

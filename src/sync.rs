@@ -18,8 +18,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 ///
 /// Two threads that take turns at a lock move what it guards from one core to the other each time. Who stays away for a
 /// while lets the other do much at once.
-pub(crate) fn lock_patiently<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    for doublings in 0..PATIENCE {
+pub(crate) fn lock_with_backoff<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    for doublings in 0..BACKOFF_STEPS {
         match mutex.try_lock() {
             Ok(guard) => return guard,
             Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
@@ -32,7 +32,7 @@ pub(crate) fn lock_patiently<T>(mutex: &std::sync::Mutex<T>) -> std::sync::Mutex
 }
 
 /// How often the wait doubles before a thread sleeps: a few microseconds in all.
-const PATIENCE: u32 = 8;
+const BACKOFF_STEPS: u32 = 8;
 
 /// A mutex for sections of a few instructions that call nothing: what it costs to take and release one that nobody
 /// else wants is what counts.
@@ -42,41 +42,41 @@ const PATIENCE: u32 = 8;
 /// tries again a little later, and soon lets the processor go: the holder may have been preempted. At last it sleeps,
 /// so that also a holder of lower priority gets to run.
 #[derive(Debug)]
-pub(crate) struct BriefMutex<T>(Brief<T>);
+pub(crate) struct SpinMutex<T>(Spin<T>);
 
 /// How long who finds it taken sleeps at last.
 #[cfg(not(tickwheel_loom))]
 const NAP: std::time::Duration = std::time::Duration::new(0, 50_000);
 
 #[cfg(not(tickwheel_loom))]
-type Brief<T> = spin::mutex::SpinMutex<T>;
+type Spin<T> = spin::mutex::SpinMutex<T>;
 #[cfg(not(tickwheel_loom))]
-pub(crate) type BriefGuard<'a, T> = spin::mutex::SpinMutexGuard<'a, T>;
+pub(crate) type SpinGuard<'a, T> = spin::mutex::SpinMutexGuard<'a, T>;
 
 #[cfg(tickwheel_loom)]
-type Brief<T> = Mutex<T>;
+type Spin<T> = Mutex<T>;
 #[cfg(tickwheel_loom)]
-pub(crate) type BriefGuard<'a, T> = MutexGuard<'a, T>;
+pub(crate) type SpinGuard<'a, T> = MutexGuard<'a, T>;
 
-impl<T> BriefMutex<T> {
+impl<T> SpinMutex<T> {
     pub(crate) fn new(value: T) -> Self {
-        BriefMutex(Brief::new(value))
+        SpinMutex(Spin::new(value))
     }
 
     #[cfg(tickwheel_loom)]
-    pub(crate) fn lock(&self) -> BriefGuard<'_, T> {
+    pub(crate) fn lock(&self) -> SpinGuard<'_, T> {
         lock(&self.0)
     }
 
     #[cfg(not(tickwheel_loom))]
     #[inline]
-    pub(crate) fn lock(&self) -> BriefGuard<'_, T> {
+    pub(crate) fn lock(&self) -> SpinGuard<'_, T> {
         self.0.try_lock().unwrap_or_else(|| self.lock_later())
     }
 
     #[cfg(not(tickwheel_loom))]
     #[cold]
-    fn lock_later(&self) -> BriefGuard<'_, T> {
+    fn lock_later(&self) -> SpinGuard<'_, T> {
         let mut attempts = 0_u32;
         loop {
             if let Some(guard) = self.0.try_lock() {
@@ -96,7 +96,7 @@ impl<T> BriefMutex<T> {
 /// lies next to it then waits for those who write it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Line<T>(pub(crate) T);
+pub(crate) struct CachePadded<T>(pub(crate) T);
 
 #[cfg(all(test, not(tickwheel_loom)))]
 mod tests {
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_brief_mutex_lets_one_in_at_a_time_also_when_the_holder_is_away_for_long() {
-        let sum = BriefMutex::new(0);
+        let sum = SpinMutex::new(0);
         add_up(|| {
             let mut guard = sum.lock();
             let read = *guard;
@@ -136,11 +136,11 @@ mod tests {
         });
         assert!(poison.is_err() && sum.is_poisoned());
         add_up(|| {
-            let mut guard = lock_patiently(&sum);
+            let mut guard = lock_with_backoff(&sum);
             let read = *guard;
             thread::yield_now();
             *guard = read + 1;
         });
-        assert_eq!(*lock_patiently(&sum), 2000);
+        assert_eq!(*lock_with_backoff(&sum), 2000);
     }
 }

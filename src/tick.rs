@@ -25,22 +25,22 @@ const FAR_FUTURE: Duration = Duration::from_secs(86_400 * 365 * 30);
 
 /// A point in time as nanoseconds from the origin: half the size of an [`Instant`], and exact.
 ///
-/// Reaches 292 years both ways; `Stamp::NEVER` lies beyond.
+/// Reaches 292 years both ways; `Timestamp::NEVER` lies beyond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Stamp(i64);
+pub(crate) struct Timestamp(i64);
 
-impl Stamp {
-    pub(crate) const NEVER: Stamp = Stamp(i64::MAX);
+impl Timestamp {
+    pub(crate) const NEVER: Timestamp = Timestamp(i64::MAX);
 
     /// How much later than `earlier` this is; zero when it is not.
-    pub(crate) fn since(self, earlier: Stamp) -> Duration {
+    pub(crate) fn since(self, earlier: Timestamp) -> Duration {
         let nanos = i128::from(self.0) - i128::from(earlier.0);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
     }
 
     /// This stamp moved by `nanos`, or `NEVER` when that is too far.
-    pub(crate) fn plus(self, nanos: i64) -> Stamp {
-        Stamp(self.0.saturating_add(nanos))
+    pub(crate) fn plus(self, nanos: i64) -> Timestamp {
+        Timestamp(self.0.saturating_add(nanos))
     }
 
     pub(crate) fn nanos(self) -> i64 {
@@ -53,8 +53,8 @@ impl Stamp {
     }
 
     /// From unsigned nanoseconds from the origin; what is too far is `NEVER`.
-    pub(crate) fn at(nanos: u64) -> Stamp {
-        i64::try_from(nanos).map_or(Stamp::NEVER, Stamp)
+    pub(crate) fn at(nanos: u64) -> Timestamp {
+        i64::try_from(nanos).map_or(Timestamp::NEVER, Timestamp)
     }
 }
 
@@ -134,8 +134,8 @@ impl Ticks {
         Duration::from_nanos(self.nanos_per_tick)
     }
 
-    /// The grain in which time passes, in nanoseconds: what is rounded to multiples of it is rounded to ticks.
-    pub(crate) fn grain(&self) -> u64 {
+    /// The tick_nanos in which time passes, in nanoseconds: what is rounded to multiples of it is rounded to ticks.
+    pub(crate) fn tick_nanos(&self) -> u64 {
         self.nanos_per_tick
     }
 
@@ -147,7 +147,7 @@ impl Ticks {
 
     /// The instant so many nanoseconds from the origin; decades from now if there is none.
     pub(crate) fn at(&self, nanos: u64) -> Instant {
-        self.instant(Stamp::at(nanos))
+        self.instant(Timestamp::at(nanos))
     }
 
     /// The tick at which a timer with this deadline may fire: rounded up.
@@ -220,20 +220,20 @@ impl Ticks {
     }
 
     /// The instant as a stamp, exactly; too far is `NEVER`, too long ago the oldest stamp there is.
-    pub(crate) fn stamp(&self, instant: Instant) -> Stamp {
+    pub(crate) fn timestamp(&self, instant: Instant) -> Timestamp {
         if let Some(after) = instant.checked_duration_since(self.origin) {
             let nanos = nanos(after).and_then(|nanos| i64::try_from(nanos).ok());
-            return nanos.map_or(Stamp::NEVER, Stamp);
+            return nanos.map_or(Timestamp::NEVER, Timestamp);
         }
         let before = nanos(self.origin.saturating_duration_since(instant));
         let before = before.and_then(|nanos| i64::try_from(nanos).ok());
-        Stamp(-before.unwrap_or(i64::MAX))
+        Timestamp(-before.unwrap_or(i64::MAX))
     }
 
     /// The stamp as an instant. `NEVER`, and what no `Instant` can hold, is shown as some decades from now.
-    pub(crate) fn instant(&self, stamp: Stamp) -> Instant {
+    pub(crate) fn instant(&self, stamp: Timestamp) -> Instant {
         let distance = Duration::from_nanos(stamp.0.unsigned_abs());
-        let instant = if stamp == Stamp::NEVER {
+        let instant = if stamp == Timestamp::NEVER {
             None
         } else if stamp.0 >= 0 {
             self.origin.checked_add(distance)
@@ -244,8 +244,8 @@ impl Ticks {
     }
 
     /// The tick of a deadline given as a stamp: rounded up, as [`deadline`](Self::deadline) does.
-    pub(crate) fn deadline_of(&self, stamp: Stamp) -> u64 {
-        if stamp == Stamp::NEVER {
+    pub(crate) fn deadline_of(&self, stamp: Timestamp) -> u64 {
+        if stamp == Timestamp::NEVER {
             return NEVER;
         }
         u64::try_from(stamp.0).map_or(0, |nanos| nanos.div_ceil(self.nanos_per_tick))
@@ -308,7 +308,7 @@ mod tests {
         let tick = Duration::new(7, 300_000_011);
         let ticks = ticks(tick);
         // The first is the last whose begin is a 64-bit number of nanoseconds.
-        let last = u64::MAX / ticks.grain();
+        let last = u64::MAX / ticks.tick_nanos();
         for n in [last, last + 1, 3 * last + 5, 1 << 33] {
             let parts = u32::try_from(n % 1_000_000).expect("less than a million");
             let millions = u32::try_from(n / 1_000_000).expect("few");
@@ -367,8 +367,8 @@ mod tests {
         };
         assert_eq!(ticks.deadline(past), 0);
         assert_eq!(ticks.now(past), 0);
-        assert_eq!(ticks.instant(ticks.stamp(past)), past);
-        assert_eq!(ticks.deadline_of(ticks.stamp(past)), 0);
+        assert_eq!(ticks.instant(ticks.timestamp(past)), past);
+        assert_eq!(ticks.deadline_of(ticks.timestamp(past)), 0);
     }
 
     #[test]
@@ -377,10 +377,12 @@ mod tests {
         let thousand_years = Duration::from_secs(86_400 * 365 * 1000);
         let far = ticks.origin + thousand_years;
         assert_eq!(ticks.deadline(far), NEVER);
-        assert_eq!(ticks.stamp(far), Stamp::NEVER);
-        assert_eq!(ticks.deadline_of(Stamp::NEVER), NEVER);
+        assert_eq!(ticks.timestamp(far), Timestamp::NEVER);
+        assert_eq!(ticks.deadline_of(Timestamp::NEVER), NEVER);
         assert!(ticks.now(far) < NEVER);
-        assert!(ticks.instant(Stamp::NEVER) > Instant::now() + Duration::from_secs(86_400 * 365));
+        assert!(
+            ticks.instant(Timestamp::NEVER) > Instant::now() + Duration::from_secs(86_400 * 365)
+        );
     }
 
     #[test]
@@ -408,12 +410,12 @@ mod tests {
     #[test]
     fn a_stamp_is_counted_in_nanoseconds_from_the_origin() {
         let ticks = ticks(Duration::from_millis(2));
-        assert_eq!(ticks.grain(), 2_000_000);
-        let early = ticks.stamp(ticks.origin + Duration::from_nanos(300));
-        let late = ticks.stamp(ticks.origin + Duration::from_micros(1));
+        assert_eq!(ticks.tick_nanos(), 2_000_000);
+        let early = ticks.timestamp(ticks.origin + Duration::from_nanos(300));
+        let late = ticks.timestamp(ticks.origin + Duration::from_micros(1));
         assert_eq!((early.nanos(), early.after_origin()), (300, 300));
         assert_eq!(ticks.nanos(ticks.at(1_000)), 1_000);
-        assert_eq!(Stamp::at(1_000), late);
+        assert_eq!(Timestamp::at(1_000), late);
         assert_eq!(late.since(early), Duration::from_nanos(700));
         assert_eq!(early.since(late), Duration::ZERO);
         assert_eq!(late.plus(-700), early);
@@ -425,10 +427,10 @@ mod tests {
     #[test]
     fn a_stamp_too_far_is_never() {
         let last = i64::MAX.unsigned_abs();
-        assert_eq!(Stamp::at(last + 1), Stamp::NEVER);
-        assert_eq!(Stamp::at(last - 1).plus(1), Stamp::NEVER);
-        assert_eq!(Stamp::at(last - 1).plus(i64::MAX), Stamp::NEVER);
-        assert!(Stamp::at(last - 1) < Stamp::NEVER);
+        assert_eq!(Timestamp::at(last + 1), Timestamp::NEVER);
+        assert_eq!(Timestamp::at(last - 1).plus(1), Timestamp::NEVER);
+        assert_eq!(Timestamp::at(last - 1).plus(i64::MAX), Timestamp::NEVER);
+        assert!(Timestamp::at(last - 1) < Timestamp::NEVER);
     }
 
     #[tokio::test(start_paused = true)]
@@ -464,14 +466,14 @@ mod tests {
             prop_assert!(begin >= deadline);
             prop_assert!(begin < deadline + ticks.tick());
             prop_assert!(ticks.begin(ticks.now(deadline)).expect("not so far") <= deadline);
-            prop_assert_eq!(ticks.deadline_of(ticks.stamp(deadline)), ticks.deadline(deadline));
+            prop_assert_eq!(ticks.deadline_of(ticks.timestamp(deadline)), ticks.deadline(deadline));
         }
 
         #[test]
         fn a_stamp_gives_back_the_instant_it_was_made_from(nanos in 0..i64::MAX.unsigned_abs()) {
             let ticks = ticks(Duration::from_millis(1));
             let instant = ticks.origin + Duration::from_nanos(nanos);
-            prop_assert_eq!(ticks.instant(ticks.stamp(instant)), instant);
+            prop_assert_eq!(ticks.instant(ticks.timestamp(instant)), instant);
         }
     }
 }

@@ -10,14 +10,14 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::builder::Builder;
-use crate::command::Command;
 use crate::idle::{IdleLimits, IdleStream, IdleTimer, Reaper, assert_not_zero, reaper};
-use crate::interval::Interval;
 use crate::keyed::{Expirations, KeyedTimers, pair};
 use crate::metrics::{KeyedCounts, WheelMetrics};
-use crate::shared::{Home, Shared};
+use crate::shared::command::Command;
+use crate::shared::{Origin, Shared};
+use crate::sleep::Interval;
 use crate::sleep::Sleep;
-use crate::timeout::Timeout;
+use crate::sleep::Timeout;
 
 /// A timer wheel and the way to its actor. Cheap to clone, and usable from any thread and task.
 ///
@@ -48,7 +48,7 @@ use crate::timeout::Timeout;
 /// ```
 #[derive(Clone)]
 pub struct TimerWheel {
-    home: Arc<Home>,
+    origin: Arc<Origin>,
     /// Dropped with the last handle.
     _alive: Arc<Alive>,
 }
@@ -84,18 +84,18 @@ impl TimerWheel {
 
     pub(crate) fn new_handle(shared: Arc<Shared>) -> Self {
         let alive = Arc::new(Alive(Arc::clone(&shared)));
-        let home = Home {
+        let origin = Origin {
             shared,
             clock: None,
         };
         TimerWheel {
-            home: Arc::new(home),
+            origin: Arc::new(origin),
             _alive: alive,
         }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.home.shared
+        &self.origin.shared
     }
 
     /// A future that completes once `duration` has passed from now.
@@ -107,14 +107,14 @@ impl TimerWheel {
     ///
     /// Dropping the future cancels it, at the cost of a store.
     pub fn sleep(&self, duration: Duration) -> Sleep {
-        Sleep::after(&self.home, duration)
+        Sleep::after(&self.origin, duration)
     }
 
     /// A future that completes at `deadline`. One in the past is ready at the first poll. Never panics.
     ///
     /// Otherwise as [`sleep`](Self::sleep).
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
-        Sleep::at(&self.home, deadline)
+        Sleep::at(&self.origin, deadline)
     }
 
     /// Gives `future` at most `duration` from now to complete.
@@ -190,7 +190,7 @@ impl TimerWheel {
     #[track_caller]
     pub fn idle_timer(&self, idle: Duration) -> IdleTimer {
         assert_not_zero(idle);
-        IdleTimer::new(&self.home.shared, idle)
+        IdleTimer::new(&self.origin.shared, idle)
     }
 
     /// Wraps a stream so that its operations fail with [`TimedOut`](std::io::ErrorKind::TimedOut) once nothing has been
@@ -207,7 +207,7 @@ impl TimerWheel {
     /// Wraps a stream with separate limits for reading, writing and both; with none of them it costs nothing. Never
     /// panics.
     pub fn idle_stream_with<S>(&self, io: S, limits: IdleLimits) -> IdleStream<S> {
-        IdleStream::new(&self.home.shared, io, limits)
+        IdleStream::new(&self.origin.shared, io, limits)
     }
 
     /// Watches many things at once: the handle to begin a watch, and the stream of those on which nothing has happened
@@ -229,10 +229,10 @@ impl TimerWheel {
     /// What the wheel has counted so far. Takes a lock for each set of timers; not for a hot path. Never panics.
     pub fn metrics(&self) -> WheelMetrics {
         let mut keyed = KeyedCounts::default();
-        for set in self.home.shared.sets() {
+        for set in self.origin.shared.sets() {
             keyed.add(&set.counts());
         }
-        (self.home.shared.metrics.0).read(keyed, self.home.shared.pending_keyed())
+        (self.origin.shared.metrics.0).read(keyed, self.origin.shared.pending_keyed())
     }
 
     /// Waits until all that was submitted before this call is applied, and all that was due by then has fired:
@@ -261,7 +261,7 @@ impl TimerWheel {
     /// ```
     pub async fn settle(&self) {
         let (done, settled) = oneshot::channel();
-        if self.home.shared.submit(0, Command::Settle(done)).is_ok() {
+        if self.origin.shared.send(0, Command::Settle(done)).is_ok() {
             // An error means that the actor has ended.
             let _ = settled.await;
         }
@@ -279,30 +279,30 @@ impl TimerWheel {
     /// Once polled the shutdown takes place, also if the future is dropped.
     pub async fn shutdown(&self) {
         // An error means that it has ended, or is about to.
-        let _ = self.home.shared.submit(0, Command::Shutdown);
-        self.home.shared.ended().await;
+        let _ = self.origin.shared.send(0, Command::Shutdown);
+        self.origin.shared.ended().await;
     }
 
     /// Whether the actor has ended: by [`shutdown`](Self::shutdown), or because its runtime is gone. Never panics.
     pub fn is_shutdown(&self) -> bool {
-        self.home.shared.is_ended()
+        self.origin.shared.is_ended()
     }
 
     /// The length of a tick. Never panics.
     pub fn tick(&self) -> Duration {
-        self.home.shared.ticks.tick()
+        self.origin.shared.ticks.tick()
     }
 
     /// The wheel's name. Never panics.
     pub fn name(&self) -> &str {
-        &self.home.shared.name
+        &self.origin.shared.name
     }
 }
 
 impl fmt::Debug for TimerWheel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TimerWheel")
-            .field("name", &self.home.shared.name)
+            .field("name", &self.origin.shared.name)
             .field("tick", &self.tick())
             .field("is_shutdown", &self.is_shutdown())
             .finish_non_exhaustive()

@@ -92,10 +92,10 @@ async fn slots_are_powers_of_two_from_2_to_4096() {
 
 #[tokio::test]
 async fn a_limit_of_no_timers_is_refused() {
-    let error = TimerWheel::builder().max_pending(0).start().unwrap_err();
-    assert_eq!(error, BuildError::MaxPending);
-    assert!(error.to_string().contains("max_pending"));
-    assert!(TimerWheel::builder().max_pending(1).start().is_ok());
+    let error = TimerWheel::builder().max_keyed(0).start().unwrap_err();
+    assert_eq!(error, BuildError::MaxKeyed);
+    assert!(error.to_string().contains("max_keyed"));
+    assert!(TimerWheel::builder().max_keyed(1).start().is_ok());
 }
 
 #[tokio::test(start_paused = true)]

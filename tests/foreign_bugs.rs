@@ -388,7 +388,7 @@ async fn b10_a_timer_is_counted_down_once_however_often_it_ends() {
 // Netty: `stop()` did not cancel; and pending timeouts had no bound, and ran out of memory.
 #[tokio::test(start_paused = true)]
 async fn b10_a_stop_returns_what_was_pending_and_there_is_a_limit_to_that() {
-    let wheel = TimerWheel::builder().max_pending(100).start().unwrap();
+    let wheel = TimerWheel::builder().max_keyed(100).start().unwrap();
     let (timers, mut stream) = wheel.keyed();
     let set = (0..1000).filter(|&key| timers.set_timer(key, (), ms(10)).is_ok());
     assert_eq!(set.count(), 100);

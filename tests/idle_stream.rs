@@ -152,7 +152,7 @@ async fn a_byte_just_before_each_deadline_keeps_it_alive() {
     trickle(peer, JUST_BEFORE, 100);
     assert_eq!(read_until_idle(&mut stream).await, JUST_BEFORE * 100 + IDLE);
     let metrics = wheel.metrics();
-    assert!(metrics.refiled <= 101, "{metrics:?}");
+    assert!(metrics.rescheduled <= 101, "{metrics:?}");
 }
 
 #[tokio::test(start_paused = true)]

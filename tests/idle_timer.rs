@@ -111,7 +111,7 @@ async fn what_is_touched_a_tick_before_each_deadline_completes_once_after_it_is_
         assert!(completed >= last + IDLE, "{:?}", completed - last);
         assert!(completed <= last + IDLE + 2 * tick);
         assert_eq!(polls, 2, "touches wake nobody");
-        assert!(wheel.metrics().refiled <= 101, "{:?}", wheel.metrics());
+        assert!(wheel.metrics().rescheduled <= 101, "{:?}", wheel.metrics());
     }
 }
 
@@ -148,7 +148,7 @@ async fn a_look_that_comes_too_early_files_the_timer_again() {
 
     time::advance(ms(40)).await;
     wheel.settle().await;
-    assert_eq!(wheel.metrics().refiled, 1);
+    assert_eq!(wheel.metrics().rescheduled, 1);
     assert!(!idle.is_woken());
 
     time::advance(ms(59)).await;
@@ -158,7 +158,7 @@ async fn a_look_that_comes_too_early_files_the_timer_again() {
     wheel.settle().await;
     assert!(idle.is_woken());
     assert_ready!(idle.poll());
-    assert_eq!(wheel.metrics().refiled, 1);
+    assert_eq!(wheel.metrics().rescheduled, 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -319,7 +319,7 @@ impl Clone for Clones {
 
 #[tokio::test(start_paused = true)]
 async fn p12_an_interval_whose_clone_panics_ends_and_the_others_go_on() {
-    let wheel = TimerWheel::builder().max_pending(20).start().unwrap();
+    let wheel = TimerWheel::builder().max_keyed(20).start().unwrap();
     let (timers, mut stream) = wheel.keyed();
     let fuse = Fuse::default();
     let alive = Arc::new(());

@@ -312,7 +312,7 @@ async fn p5_the_calls_of_one_thread_take_effect_in_their_order() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_limit_is_exact_though_setting_races_with_firing() {
     const LIMIT: usize = 16;
-    let wheel = TimerWheel::builder().max_pending(LIMIT).start().unwrap();
+    let wheel = TimerWheel::builder().max_keyed(LIMIT).start().unwrap();
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
     let accepted = Arc::new(AtomicU64::new(0));
     let threads: Vec<_> = (0..THREADS as u64)
@@ -364,7 +364,7 @@ fn wait_a_little(spins: &mut u32) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn once_a_timer_is_received_its_place_is_free() {
-    let wheel = TimerWheel::builder().max_pending(1).start().unwrap();
+    let wheel = TimerWheel::builder().max_keyed(1).start().unwrap();
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
     let done = tokio::task::spawn_blocking(move || {
         let mut spins = 0;
@@ -384,7 +384,7 @@ async fn once_a_timer_is_received_its_place_is_free() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn once_a_timer_is_gone_its_place_is_free() {
-    let wheel = TimerWheel::builder().max_pending(1).start().unwrap();
+    let wheel = TimerWheel::builder().max_keyed(1).start().unwrap();
     let (timers, _stream) = wheel.keyed::<u64, ()>();
     let stop = Arc::new(AtomicBool::new(false));
     let remover = {

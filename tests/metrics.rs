@@ -286,7 +286,7 @@ async fn a_timer_that_was_moved_is_looked_at_once_and_filed_again() {
     }
     sleep.await;
     assert_eq!(start.elapsed(), ms(39));
-    assert_eq!(wheel.metrics().refiled, 1);
+    assert_eq!(wheel.metrics().rescheduled, 1);
 }
 
 #[tokio::test(start_paused = true)]

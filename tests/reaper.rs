@@ -111,7 +111,7 @@ async fn what_is_touched_a_tick_before_each_deadline_is_reaped_once_after_it_is_
 
         pass(&wheel, IDLE * 5).await;
         assert!(is_empty(&mut idle), "it was reaped twice");
-        assert!(wheel.metrics().refiled <= 101, "{:?}", wheel.metrics());
+        assert!(wheel.metrics().rescheduled <= 101, "{:?}", wheel.metrics());
     }
 }
 
@@ -125,10 +125,10 @@ async fn a_look_that_comes_too_early_files_the_watch_again() {
     pass(&wheel, ms(60)).await;
     assert!(watch.touch());
     pass(&wheel, ms(40)).await;
-    assert_eq!(wheel.metrics().refiled, 1);
+    assert_eq!(wheel.metrics().rescheduled, 1);
     assert!(is_empty(&mut idle));
     assert_eq!(next(&mut idle, start).await, Some((1, ms(160))));
-    assert_eq!(wheel.metrics().refiled, 1);
+    assert_eq!(wheel.metrics().rescheduled, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -396,7 +396,7 @@ async fn an_age_without_end_is_none() {
 
 #[tokio::test(start_paused = true)]
 async fn watches_count_as_pending_timers_and_one_too_many_is_handed_back() {
-    let wheel = TimerWheel::builder().max_pending(2).start().unwrap();
+    let wheel = TimerWheel::builder().max_keyed(2).start().unwrap();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let (timers, _expirations) = wheel.keyed::<u32, ()>();
     let first = reaper.watch(1, "first").unwrap();

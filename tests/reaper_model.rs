@@ -291,7 +291,7 @@ async fn of_a_hundred_thousand_connections_one_in_a_hundred_is_touched_at_each_t
     assert_eq!(after.commands, before.commands, "a touch sent a message");
     let periods = f64::from(ticks) / 500.0;
     #[allow(clippy::cast_precision_loss)] // it is a ratio
-    let looks = after.refiled as f64 / (CONNECTIONS as f64 * periods);
+    let looks = after.rescheduled as f64 / (CONNECTIONS as f64 * periods);
     println!("{looks} looks per connection and idle period");
     assert!(looks < 1.25, "{looks}");
     simulation.finish().await;

@@ -1,7 +1,7 @@
 //! What can be seen of it: the state of everything public, the texts of errors, and the warning of being late.
 
 mod support;
-#[path = "../src/actor/tests/warnings.rs"]
+#[path = "../src/actor/task/tests/warnings.rs"]
 mod warnings;
 
 use std::sync::Arc;
@@ -63,8 +63,8 @@ async fn every_error_says_what_is_wrong() {
         ),
         (BuildError::NoTimer.to_string(), "enable_time()"),
         (BuildError::NoRuntime.to_string(), "Builder::runtime"),
-        (BuildError::MaxPending.to_string(), "max_pending is 0"),
-        (SetTimerError::Full(1, 'v').to_string(), "max_pending"),
+        (BuildError::MaxKeyed.to_string(), "max_keyed is 0"),
+        (SetTimerError::Full(1, 'v').to_string(), "max_keyed"),
         (SetTimerError::Closed(1, 'v').to_string(), "closed"),
         (closed.to_string(), "closed"),
         // Keys and values need not be `Debug`.

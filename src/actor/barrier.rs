@@ -3,7 +3,7 @@
 use tokio::sync::oneshot;
 
 /// A barrier has two parts: the commands that were submitted before it have to be applied, and then what is due has to
-/// fire. Queues are emptied one after the other, so only the *next* filling of the inbox is certain to hold the last of
+/// fire. Queues are emptied one after the other, so only the *next* filling of the backlog is certain to hold the last of
 /// those commands.
 #[derive(Debug, Default)]
 pub(super) struct Barrier {
@@ -12,7 +12,7 @@ pub(super) struct Barrier {
 
 #[derive(Debug)]
 struct Waiting {
-    /// The filling of the inbox by whose end everything is applied.
+    /// The filling of the backlog by whose end everything is applied.
     round: u64,
     /// The tick by which everything then has to be fired.
     target: Option<u64>,

@@ -3,25 +3,14 @@
 //! Three of them, for three kinds of user: a [future](IdleTimer), a [stream wrapper](IdleStream), and a
 //! [reaper](Reaper) for servers that keep their connections in one place.
 
-pub(crate) mod activity;
-#[cfg(not(tickwheel_loom))]
-mod clock;
-#[cfg(not(tickwheel_loom))]
+mod idle_stream;
+mod idle_timer;
 mod reaper;
-#[cfg(not(tickwheel_loom))]
-mod stream;
-#[cfg(not(tickwheel_loom))]
-mod timer;
 
-#[cfg(not(tickwheel_loom))]
-pub(crate) use clock::IdleClock;
-#[cfg(not(tickwheel_loom))]
+pub(crate) use idle_timer::assert_not_zero;
 pub(crate) use reaper::reaper;
-#[cfg(not(tickwheel_loom))]
-pub(crate) use timer::assert_not_zero;
-#[cfg(not(tickwheel_loom))]
 pub use {
+    idle_stream::{IdleLimits, IdleStream},
+    idle_timer::{Busy, IdleHandle, IdleTimer},
     reaper::{Reaper, Watch, WatchOptions},
-    stream::{IdleLimits, IdleStream},
-    timer::{Busy, IdleHandle, IdleTimer},
 };

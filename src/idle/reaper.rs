@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::activity::{Activity, LATEST_NANOS, Reap};
-use super::timer::Busy;
+use super::idle_timer::Busy;
 use crate::keyed::{Claim, Expirations, Set, SetTimerError, Stored};
-use crate::tick::{Stamp, Ticks, after};
+use crate::shared::activity::{Activity, LATEST_NANOS, Reap};
+use crate::tick::{Ticks, Timestamp, after};
 use crate::timer_wheel::TimerWheel;
 
 /// A maximum age is spread by this part of it, both ways.
@@ -54,7 +54,7 @@ where
     V: Send + 'static,
 {
     core: Arc<Core<K, V>>,
-    home: Arc<WatchHome>,
+    origin: Arc<WatchHome>,
     /// Dropped with the last handle.
     #[allow(dead_code, reason = "it is there to be dropped")]
     handle: Arc<Handle<K, V>>,
@@ -64,7 +64,7 @@ where
 #[must_use = "dropping it ends the watching"]
 pub struct Watch {
     activity: Arc<Activity>,
-    home: Arc<WatchHome>,
+    origin: Arc<WatchHome>,
 }
 
 /// What the guards of one reaper share: one pointer in each of perhaps a million.
@@ -140,12 +140,12 @@ where
         set,
         _wheel: wheel.clone(),
     });
-    let home = WatchHome {
+    let origin = WatchHome {
         ticks: wheel.shared().ticks,
         core: Arc::clone(&core) as _,
     };
     let reaper = Reaper {
-        home: Arc::new(home),
+        origin: Arc::new(origin),
         handle: Arc::new(Handle(Arc::clone(&core))),
         core,
     };
@@ -185,7 +185,7 @@ where
     ///
     /// # Errors
     ///
-    /// [`Full`](SetTimerError::Full) when `max_pending` timers are pending on the wheel,
+    /// [`Full`](SetTimerError::Full) when `max_keyed` timers are pending on the wheel,
     /// [`Closed`](SetTimerError::Closed) when the wheel is shut down or the stream dropped. Both give key and value back.
     pub fn watch(&self, key: K, value: V) -> Result<Watch, SetTimerError<K, V>> {
         self.watch_with(key, value, WatchOptions::new())
@@ -206,17 +206,17 @@ where
         let ticks = set.shared().ticks;
         let now = ticks.nanos(Instant::now());
         let oldest = options.max_age.and_then(|age| after(jittered(age)));
-        let oldest = oldest.map_or(Stamp::NEVER, |at| ticks.stamp(at));
-        let activity = set.add(key, value, oldest, Stamp::at(now), |value, slot| {
-            let activity = Arc::new(Activity::new(now, ticks.grain(), slot));
+        let oldest = oldest.map_or(Timestamp::NEVER, |at| ticks.timestamp(at));
+        let activity = set.add(key, value, oldest, Timestamp::at(now), |value, slot| {
+            let activity = Arc::new(Activity::new(now, ticks.tick_nanos(), slot));
             let watched = Watched {
                 value,
                 activity: Arc::clone(&activity),
             };
             (watched, activity)
         })?;
-        let home = Arc::clone(&self.home);
-        Ok(Watch { activity, home })
+        let origin = Arc::clone(&self.origin);
+        Ok(Watch { activity, origin })
     }
 
     /// How many things are watched. Exact. Never panics.
@@ -243,15 +243,15 @@ impl Watch {
     /// than one idle duration ahead of the time at which the wheel looks.
     #[inline]
     pub fn touch_at(&self, at: Instant) -> bool {
-        let ticks = &self.home.ticks;
-        self.activity.touch(ticks.touch(at), ticks.grain())
+        let ticks = &self.origin.ticks;
+        self.activity.touch(ticks.touch(at), ticks.tick_nanos())
     }
 
     /// Keeps it from being idle while the guard is held: a request is in flight. Never panics.
     ///
     /// If it has been reaped already the guard keeps nothing, and [says so](Busy::is_effective).
     pub fn busy(&self) -> Busy {
-        Busy::of_watch(&self.activity, self.home.ticks)
+        Busy::of_watch(&self.activity, self.origin.ticks)
     }
 
     /// Whether it is still watched: not reaped, and its reaper's stream and wheel alive. Never panics.
@@ -263,7 +263,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.activity.end();
-        self.home.core.unwatch(&self.activity);
+        self.origin.core.unwatch(&self.activity);
     }
 }
 
@@ -281,8 +281,8 @@ where
 
 impl WatchRules {
     /// When a watch last active then is idle.
-    fn idle_after(&self, last: u64) -> Stamp {
-        Stamp::at(last.saturating_add(self.idle_nanos))
+    fn idle_after(&self, last: u64) -> Timestamp {
+        Timestamp::at(last.saturating_add(self.idle_nanos))
     }
 
     /// The latest activity that counts: a touch in the future does, but no more than one idle duration ahead.
@@ -297,7 +297,7 @@ impl<V: Send + 'static> Stored for Watched<V> {
     const CLAIMED: bool = true;
 
     /// The deadline is the greatest age.
-    fn due(&self, oldest: Stamp, now: Stamp, rules: &WatchRules) -> Stamp {
+    fn due(&self, oldest: Timestamp, now: Timestamp, rules: &WatchRules) -> Timestamp {
         let now = now.after_origin();
         let last = if self.activity.is_busy() {
             // Time to ask again.
@@ -307,10 +307,10 @@ impl<V: Send + 'static> Stored for Watched<V> {
             self.activity.clamp(rules.latest(now), again)
         };
         // When it has ended its watch is about to take it out.
-        last.map_or(Stamp::NEVER, |last| rules.idle_after(last).min(oldest))
+        last.map_or(Timestamp::NEVER, |last| rules.idle_after(last).min(oldest))
     }
 
-    fn claim(&self, oldest: Stamp, now: Stamp, rules: &WatchRules) -> Claim {
+    fn claim(&self, oldest: Timestamp, now: Timestamp, rules: &WatchRules) -> Claim {
         if oldest <= now {
             let ended = self.activity.end();
             return ended.map_or(Claim::Later, |_| Claim::Expired(oldest));
@@ -322,7 +322,7 @@ impl<V: Send + 'static> Stored for Watched<V> {
         }
     }
 
-    fn end(&self, oldest: Stamp, now: Stamp, rules: &WatchRules) -> Option<Stamp> {
+    fn end(&self, oldest: Timestamp, now: Timestamp, rules: &WatchRules) -> Option<Timestamp> {
         let last = self.activity.end()?;
         let last = last.min(rules.latest(now.after_origin()));
         Some(rules.idle_after(last).min(oldest))
@@ -351,7 +351,7 @@ where
     fn clone(&self) -> Self {
         Reaper {
             core: Arc::clone(&self.core),
-            home: Arc::clone(&self.home),
+            origin: Arc::clone(&self.origin),
             handle: Arc::clone(&self.handle),
         }
     }

@@ -3,7 +3,7 @@
 //! Each key is stored once, in its slot. Timers that nobody looks up by key are left out of the table. The wheel names a timer by its slot too, so a slot outlives its timer for as
 //! long as the wheel knows it: `place` says where.
 //!
-//! A key's `Hash` and `Eq` are called through the [shield](crate::shield). If one panics its key is not found; the
+//! A key's `Hash` and `Eq` are called through the [shield](crate::panic). If one panics its key is not found; the
 //! table stays whole.
 
 use std::hash::{BuildHasher, Hash};
@@ -11,8 +11,8 @@ use std::mem;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::shield::shield;
-use crate::tick::Stamp;
+use crate::panic::catch_panic;
+use crate::tick::Timestamp;
 
 const NO_SLOT: u32 = u32::MAX;
 
@@ -22,9 +22,9 @@ const KEPT_SLOTS: usize = 1024;
 /// When a timer fires, and what the actor knows of it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timer {
-    pub(super) deadline: Stamp,
-    /// The actor looks at this tick or before it, as in an [entry](crate::entry).
-    pub(super) filed: u64,
+    pub(super) deadline: Timestamp,
+    /// The actor looks at this tick or before it, as in an [entry](crate::shared::entry).
+    pub(super) scheduled: u64,
     /// Grows with each arming in the set: the order of delivery within a tick.
     pub(super) order: u64,
 }
@@ -110,7 +110,7 @@ impl<K: Hash + Eq, V> Book<K, V> {
     pub(super) fn find(&self, hash: u64, key: &K) -> Option<u32> {
         let is_it = |&slot: &u32| match &self.slots[slot as usize] {
             Slot::Armed { key: other, .. } => {
-                shield("the Eq of a key", || other == key).unwrap_or(false)
+                catch_panic("the Eq of a key", || other == key).unwrap_or(false)
             }
             Slot::Vacant { .. } => false,
         };
@@ -254,7 +254,7 @@ impl<K: Hash + Eq, V> Book<K, V> {
 
 /// The hash of a key, unless its `Hash` panics.
 pub(super) fn hash_of<K: Hash>(hasher: &DefaultHashBuilder, key: &K) -> Option<u64> {
-    shield("the Hash of a key", || hasher.hash_one(key))
+    catch_panic("the Hash of a key", || hasher.hash_one(key))
 }
 
 #[cfg(test)]
@@ -263,8 +263,8 @@ mod tests {
 
     fn timer() -> Timer {
         Timer {
-            deadline: Stamp::NEVER,
-            filed: 0,
+            deadline: Timestamp::NEVER,
+            scheduled: 0,
             order: 0,
         }
     }

@@ -6,7 +6,7 @@ use std::fmt;
 /// A timer could not be set. The caller gets key and value back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SetTimerError<K, V> {
-    /// As many timers are pending as [`Builder::max_pending`](crate::Builder::max_pending) allows, and the key is new.
+    /// As many timers are pending as [`Builder::max_keyed`](crate::Builder::max_keyed) allows, and the key is new.
     Full(K, V),
     /// The wheel was shut down, or the stream of expirations dropped.
     Closed(K, V),
@@ -43,7 +43,7 @@ impl<K, V> fmt::Debug for SetTimerError<K, V> {
 impl<K, V> fmt::Display for SetTimerError<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            SetTimerError::Full(..) => "as many timers are pending as max_pending allows",
+            SetTimerError::Full(..) => "as many timers are pending as max_keyed allows",
             SetTimerError::Closed(..) => "the timers are closed",
         })
     }

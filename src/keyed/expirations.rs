@@ -16,7 +16,7 @@ use tokio::task::coop;
 use tokio::time::Instant;
 
 use super::receive::{Empty, Source};
-use crate::shield::{report, shield};
+use crate::panic::{catch_panic, report};
 
 /// A keyed timer that has fired, or was drained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -151,7 +151,7 @@ where
                 }
                 match ready!(self.poll_recv(cx)) {
                     Some(expired) => {
-                        let handling = shield("a handler", || handler(expired));
+                        let handling = catch_panic("a handler", || handler(expired));
                         running.extend(handling.map(|f| AssertUnwindSafe(f).catch_unwind()));
                     }
                     None => open = false,

@@ -9,9 +9,9 @@ use tokio::time::Instant;
 use super::Expired;
 use super::set::{Fired, Phase, Set, State};
 use super::stored::{Claim, Stored};
-use crate::entry::Tell;
-use crate::shield::{dispose, shield};
-use crate::tick::Stamp;
+use crate::panic::{catch_panic, drop_caught};
+use crate::shared::entry::Notify;
+use crate::tick::Timestamp;
 
 /// Where a stream takes its expirations from, whatever is kept for a value.
 pub(crate) trait Source<K, V>: Send + Sync + std::fmt::Debug {
@@ -60,14 +60,14 @@ where
             state = self.lock();
             let (again, told) = self.poll_state(&mut state, limit, out);
             polled = again;
-            if told != Tell::Nothing {
+            if told != Notify::None {
                 tell = told;
             }
             if polled.is_pending() {
                 mem::swap(&mut state.receiver, &mut waker);
             }
             drop(state);
-            shield("the drop of a waker", || drop(waker));
+            catch_panic("the drop of a waker", || drop(waker));
         } else {
             drop(state);
         }
@@ -102,9 +102,9 @@ where
         let receiver = state.receiver.take();
         let fired = mem::take(&mut state.fired);
         drop(state);
-        shield("the drop of a waker", || drop(receiver));
-        dispose(fired);
-        dispose(self.take_all(u64::MAX));
+        catch_panic("the drop of a waker", || drop(receiver));
+        drop_caught(fired);
+        drop_caught(self.take_all(u64::MAX));
     }
 }
 
@@ -118,12 +118,12 @@ where
         state: &mut State<K, S>,
         limit: usize,
         out: &mut dyn FnMut(Expired<K, S::Value>),
-    ) -> (Poll<usize>, Tell) {
+    ) -> (Poll<usize>, Notify) {
         let mut n = 0;
-        let mut tell = Tell::Nothing;
+        let mut tell = Notify::None;
         // Only those that claim at the last moment need to know when that is.
         let now = (S::CLAIMED && !state.fired.is_empty()).then(Instant::now);
-        let now = now.map_or(Stamp::NEVER, |now| self.shared.ticks.stamp(now));
+        let now = now.map_or(Timestamp::NEVER, |now| self.shared.ticks.timestamp(now));
         while n < limit {
             let expired = match state.fired.pop_front() {
                 None => break,
@@ -131,10 +131,10 @@ where
                 Some(Fired::Candidate { slot, order }) => {
                     match self.claim(state, slot, order, now) {
                         Ok(expired) => expired,
-                        Err(Tell::Nothing) => continue,
+                        Err(Notify::None) => continue,
                         Err(told) => {
                             // Queueing it the first time is what must not be forgotten.
-                            if !matches!(tell, Tell::Queue(_)) {
+                            if !matches!(tell, Notify::Enqueue(_)) {
                                 tell = told;
                             }
                             continue;
@@ -160,13 +160,13 @@ where
         state: &mut State<K, S>,
         slot: u32,
         order: u64,
-        now: Stamp,
-    ) -> Result<Expired<K, S::Value>, Tell> {
+        now: Timestamp,
+    ) -> Result<Expired<K, S::Value>, Notify> {
         let Some(&mut timer) = state.book.timer(slot) else {
-            return Err(Tell::Nothing);
+            return Err(Notify::None);
         };
         if timer.order != order {
-            return Err(Tell::Nothing);
+            return Err(Notify::None);
         }
         let claimed = state
             .book

@@ -11,7 +11,7 @@
 //!
 //! * A **handle** writes the timer: its deadline, its value, or that it is gone. If the actor would look too late for
 //!   that, or has a slot on the wheel that holds no timer any more, the slot is *noted*, and the set queued to the
-//!   actor, once, by the [wake rule](crate::submit). A move to later costs neither.
+//!   actor, once, by the [wake rule](crate::shared::mailbox). A move to later costs neither.
 //! * The **actor** [attends](super::visits::AnySet::attend) to the slots that are noted; it [looks](super::visits::AnySet::look) at those the wheel
 //!   has reached, and files again what was moved; and it [delivers](super::visits::AnySet::deliver) what is due to the stream.
 //! * The **stream** takes delivered expirations. The actor never waits for it.
@@ -44,14 +44,14 @@ use super::book::{Book, Place, Timer};
 use super::error::Closed;
 use super::stored::Stored;
 use super::visits::AnySet;
-use crate::command::Command;
-use crate::entry::Tell;
 use crate::metrics::KeyedCounts;
 use crate::shared::Shared;
-use crate::submit::QUEUE_BOUND;
-use crate::sync::lock_patiently;
-use crate::tick::{NEVER, Stamp};
-use crate::turn::Shelf;
+use crate::shared::command::Command;
+use crate::shared::entry::Notify;
+use crate::shared::mailbox::QUEUE_BOUND;
+use crate::shared::turn::Shelf;
+use crate::sync::lock_with_backoff;
+use crate::tick::{NEVER, Timestamp};
 
 /// How many timers a long operation takes out under one hold of the lock.
 const CHUNK: u32 = 256;
@@ -167,7 +167,7 @@ where
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State<K, S>> {
-        lock_patiently(&self.state)
+        lock_with_backoff(&self.state)
     }
 
     pub(super) fn open(&self) -> Result<MutexGuard<'_, State<K, S>>, Closed> {
@@ -180,14 +180,14 @@ where
     }
 
     /// Says to the actor what a change requires. Not while the set is locked.
-    pub(super) fn tell(&self, tell: Tell) {
+    pub(super) fn tell(&self, tell: Notify) {
         match tell {
-            Tell::Nothing => {}
-            Tell::Sooner(tick) => self.shared.mailbox.wake_by(tick),
-            Tell::Queue(tick) => {
+            Notify::None => {}
+            Notify::Wake(tick) => self.shared.mailbox.wake_by(tick),
+            Notify::Enqueue(tick) => {
                 if let Some(set) = self.this.upgrade() {
                     // Without an actor nothing will fire, and the set learns of it by `close`.
-                    let _ = self.shared.submit(tick, Command::Set(set));
+                    let _ = self.shared.send(tick, Command::Set(set));
                 }
             }
         }
@@ -197,12 +197,12 @@ where
     pub(super) fn take_all(&self, armed_by: u64) -> Vec<Expired<K, S::Value>> {
         let mut taken: Vec<(Timer, K, S)> = Vec::new();
         let mut next = 0;
-        let now = self.shared.ticks.stamp(Instant::now());
+        let now = self.shared.ticks.timestamp(Instant::now());
         loop {
             let before = taken.len();
             let mut state = self.lock();
             let slots = state.book.slots();
-            let mut tell = Tell::Nothing;
+            let mut tell = Notify::None;
             while next < slots && taken.len() < before + CHUNK as usize {
                 // A set cannot have more slots than a u32 counts.
                 let slot = u32::try_from(next).unwrap_or(u32::MAX);
@@ -212,7 +212,7 @@ where
                     self.end_slot(&mut state, slot, now);
                     let (out, told) = state.take_out(slot);
                     taken.extend(out.map(|(key, value, timer)| (timer, key, value)));
-                    if let Tell::Queue(_) = told {
+                    if let Notify::Enqueue(_) = told {
                         tell = told;
                     }
                 }
@@ -239,7 +239,7 @@ where
     }
 
     /// Ends the value in a slot, and writes down when it would have expired.
-    fn end_slot(&self, state: &mut State<K, S>, slot: u32, now: Stamp) {
+    fn end_slot(&self, state: &mut State<K, S>, slot: u32, now: Timestamp) {
         let Some(&mut Timer { deadline, .. }) = state.book.timer(slot) else {
             return;
         };
@@ -252,7 +252,7 @@ where
 
     /// Ends every value, and leaves it where it is. Nothing is added to the set any more.
     pub(super) fn end_all(&self) {
-        let now = self.shared.ticks.stamp(Instant::now());
+        let now = self.shared.ticks.timestamp(Instant::now());
         let mut next = 0_u32;
         loop {
             let mut state = self.lock();
@@ -274,7 +274,7 @@ impl<K: Hash + Eq, S: Stored> State<K, S> {
     }
 
     /// Writes when a timer fires; what the actor knows of it stays.
-    pub(super) fn write_deadline(&mut self, slot: u32, deadline: Stamp, order: u64) {
+    pub(super) fn write_deadline(&mut self, slot: u32, deadline: Timestamp, order: u64) {
         if let Some(timer) = self.book.timer(slot) {
             timer.deadline = deadline;
             timer.order = order;
@@ -282,52 +282,52 @@ impl<K: Hash + Eq, S: Stored> State<K, S> {
     }
 
     /// The actor has to look at this slot by `tick`.
-    pub(super) fn needed(&mut self, slot: u32, tick: u64) -> Tell {
+    pub(super) fn needed(&mut self, slot: u32, tick: u64) -> Notify {
         let order = match self.book.timer(slot) {
-            Some(timer) if timer.filed > tick => {
-                timer.filed = tick;
+            Some(timer) if timer.scheduled > tick => {
+                timer.scheduled = tick;
                 timer.order
             }
-            _ => return Tell::Nothing,
+            _ => return Notify::None,
         };
         if *self.book.place(slot) == Place::RIPE {
             // The actor is about to deliver it, and has not come to it. Now it may come before others.
             self.ripe.push(Reverse(Ripe { tick, order, slot }));
-            return Tell::Nothing;
+            return Notify::None;
         }
         self.note(slot, tick)
     }
 
     /// Notes the slot down for the actor to attend to, by `tick`.
-    pub(super) fn note(&mut self, slot: u32, tick: u64) -> Tell {
+    pub(super) fn note(&mut self, slot: u32, tick: u64) -> Notify {
         if !mem::replace(self.book.noted(slot), true) {
             self.notes.push_back(slot);
         }
         self.queue(tick)
     }
 
-    pub(super) fn queue(&mut self, tick: u64) -> Tell {
+    pub(super) fn queue(&mut self, tick: u64) -> Notify {
         let tick = if self.notes.len() >= QUEUE_BOUND {
             0
         } else {
             tick
         };
         if mem::replace(&mut self.queued, true) {
-            Tell::Sooner(tick)
+            Notify::Wake(tick)
         } else {
-            Tell::Queue(tick)
+            Notify::Enqueue(tick)
         }
     }
 
     /// Takes a timer out of the book, and sees to it that its slot leaves the wheel.
-    pub(super) fn take_out(&mut self, slot: u32) -> (Option<(K, S, Timer)>, Tell) {
+    pub(super) fn take_out(&mut self, slot: u32) -> (Option<(K, S, Timer)>, Notify) {
         if !self.repeats.is_empty() {
             self.repeats.remove(&slot);
         }
         let taken = self.book.remove(slot);
         let tell = match self.book.place(slot).node() {
             Some(_) => self.note(slot, NEVER),
-            None => Tell::Nothing,
+            None => Notify::None,
         };
         (taken, tell)
     }
@@ -335,7 +335,7 @@ impl<K: Hash + Eq, S: Stored> State<K, S> {
     /// Puts the slot, which is nowhere, on the wheel for its timer.
     pub(super) fn file(&mut self, slot: u32, tick: u64, lent: &mut dyn Shelf) {
         if let Some(timer) = self.book.timer(slot) {
-            timer.filed = tick;
+            timer.scheduled = tick;
         }
         if tick != NEVER {
             *self.book.place(slot) = Place::on_wheel(lent.insert(tick, slot));

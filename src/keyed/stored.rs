@@ -1,6 +1,6 @@
 //! What a set keeps under a key: a value, or a value that is watched for activity.
 
-use crate::tick::Stamp;
+use crate::tick::Timestamp;
 
 /// A value in a set, and what decides when it is really due.
 pub(crate) trait Stored: Send + 'static {
@@ -13,13 +13,13 @@ pub(crate) trait Stored: Send + 'static {
     const CLAIMED: bool;
 
     /// When it is due as far as is known now; not before that does it have to be looked at.
-    fn due(&self, deadline: Stamp, now: Stamp, rules: &Self::Rules) -> Stamp;
+    fn due(&self, deadline: Timestamp, now: Timestamp, rules: &Self::Rules) -> Timestamp;
 
     /// The last word: whether it expires, now that its expiration is handed out.
-    fn claim(&self, deadline: Stamp, now: Stamp, rules: &Self::Rules) -> Claim;
+    fn claim(&self, deadline: Timestamp, now: Timestamp, rules: &Self::Rules) -> Claim;
 
     /// It is not going to expire any more. Returns when it would have, if it had not ended before.
-    fn end(&self, deadline: Stamp, now: Stamp, rules: &Self::Rules) -> Option<Stamp>;
+    fn end(&self, deadline: Timestamp, now: Timestamp, rules: &Self::Rules) -> Option<Timestamp>;
 
     fn into_value(self) -> Self::Value;
 }
@@ -28,7 +28,7 @@ pub(crate) trait Stored: Send + 'static {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Claim {
     /// It does; it has been due since then.
-    Expired(Stamp),
+    Expired(Timestamp),
     /// It does not any more, and is to be looked at again.
     Later,
 }
@@ -41,15 +41,15 @@ impl<V: Send + 'static> Stored for Plain<V> {
     type Rules = ();
     const CLAIMED: bool = false;
 
-    fn due(&self, deadline: Stamp, _: Stamp, (): &()) -> Stamp {
+    fn due(&self, deadline: Timestamp, _: Timestamp, (): &()) -> Timestamp {
         deadline
     }
 
-    fn claim(&self, deadline: Stamp, _: Stamp, (): &()) -> Claim {
+    fn claim(&self, deadline: Timestamp, _: Timestamp, (): &()) -> Claim {
         Claim::Expired(deadline)
     }
 
-    fn end(&self, deadline: Stamp, _: Stamp, (): &()) -> Option<Stamp> {
+    fn end(&self, deadline: Timestamp, _: Timestamp, (): &()) -> Option<Timestamp> {
         Some(deadline)
     }
 

@@ -11,17 +11,17 @@ use tokio::time::Instant;
 use super::set::{Repeat, Set};
 use super::stored::Plain;
 use super::visits::{AnySet, Delivered};
-use crate::bell::Bell;
+use crate::shared::mailbox::{Backlog, QUEUE_BOUND};
+use crate::shared::notifier::ActorNotifier;
+use crate::shared::turn::{Shelf, Turn};
 use crate::shared::{Config, Shared};
-use crate::submit::{Inbox, QUEUE_BOUND};
-use crate::tick::{Stamp, Ticks};
-use crate::turn::{Shelf, Turn};
+use crate::tick::{Ticks, Timestamp};
 
 /// A wheel on which nothing comes round.
 #[derive(Default)]
 struct Nodes {
     ticks: Vec<u64>,
-    refiled: usize,
+    rescheduled: usize,
     removed: usize,
 }
 
@@ -35,9 +35,9 @@ impl Shelf for Nodes {
         self.ticks[node as usize]
     }
 
-    fn refile(&mut self, node: u32, tick: u64) {
+    fn reschedule(&mut self, node: u32, tick: u64) {
         self.ticks[node as usize] = tick;
-        self.refiled += 1;
+        self.rescheduled += 1;
     }
 
     fn remove(&mut self, _: u32) {
@@ -60,7 +60,7 @@ impl Deref for Undriven {
 
 impl Drop for Undriven {
     fn drop(&mut self) {
-        self.0.mailbox.close(&mut Inbox::new());
+        self.0.mailbox.close(&mut Backlog::new());
     }
 }
 
@@ -70,8 +70,8 @@ fn set() -> (Undriven, Timers) {
         name: "nobody drives it".into(),
         ticks: Ticks::new(Instant::now(), Duration::from_millis(1)).expect("not zero"),
         late_warning: Duration::MAX,
-        max_pending: 1 << 20,
-        bell: Bell::Task(Notify::new()),
+        max_keyed: 1 << 20,
+        notifier: ActorNotifier::Task(Notify::new()),
         runtime: None,
         virtual_clock: false,
     }));
@@ -79,8 +79,8 @@ fn set() -> (Undriven, Timers) {
     (Undriven(shared), set)
 }
 
-fn tick(n: u64) -> Stamp {
-    Stamp::at(n * 1_000_000)
+fn tick(n: u64) -> Timestamp {
+    Timestamp::at(n * 1_000_000)
 }
 
 /// How many have fired, how many are pending, and how many of those wait to be delivered.
@@ -108,7 +108,7 @@ fn after_a_burst_the_notes_give_their_memory_back() {
     assert!(!set.lock().queued);
     assert!(set.lock().notes.capacity() <= QUEUE_BOUND);
     assert_eq!(nodes.ticks, vec![5; 10_000]);
-    assert_eq!((nodes.refiled, nodes.removed), (0, 0));
+    assert_eq!((nodes.rescheduled, nodes.removed), (0, 0));
     assert_eq!(set.take_all(u64::MAX).len(), 10_000);
     assert_eq!(set.lock().book.slots(), 10_000, "the wheel knows them");
     assert_eq!(set.attend(10_000, &turn, &mut nodes), (10_000, 0));

@@ -12,8 +12,8 @@ use super::error::{Closed, SetTimerError};
 use super::expirations::{Expirations, Expired};
 use super::set::{Repeat, Set};
 use super::stored::Plain;
-use crate::shield::dispose;
-use crate::tick::{Stamp, after};
+use crate::panic::drop_caught;
+use crate::tick::{Timestamp, after};
 use crate::timer_wheel::TimerWheel;
 
 /// Sets, moves and removes the timers of one set. Made by [`TimerWheel::keyed`].
@@ -116,10 +116,10 @@ where
     ///
     /// # Errors
     ///
-    /// [`Full`](SetTimerError::Full) when the key is new and `max_pending` timers are pending;
+    /// [`Full`](SetTimerError::Full) when the key is new and `max_keyed` timers are pending;
     /// [`Closed`](SetTimerError::Closed) when the wheel is shut down or the stream dropped. Both give key and value back.
     pub fn set_timer(&self, key: K, value: V, delay: Duration) -> Result<(), SetTimerError<K, V>> {
-        self.set.set(key, value, self.stamp_after(delay), None)
+        self.set.set(key, value, self.timestamp_after(delay), None)
     }
 
     /// Sets a timer to fire at `deadline`; one in the past fires on the actor's next turn. Otherwise as
@@ -134,7 +134,7 @@ where
         value: V,
         deadline: Instant,
     ) -> Result<(), SetTimerError<K, V>> {
-        self.set.set(key, value, self.stamp(deadline), None)
+        self.set.set(key, value, self.timestamp(deadline), None)
     }
 
     /// Sets a timer that fires every `period`, the first time one period from now, until it is removed or set again.
@@ -163,7 +163,7 @@ where
             period_nanos,
             clone: |key: &K, Plain(value): &Plain<V>| (key.clone(), value.clone()),
         };
-        let deadline = self.stamp_after(period);
+        let deadline = self.timestamp_after(period);
         self.set.set(key, value, deadline, Some(repeat))
     }
 
@@ -176,7 +176,7 @@ where
     ///
     /// [`Closed`] when the wheel is shut down or the stream dropped.
     pub fn move_timer(&self, key: impl Borrow<K>, delay: Duration) -> Result<(), Closed> {
-        self.set.move_to(key.borrow(), self.stamp_after(delay))
+        self.set.move_to(key.borrow(), self.timestamp_after(delay))
     }
 
     /// Moves the timer with this key to fire at `deadline`. Otherwise as [`move_timer`](Self::move_timer).
@@ -185,7 +185,7 @@ where
     ///
     /// As [`move_timer`](Self::move_timer).
     pub fn move_timer_at(&self, key: impl Borrow<K>, deadline: Instant) -> Result<(), Closed> {
-        self.set.move_to(key.borrow(), self.stamp(deadline))
+        self.set.move_to(key.borrow(), self.timestamp(deadline))
     }
 
     /// Forgets the timer with this key and drops its value. Without such a timer this does nothing. Never panics.
@@ -195,8 +195,8 @@ where
     /// [`Closed`] when the wheel is shut down or the stream dropped.
     pub fn remove_timer(&self, key: impl Borrow<K>) -> Result<(), Closed> {
         if let Some((key, value)) = self.set.remove(key.borrow())? {
-            dispose([key]);
-            dispose([value]);
+            drop_caught([key]);
+            drop_caught([value]);
         }
         Ok(())
     }
@@ -215,7 +215,7 @@ where
     pub async fn take_timer(&self, key: impl Borrow<K>) -> Result<Option<V>, Closed> {
         let taken = self.set.remove(key.borrow())?;
         Ok(taken.map(|(key, value)| {
-            dispose([key]);
+            drop_caught([key]);
             value
         }))
     }
@@ -263,12 +263,12 @@ where
         self.set.is_closed()
     }
 
-    fn stamp(&self, deadline: Instant) -> Stamp {
-        self.set.shared().ticks.stamp(deadline)
+    fn timestamp(&self, deadline: Instant) -> Timestamp {
+        self.set.shared().ticks.timestamp(deadline)
     }
 
-    fn stamp_after(&self, delay: Duration) -> Stamp {
-        after(delay).map_or(Stamp::NEVER, |deadline| self.stamp(deadline))
+    fn timestamp_after(&self, delay: Duration) -> Timestamp {
+        after(delay).map_or(Timestamp::NEVER, |deadline| self.timestamp(deadline))
     }
 }
 

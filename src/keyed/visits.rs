@@ -11,10 +11,10 @@ use super::book::{Place, Timer};
 use super::set::{Fired, Phase, Ripe, Set, State};
 use super::stored::Stored;
 use crate::metrics::KeyedCounts;
-use crate::shield::{dispose, shield, wake};
-use crate::submit::QUEUE_BOUND;
-use crate::tick::Stamp;
-use crate::turn::{Shelf, Turn};
+use crate::panic::{catch_panic, drop_caught, wake};
+use crate::shared::mailbox::QUEUE_BOUND;
+use crate::shared::turn::{Shelf, Turn};
+use crate::tick::Timestamp;
 
 /// A set as the actor sees it, whatever its key and value are.
 pub(crate) trait AnySet: Send + Sync + fmt::Debug {
@@ -97,7 +97,7 @@ where
             if tick <= turn.tick {
                 state.ripen(slot, tick, timer.order);
             } else {
-                turn.refiled();
+                turn.rescheduled();
                 state.file(slot, tick, lent);
             }
         }
@@ -141,7 +141,7 @@ where
                 continue;
             };
             if tick > turn.tick {
-                turn.refiled();
+                turn.rescheduled();
                 state.file(slot, tick, lent);
             } else if (tick, timer.order) != (ripe.tick, ripe.order) {
                 // Set or moved anew meanwhile, and due all the same: to its place in the order.
@@ -157,8 +157,8 @@ where
         drop(state);
         wake(receiver);
         for (key, value) in lost {
-            dispose([key]);
-            dispose([value]);
+            drop_caught([key]);
+            drop_caught([value]);
         }
         left
     }
@@ -222,12 +222,12 @@ where
             // It waits to be delivered, and is looked at then.
             None => {}
             Some(node) => {
-                let filed = lent.tick(node).min(tick);
-                if filed == tick {
-                    lent.refile(node, tick);
+                let scheduled = lent.tick(node).min(tick);
+                if scheduled == tick {
+                    lent.reschedule(node, tick);
                 }
                 if let Some(timer) = state.book.timer(slot) {
-                    timer.filed = filed;
+                    timer.scheduled = scheduled;
                 }
             }
         }
@@ -286,7 +286,7 @@ impl<K: Hash + Eq, S: Stored> State<K, S> {
     /// The slot came off the wheel, and is due: it waits to be delivered.
     fn ripen(&mut self, slot: u32, tick: u64, order: u64) {
         if let Some(timer) = self.book.timer(slot) {
-            timer.filed = tick;
+            timer.scheduled = tick;
         }
         *self.book.place(slot) = Place::RIPE;
         self.ripe.push(Reverse(Ripe { tick, order, slot }));
@@ -301,10 +301,10 @@ impl<K: Hash + Eq, S: Stored> State<K, S> {
         slot: u32,
         timer: Timer,
         turn: &Turn<'_>,
-    ) -> Option<((K, S::Value), Stamp)> {
+    ) -> Option<((K, S::Value), Timestamp)> {
         let repeat = self.repeats.get(&slot)?;
         let (key, value) = self.book.get(slot)?;
-        let pair = shield("the Clone of a repeating timer", || {
+        let pair = catch_panic("the Clone of a repeating timer", || {
             (repeat.clone)(key, value)
         })?;
         let period = repeat.period_nanos;

@@ -9,8 +9,8 @@ use super::book::{Timer, hash_of};
 use super::error::{Closed, SetTimerError};
 use super::set::{Phase, Repeat, Set};
 use super::stored::{Plain, Stored};
-use crate::shield::{dispose, wake};
-use crate::tick::{NEVER, Stamp};
+use crate::panic::{drop_caught, wake};
+use crate::tick::{NEVER, Timestamp};
 
 impl<K, V> Set<K, Plain<V>>
 where
@@ -21,12 +21,12 @@ where
         &self,
         key: K,
         value: V,
-        deadline: Stamp,
+        deadline: Timestamp,
         repeat: Option<Repeat<K, Plain<V>>>,
     ) -> Result<(), SetTimerError<K, V>> {
         let Some(hash) = hash_of(&self.hasher, &key) else {
-            dispose([key]);
-            dispose([value]);
+            drop_caught([key]);
+            drop_caught([value]);
             return Ok(());
         };
         let mut state = self.lock();
@@ -47,7 +47,7 @@ where
             }
             let timer = Timer {
                 deadline,
-                filed: NEVER,
+                scheduled: NEVER,
                 order,
             };
             let slot = state.book.insert(hash, key, Plain(value), timer);
@@ -63,13 +63,13 @@ where
         drop(state);
         self.tell(tell);
         if let Some((key, value)) = old {
-            dispose([key]);
-            dispose(value);
+            drop_caught([key]);
+            drop_caught(value);
         }
         Ok(())
     }
 
-    pub(super) fn move_to(&self, key: &K, deadline: Stamp) -> Result<(), Closed> {
+    pub(super) fn move_to(&self, key: &K, deadline: Timestamp) -> Result<(), Closed> {
         let hash = hash_of(&self.hasher, key);
         let mut state = self.open()?;
         let Some(slot) = hash.and_then(|hash| state.book.find(hash, key)) else {
@@ -124,8 +124,8 @@ where
         &self,
         key: K,
         value: S::Value,
-        deadline: Stamp,
-        now: Stamp,
+        deadline: Timestamp,
+        now: Timestamp,
         make: impl FnOnce(S::Value, u32) -> (S, R),
     ) -> Result<R, SetTimerError<K, S::Value>> {
         let mut state = self.lock();
@@ -141,7 +141,7 @@ where
         let due = stored.due(deadline, now, &self.rules);
         let timer = Timer {
             deadline,
-            filed: NEVER,
+            scheduled: NEVER,
             order: state.next_order(),
         };
         let slot = state.book.insert_unkeyed(key, stored, timer);
@@ -171,8 +171,8 @@ where
         wake(receiver);
         self.tell(tell);
         if let Some((key, value, _)) = taken {
-            dispose([key]);
-            dispose([value]);
+            drop_caught([key]);
+            drop_caught([value]);
         }
     }
 

@@ -9,7 +9,7 @@ use std::task::Waker;
 use loom::thread::{self, JoinHandle};
 
 use super::{Actor, Shared, SleepEntry, Sleeper, Wakes, check};
-use crate::entry::{Entry, Phase};
+use crate::shared::entry::{Entry, Phase};
 
 /// An actor at tick 0 that has one sleep, due at `tick`.
 fn with_another(tick: u64) -> (Arc<Shared>, Actor) {
@@ -38,14 +38,14 @@ fn run(actor: Actor, enough: usize) -> JoinHandle<()> {
 
 /// Waits until the entry is closed, or until it has fired after `tick`s have passed; returns which.
 fn wait(shared: &Shared, entry: &SleepEntry, sleeper: &Sleeper, tick: u64) -> Phase {
-    shared.bell().pass(tick);
+    shared.notifier().pass(tick);
     sleeper.wait();
     entry.poll(Waker::noop())
 }
 
 /// A task arms a sleep, and the actor waits for nothing, or for a later one: the sleep fires when it is due.
 ///
-/// Fails without `self.wake_by(tick)` in `Submit::push`, if `Submit::park` looks into the queues before it publishes,
+/// Fails without `self.wake_by(tick)` in `Mailbox::push`, if `Mailbox::park` looks into the queues before it publishes,
 /// and without `state.tell()` in `Entry::arm`.
 #[test]
 fn arm_and_wait() {
@@ -70,7 +70,7 @@ fn arm_and_wait() {
 
 /// A task arms a sleep for later than the actor wakes, which tells it nothing, and resets it to earlier.
 ///
-/// Fails if `Shared::tell` does nothing for `Tell::Sooner`, without `self.wake_by(tick)` in `Submit::push`, and without
+/// Fails if `Shared::tell` does nothing for `Notify::Wake`, without `self.wake_by(tick)` in `Mailbox::push`, and without
 /// `state.queued = false` in `Entry::attend`.
 #[test]
 fn reset_to_earlier_and_wait() {
@@ -89,14 +89,14 @@ fn reset_to_earlier_and_wait() {
 /// A task drops a sleep and arms another, which uses the entry again without telling the actor, while the tick comes at
 /// which the actor looks at the old one.
 ///
-/// Fails without `state.filed = state.deadline` and without `state.filed = NEVER` in `Entry::look`. At most four
+/// Fails without `state.scheduled = state.deadline` and without `state.scheduled = NEVER` in `Entry::look`. At most four
 /// preemptions.
 #[test]
 fn use_again_and_wait() {
     check(Some(4), || {
         let (shared, actor, entry, _) = armed(2);
         let actor = run(actor, 1);
-        shared.bell().pass(2);
+        shared.notifier().pass(2);
         let was = shared.release(entry);
         let entry = shared.take(4);
         let (sleeper, waker) = Sleeper::task();
@@ -132,9 +132,9 @@ fn arm_and_drop_the_last_handle() {
 /// The last handle is dropped while a sleep is armed, with a spare entry or a new one: the sleep fires, or its task
 /// hears that it is closed; and the actor ends, though another spare entry lies on the wheel.
 ///
-/// Fails without `queue.closed = true` in `Submit::close`, and if `Entry::let_go` does not ask for the phase. With a new
-/// entry it fails without the search in `Actor::sweep`, with the spare one without `state.filed = NEVER` in
-/// `Entry::let_go`. At most three preemptions.
+/// Fails without `queue.closed = true` in `Mailbox::close`, and if `Entry::deregister_unarmed` does not ask for the phase. With a new
+/// entry it fails without the search in `Actor::sweep`, with the spare one without `state.scheduled = NEVER` in
+/// `Entry::deregister_unarmed`. At most three preemptions.
 fn arm_against_the_last_handle(tick: u64) {
     check(Some(3), move || {
         let (shared, actor, entry, _) = armed(5);
@@ -170,7 +170,7 @@ fn arm_a_spare_entry_against_the_last_handle() {
 
 /// The last handle is dropped while a sleep is dropped: the actor ends without waiting for the tick.
 ///
-/// Fails if `Shared::release` does not ask for `orphaned`, if `Shared::discard` is not urgent, and without the search
+/// Fails if `Shared::release` does not ask for `orphaned`, if `Shared::release` is not urgent, and without the search
 /// in `Actor::sweep`. At most three preemptions.
 #[test]
 fn cancel_against_the_last_handle() {
@@ -184,13 +184,13 @@ fn cancel_against_the_last_handle() {
         shared.release(entry);
         handle.join().unwrap();
         actor.join().unwrap();
-        assert_eq!(shared.bell().now(), 0);
+        assert_eq!(shared.notifier().now(), 0);
     });
 }
 
 /// The wheel is shut down while a task arms a sleep: it fires, or the task hears that it is closed.
 ///
-/// Fails without `queue.closed = true` in `Submit::close`, and if `Entry::close` does not give the waker back. At most
+/// Fails without `queue.closed = true` in `Mailbox::close`, and if `Entry::close` does not give the waker back. At most
 /// three preemptions.
 #[test]
 fn arm_against_shutdown() {

@@ -39,7 +39,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// The index alone, for an owner that knows by itself whether its item is still filed.
+    /// The index alone, for an owner that knows by itself whether its item is still scheduled.
     pub(crate) fn index(self) -> u32 {
         self.index
     }
@@ -268,9 +268,9 @@ impl<T> Arena<T> {
         usize::from(self.node(index).level)
     }
 
-    /// Where the node is filed: level and tick.
+    /// Where the node is scheduled: level and tick.
     #[inline]
-    pub(super) fn filed(&self, index: u32) -> (usize, u64) {
+    pub(super) fn scheduled(&self, index: u32) -> (usize, u64) {
         let node = self.node(index);
         (usize::from(node.level), node.tick)
     }

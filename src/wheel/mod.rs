@@ -68,7 +68,7 @@ pub use arena::Token;
 ///
 /// Re-filing takes tens of nanoseconds an item, so this keeps a call far below a millisecond even when a bucket with
 /// millions of items is reached.
-pub const REFILE_LIMIT: usize = 4096;
+pub const CASCADE_LIMIT: usize = 4096;
 
 /// A hierarchical timing wheel over `u64` ticks. See the [module](self) for how it works.
 ///
@@ -173,7 +173,7 @@ impl<T> Wheel<T> {
     /// Files the item under another tick, earlier or later; its token stays valid.
     ///
     /// Returns `false`, and does nothing, when the token is stale. Never panics.
-    pub fn refile(&mut self, token: Token, tick: u64) -> bool {
+    pub fn reschedule(&mut self, token: Token, tick: u64) -> bool {
         let Some(index) = self.arena.find(token) else {
             return false;
         };
@@ -182,12 +182,12 @@ impl<T> Wheel<T> {
         true
     }
 
-    /// The item behind the token, if it is still filed. Never panics.
+    /// The item behind the token, if it is still scheduled. Never panics.
     pub fn get(&self, token: Token) -> Option<&T> {
         self.arena.item(self.arena.find(token)?)
     }
 
-    /// The item behind the token, if it is still filed. Never panics.
+    /// The item behind the token, if it is still scheduled. Never panics.
     pub fn get_mut(&mut self, token: Token) -> Option<&mut T> {
         let index = self.arena.find(token)?;
         self.arena.item_mut(index)
@@ -229,7 +229,7 @@ impl<T> Wheel<T> {
 
     /// Moves the current tick to `now` and hands out the items due by then, tick by tick.
     ///
-    /// At most `budget` items are handed out and at most [`REFILE_LIMIT`] re-filed; then the iterator ends, the
+    /// At most `budget` items are handed out and at most [`CASCADE_LIMIT`] re-scheduled; then the iterator ends, the
     /// current tick stays where it got to, and [`next_wake`](Wheel::next_wake) equals [`now`](Wheel::now) or lies
     /// behind the `now` given here. Call again to go on. Dropping the iterator early keeps what it has not handed out.
     ///
@@ -255,7 +255,7 @@ impl<T> Wheel<T> {
         Advance {
             target: now.max(self.now),
             budget,
-            refiles: REFILE_LIMIT,
+            refiles: CASCADE_LIMIT,
             bucket: None,
             wheel: self,
         }
@@ -310,7 +310,7 @@ impl<T> Wheel<T> {
 
     /// Takes the node off the bucket it is on, which is the one for the tick that is returned.
     fn unlink(&mut self, index: u32) -> u64 {
-        let (level, tick) = self.arena.filed(index);
+        let (level, tick) = self.arena.scheduled(index);
         let slot = self.slot(level, tick);
         let buckets = &mut self.levels[level];
         self.arena.unlink(buckets.bucket_mut(slot), index);

@@ -74,7 +74,7 @@ fn b12_a_stale_token_is_nobody() {
         for &old in &stale {
             assert_eq!(wheel.remove(old), None);
             assert_eq!(wheel.get(old), None);
-            assert!(!wheel.refile(old, 5));
+            assert!(!wheel.reschedule(old, 5));
         }
         assert_eq!(wheel.len(), 1);
         if round % 2 == 0 {

@@ -1,13 +1,13 @@
-//! `max_pending`, and the count behind it.
+//! `max_keyed`, and the count behind it.
 
 use tickwheel::{KeyedTimers, SetTimerError, TimerWheel};
 use tokio::time;
 
 use crate::support::{advance, assert_balanced, ms, received};
 
-fn wheel(max_pending: usize) -> TimerWheel {
+fn wheel(max_keyed: usize) -> TimerWheel {
     TimerWheel::builder()
-        .max_pending(max_pending)
+        .max_keyed(max_keyed)
         .start()
         .unwrap()
 }

@@ -174,7 +174,7 @@ async fn p5_moves_to_later_cost_no_command() {
     advance(&wheel, ms(148)).await;
     assert_eq!(received(&mut stream), []);
     assert!(
-        wheel.metrics().refiled <= before.refiled + 1000,
+        wheel.metrics().rescheduled <= before.rescheduled + 1000,
         "each is filed again once"
     );
     advance(&wheel, ms(1)).await;

@@ -40,7 +40,7 @@ impl Bytes<'_> {
                 narrow => 2 << (narrow % 4),
             },
             offset: Duration::from_nanos(u64::from(offset) * 11_719),
-            max_pending: (kind / 6 % 4 == 3).then_some(1 + kind / 24 % 4),
+            max_keyed: (kind / 6 % 4 == 3).then_some(1 + kind / 24 % 4),
         }
     }
 

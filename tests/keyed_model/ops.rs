@@ -11,7 +11,7 @@ pub(crate) struct Setup {
     pub(crate) slots: usize,
     /// The clock's reading at the start, so that ticks and milliseconds do not coincide.
     pub(crate) offset: Duration,
-    pub(crate) max_pending: Option<usize>,
+    pub(crate) max_keyed: Option<usize>,
 }
 
 /// A length of time, in ticks of the wheel.
@@ -62,12 +62,12 @@ pub(crate) fn setup() -> impl Strategy<Value = Setup> {
     ];
     let slots = (1..=12_u32).prop_map(|bits| 1 << bits);
     let offset = prop_oneof![Just(0), 0..3_000_000_u64];
-    let max_pending = prop_oneof![3 => Just(None), 1 => (1..5_usize).prop_map(Some)];
-    (tick, slots, offset, max_pending).prop_map(|(tick, slots, offset, max_pending)| Setup {
+    let max_keyed = prop_oneof![3 => Just(None), 1 => (1..5_usize).prop_map(Some)];
+    (tick, slots, offset, max_keyed).prop_map(|(tick, slots, offset, max_keyed)| Setup {
         tick,
         slots,
         offset: Duration::from_nanos(offset),
-        max_pending,
+        max_keyed,
     })
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Counts {
 #[derive(Debug)]
 pub(crate) struct Oracle {
     tick: Nanos,
-    max_pending: usize,
+    max_keyed: usize,
     order: u64,
     pub(crate) pending: BTreeMap<u8, Timer>,
     /// Fired and not received.
@@ -51,10 +51,10 @@ fn nanos(duration: Duration) -> Nanos {
 }
 
 impl Oracle {
-    pub(crate) fn new(tick: Duration, max_pending: Option<usize>) -> Self {
+    pub(crate) fn new(tick: Duration, max_keyed: Option<usize>) -> Self {
         Oracle {
             tick: nanos(tick),
-            max_pending: max_pending.unwrap_or(usize::MAX),
+            max_keyed: max_keyed.unwrap_or(usize::MAX),
             order: 0,
             pending: BTreeMap::new(),
             fired: VecDeque::new(),
@@ -86,7 +86,7 @@ impl Oracle {
         period: Option<Duration>,
     ) -> bool {
         let is_new = !self.pending.contains_key(&key);
-        if is_new && self.pending.len() >= self.max_pending {
+        if is_new && self.pending.len() >= self.max_keyed {
             return false;
         }
         let timer = Timer {

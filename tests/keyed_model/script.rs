@@ -39,8 +39,8 @@ pub(crate) fn run(setup: &Setup, script: &[Op]) {
     runtime.block_on(async {
         time::advance(setup.offset).await;
         let mut builder = TimerWheel::builder().tick(setup.tick).slots(setup.slots);
-        if let Some(max_pending) = setup.max_pending {
-            builder = builder.max_pending(max_pending);
+        if let Some(max_keyed) = setup.max_keyed {
+            builder = builder.max_keyed(max_keyed);
         }
         let wheel = builder.start().expect("it is within bounds");
         let (timers, stream) = wheel.keyed();
@@ -48,7 +48,7 @@ pub(crate) fn run(setup: &Setup, script: &[Op]) {
             wheel,
             handles: vec![timers],
             stream: Some(stream),
-            oracle: Oracle::new(setup.tick, setup.max_pending),
+            oracle: Oracle::new(setup.tick, setup.max_keyed),
             origin: Instant::now(),
             tick: setup.tick,
             is_shut_down: false,

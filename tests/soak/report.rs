@@ -160,11 +160,11 @@ pub(crate) fn last(world: &World, memory: &Memory) {
         m.keyed_moved
     ));
     say(&format!(
-        "actor: {} turns, {} commands, {} wake-ups, {} refiled, longest turn {:?}; {} expirations seen",
+        "actor: {} turns, {} commands, {} wake-ups, {} rescheduled, longest turn {:?}; {} expirations seen",
         m.turns,
         m.commands,
         m.wake_ups,
-        m.refiled,
+        m.rescheduled,
         m.longest_turn,
         world.seen.load(Ordering::Relaxed)
     ));

@@ -115,7 +115,7 @@ pub fn watches(scale: Scale) {
     touch_for(PERIODS);
     let (after, used) = (wheel.metrics(), actor().saturating_sub(cpu_before));
     let of = |count: fn(&WheelMetrics) -> u64| (count(&after) - count(&before)) as f64;
-    let looks = of(|m| m.refiled);
+    let looks = of(|m| m.rescheduled);
     emit("tickwheel", "commands", of(|m| m.commands));
     emit(
         "tickwheel",

@@ -95,7 +95,7 @@ fn tokens_from_before_the_memory_was_given_back_stay_stale() {
             assert_eq!(wheel.tick_of(old), None);
             assert_eq!(wheel.get_mut(old), None);
             assert_eq!(wheel.remove(old), None);
-            assert!(!wheel.refile(old, 1));
+            assert!(!wheel.reschedule(old, 1));
         }
         for (n, &token) in tokens.iter().enumerate() {
             assert_eq!(wheel.get(token), Some(&n));

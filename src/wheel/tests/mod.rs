@@ -1,15 +1,15 @@
 //! The wheel against its oracle, and every rule it states.
 
 mod arena;
+mod cascade_limit;
 mod properties;
-mod refile_limit;
 mod regressions;
 mod replay;
 mod script;
 mod small_worlds;
 mod surface;
 
-use super::{Advance, REFILE_LIMIT, Token, Wheel};
+use super::{Advance, CASCADE_LIMIT, Token, Wheel};
 
 /// A wheel, and where it keeps things: everything that its own check and its neighbours cannot see.
 fn inspect<T>(wheel: &Wheel<T>) {

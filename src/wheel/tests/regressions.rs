@@ -149,7 +149,7 @@ fn a_token_of_an_earlier_item_does_not_touch_a_later_one() {
     assert_eq!(wheel.get_mut(old), None);
     assert_eq!(wheel.get(old), None);
     assert_eq!(wheel.tick_of(old), None);
-    assert!(!wheel.refile(old, 3));
+    assert!(!wheel.reschedule(old, 3));
     assert_eq!(wheel.remove(old), None);
     assert_eq!(wheel.tick_of(new), Some(10));
     assert!(wheel.advance(10, usize::MAX).eq(["new"]));
@@ -192,7 +192,7 @@ fn an_item_moved_to_the_present_or_the_past_fires_once() {
     for to in [0, 99, 100] {
         let mut wheel = Wheel::starting_at(64, 100);
         let token = wheel.insert(200, ());
-        assert!(wheel.refile(token, to));
+        assert!(wheel.reschedule(token, to));
         assert_eq!(wheel.next_wake(), Some(100));
         assert_eq!(wheel.advance(100, usize::MAX).count(), 1);
         assert_eq!(wheel.advance(1_000, usize::MAX).count(), 0);

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{REFILE_LIMIT, Token, Wheel, inspect};
+use super::{CASCADE_LIMIT, Token, Wheel, inspect};
 
 /// The geometries scripts are played on.
 pub(super) const SLOTS: [usize; 7] = [2, 4, 8, 16, 64, 256, 4096];
@@ -100,7 +100,7 @@ impl World {
                 self.remove(name);
                 self.remove(name);
             }
-            Op::Refile(name, to) => self.refile(name, to),
+            Op::Refile(name, to) => self.reschedule(name, to),
             Op::Touch(name) => self.touch(name),
             Op::Advance { to, budget, take } => {
                 self.advance(self.tick(to), budget, take);
@@ -196,7 +196,7 @@ impl World {
         self.gone(id);
     }
 
-    fn refile(&mut self, name: usize, to: Move) {
+    fn reschedule(&mut self, name: usize, to: Move) {
         let Some((id, ticket)) = self.named(name) else {
             return;
         };
@@ -207,9 +207,9 @@ impl World {
             Move::Earlier(ticks) => old.saturating_sub(ticks),
             Move::Same => old,
         };
-        let refiled = self.wheel.refile(ticket.token, tick);
-        assert_eq!(refiled, ticket.tick.is_some());
-        if refiled {
+        let rescheduled = self.wheel.reschedule(ticket.token, tick);
+        assert_eq!(rescheduled, ticket.tick.is_some());
+        if rescheduled {
             let tick = tick.max(self.wheel.now());
             assert!(self.oracle.remove(&(old, id)));
             self.oracle.insert((tick, id));
@@ -234,7 +234,7 @@ impl World {
     fn advance(&mut self, to: u64, budget: usize, take: usize) -> Vec<(u64, usize)> {
         let limit = budget.min(take);
         let target = to.max(self.wheel.now());
-        let rounds = self.oracle.len() * self.levels / REFILE_LIMIT + 1;
+        let rounds = self.oracle.len() * self.levels / CASCADE_LIMIT + 1;
         let mut all: Vec<(u64, usize)> = Vec::new();
         for _ in 0..rounds {
             let before = self.wheel.now();

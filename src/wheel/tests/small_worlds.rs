@@ -92,7 +92,7 @@ impl Small {
             Op::Refile(which, ticks) => {
                 let (token, tick) = self.items[which].as_mut().expect("live ones are offered");
                 *tick = now.saturating_add(ticks);
-                assert!(self.wheel.refile(*token, *tick));
+                assert!(self.wheel.reschedule(*token, *tick));
             }
             Op::Remove(which) => {
                 let (token, _) = self.items[which].take().expect("live ones are offered");
@@ -326,7 +326,7 @@ fn move_every_item_once(slots: u64, distances: &[u64]) {
                 for &second in distances {
                     let mut wheel = armed.clone();
                     let due = origin + elapsed + second;
-                    assert!(wheel.refile(token, due));
+                    assert!(wheel.reschedule(token, due));
                     if second > 0 {
                         let out = wheel.advance(due - 1, usize::MAX).count();
                         assert_eq!(out, 0, "{origin}: {first}, {elapsed}, {second} is early");

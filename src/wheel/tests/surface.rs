@@ -114,12 +114,12 @@ fn an_item_can_be_read_and_written_while_it_is_filed() {
     *wheel.get_mut(token).expect("it is there") += 1;
     assert_eq!(wheel.get(token), Some(&2));
     assert_eq!(wheel.tick_of(token), Some(1 << 30));
-    assert!(wheel.refile(token, 5));
+    assert!(wheel.reschedule(token, 5));
     assert_eq!(wheel.tick_of(token), Some(5));
     assert!(wheel.advance(5, usize::MAX).eq([2]));
     assert_eq!((wheel.get(token), wheel.tick_of(token)), (None, None));
     assert_eq!(wheel.get_mut(token), None);
-    assert!(!wheel.refile(token, 7));
+    assert!(!wheel.reschedule(token, 7));
     assert!(wheel.is_empty());
 }
 

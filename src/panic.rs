@@ -7,7 +7,7 @@ use std::task::Waker;
 /// Runs `user_code`; `None` when it panicked. `what` says in the log whose code it was.
 ///
 /// Whatever the closure borrows must stay sound if it stops halfway; the callers see to that.
-pub(crate) fn shield<R>(what: &'static str, user_code: impl FnOnce() -> R) -> Option<R> {
+pub(crate) fn catch_panic<R>(what: &'static str, user_code: impl FnOnce() -> R) -> Option<R> {
     match catch_unwind(AssertUnwindSafe(user_code)) {
         Ok(result) => Some(result),
         Err(panic) => {
@@ -20,14 +20,14 @@ pub(crate) fn shield<R>(what: &'static str, user_code: impl FnOnce() -> R) -> Op
 /// Wakes the task, unless its waker panics.
 pub(crate) fn wake(waker: Option<Waker>) {
     if let Some(waker) = waker {
-        shield("a waker", || waker.wake());
+        catch_panic("a waker", || waker.wake());
     }
 }
 
 /// Drops values of a user, each on its own, so that one that panics does not keep the others.
-pub(crate) fn dispose<T>(values: impl IntoIterator<Item = T>) {
+pub(crate) fn drop_caught<T>(values: impl IntoIterator<Item = T>) {
     for value in values {
-        shield("the drop of a key or value", || drop(value));
+        catch_panic("the drop of a key or value", || drop(value));
     }
 }
 

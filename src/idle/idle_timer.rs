@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::activity::Activity;
-use super::clock::IdleClock;
 use crate::shared::Shared;
+use crate::shared::activity::Activity;
+use crate::shared::idle_clock::IdleClock;
 use crate::sleep::Sleep;
 use crate::tick::{Ticks, far_future};
 
@@ -219,7 +219,7 @@ impl Drop for Busy {
         let now = || self.ticks.nanos(Instant::now());
         match &self.on {
             BusyOn::Timer(clock) => clock.leave(now()),
-            BusyOn::Watch(activity) => activity.leave(now(), self.ticks.grain()),
+            BusyOn::Watch(activity) => activity.leave(now(), self.ticks.tick_nanos()),
             BusyOn::Nothing => {}
         }
     }

@@ -1,4 +1,4 @@
-//! The two ends of the way to the actor: a queue that submitters fill, and the inbox it is emptied into.
+//! The two ends of the way to the actor: a queue that submitters fill, and the backlog it is emptied into.
 //!
 //! Both are made of blocks. A burst of a million commands is handed over block by block, never copied, and its memory
 //! goes back a block at a time, as it is worked off: neither a submitter nor the actor ever waits for a vector of many
@@ -10,7 +10,7 @@ use std::mem;
 /// How many commands there are to a block.
 const BLOCK: usize = 512;
 
-/// How many empty blocks the inbox keeps, to give them to the queues.
+/// How many empty blocks the backlog keeps, to give them to the queues.
 const SPARES: usize = 4;
 
 /// What submitters fill.
@@ -48,16 +48,16 @@ impl<C> Queue<C> {
 
 /// What the actor works off.
 #[derive(Debug)]
-pub(crate) struct Inbox<C> {
+pub(crate) struct Backlog<C> {
     /// The block in hand, the next command last.
     current: Vec<C>,
     blocks: VecDeque<Vec<C>>,
     spares: Vec<Vec<C>>,
 }
 
-impl<C> Inbox<C> {
+impl<C> Backlog<C> {
     pub(crate) fn new() -> Self {
-        Inbox {
+        Backlog {
             current: Vec::new(),
             blocks: VecDeque::new(),
             spares: Vec::new(),
@@ -118,13 +118,13 @@ impl<C> Inbox<C> {
 mod tests {
     use super::*;
 
-    fn drain(inbox: &mut Inbox<usize>) -> Vec<usize> {
-        std::iter::from_fn(|| inbox.pop()).collect()
+    fn drain(backlog: &mut Backlog<usize>) -> Vec<usize> {
+        std::iter::from_fn(|| backlog.pop()).collect()
     }
 
     #[test]
     fn commands_come_out_in_the_order_in_which_they_went_in() {
-        let mut inbox = Inbox::new();
+        let mut backlog = Backlog::new();
         for count in [0, 1, 2, BLOCK, BLOCK + 1, 3 * BLOCK, 5 * BLOCK + 7] {
             let (mut one, mut other) = (Queue::new(), Queue::new());
             for n in 0..count {
@@ -132,47 +132,47 @@ mod tests {
                 other.push(count + n, 1);
             }
             assert_eq!(one.is_empty(), count == 0);
-            inbox.take(&mut one);
-            inbox.take(&mut other);
-            inbox.append(&mut vec![2 * count, 2 * count + 1]);
-            assert!(one.is_empty() && other.is_empty() && !inbox.is_empty());
+            backlog.take(&mut one);
+            backlog.take(&mut other);
+            backlog.append(&mut vec![2 * count, 2 * count + 1]);
+            assert!(one.is_empty() && other.is_empty() && !backlog.is_empty());
             let all: Vec<usize> = (0..2 * count + 2).collect();
-            assert_eq!(drain(&mut inbox), all, "of {count}");
-            assert!(inbox.is_empty());
+            assert_eq!(drain(&mut backlog), all, "of {count}");
+            assert!(backlog.is_empty());
         }
     }
 
     #[test]
     fn what_is_put_back_comes_first() {
-        let mut inbox = Inbox::new();
-        inbox.append(&mut vec![1, 2, 3]);
-        assert_eq!(inbox.pop(), Some(1));
-        assert!(inbox.next().eq(&[2, 3]));
-        inbox.put_back(1);
-        assert!(inbox.next().eq(&[1, 2, 3]));
-        assert_eq!(drain(&mut inbox), [1, 2, 3]);
-        inbox.put_back(4);
-        inbox.append(&mut vec![5]);
-        assert_eq!(drain(&mut inbox), [4, 5]);
+        let mut backlog = Backlog::new();
+        backlog.append(&mut vec![1, 2, 3]);
+        assert_eq!(backlog.pop(), Some(1));
+        assert!(backlog.next().eq(&[2, 3]));
+        backlog.put_back(1);
+        assert!(backlog.next().eq(&[1, 2, 3]));
+        assert_eq!(drain(&mut backlog), [1, 2, 3]);
+        backlog.put_back(4);
+        backlog.append(&mut vec![5]);
+        assert_eq!(drain(&mut backlog), [4, 5]);
     }
 
     #[test]
     fn a_burst_leaves_a_few_blocks_to_be_used_again() {
-        let mut inbox = Inbox::new();
+        let mut backlog = Backlog::new();
         let mut queue = Queue::new();
         for _ in 0..100 * BLOCK {
             queue.push((), 1);
         }
-        inbox.take(&mut queue);
-        while inbox.pop().is_some() {}
-        assert_eq!(inbox.spares.len(), SPARES);
-        inbox.take(&mut queue);
+        backlog.take(&mut queue);
+        while backlog.pop().is_some() {}
+        assert_eq!(backlog.spares.len(), SPARES);
+        backlog.take(&mut queue);
         for _ in 0..10 {
             queue.push((), 1);
             let memory = queue.last.as_ptr();
-            inbox.take(&mut queue);
-            while inbox.pop().is_some() {}
-            assert!(inbox.current.as_ptr() == memory, "it was used again");
+            backlog.take(&mut queue);
+            while backlog.pop().is_some() {}
+            assert!(backlog.current.as_ptr() == memory, "it was used again");
         }
     }
 }

@@ -7,7 +7,7 @@ use std::task::Waker;
 
 use loom::thread::{self, JoinHandle};
 
-use super::{Entry, Phase, Tell};
+use super::{Entry, Notify, Phase};
 use crate::model::{Actor, Shared, SleepEntry, Wakes, check};
 use crate::sync::{Mutex, lock};
 use crate::tick::NEVER;
@@ -36,8 +36,8 @@ fn assert_invariants(actor: &mut Actor, entry: &Arc<SleepEntry>) {
     let on_wheel = actor.tick_of(entry);
     let state = entry.state.lock();
     if state.phase == Phase::Armed && state.deadline != NEVER {
-        assert!(state.filed <= state.deadline, "{state:?}");
-        let looks_by = state.filed.max(actor.now());
+        assert!(state.scheduled <= state.deadline, "{state:?}");
+        let looks_by = state.scheduled.max(actor.now());
         let is_on_wheel = on_wheel.is_some_and(|tick| tick <= looks_by);
         assert!(
             is_on_wheel || queued > 0,
@@ -84,7 +84,7 @@ fn turn(mut actor: Actor, tick: u64) -> JoinHandle<Actor> {
 
 /// A spare entry is armed while the actor looks at its old filing.
 ///
-/// Fails without `state.filed = NEVER` where [`Entry::look`] lets go: the owner believes that a look is due.
+/// Fails without `state.scheduled = NEVER` where [`Entry::look`] lets go: the owner believes that a look is due.
 fn arm_against_look(deadline: u64) {
     check(None, move || {
         let (shared, actor, entry) = spare(2);
@@ -130,12 +130,12 @@ fn cancel_against_fire() {
 
 /// A sleep that was moved later is moved earlier while the actor files it again: the earlier deadline is not lost.
 ///
-/// Fails without `state.filed = state.deadline` in [`Entry::look`]: the owner believes that the look of old is due.
+/// Fails without `state.scheduled = state.deadline` in [`Entry::look`]: the owner believes that the look of old is due.
 #[test]
 fn move_earlier_against_refile() {
     check(None, || {
         let (shared, actor, entry, wakes) = armed(2);
-        assert_eq!(entry.move_to(4), (Phase::Armed, Tell::Nothing));
+        assert_eq!(entry.move_to(4), (Phase::Armed, Notify::None));
         let actor = turn(actor, 2);
         assert_eq!(shared.reset(&entry, 3), Phase::Armed);
         let actor = actor.join().unwrap();
@@ -180,7 +180,7 @@ fn two_polls_against_fire() {
 /// A cancelled sleep is used again, by another thread, while the actor looks at its old filing: who cancelled it is not
 /// woken, who armed it anew is, at the new deadline.
 ///
-/// Fails without `state.phase = Phase::Idle` in [`Entry::disarm`], and without `state.filed = NEVER` where
+/// Fails without `state.phase = Phase::Idle` in [`Entry::disarm`], and without `state.scheduled = NEVER` where
 /// [`Entry::look`] lets go.
 #[test]
 fn recycle_against_look() {
@@ -209,18 +209,18 @@ fn recycle_against_look() {
 /// An entry is given up while the actor looks at it: it leaves the wheel, in whichever order, and is then not queued
 /// for nothing.
 ///
-/// Fails without `state.filed == NEVER` in [`Entry::abandon`].
+/// Fails without `state.scheduled == NEVER` in [`Entry::release`].
 #[test]
 fn abandon_against_look() {
     check(None, || {
         let (shared, actor, entry) = spare(2);
         let actor = turn(actor, 2);
-        shared.discard(&entry);
+        shared.release(&entry);
         let mut actor = actor.join().unwrap();
         assert_invariants(&mut actor, &entry);
         actor.turn(2);
         assert_let_go(&actor, &entry);
-        assert_eq!(entry.abandon(), Tell::Nothing);
+        assert_eq!(entry.release(), Notify::None);
     });
 }
 
@@ -243,7 +243,7 @@ fn move_earlier_against_attend() {
 
 /// The same, moved later first: the wheel's tick is now behind the one for which the entry was queued.
 ///
-/// Fails without `state.filed = state.deadline` in [`Entry::attend`].
+/// Fails without `state.scheduled = state.deadline` in [`Entry::attend`].
 #[test]
 fn move_later_and_earlier_against_attend() {
     check(None, || {
@@ -260,7 +260,7 @@ fn move_later_and_earlier_against_attend() {
 
 /// A sleep that is in the queue is cancelled, and armed again, while the actor attends to it.
 ///
-/// Fails without `state.filed = here` in [`Entry::attend`]: it let the entry pass, and the owner believes that a look
+/// Fails without `state.scheduled = here` in [`Entry::attend`]: it let the entry pass, and the owner believes that a look
 /// is due.
 #[test]
 fn cancel_and_arm_against_attend() {
@@ -282,7 +282,7 @@ fn cancel_and_arm_against_attend() {
 
 /// An entry that is in the queue, and on the wheel, is given up while the actor attends to it.
 ///
-/// Fails without `state.queued` in [`Entry::abandon`], which would queue it twice; without `state.queued = true` there,
+/// Fails without `state.queued` in [`Entry::release`], which would queue it twice; without `state.queued = true` there,
 /// since the invariant does not hold then; and if [`Entry::attend`] keeps what is abandoned.
 #[test]
 fn abandon_against_attend() {
@@ -292,7 +292,7 @@ fn abandon_against_attend() {
         let actor = turn(actor, 0);
         let (was, _) = entry.disarm();
         assert_eq!(was, Phase::Armed);
-        shared.discard(&entry);
+        shared.release(&entry);
         let mut actor = actor.join().unwrap();
         assert_invariants(&mut actor, &entry);
         // Not a tick later.
@@ -304,7 +304,7 @@ fn abandon_against_attend() {
 
 /// The search for cancelled sleeps finds an entry that is being armed.
 ///
-/// Fails without `state.filed = NEVER` in [`Entry::let_go`], and if that does not ask for the phase.
+/// Fails without `state.scheduled = NEVER` in [`Entry::deregister_unarmed`], and if that does not ask for the phase.
 #[test]
 fn arm_against_let_go() {
     check(None, || {

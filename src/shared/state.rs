@@ -8,36 +8,38 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use crate::bell::Bell;
-use crate::cache;
-use crate::command::{Command, Mailbox};
-use crate::entry::{Entry, Tell};
-use crate::idle::IdleClock;
 use crate::keyed::AnySet;
 use crate::metrics::Metrics;
-use crate::sync::Line;
-use crate::tick::{NEVER, Stamp, Ticks, clock_is_virtual};
+use crate::shared::command::{Command, CommandMailbox};
+use crate::shared::counts;
+use crate::shared::entry::{Entry, Notify};
+use crate::shared::idle_clock::IdleClock;
+use crate::shared::notifier::ActorNotifier;
+use crate::sync::CachePadded;
+use crate::tick::{NEVER, Ticks, Timestamp, clock_is_virtual};
 
 /// The entry of a sleeping future.
-pub(crate) type SleepEntry = Entry<Arc<Home>>;
+pub(crate) type SleepEntry = Entry<Arc<Origin>>;
 
 /// Where an entry belongs: all plain ones of a wheel to the same, an idle timer's to one of its own. An entry holds the
 /// way to its actor, so that a sleep made from a thread's cache touches no count that another core touches.
 #[derive(Debug)]
-pub(crate) struct Home {
+pub(crate) struct Origin {
     pub(crate) shared: Arc<Shared>,
     /// What an idle timer is put off by, without its entry being told.
     pub(crate) clock: Option<Arc<IdleClock>>,
 }
 
-impl Home {
+impl Origin {
     /// The tick up to which the entry has been put off.
-    pub(crate) fn put_off_to(&self, now: Stamp) -> u64 {
+    pub(crate) fn put_off_to(&self, now: Timestamp) -> u64 {
         let Some(clock) = &self.clock else {
             return 0;
         };
         let due = clock.due(now.after_origin());
-        due.map_or(NEVER, |due| self.shared.ticks.deadline_of(Stamp::at(due)))
+        due.map_or(NEVER, |due| {
+            self.shared.ticks.deadline_of(Timestamp::at(due))
+        })
     }
 }
 
@@ -49,17 +51,17 @@ pub(crate) struct Shared {
     pub(crate) name: String,
     pub(crate) ticks: Ticks,
     pub(crate) late_warning: Duration,
-    pub(crate) mailbox: Mailbox,
-    pub(crate) metrics: Line<Metrics>,
+    pub(crate) mailbox: CommandMailbox,
+    pub(crate) metrics: CachePadded<Metrics>,
     /// The actor's runtime, if it runs on one, and whether its clock was a virtual one when the wheel was started.
     runtime: Option<tokio::runtime::Id>,
     virtual_clock: bool,
     orphaned: AtomicBool,
     /// Becomes true when the actor has ended.
     ended: watch::Sender<bool>,
-    max_pending: usize,
+    max_keyed: usize,
     /// Keyed timers that hold a place, over all sets.
-    pending: Line<AtomicUsize>,
+    pending: CachePadded<AtomicUsize>,
     sets: Mutex<Sets>,
 }
 
@@ -76,8 +78,8 @@ pub(crate) struct Config {
     pub(crate) name: String,
     pub(crate) ticks: Ticks,
     pub(crate) late_warning: Duration,
-    pub(crate) max_pending: usize,
-    pub(crate) bell: Bell,
+    pub(crate) max_keyed: usize,
+    pub(crate) notifier: ActorNotifier,
     pub(crate) runtime: Option<tokio::runtime::Id>,
     pub(crate) virtual_clock: bool,
 }
@@ -91,14 +93,14 @@ impl Shared {
             name: config.name,
             ticks: config.ticks,
             late_warning: config.late_warning,
-            mailbox: Mailbox::new(cores, config.bell),
-            metrics: Line::default(),
+            mailbox: CommandMailbox::new(cores, config.notifier),
+            metrics: CachePadded::default(),
             runtime: config.runtime,
             virtual_clock: config.virtual_clock,
             orphaned: AtomicBool::new(false),
             ended: watch::Sender::new(false),
-            max_pending: config.max_pending,
-            pending: Line::default(),
+            max_keyed: config.max_keyed,
+            pending: CachePadded::default(),
             sets: Mutex::default(),
         }
     }
@@ -140,7 +142,7 @@ impl Shared {
     #[inline]
     pub(crate) fn arm(&self, entry: &Arc<SleepEntry>, tick: u64, waker: Waker) -> bool {
         match entry.arm(tick, waker) {
-            Some(Tell::Nothing) => true,
+            Some(Notify::None) => true,
             Some(tell) => {
                 let told = self.tell(entry, tell);
                 if !told {
@@ -155,13 +157,13 @@ impl Shared {
 
     /// Says to the actor what a change of the entry requires. False when there is none; the entry should then be
     /// [closed](Entry::close).
-    pub(crate) fn tell(&self, entry: &Arc<SleepEntry>, tell: Tell) -> bool {
+    pub(crate) fn tell(&self, entry: &Arc<SleepEntry>, tell: Notify) -> bool {
         match tell {
-            Tell::Nothing => {}
-            Tell::Sooner(tick) => self.mailbox.wake_by(tick),
-            Tell::Queue(tick) => {
+            Notify::None => {}
+            Notify::Wake(tick) => self.mailbox.wake_by(tick),
+            Notify::Enqueue(tick) => {
                 let command = Command::Sleep(Arc::clone(entry));
-                return self.submit(tick, command).is_ok();
+                return self.send(tick, command).is_ok();
             }
         }
         true
@@ -177,14 +179,14 @@ impl Shared {
         // Release: whoever sees it sees all that was done through the handles.
         self.orphaned.store(true, Ordering::Release);
         // Without an actor there is nobody to tell.
-        let _ = self.submit(0, Command::Orphaned);
+        let _ = self.send(0, Command::Orphaned);
     }
 
     /// Gives the entry up: the actor takes it off the wheel, and at once if that may be all it lives for.
     #[cold]
-    pub(crate) fn discard(&self, entry: &Arc<SleepEntry>) {
-        let tell = match entry.abandon() {
-            Tell::Queue(_) if self.is_orphaned() => Tell::Queue(0),
+    pub(crate) fn release(&self, entry: &Arc<SleepEntry>) {
+        let tell = match entry.release() {
+            Notify::Enqueue(_) if self.is_orphaned() => Notify::Enqueue(0),
             tell => tell,
         };
         self.tell(entry, tell);
@@ -194,13 +196,13 @@ impl Shared {
 
     /// Takes a place for one more keyed timer; false when all are taken.
     pub(crate) fn reserve(&self) -> bool {
-        if self.max_pending == usize::MAX {
+        if self.max_keyed == usize::MAX {
             self.pending.0.fetch_add(1, Ordering::Relaxed);
             return true;
         }
         (self.pending.0)
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |pending| {
-                (pending < self.max_pending).then_some(pending + 1)
+                (pending < self.max_keyed).then_some(pending + 1)
             })
             .is_ok()
     }
@@ -246,7 +248,7 @@ impl Shared {
 
     // --- commands ---
 
-    pub(crate) fn submit(&self, tick: u64, command: Command) -> Result<(), Command> {
-        self.mailbox.push(cache::thread_number(), tick, command)
+    pub(crate) fn send(&self, tick: u64, command: Command) -> Result<(), Command> {
+        self.mailbox.push(counts::thread_number(), tick, command)
     }
 }

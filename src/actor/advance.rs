@@ -6,7 +6,7 @@ use crate::wheel::Wheel;
 const BATCH: usize = 64;
 
 /// What a step counts as when all there was to do was to file items on lower levels: as much as so many items.
-const REFILING_COST: usize = 128;
+const CASCADE_COST: usize = 128;
 
 /// Hands the items that are due by `until` to `look`, tick by tick, as far as the budget goes; true when there may be
 /// more. `due` is where they are put; it is empty before and after.
@@ -19,7 +19,7 @@ pub(crate) fn advance<T>(
 ) -> bool {
     if until < wheel.now() {
         // The wheel went further in an earlier turn. What is filed under its tick since then is as late as what is
-        // still in the inbox, and waits for it.
+        // still in the backlog, and waits for it.
         return true;
     }
     while let Some(tick) = wheel.next_wake().filter(|&tick| tick <= until) {
@@ -28,7 +28,7 @@ pub(crate) fn advance<T>(
         }
         due.extend(wheel.advance(tick, BATCH.min(*budget)));
         let cost = if due.is_empty() {
-            REFILING_COST
+            CASCADE_COST
         } else {
             due.len()
         };

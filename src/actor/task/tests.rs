@@ -12,7 +12,7 @@ use crate::tick::Ticks;
 use crate::{KeyedTimers, Sleep, TimerWheel};
 
 mod end;
-mod sets;
+mod keyed_wheel;
 mod warnings;
 
 const FAR: Duration = Duration::from_secs(3_600);
@@ -31,8 +31,8 @@ fn start_with(late_warning: Duration) -> (Actor, TimerWheel) {
         name: "by hand".into(),
         ticks: Ticks::new(Instant::now(), ms(1)).expect("not zero"),
         late_warning,
-        max_pending: usize::MAX,
-        bell: Bell::Task(Notify::new()),
+        max_keyed: usize::MAX,
+        notifier: ActorNotifier::Task(Notify::new()),
         runtime: Some(Handle::current().id()),
         virtual_clock: true,
     }));
@@ -74,7 +74,7 @@ fn step(actor: &mut Actor) -> &'static str {
 
 /// Whether the actor was signalled since this was asked last.
 fn rang(shared: &Shared) -> bool {
-    let Bell::Task(signal) = shared.mailbox.signal() else {
+    let ActorNotifier::Task(signal) = shared.mailbox.notifier() else {
         unreachable!("it has no thread");
     };
     let notified = pin!(signal.notified());
@@ -262,9 +262,9 @@ async fn a_turn_applies_4096_commands_and_a_set_counts_as_one_at_least() {
             drop(set);
         }
         assert_eq!(step(&mut actor), "again");
-        assert_eq!(actor.inbox.len(), 4, "{timers} in each");
+        assert_eq!(actor.backlog.len(), 4, "{timers} in each");
         assert_eq!(step(&mut actor), "wait");
-        assert!(actor.inbox.is_empty());
+        assert!(actor.backlog.is_empty());
     }
 }
 
@@ -322,7 +322,7 @@ async fn what_a_set_notes_while_it_is_attended_to_waits_for_the_next_inbox() {
     note(&timers, 0..5_000);
     let _sleep = armed(&wheel, FAR);
     assert_eq!(step(&mut actor), "again");
-    let left = |actor: &Actor| (actor.inbox.len(), actor.again.len(), actor.items());
+    let left = |actor: &Actor| (actor.backlog.len(), actor.again.len(), actor.items());
     assert_eq!(left(&actor), (2, 0, 4_096));
     note(&timers, 5_000..10_000);
     let rounds = actor.rounds;

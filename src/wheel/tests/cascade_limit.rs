@@ -1,8 +1,8 @@
 //! One call re-files a bounded number of items. What that leaves half done must not be seen from outside.
 
-use super::{Advance, REFILE_LIMIT, Token, Wheel, inspect};
+use super::{Advance, CASCADE_LIMIT, Token, Wheel, inspect};
 
-const MANY: u64 = 2 * REFILE_LIMIT as u64 + 100;
+const MANY: u64 = 2 * CASCADE_LIMIT as u64 + 100;
 
 /// A wheel of 64 slots with `MANY` items in the bucket `[4096, 8192)` of its level 2, due at the ticks given by `due`.
 fn crowded(due: impl Fn(u64) -> u64) -> (Wheel<u64>, Vec<Token>) {
@@ -48,11 +48,11 @@ fn each_call_refiles_exactly_the_limit() {
     };
     for calls in 1..=2 {
         assert_eq!(wheel.advance(4999, usize::MAX).count(), 0);
-        assert_eq!(moved(&wheel), calls * REFILE_LIMIT);
+        assert_eq!(moved(&wheel), calls * CASCADE_LIMIT);
     }
     // The third call has some left over, and takes them to reach level 0.
     assert_eq!(wheel.advance(4999, usize::MAX).count(), 0);
-    assert_eq!(moved(&wheel), tokens.len() - (REFILE_LIMIT - 100));
+    assert_eq!(moved(&wheel), tokens.len() - (CASCADE_LIMIT - 100));
     assert_eq!(wheel.now(), 4992);
 }
 
@@ -72,18 +72,18 @@ fn an_iterator_that_has_refiled_enough_has_ended() {
 fn a_half_refiled_bucket_can_be_changed_in_every_way() {
     let (mut wheel, tokens) = crowded(|n| 4096 + n / 3);
     assert_eq!(wheel.advance(4096, usize::MAX).next(), None);
-    // Both halves: the refiled items at the front, and those still in the old bucket.
+    // Both halves: the rescheduled items at the front, and those still in the old bucket.
     let mut due: Vec<(u64, u64)> = Vec::new();
     for (n, &token) in tokens.iter().enumerate() {
         let n = n as u64;
         match n % 4 {
             0 => assert_eq!(wheel.remove(token), Some(n)),
             1 => {
-                assert!(wheel.refile(token, 4096 + n / 2));
+                assert!(wheel.reschedule(token, 4096 + n / 2));
                 due.push((4096 + n / 2, n));
             }
             2 => {
-                assert!(wheel.refile(token, 10_000 + n));
+                assert!(wheel.reschedule(token, 10_000 + n));
                 due.push((10_000 + n, n));
             }
             _ => due.push((4096 + n / 3, n)),
@@ -123,7 +123,7 @@ fn what_has_been_handed_out_before_the_limit_stays_handed_out() {
     }
     assert_eq!(out, MANY);
     // Two levels to come down, so many a call, and one call more was above.
-    assert_eq!(calls, 2 * MANY / REFILE_LIMIT as u64);
+    assert_eq!(calls, 2 * MANY / CASCADE_LIMIT as u64);
 }
 
 #[test]

@@ -25,7 +25,7 @@
 //! The guards are counted under a mutex of their own; the first sets the bit, the last clears it and records the
 //! release as activity, in one exchange. A word is never idle between the two.
 
-use crate::sync::BriefMutex;
+use crate::sync::SpinMutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(all(test, tickwheel_loom))]
@@ -43,7 +43,7 @@ pub(crate) const LATEST_NANOS: u64 = 1 << 62;
 #[derive(Debug)]
 pub(crate) struct Activity {
     word: AtomicU64,
-    guards: BriefMutex<Guards>,
+    guards: SpinMutex<Guards>,
     /// For whoever watches many: which of them this is. Not part of the protocol.
     pub(crate) slot: u32,
 }
@@ -91,29 +91,29 @@ pub(crate) enum Reap {
 
 impl Activity {
     /// Last active at `nanos`.
-    pub(crate) fn new(nanos: u64, grain: u64, slot: u32) -> Self {
+    pub(crate) fn new(nanos: u64, tick_nanos: u64, slot: u32) -> Self {
         Activity {
-            word: AtomicU64::new(round_up(nanos, grain) << 1),
-            guards: BriefMutex::new(Guards::default()),
+            word: AtomicU64::new(round_up(nanos, tick_nanos) << 1),
+            guards: SpinMutex::new(Guards::default()),
             slot,
         }
     }
 
     /// Records activity at `nanos`, unless later activity is recorded. False when it is gone.
     #[inline]
-    pub(crate) fn touch(&self, nanos: u64, grain: u64) -> bool {
+    pub(crate) fn touch(&self, nanos: u64, tick_nanos: u64) -> bool {
         let word = self.word.load(Ordering::Relaxed);
         // `GONE` is later than all that can be recorded.
         if nanos <= word >> 1 {
             return word != GONE;
         }
-        self.touch_later(word, nanos, grain)
+        self.touch_later(word, nanos, tick_nanos)
     }
 
     /// Records activity that is later than what was found. Not inlined: there are thousands of touches to a tick.
     #[inline(never)]
-    fn touch_later(&self, word: u64, nanos: u64, grain: u64) -> bool {
-        self.advance(word, round_up(nanos, grain), |word| word & BUSY)
+    fn touch_later(&self, word: u64, nanos: u64, tick_nanos: u64) -> bool {
+        self.advance(word, round_up(nanos, tick_nanos), |word| word & BUSY)
     }
 
     /// Takes activity back that was recorded for later than `latest`. Returns when it was last active, then.
@@ -172,12 +172,12 @@ impl Activity {
     }
 
     /// One guard less; the last one's release at `nanos` counts as activity.
-    pub(crate) fn leave(&self, nanos: u64, grain: u64) {
+    pub(crate) fn leave(&self, nanos: u64, tick_nanos: u64) {
         let mut guards = self.guards.lock();
         *guards = guards.minus_one();
         let last = *guards == Guards::default();
         let word = self.word.load(Ordering::Relaxed);
-        let nanos = round_up(nanos, grain);
+        let nanos = round_up(nanos, tick_nanos);
         self.advance(word, nanos, |word| if last { 0 } else { word & BUSY });
     }
 
@@ -226,9 +226,9 @@ impl Activity {
 }
 
 /// The first tick's begin that is not before `nanos`.
-fn round_up(nanos: u64, grain: u64) -> u64 {
-    let ticks = nanos.min(LATEST_NANOS).div_ceil(grain);
-    ticks.saturating_mul(grain).min(LATEST_NANOS)
+fn round_up(nanos: u64, tick_nanos: u64) -> u64 {
+    let ticks = nanos.min(LATEST_NANOS).div_ceil(tick_nanos);
+    ticks.saturating_mul(tick_nanos).min(LATEST_NANOS)
 }
 
 #[cfg(all(test, not(tickwheel_loom)))]

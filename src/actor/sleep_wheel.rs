@@ -1,19 +1,19 @@
 //! The wheel of the sleeping futures.
 //!
-//! Half of the protocol in [`entry`](crate::entry): what its table gives to the actor. The models of that protocol
+//! Half of the protocol in [`entry`](crate::shared::entry): what its table gives to the actor. The models of that protocol
 //! drive this too.
 
 use std::hint::black_box;
 use std::sync::Arc;
 use std::task::Waker;
 
-use crate::advance::advance;
-use crate::entry::{Attend, Entry, Look};
+use crate::actor::advance::advance;
+use crate::shared::entry::{Entry, Expiration, Register};
 use crate::wheel::Wheel;
 
 /// See the module. The wheel holds the entries themselves; each knows its node.
 #[derive(Debug)]
-pub(crate) struct Sleeps<H> {
+pub(crate) struct SleepWheel<H> {
     wheel: Wheel<Arc<Entry<H>>>,
     /// Those that are being looked at; kept for its memory.
     due: Vec<Arc<Entry<H>>>,
@@ -21,16 +21,16 @@ pub(crate) struct Sleeps<H> {
 
 /// What became of an entry that was looked at and armed.
 #[derive(Debug)]
-pub(crate) enum Looked {
+pub(crate) enum Processed {
     /// It fired at its deadline; this waker is to be woken.
     Fired { deadline: u64, waker: Option<Waker> },
     /// It had been put off, and is filed again.
-    Refiled,
+    Rescheduled,
 }
 
-impl<H> Sleeps<H> {
+impl<H> SleepWheel<H> {
     pub(crate) fn new(slots: usize) -> Self {
-        Sleeps {
+        SleepWheel {
             wheel: Wheel::new(slots),
             due: Vec::new(),
         }
@@ -43,16 +43,16 @@ impl<H> Sleeps<H> {
     /// Attends to an entry that came out of a queue.
     pub(crate) fn attend(&mut self, entry: Arc<Entry<H>>) {
         match entry.attend(self.wheel.next_index(), |node| self.tick(node)) {
-            Attend::Keep => {}
-            Attend::Insert(tick) => {
+            Register::Keep => {}
+            Register::Insert(tick) => {
                 self.wheel.insert(tick, entry);
             }
-            Attend::Refile(node, tick) => {
+            Register::Reschedule(node, tick) => {
                 if let Some(token) = self.wheel.token_at(node) {
-                    self.wheel.refile(token, tick);
+                    self.wheel.reschedule(token, tick);
                 }
             }
-            Attend::Remove(node) => {
+            Register::Deregister(node) => {
                 let token = self.wheel.token_at(node);
                 token.and_then(|token| self.wheel.remove(token));
             }
@@ -69,7 +69,7 @@ impl<H> Sleeps<H> {
         until: u64,
         budget: &mut usize,
         mut later: impl FnMut(&H) -> u64,
-        mut looked: impl FnMut(Looked),
+        mut looked: impl FnMut(Processed),
     ) -> bool {
         advance(
             &mut self.wheel,
@@ -80,13 +80,15 @@ impl<H> Sleeps<H> {
                 due.iter().for_each(fetch);
                 // They fire here, with the wheel at rest: a waker may drop or arm others.
                 for entry in due.drain(..) {
-                    match entry.look(wheel.now(), wheel.next_index(), || later(entry.home())) {
-                        Look::Fire { deadline, waker } => looked(Looked::Fired { deadline, waker }),
-                        Look::File(tick) => {
-                            wheel.insert(tick, entry);
-                            looked(Looked::Refiled);
+                    match entry.look(wheel.now(), wheel.next_index(), || later(entry.origin())) {
+                        Expiration::Fire { deadline, waker } => {
+                            looked(Processed::Fired { deadline, waker })
                         }
-                        Look::LetGo => {}
+                        Expiration::Reschedule(tick) => {
+                            wheel.insert(tick, entry);
+                            looked(Processed::Rescheduled);
+                        }
+                        Expiration::Deregister => {}
                     }
                 }
             },
@@ -95,13 +97,17 @@ impl<H> Sleeps<H> {
 
     /// Takes cancelled sleeps off the wheel, of those at `from` and the next places; returns where to go on. For when
     /// nobody is left to use their entries again.
-    pub(crate) fn let_go(&mut self, from: u32, places: u32) -> Option<u32> {
+    pub(crate) fn deregister_unarmed(&mut self, from: u32, places: u32) -> Option<u32> {
         let end = from.saturating_add(places);
         for index in from..end.min(self.wheel.indices()) {
             let Some(token) = self.wheel.token_at(index) else {
                 continue;
             };
-            if self.wheel.get(token).is_some_and(|entry| entry.let_go()) {
+            if self
+                .wheel
+                .get(token)
+                .is_some_and(|entry| entry.deregister_unarmed())
+            {
                 self.wheel.remove(token);
             }
         }

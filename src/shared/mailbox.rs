@@ -28,18 +28,18 @@
 //!
 //! # After the end
 //!
-//! [`close`](Submit::close) closes each queue under its lock; from then on a push gives the command back.
+//! [`close`](Mailbox::close) closes each queue under its lock; from then on a push gives the command back.
 
-mod inbox;
 #[cfg(all(test, tickwheel_loom))]
 mod model;
+mod queue;
 
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Line, Mutex, lock};
+use crate::sync::{CachePadded, Mutex, lock};
 use crate::tick::NEVER;
 
-pub(crate) use inbox::Inbox;
-use inbox::Queue;
+pub(crate) use queue::Backlog;
+use queue::Queue;
 
 /// `next_wake` while the actor runs: before every tick, so nobody signals.
 const AWAKE: u64 = 0;
@@ -49,35 +49,35 @@ const AWAKE: u64 = 0;
 pub(crate) const QUEUE_BOUND: usize = if cfg!(tickwheel_loom) { 3 } else { 512 };
 
 /// What the actor waits for.
-pub(crate) trait Signal {
+pub(crate) trait Notifier {
     /// Wakes the actor now, or makes its next wait return at once.
-    fn signal(&self);
+    fn notify(&self);
 }
 
 /// See the module. `C` is what is submitted.
 #[derive(Debug)]
-pub(crate) struct Submit<C, S> {
+pub(crate) struct Mailbox<C, S> {
     /// A power of two of them.
     shards: Box<[Shard<C>]>,
-    next_wake: Line<AtomicU64>,
-    signal: S,
+    next_wake: CachePadded<AtomicU64>,
+    notifier: S,
 }
 
-type Shard<C> = Line<Mutex<Queue<C>>>;
+type Shard<C> = CachePadded<Mutex<Queue<C>>>;
 
-impl<C, S: Signal> Submit<C, S> {
+impl<C, S: Notifier> Mailbox<C, S> {
     /// With a queue for each of `cores`, rounded up to a power of two. The actor counts as awake.
-    pub(crate) fn new(cores: usize, signal: S) -> Self {
-        let shard = |_| Line(Mutex::new(Queue::new()));
-        Submit {
+    pub(crate) fn new(cores: usize, notifier: S) -> Self {
+        let shard = |_| CachePadded(Mutex::new(Queue::new()));
+        Mailbox {
             shards: (0..cores.next_power_of_two()).map(shard).collect(),
-            next_wake: Line(AtomicU64::new(AWAKE)),
-            signal,
+            next_wake: CachePadded(AtomicU64::new(AWAKE)),
+            notifier,
         }
     }
 
-    pub(crate) fn signal(&self) -> &S {
-        &self.signal
+    pub(crate) fn notifier(&self) -> &S {
+        &self.notifier
     }
 
     // --- submitters ---
@@ -112,7 +112,7 @@ impl<C, S: Signal> Submit<C, S> {
                 .0
                 .compare_exchange(next_wake, AWAKE, Ordering::SeqCst, Ordering::SeqCst);
         if claimed.is_ok() {
-            self.signal.signal();
+            self.notifier.notify();
         }
     }
 
@@ -141,19 +141,19 @@ impl<C, S: Signal> Submit<C, S> {
         self.shards.iter().all(|shard| lock(&shard.0).is_empty())
     }
 
-    /// Takes everything that was submitted before this call, and perhaps more, and appends it to `inbox`.
-    pub(crate) fn take(&self, inbox: &mut Inbox<C>) {
+    /// Takes everything that was submitted before this call, and perhaps more, and appends it to `backlog`.
+    pub(crate) fn take(&self, backlog: &mut Backlog<C>) {
         for shard in &self.shards {
-            inbox.take(&mut lock(&shard.0));
+            backlog.take(&mut lock(&shard.0));
         }
     }
 
-    /// Ends it: pushes fail from now on. Appends what was left to `inbox`.
-    pub(crate) fn close(&self, inbox: &mut Inbox<C>) {
+    /// Ends it: pushes fail from now on. Appends what was left to `backlog`.
+    pub(crate) fn close(&self, backlog: &mut Backlog<C>) {
         for shard in &self.shards {
             let mut queue = lock(&shard.0);
             queue.closed = true;
-            inbox.take(&mut queue);
+            backlog.take(&mut queue);
         }
     }
 }
@@ -166,23 +166,23 @@ mod tests {
     #[derive(Default)]
     struct Count(AtomicUsize);
 
-    impl Signal for Count {
-        fn signal(&self) {
+    impl Notifier for Count {
+        fn notify(&self) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    fn drain<C>(inbox: &mut Inbox<C>) -> Vec<C> {
-        std::iter::from_fn(|| inbox.pop()).collect()
+    fn drain<C>(backlog: &mut Backlog<C>) -> Vec<C> {
+        std::iter::from_fn(|| backlog.pop()).collect()
     }
 
-    fn signals<C>(submit: &Submit<C, Count>) -> usize {
-        submit.signal.0.load(Ordering::Relaxed)
+    fn signals<C>(submit: &Mailbox<C, Count>) -> usize {
+        submit.notifier.0.load(Ordering::Relaxed)
     }
 
     #[test]
     fn only_a_tick_before_the_next_wake_signals_and_only_once() {
-        let submit = Submit::new(2, Count::default());
+        let submit = Mailbox::new(2, Count::default());
         assert!(submit.park(Some(10)));
         for tick in [10, 11, NEVER] {
             assert_eq!(submit.push(0, tick, ()), Ok(()));
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_signals_whatever_the_tick() {
-        let submit = Submit::new(1, Count::default());
+        let submit = Mailbox::new(1, Count::default());
         assert!(submit.park(None));
         for n in 1..=QUEUE_BOUND {
             assert_eq!(signals(&submit), 0, "after {} commands", n - 1);
@@ -207,10 +207,10 @@ mod tests {
 
     #[test]
     fn the_actor_does_not_wait_while_a_queue_holds_anything() {
-        let submit = Submit::new(4, Count::default());
+        let submit = Mailbox::new(4, Count::default());
         assert_eq!(submit.push(3, 5, 'x'), Ok(()));
         assert!(!submit.park(Some(1)));
-        let mut taken = Inbox::new();
+        let mut taken = Backlog::new();
         submit.take(&mut taken);
         assert_eq!(drain(&mut taken), ['x']);
         assert!(submit.park(Some(1)));
@@ -219,14 +219,14 @@ mod tests {
     #[test]
     fn there_is_a_queue_for_each_core_up_to_a_power_of_two_and_each_thread_has_its_own() {
         for (cores, queues) in [(0, 1), (1, 1), (2, 2), (3, 4), (4, 4), (5, 8)] {
-            let submit = Submit::new(cores, Count::default());
+            let submit = Mailbox::new(cores, Count::default());
             assert_eq!(submit.shards.len(), queues);
             for thread in 0..16 {
                 assert_eq!(submit.push(thread, 5, thread), Ok(()));
             }
             for (n, queue) in submit.shards.iter().enumerate() {
                 let threads: Vec<_> = (n..16).step_by(queues).collect();
-                let mut taken = Inbox::new();
+                let mut taken = Backlog::new();
                 taken.take(&mut lock(&queue.0));
                 assert_eq!(drain(&mut taken), threads);
             }
@@ -235,11 +235,11 @@ mod tests {
 
     #[test]
     fn what_is_taken_comes_behind_what_was_there_and_in_order() {
-        let submit = Submit::new(4, Count::default());
+        let submit = Mailbox::new(4, Count::default());
         for (thread, command) in [(3, 'f'), (1, 'c'), (1, 'd'), (3, 'g'), (2, 'e')] {
             assert_eq!(submit.push(thread, 5, command), Ok(()));
         }
-        let mut taken = Inbox::new();
+        let mut taken = Backlog::new();
         taken.append(&mut vec!['a', 'b']);
         submit.take(&mut taken);
         submit.take(&mut taken);
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn an_actor_that_looks_at_once_is_signalled_for_tick_zero_alone() {
-        let submit = Submit::new(1, Count::default());
+        let submit = Mailbox::new(1, Count::default());
         assert!(submit.park(Some(0)));
         submit.wake_by(1);
         assert_eq!(signals(&submit), 0);
@@ -268,13 +268,13 @@ mod tests {
 
     #[test]
     fn a_queue_that_is_longer_than_full_signals_too() {
-        let submit = Submit::new(1, Count::default());
+        let submit = Mailbox::new(1, Count::default());
         assert!(submit.park(Some(1)));
         for _ in 0..=QUEUE_BOUND {
             assert_eq!(submit.push(0, NEVER, ()), Ok(()));
         }
         assert_eq!(signals(&submit), 1);
-        submit.take(&mut Inbox::new());
+        submit.take(&mut Backlog::new());
         for _ in 0..QUEUE_BOUND {
             assert_eq!(submit.push(0, NEVER, ()), Ok(()));
         }
@@ -286,10 +286,10 @@ mod tests {
 
     #[test]
     fn after_the_end_a_command_comes_back() {
-        let submit = Submit::new(2, Count::default());
+        let submit = Mailbox::new(2, Count::default());
         assert_eq!(submit.push(0, 5, 'a'), Ok(()));
         assert_eq!(submit.push(1, 5, 'c'), Ok(()));
-        let mut left = Inbox::new();
+        let mut left = Backlog::new();
         left.append(&mut vec!['x']);
         submit.close(&mut left);
         assert_eq!(drain(&mut left), ['x', 'a', 'c']);

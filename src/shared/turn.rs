@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::metrics::{Metrics, add};
-use crate::tick::Stamp;
+use crate::tick::Timestamp;
 
 /// The wheel: files slots under ticks.
 pub(crate) trait Shelf {
@@ -14,7 +14,7 @@ pub(crate) trait Shelf {
     /// The tick of a node.
     fn tick(&self, node: u32) -> u64;
     /// Moves a node to another tick.
-    fn refile(&mut self, node: u32, tick: u64);
+    fn reschedule(&mut self, node: u32, tick: u64);
     /// Takes a node off.
     fn remove(&mut self, node: u32);
 }
@@ -23,13 +23,13 @@ pub(crate) trait Shelf {
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
     pub(crate) tick: u64,
-    pub(crate) now: Stamp,
+    pub(crate) now: Timestamp,
     metrics: &'a Metrics,
     latest: Cell<Duration>,
 }
 
 impl<'a> Turn<'a> {
-    pub(crate) fn new(tick: u64, now: Stamp, metrics: &'a Metrics) -> Self {
+    pub(crate) fn new(tick: u64, now: Timestamp, metrics: &'a Metrics) -> Self {
         Turn {
             tick,
             now,
@@ -51,8 +51,8 @@ impl<'a> Turn<'a> {
     }
 
     /// A timer was looked at, found to be due later, and filed again.
-    pub(crate) fn refiled(&self) {
-        add(&self.metrics.refiled, 1);
+    pub(crate) fn rescheduled(&self) {
+        add(&self.metrics.rescheduled, 1);
     }
 
     /// The greatest lateness so far.

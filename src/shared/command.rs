@@ -1,23 +1,23 @@
 //! What reaches the actor, on one screen.
 //!
 //! Timers are not in here. Setting, moving and removing one writes its deadline where it lives, in an
-//! [entry](crate::entry) or in a [set](crate::keyed); what travels is always the same sentence: "attend to this".
+//! [entry](crate::shared::entry) or in a [set](crate::keyed); what travels is always the same sentence: "attend to this".
 
 use std::fmt;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use crate::bell::Bell;
 use crate::keyed::AnySet;
 use crate::shared::SleepEntry;
-use crate::submit::Submit;
+use crate::shared::mailbox::Mailbox;
+use crate::shared::notifier::ActorNotifier;
 
 /// A command to the actor.
 pub(crate) enum Command {
-    /// Attend to this sleeping future: file it, file it earlier, or take it off the wheel.
+    /// Register to this sleeping future: file it, file it earlier, or take it off the wheel.
     Sleep(Arc<SleepEntry>),
-    /// Attend to those timers of this set that it has noted down.
+    /// Register to those timers of this set that it has noted down.
     Set(Arc<dyn AnySet>),
     /// Answer once everything submitted before is applied, and everything due by now has fired.
     Settle(oneshot::Sender<()>),
@@ -28,7 +28,7 @@ pub(crate) enum Command {
 }
 
 /// The way to the actor.
-pub(crate) type Mailbox = Submit<Command, Bell>;
+pub(crate) type CommandMailbox = Mailbox<Command, ActorNotifier>;
 
 impl fmt::Debug for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

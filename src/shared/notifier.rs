@@ -5,21 +5,21 @@ use std::thread::Thread;
 
 use tokio::sync::Notify;
 
-use crate::submit::Signal;
+use crate::shared::mailbox::Notifier;
 
 /// Keeps one ring: if it rings while the actor does not wait, its next wait ends at once.
 #[derive(Debug)]
-pub(crate) enum Bell {
+pub(crate) enum ActorNotifier {
     Task(Notify),
     /// The actor's own thread, from before it first says that it waits.
     Thread(OnceLock<Thread>),
 }
 
-impl Signal for Bell {
-    fn signal(&self) {
+impl Notifier for ActorNotifier {
+    fn notify(&self) {
         match self {
-            Bell::Task(notify) => notify.notify_one(),
-            Bell::Thread(thread) => {
+            ActorNotifier::Task(notify) => notify.notify_one(),
+            ActorNotifier::Thread(thread) => {
                 if let Some(thread) = thread.get() {
                     thread.unpark();
                 }

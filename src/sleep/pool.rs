@@ -9,40 +9,26 @@
 //! The counts of sleeps that were made and cancelled are kept here too. Only the thread writes its own; reading them
 //! adds up all threads.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::entry::Entry;
-use crate::shared::{Home, Shared, SleepEntry};
+use crate::shared::counts::Counts;
+use crate::shared::entry::Entry;
+use crate::shared::{Origin, Shared, SleepEntry};
 use crate::tick::NEVER;
 
 /// How many cancelled entries of one wheel a thread keeps.
-const SPARE_ENTRIES: usize = 128;
+const POOLED_ENTRIES: usize = 128;
 
 /// How many of them a new timeout looks at.
-const LOOKED_AT: usize = 8;
+const SEARCHED: usize = 8;
 
 /// For how many wheels a thread keeps entries. Who uses more at once pays with an allocation and a message a timer.
-const WHEELS: usize = 4;
-
-/// What one thread has counted for one wheel. Written by that thread alone.
-#[derive(Debug, Default)]
-pub(crate) struct Counts {
-    /// Sleeps that were made, or armed again after they had fired.
-    pub(crate) made: AtomicU64,
-    /// Sleeps that were dropped before they fired.
-    pub(crate) cancelled: AtomicU64,
-    /// Sleeps that saw by the clock that they were due, before the actor did.
-    pub(crate) elapsed: AtomicU64,
-    /// Waiting sleeps that were given another deadline.
-    pub(crate) moved: AtomicU64,
-    /// Sleeps that went on with Tokio's timer.
-    pub(crate) handed_over: AtomicU64,
-}
+const POOLS_PER_THREAD: usize = 4;
 
 /// What one thread keeps for one wheel.
-struct Spares {
+struct Pool {
     /// The wheel's.
     id: u64,
     shared: Arc<Shared>,
@@ -51,11 +37,11 @@ struct Spares {
     entries: Vec<(u64, Arc<SleepEntry>)>,
 }
 
-impl Spares {
+impl Pool {
     fn new(shared: &Arc<Shared>) -> Self {
         let counts = Arc::<Counts>::default();
         shared.metrics.0.register(&counts);
-        Spares {
+        Pool {
             id: shared.id,
             shared: Arc::clone(shared),
             counts,
@@ -65,11 +51,11 @@ impl Spares {
 
     /// The entry filed latest of those that are filed soon enough, among the last few.
     fn take(&mut self, deadline: u64) -> Option<Arc<SleepEntry>> {
-        let first = self.entries.len().saturating_sub(LOOKED_AT);
+        let first = self.entries.len().saturating_sub(SEARCHED);
         let mut best = None;
-        for (at, &(filed, _)) in self.entries.iter().enumerate().skip(first) {
-            if filed <= deadline && best.is_none_or(|(_, latest)| latest <= filed) {
-                best = Some((at, filed));
+        for (at, &(scheduled, _)) in self.entries.iter().enumerate().skip(first) {
+            if scheduled <= deadline && best.is_none_or(|(_, latest)| latest <= scheduled) {
+                best = Some((at, scheduled));
             }
         }
         let (at, _) = best?;
@@ -77,52 +63,37 @@ impl Spares {
     }
 }
 
-impl Drop for Spares {
+impl Drop for Pool {
     fn drop(&mut self) {
         for (_, entry) in self.entries.drain(..) {
-            self.shared.discard(&entry);
+            self.shared.release(&entry);
         }
     }
 }
 
 thread_local! {
-    static THREAD: Cell<usize> = const { Cell::new(usize::MAX) };
     /// The wheel used last comes first.
-    static SPARES: RefCell<Vec<Spares>> = const { RefCell::new(Vec::new()) };
-}
-
-/// A number for this thread, small and unlike that of its neighbours.
-pub(crate) fn thread_number() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    THREAD
-        .try_with(|thread| {
-            if thread.get() == usize::MAX {
-                thread.set(NEXT.fetch_add(1, Ordering::Relaxed));
-            }
-            thread.get()
-        })
-        // The thread is coming down.
-        .unwrap_or(0)
+    static POOLS: RefCell<Vec<Pool>> = const { RefCell::new(Vec::new()) };
 }
 
 /// An entry for a new sleep due at `deadline`: a cancelled one if there is any that fits, else a new one.
 #[inline]
-pub(crate) fn take(home: &Arc<Home>, deadline: u64) -> Arc<SleepEntry> {
+pub(crate) fn take(origin: &Arc<Origin>, deadline: u64) -> Arc<SleepEntry> {
     let spare = with(
-        home,
-        |home| &home.shared,
-        |spares, _| {
-            increment(&spares.counts.made);
-            spares.take(deadline)
+        origin,
+        |origin| &origin.shared,
+        |pool, _| {
+            increment(&pool.counts.made);
+            pool.take(deadline)
         },
     );
     match spare {
         Ok(Some(entry)) => entry,
-        Ok(None) => Arc::new(Entry::new(Arc::clone(home))),
+        Ok(None) => Arc::new(Entry::new(Arc::clone(origin))),
         Err(_) => {
-            let counts = home.shared.metrics.0.elsewhere();
+            let counts = origin.shared.metrics.0.elsewhere();
             counts.made.fetch_add(1, Ordering::Relaxed);
-            Arc::new(Entry::new(Arc::clone(home)))
+            Arc::new(Entry::new(Arc::clone(origin)))
         }
     }
 }
@@ -132,21 +103,21 @@ pub(crate) fn take(home: &Arc<Home>, deadline: u64) -> Arc<SleepEntry> {
 #[inline]
 pub(crate) fn give(
     entry: Arc<SleepEntry>,
-    filed: u64,
+    scheduled: u64,
     cancelled: bool,
 ) -> Result<(), Arc<SleepEntry>> {
     let given = with(
         entry,
-        |entry| &entry.home().shared,
-        |spares, entry| {
+        |entry| &entry.origin().shared,
+        |pool, entry| {
             if cancelled {
-                increment(&spares.counts.cancelled);
+                increment(&pool.counts.cancelled);
             }
-            let usable = entry.home().clock.is_none() && !spares.shared.is_orphaned();
-            if usable && spares.entries.len() < SPARE_ENTRIES {
+            let usable = entry.origin().clock.is_none() && !pool.shared.is_orphaned();
+            if usable && pool.entries.len() < POOLED_ENTRIES {
                 // One that is not filed fits any deadline: that saves an allocation, if not the message.
-                let filed = if filed == NEVER { 0 } else { filed };
-                spares.entries.push((filed, entry));
+                let scheduled = if scheduled == NEVER { 0 } else { scheduled };
+                pool.entries.push((scheduled, entry));
                 Ok(())
             } else {
                 Err(entry)
@@ -155,7 +126,7 @@ pub(crate) fn give(
     );
     given.unwrap_or_else(|entry| {
         if cancelled {
-            let counts = entry.home().shared.metrics.0.elsewhere();
+            let counts = entry.origin().shared.metrics.0.elsewhere();
             counts.cancelled.fetch_add(1, Ordering::Relaxed);
         }
         Err(entry)
@@ -167,7 +138,7 @@ pub(crate) fn count(shared: &Arc<Shared>, which: impl Fn(&Counts) -> &AtomicU64)
     let counted = with(
         shared,
         |shared| shared,
-        |spares, _| increment(which(&spares.counts)),
+        |pool, _| increment(which(&pool.counts)),
     );
     if counted.is_err() {
         which(shared.metrics.0.elsewhere()).fetch_add(1, Ordering::Relaxed);
@@ -186,19 +157,19 @@ fn increment(count: &AtomicU64) {
 #[inline]
 fn with<T, R>(
     subject: T,
-    home: impl Fn(&T) -> &Arc<Shared>,
-    f: impl FnOnce(&mut Spares, T) -> R,
+    origin: impl Fn(&T) -> &Arc<Shared>,
+    f: impl FnOnce(&mut Pool, T) -> R,
 ) -> Result<R, T> {
     let mut subject = Some(subject);
-    let result = SPARES.try_with(|all| {
-        let id = home(subject.as_ref()?).id;
-        let mut spares = all.borrow_mut();
-        if spares.first().is_none_or(|first| first.id != id) {
-            drop(spares);
-            bring_to_front(all, home(subject.as_ref()?));
-            spares = all.borrow_mut();
+    let result = POOLS.try_with(|all| {
+        let id = origin(subject.as_ref()?).id;
+        let mut pool = all.borrow_mut();
+        if pool.first().is_none_or(|first| first.id != id) {
+            drop(pool);
+            bring_to_front(all, origin(subject.as_ref()?));
+            pool = all.borrow_mut();
         }
-        Some(f(spares.first_mut()?, subject.take()?))
+        Some(f(pool.first_mut()?, subject.take()?))
     });
     match (result, subject) {
         (Ok(Some(result)), _) => Ok(result),
@@ -209,11 +180,8 @@ fn with<T, R>(
 
 /// Makes what this thread keeps for the wheel the first of all.
 #[cold]
-fn bring_to_front(all: &RefCell<Vec<Spares>>, shared: &Arc<Shared>) {
-    let at = all
-        .borrow()
-        .iter()
-        .position(|spares| spares.id == shared.id);
+fn bring_to_front(all: &RefCell<Vec<Pool>>, shared: &Arc<Shared>) {
+    let at = all.borrow().iter().position(|pool| pool.id == shared.id);
     match at {
         Some(at) => all.borrow_mut().swap(0, at),
         None => open(all, shared),
@@ -222,18 +190,18 @@ fn bring_to_front(all: &RefCell<Vec<Spares>>, shared: &Arc<Shared>) {
 
 /// Begins to keep entries of this wheel, which may end it for a wheel that was used longer ago or has ended.
 #[cold]
-fn open(all: &RefCell<Vec<Spares>>, shared: &Arc<Shared>) {
+fn open(all: &RefCell<Vec<Pool>>, shared: &Arc<Shared>) {
     shared.check_clock();
-    let mut spares = vec![Spares::new(shared)];
+    let mut pool = vec![Pool::new(shared)];
     let mut evicted = Vec::new();
     for old in all.take() {
-        if spares.len() < WHEELS && !old.shared.is_ended() {
-            spares.push(old);
+        if pool.len() < POOLS_PER_THREAD && !old.shared.is_ended() {
+            pool.push(old);
         } else {
             evicted.push(old);
         }
     }
-    all.replace(spares);
+    all.replace(pool);
     // Not while it is borrowed: what is dropped here sends messages.
     drop(evicted);
 }

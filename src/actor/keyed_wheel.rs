@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 
 use slab::Slab;
 
-use super::LOOKS_PER_TURN;
-use crate::advance::advance;
+use super::task::LOOKS_PER_TURN;
+use crate::actor::advance::advance;
 use crate::keyed::{AnySet, Delivered};
-use crate::turn::{Shelf, Turn};
+use crate::shared::turn::{Shelf, Turn};
 use crate::wheel::Wheel;
 
 /// Names a timer on the wheel: whose it is, and which of theirs.
@@ -23,7 +23,7 @@ struct Item {
 
 /// The sets that have, or had, timers on the wheel.
 #[derive(Debug)]
-pub(super) struct Sets {
+pub(super) struct KeyedWheel {
     wheel: Wheel<Item>,
     records: Slab<Record>,
     /// The wheel's items that are looked at; kept for its memory.
@@ -41,7 +41,7 @@ struct Record {
     nodes: usize,
     /// It is on the list of the ripe.
     ripe: bool,
-    /// How many of its notes belong to the inbox as it was filled, and have not been attended to.
+    /// How many of its notes belong to the backlog as it was filled, and have not been attended to.
     quota: usize,
 }
 
@@ -56,9 +56,9 @@ pub(super) enum Attended {
     Part,
 }
 
-impl Sets {
+impl KeyedWheel {
     pub(super) fn new(slots: usize) -> Self {
-        Sets {
+        KeyedWheel {
             wheel: Wheel::new(slots),
             records: Slab::new(),
             due: Vec::new(),
@@ -94,7 +94,7 @@ impl Sets {
 
     /// Attends to at most `budget` of the slots that the set has noted.
     ///
-    /// Only what was noted by the time this began belongs to the present inbox; a flood of more has to wait.
+    /// Only what was noted by the time this began belongs to the present backlog; a flood of more has to wait.
     pub(super) fn attend(
         &mut self,
         set: &Arc<dyn AnySet>,
@@ -123,7 +123,7 @@ impl Sets {
 
     /// Looks at the timers that are filed by tick `until`, as far as the budget goes; true when there is more.
     pub(super) fn advance(&mut self, until: u64, budget: &mut usize, turn: &Turn<'_>) -> bool {
-        let Sets {
+        let KeyedWheel {
             wheel,
             records,
             due,
@@ -239,9 +239,9 @@ impl Shelf for Lent<'_> {
         token.and_then(|t| self.wheel.tick_of(t)).unwrap_or(0)
     }
 
-    fn refile(&mut self, node: u32, tick: u64) {
+    fn reschedule(&mut self, node: u32, tick: u64) {
         if let Some(token) = self.wheel.token_at(node) {
-            self.wheel.refile(token, tick);
+            self.wheel.reschedule(token, tick);
         }
     }
 

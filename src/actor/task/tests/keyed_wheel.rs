@@ -74,7 +74,7 @@ async fn a_timer_costs_a_command_only_if_it_is_needed_before_the_actor_looks() {
     assert_eq!(costs(&[50], 0), Some(28));
     jump(ms(28));
     assert_eq!(costs(&[], 0), Some(50), "it was filed again");
-    assert_eq!(wheel.metrics().refiled, 1);
+    assert_eq!(wheel.metrics().rescheduled, 1);
     jump(ms(22));
     assert_eq!(step(&mut actor), "wait");
     assert_eq!(received(&mut stream), [1]);
@@ -104,7 +104,7 @@ async fn a_timer_moved_while_it_waits_to_be_delivered_costs_no_command_and_fires
     assert_eq!(step(&mut actor), "again");
     assert_eq!(step(&mut actor), "wait");
     assert_eq!(commands(&wheel), before);
-    assert_eq!(wheel.metrics().refiled, 1);
+    assert_eq!(wheel.metrics().rescheduled, 1);
     assert_eq!(woken.0.load(Ordering::Relaxed), 1);
     let keys: Vec<_> = [2].into_iter().chain(3..300).chain([1]).collect();
     assert_eq!(received(&mut stream), keys);
@@ -271,7 +271,7 @@ async fn an_idle_timer_that_was_touched_is_filed_again_and_wakes_nobody() {
     assert_eq!(step(&mut actor), "wait");
     let seen = |actor: &Actor| (actor.next_wake(), count.0.load(Ordering::Relaxed));
     assert_eq!(seen(&actor), (Some(14), 0));
-    assert_eq!((fired(&wheel), wheel.metrics().refiled), (0, 1));
+    assert_eq!((fired(&wheel), wheel.metrics().rescheduled), (0, 1));
     jump(ms(4));
     assert_eq!(step(&mut actor), "wait");
     assert_eq!(seen(&actor), (None, 1));

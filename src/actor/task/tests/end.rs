@@ -107,6 +107,6 @@ async fn it_ends_when_it_is_told_to_and_when_nothing_is_armed_and_nobody_could_a
     let (mut actor, wheel) = start();
     let _sleep = armed(&wheel, ms(3));
     let shared = Arc::clone(wheel.shared());
-    assert!(shared.submit(0, Command::Shutdown).is_ok());
+    assert!(shared.send(0, Command::Shutdown).is_ok());
     assert_eq!(step(&mut actor), "end");
 }

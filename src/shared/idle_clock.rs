@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::activity::{Activity, LATEST_NANOS};
+use crate::shared::activity::{Activity, LATEST_NANOS};
 use crate::tick::Ticks;
 
 /// No limit.
@@ -80,7 +80,7 @@ impl IdleClock {
         let now = ticks.nanos(Instant::now());
         IdleClock {
             ticks,
-            all: Activity::new(now, ticks.grain(), 0),
+            all: Activity::new(now, ticks.tick_nanos(), 0),
             all_limit: AtomicU64::new(limit(all)),
             read: Kind::new(limit(read), now),
             write: Kind::new(limit(write), now),
@@ -97,7 +97,7 @@ impl IdleClock {
     #[inline]
     pub(crate) fn touch_at(&self, at: Instant) -> bool {
         let nanos = self.ticks.touch(at);
-        self.all.touch(nanos, self.ticks.grain());
+        self.all.touch(nanos, self.ticks.tick_nanos());
         if self.has_kinds {
             self.read.touch(nanos);
             self.write.touch(nanos);
@@ -115,7 +115,7 @@ impl IdleClock {
         // First: when it is not busy any more, they count.
         self.read.touch(nanos);
         self.write.touch(nanos);
-        self.all.leave(nanos, self.ticks.grain());
+        self.all.leave(nanos, self.ticks.tick_nanos());
     }
 
     /// Records that something was read.
@@ -130,7 +130,7 @@ impl IdleClock {
 
     fn touch_kind(&self, kind: &Kind) {
         let nanos = self.ticks.touch(Instant::now());
-        self.all.touch(nanos, self.ticks.grain());
+        self.all.touch(nanos, self.ticks.tick_nanos());
         kind.touch(nanos);
     }
 

@@ -1,6 +1,6 @@
 //! The one task, or thread, that owns the wheel.
 //!
-//! Everything reaches it as a [command](crate::command). It awaits nothing but its own signal and its own sleep, never
+//! Everything reaches it as a [command](crate::shared::command). It awaits nothing but its own signal and its own sleep, never
 //! a consumer; it does not tick; and a turn of it is bounded, so that neither a flood of commands nor a storm of
 //! expirations starves the other, or the rest of the runtime.
 //!
@@ -8,9 +8,7 @@
 //! is dropped under it, it closes what it holds: sleeping futures wake up and go on with Tokio's own timer, keyed
 //! timers go back to their stream.
 
-mod barrier;
-mod sets;
-#[cfg(all(test, not(tickwheel_loom)))]
+#[cfg(test)]
 mod tests;
 
 use std::future::{Future, poll_fn};
@@ -20,29 +18,29 @@ use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
-use barrier::Barrier;
-use sets::{Attended, Sets};
+use super::barrier::Barrier;
+use super::keyed_wheel::{Attended, KeyedWheel};
 use tokio::time::{self, Instant};
 use tracing::Instrument;
 
-use crate::bell::Bell;
-use crate::command::Command;
+use crate::actor::sleep_wheel::{Processed, SleepWheel, fetch};
 use crate::keyed::AnySet;
 use crate::metrics::add;
-use crate::shared::{Home, Shared};
-use crate::shield::wake;
-use crate::sleeps::{Looked, Sleeps, fetch};
-use crate::submit::Inbox;
-use crate::turn::Turn;
+use crate::panic::wake;
+use crate::shared::command::Command;
+use crate::shared::mailbox::Backlog;
+use crate::shared::notifier::ActorNotifier;
+use crate::shared::turn::Turn;
+use crate::shared::{Origin, Shared};
 
 /// How many commands, and how many noted slots of a set, a turn applies.
-const COMMANDS_PER_TURN: usize = 4096;
+pub(super) const COMMANDS_PER_TURN: usize = 4096;
 
 /// How many places of a wheel a turn searches for cancelled sleeps.
 const PLACES_PER_TURN: u32 = 4096;
 
 /// How many sleeps, and how many keyed timers, a turn looks at.
-const LOOKS_PER_TURN: usize = 256;
+pub(super) const LOOKS_PER_TURN: usize = 256;
 
 /// How many commands are fetched into the processor's cache before the first of them is applied.
 const FETCHED: usize = 16;
@@ -58,13 +56,13 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 pub(crate) struct Actor {
     shared: Arc<Shared>,
     /// The sleeping futures, and the keyed timers: a wheel for each.
-    sleeps: Sleeps<Arc<Home>>,
-    sets: Sets,
+    sleeps: SleepWheel<Arc<Origin>>,
+    sets: KeyedWheel,
     /// Commands taken from the mailbox.
-    inbox: Inbox<Command>,
-    /// Sets that noted more while they were attended to; for the next inbox.
+    backlog: Backlog<Command>,
+    /// KeyedWheel that noted more while they were attended to; for the next backlog.
     again: Vec<Command>,
-    /// How often the inbox was filled.
+    /// How often the backlog was filled.
     rounds: u64,
     /// The ticks at which it was filled the last time and the time before.
     filled: u64,
@@ -90,9 +88,9 @@ impl Actor {
     pub(crate) fn new(shared: Arc<Shared>, slots: usize) -> Self {
         Actor {
             shared,
-            sleeps: Sleeps::new(slots),
-            sets: Sets::new(slots),
-            inbox: Inbox::new(),
+            sleeps: SleepWheel::new(slots),
+            sets: KeyedWheel::new(slots),
+            backlog: Backlog::new(),
             again: Vec::new(),
             rounds: 0,
             filled: 0,
@@ -125,7 +123,7 @@ impl Actor {
     pub(crate) fn run_on_thread(mut self) {
         let span = tracing::debug_span!("tickwheel", wheel = %self.shared.name);
         let _in_span = span.enter();
-        if let Bell::Thread(this) = self.shared.mailbox.signal() {
+        if let ActorNotifier::Thread(this) = self.shared.mailbox.notifier() {
             this.get_or_init(thread::current);
         }
         loop {
@@ -178,7 +176,7 @@ impl Actor {
 
     /// Waits for the signal, or for the tick at which a wheel has something to do.
     async fn wait(&mut self) {
-        let Bell::Task(signal) = self.shared.mailbox.signal() else {
+        let ActorNotifier::Task(signal) = self.shared.mailbox.notifier() else {
             return;
         };
         match (self.next_look(), &mut self.timer) {
@@ -217,10 +215,10 @@ impl Actor {
         let shared = Arc::clone(&self.shared);
         let began = Instant::now();
         let now = shared.ticks.now(began);
-        let turn = Turn::new(now, shared.ticks.stamp(began), &shared.metrics.0);
+        let turn = Turn::new(now, shared.ticks.timestamp(began), &shared.metrics.0);
 
         let left_in_inbox = self.apply(&turn);
-        // What is left in the inbox was submitted after it had been filled the time before, and is due then at the
+        // What is left in the backlog was submitted after it had been filled the time before, and is due then at the
         // earliest: up to there nothing can be overtaken.
         let until = if left_in_inbox {
             self.filled_before.saturating_sub(1)
@@ -254,11 +252,11 @@ impl Actor {
 
     // --- commands ---
 
-    /// Applies commands; true when some are left in the inbox.
+    /// Applies commands; true when some are left in the backlog.
     fn apply(&mut self, turn: &Turn<'_>) -> bool {
-        if self.inbox.is_empty() {
-            self.shared.mailbox.take(&mut self.inbox);
-            self.inbox.append(&mut self.again);
+        if self.backlog.is_empty() {
+            self.shared.mailbox.take(&mut self.backlog);
+            self.backlog.append(&mut self.again);
             self.rounds += 1;
             self.filled_before = self.filled;
             self.filled = turn.tick;
@@ -271,7 +269,7 @@ impl Actor {
                 self.fetch();
             }
             fetched -= 1;
-            let Some(command) = self.inbox.pop() else {
+            let Some(command) = self.backlog.pop() else {
                 return false;
             };
             budget -= 1;
@@ -284,12 +282,12 @@ impl Actor {
                 Command::Shutdown => self.must_end = true,
             }
         }
-        !self.inbox.is_empty()
+        !self.backlog.is_empty()
     }
 
     /// Has the entries of the next commands fetched.
     fn fetch(&self) {
-        for command in self.inbox.next().take(FETCHED) {
+        for command in self.backlog.next().take(FETCHED) {
             if let Command::Sleep(entry) = command {
                 fetch(entry);
             }
@@ -306,7 +304,7 @@ impl Actor {
                 budget.saturating_sub(n)
             }
             Attended::Part => {
-                self.inbox.put_back(Command::Set(set));
+                self.backlog.put_back(Command::Set(set));
                 0
             }
         }
@@ -317,7 +315,7 @@ impl Actor {
         let Some(from) = self.sweep else {
             return false;
         };
-        self.sweep = self.sleeps.let_go(from, PLACES_PER_TURN);
+        self.sweep = self.sleeps.deregister_unarmed(from, PLACES_PER_TURN);
         self.sweep.is_some()
     }
 
@@ -326,15 +324,15 @@ impl Actor {
     /// Looks at the sleeps that are filed by tick `until`; true when there is more.
     fn look_at_sleeps(&mut self, until: u64, turn: &Turn<'_>) -> bool {
         let ticks = &self.shared.ticks;
-        let later = |home: &Arc<Home>| home.put_off_to(turn.now);
+        let later = |origin: &Arc<Origin>| origin.put_off_to(turn.now);
         let looked = |looked| match looked {
-            Looked::Fired { deadline, waker } => {
+            Processed::Fired { deadline, waker } => {
                 let due = ticks.begin(deadline);
-                let due = due.map_or(turn.now, |due| ticks.stamp(due));
+                let due = due.map_or(turn.now, |due| ticks.timestamp(due));
                 turn.fired_sleep(turn.now.since(due));
                 wake(waker);
             }
-            Looked::Refiled => turn.refiled(),
+            Processed::Rescheduled => turn.rescheduled(),
         };
         self.sleeps
             .advance(until, &mut { LOOKS_PER_TURN }, later, looked)
@@ -356,8 +354,8 @@ impl Actor {
 impl Drop for Actor {
     fn drop(&mut self) {
         let shared = Arc::clone(&self.shared);
-        shared.mailbox.close(&mut self.inbox);
-        while let Some(command) = self.inbox.pop() {
+        shared.mailbox.close(&mut self.backlog);
+        while let Some(command) = self.backlog.pop() {
             if let Command::Sleep(entry) = command {
                 wake(entry.close());
             }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
-use super::clock::IdleClock;
-use super::timer::{IdleHandle, IdleTimer, assert_not_zero};
+use super::idle_timer::{IdleHandle, IdleTimer, assert_not_zero};
 use crate::shared::Shared;
+use crate::shared::idle_clock::IdleClock;
 
 /// How long a stream may be without progress, in each direction and in both. Each limit is optional.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

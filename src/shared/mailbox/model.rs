@@ -6,28 +6,28 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use super::{AWAKE, Inbox, QUEUE_BOUND, Submit};
-use crate::entry::{Entry, Phase};
-use crate::model::{Actor, Bell, Shared, Wakes, check};
+use super::{AWAKE, Backlog, Mailbox, QUEUE_BOUND};
+use crate::model::{Actor, ActorNotifier, Shared, Wakes, check};
+use crate::shared::entry::{Entry, Phase};
 use crate::sync::atomic::Ordering;
 use crate::tick::NEVER;
 
 /// A command is the tick by which it is needed.
-type Mail = Submit<u64, Bell>;
+type Mail = Mailbox<u64, ActorNotifier>;
 
 fn mail(queues: usize) -> Arc<Mail> {
-    Arc::new(Submit::new(queues, Bell::default()))
+    Arc::new(Mailbox::new(queues, ActorNotifier::default()))
 }
 
 /// What is submitted now.
 fn take(mail: &Mail) -> Vec<u64> {
-    let mut inbox = Inbox::new();
-    mail.take(&mut inbox);
-    all(inbox)
+    let mut backlog = Backlog::new();
+    mail.take(&mut backlog);
+    all(backlog)
 }
 
-fn all(mut inbox: Inbox<u64>) -> Vec<u64> {
-    std::iter::from_fn(|| inbox.pop()).collect()
+fn all(mut backlog: Backlog<u64>) -> Vec<u64> {
+    std::iter::from_fn(|| backlog.pop()).collect()
 }
 
 /// What an actor did: the commands it took, and whether it waits now.
@@ -59,7 +59,7 @@ fn assert_none_missed(mail: &Mail, actor: Parked, pushed: &[u64]) {
         assert!(
             !actor.waits
                 || actor.taken.contains(&tick)
-                || mail.signal().has_permit()
+                || mail.notifier().has_permit()
                 || wakes_by(tick),
             "{tick} is missed, the actor waits until {next_wake}"
         );
@@ -72,7 +72,7 @@ fn assert_none_missed(mail: &Mail, actor: Parked, pushed: &[u64]) {
 
 /// A command is pushed, for a tick before the next wake-up, at it, or after it, while the actor parks.
 ///
-/// Fails without `self.wake_by(tick)` in [`Submit::push`]; without the look into the queues in [`Submit::park`], or if
+/// Fails without `self.wake_by(tick)` in [`Mailbox::push`]; without the look into the queues in [`Mailbox::park`], or if
 /// that comes before the publication; without `self.awake()` there; without the signal in `claim`; if `wake_by`
 /// compares the other way, or with `<=`; if `next_wake` of `None` is published as 0.
 #[test]
@@ -94,15 +94,15 @@ fn push_against_park() {
             let actor = actor.join().unwrap();
             assert_none_missed(&mail, actor, &[tick]);
             let is_early = next_wake.is_none_or(|next_wake| tick < next_wake);
-            assert!(is_early || mail.signal().rung() == 0, "woken for nothing");
+            assert!(is_early || mail.notifier().rung() == 0, "woken for nothing");
         });
     }
 }
 
 /// Two threads push for early ticks, each into its own queue, while the actor parks: one of them signals.
 ///
-/// Fails if `claim` stores instead of exchanging, in that both signal, and if [`Submit::park`] looks into the first
-/// queue alone, or [`Submit::take`] takes it alone.
+/// Fails if `claim` stores instead of exchanging, in that both signal, and if [`Mailbox::park`] looks into the first
+/// queue alone, or [`Mailbox::take`] takes it alone.
 #[test]
 fn two_submitters_against_park() {
     check(None, || {
@@ -119,14 +119,14 @@ fn two_submitters_against_park() {
         assert_eq!(other.join().unwrap(), Ok(()));
         let actor = actor.join().unwrap();
         assert_none_missed(&mail, actor, &[3, 4]);
-        assert!(mail.signal().rung() <= 1, "signalled twice");
+        assert!(mail.notifier().rung() <= 1, "signalled twice");
     });
 }
 
 /// The actor wakes up by itself and parks again, for the same tick or a later one, while a command is pushed: the
 /// exchange in `claim` may fail, or succeed for the later parking, and neither loses the command.
 ///
-/// Fails if [`Submit::park`] looks into the queues before it publishes.
+/// Fails if [`Mailbox::park`] looks into the queues before it publishes.
 #[test]
 fn push_against_parking_again() {
     for second in [5, 7] {
@@ -165,7 +165,7 @@ fn two_submitters_against_parking_again() {
         let actor = actor.join().unwrap();
         assert_none_missed(&mail, actor, &[3, 4]);
         assert!(
-            mail.signal().rung() <= 2,
+            mail.notifier().rung() <= 2,
             "signalled more often than parked"
         );
     });
@@ -173,7 +173,7 @@ fn two_submitters_against_parking_again() {
 
 /// Commands that nobody needs soon fill a queue while the actor parks: a queue that is full does not wait for its tick.
 ///
-/// Fails without `length >= QUEUE_BOUND` in [`Submit::push`], or if it is `>`. At most three preemptions.
+/// Fails without `length >= QUEUE_BOUND` in [`Mailbox::push`], or if it is `>`. At most three preemptions.
 #[test]
 fn a_full_queue_against_park() {
     check(Some(3), || {
@@ -192,14 +192,14 @@ fn a_full_queue_against_park() {
         assert_eq!(other.join().unwrap(), Ok(()));
         let actor = actor.join().unwrap();
         if actor.waits && actor.taken.is_empty() {
-            assert!(mail.signal().has_permit(), "full, and left until tick 5");
+            assert!(mail.notifier().has_permit(), "full, and left until tick 5");
         }
     });
 }
 
 /// The actor ends while two threads push: each command comes back, or is handed over, and none does both.
 ///
-/// Fails without `queue.closed = true` in [`Submit::close`], and if [`Submit::push`] does not ask for it.
+/// Fails without `queue.closed = true` in [`Mailbox::close`], and if [`Mailbox::push`] does not ask for it.
 #[test]
 fn push_against_close() {
     check(None, || {
@@ -207,7 +207,7 @@ fn push_against_close() {
         let actor = thread::spawn({
             let mail = Arc::clone(&mail);
             move || {
-                let mut left = Inbox::new();
+                let mut left = Backlog::new();
                 mail.close(&mut left);
                 all(left)
             }
@@ -233,7 +233,7 @@ fn push_against_close() {
 /// An entry that was queued for a late tick, which signals nobody, is needed earlier while the actor takes it out,
 /// files it and parks.
 ///
-/// Fails if `Shared::tell` does nothing for `Tell::Sooner`, and without `state.queued = false` in `Entry::attend`.
+/// Fails if `Shared::tell` does nothing for `Notify::Wake`, and without `state.queued = false` in `Entry::attend`.
 #[test]
 fn sooner_against_park() {
     check(None, || {
@@ -259,7 +259,7 @@ fn sooner_against_park() {
         let next_wake = shared.mailbox.next_wake.0.load(Ordering::SeqCst);
         let is_early_enough = next_wake != AWAKE && next_wake <= 3;
         assert!(
-            !waits || is_early_enough || shared.bell().has_permit(),
+            !waits || is_early_enough || shared.notifier().has_permit(),
             "the actor waits until {next_wake}"
         );
         actor.turn(3);

@@ -1,0 +1,13 @@
+//! The one task, or thread, that owns the wheels.
+
+pub(crate) mod advance;
+#[cfg(not(tickwheel_loom))]
+mod barrier;
+#[cfg(not(tickwheel_loom))]
+mod keyed_wheel;
+pub(crate) mod sleep_wheel;
+#[cfg(not(tickwheel_loom))]
+mod task;
+
+#[cfg(not(tickwheel_loom))]
+pub(crate) use task::Actor;

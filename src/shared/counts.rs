@@ -1,0 +1,40 @@
+//! Counters that one thread writes for one wheel, and the thread's number.
+//!
+//! A counter with one writer needs no atomic addition, and threads that count never share a cache line. Reading adds up
+//! the counters of all threads.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// What one thread has counted for one wheel. Written by that thread alone.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// SleepWheel that were made, or armed again after they had fired.
+    pub(crate) made: AtomicU64,
+    /// SleepWheel that were dropped before they fired.
+    pub(crate) cancelled: AtomicU64,
+    /// SleepWheel that saw by the clock that they were due, before the actor did.
+    pub(crate) elapsed: AtomicU64,
+    /// Waiting sleeps that were given another deadline.
+    pub(crate) moved: AtomicU64,
+    /// SleepWheel that went on with Tokio's timer.
+    pub(crate) handed_over: AtomicU64,
+}
+
+thread_local! {
+    static THREAD: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+/// A number for this thread, small and unlike that of its neighbours.
+pub(crate) fn thread_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    THREAD
+        .try_with(|thread| {
+            if thread.get() == usize::MAX {
+                thread.set(NEXT.fetch_add(1, Ordering::Relaxed));
+            }
+            thread.get()
+        })
+        // The thread is coming down.
+        .unwrap_or(0)
+}

@@ -1,0 +1,26 @@
+//! State that callers and the actor both touch.
+//!
+//! Everything a caller and the actor agree on lives here: the [commands](command) and the [mailbox] that carries them,
+//! the half of a sleeping future that the actor sees ([`entry`]), the activity that touches record ([`activity`],
+//! [`idle_clock`]), and what all handles of one wheel have in common ([`state`]). Callers and the actor depend on this
+//! module, never on each other.
+
+pub(crate) mod activity;
+pub(crate) mod entry;
+pub(crate) mod mailbox;
+
+#[cfg(not(tickwheel_loom))]
+pub(crate) mod command;
+#[cfg(not(tickwheel_loom))]
+pub(crate) mod counts;
+#[cfg(not(tickwheel_loom))]
+pub(crate) mod idle_clock;
+#[cfg(not(tickwheel_loom))]
+pub(crate) mod notifier;
+#[cfg(not(tickwheel_loom))]
+pub(crate) mod state;
+#[cfg(not(tickwheel_loom))]
+pub(crate) mod turn;
+
+#[cfg(not(tickwheel_loom))]
+pub(crate) use state::{Config, Origin, Shared, SleepEntry};
