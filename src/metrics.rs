@@ -21,7 +21,6 @@ pub(crate) struct Metrics {
     threads: Mutex<Threads>,
     /// What threads without storage of their own count: those that are coming down.
     elsewhere: Counts,
-    pub(crate) gone_sets: Mutex<KeyedCounts>,
     pub(crate) fired_sleeps: AtomicU64,
     pub(crate) rescheduled: AtomicU64,
     pub(crate) turns: AtomicU64,
@@ -67,12 +66,15 @@ impl Metrics {
     pub(crate) fn register(&self, counts: &Arc<Counts>) {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let Threads { alive, gone } = &mut *threads;
-        alive.retain(|counts| {
-            let in_use = Arc::strong_count(counts) > 1;
-            if !in_use {
-                counts.add_to(gone);
+        alive.retain_mut(|counts| {
+            // Unlike a look at the number of references, this also waits for what the thread wrote last.
+            match Arc::get_mut(counts) {
+                Some(counts) => {
+                    counts.add_to(gone);
+                    false
+                }
+                None => true,
             }
-            in_use
         });
         alive.push(Arc::clone(counts));
     }
@@ -93,14 +95,8 @@ impl Metrics {
         sum
     }
 
-    /// Reads everything; `keyed` is the sum over the sets that are alive, `pending_keyed` the timers in them.
-    pub(crate) fn read(&self, mut keyed: KeyedCounts, pending_keyed: usize) -> WheelMetrics {
-        let gone = self
-            .gone_sets
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        keyed.add(&gone);
-        drop(gone);
+    /// Reads everything; `keyed` is the sum over all sets, `pending_keyed` the timers in them.
+    pub(crate) fn read(&self, keyed: KeyedCounts, pending_keyed: usize) -> WheelMetrics {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let sleeps = self.threads();
         let sleeps_fired = get(&self.fired_sleeps) + get(&sleeps.elapsed);

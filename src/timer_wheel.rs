@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::builder::Builder;
 use crate::idle::{IdleLimits, IdleStream, IdleTimer, Reaper, assert_not_zero, reaper};
 use crate::keyed::{Expirations, KeyedTimers, pair};
-use crate::metrics::{KeyedCounts, WheelMetrics};
+use crate::metrics::WheelMetrics;
 use crate::shared::command::Command;
 use crate::shared::{Origin, Shared};
 use crate::sleep::Interval;
@@ -228,11 +228,7 @@ impl TimerWheel {
 
     /// What the wheel has counted so far. Takes a lock for each set of timers; not for a hot path. Never panics.
     pub fn metrics(&self) -> WheelMetrics {
-        let mut keyed = KeyedCounts::default();
-        for set in self.origin.shared.sets() {
-            keyed.add(&set.counts());
-        }
-        (self.origin.shared.metrics.0).read(keyed, self.origin.shared.pending_keyed())
+        self.origin.shared.read_metrics()
     }
 
     /// Waits until all that was submitted before this call is applied, and all that was due by then has fired:

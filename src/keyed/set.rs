@@ -33,7 +33,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::mem;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Waker;
 
 use hashbrown::DefaultHashBuilder;
@@ -49,6 +49,7 @@ use crate::shared::Shared;
 use crate::shared::command::Command;
 use crate::shared::entry::Notify;
 use crate::shared::mailbox::QUEUE_BOUND;
+use crate::shared::sets::SetKey;
 use crate::shared::turn::Shelf;
 use crate::sync::lock_with_backoff;
 use crate::tick::{NEVER, Timestamp};
@@ -65,6 +66,8 @@ pub(crate) struct Set<K: Hash + Eq, S: Stored> {
     pub(super) hasher: DefaultHashBuilder,
     /// The actor's number for the set; 0 when it has none.
     pub(super) number: AtomicU32,
+    /// Its entry in the wheel's list; none when it was made after the actor had ended.
+    registered: OnceLock<SetKey>,
     state: Mutex<State<K, S>>,
 }
 
@@ -133,6 +136,7 @@ where
             rules,
             hasher: hasher.clone(),
             number: AtomicU32::new(0),
+            registered: OnceLock::new(),
             state: Mutex::new(State {
                 book: Book::new(hasher),
                 repeats: HashMap::new(),
@@ -148,8 +152,11 @@ where
             }),
         });
         let weak = Arc::downgrade(&set);
-        if !shared.register(weak as Weak<dyn AnySet>) {
-            set.lock().phase = Phase::Ended;
+        match shared.register(weak as Weak<dyn AnySet>) {
+            Some(key) => {
+                let _ = set.registered.set(key);
+            }
+            None => set.lock().phase = Phase::Ended,
         }
         set
     }
@@ -354,9 +361,9 @@ impl<K: Hash + Eq, S: Stored> Drop for Set<K, S> {
         let left = state.book.len();
         state.counts.drained += left as u64;
         self.shared.free(left);
-        let gone = &self.shared.metrics.0.gone_sets;
-        let mut gone = gone.lock().unwrap_or_else(PoisonError::into_inner);
-        gone.add(&state.counts);
+        if let Some(&key) = self.registered.get() {
+            self.shared.retire(key, &state.counts);
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Everything a caller and the actor agree on lives here: the [commands](command) and the [mailbox] that carries them,
 //! the half of a sleeping future that the actor sees ([`entry`]), the activity that touches record ([`activity`],
-//! [`idle_clock`]), and what all handles of one wheel have in common ([`state`]). Callers and the actor depend on this
+//! [`idle_clock`]), the list of its keyed timers' sets ([`sets`]), and what all handles of one wheel have in common
+//! ([`state`]). Callers and the actor depend on this
 //! module, never on each other.
 
 pub(crate) mod activity;
@@ -17,6 +18,8 @@ pub(crate) mod counts;
 pub(crate) mod idle_clock;
 #[cfg(not(tickwheel_loom))]
 pub(crate) mod notifier;
+#[cfg(not(tickwheel_loom))]
+pub(crate) mod sets;
 #[cfg(not(tickwheel_loom))]
 pub(crate) mod state;
 #[cfg(not(tickwheel_loom))]

@@ -1,7 +1,7 @@
 //! What the handles of one wheel and its actor have in common.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -9,12 +9,13 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::keyed::AnySet;
-use crate::metrics::Metrics;
+use crate::metrics::{KeyedCounts, Metrics, WheelMetrics};
 use crate::shared::command::{Command, CommandMailbox};
 use crate::shared::counts;
 use crate::shared::entry::{Entry, Notify};
 use crate::shared::idle_clock::IdleClock;
 use crate::shared::notifier::ActorNotifier;
+use crate::shared::sets::{SetKey, SetList};
 use crate::sync::CachePadded;
 use crate::tick::{NEVER, Ticks, Timestamp, clock_is_virtual};
 
@@ -62,14 +63,7 @@ pub(crate) struct Shared {
     max_keyed: usize,
     /// Keyed timers that hold a place, over all sets.
     pending: CachePadded<AtomicUsize>,
-    sets: Mutex<Sets>,
-}
-
-/// Every set of keyed timers that was made and not dropped.
-#[derive(Debug, Default)]
-struct Sets {
-    all: Vec<Weak<dyn AnySet>>,
-    closed: bool,
+    sets: SetList,
 }
 
 /// What a [`Shared`] is made of.
@@ -101,7 +95,7 @@ impl Shared {
             ended: watch::Sender::new(false),
             max_keyed: config.max_keyed,
             pending: CachePadded::default(),
-            sets: Mutex::default(),
+            sets: SetList::default(),
         }
     }
 
@@ -216,34 +210,32 @@ impl Shared {
         self.pending.0.load(Ordering::Relaxed)
     }
 
-    /// Remembers a new set. False when the actor has ended, which will not come by to close it.
-    pub(crate) fn register(&self, set: Weak<dyn AnySet>) -> bool {
-        let mut sets = self.lock_sets();
-        if sets.closed {
-            return false;
-        }
-        // Forget the dropped ones whenever the list would have to grow: amortised, it costs a step a set.
-        if sets.all.len() == sets.all.capacity() {
-            sets.all.retain(|set| set.strong_count() > 0);
-        }
-        sets.all.push(set);
-        true
+    /// Adds a new set to the list. `None` when the actor has ended and will not close it.
+    pub(crate) fn register(&self, set: Weak<dyn AnySet>) -> Option<SetKey> {
+        self.sets.register(set)
+    }
+
+    /// Takes a set that is being dropped off the list, and keeps its counts. See [`SetList`] for when.
+    pub(crate) fn retire(&self, key: SetKey, counts: &KeyedCounts) {
+        self.sets.retire(key, counts);
     }
 
     /// Every set there is.
+    #[cfg(test)]
     pub(crate) fn sets(&self) -> Vec<Arc<dyn AnySet>> {
-        let sets = self.lock_sets();
-        sets.all.iter().filter_map(Weak::upgrade).collect()
+        self.sets.all()
     }
 
-    /// Every set there is; later ones will not be [registered](Self::register).
+    /// Every set there is; none can be [registered](Self::register) after this.
     pub(crate) fn close_sets(&self) -> Vec<Arc<dyn AnySet>> {
-        self.lock_sets().closed = true;
-        self.sets()
+        self.sets.close()
     }
 
-    fn lock_sets(&self) -> std::sync::MutexGuard<'_, Sets> {
-        self.sets.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A snapshot of every count.
+    pub(crate) fn read_metrics(&self) -> WheelMetrics {
+        self.metrics
+            .0
+            .read(self.sets.counts(), self.pending_keyed())
     }
 
     // --- commands ---

@@ -1,0 +1,120 @@
+//! The list of a wheel's sets of keyed timers, and the sum of what they have counted.
+//!
+//! # Invariants
+//!
+//! 1. A set stays in the list from [`register`](SetList::register) to [`retire`](SetList::retire), which its own `Drop`
+//!    calls.
+//! 2. `retire` takes the set out and adds its counts to `gone` under one hold of the lock, so a set is always in exactly
+//!    one of the two.
+//! 3. `Drop` retires a set before it drops a key or a value, so no user code runs between the last reference and
+//!    `retire`.
+//! 4. Nobody drops a reference while the lock is held: it may be the last one, and then `retire` takes the lock.
+//!
+//! A reader takes a reference to every set and a copy of `gone` under one hold of the lock, and keeps the references
+//! until it has added up all counts: by 2 each set is counted once. A set whose last reference is gone cannot be read
+//! any more; until it retires the reader waits. By 3 that takes a few instructions and never waits for the reader's own
+//! thread.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+
+use slab::Slab;
+
+use crate::keyed::AnySet;
+use crate::metrics::KeyedCounts;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct SetList {
+    sets: Mutex<Sets>,
+    /// Notified when a set retires.
+    retired: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Sets {
+    live: Slab<Weak<dyn AnySet>>,
+    /// The sum over the retired sets.
+    gone: KeyedCounts,
+    /// The actor has ended and takes no more sets.
+    closed: bool,
+}
+
+/// A set's entry in the list.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SetKey(usize);
+
+impl SetList {
+    /// Adds a new set. `None` when the actor has ended and will not close it.
+    pub(crate) fn register(&self, set: Weak<dyn AnySet>) -> Option<SetKey> {
+        let mut sets = self.lock();
+        (!sets.closed).then(|| SetKey(sets.live.insert(set)))
+    }
+
+    /// Takes a set out that is being dropped, and keeps its counts.
+    pub(crate) fn retire(&self, key: SetKey, counts: &KeyedCounts) {
+        let mut sets = self.lock();
+        sets.gone.add(counts);
+        let set = sets.live.try_remove(key.0);
+        if sets.live.is_empty() {
+            // A slab keeps its memory; a burst of sets should not.
+            sets.live = Slab::new();
+        }
+        drop(sets);
+        self.retired.notify_all();
+        drop(set);
+    }
+
+    /// What all sets have counted, the retired ones included.
+    pub(crate) fn counts(&self) -> KeyedCounts {
+        // References from attempts that met a set on its way out; see invariant 4.
+        let mut earlier = Vec::new();
+        let mut live = Vec::new();
+        let mut sets = self.lock();
+        while !sets.hold_all(&mut live) {
+            earlier.append(&mut live);
+            sets = (self.retired.wait(sets)).unwrap_or_else(PoisonError::into_inner);
+        }
+        let mut sum = sets.gone;
+        drop(sets);
+        for set in &live {
+            sum.add(&set.counts());
+        }
+        // Only now: a set that retired before its counts were read would be in neither sum.
+        drop((live, earlier));
+        sum
+    }
+
+    /// Every set whose last reference is not gone. None can be [registered](Self::register) after this.
+    pub(crate) fn close(&self) -> Vec<Arc<dyn AnySet>> {
+        let mut sets = self.lock();
+        sets.closed = true;
+        sets.alive()
+    }
+
+    /// Every set whose last reference is not gone.
+    #[cfg(test)]
+    pub(crate) fn all(&self) -> Vec<Arc<dyn AnySet>> {
+        self.lock().alive()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Sets> {
+        self.sets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sets {
+    /// Takes a reference to every set. False when the last reference of one is gone, and it has not retired yet.
+    fn hold_all(&self, held: &mut Vec<Arc<dyn AnySet>>) -> bool {
+        self.live.iter().all(|(_, set)| {
+            let set = set.upgrade();
+            let is_alive = set.is_some();
+            held.extend(set);
+            is_alive
+        })
+    }
+
+    fn alive(&self) -> Vec<Arc<dyn AnySet>> {
+        let sets = self.live.iter();
+        sets.filter_map(|(_, set)| set.upgrade()).collect()
+    }
+}
