@@ -1,4 +1,4 @@
-//! How a wheel is started.
+//! Configuring and starting a wheel.
 
 use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock};
@@ -16,9 +16,14 @@ use crate::shared::notifier::ActorNotifier;
 use crate::shared::{Config, Shared};
 use crate::tick::{Ticks, clock_is_virtual};
 use crate::timer_wheel::TimerWheel;
-use crate::wheel::Wheel;
+use crate::wheel::SLOTS;
 
-/// Starts a [`TimerWheel`] that is not like the others. Made by [`TimerWheel::builder`].
+/// The ticks a wheel can have.
+const TICKS: RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_secs(86_400);
+
+/// Configures and starts a [`TimerWheel`]. Made by [`TimerWheel::builder`].
+///
+/// Every setting has a default; [`start`](Self::start) checks them all.
 ///
 /// # Examples
 ///
@@ -50,10 +55,6 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// The ticks a wheel can have: from a microsecond to a day.
-    pub const TICKS: RangeInclusive<Duration> =
-        Duration::from_micros(1)..=Duration::from_secs(86_400);
-
     pub(crate) fn new() -> Self {
         Builder {
             tick: Duration::from_millis(1),
@@ -66,57 +67,70 @@ impl Builder {
         }
     }
 
-    /// The length of a tick; 1 ms unless said otherwise. Within [`Builder::TICKS`].
+    /// Sets the length of a tick, from a microsecond to a day. The default is 1 ms.
     ///
-    /// A timer fires at the first tick that begins at its deadline or after it: never early, and up to a tick late. A
-    /// longer tick lets the actor handle more timers in one go. Tokio's own timer, on which the actor waits, has a
-    /// resolution of a millisecond, so a finer tick makes the order in which timers fire finer, not the instant.
+    /// A timer fires at the first tick that begins at its deadline or later: never early, and up to a tick late. With a
+    /// longer tick the actor wakes less often and fires more timers each time. A tick far below a millisecond makes the
+    /// order of timers finer but not their instant, because the actor waits on Tokio's own timer, whose resolution is a
+    /// millisecond; [`dedicated_thread`](Self::dedicated_thread) avoids that.
+    #[doc(alias = "resolution")]
+    #[doc(alias = "granularity")]
+    #[doc(alias = "precision")]
     pub fn tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
         self
     }
 
-    /// The number of slots of each level; 64 unless said otherwise. A power of two within [`Wheel::SLOTS`].
+    /// Sets how many buckets each level of the wheel has: a power of two from 2 to 4096. The default is 64.
     ///
-    /// More slots mean fewer levels for a timer to come down, and more memory for each level.
+    /// With more slots a far timer cascades through fewer levels, and each level takes more memory.
+    #[doc(alias = "wheel_size")]
+    #[doc(alias = "buckets")]
     pub fn slots(mut self, slots: usize) -> Self {
         self.slots = slots;
         self
     }
 
-    /// How many keyed timers may be pending at once, over all sets of the wheel; no limit unless said otherwise.
+    /// Limits how many keyed timers may be pending at once, over all sets of the wheel; at least 1. There is no limit by
+    /// default.
     ///
-    /// Beyond it, setting a timer under a new key gives key and value back as
-    /// [`SetTimerError::Full`](crate::SetTimerError::Full). SleepWheel are not limited.
+    /// Timers from [`TimerWheel::keyed`] and connections watched by a [`Reaper`](crate::Reaper) count; sleeps, timeouts,
+    /// intervals and idle timers do not. Over the limit, setting a timer under a new key returns key and value in
+    /// [`SetTimerError::Full`](crate::SetTimerError::Full).
+    #[doc(alias = "capacity")]
+    #[doc(alias = "max_pending")]
+    #[doc(alias = "backpressure")]
     pub fn max_keyed(mut self, max_keyed: usize) -> Self {
         self.max_keyed = max_keyed;
         self
     }
 
-    /// How late a timer may fire before the actor logs a warning, at most one every ten seconds; 1 s unless said
-    /// otherwise.
+    /// Sets how late a timer may fire before the actor logs a warning. The default is 1 s.
+    ///
+    /// The actor logs at most one such warning every ten seconds.
     pub fn late_warning(mut self, late_warning: Duration) -> Self {
         self.late_warning = late_warning;
         self
     }
 
-    /// The wheel's name in logs and spans; "tickwheel" unless said otherwise.
+    /// Sets the wheel's name, which appears in logs and spans and names the [dedicated thread](Self::dedicated_thread).
+    /// The default is `"tickwheel"`.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// The runtime the actor runs on; the current one unless said otherwise.
+    /// Sets the runtime that the actor runs on. The default is the current one.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self
     }
 
-    /// Runs the actor on a thread of its own instead of as a task; then it needs no runtime.
+    /// Runs the actor on a thread of its own instead of as a task. It then needs no runtime.
     ///
-    /// Timers are looked at on time even while every worker of the runtime is blocked, and a tick under a millisecond is
-    /// as fine as the operating system wakes a thread. What fires is still up to a worker: the tasks that are woken wait
-    /// for one, as they would with any timer.
+    /// Timers are processed on time even while every worker of the runtime is blocked, and a tick under a millisecond is
+    /// as precise as the operating system wakes a thread. A task that a timer wakes still waits for a worker to run it,
+    /// as with any timer.
     pub fn dedicated_thread(mut self) -> Self {
         self.dedicated_thread = true;
         self
@@ -126,21 +140,20 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// A [`BuildError`] that names the field, its value and its bounds; or that there is no runtime, or one without a
-    /// timer (in this case Tokio's own panic message is printed too); or that a dedicated thread was asked for while the
-    /// clock is paused, or could not be started. Never panics.
+    /// Returns a [`BuildError`] that names the setting, its value and its bounds if a setting is out of bounds. Starting
+    /// also fails without a runtime, on a runtime without a time driver (Tokio's own panic message is printed then), and
+    /// when a dedicated thread cannot be spawned or Tokio's clock is paused, which a thread cannot follow.
     pub fn start(self) -> Result<TimerWheel, BuildError> {
-        if !Self::TICKS.contains(&self.tick) {
+        if !TICKS.contains(&self.tick) {
             return Err(BuildError::Tick {
                 value: self.tick,
-                bounds: Self::TICKS,
+                bounds: TICKS,
             });
         }
-        let bounds = Wheel::<()>::SLOTS;
-        if !self.slots.is_power_of_two() || !bounds.contains(&self.slots) {
+        if !self.slots.is_power_of_two() || !SLOTS.contains(&self.slots) {
             return Err(BuildError::Slots {
                 value: self.slots,
-                bounds,
+                bounds: SLOTS,
             });
         }
         if self.max_keyed == 0 {
@@ -196,7 +209,7 @@ impl Builder {
     ) -> Result<Arc<Shared>, BuildError> {
         let ticks = Ticks::new(Instant::now(), self.tick).ok_or(BuildError::Tick {
             value: self.tick,
-            bounds: Self::TICKS,
+            bounds: TICKS,
         })?;
         Ok(Arc::new(Shared::new(Config {
             name: self.name,

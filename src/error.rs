@@ -1,11 +1,13 @@
-//! Errors that are not about keyed timers: a timeout that elapsed, a wheel that could not be started.
+//! The errors of timeouts and of starting a wheel.
 
 use std::fmt;
 use std::io;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// A [`Timeout`](crate::Timeout) reached its deadline before its future completed.
+/// The error of a [`Timeout`](crate::Timeout) whose deadline came before its future completed.
+///
+/// It converts into an [`io::Error`] of kind [`TimedOut`](io::ErrorKind::TimedOut).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Elapsed(());
 
@@ -24,39 +26,39 @@ impl fmt::Display for Elapsed {
 impl std::error::Error for Elapsed {}
 
 impl From<Elapsed> for io::Error {
-    /// An error of kind [`TimedOut`](io::ErrorKind::TimedOut).
+    /// Converts into an error of kind [`TimedOut`](io::ErrorKind::TimedOut).
     fn from(elapsed: Elapsed) -> Self {
         io::Error::new(io::ErrorKind::TimedOut, elapsed)
     }
 }
 
-/// Why a wheel could not be started. Each variant names the field, its value and its bounds.
+/// Why [`Builder::start`](crate::Builder::start) failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
     /// [`Builder::tick`](crate::Builder::tick) is out of bounds.
     Tick {
-        /// What was asked for.
+        /// The tick that was set.
         value: Duration,
-        /// What there can be.
+        /// The shortest and the longest tick there can be.
         bounds: RangeInclusive<Duration>,
     },
     /// [`Builder::slots`](crate::Builder::slots) is out of bounds, or not a power of two.
     Slots {
-        /// What was asked for.
+        /// The number of slots that was set.
         value: usize,
-        /// What there can be; only powers of two.
+        /// The smallest and the largest number of slots; only powers of two are allowed.
         bounds: RangeInclusive<usize>,
     },
-    /// [`Builder::max_keyed`](crate::Builder::max_keyed) is zero: no timer could ever be set.
+    /// [`Builder::max_keyed`](crate::Builder::max_keyed) is zero, so no keyed timer could be set.
     MaxKeyed,
-    /// There is no Tokio runtime here, and none was given to [`Builder::runtime`](crate::Builder::runtime).
+    /// The caller is outside a Tokio runtime, and [`Builder::runtime`](crate::Builder::runtime) was not set.
     NoRuntime,
-    /// The clock here is paused, which a [dedicated thread](crate::Builder::dedicated_thread) cannot follow.
+    /// Tokio's clock is paused, and a [dedicated thread](crate::Builder::dedicated_thread) cannot follow it.
     PausedClock,
-    /// The operating system did not start the [dedicated thread](crate::Builder::dedicated_thread).
+    /// The operating system could not spawn the [dedicated thread](crate::Builder::dedicated_thread).
     Thread(io::ErrorKind),
-    /// The Tokio runtime has no timer: its builder was not told `enable_time()` or `enable_all()`.
+    /// The Tokio runtime has no time driver: it was built without `enable_time()` or `enable_all()`.
     NoTimer,
 }
 
@@ -79,7 +81,7 @@ impl fmt::Display for BuildError {
                 f.write_str("max_keyed is 0, but must be at least 1 for a timer to be set")
             }
             BuildError::NoRuntime => f.write_str(
-                "no Tokio runtime: start the wheel within one, or give its handle to \
+                "no Tokio runtime: start the wheel within one, or pass its handle to \
                  `Builder::runtime`",
             ),
             BuildError::PausedClock => f.write_str(

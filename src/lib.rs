@@ -150,7 +150,7 @@ pub use crate::{
     error::{BuildError, Elapsed},
     idle::{Busy, IdleHandle, IdleLimits, IdleStream, IdleTimer, Reaper, Watch, WatchOptions},
     keyed::{Closed, Expirations, Expired, KeyedTimers, SetTimerError},
-    metrics::{LatenessHistogram, WheelMetrics},
+    metrics::{LatenessBucket, LatenessHistogram, WheelMetrics},
     sleep::{Interval, Sleep, Timeout},
     timer_wheel::TimerWheel,
 };

@@ -1,25 +1,26 @@
 //! What a wheel has counted.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::shared::counts::Counts;
 
-/// Sub-buckets for each power of two, as a power of two: a quantile is exact to an eighth.
+/// Histogram buckets for each power of two, as a power of two: a quantile is exact to an eighth.
 const SUB_BITS: u32 = 3;
 const SUB_BUCKETS: usize = 1 << SUB_BITS;
 const BUCKETS: usize = (64 - SUB_BITS as usize + 1) * SUB_BUCKETS;
 
 /// The counters of one wheel.
 ///
-/// Those of sleeps are spread over the threads, see [`cache`](crate::sleep::pool). Those of sets are kept by the sets and
-/// added here when a set is dropped. The rest is written by the actor alone, so a load and a store do for adding.
+/// Each thread counts its own sleeps, see [`counts`](crate::shared::counts), and each set its own timers, see
+/// [`sets`](crate::shared::sets). The actor alone writes everything else, so it adds with a load and a store.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     threads: Mutex<Threads>,
-    /// What threads without storage of their own count: those that are coming down.
+    /// What threads count whose thread-local storage is gone because they are ending.
     elsewhere: Counts,
     pub(crate) fired_sleeps: AtomicU64,
     pub(crate) rescheduled: AtomicU64,
@@ -33,7 +34,7 @@ pub(crate) struct Metrics {
 #[derive(Debug, Default)]
 struct Threads {
     alive: Vec<Arc<Counts>>,
-    /// The sum of those that are gone.
+    /// The sum over the threads that have ended.
     gone: Counts,
 }
 
@@ -79,6 +80,7 @@ impl Metrics {
         alive.push(Arc::clone(counts));
     }
 
+    /// The counts for a thread whose thread-local storage is gone.
     pub(crate) fn elsewhere(&self) -> &Counts {
         &self.elsewhere
     }
@@ -95,7 +97,7 @@ impl Metrics {
         sum
     }
 
-    /// Reads everything; `keyed` is the sum over all sets, `pending_keyed` the timers in them.
+    /// A snapshot; `keyed` is the sum over all sets and `pending_keyed` the number of timers in them.
     pub(crate) fn read(&self, keyed: KeyedCounts, pending_keyed: usize) -> WheelMetrics {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let sleeps = self.threads();
@@ -161,14 +163,16 @@ impl KeyedCounts {
 /// A count for each range of durations, eight ranges to a power of two. Written by the actor alone.
 pub(crate) struct Histogram {
     buckets: Box<[AtomicU64]>,
-    max: AtomicU64,
+    sum_nanos: AtomicU64,
+    max_nanos: AtomicU64,
 }
 
 impl Default for Histogram {
     fn default() -> Self {
         Histogram {
             buckets: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
-            max: AtomicU64::new(0),
+            sum_nanos: AtomicU64::new(0),
+            max_nanos: AtomicU64::new(0),
         }
     }
 }
@@ -183,8 +187,10 @@ impl Histogram {
     pub(crate) fn record(&self, lateness: Duration) {
         let nanos = u64::try_from(lateness.as_nanos()).unwrap_or(u64::MAX);
         add(&self.buckets[bucket(nanos)], 1);
-        if nanos > self.max.load(Ordering::Relaxed) {
-            self.max.store(nanos, Ordering::Relaxed);
+        let sum = self.sum_nanos.load(Ordering::Relaxed).saturating_add(nanos);
+        self.sum_nanos.store(sum, Ordering::Relaxed);
+        if nanos > self.max_nanos.load(Ordering::Relaxed) {
+            self.max_nanos.store(nanos, Ordering::Relaxed);
         }
     }
 
@@ -193,12 +199,13 @@ impl Histogram {
             counts: (self.buckets.iter())
                 .map(|count| count.load(Ordering::Relaxed))
                 .collect(),
-            max: Duration::from_nanos(self.max.load(Ordering::Relaxed)),
+            sum: Duration::from_nanos(self.sum_nanos.load(Ordering::Relaxed)),
+            max: Duration::from_nanos(self.max_nanos.load(Ordering::Relaxed)),
         }
     }
 }
 
-/// The bucket of a number of nanoseconds.
+/// The bucket that counts this number of nanoseconds.
 fn bucket(nanos: u64) -> usize {
     if nanos < SUB_BUCKETS as u64 {
         return usize::try_from(nanos).unwrap_or(0);
@@ -223,10 +230,19 @@ fn bucket_end(bucket: usize) -> u64 {
         .unwrap_or(u64::MAX)
 }
 
-/// What a wheel has counted since it was started, as [`TimerWheel::metrics`](crate::TimerWheel::metrics) read it.
+/// The smallest number of nanoseconds in a bucket.
+fn bucket_start(bucket: usize) -> u64 {
+    match bucket {
+        0 => 0,
+        _ => bucket_end(bucket - 1) + 1,
+    }
+}
+
+/// What a wheel has counted since it started: a snapshot, made by [`TimerWheel::metrics`](crate::TimerWheel::metrics).
 ///
-/// The counters are read one after the other while the wheel goes on, so sums over them can be off by what happened
-/// meanwhile; after [`settle`](crate::TimerWheel::settle) on a quiet wheel they are exact, and then
+/// Every count but `sleeps_pending` and `keyed_pending` only grows. The counters are read one after the other while the
+/// wheel goes on, so the sums below can be off by what happened meanwhile. After [`settle`](crate::TimerWheel::settle) on
+/// a quiet wheel they are exact:
 ///
 /// ```text
 /// sleeps_made = sleeps_pending + sleeps_fired + sleeps_cancelled + sleeps_handed_over
@@ -235,67 +251,122 @@ fn bucket_end(bucket: usize) -> u64 {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct WheelMetrics {
-    /// SleepWheel that exist and have not fired, those of timeouts and intervals included.
+    /// Sleeps that have not fired yet, including those inside timeouts and intervals.
     pub sleeps_pending: u64,
-    /// SleepWheel that were made; one that is reset after it had fired counts again.
+    /// Sleeps that were made. A sleep that is reset after it fired counts again.
     pub sleeps_made: u64,
-    /// SleepWheel whose deadline was reached.
+    /// Sleeps that reached their deadline.
     pub sleeps_fired: u64,
-    /// SleepWheel that were dropped, or were part of a timeout that completed, before their deadline.
+    /// Sleeps that were dropped before their deadline, including those of timeouts whose future completed in time.
     pub sleeps_cancelled: u64,
-    /// SleepWheel that went on with Tokio's timer, because the wheel had ended.
+    /// Sleeps that went on with Tokio's own timer because the wheel had shut down.
     pub sleeps_handed_over: u64,
-    /// Calls of [`Sleep::reset`](crate::Sleep::reset) on a sleep that was waiting.
+    /// Calls of [`Sleep::reset`](crate::Sleep::reset) on a pending sleep.
     pub sleeps_moved: u64,
-    /// Keyed timers that wait now, over all sets.
+    /// Keyed timers that are pending now, over all sets. A connection watched by a [`Reaper`](crate::Reaper) counts as a
+    /// keyed timer, here and below.
     pub keyed_pending: u64,
-    /// Keyed timers that were set. A repeating timer counts as set again each time it fires.
+    /// Keyed timers that were set. A repeating timer counts again each time it fires.
     pub keyed_set: u64,
     /// Keyed timers that fired.
     pub keyed_fired: u64,
-    /// Keyed timers that were removed or taken.
+    /// Keyed timers that were removed.
     pub keyed_removed: u64,
-    /// Keyed timers whose key was set again.
+    /// Keyed timers that were replaced because their key was set again.
     pub keyed_replaced: u64,
     /// Keyed timers that were drained, returned as unexpired, or dropped with their set.
     pub keyed_drained: u64,
-    /// Keyed timers that were moved.
+    /// Calls that moved a keyed timer.
     pub keyed_moved: u64,
-    /// Timers the actor looked at and filed again, since they had been moved to later.
+    /// Timers that the actor reached, found due later, and put on the wheel again.
     pub rescheduled: u64,
-    /// Messages the actor has received. Most timers cost none.
+    /// Commands the actor has received. Most timers need none.
     pub commands: u64,
     /// Turns the actor has taken.
     pub turns: u64,
-    /// How often the actor had been waiting and woke.
+    /// How often the actor was woken while it waited.
     pub wake_ups: u64,
-    /// The longest turn by the clock. A clock that is paused shows zero.
+    /// The longest turn, by the runtime's clock: zero under a paused one.
     pub longest_turn: Duration,
-    /// By how much timers fired after their deadline; for sleeps after the tick of their deadline.
+    /// How late the actor fired timers.
     pub lateness: LatenessHistogram,
 }
 
-/// How late timers fired, with quantiles exact to an eighth.
+/// How late the actor fired timers: keyed timers after their deadline, sleeps after the tick at which they were due.
+///
+/// Eight buckets cover each power of two, so a bucket's bounds are at most an eighth apart.
+///
+/// # Examples
+///
+/// Exporting it as a Prometheus histogram, with bounds of your own:
+///
+/// ```
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// # let wheel = tickwheel::TimerWheel::new();
+/// # wheel.sleep(Duration::from_millis(1)).await;
+/// let lateness = wheel.metrics().lateness;
+/// for millis in [1, 10, 100, 1000] {
+///     let bound = Duration::from_millis(millis);
+///     let within = lateness.buckets().filter(|bucket| *bucket.bounds.end() <= bound);
+///     let count: u64 = within.map(|bucket| bucket.count).sum();
+///     println!("lateness_bucket{{le=\"{}\"}} {count}", bound.as_secs_f64());
+/// }
+/// println!("lateness_bucket{{le=\"+Inf\"}} {}", lateness.count());
+/// println!("lateness_sum {}", lateness.sum().as_secs_f64());
+/// println!("lateness_count {}", lateness.count());
+/// # }
+/// ```
+#[doc(alias = "latency")]
 #[derive(Clone)]
 pub struct LatenessHistogram {
     counts: Box<[u64]>,
+    sum: Duration,
     max: Duration,
 }
 
+/// One bucket of a [`LatenessHistogram`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct LatenessBucket {
+    /// The smallest and the largest lateness that the bucket counts, in whole nanoseconds.
+    pub bounds: RangeInclusive<Duration>,
+    /// How many timers were that late.
+    pub count: u64,
+}
+
 impl LatenessHistogram {
-    /// How many timers are recorded. Never panics.
+    /// How many timers are recorded.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The greatest lateness of all, exactly. Never panics.
+    /// The lateness of all timers added up. Stops at 584 years.
+    pub fn sum(&self) -> Duration {
+        self.sum
+    }
+
+    /// The largest lateness, exactly.
     pub fn max(&self) -> Duration {
         self.max
     }
 
+    /// The buckets that have counted anything, the lowest first. Their bounds do not overlap.
+    pub fn buckets(&self) -> impl Iterator<Item = LatenessBucket> + '_ {
+        let counted = self.counts.iter().enumerate().filter(|(_, n)| **n > 0);
+        counted.map(|(bucket, &count)| LatenessBucket {
+            bounds: Duration::from_nanos(bucket_start(bucket))
+                ..=Duration::from_nanos(bucket_end(bucket)),
+            count,
+        })
+    }
+
     /// The lateness that a share `q` of the timers did not exceed: `quantile(0.5)` is the median.
     ///
-    /// `q` is clamped to `0.0..=1.0`. Zero when nothing is recorded. Never panics.
+    /// The result is never too low, and at most an eighth too high. `q` is clamped to `0.0..=1.0`. Zero when nothing is
+    /// recorded.
+    #[doc(alias = "percentile")]
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_precision_loss,
@@ -330,27 +401,31 @@ impl fmt::Debug for LatenessHistogram {
 mod tests {
     use super::*;
 
+    /// What is read after this many microseconds have been recorded.
+    fn recorded(micros: impl IntoIterator<Item = u64>) -> LatenessHistogram {
+        let histogram = Histogram::default();
+        for micros in micros {
+            histogram.record(Duration::from_micros(micros));
+        }
+        histogram.read()
+    }
+
     #[test]
-    fn every_number_lies_in_the_bucket_it_is_counted_in() {
+    fn counts_every_number_in_its_bucket() {
         let mut last_end = None;
         for b in 0..BUCKETS {
-            let end = bucket_end(b);
+            let (start, end) = (bucket_start(b), bucket_end(b));
             assert_eq!(bucket(end), b, "the end of bucket {b}");
-            if let Some(last) = last_end {
-                assert_eq!(bucket(last + 1), b, "the beginning of bucket {b}");
-            }
+            assert_eq!(bucket(start), b, "the start of bucket {b}");
+            assert_eq!(start, last_end.map_or(0, |last: u64| last + 1));
             last_end = Some(end);
         }
         assert_eq!(last_end, Some(u64::MAX));
     }
 
     #[test]
-    fn quantiles_are_exact_to_an_eighth() {
-        let histogram = Histogram::default();
-        for micros in 1..=1000 {
-            histogram.record(Duration::from_micros(micros));
-        }
-        let read = histogram.read();
+    fn gives_quantiles_exact_to_an_eighth() {
+        let read = recorded(1..=1000);
         assert_eq!(read.count(), 1000);
         assert_eq!(read.max(), Duration::from_millis(1));
         for (q, exact) in [(0.5, 500.0), (0.99, 990.0), (0.0, 1.0), (1.0, 1000.0)] {
@@ -360,12 +435,62 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_histogram_has_quantiles_of_zero() {
-        assert_eq!(Histogram::default().read().quantile(0.5), Duration::ZERO);
+    fn rounds_the_rank_of_a_quantile_up() {
+        let read = recorded([1, 1_000, 1_000_000]);
+        let exact = |micros| Duration::from_micros(micros)..=Duration::from_micros(micros * 9 / 8);
+        assert!(exact(1_000).contains(&read.quantile(0.5)), "{read:?}");
+        assert!(exact(1_000).contains(&read.quantile(0.34)), "{read:?}");
+        assert!(exact(1_000).contains(&read.quantile(0.66)), "{read:?}");
+        assert_eq!(read.quantile(0.67), Duration::from_secs(1));
+        assert!(read.quantile(0.33) < Duration::from_micros(2), "{read:?}");
     }
 
     #[test]
-    fn the_counts_of_a_thread_that_is_gone_are_kept() {
+    fn clamps_quantiles_and_has_none_when_empty() {
+        let read = recorded([7]);
+        for q in [-1.0, 0.0, 1.0, 2.0, f64::NAN] {
+            assert_eq!(read.quantile(q), Duration::from_micros(7), "{q}");
+        }
+        let empty = recorded([]);
+        assert_eq!(empty.quantile(0.5), Duration::ZERO);
+        assert_eq!(empty.buckets().next(), None);
+        assert_eq!((empty.sum(), empty.max()), (Duration::ZERO, Duration::ZERO));
+    }
+
+    #[test]
+    fn lists_what_was_recorded_in_ascending_buckets() {
+        let micros = [0, 3, 3, 250, 251, 90_000];
+        let read = recorded(micros);
+        let buckets: Vec<_> = read.buckets().collect();
+        assert!(
+            buckets
+                .windows(2)
+                .all(|pair| pair[0].bounds.end() < pair[1].bounds.start())
+        );
+        assert_eq!(buckets.iter().map(|bucket| bucket.count).sum::<u64>(), 6);
+        for micros in micros {
+            let lateness = Duration::from_micros(micros);
+            let same = micros.max(1);
+            let bucket = buckets.iter().find(|b| b.bounds.contains(&lateness));
+            let bucket = bucket.expect("it was recorded");
+            let width = bucket.bounds.end().abs_diff(*bucket.bounds.start());
+            assert!(width <= Duration::from_micros(same) / 8, "{bucket:?}");
+        }
+        assert_eq!(buckets[1].count, 2);
+        assert_eq!(read.sum(), Duration::from_micros(90_507));
+    }
+
+    #[test]
+    fn does_not_overflow_its_sum() {
+        let histogram = Histogram::default();
+        histogram.record(Duration::MAX);
+        histogram.record(Duration::MAX);
+        assert_eq!(histogram.read().sum(), Duration::from_nanos(u64::MAX));
+        assert_eq!(histogram.read().buckets().map(|b| b.count).sum::<u64>(), 2);
+    }
+
+    #[test]
+    fn keeps_the_counts_of_a_thread_that_ended() {
         let metrics = Metrics::default();
         let counts = Arc::<Counts>::default();
         metrics.register(&counts);

@@ -1,4 +1,4 @@
-//! The handle of a wheel.
+//! The handle to a wheel.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -19,10 +19,10 @@ use crate::sleep::Interval;
 use crate::sleep::Sleep;
 use crate::sleep::Timeout;
 
-/// A timer wheel and the way to its actor. Cheap to clone, and usable from any thread and task.
+/// A handle to a timer wheel and its actor. Cheap to clone, and usable from any thread and task.
 ///
-/// One wheel serves a whole process. The actor lives while a handle or an armed timer lives; a
-/// [`KeyedTimers`] counts as a handle.
+/// One wheel serves a whole process. The actor lives while a handle or an armed timer lives; a [`KeyedTimers`] counts as
+/// a handle.
 ///
 /// # Examples
 ///
@@ -46,6 +46,8 @@ use crate::sleep::Timeout;
 /// assert_eq!((expired.key, expired.value), ("session", 7));
 /// # }
 /// ```
+#[doc(alias = "TimingWheel")]
+#[doc(alias = "HashedWheelTimer")]
 #[derive(Clone)]
 pub struct TimerWheel {
     origin: Arc<Origin>,
@@ -63,11 +65,14 @@ impl Drop for Alive {
 }
 
 impl TimerWheel {
-    /// Starts a wheel with ticks of a millisecond on the current Tokio runtime.
+    /// Starts a wheel with default settings on the current Tokio runtime.
+    ///
+    /// A tick is 1 ms. [`builder`](Self::builder) starts a wheel with other settings.
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime, and within one that has no timer. [`Builder::start`] gives an error instead.
+    /// Panics outside a Tokio runtime, and within one that has no time driver. [`Builder::start`] returns an error
+    /// instead.
     #[allow(clippy::new_without_default)] // a default that panics outside a runtime would surprise
     #[track_caller]
     pub fn new() -> Self {
@@ -77,7 +82,7 @@ impl TimerWheel {
         }
     }
 
-    /// Starts a wheel with other than the usual ticks, slots, limits, name or runtime. Never panics.
+    /// Configures a wheel before it starts: its tick, limits, name, and where its actor runs.
     pub fn builder() -> Builder {
         Builder::new()
     }
@@ -98,33 +103,36 @@ impl TimerWheel {
         &self.origin.shared
     }
 
-    /// A future that completes once `duration` has passed from now.
+    /// Makes a future that completes once `duration` has passed.
     ///
-    /// It is never early, and at most a tick late, plus what the runtime adds. A duration of zero is ready at the first
-    /// poll; one too long to be represented never completes. Never panics.
+    /// The duration is counted from this call. The future is never early, and at most a tick late plus what the runtime
+    /// adds. A duration of zero is ready at the first poll; one too long to be represented never completes.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future cancels it, at the cost of a store.
+    /// Dropping the future cancels it. That takes one uncontended lock; it sends a command only if the thread's pool
+    /// already holds 128 cancelled entries of this wheel.
+    #[doc(alias = "delay")]
     pub fn sleep(&self, duration: Duration) -> Sleep {
         Sleep::after(&self.origin, duration)
     }
 
-    /// A future that completes at `deadline`. One in the past is ready at the first poll. Never panics.
+    /// Makes a future that completes at `deadline`. A deadline in the past is ready at the first poll.
     ///
-    /// Otherwise as [`sleep`](Self::sleep).
+    /// Otherwise like [`sleep`](Self::sleep).
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
         Sleep::at(&self.origin, deadline)
     }
 
-    /// Gives `future` at most `duration` from now to complete.
+    /// Limits how long `future` may take.
     ///
-    /// The future is polled first: if it is ready when the deadline has passed too, its output counts. A duration too
-    /// long to be represented is no limit. Never panics.
+    /// The result is the future's output, or [`Elapsed`](crate::Elapsed) once `duration` has passed. The future is polled
+    /// first: if it is ready when the deadline has passed too, its output counts. A duration too long to be represented is
+    /// no limit.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the timeout drops the future, and cancels the timer at the cost of a store.
+    /// Dropping the timeout drops the future and cancels the timer, as for [`sleep`](Self::sleep).
     ///
     /// # Examples
     ///
@@ -137,11 +145,12 @@ impl TimerWheel {
     /// assert_eq!(wheel.timeout(limit, async { 5 }).await, Ok(5));
     /// # }
     /// ```
+    #[doc(alias = "with_timeout")]
     pub fn timeout<F: IntoFuture>(&self, duration: Duration, future: F) -> Timeout<F::IntoFuture> {
         Timeout::new(future.into_future(), self.sleep(duration))
     }
 
-    /// Gives `future` until `deadline` to complete. Otherwise as [`timeout`](Self::timeout).
+    /// Limits how long `future` may take, to an instant. Otherwise like [`timeout`](Self::timeout).
     pub fn timeout_at<F: IntoFuture>(
         &self,
         deadline: Instant,
@@ -150,30 +159,52 @@ impl TimerWheel {
         Timeout::new(future.into_future(), self.sleep_until(deadline))
     }
 
-    /// Ticks at once, and then every `period`.
+    /// Makes an interval that ticks at once, and then every `period`.
     ///
     /// # Panics
     ///
-    /// If `period` is zero.
+    /// Panics if `period` is zero.
+    #[doc(alias = "ticker")]
+    #[doc(alias = "periodic")]
     #[track_caller]
     pub fn interval(&self, period: Duration) -> Interval {
         self.interval_at(Instant::now(), period)
     }
 
-    /// Ticks at `start`, and then every `period`.
+    /// Makes an interval that ticks at `start`, and then every `period`.
     ///
     /// # Panics
     ///
-    /// If `period` is zero.
+    /// Panics if `period` is zero.
     #[track_caller]
     pub fn interval_at(&self, start: Instant, period: Duration) -> Interval {
         assert!(!period.is_zero(), "`period` must be non-zero");
         Interval::new(self.sleep_until(start), period)
     }
 
-    /// A new set of keyed timers: the handle to set, move and remove them, and the stream of those that fire.
+    /// Makes a set of keyed timers: the handle to set, move and remove them, and the stream of those that expire.
     ///
-    /// Any number of sets, of different types, share the wheel. Never panics.
+    /// Any number of sets, with different types of keys and values, share the wheel.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (timers, mut expirations) = wheel.keyed::<u64, &str>();
+    /// timers.set_timer(7, "unpaid", Duration::from_secs(60))?;
+    /// let expired = expirations.recv().await.ok_or("closed")?;
+    /// assert_eq!((expired.key, expired.value), (7, "unpaid"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "DelayQueue")]
+    #[doc(alias = "insert")]
+    #[doc(alias = "ttl")]
+    #[doc(alias = "debounce")]
+    #[doc(alias = "schedule")]
     pub fn keyed<K, V>(&self) -> (KeyedTimers<K, V>, Expirations<K, V>)
     where
         K: Hash + Eq + Send + 'static,
@@ -182,11 +213,13 @@ impl TimerWheel {
         pair(self)
     }
 
-    /// A future that completes once nothing has touched it for `idle`. Counts from now.
+    /// Makes a future that completes once nothing has touched it for `idle`, counted from this call.
     ///
     /// # Panics
     ///
-    /// If `idle` is zero.
+    /// Panics if `idle` is zero.
+    #[doc(alias = "watchdog")]
+    #[doc(alias = "inactivity")]
     #[track_caller]
     pub fn idle_timer(&self, idle: Duration) -> IdleTimer {
         assert_not_zero(idle);
@@ -194,28 +227,32 @@ impl TimerWheel {
     }
 
     /// Wraps a stream so that its operations fail with [`TimedOut`](std::io::ErrorKind::TimedOut) once nothing has been
-    /// read from it and nothing written to it for `idle`.
+    /// read or written for `idle`.
     ///
     /// # Panics
     ///
-    /// If `idle` is zero.
+    /// Panics if `idle` is zero.
+    #[doc(alias = "keepalive")]
     #[track_caller]
     pub fn idle_stream<S>(&self, io: S, idle: Duration) -> IdleStream<S> {
         self.idle_stream_with(io, IdleLimits::none().all(idle))
     }
 
-    /// Wraps a stream with separate limits for reading, writing and both; with none of them it costs nothing. Never
-    /// panics.
+    /// Wraps a stream with separate limits for reading, for writing and for both. Without any limit it costs nothing.
     pub fn idle_stream_with<S>(&self, io: S, limits: IdleLimits) -> IdleStream<S> {
         IdleStream::new(&self.origin.shared, io, limits)
     }
 
-    /// Watches many things at once: the handle to begin a watch, and the stream of those on which nothing has happened
-    /// for `idle`.
+    /// Watches many connections or sessions at once: the handle to watch one more, and the stream of those on which
+    /// nothing has happened for `idle`.
     ///
     /// # Panics
     ///
-    /// If `idle` is zero.
+    /// Panics if `idle` is zero.
+    #[doc(alias = "session")]
+    #[doc(alias = "expire")]
+    #[doc(alias = "ttl")]
+    #[doc(alias = "keepalive")]
     #[track_caller]
     pub fn reaper<K, V>(&self, idle: Duration) -> (Reaper<K, V>, Expirations<K, V>)
     where
@@ -226,15 +263,18 @@ impl TimerWheel {
         reaper(self, idle)
     }
 
-    /// What the wheel has counted so far. Takes a lock for each set of timers; not for a hot path. Never panics.
+    /// A snapshot of what the wheel has counted.
+    ///
+    /// It locks each set of keyed timers for a moment, so it belongs in an exporter and not on a hot path.
+    #[doc(alias = "stats")]
     pub fn metrics(&self) -> WheelMetrics {
         self.origin.shared.read_metrics()
     }
 
-    /// Waits until all that was submitted before this call is applied, and all that was due by then has fired:
-    /// sleeping tasks have been woken, and expirations lie in their streams. A barrier for tests.
+    /// Waits until everything done before this call has taken effect and every timer due by then has fired.
     ///
-    /// Returns at once when the wheel is shut down. Never panics.
+    /// It is a barrier for tests: afterwards sleeping tasks have been woken, and expirations lie in their streams. It
+    /// returns at once if the wheel is shut down.
     ///
     /// # Cancel safety
     ///
@@ -255,6 +295,8 @@ impl TimerWheel {
     /// assert_eq!(expirations.try_recv().unwrap().key, 1);
     /// # }
     /// ```
+    #[doc(alias = "barrier")]
+    #[doc(alias = "flush")]
     pub async fn settle(&self) {
         let (done, settled) = oneshot::channel();
         if self.origin.shared.send(0, Command::Settle(done)).is_ok() {
@@ -263,33 +305,55 @@ impl TimerWheel {
         }
     }
 
-    /// Ends the actor, and returns when it has ended. Calling it again, or from several tasks, does the same.
+    /// Ends the actor and waits until it has ended. Idempotent, and safe to call from several tasks.
     ///
-    /// Nothing is lost: sleeps that are pending, and those made later, go on with Tokio's own timer. Keyed timers that
-    /// have not fired can be had from [`Expirations::unexpired`]; those that have fired can still be received, and then
-    /// the stream ends. Setting a timer gives key and value back as
-    /// [`SetTimerError::Closed`](crate::SetTimerError::Closed). Never panics.
+    /// Nothing is lost:
+    ///
+    /// * Pending sleeps, and those made later, go on with Tokio's own timer.
+    /// * Keyed timers that have not fired come out of [`Expirations::unexpired`].
+    /// * Keyed timers that have fired can still be received; after them the stream ends.
+    /// * Setting a keyed timer returns key and value in [`SetTimerError::Closed`](crate::SetTimerError::Closed).
     ///
     /// # Cancel safety
     ///
-    /// Once polled the shutdown takes place, also if the future is dropped.
+    /// Once polled, the shutdown takes place even if the future is dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (timers, mut expirations) = wheel.keyed::<u32, &str>();
+    /// timers.set_timer(1, "not yet", Duration::from_secs(60)).unwrap();
+    ///
+    /// wheel.shutdown().await;
+    /// assert!(expirations.recv().await.is_none());
+    /// assert_eq!(expirations.unexpired()[0].value, "not yet");
+    /// # }
+    /// ```
+    #[doc(alias = "close")]
+    #[doc(alias = "stop")]
     pub async fn shutdown(&self) {
-        // An error means that it has ended, or is about to.
+        // An error means that the actor has ended or is about to.
         let _ = self.origin.shared.send(0, Command::Shutdown);
         self.origin.shared.ended().await;
     }
 
-    /// Whether the actor has ended: by [`shutdown`](Self::shutdown), or because its runtime is gone. Never panics.
+    /// Whether the actor has ended, by [`shutdown`](Self::shutdown) or because its runtime was dropped.
     pub fn is_shutdown(&self) -> bool {
         self.origin.shared.is_ended()
     }
 
-    /// The length of a tick. Never panics.
-    pub fn tick(&self) -> Duration {
+    /// The length of a tick.
+    #[doc(alias = "resolution")]
+    #[doc(alias = "granularity")]
+    pub fn tick_duration(&self) -> Duration {
         self.origin.shared.ticks.tick()
     }
 
-    /// The wheel's name. Never panics.
+    /// The wheel's name, as given to [`Builder::name`].
     pub fn name(&self) -> &str {
         &self.origin.shared.name
     }
@@ -299,7 +363,7 @@ impl fmt::Debug for TimerWheel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TimerWheel")
             .field("name", &self.origin.shared.name)
-            .field("tick", &self.tick())
+            .field("tick_duration", &self.tick_duration())
             .field("is_shutdown", &self.is_shutdown())
             .finish_non_exhaustive()
     }

@@ -30,12 +30,12 @@ fn runtime(worker_threads: usize) -> Runtime {
 #[tokio::test]
 async fn a_wheel_has_the_tick_and_the_name_it_was_given() {
     let usual = TimerWheel::new();
-    assert_eq!((usual.tick(), usual.name()), (ms(1), "tickwheel"));
+    assert_eq!((usual.tick_duration(), usual.name()), (ms(1), "tickwheel"));
     let builder = TimerWheel::builder()
         .tick(ms(250))
         .name(String::from("reaper"));
     let wheel = builder.clone().start().unwrap();
-    assert_eq!((wheel.tick(), wheel.name()), (ms(250), "reaper"));
+    assert_eq!((wheel.tick_duration(), wheel.name()), (ms(250), "reaper"));
     assert!(format!("{wheel:?}").contains("reaper"));
     assert!(format!("{builder:?}").contains("reaper"));
     assert!(!wheel.is_shutdown());
@@ -44,7 +44,6 @@ async fn a_wheel_has_the_tick_and_the_name_it_was_given() {
 #[tokio::test]
 async fn ticks_from_a_microsecond_to_a_day_are_accepted_and_no_others() {
     let day = Duration::from_secs(86_400);
-    assert_eq!(Builder::TICKS, us(1)..=day);
     for tick in [us(1), ms(1), day] {
         assert!(TimerWheel::builder().tick(tick).start().is_ok(), "{tick:?}");
     }

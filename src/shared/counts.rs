@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// What one thread has counted for one wheel. Written by that thread alone.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// SleepWheel that were made, or armed again after they had fired.
+    /// Sleeps that were made, or armed again after they had fired.
     pub(crate) made: AtomicU64,
-    /// SleepWheel that were dropped before they fired.
+    /// Sleeps that were dropped before they fired.
     pub(crate) cancelled: AtomicU64,
-    /// SleepWheel that saw by the clock that they were due, before the actor did.
+    /// Sleeps that saw by the clock that they were due, before the actor did.
     pub(crate) elapsed: AtomicU64,
     /// Waiting sleeps that were given another deadline.
     pub(crate) moved: AtomicU64,
-    /// SleepWheel that went on with Tokio's timer.
+    /// Sleeps that went on with Tokio's timer.
     pub(crate) handed_over: AtomicU64,
 }
 

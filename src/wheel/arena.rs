@@ -76,7 +76,7 @@ impl List {
 
 #[derive(Debug, Clone)]
 pub(super) struct Node<T> {
-    /// The tick the item is filed under.
+    /// The tick the item is scheduled for.
     tick: u64,
     pub(super) generation: NonZeroU32,
     /// Neighbours on the node's list. Of a vacant node, `next` is the next vacant place of its chunk.

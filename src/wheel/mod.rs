@@ -1,14 +1,14 @@
 //! The hierarchical timing wheel: a pure data structure that takes ticks in and hands items out.
 //!
 //! It knows no clock, no runtime, no thread and no logger. Time is a `u64` count of ticks that the caller passes to
-//! [`Wheel::advance`]; what a tick lasts is the caller's affair. The actor of this crate drives one; so can any other
-//! event loop.
+//! [`Wheel::advance`]; the caller decides how long a tick is. This crate's actor drives one, and so can any other event
+//! loop.
 //!
 //! # How it works
 //!
 //! The wheel is a row of *levels*. Each level is a ring of `slots` buckets; a bucket of level *n* is `slots^n` ticks
-//! wide, so level *n* spans `slots` times as much time as level *n - 1*. An item due at tick `d` is filed in the
-//! lowest level whose window reaches it:
+//! wide, so level *n* spans `slots` times as much time as level *n - 1*. An item scheduled for tick `d` goes
+//! into the lowest level whose window reaches it:
 //!
 //! ```text
 //! unit(n, t) = t / slots^n
@@ -16,11 +16,11 @@
 //! bucket     = unit(level, d) % slots
 //! ```
 //!
-//! The window of a level slides with the current time, it is not a fixed page. When time reaches the start of a bucket
-//! of a higher level, the items in it are *re-filed*: each goes to a lower level, or is due. An item moves down at
-//! most once per level, and far-away items cost nothing until then.
+//! The window of a level slides with the current time; it is not a fixed page. When time reaches the start of a bucket of
+//! a higher level, the items in it *cascade*: each goes to a lower level, or is due. An item cascades at most once per
+//! level, and far items cost nothing until then.
 //!
-//! Levels are made when something is first filed that far ahead. With 64 slots eleven of them reach `u64::MAX` ticks.
+//! A level is made when the first item is scheduled that far ahead. With 64 slots, eleven levels reach `u64::MAX` ticks.
 //!
 //! # A worked example
 //!
@@ -32,7 +32,7 @@
 //! | 1 | 4 | (now) | `[4,8)` | `[8,12)` | `[12,16)` |
 //! | 2 | 16 | (now) | `[16,32)` | `[32,48)` | `[48,64)` |
 //!
-//! An item due at tick 9 is too far for level 0 and goes to bucket 2 of level 1. At tick 6 the windows have slid:
+//! An item scheduled for tick 9 is too far for level 0 and goes to bucket 2 of level 1. At tick 6 the windows have slid:
 //!
 //! | level | width | bucket 0 | bucket 1 | bucket 2 | bucket 3 |
 //! |---|---|---|---|---|---|
@@ -40,9 +40,9 @@
 //! | 1 | 4 | `[16,20)` | (now) | `[8,12)` | `[12,16)` |
 //! | 2 | 16 | (now) | `[16,32)` | `[32,48)` | `[48,64)` |
 //!
-//! A second item due at tick 9 goes straight to bucket 1 of level 0. The first is still in `[8,12)`, whose start, 8, is
-//! the next tick at which anything has to be done: [`Wheel::next_wake`]. At 8 it is re-filed to bucket 1 of level 0 and
-//! at 9 both come out. Nothing happens at tick 7, and nobody has to look.
+//! A second item for tick 9 goes straight to bucket 1 of level 0. The first is still in `[8,12)`, whose start, 8, is the
+//! next tick at which there is anything to do: [`Wheel::next_wake`]. At 8 the first item cascades to bucket 1 of level 0,
+//! and at 9 both come out. At tick 7 there is nothing to do, and the caller need not wake.
 //!
 //! # Source
 //!
@@ -64,15 +64,18 @@ use level::Level;
 
 pub use arena::Token;
 
-/// How many items one call of [`Wheel::advance`] re-files at most.
+/// How many items one call of [`Wheel::advance`] cascades at most.
 ///
-/// Re-filing takes tens of nanoseconds an item, so this keeps a call far below a millisecond even when a bucket with
-/// millions of items is reached.
-pub const CASCADE_LIMIT: usize = 4096;
+/// Cascading takes tens of nanoseconds an item, so this keeps a call far below a millisecond even when it reaches a bucket
+/// with millions of items.
+const CASCADE_LIMIT: usize = 4096;
 
-/// A hierarchical timing wheel over `u64` ticks. See the [module](self) for how it works.
+/// The numbers of slots a wheel can have; only the powers of two among them.
+pub(crate) const SLOTS: RangeInclusive<usize> = 2..=4096;
+
+/// A hierarchical timing wheel over `u64` ticks. The [module](self) explains how it works.
 ///
-/// Inserting and removing are O(1); advancing is O(1) an item and level, and independent of how many ticks have passed.
+/// Inserting and removing are O(1). Advancing is O(1) per item and level, however many ticks have passed.
 ///
 /// # Examples
 ///
@@ -104,29 +107,26 @@ pub struct Wheel<T> {
 }
 
 impl<T> Wheel<T> {
-    /// The numbers of slots a wheel may have; only the powers of two among them.
-    pub const SLOTS: RangeInclusive<usize> = 2..=4096;
-
-    /// An empty wheel at tick 0.
+    /// Makes an empty wheel at tick 0.
     ///
     /// # Panics
     ///
-    /// If `slots` is not a power of two within [`Wheel::SLOTS`].
+    /// Panics if `slots` is not a power of two from 2 to 4096.
     pub fn new(slots: usize) -> Self {
         Self::starting_at(slots, 0)
     }
 
-    /// An empty wheel whose current tick is `now`.
+    /// Makes an empty wheel whose current tick is `now`.
     ///
     /// # Panics
     ///
-    /// If `slots` is not a power of two within [`Wheel::SLOTS`].
+    /// Panics if `slots` is not a power of two from 2 to 4096.
     pub fn starting_at(slots: usize, now: u64) -> Self {
         assert!(
-            slots.is_power_of_two() && Self::SLOTS.contains(&slots),
+            slots.is_power_of_two() && SLOTS.contains(&slots),
             "slots is {slots}, but must be a power of two from {} to {}",
-            Self::SLOTS.start(),
-            Self::SLOTS.end(),
+            SLOTS.start(),
+            SLOTS.end(),
         );
         Wheel {
             now,
@@ -137,42 +137,45 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// The current tick: everything due before it has been handed out. Never panics.
+    /// The current tick. Every item due before it has been handed out.
     pub fn now(&self) -> u64 {
         self.now
     }
 
-    /// How many items are in the wheel. Exact; never panics.
+    /// How many items are in the wheel.
     pub fn len(&self) -> usize {
         self.arena.len()
     }
 
-    /// Whether the wheel holds nothing. Never panics.
+    /// Whether the wheel holds no item.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Files `item` to be handed out at `tick`. A tick that is not in the future is due at once.
+    /// Schedules `item` to be handed out at `tick`. A tick that is not in the future is due at once.
     ///
     /// # Panics
     ///
-    /// When the wheel holds 2<sup>32</sup> - 4096 items already.
+    /// Panics if the wheel already holds 2<sup>32</sup> - 4096 items.
+    #[doc(alias = "schedule")]
     pub fn insert(&mut self, tick: u64, item: T) -> Token {
         let token = self.arena.insert(item);
         self.link(token.index(), tick);
         token
     }
 
-    /// Takes the item out, its memory with it. `None` when the token is stale; never panics.
+    /// Removes the item and frees its memory. `None` if the token is stale.
+    #[doc(alias = "cancel")]
     pub fn remove(&mut self, token: Token) -> Option<T> {
         let index = self.arena.find(token)?;
         self.unlink(index);
         Some(self.arena.remove(index))
     }
 
-    /// Files the item under another tick, earlier or later; its token stays valid.
+    /// Schedules the item for another tick, earlier or later. Its token stays valid.
     ///
-    /// Returns `false`, and does nothing, when the token is stale. Never panics.
+    /// Returns `false` and does nothing if the token is stale.
+    #[doc(alias = "reset")]
     pub fn reschedule(&mut self, token: Token, tick: u64) -> bool {
         let Some(index) = self.arena.find(token) else {
             return false;
@@ -182,18 +185,18 @@ impl<T> Wheel<T> {
         true
     }
 
-    /// The item behind the token, if it is still scheduled. Never panics.
+    /// The item behind the token, if it is still in the wheel.
     pub fn get(&self, token: Token) -> Option<&T> {
         self.arena.item(self.arena.find(token)?)
     }
 
-    /// The item behind the token, if it is still scheduled. Never panics.
+    /// The item behind the token, if it is still in the wheel.
     pub fn get_mut(&mut self, token: Token) -> Option<&mut T> {
         let index = self.arena.find(token)?;
         self.arena.item_mut(index)
     }
 
-    /// The tick the item is filed under, if it still is. Never panics.
+    /// The tick for which the item is scheduled, if it still is.
     pub fn tick_of(&self, token: Token) -> Option<u64> {
         Some(self.arena.tick(self.arena.find(token)?))
     }
@@ -218,22 +221,22 @@ impl<T> Wheel<T> {
         self.arena.has_spare()
     }
 
-    /// The tick at which [`advance`](Wheel::advance) next has something to do, or `None` when the wheel is empty.
+    /// The tick at which [`advance`](Wheel::advance) next has something to do, or `None` if the wheel is empty.
     ///
-    /// It is a lower bound: no item is due before it, but when it lies at the start of a bucket of a higher level,
-    /// reaching it only re-files items. Not more than one such stop is made for each level an item comes down.
-    /// It never lies before [`now`](Wheel::now); equal to it, there is something to do at once. Never panics.
+    /// It is a lower bound: no item is due before it, but at the start of a bucket of a higher level items only cascade.
+    /// An item causes at most one such stop per level. The tick is never before [`now`](Wheel::now); if it equals `now`,
+    /// there is something to do at once.
     pub fn next_wake(&self) -> Option<u64> {
         self.next_bucket().map(|(start, ..)| start)
     }
 
     /// Moves the current tick to `now` and hands out the items due by then, tick by tick.
     ///
-    /// At most `budget` items are handed out and at most [`CASCADE_LIMIT`] re-scheduled; then the iterator ends, the
-    /// current tick stays where it got to, and [`next_wake`](Wheel::next_wake) equals [`now`](Wheel::now) or lies
-    /// behind the `now` given here. Call again to go on. Dropping the iterator early keeps what it has not handed out.
+    /// One call hands out at most `budget` items and cascades at most 4096. The iterator then ends, the current tick stays
+    /// at what was reached, and [`next_wake`](Wheel::next_wake) is at or before the `now` given here: call again to go on.
+    /// Items that an iterator has not handed out when it is dropped stay in the wheel.
     ///
-    /// A `now` before the current tick counts as the current tick: time does not go backwards. Never panics.
+    /// A `now` before the current tick counts as the current tick, because time does not go backwards.
     ///
     /// # Examples
     ///
@@ -255,7 +258,7 @@ impl<T> Wheel<T> {
         Advance {
             target: now.max(self.now),
             budget,
-            refiles: CASCADE_LIMIT,
+            cascades: CASCADE_LIMIT,
             bucket: None,
             wheel: self,
         }
@@ -292,7 +295,7 @@ impl<T> Wheel<T> {
 
     /// Puts the node on the bucket for `tick`.
     fn link(&mut self, index: u32, tick: u64) {
-        // A tick in the past is filed under the present, and so is the node: `unlink` finds its bucket again.
+        // A tick in the past counts as the current one, in the node too: `unlink` finds its bucket again.
         let tick = tick.max(self.now);
         let level = self.level_for(tick);
         let slot = self.slot(level, tick);
@@ -396,13 +399,13 @@ impl<T> fmt::Debug for Wheel<T> {
 
 /// The items that [`Wheel::advance`] hands out, in the order of their ticks.
 ///
-/// Time moves as the iterator is consumed; what is not taken stays in the wheel.
+/// Time moves as the iterator is consumed. Items that are not taken stay in the wheel.
 pub struct Advance<'a, T> {
     wheel: &'a mut Wheel<T>,
     target: u64,
     budget: usize,
-    refiles: usize,
-    /// The bucket of level 0 that is being handed out. Nothing is filed meanwhile, so what is in it comes next.
+    cascades: usize,
+    /// The bucket of level 0 that is being handed out. Nothing is inserted meanwhile, so its items come next.
     bucket: Option<usize>,
 }
 
@@ -431,10 +434,10 @@ impl<T> Iterator for Advance<'_, T> {
             if level == 0 {
                 continue;
             }
-            if self.refiles == 0 {
+            if self.cascades == 0 {
                 return None;
             }
-            self.refiles -= 1;
+            self.cascades -= 1;
             let front = wheel.levels[level].bucket(slot).front();
             let index = front.expect("the bitmap names non-empty buckets only");
             let tick = wheel.unlink(index);
@@ -449,14 +452,14 @@ impl<T> fmt::Debug for Advance<'_, T> {
             wheel,
             target,
             budget,
-            refiles,
+            cascades,
             bucket: _,
         } = self;
         f.debug_struct("Advance")
             .field("wheel", wheel)
             .field("target", target)
             .field("budget", budget)
-            .field("refiles", refiles)
+            .field("cascades", cascades)
             .finish()
     }
 }

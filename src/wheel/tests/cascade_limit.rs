@@ -1,4 +1,4 @@
-//! One call re-files a bounded number of items. What that leaves half done must not be seen from outside.
+//! One call cascades a bounded number of items. What that leaves half done must not be seen from outside.
 
 use super::{Advance, CASCADE_LIMIT, Token, Wheel, inspect};
 
@@ -13,7 +13,7 @@ fn crowded(due: impl Fn(u64) -> u64) -> (Wheel<u64>, Vec<Token>) {
 }
 
 #[test]
-fn a_crowded_bucket_is_refiled_in_parts_and_nothing_is_lost() {
+fn a_crowded_bucket_cascades_in_parts_and_nothing_is_lost() {
     let (mut wheel, _) = crowded(|n| 4096 + n % 4096);
     for _ in 0..2 {
         assert_eq!(wheel.advance(5000, usize::MAX).next(), None);
@@ -40,7 +40,7 @@ fn a_crowded_bucket_is_refiled_in_parts_and_nothing_is_lost() {
 }
 
 #[test]
-fn each_call_refiles_exactly_the_limit() {
+fn each_call_cascades_exactly_the_limit() {
     let (mut wheel, tokens) = crowded(|_| 5000);
     let moved = |wheel: &Wheel<u64>| {
         let level = |&token: &Token| super::level_of(wheel, token);
@@ -57,7 +57,7 @@ fn each_call_refiles_exactly_the_limit() {
 }
 
 #[test]
-fn an_iterator_that_has_refiled_enough_has_ended() {
+fn an_iterator_that_has_cascaded_enough_has_ended() {
     let (mut wheel, _) = crowded(|_| 4096);
     let mut advance = wheel.advance(5000, usize::MAX);
     for _ in 0..3 {
@@ -69,7 +69,7 @@ fn an_iterator_that_has_refiled_enough_has_ended() {
 }
 
 #[test]
-fn a_half_refiled_bucket_can_be_changed_in_every_way() {
+fn a_half_cascaded_bucket_can_be_changed_in_every_way() {
     let (mut wheel, tokens) = crowded(|n| 4096 + n / 3);
     assert_eq!(wheel.advance(4096, usize::MAX).next(), None);
     // Both halves: the rescheduled items at the front, and those still in the old bucket.
@@ -149,7 +149,7 @@ fn the_smallest_allowance_hands_out_the_same() {
             out.extend(Advance {
                 target: 400,
                 budget: usize::MAX,
-                refiles: 1,
+                cascades: 1,
                 bucket: None,
                 wheel: &mut wheel,
             });

@@ -109,7 +109,7 @@ proptest! {
     }
 
     #[test]
-    fn an_item_is_filed_on_the_lowest_level_that_reaches_it(
+    fn an_item_goes_to_the_lowest_level_that_reaches_it(
         slots in slots(),
         origin in origin(),
         ticks in ticks(),

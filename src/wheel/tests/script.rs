@@ -66,7 +66,7 @@ struct Item {
 struct Ticket {
     token: Token,
     marks: u32,
-    /// The tick it is filed under, while it is.
+    /// The tick it is scheduled for, while it is.
     tick: Option<u64>,
 }
 
@@ -230,7 +230,7 @@ impl World {
     }
 
     /// Advances, and drops the iterator after `take` items; gives back what came out, by tick. What the wheel cannot do
-    /// in one call, because it would have to re-file too much, is done in several.
+    /// in one call, because it would have to cascade too much, is done in several.
     fn advance(&mut self, to: u64, budget: usize, take: usize) -> Vec<(u64, usize)> {
         let limit = budget.min(take);
         let target = to.max(self.wheel.now());

@@ -20,7 +20,7 @@ enum Op {
     Advance {
         by: u64,
         budget: usize,
-        refiles: usize,
+        cascades: usize,
     },
 }
 
@@ -102,13 +102,13 @@ impl Small {
             Op::Advance {
                 by,
                 budget,
-                refiles,
-            } => self.advance(now.saturating_add(by), budget, refiles),
+                cascades,
+            } => self.advance(now.saturating_add(by), budget, cascades),
         }
         self.check();
     }
 
-    fn advance(&mut self, target: u64, budget: usize, refiles: usize) {
+    fn advance(&mut self, target: u64, budget: usize, cascades: usize) {
         let measure = |small: &Small| (small.wheel.now(), small.wheel.len(), small.height());
         let before = measure(self);
         let wake = self.wheel.next_wake();
@@ -116,7 +116,7 @@ impl Small {
             wheel: &mut self.wheel,
             target,
             budget,
-            refiles,
+            cascades,
             bucket: None,
         };
         let out: Vec<usize> = advance.collect();
@@ -132,7 +132,7 @@ impl Small {
         if out.len() == budget {
             return;
         }
-        if refiles == usize::MAX {
+        if cascades == usize::MAX {
             assert!(self.earliest().is_none_or(|tick| tick > target), "late");
             assert_eq!(now, target);
         } else if wake.is_some_and(|wake| wake <= target) {
@@ -200,11 +200,11 @@ fn visit_every_state(slots: usize, most: usize, distances: &[u64], advances: &[u
 
     let mut ways = Vec::new();
     for &by in advances {
-        for (budget, refiles) in [(usize::MAX, usize::MAX), (1, usize::MAX), (usize::MAX, 1)] {
+        for (budget, cascades) in [(usize::MAX, usize::MAX), (1, usize::MAX), (usize::MAX, 1)] {
             ways.push(Op::Advance {
                 by,
                 budget,
-                refiles,
+                cascades,
             });
         }
     }
@@ -280,7 +280,7 @@ fn play_every_script(
     let unlimited = |&by| Op::Advance {
         by,
         budget: usize::MAX,
-        refiles: usize::MAX,
+        cascades: usize::MAX,
     };
     let advances: Vec<Op> = advances.iter().map(unlimited).collect();
     for origin in origins {

@@ -95,7 +95,7 @@ fn an_hour_of_silence_costs_nothing_and_a_far_item_one_stop_a_level() {
     assert_eq!(stops, on_the_way);
 }
 
-/// An item that comes down from above at its very tick is not overtaken by one that was filed low later.
+/// An item that comes down from above at its very tick is not overtaken by one that was scheduled low later.
 #[test]
 fn a_bucket_that_starts_now_is_emptied_before_level_0_hands_out() {
     let mut wheel = Wheel::new(4);
@@ -108,7 +108,7 @@ fn a_bucket_that_starts_now_is_emptied_before_level_0_hands_out() {
 }
 
 #[test]
-fn an_item_can_be_read_and_written_while_it_is_filed() {
+fn an_item_can_be_read_and_written_while_it_is_scheduled() {
     let mut wheel = Wheel::new(64);
     let token = wheel.insert(1 << 30, 1);
     *wheel.get_mut(token).expect("it is there") += 1;
@@ -160,7 +160,7 @@ fn debug_shows_the_state_and_not_the_items() {
     assert_eq!(
         format!("{:?}", wheel.advance(9, 3)),
         "Advance { wheel: Wheel { now: 7, slots: 64, levels: 2, len: 1, next_wake: Some(64) }, \
-         target: 9, budget: 3, refiles: 4096 }",
+         target: 9, budget: 3, cascades: 4096 }",
     );
 }
 

@@ -1,0 +1,100 @@
+//! The settings that are not about bounds: the name of the thread, and when a late timer is worth a warning.
+
+mod support;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use futures::executor::block_on;
+use support::{jump, ms, poll_idly, poll_with, waker_fn};
+use tickwheel::{Builder, TimerWheel};
+use tokio_test::assert_pending;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+/// The name of the thread on which the wheel wakes tasks.
+fn thread_name(builder: Builder) -> String {
+    let wheel = builder.dedicated_thread().start().unwrap();
+    let name = Arc::new(Mutex::new(String::new()));
+    let seen = Arc::clone(&name);
+    let waker = waker_fn(move || {
+        let name = thread::current().name().unwrap_or("unnamed").to_owned();
+        *seen.lock().unwrap() = name;
+    });
+    let mut sleep = wheel.sleep(ms(2));
+    assert_pending!(poll_with(&mut sleep, &waker));
+    thread::sleep(ms(5));
+    block_on(async {
+        wheel.settle().await;
+        wheel.shutdown().await;
+    });
+    let name = name.lock().unwrap();
+    name.clone()
+}
+
+#[test]
+fn names_its_dedicated_thread() {
+    assert_eq!(thread_name(TimerWheel::builder()), "tickwheel");
+    assert_eq!(thread_name(TimerWheel::builder().name("calls")), "calls");
+}
+
+#[test]
+fn starts_a_thread_whose_name_has_a_nul() {
+    let name = thread_name(TimerWheel::builder().name("a\0b"));
+    assert!(name.starts_with('a') && name.ends_with('b'), "{name:?}");
+    assert!(!name.contains('\0'), "{name:?}");
+}
+
+#[derive(Default)]
+struct Warnings(AtomicUsize);
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == Level::WARN
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, _: &Event<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// How many warnings a wheel logs whose actor gets to timers of these lengths after `by`, in one turn.
+async fn warnings_after(builder: Builder, lengths: &[Duration], by: Duration) -> usize {
+    let warnings = Arc::new(Warnings::default());
+    let _here = tracing::subscriber::set_default(Arc::clone(&warnings));
+    let wheel = builder.start().unwrap();
+    let sleeps = lengths.iter().map(|&length| wheel.sleep(length));
+    let mut sleeps: Vec<_> = sleeps.collect();
+    for sleep in &mut sleeps {
+        assert_pending!(poll_idly(sleep));
+    }
+    wheel.settle().await;
+    jump(by);
+    wheel.settle().await;
+    assert!(sleeps.iter().all(tickwheel::Sleep::is_elapsed));
+    assert_eq!(wheel.metrics().lateness.max(), by.abs_diff(lengths[0]));
+    warnings.0.load(Ordering::Relaxed)
+}
+
+#[tokio::test(start_paused = true)]
+async fn warns_by_default_when_later_than_a_second() {
+    let usual = TimerWheel::builder;
+    assert_eq!(warnings_after(usual(), &[ms(5)], ms(1_005)).await, 0);
+    assert_eq!(warnings_after(usual(), &[ms(5)], ms(1_006)).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn warns_of_the_latest_timer_of_a_turn() {
+    // The first is 65 ms late, the last of the same turn 10 ms.
+    let builder = TimerWheel::builder().late_warning(ms(50));
+    let lengths = [ms(5), ms(60)];
+    assert_eq!(warnings_after(builder, &lengths, ms(70)).await, 1);
+}
