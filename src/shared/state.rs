@@ -8,13 +8,13 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use crate::keyed::AnySet;
 use crate::metrics::Metrics;
 use crate::shared::command::{Command, CommandMailbox};
 use crate::shared::counts;
 use crate::shared::entry::{Entry, Notify};
 use crate::shared::idle_clock::IdleClock;
 use crate::shared::notifier::ActorNotifier;
+use crate::shared::timer_set::{MAX_KEYED, TimerSet};
 use crate::sync::CachePadded;
 use crate::tick::{NEVER, Ticks, Timestamp, clock_is_virtual};
 
@@ -68,7 +68,7 @@ pub(crate) struct Shared {
 /// Every set of keyed timers that was made and not dropped.
 #[derive(Debug, Default)]
 struct Sets {
-    all: Vec<Weak<dyn AnySet>>,
+    all: Vec<Weak<dyn TimerSet>>,
     closed: bool,
 }
 
@@ -194,20 +194,22 @@ impl Shared {
 
     // --- keyed timers ---
 
-    /// Takes a place for one more keyed timer; false when all are taken.
+    /// Takes room for one more keyed timer; false when all is taken.
     pub(crate) fn reserve(&self) -> bool {
-        if self.max_keyed == usize::MAX {
-            self.pending.0.fetch_add(1, Ordering::Relaxed);
-            return true;
+        if self.max_keyed < MAX_KEYED {
+            let room = |pending| (pending < self.max_keyed).then_some(pending + 1);
+            return (self.pending.0)
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, room)
+                .is_ok();
         }
-        (self.pending.0)
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |pending| {
-                (pending < self.max_keyed).then_some(pending + 1)
-            })
-            .is_ok()
+        let has_room = self.pending.0.fetch_add(1, Ordering::Relaxed) < MAX_KEYED;
+        if !has_room {
+            self.free(1);
+        }
+        has_room
     }
 
-    /// Gives places back.
+    /// Gives room back.
     pub(crate) fn free(&self, places: usize) {
         self.pending.0.fetch_sub(places, Ordering::Relaxed);
     }
@@ -217,7 +219,7 @@ impl Shared {
     }
 
     /// Remembers a new set. False when the actor has ended, which will not come by to close it.
-    pub(crate) fn register(&self, set: Weak<dyn AnySet>) -> bool {
+    pub(crate) fn register(&self, set: Weak<dyn TimerSet>) -> bool {
         let mut sets = self.lock_sets();
         if sets.closed {
             return false;
@@ -231,13 +233,13 @@ impl Shared {
     }
 
     /// Every set there is.
-    pub(crate) fn sets(&self) -> Vec<Arc<dyn AnySet>> {
+    pub(crate) fn sets(&self) -> Vec<Arc<dyn TimerSet>> {
         let sets = self.lock_sets();
         sets.all.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Every set there is; later ones will not be [registered](Self::register).
-    pub(crate) fn close_sets(&self) -> Vec<Arc<dyn AnySet>> {
+    pub(crate) fn close_sets(&self) -> Vec<Arc<dyn TimerSet>> {
         self.lock_sets().closed = true;
         self.sets()
     }
