@@ -141,6 +141,7 @@ mod metrics;
 mod panic;
 #[cfg(not(tickwheel_loom))]
 mod sleep;
+mod timer_set;
 #[cfg(not(tickwheel_loom))]
 mod timer_wheel;
 
@@ -149,9 +150,10 @@ pub use crate::{
     builder::Builder,
     error::{BuildError, Elapsed},
     idle::{Busy, IdleHandle, IdleLimits, IdleStream, IdleTimer, Reaper, Watch, WatchOptions},
-    keyed::{Closed, Expirations, Expired, KeyedTimers, SetTimerError},
+    keyed::{Expirations, KeyedTimers, WeakKeyedTimers},
     metrics::{LatenessBucket, LatenessHistogram, WheelMetrics},
     sleep::{Interval, Sleep, Timeout},
+    timer_set::{Closed, Expired, SetTimerError, TryRecvError},
     timer_wheel::TimerWheel,
 };
 

@@ -256,7 +256,7 @@ impl TimerWheel {
     #[track_caller]
     pub fn reaper<K, V>(&self, idle: Duration) -> (Reaper<K, V>, Expirations<K, V>)
     where
-        K: Hash + Eq + Send + 'static,
+        K: Send + 'static,
         V: Send + 'static,
     {
         assert_not_zero(idle);

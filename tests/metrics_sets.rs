@@ -102,3 +102,22 @@ async fn keeps_counting_sets_that_outlive_the_wheel() {
     assert_eq!((metrics.keyed_drained, metrics.keyed_pending), (1, 0));
     wheel.sleep(Duration::from_millis(1)).await;
 }
+
+#[test]
+fn can_be_read_while_a_value_is_dropped_with_its_set() {
+    struct Reads(TimerWheel);
+
+    impl Drop for Reads {
+        fn drop(&mut self) {
+            let metrics = self.0.metrics();
+            assert_eq!((metrics.keyed_set, metrics.keyed_drained), (1, 1));
+        }
+    }
+
+    let wheel = TimerWheel::builder().dedicated_thread().start().unwrap();
+    let (timers, expirations) = wheel.keyed::<u32, Reads>();
+    timers.set_timer(1, Reads(wheel.clone()), HOUR).unwrap();
+    drop((timers, expirations));
+    futures::executor::block_on(wheel.settle());
+    assert_eq!(wheel.metrics().keyed_pending, 0);
+}

@@ -1,4 +1,4 @@
-//! The sets of keyed timers as the actor knows them, and the wheel that it lends to each of them.
+//! The wheel of keyed timers and watches, and the sets they belong to.
 
 use std::mem;
 use std::num::NonZeroU32;
@@ -7,53 +7,61 @@ use std::sync::atomic::Ordering;
 
 use slab::Slab;
 
+use super::advance::advance;
 use super::task::LOOKS_PER_TURN;
-use crate::actor::advance::advance;
-use crate::keyed::{AnySet, Delivered};
-use crate::shared::turn::{Shelf, Turn};
+use crate::shared::timer_set::{Delivery, SetWheel, TimerSet};
+use crate::shared::turn::Turn;
+use crate::tick::NEVER;
 use crate::wheel::Wheel;
 
-/// Names a timer on the wheel: whose it is, and which of theirs.
+/// The most dirty indices that are processed under one hold of a set's lock.
+const BATCH: usize = 256;
+
+/// A batch that was processed keeps memory for this many indices.
+const KEPT_BATCH: usize = 1024;
+
+/// A timer on the wheel: its set, and its index there.
 #[derive(Debug, Clone, Copy)]
 struct Item {
     /// The set's number.
-    owner: NonZeroU32,
-    slot: u32,
+    set: NonZeroU32,
+    index: u32,
 }
 
-/// The sets that have, or had, timers on the wheel.
+/// See the module.
 #[derive(Debug)]
 pub(super) struct KeyedWheel {
     wheel: Wheel<Item>,
     records: Slab<Record>,
-    /// The wheel's items that are looked at; kept for its memory.
-    due: Vec<Item>,
-    /// Those with timers that came off the wheel and were not delivered.
-    ripe: Vec<NonZeroU32>,
-    /// The slots of one set that are looked at; kept for its memory.
-    slots: Vec<u32>,
+    /// The set whose dirty indices are being processed. At most one: the next command waits for it.
+    in_hand: Option<InHand>,
+    /// Memory for the next batch.
+    spare_batch: Vec<u32>,
+    /// The items that the wheel has reached; kept for its memory.
+    expired: Vec<Item>,
+    /// The indices of one set that the wheel has reached; kept for its memory.
+    indices: Vec<u32>,
+    /// Sets with timers that are due and were not delivered.
+    due: Vec<NonZeroU32>,
 }
 
 #[derive(Debug)]
 struct Record {
-    set: Arc<dyn AnySet>,
-    /// How many slots of it are on the wheel.
+    set: Arc<dyn TimerSet>,
+    /// How many of its indices are on the wheel.
     nodes: usize,
-    /// It is on the list of the ripe.
-    ripe: bool,
-    /// How many of its notes belong to the backlog as it was filled, and have not been attended to.
-    quota: usize,
+    /// It is in the list of sets with timers that are due.
+    is_due: bool,
 }
 
-/// How far a set was attended to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Attended {
-    /// It has nothing noted any more; so many slots were.
-    All(usize),
-    /// All that was noted when this began; more was noted since.
-    Enough(usize),
-    /// The budget is used up.
-    Part,
+/// Dirty indices that were taken from a set, as far as they are not processed yet.
+#[derive(Debug)]
+struct InHand {
+    set: NonZeroU32,
+    batch: Vec<u32>,
+    processed: usize,
+    /// The earliest tick by which one of them is needed.
+    earliest: u64,
 }
 
 impl KeyedWheel {
@@ -61,9 +69,11 @@ impl KeyedWheel {
         KeyedWheel {
             wheel: Wheel::new(slots),
             records: Slab::new(),
+            in_hand: None,
+            spare_batch: Vec::new(),
+            expired: Vec::new(),
+            indices: Vec::new(),
             due: Vec::new(),
-            ripe: Vec::new(),
-            slots: Vec::new(),
         }
     }
 
@@ -77,7 +87,7 @@ impl KeyedWheel {
         self.wheel.now()
     }
 
-    /// How many timers are on the wheel.
+    /// How many indices are on the wheel.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.wheel.len()
@@ -87,88 +97,105 @@ impl KeyedWheel {
         self.wheel.is_empty()
     }
 
-    /// Whether memory of the wheel is left to give back.
+    /// Whether the wheel has memory to give back.
     pub(super) fn has_spare(&self) -> bool {
         self.wheel.has_spare()
     }
 
-    /// Attends to at most `budget` of the slots that the set has noted.
-    ///
-    /// Only what was noted by the time this began belongs to the present backlog; a flood of more has to wait.
-    pub(super) fn attend(
-        &mut self,
-        set: &Arc<dyn AnySet>,
-        budget: usize,
-        turn: &Turn<'_>,
-    ) -> Attended {
-        let number = self.number_of(set);
-        let record = &mut self.records[key(number)];
-        let began = record.quota == 0;
-        let limit = if began {
-            budget
-        } else {
-            record.quota.min(budget)
-        };
-        let (set, mut lent) = record.lend(number, &mut self.wheel);
-        let (n, left) = set.attend(limit, turn, &mut lent);
-        record.quota = if began { left } else { record.quota - limit };
-        let quota = record.quota;
-        self.forget_if_over(number);
-        match (quota, left) {
-            (0, 0) => Attended::All(n),
-            (0, _) => Attended::Enough(n),
-            _ => Attended::Part,
-        }
+    /// The earliest tick by which an index is needed that was taken from its set and is not processed yet.
+    pub(super) fn earliest_unprocessed(&self) -> u64 {
+        self.in_hand.as_ref().map_or(NEVER, |hand| hand.earliest)
     }
 
-    /// Looks at the timers that are filed by tick `until`, as far as the budget goes; true when there is more.
+    /// A set's command was received: takes its dirty indices in hand. The ones before must be processed.
+    pub(super) fn receive(&mut self, set: &Arc<dyn TimerSet>) {
+        debug_assert!(self.in_hand.is_none(), "the last batch was processed");
+        let number = self.number_of(set);
+        let mut batch = mem::take(&mut self.spare_batch);
+        let earliest = set.take_dirty(&mut batch);
+        self.in_hand = Some(InHand {
+            set: number,
+            batch,
+            processed: 0,
+            earliest,
+        });
+    }
+
+    /// Processes the dirty indices in hand, as far as the budget goes; true when some are left.
+    pub(super) fn process(&mut self, budget: &mut usize, turn: &Turn<'_>) -> bool {
+        let Some(mut hand) = self.in_hand.take() else {
+            return false;
+        };
+        let record = &mut self.records[key(hand.set)];
+        while hand.processed < hand.batch.len() && *budget > 0 {
+            let left = &hand.batch[hand.processed..];
+            let indices = &left[..left.len().min(BATCH).min(*budget)];
+            let (set, mut wheel) = record.lend(hand.set, &mut self.wheel);
+            set.process(indices, turn, &mut wheel);
+            hand.processed += indices.len();
+            *budget -= indices.len();
+        }
+        if hand.processed < hand.batch.len() {
+            self.in_hand = Some(hand);
+            return true;
+        }
+        hand.batch.clear();
+        if hand.batch.capacity() <= KEPT_BATCH {
+            self.spare_batch = hand.batch;
+        }
+        self.forget_if_over(hand.set);
+        false
+    }
+
+    /// Processes the timers that the wheel reaches by tick `until`, as far as the budget goes; true when there are more.
     pub(super) fn advance(&mut self, until: u64, budget: &mut usize, turn: &Turn<'_>) -> bool {
         let KeyedWheel {
             wheel,
             records,
+            expired,
+            indices,
             due,
-            ripe,
-            slots,
+            ..
         } = self;
-        advance(wheel, due, until, budget, |wheel, due| {
-            for run in due.chunk_by(|one, next| one.owner == next.owner) {
-                slots.clear();
-                slots.extend(run.iter().map(|item| item.slot));
-                let number = run[0].owner;
+        advance(wheel, expired, until, budget, |wheel, expired| {
+            for run in expired.chunk_by(|one, next| one.set == next.set) {
+                indices.clear();
+                indices.extend(run.iter().map(|item| item.index));
+                let number = run[0].set;
                 let record = &mut records[key(number)];
                 record.nodes -= run.len();
-                let (set, mut lent) = record.lend(number, wheel);
-                set.look(slots, turn, &mut lent);
-                if !mem::replace(&mut record.ripe, true) {
-                    ripe.push(number);
+                let (set, mut wheel) = record.lend(number, wheel);
+                set.process_expirations(indices, turn, &mut wheel);
+                if !mem::replace(&mut record.is_due, true) {
+                    due.push(number);
                 }
             }
         })
     }
 
-    /// Delivers what came off the wheel and is due before tick `before`; true when some of that is left.
+    /// Delivers the timers that are due before tick `before`; true when some of them are left.
     pub(super) fn deliver(&mut self, before: u64, turn: &Turn<'_>) -> bool {
         let mut limit = LOOKS_PER_TURN;
         let mut left = false;
-        for number in mem::take(&mut self.ripe) {
+        for number in mem::take(&mut self.due) {
             let record = &mut self.records[key(number)];
-            let (set, mut lent) = record.lend(number, &mut self.wheel);
-            let delivered = set.deliver(before, &mut limit, turn, &mut lent);
-            left |= delivered == Delivered::More;
-            if delivered == Delivered::All {
-                record.ripe = false;
+            let (set, mut wheel) = record.lend(number, &mut self.wheel);
+            let delivery = set.deliver(before, &mut limit, turn, &mut wheel);
+            left |= delivery == Delivery::More;
+            if delivery == Delivery::Done {
+                record.is_due = false;
                 self.forget_if_over(number);
             } else {
-                self.ripe.push(number);
+                self.due.push(number);
             }
         }
         // The next turn begins with the set that had to wait.
-        self.ripe.reverse();
+        self.due.reverse();
         left
     }
 
     /// The actor's number for a set; a new one if it has none.
-    fn number_of(&mut self, set: &Arc<dyn AnySet>) -> NonZeroU32 {
+    fn number_of(&mut self, set: &Arc<dyn TimerSet>) -> NonZeroU32 {
         if let Some(number) = NonZeroU32::new(set.number().load(Ordering::Relaxed)) {
             return number;
         }
@@ -180,23 +207,23 @@ impl KeyedWheel {
         vacant.insert(Record {
             set: Arc::clone(set),
             nodes: 0,
-            ripe: false,
-            quota: 0,
+            is_due: false,
         });
         number
     }
 
-    /// Lets a set go that nobody uses any more.
+    /// Lets go of a set that nobody uses any more.
     fn forget_if_over(&mut self, number: NonZeroU32) {
         let record = &self.records[key(number)];
-        if record.nodes == 0 && record.quota == 0 && !record.ripe && record.set.is_over() {
+        let is_in_hand = self.in_hand.as_ref().is_some_and(|hand| hand.set == number);
+        if record.nodes == 0 && !record.is_due && !is_in_hand && record.set.is_over() {
             let record = self.records.remove(key(number));
             record.set.number().store(0, Ordering::Relaxed);
         }
     }
 }
 
-/// Where the record of a set with this number is.
+/// The position of the record of a set with this number.
 fn key(number: NonZeroU32) -> usize {
     number.get() as usize - 1
 }
@@ -205,15 +232,15 @@ impl Record {
     /// The set, and the wheel as it may use it.
     fn lend<'a>(
         &'a mut self,
-        owner: NonZeroU32,
+        number: NonZeroU32,
         wheel: &'a mut Wheel<Item>,
-    ) -> (&'a dyn AnySet, Lent<'a>) {
+    ) -> (&'a dyn TimerSet, Lent<'a>) {
         let nodes = &mut self.nodes;
         (
             &*self.set,
             Lent {
                 wheel,
-                owner,
+                number,
                 nodes,
             },
         )
@@ -223,15 +250,15 @@ impl Record {
 /// The wheel in the hands of one set.
 struct Lent<'a> {
     wheel: &'a mut Wheel<Item>,
-    owner: NonZeroU32,
+    number: NonZeroU32,
     nodes: &'a mut usize,
 }
 
-impl Shelf for Lent<'_> {
-    fn insert(&mut self, tick: u64, slot: u32) -> u32 {
+impl SetWheel for Lent<'_> {
+    fn insert(&mut self, tick: u64, index: u32) -> u32 {
         *self.nodes += 1;
-        let owner = self.owner;
-        self.wheel.insert(tick, Item { owner, slot }).index()
+        let set = self.number;
+        self.wheel.insert(tick, Item { set, index }).index()
     }
 
     fn tick(&self, node: u32) -> u64 {

@@ -19,12 +19,11 @@ use std::thread;
 use std::time::Duration;
 
 use super::barrier::Barrier;
-use super::keyed_wheel::{Attended, KeyedWheel};
+use super::keyed_wheel::KeyedWheel;
 use tokio::time::{self, Instant};
 use tracing::Instrument;
 
 use crate::actor::sleep_wheel::{Processed, SleepWheel, fetch};
-use crate::keyed::AnySet;
 use crate::metrics::add;
 use crate::panic::wake;
 use crate::shared::command::Command;
@@ -60,8 +59,6 @@ pub(crate) struct Actor {
     sets: KeyedWheel,
     /// Commands taken from the mailbox.
     backlog: Backlog<Command>,
-    /// KeyedWheel that noted more while they were attended to; for the next backlog.
-    again: Vec<Command>,
     /// How often the backlog was filled.
     rounds: u64,
     /// The ticks at which it was filled the last time and the time before.
@@ -91,7 +88,6 @@ impl Actor {
             sleeps: SleepWheel::new(slots),
             sets: KeyedWheel::new(slots),
             backlog: Backlog::new(),
-            again: Vec::new(),
             rounds: 0,
             filled: 0,
             filled_before: 0,
@@ -240,7 +236,6 @@ impl Actor {
         turn.end(began.elapsed());
         self.warn_if_late(turn.latest(), began);
         left_in_inbox
-            || !self.again.is_empty()
             || sweeping
             || sleeps_left
             || timers_left
@@ -256,14 +251,19 @@ impl Actor {
     fn apply(&mut self, turn: &Turn<'_>) -> bool {
         if self.backlog.is_empty() {
             self.shared.mailbox.take(&mut self.backlog);
-            self.backlog.append(&mut self.again);
             self.rounds += 1;
             self.filled_before = self.filled;
             self.filled = turn.tick;
         }
         let mut budget = COMMANDS_PER_TURN;
         let mut fetched = 0;
-        while budget > 0 {
+        loop {
+            if self.sets.process(&mut budget, turn) {
+                return true;
+            }
+            if budget == 0 {
+                return !self.backlog.is_empty();
+            }
             if fetched == 0 {
                 fetched = FETCHED;
                 self.fetch();
@@ -276,13 +276,12 @@ impl Actor {
             add(&self.shared.metrics.0.commands, 1);
             match command {
                 Command::Sleep(entry) => self.sleeps.attend(entry),
-                Command::Set(set) => budget = self.attend_set(set, budget + 1, turn),
+                Command::Set(set) => self.sets.receive(&set),
                 Command::Settle(done) => self.barrier.add(self.rounds, done),
                 Command::Orphaned => self.sweep = Some(0),
                 Command::Shutdown => self.must_end = true,
             }
         }
-        !self.backlog.is_empty()
     }
 
     /// Has the entries of the next commands fetched.
@@ -290,22 +289,6 @@ impl Actor {
         for command in self.backlog.next().take(FETCHED) {
             if let Command::Sleep(entry) = command {
                 fetch(entry);
-            }
-        }
-    }
-
-    /// Attends to at most `budget` of the slots that the set has noted; returns what is left of the budget.
-    fn attend_set(&mut self, set: Arc<dyn AnySet>, budget: usize, turn: &Turn<'_>) -> usize {
-        let attended = self.sets.attend(&set, budget, turn);
-        match attended {
-            Attended::All(n) => budget.saturating_sub(n.max(1)),
-            Attended::Enough(n) => {
-                self.again.push(Command::Set(set));
-                budget.saturating_sub(n)
-            }
-            Attended::Part => {
-                self.backlog.put_back(Command::Set(set));
-                0
             }
         }
     }

@@ -1,30 +1,32 @@
 //! Watches many things at once, and hands out those that have been idle for too long.
 
 use std::fmt;
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::idle_timer::Busy;
-use crate::keyed::{Claim, Expirations, Set, SetTimerError, Stored};
+use crate::keyed::Expirations;
 use crate::shared::activity::{Activity, LATEST_NANOS, Reap};
 use crate::tick::{Ticks, Timestamp, after};
+use crate::timer_set::{Handles, Payload, Set, SetTimerError};
 use crate::timer_wheel::TimerWheel;
 
 /// A maximum age is spread by this part of it, both ways.
 const JITTER: f64 = 0.1;
 
-/// Watches connections, sessions, leases: whatever is to be ended once nothing has happened on it for a while. Made by
+/// Watches connections, sessions, leases: whatever is to end once nothing has happened on it for a while. Made by
 /// [`TimerWheel::reaper`](crate::TimerWheel::reaper).
 ///
-/// Each thing that is watched has a [`Watch`], which it touches when it is active; those that are idle come out of the
-/// one stream of [`Expirations`], not earlier than the idle duration after their last touch and at most two ticks
-/// later. A touch is at most a store, and never a message.
+/// Each thing that is watched has a [`Watch`], which its owner touches when it is active. A watch that nothing touched
+/// for the idle duration expires: it comes out of the one stream of [`Expirations`], not earlier than the idle duration
+/// after its last touch and at most two ticks later. No touch sends a command.
 ///
-/// *Reap XOR touch:* a watch that is touched before its expiration is handed out by the stream is not reaped. After
-/// that, its touches return false.
+/// *Touched or expired, never both.* The actor decides with one atomic operation when it delivers the expiration. A
+/// touch before that keeps the watch; every later one returns false. A consumer that lags therefore receives watches
+/// that would have been touched meanwhile, and whoever touched them was told.
 ///
 /// Cheap to clone, and usable from any thread.
 ///
@@ -48,29 +50,28 @@ const JITTER: f64 = 0.1;
 /// assert!(chatty.touch());
 /// # }
 /// ```
-pub struct Reaper<K, V>
-where
-    K: Hash + Eq + Send + 'static,
-    V: Send + 'static,
-{
-    core: Arc<Core<K, V>>,
-    origin: Arc<WatchHome>,
-    /// Dropped with the last handle.
-    #[allow(dead_code, reason = "it is there to be dropped")]
-    handle: Arc<Handle<K, V>>,
+#[doc(alias = "session")]
+#[doc(alias = "idle_timeout")]
+#[doc(alias = "time_to_idle")]
+pub struct Reaper<K, V> {
+    set: Arc<Set<K, Watched<V>>>,
+    watches: Arc<Watches>,
+    handles: Arc<Handles>,
 }
 
 /// Keeps something watched. Dropping it ends the watching, without an expiration.
 #[must_use = "dropping it ends the watching"]
 pub struct Watch {
     activity: Arc<Activity>,
-    origin: Arc<WatchHome>,
+    watches: Arc<Watches>,
 }
 
-/// What the guards of one reaper share: one pointer in each of perhaps a million.
-struct WatchHome {
+/// What all watches of one reaper share: one pointer in each of perhaps a million. It keeps the actor, since a watch
+/// may wait for delivery and be touched then.
+struct Watches {
     ticks: Ticks,
-    core: Arc<dyn Unwatch>,
+    set: Arc<dyn Unwatch>,
+    _wheel: TimerWheel,
 }
 
 /// What one watch has beside its reaper's idle duration.
@@ -97,37 +98,10 @@ trait Unwatch: Send + Sync {
     fn unwatch(&self, activity: &Arc<Activity>);
 }
 
-/// What handles and watches share. Both keep the actor: what is watched may be on its way between wheel and stream, and
-/// be touched there.
-struct Core<K, V>
-where
-    K: Hash + Eq + Send + 'static,
-    V: Send + 'static,
-{
-    set: Arc<Set<K, Watched<V>>>,
-    _wheel: TimerWheel,
-}
-
-/// Exists while a handle does.
-struct Handle<K, V>(Arc<Core<K, V>>)
-where
-    K: Hash + Eq + Send + 'static,
-    V: Send + 'static;
-
-impl<K, V> Drop for Handle<K, V>
-where
-    K: Hash + Eq + Send + 'static,
-    V: Send + 'static,
-{
-    fn drop(&mut self) {
-        self.0.set.handles_gone();
-    }
-}
-
 /// A new reaper on the wheel. The caller has checked that `idle` is not zero.
 pub(crate) fn reaper<K, V>(wheel: &TimerWheel, idle: Duration) -> (Reaper<K, V>, Expirations<K, V>)
 where
-    K: Hash + Eq + Send + 'static,
+    K: Send + 'static,
     V: Send + 'static,
 {
     let rules = WatchRules {
@@ -135,25 +109,21 @@ where
         idle_nanos: u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX),
     };
     let set = Set::new(wheel.shared(), rules);
-    let expirations = Expirations::new(Arc::clone(&set) as _);
-    let core = Arc::new(Core {
-        set,
-        _wheel: wheel.clone(),
-    });
-    let origin = WatchHome {
+    let watches = Watches {
         ticks: wheel.shared().ticks,
-        core: Arc::clone(&core) as _,
+        set: Arc::clone(&set) as Arc<dyn Unwatch>,
+        _wheel: wheel.clone(),
     };
     let reaper = Reaper {
-        origin: Arc::new(origin),
-        handle: Arc::new(Handle(Arc::clone(&core))),
-        core,
+        watches: Arc::new(watches),
+        handles: Arc::new(Handles::of(&set)),
+        set: Arc::clone(&set),
     };
-    (reaper, expirations)
+    (reaper, Expirations::new(set))
 }
 
 impl WatchOptions {
-    /// Nothing but the reaper's idle duration. Never panics.
+    /// Nothing but the reaper's idle duration.
     pub fn new() -> Self {
         Self::default()
     }
@@ -174,14 +144,10 @@ impl WatchOptions {
     }
 }
 
-impl<K, V> Reaper<K, V>
-where
-    K: Hash + Eq + Send + 'static,
-    V: Send + 'static,
-{
+impl<K, V> Reaper<K, V> {
     /// Watches something from now on. Key and value come out of the stream when it has been idle for too long.
     ///
-    /// Keys need not be different: a watch is known by its guard. Never panics.
+    /// Keys need not be different: a watch is known by its guard.
     ///
     /// # Errors
     ///
@@ -202,59 +168,60 @@ where
         value: V,
         options: WatchOptions,
     ) -> Result<Watch, SetTimerError<K, V>> {
-        let set = &self.core.set;
-        let ticks = set.shared().ticks;
+        let ticks = self.set.shared().ticks;
         let now = ticks.nanos(Instant::now());
         let oldest = options.max_age.and_then(|age| after(jittered(age)));
         let oldest = oldest.map_or(Timestamp::NEVER, |at| ticks.timestamp(at));
-        let activity = set.add(key, value, oldest, Timestamp::at(now), |value, slot| {
-            let activity = Arc::new(Activity::new(now, ticks.tick_nanos(), slot));
-            let watched = Watched {
-                value,
-                activity: Arc::clone(&activity),
-            };
-            (watched, activity)
-        })?;
-        let origin = Arc::clone(&self.origin);
-        Ok(Watch { activity, origin })
+        let activity = self
+            .set
+            .add(key, value, oldest, Timestamp::at(now), |value, slot| {
+                let activity = Arc::new(Activity::new(now, ticks.tick_nanos(), slot));
+                let watched = Watched {
+                    value,
+                    activity: Arc::clone(&activity),
+                };
+                (watched, activity)
+            })?;
+        let watches = Arc::clone(&self.watches);
+        Ok(Watch { activity, watches })
     }
 
-    /// How many things are watched. Exact. Never panics.
+    /// How many things are watched. Exact.
     pub fn len(&self) -> usize {
-        self.core.set.len()
+        self.set.len()
     }
 
-    /// Whether nothing is watched. Never panics.
+    /// Whether nothing is watched.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 impl Watch {
-    /// Records activity now. False when it has been reaped, and nothing is recorded. Never panics.
+    /// Records activity now. False when it has been reaped, and nothing is recorded.
     #[inline]
     pub fn touch(&self) -> bool {
         self.touch_at(Instant::now())
     }
 
-    /// Records activity at an instant, for who has just read the clock. Never panics.
+    /// Records activity at an instant, for who has just read the clock.
     ///
     /// An instant before the last activity changes nothing. One in the future counts as activity then, but by no more
     /// than one idle duration ahead of the time at which the wheel looks.
     #[inline]
     pub fn touch_at(&self, at: Instant) -> bool {
-        let ticks = &self.origin.ticks;
+        let ticks = &self.watches.ticks;
         self.activity.touch(ticks.touch(at), ticks.tick_nanos())
     }
 
-    /// Keeps it from being idle while the guard is held: a request is in flight. Never panics.
+    /// Keeps it from being idle while the guard is held: a request is in flight.
     ///
     /// If it has been reaped already the guard keeps nothing, and [says so](Busy::is_effective).
     pub fn busy(&self) -> Busy {
-        Busy::of_watch(&self.activity, self.origin.ticks)
+        Busy::of_watch(&self.activity, self.watches.ticks)
     }
 
-    /// Whether it is still watched: not reaped, and its reaper's stream and wheel alive. Never panics.
+    /// Whether it is still watched: not reaped, and its reaper's stream and wheel alive.
     pub fn is_watched(&self) -> bool {
         self.activity.last().is_some()
     }
@@ -263,19 +230,19 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.activity.end();
-        self.origin.core.unwatch(&self.activity);
+        self.watches.set.unwatch(&self.activity);
     }
 }
 
-impl<K, V> Unwatch for Core<K, V>
+impl<K, V> Unwatch for Set<K, Watched<V>>
 where
-    K: Hash + Eq + Send + 'static,
-    V: Send + 'static,
+    K: Send,
+    V: Send,
 {
     fn unwatch(&self, activity: &Arc<Activity>) {
-        // If it had ended before, its slot may be somebody else's.
+        // The index may be another watch's by now.
         let is_it = |watched: &Watched<V>| Arc::ptr_eq(&watched.activity, activity);
-        self.set.forget(activity.slot, is_it);
+        self.forget(activity.slot, is_it);
     }
 }
 
@@ -291,34 +258,39 @@ impl WatchRules {
     }
 }
 
-impl<V: Send + 'static> Stored for Watched<V> {
+impl<V> Payload for Watched<V> {
     type Value = V;
     type Rules = WatchRules;
-    const CLAIMED: bool = true;
+    const KEYED: bool = false;
 
-    /// The deadline is the greatest age.
+    /// `oldest` is the greatest age.
     fn due(&self, oldest: Timestamp, now: Timestamp, rules: &WatchRules) -> Timestamp {
         let now = now.after_origin();
         let last = if self.activity.is_busy() {
-            // Time to ask again.
+            // Time to look again.
             Some(now)
         } else {
             let again = || rules.latest(rules.ticks.nanos(Instant::now()));
             self.activity.clamp(rules.latest(now), again)
         };
-        // When it has ended its watch is about to take it out.
+        // A watch that has ended is about to be taken out.
         last.map_or(Timestamp::NEVER, |last| rules.idle_after(last).min(oldest))
     }
 
-    fn claim(&self, oldest: Timestamp, now: Timestamp, rules: &WatchRules) -> Claim {
+    fn expire(&self, oldest: Timestamp, now: Timestamp, rules: &WatchRules) -> Option<Timestamp> {
         if oldest <= now {
-            let ended = self.activity.end();
-            return ended.map_or(Claim::Later, |_| Claim::Expired(oldest));
+            let was_busy = self.activity.is_busy();
+            let idle_at = rules.idle_after(self.activity.end()?);
+            return Some(if was_busy {
+                oldest
+            } else {
+                idle_at.min(oldest)
+            });
         }
-        let since = now.after_origin().checked_sub(rules.idle_nanos);
-        match since.map(|since| self.activity.reap(since)) {
-            Some(Reap::Reaped(last)) => Claim::Expired(rules.idle_after(last)),
-            _ => Claim::Later,
+        let idle_since = now.after_origin().checked_sub(rules.idle_nanos)?;
+        match self.activity.reap(idle_since) {
+            Reap::Reaped(last) => Some(rules.idle_after(last)),
+            Reap::Active(_) | Reap::Busy | Reap::Gone => None,
         }
     }
 
@@ -343,25 +315,17 @@ fn jittered(age: Duration) -> Duration {
     Duration::try_from_secs_f64(age.as_secs_f64() * factor).unwrap_or(age)
 }
 
-impl<K, V> Clone for Reaper<K, V>
-where
-    K: Hash + Eq + Send + 'static,
-    V: Send + 'static,
-{
+impl<K, V> Clone for Reaper<K, V> {
     fn clone(&self) -> Self {
         Reaper {
-            core: Arc::clone(&self.core),
-            origin: Arc::clone(&self.origin),
-            handle: Arc::clone(&self.handle),
+            set: Arc::clone(&self.set),
+            watches: Arc::clone(&self.watches),
+            handles: Arc::clone(&self.handles),
         }
     }
 }
 
-impl<K, V> fmt::Debug for Reaper<K, V>
-where
-    K: Hash + Eq + Send + 'static,
-    V: Send + 'static,
-{
+impl<K, V> fmt::Debug for Reaper<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reaper")
             .field("len", &self.len())

@@ -3,36 +3,31 @@
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::error::{Closed, SetTimerError};
-use super::expirations::{Expirations, Expired};
-use super::set::{Repeat, Set};
-use super::stored::Plain;
-use crate::panic::drop_caught;
+use super::expirations::Expirations;
 use crate::tick::{Timestamp, after};
+use crate::timer_set::{Closed, Expired, Handles, Plain, Repeat, Set, SetTimerError};
 use crate::timer_wheel::TimerWheel;
 
 /// Sets, moves and removes the timers of one set. Made by [`TimerWheel::keyed`].
 ///
-/// Cheap to clone, and usable from any thread and task, also from synchronous code: no call waits for the actor or for
-/// the consumer. Calls take effect in the order in which they are made. Those that are `async` are so for the
-/// symmetry of the interface; they are ready when first polled, and do nothing if dropped before.
+/// Cheap to clone, and usable from any thread and task, synchronous code included. A call takes effect before it
+/// returns, and its answer says what it did. It locks the set for a short, bounded time; it never waits for the actor to
+/// take a turn, nor for the consumer.
 ///
-/// Where a key is only looked up it may be given by value or by reference.
+/// # How a timer ends
 ///
-/// # What ends a timer
+/// In exactly one way: it expires, it is removed, its key is set again, or it is drained. A timer has expired once it is
+/// delivered to the stream, received or not.
 ///
-/// Exactly one of: it fires; it is removed or taken; its key is set again; it is drained. A timer has fired when it
-/// lies in the stream, received or not.
+/// # Panics
 ///
-/// # Panics in keys and values
-///
-/// A `Hash`, `Eq`, `Clone` or `Drop` that panics is caught and logged, and costs that timer only. They run in the
-/// caller or in the actor; `Hash`, `Eq` and `Clone` must not call back into the same set.
+/// A `Hash` or `Eq` that panics unwinds into the caller, as in a [`HashMap`](std::collections::HashMap), and nothing has
+/// changed then. Neither may call back into the same set.
 ///
 /// # Examples
 ///
@@ -41,48 +36,71 @@ use crate::timer_wheel::TimerWheel;
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let wheel = tickwheel::TimerWheel::new();
-/// let (timers, mut expirations) = wheel.keyed::<u64, String>();
+/// let (timers, mut expirations) = wheel.keyed::<String, u32>();
 ///
-/// timers.set_timer(1, "first".to_owned(), Duration::from_secs(10))?;
-/// timers.set_timer(2, "second".to_owned(), Duration::from_secs(20))?;
-/// timers.move_timer(1, Duration::from_secs(30))?;
+/// timers.set_timer("upload".to_owned(), 1, Duration::from_secs(10))?;
+/// timers.set_timer("session".to_owned(), 2, Duration::from_secs(20))?;
+/// timers.move_timer("upload", Duration::from_secs(30))?;
 ///
-/// assert_eq!(expirations.recv().await.unwrap().key, 2);
-/// assert_eq!(timers.take_timer(1).await?.as_deref(), Some("first"));
+/// assert_eq!(expirations.recv().await.unwrap().key, "session");
+/// assert_eq!(timers.remove_timer("upload")?, Some(1));
 /// assert!(timers.is_empty());
 /// # Ok(())
 /// # }
 /// ```
-pub struct KeyedTimers<K, V>
-where
-    K: Hash + Eq + Send + 'static,
-    V: Send + 'static,
-{
+#[doc(alias = "DelayQueue")]
+pub struct KeyedTimers<K, V> {
     set: Arc<Set<K, Plain<V>>>,
-    /// Dropped with the last handle of this set.
-    #[allow(dead_code, reason = "it is there to be dropped")]
-    handle: Arc<Handle<K, V>>,
+    handles: Arc<KeyedHandles>,
 }
 
-/// Exists while a handle of the set does.
-struct Handle<K, V>
-where
-    K: Hash + Eq + Send + 'static,
-    V: Send + 'static,
-{
-    set: Arc<Set<K, Plain<V>>>,
+/// A handle that does not keep the stream of expirations open. Made by [`KeyedTimers::downgrade`].
+///
+/// The stream ends once no [`KeyedTimers`] and no timer is left. A handler that sets timers of the set whose
+/// expirations it handles holds one of these, and [upgrades](Self::upgrade) it to set them.
+///
+/// # Examples
+///
+/// A retry that arms itself again, until it has been tried three times:
+///
+/// ```
+/// use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let wheel = tickwheel::TimerWheel::new();
+/// let (timers, mut expirations) = wheel.keyed::<&str, u32>();
+/// let retry = timers.downgrade();
+/// timers.set_timer("upload", 1, Duration::from_secs(5)).unwrap();
+///
+/// let retries = async {
+///     let mut tries = 0;
+///     while let Some(expired) = expirations.recv().await {
+///         tries = expired.value;
+///         if let Some(timers) = retry.upgrade().filter(|_| tries < 3) {
+///             timers.set_timer(expired.key, tries + 1, Duration::from_secs(5)).unwrap();
+///         }
+///     }
+///     tries
+/// };
+/// // The last strong handle goes once the retries are over.
+/// let holder = async {
+///     tokio::time::sleep(Duration::from_secs(60)).await;
+///     drop(timers);
+/// };
+/// assert_eq!(tokio::join!(retries, holder).0, 3);
+/// # }
+/// ```
+pub struct WeakKeyedTimers<K, V> {
+    set: Weak<Set<K, Plain<V>>>,
+    handles: Weak<KeyedHandles>,
+}
+
+/// What all strong handles of a set share.
+struct KeyedHandles {
+    /// Tells the set when the last handle is gone.
+    _of_set: Handles,
     /// Keeps the actor.
     _wheel: TimerWheel,
-}
-
-impl<K, V> Drop for Handle<K, V>
-where
-    K: Hash + Eq + Send + 'static,
-    V: Send + 'static,
-{
-    fn drop(&mut self) {
-        self.set.handles_gone();
-    }
 }
 
 /// A new set on the wheel.
@@ -92,57 +110,65 @@ where
     V: Send + 'static,
 {
     let set = Set::new(wheel.shared(), ());
-    let handle = Arc::new(Handle {
-        set: Arc::clone(&set),
+    let handles = KeyedHandles {
+        _of_set: Handles::of(&set),
         _wheel: wheel.clone(),
-    });
+    };
     let timers = KeyedTimers {
         set: Arc::clone(&set),
-        handle,
+        handles: Arc::new(handles),
     };
     (timers, Expirations::new(set))
 }
 
-#[allow(clippy::unused_async)] // part of the interface
-impl<K, V> KeyedTimers<K, V>
-where
-    K: Hash + Eq + Send + 'static,
-    V: Send + 'static,
-{
-    /// Sets a timer to fire after `delay`. If the key has one already, its value and its deadline are replaced.
+impl<K: Hash + Eq, V> KeyedTimers<K, V> {
+    /// Sets a timer that expires after `delay`, counted from this call. Returns the value it replaces when the key has a
+    /// timer already, as [`HashMap::insert`](std::collections::HashMap::insert) does.
     ///
-    /// The deadline is counted from this call. A delay of zero fires with the next tick; one too long to be
-    /// represented never fires. Never panics.
+    /// A delay of zero expires with the next tick. One too long to be represented never expires.
     ///
     /// # Errors
     ///
-    /// [`Full`](SetTimerError::Full) when the key is new and `max_keyed` timers are pending;
-    /// [`Closed`](SetTimerError::Closed) when the wheel is shut down or the stream dropped. Both give key and value back.
-    pub fn set_timer(&self, key: K, value: V, delay: Duration) -> Result<(), SetTimerError<K, V>> {
+    /// [`Full`](SetTimerError::Full) when the key is new and the wheel has as many timers as
+    /// [`Builder::max_keyed`](crate::Builder::max_keyed) allows; [`Closed`](SetTimerError::Closed) when the wheel is
+    /// shut down or the stream dropped. Both hand key and value back.
+    #[doc(alias = "insert")]
+    #[doc(alias = "debounce")]
+    #[doc(alias = "ttl")]
+    pub fn set_timer(
+        &self,
+        key: K,
+        value: V,
+        delay: Duration,
+    ) -> Result<Option<V>, SetTimerError<K, V>> {
         self.set.set(key, value, self.timestamp_after(delay), None)
     }
 
-    /// Sets a timer to fire at `deadline`; one in the past fires on the actor's next turn. Otherwise as
-    /// [`set_timer`](Self::set_timer).
+    /// Sets a timer that expires at `deadline`. One in the past expires on the actor's next turn.
+    ///
+    /// Otherwise as [`set_timer`](Self::set_timer).
     ///
     /// # Errors
     ///
     /// As [`set_timer`](Self::set_timer).
+    #[doc(alias = "insert_at")]
     pub fn set_timer_at(
         &self,
         key: K,
         value: V,
         deadline: Instant,
-    ) -> Result<(), SetTimerError<K, V>> {
+    ) -> Result<Option<V>, SetTimerError<K, V>> {
         self.set.set(key, value, self.timestamp(deadline), None)
     }
 
-    /// Sets a timer that fires every `period`, the first time one period from now, until it is removed or set again.
+    /// Sets a timer that expires every `period`, the first time one period from now, until it is removed or set again.
     ///
-    /// It keeps to its schedule and does not drift: each deadline is a multiple of the period from this call. Times
-    /// that have passed when the actor gets to them are left out, but for one. A period under a tick is a tick. Each
-    /// expiration has a clone of key and value; if cloning panics the timer is removed. Moving it shifts the schedule.
-    /// Never panics.
+    /// The schedule does not drift: each deadline is a multiple of the period from this call. Missed periods are
+    /// coalesced into one expiration, whose [`missed`](Expired::missed) counts them. A period shorter than a tick is a
+    /// tick. Moving the timer shifts its schedule.
+    ///
+    /// Each expiration has a clone of key and value. `Clone` runs in the actor, while the set is locked; it must not call
+    /// back into the set. If it panics, the panic is logged and the timer is removed.
     ///
     /// # Errors
     ///
@@ -152,115 +178,122 @@ where
         key: K,
         value: V,
         period: Duration,
-    ) -> Result<(), SetTimerError<K, V>>
+    ) -> Result<Option<V>, SetTimerError<K, V>>
     where
         K: Clone,
         V: Clone,
     {
         let period = period.max(self.set.shared().ticks.tick());
-        let period_nanos = i64::try_from(period.as_nanos()).unwrap_or(i64::MAX);
         let repeat = Repeat {
-            period_nanos,
+            period: i64::try_from(period.as_nanos()).unwrap_or(i64::MAX),
             clone: |key: &K, Plain(value): &Plain<V>| (key.clone(), value.clone()),
         };
         let deadline = self.timestamp_after(period);
         self.set.set(key, value, deadline, Some(repeat))
     }
 
-    /// Moves the timer with this key to fire `delay` from now, earlier or later; its value stays. Without such a timer
-    /// this does nothing.
+    /// Moves the timer with this key: it expires `delay` from now, earlier or later than before. Its value stays. Returns
+    /// whether there was such a timer.
     ///
-    /// Counts as arming anew: within its tick the timer comes after those armed before this call. Never panics.
+    /// Moving counts as arming: within its tick the timer comes after those armed before this call. Moving later writes
+    /// the new deadline, and no more.
     ///
     /// # Errors
     ///
     /// [`Closed`] when the wheel is shut down or the stream dropped.
-    pub fn move_timer(&self, key: impl Borrow<K>, delay: Duration) -> Result<(), Closed> {
-        self.set.move_to(key.borrow(), self.timestamp_after(delay))
+    #[doc(alias = "reset")]
+    #[doc(alias = "touch")]
+    #[doc(alias = "extend")]
+    pub fn move_timer<Q>(&self, key: &Q, delay: Duration) -> Result<bool, Closed>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.set.move_to(key, self.timestamp_after(delay))
     }
 
-    /// Moves the timer with this key to fire at `deadline`. Otherwise as [`move_timer`](Self::move_timer).
+    /// Moves the timer with this key: it expires at `deadline`. Otherwise as [`move_timer`](Self::move_timer).
     ///
     /// # Errors
     ///
     /// As [`move_timer`](Self::move_timer).
-    pub fn move_timer_at(&self, key: impl Borrow<K>, deadline: Instant) -> Result<(), Closed> {
-        self.set.move_to(key.borrow(), self.timestamp(deadline))
+    #[doc(alias = "reset_at")]
+    pub fn move_timer_at<Q>(&self, key: &Q, deadline: Instant) -> Result<bool, Closed>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.set.move_to(key, self.timestamp(deadline))
     }
 
-    /// Forgets the timer with this key and drops its value. Without such a timer this does nothing. Never panics.
+    /// Removes the timer with this key and returns its value. `Some`: it will never expire. `None`: it has expired, or
+    /// there was none.
     ///
     /// # Errors
     ///
-    /// [`Closed`] when the wheel is shut down or the stream dropped.
-    pub fn remove_timer(&self, key: impl Borrow<K>) -> Result<(), Closed> {
-        if let Some((key, value)) = self.set.remove(key.borrow())? {
-            drop_caught([key]);
-            drop_caught([value]);
-        }
-        Ok(())
+    /// [`Closed`] when the wheel is shut down or the stream dropped. [`Expirations::unexpired`] has what was pending.
+    #[doc(alias = "cancel")]
+    #[doc(alias = "take")]
+    pub fn remove_timer<Q>(&self, key: &Q) -> Result<Option<V>, Closed>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.set.remove(key)
     }
 
-    /// Removes the timer with this key and returns its value. `Some`: it will never fire. `None`: it has fired, or
-    /// there was none. Never panics.
+    /// The deadline of the timer with this key; `None` without one. Decades from now for a timer that never expires.
+    pub fn deadline<Q>(&self, key: &Q) -> Option<Instant>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.set.deadline(key)
+    }
+
+    /// Whether a timer with this key is pending.
+    pub fn contains<Q>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.set.deadline(key).is_some()
+    }
+}
+
+impl<K, V> KeyedTimers<K, V> {
+    /// Takes every pending timer out and returns them, earliest first. Timers that are set or moved while this runs may
+    /// stay.
     ///
     /// # Errors
     ///
-    /// [`Closed`] when the wheel is shut down or the stream dropped; see
-    /// [`unexpired`](super::Expirations::unexpired) for what was pending.
-    ///
-    /// # Cancel safety
-    ///
-    /// Ready when first polled; dropped before that it does nothing.
-    pub async fn take_timer(&self, key: impl Borrow<K>) -> Result<Option<V>, Closed> {
-        let taken = self.set.remove(key.borrow())?;
-        Ok(taken.map(|(key, value)| {
-            drop_caught([key]);
-            value
-        }))
-    }
-
-    /// When the timer with this key fires; `None` without one. Decades from now for one that never does. Never panics.
-    ///
-    /// # Errors
-    ///
-    /// [`Closed`] when the wheel is shut down or the stream dropped.
-    ///
-    /// # Cancel safety
-    ///
-    /// Ready when first polled; has no effect.
-    pub async fn deadline(&self, key: impl Borrow<K>) -> Result<Option<Instant>, Closed> {
-        self.set.deadline(key.borrow())
-    }
-
-    /// Takes every pending timer out and returns them, earliest first. Those set or moved while this runs may stay.
-    /// Never panics.
-    ///
-    /// # Errors
-    ///
-    /// [`Closed`] when the wheel is shut down or the stream dropped; see
-    /// [`unexpired`](super::Expirations::unexpired) for what was pending.
-    ///
-    /// # Cancel safety
-    ///
-    /// Ready when first polled; dropped before that it does nothing.
-    pub async fn drain(&self) -> Result<Vec<Expired<K, V>>, Closed> {
+    /// [`Closed`] when the wheel is shut down or the stream dropped. [`Expirations::unexpired`] has what was pending.
+    #[doc(alias = "clear")]
+    pub fn drain(&self) -> Result<Vec<Expired<K, V>>, Closed> {
         self.set.drain()
     }
 
-    /// How many timers are pending: set and not fired, removed or drained. Exact. Never panics.
+    /// How many timers are pending: set, and neither expired nor removed nor drained. Exact.
     pub fn len(&self) -> usize {
         self.set.len()
     }
 
-    /// Whether no timer is pending. Never panics.
+    /// Whether no timer is pending.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether no timer can be set any more. Never panics.
+    /// Whether no timer can be set any more.
     pub fn is_closed(&self) -> bool {
         self.set.is_closed()
+    }
+
+    /// A handle that does not keep the stream of expirations open.
+    pub fn downgrade(&self) -> WeakKeyedTimers<K, V> {
+        WeakKeyedTimers {
+            set: Arc::downgrade(&self.set),
+            handles: Arc::downgrade(&self.handles),
+        }
     }
 
     fn timestamp(&self, deadline: Instant) -> Timestamp {
@@ -272,28 +305,46 @@ where
     }
 }
 
-impl<K, V> Clone for KeyedTimers<K, V>
-where
-    K: Hash + Eq + Send + 'static,
-    V: Send + 'static,
-{
+impl<K, V> WeakKeyedTimers<K, V> {
+    /// A handle to set timers with; `None` once the last [`KeyedTimers`] is dropped.
+    pub fn upgrade(&self) -> Option<KeyedTimers<K, V>> {
+        let handles = self.handles.upgrade()?;
+        let set = self.set.upgrade()?;
+        Some(KeyedTimers { set, handles })
+    }
+}
+
+impl<K, V> Clone for KeyedTimers<K, V> {
     fn clone(&self) -> Self {
         KeyedTimers {
             set: Arc::clone(&self.set),
-            handle: Arc::clone(&self.handle),
+            handles: Arc::clone(&self.handles),
         }
     }
 }
 
-impl<K, V> fmt::Debug for KeyedTimers<K, V>
-where
-    K: Hash + Eq + Send + 'static,
-    V: Send + 'static,
-{
+impl<K, V> Clone for WeakKeyedTimers<K, V> {
+    fn clone(&self) -> Self {
+        WeakKeyedTimers {
+            set: Weak::clone(&self.set),
+            handles: Weak::clone(&self.handles),
+        }
+    }
+}
+
+impl<K, V> fmt::Debug for KeyedTimers<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyedTimers")
             .field("len", &self.len())
             .field("is_closed", &self.is_closed())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K, V> fmt::Debug for WeakKeyedTimers<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakKeyedTimers")
+            .field("is_open", &(self.handles.strong_count() > 0))
             .finish_non_exhaustive()
     }
 }

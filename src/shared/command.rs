@@ -8,17 +8,17 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use crate::keyed::AnySet;
 use crate::shared::SleepEntry;
 use crate::shared::mailbox::Mailbox;
 use crate::shared::notifier::ActorNotifier;
+use crate::shared::timer_set::TimerSet;
 
 /// A command to the actor.
 pub(crate) enum Command {
     /// Register to this sleeping future: file it, file it earlier, or take it off the wheel.
     Sleep(Arc<SleepEntry>),
     /// Register to those timers of this set that it has noted down.
-    Set(Arc<dyn AnySet>),
+    Set(Arc<dyn TimerSet>),
     /// Answer once everything submitted before is applied, and everything due by now has fired.
     Settle(oneshot::Sender<()>),
     /// The last handle was dropped: end as soon as nothing is armed.

@@ -85,6 +85,16 @@ impl<C, S: Notifier> Mailbox<C, S> {
     /// Queues a command that is needed by `tick`, and wakes the actor if the rule says so. `thread` chooses the
     /// queue. Gives the command back when the actor is gone.
     pub(crate) fn push(&self, thread: usize, tick: u64, command: C) -> Result<(), C> {
+        let tick = self.enqueue(thread, tick, command)?;
+        self.wake_by(tick);
+        Ok(())
+    }
+
+    /// Lowers.
+    pub(crate) fn lower(&self, _thread: usize, _tick: u64) {}
+
+    /// Queues a command that is needed by `tick`, without notifying the actor. Returns the tick for the wake rule.
+    pub(crate) fn enqueue(&self, thread: usize, tick: u64, command: C) -> Result<u64, C> {
         let is_long = {
             let mut queue = lock(&self.shards[thread & (self.shards.len() - 1)].0);
             if queue.closed {
@@ -92,9 +102,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
             }
             queue.push(command, QUEUE_BOUND)
         };
-        let tick = if is_long { AWAKE } else { tick };
-        self.wake_by(tick);
-        Ok(())
+        Ok(if is_long { AWAKE } else { tick })
     }
 
     /// The second half of the wake rule: signals if the actor would not look by itself at `tick` or before.

@@ -23,6 +23,8 @@ pub(crate) mod sets;
 #[cfg(not(tickwheel_loom))]
 pub(crate) mod state;
 #[cfg(not(tickwheel_loom))]
+pub(crate) mod timer_set;
+#[cfg(not(tickwheel_loom))]
 pub(crate) mod turn;
 
 #[cfg(not(tickwheel_loom))]

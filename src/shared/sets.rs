@@ -2,11 +2,11 @@
 //!
 //! # Invariants
 //!
-//! 1. A set stays in the list from [`register`](SetList::register) to [`retire`](SetList::retire), which its own `Drop`
-//!    calls.
+//! 1. A set stays in the list from [`register`](SetList::register) to [`retire`](SetList::retire), which it calls when it
+//!    is dropped.
 //! 2. `retire` takes the set out and adds its counts to `gone` under one hold of the lock, so a set is always in exactly
 //!    one of the two.
-//! 3. `Drop` retires a set before it drops a key or a value, so no user code runs between the last reference and
+//! 3. A set that is dropped retires before it drops a key or a value, so no user code runs between its last reference and
 //!    `retire`.
 //! 4. Nobody drops a reference while the lock is held: it may be the last one, and then `retire` takes the lock.
 //!
@@ -19,7 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use slab::Slab;
 
-use crate::keyed::AnySet;
+use super::timer_set::TimerSet;
 use crate::metrics::KeyedCounts;
 
 /// See the module.
@@ -32,7 +32,7 @@ pub(crate) struct SetList {
 
 #[derive(Debug, Default)]
 struct Sets {
-    live: Slab<Weak<dyn AnySet>>,
+    live: Slab<Weak<dyn TimerSet>>,
     /// The sum over the retired sets.
     gone: KeyedCounts,
     /// The actor has ended and takes no more sets.
@@ -45,7 +45,7 @@ pub(crate) struct SetKey(usize);
 
 impl SetList {
     /// Adds a new set. `None` when the actor has ended and will not close it.
-    pub(crate) fn register(&self, set: Weak<dyn AnySet>) -> Option<SetKey> {
+    pub(crate) fn register(&self, set: Weak<dyn TimerSet>) -> Option<SetKey> {
         let mut sets = self.lock();
         (!sets.closed).then(|| SetKey(sets.live.insert(set)))
     }
@@ -85,7 +85,7 @@ impl SetList {
     }
 
     /// Every set whose last reference is not gone. None can be [registered](Self::register) after this.
-    pub(crate) fn close(&self) -> Vec<Arc<dyn AnySet>> {
+    pub(crate) fn close(&self) -> Vec<Arc<dyn TimerSet>> {
         let mut sets = self.lock();
         sets.closed = true;
         sets.alive()
@@ -93,7 +93,7 @@ impl SetList {
 
     /// Every set whose last reference is not gone.
     #[cfg(test)]
-    pub(crate) fn all(&self) -> Vec<Arc<dyn AnySet>> {
+    pub(crate) fn all(&self) -> Vec<Arc<dyn TimerSet>> {
         self.lock().alive()
     }
 
@@ -104,7 +104,7 @@ impl SetList {
 
 impl Sets {
     /// Takes a reference to every set. False when the last reference of one is gone, and it has not retired yet.
-    fn hold_all(&self, held: &mut Vec<Arc<dyn AnySet>>) -> bool {
+    fn hold_all(&self, held: &mut Vec<Arc<dyn TimerSet>>) -> bool {
         self.live.iter().all(|(_, set)| {
             let set = set.upgrade();
             let is_alive = set.is_some();
@@ -113,7 +113,7 @@ impl Sets {
         })
     }
 
-    fn alive(&self) -> Vec<Arc<dyn AnySet>> {
+    fn alive(&self) -> Vec<Arc<dyn TimerSet>> {
         let sets = self.live.iter();
         sets.filter_map(|(_, set)| set.upgrade()).collect()
     }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use crate::keyed::AnySet;
 use crate::metrics::{KeyedCounts, Metrics, WheelMetrics};
 use crate::shared::command::{Command, CommandMailbox};
 use crate::shared::counts;
@@ -16,6 +15,7 @@ use crate::shared::entry::{Entry, Notify};
 use crate::shared::idle_clock::IdleClock;
 use crate::shared::notifier::ActorNotifier;
 use crate::shared::sets::{SetKey, SetList};
+use crate::shared::timer_set::{MAX_KEYED, TimerSet};
 use crate::sync::CachePadded;
 use crate::tick::{NEVER, Ticks, Timestamp, clock_is_virtual};
 
@@ -188,20 +188,22 @@ impl Shared {
 
     // --- keyed timers ---
 
-    /// Takes a place for one more keyed timer; false when all are taken.
+    /// Takes room for one more keyed timer; false when all is taken.
     pub(crate) fn reserve(&self) -> bool {
-        if self.max_keyed == usize::MAX {
-            self.pending.0.fetch_add(1, Ordering::Relaxed);
-            return true;
+        if self.max_keyed < MAX_KEYED {
+            let room = |pending| (pending < self.max_keyed).then_some(pending + 1);
+            return (self.pending.0)
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, room)
+                .is_ok();
         }
-        (self.pending.0)
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |pending| {
-                (pending < self.max_keyed).then_some(pending + 1)
-            })
-            .is_ok()
+        let has_room = self.pending.0.fetch_add(1, Ordering::Relaxed) < MAX_KEYED;
+        if !has_room {
+            self.free(1);
+        }
+        has_room
     }
 
-    /// Gives places back.
+    /// Gives room back.
     pub(crate) fn free(&self, places: usize) {
         self.pending.0.fetch_sub(places, Ordering::Relaxed);
     }
@@ -211,7 +213,7 @@ impl Shared {
     }
 
     /// Adds a new set to the list. `None` when the actor has ended and will not close it.
-    pub(crate) fn register(&self, set: Weak<dyn AnySet>) -> Option<SetKey> {
+    pub(crate) fn register(&self, set: Weak<dyn TimerSet>) -> Option<SetKey> {
         self.sets.register(set)
     }
 
@@ -222,12 +224,12 @@ impl Shared {
 
     /// Every set there is.
     #[cfg(test)]
-    pub(crate) fn sets(&self) -> Vec<Arc<dyn AnySet>> {
+    pub(crate) fn sets(&self) -> Vec<Arc<dyn TimerSet>> {
         self.sets.all()
     }
 
     /// Every set there is; none can be [registered](Self::register) after this.
-    pub(crate) fn close_sets(&self) -> Vec<Arc<dyn AnySet>> {
+    pub(crate) fn close_sets(&self) -> Vec<Arc<dyn TimerSet>> {
         self.sets.close()
     }
 

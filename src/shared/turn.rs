@@ -1,4 +1,4 @@
-//! What the actor lends to a set of timers for the length of one call.
+//! One turn of the actor.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -6,18 +6,6 @@ use std::time::Duration;
 
 use crate::metrics::{Metrics, add};
 use crate::tick::Timestamp;
-
-/// The wheel: files slots under ticks.
-pub(crate) trait Shelf {
-    /// Files a slot; returns the node.
-    fn insert(&mut self, tick: u64, slot: u32) -> u32;
-    /// The tick of a node.
-    fn tick(&self, node: u32) -> u64;
-    /// Moves a node to another tick.
-    fn reschedule(&mut self, node: u32, tick: u64);
-    /// Takes a node off.
-    fn remove(&mut self, node: u32);
-}
 
 /// One turn of the actor: its time, read once, and what it counts.
 #[derive(Debug)]

@@ -248,8 +248,8 @@ async fn a_tick_at_which_timers_only_move_down_costs_half_a_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_applies_4096_commands_and_a_set_counts_as_one_at_least() {
-    for timers in [0, 1] {
+async fn a_turn_applies_4096_commands_and_dirty_indices() {
+    for (timers, left) in [(0, 4), (1, 2_052)] {
         let (mut actor, wheel) = start();
         let sets: Vec<_> = (0..4_100).map(|_| wheel.keyed::<u64, ()>()).collect();
         let mut streams = Vec::new();
@@ -262,8 +262,8 @@ async fn a_turn_applies_4096_commands_and_a_set_counts_as_one_at_least() {
             drop(set);
         }
         assert_eq!(step(&mut actor), "again");
-        assert_eq!(actor.backlog.len(), 4, "{timers} in each");
-        assert_eq!(step(&mut actor), "wait");
+        assert_eq!(actor.backlog.len(), left, "{timers} in each");
+        while step(&mut actor) == "again" {}
         assert!(actor.backlog.is_empty());
     }
 }
@@ -309,36 +309,29 @@ async fn what_was_moved_earlier_and_cancelled_stays_where_it_is() {
     assert_eq!(actor.next_wake(), Some(10));
 }
 
-fn note(timers: &KeyedTimers<u64, ()>, keys: std::ops::Range<u64>) {
+fn set_far(timers: &KeyedTimers<u64, ()>, keys: std::ops::Range<u64>) {
     for key in keys {
         timers.set_timer(key, (), FAR).expect("there is room");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_set_notes_while_it_is_attended_to_waits_for_the_next_inbox() {
+async fn a_set_that_is_changed_while_it_is_processed_waits_behind_other_commands() {
     let (mut actor, wheel) = start();
     let (timers, _stream) = wheel.keyed::<u64, ()>();
-    note(&timers, 0..5_000);
+    set_far(&timers, 0..5_000);
     let _sleep = armed(&wheel, FAR);
     assert_eq!(step(&mut actor), "again");
-    let left = |actor: &Actor| (actor.backlog.len(), actor.again.len(), actor.items());
-    assert_eq!(left(&actor), (2, 0, 4_096));
-    note(&timers, 5_000..10_000);
-    let rounds = actor.rounds;
+    let left = |actor: &Actor| (actor.backlog.len(), actor.items());
+    assert_eq!(left(&actor), (1, 4_095));
+    set_far(&timers, 5_000..10_000);
     assert_eq!(step(&mut actor), "again");
-    assert_eq!(
-        left(&actor),
-        (0, 1, 5_001),
-        "the sleep was not kept waiting"
-    );
-    assert_eq!(actor.rounds, rounds);
+    assert_eq!(left(&actor), (0, 5_001), "the sleep was not kept waiting");
     let _another = armed(&wheel, FAR);
     assert_eq!(step(&mut actor), "again");
-    assert_eq!(left(&actor), (1, 0, 5_002 + 4_095), "nor is this one");
+    assert_eq!(left(&actor), (1, 5_001 + 4_095));
     assert_eq!(step(&mut actor), "wait");
-    assert_eq!(left(&actor), (0, 0, 10_002));
-    assert_eq!(actor.rounds, rounds + 1);
+    assert_eq!(left(&actor), (0, 10_002));
 }
 
 #[tokio::test(start_paused = true)]
@@ -354,7 +347,7 @@ async fn while_commands_are_left_nothing_fires_that_they_could_come_before() {
             .expect("there is room");
     };
     now(0);
-    note(&timers, 1..5_000);
+    set_far(&timers, 1..5_000);
     now(9_000);
     now(0);
     jump(ms(5));
@@ -418,9 +411,9 @@ async fn a_set_is_let_go_when_nobody_uses_it_and_the_wheel_has_none_of_its_timer
     let (mut actor, wheel) = start();
     let shared = Arc::clone(wheel.shared());
     let (timers, stream) = wheel.keyed::<u64, ()>();
-    note(&timers, 0..3);
+    set_far(&timers, 0..3);
     assert_eq!(step(&mut actor), "wait");
-    timers.remove_timer(0).expect("it is open");
+    timers.remove_timer(&0).expect("it is open");
     drop((timers, stream));
     assert_eq!((actor.items(), shared.sets().len()), (3, 1));
     assert_eq!(step(&mut actor), "wait");
@@ -462,7 +455,7 @@ async fn what_was_moved_is_not_delivered_before_what_the_wheel_still_has_of_earl
         timers.set_timer(key, (), ms(5)).expect("there is room");
     }
     assert_eq!(step(&mut actor), "wait");
-    timers.move_timer(300, ms(9)).expect("it is open");
+    timers.move_timer(&300, ms(9)).expect("it is open");
     jump(ms(10));
     assert_eq!(step(&mut actor), "again");
     while step(&mut actor) == "again" {}

@@ -1,0 +1,48 @@
+//! Runs a handler for each expiration, with panics caught.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use pin_project_lite::pin_project;
+
+use crate::panic::catch_panic;
+
+pin_project! {
+    /// A handler's future. It completes when the future does or panics, and a panicking drop goes no further.
+    pub(super) struct Handler<F> {
+        #[pin]
+        future: Option<F>,
+    }
+
+    impl<F> PinnedDrop for Handler<F> {
+        fn drop(this: Pin<&mut Self>) {
+            let mut this = this.project();
+            catch_panic("the drop of a handler", || this.future.set(None));
+        }
+    }
+}
+
+impl<F> Handler<F> {
+    /// Calls the handler.
+    pub(super) fn call(handler: impl FnOnce() -> F) -> Self {
+        Handler {
+            future: catch_panic("a handler", handler),
+        }
+    }
+}
+
+impl<F: Future<Output = ()>> Future for Handler<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut this = self.project();
+        if let Some(future) = this.future.as_mut().as_pin_mut() {
+            // After a panic it is never polled again.
+            let polled = catch_panic("a handler", || future.poll(cx));
+            ready!(polled.unwrap_or(Poll::Ready(())));
+        }
+        catch_panic("the drop of a handler", || this.future.set(None));
+        Poll::Ready(())
+    }
+}

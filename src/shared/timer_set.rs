@@ -1,0 +1,66 @@
+//! A set of timers as the actor sees it, whatever its keys and values are.
+
+use std::fmt;
+use std::sync::atomic::AtomicU32;
+
+use super::turn::Turn;
+use crate::metrics::KeyedCounts;
+
+/// The most keyed timers a wheel can have, over all of its sets.
+pub(crate) const MAX_KEYED: usize = 1 << 30;
+
+/// The actor's half of a set. Every call locks the set for a bounded time.
+pub(crate) trait TimerSet: Send + Sync + fmt::Debug {
+    /// The actor's number for the set; 0 when it has none. Only the actor uses it.
+    fn number(&self) -> &AtomicU32;
+
+    /// Moves the dirty indices into `batch`, which is empty. Returns the earliest tick by which one is needed.
+    fn take_dirty(&self, batch: &mut Vec<u32>) -> u64;
+
+    /// Makes the wheel agree with these indices, which were dirty.
+    fn process(&self, indices: &[u32], turn: &Turn<'_>, wheel: &mut dyn SetWheel);
+
+    /// The wheel has reached these indices.
+    fn process_expirations(&self, indices: &[u32], turn: &Turn<'_>, wheel: &mut dyn SetWheel);
+
+    /// Delivers the timers that are due before tick `before`, at most `limit`, which is lowered by how many it looks at.
+    fn deliver(
+        &self,
+        before: u64,
+        limit: &mut usize,
+        turn: &Turn<'_>,
+        wheel: &mut dyn SetWheel,
+    ) -> Delivery;
+
+    /// The actor ends: nothing will expire any more.
+    fn close(&self);
+
+    /// Whether no timer will ever be set in it again, and none is pending.
+    fn is_over(&self) -> bool;
+
+    /// The set's counters.
+    fn counts(&self) -> KeyedCounts;
+}
+
+/// The result of a delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    /// Nothing waits to be delivered.
+    Done,
+    /// The rest belongs to a tick that the wheel has not handed out in full.
+    Early,
+    /// The limit was reached.
+    More,
+}
+
+/// The wheel in the hands of one set.
+pub(crate) trait SetWheel {
+    /// Puts an index on the wheel; returns the node.
+    fn insert(&mut self, tick: u64, index: u32) -> u32;
+    /// The tick of a node.
+    fn tick(&self, node: u32) -> u64;
+    /// Moves a node to another tick.
+    fn reschedule(&mut self, node: u32, tick: u64);
+    /// Takes a node off the wheel.
+    fn remove(&mut self, node: u32);
+}

@@ -1,0 +1,77 @@
+//! Taking all timers out of a set.
+
+use std::ops::Range;
+
+use tokio::time::Instant;
+
+use super::ledger::Ended;
+use super::table::Timer;
+use super::{BATCH, Closed, Expired, Guard, Payload, Set};
+
+impl<K, S: Payload> Set<K, S> {
+    /// Takes every timer out that was armed before this call, earliest first.
+    pub(crate) fn drain(&self) -> Result<Vec<Expired<K, S::Value>>, Closed> {
+        let armed_by = self.open()?.order;
+        Ok(self.take_all(armed_by))
+    }
+
+    /// Takes every timer out whose order of arming is at most `armed_by`, earliest first.
+    pub(super) fn take_all(&self, armed_by: u64) -> Vec<Expired<K, S::Value>> {
+        let now = self.shared.ticks.timestamp(Instant::now());
+        let mut taken: Vec<Timer<K, S>> = Vec::new();
+        self.in_batches(|state, indices| {
+            for index in indices {
+                let Some(timer) = state.table.timer(index) else {
+                    continue;
+                };
+                if timer.order.get() > armed_by {
+                    continue;
+                }
+                let due = timer.value.end(timer.deadline, now, &self.rules);
+                if let Some(mut timer) = state.take_out(index) {
+                    timer.deadline = due.unwrap_or(timer.deadline);
+                    state.ledger.ended(Ended::Drained);
+                    taken.push(timer);
+                }
+            }
+        });
+        // The indices leave the wheel now, and the actor may have nothing left to do.
+        self.shared.mailbox.wake_by(0);
+        taken.sort_unstable_by_key(|timer| (timer.deadline, timer.order));
+        let expired = |timer: Timer<K, S>| Expired {
+            key: timer.key,
+            value: timer.value.into_value(),
+            deadline: self.shared.ticks.instant(timer.deadline),
+            missed: 0,
+        };
+        taken.into_iter().map(expired).collect()
+    }
+
+    /// Ends every value and leaves its timer where it is, with the deadline it would have reached. The set is closed.
+    pub(super) fn end_all(&self) {
+        let now = self.shared.ticks.timestamp(Instant::now());
+        self.in_batches(|state, indices| {
+            for index in indices {
+                if let Some(timer) = state.table.timer_mut(index) {
+                    if let Some(due) = timer.value.end(timer.deadline, now, &self.rules) {
+                        timer.deadline = due;
+                    }
+                }
+            }
+        });
+    }
+
+    /// Visits all indices, a batch under each hold of the lock.
+    fn in_batches(&self, mut visit: impl FnMut(&mut Guard<'_, K, S>, Range<u32>)) {
+        let mut next = 0_u32;
+        loop {
+            let mut state = self.lock();
+            let until = state.table.end().min(next.saturating_add(BATCH));
+            if next >= until {
+                return;
+            }
+            visit(&mut state, next..until);
+            next = until;
+        }
+    }
+}

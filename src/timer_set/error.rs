@@ -1,0 +1,116 @@
+//! Errors of keyed timers.
+
+use std::error::Error;
+use std::fmt;
+
+/// A timer could not be set. The caller gets key and value back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SetTimerError<K, V> {
+    /// As many timers are pending as [`Builder::max_keyed`](crate::Builder::max_keyed) allows, and the key is new.
+    Full(K, V),
+    /// The wheel was shut down, or the stream of expirations dropped.
+    Closed(K, V),
+}
+
+impl<K, V> SetTimerError<K, V> {
+    /// Gives the key and the value back.
+    pub fn into_inner(self) -> (K, V) {
+        match self {
+            SetTimerError::Full(key, value) | SetTimerError::Closed(key, value) => (key, value),
+        }
+    }
+
+    /// Whether the wheel is full: there may be room later.
+    pub fn is_full(&self) -> bool {
+        matches!(self, SetTimerError::Full(..))
+    }
+
+    /// Whether the set is closed: no timer can be set any more.
+    pub fn is_closed(&self) -> bool {
+        matches!(self, SetTimerError::Closed(..))
+    }
+}
+
+impl<K, V> SetTimerError<K, V> {
+    /// The same error without the key and the value, which are dropped. It is `Send`, `Sync` and `'static` whatever they
+    /// are, so that `?` turns it into a boxed error.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (timers, _expirations) = wheel.keyed::<u32, std::cell::Cell<u32>>();
+    /// timers
+    ///     .set_timer(1, std::cell::Cell::new(5), Duration::from_secs(1))
+    ///     .map_err(|error| error.without_value())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn without_value(self) -> SetTimerError<(), ()> {
+        match self {
+            SetTimerError::Full(..) => SetTimerError::Full((), ()),
+            SetTimerError::Closed(..) => SetTimerError::Closed((), ()),
+        }
+    }
+}
+
+impl<K, V> fmt::Debug for SetTimerError<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SetTimerError::Full(..) => "Full(..)",
+            SetTimerError::Closed(..) => "Closed(..)",
+        })
+    }
+}
+
+impl<K, V> fmt::Display for SetTimerError<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SetTimerError::Full(..) => "as many timers are pending as max_keyed allows",
+            SetTimerError::Closed(..) => "the timers are closed",
+        })
+    }
+}
+
+impl<K, V> Error for SetTimerError<K, V> {}
+
+/// The wheel was shut down, or the stream of expirations dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Closed(());
+
+impl Closed {
+    pub(crate) fn new() -> Self {
+        Closed(())
+    }
+}
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the timers are closed")
+    }
+}
+
+impl Error for Closed {}
+
+/// There is no expiration to receive now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TryRecvError {
+    /// Nothing is delivered now. There may be an expiration later.
+    Empty,
+    /// There will be no more expirations: the wheel was shut down, or no handle and no timer is left.
+    Closed,
+}
+
+impl fmt::Display for TryRecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TryRecvError::Empty => "no timer has expired",
+            TryRecvError::Closed => "no timer will expire any more",
+        })
+    }
+}
+
+impl Error for TryRecvError {}

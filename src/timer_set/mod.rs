@@ -1,0 +1,348 @@
+//! A set of timers with one type of key and value: what lies beneath [keyed timers](crate::keyed) and
+//! [reapers](crate::Reaper).
+//!
+//! The wheel holds a lower bound; the set holds the truth. All that is known of a timer lies under one lock, which its
+//! handles, its stream and the actor share. What happens to a timer therefore happens in some order, and exactly one of
+//! *fired*, *removed*, *replaced* and *drained* ends it.
+//!
+//! # Who does what
+//!
+//! * **Handles** ([`calls`]) write the timer. If the actor would process it too late, or has an index on the wheel that
+//!   holds no timer any more, they mark the index as dirty. Moving a timer later does neither.
+//! * **The actor** ([`actor_side`]) processes dirty indices: it puts them on the wheel, moves them to an earlier tick, or
+//!   takes them off. When the wheel reaches an index the timer is due, or was moved and is rescheduled. Timers that are
+//!   due are delivered by tick, and within a tick in the order in which they were armed.
+//! * **The stream** ([`stream_side`]) takes what was delivered. The actor never waits for it.
+//!
+//! Nobody carries the duty to tell the actor: the guard of the lock does it ([`lock`]). No hold of the lock touches more
+//! than [`BATCH`] timers.
+//!
+//! # Slots
+//!
+//! An index names a [slot](table::Slot) with these fields: the *timer*, if there is one, with its *deadline* and *order*;
+//! its *location*, that is where the actor has the index; whether it is *dirty*; and the tick at which it is *scheduled*
+//! to be processed.
+//!
+//! | location | | changed by |
+//! |---|---|---|
+//! | nowhere | the actor does not know the index | |
+//! | on the wheel | the wheel has a node with this index | the actor |
+//! | due | the heap of due timers has an entry with this index and the timer's order | the actor; a handle that changes the timer sets it back to nowhere |
+//!
+//! # Invariants
+//!
+//! They hold whenever the lock is free, and debug builds assert S1 to S5 for each slot that was changed.
+//!
+//! * **S1** An index with a timer that is not due is scheduled no later than the tick of its deadline.
+//! * **S2** An index on the wheel lies there at its scheduled tick, or later and is dirty. One that is nowhere is
+//!   scheduled never, or is dirty.
+//! * **S3** An index that is due holds a timer and is scheduled at the tick of its entry in the heap.
+//! * **S4** An index on the wheel without a timer is dirty: the actor is going to take it off.
+//! * **S5** An index is in the list of dirty ones, or in the batch that the actor took from it, exactly while its flag
+//!   is set. Handles set the flag; [`process`](TimerSet::process) alone clears it.
+//! * **S6** Only the actor changes the wheel, and it does so under the lock, together with the location. So a node never
+//!   names an index that does not know of it.
+//! * **S7** The order of each arming is unique in the set. An entry of the heap counts only while the slot is due and
+//!   holds a timer of this order; any other is stale and is skipped. The order is the generation of the index.
+//!
+//! S1, S2 and the [lock's](lock) L1 to L3 give the promise: an armed timer is processed at its deadline's tick or before.
+//!
+//! # Watches
+//!
+//! Whether a watched connection has expired is decided once, by the actor at delivery, by a compare-and-exchange on its
+//! activity word. Until then a touch keeps it; from then on a touch returns false. A consumer that lags therefore hears
+//! of connections that would have been touched meanwhile, and their touchers know it.
+//!
+//! # User code
+//!
+//! A key's `Hash` runs in the caller before the lock is taken. `Eq` runs under the lock before anything is changed, and
+//! so may unwind. `Clone` of a repeating timer runs in the actor, under the lock, and is caught. None of them may call
+//! back into the same set. Keys and values are dropped, and wakers cloned, woken and dropped, when the lock is free.
+
+mod actor_side;
+mod calls;
+mod delivered;
+mod drain;
+mod error;
+mod expired;
+mod key_index;
+mod ledger;
+mod lock;
+mod payload;
+mod stream_side;
+mod table;
+#[cfg(all(test, not(tickwheel_loom)))]
+mod tests;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::fmt;
+use std::num::NonZeroU64;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+
+use hashbrown::DefaultHashBuilder;
+
+use crate::shared::command::Command;
+use crate::shared::timer_set::TimerSet;
+use crate::shared::{Shared, counts};
+use crate::tick::{NEVER, Timestamp};
+use delivered::Delivered;
+use ledger::Ledger;
+use lock::{ActorGuard, ActorLink, ActorMutex};
+use table::{Table, Timer, Whereabouts};
+
+pub(crate) use calls::Handles;
+pub use error::{Closed, SetTimerError, TryRecvError};
+pub use expired::Expired;
+pub(crate) use payload::{Payload, Plain};
+pub(crate) use stream_side::Source;
+
+/// The most timers that one hold of the lock touches.
+const BATCH: u32 = 256;
+
+/// A list that is empty keeps memory for this many entries.
+const KEPT: usize = 64;
+
+/// See the module.
+pub(crate) struct Set<K, S: Payload> {
+    /// The set itself, for its command.
+    this: Weak<dyn TimerSet>,
+    shared: Arc<Shared>,
+    rules: S::Rules,
+    hasher: DefaultHashBuilder,
+    /// The actor's number for the set; 0 when it has none.
+    number: AtomicU32,
+    state: ActorMutex<State<K, S>>,
+}
+
+struct State<K, S: Payload> {
+    /// First, so that it is dropped before any key or value.
+    ledger: Ledger,
+    table: Table<K, S>,
+    /// The repeating timers, by index.
+    repeats: BTreeMap<u32, Repeat<K, S>>,
+    due: BinaryHeap<Reverse<Due>>,
+    delivered: Delivered<Expired<K, S::Value>>,
+    receiver: Option<Waker>,
+    /// The order of the last arming.
+    order: u64,
+    phase: Phase,
+    /// Whether a handle is left that could set a timer.
+    has_handles: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// The stream was dropped.
+    Unread,
+    /// The actor has ended.
+    Ended,
+}
+
+/// A timer that came off the wheel, by tick and then by order of arming. S7 says whether it still counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Due {
+    tick: u64,
+    order: NonZeroU64,
+    index: u32,
+}
+
+/// What makes a timer repeat.
+pub(crate) struct Repeat<K, S: Payload> {
+    /// In nanoseconds; above zero.
+    pub(crate) period: i64,
+    pub(crate) clone: fn(&K, &S) -> (K, S::Value),
+}
+
+type Guard<'a, K, S> = ActorGuard<'a, State<K, S>, Set<K, S>>;
+
+impl<K, S> Set<K, S>
+where
+    K: Send + 'static,
+    S: Payload<Value: Send, Rules: Send + Sync> + Send + 'static,
+{
+    pub(crate) fn new(shared: &Arc<Shared>, rules: S::Rules) -> Arc<Self> {
+        let hasher = DefaultHashBuilder::default();
+        let set = Arc::new_cyclic(|this: &Weak<Self>| Set {
+            this: Weak::clone(this) as Weak<dyn TimerSet>,
+            shared: Arc::clone(shared),
+            rules,
+            hasher,
+            number: AtomicU32::new(0),
+            state: ActorMutex::new(State {
+                ledger: Ledger::new(shared),
+                table: Table::new(),
+                repeats: BTreeMap::new(),
+                due: BinaryHeap::new(),
+                delivered: Delivered::new(),
+                receiver: None,
+                order: 0,
+                phase: Phase::Open,
+                has_handles: true,
+            }),
+        });
+        match shared.register(Weak::clone(&set.this)) {
+            Some(entry) => set.lock().ledger.registered(entry),
+            None => set.lock().phase = Phase::Ended,
+        }
+        set
+    }
+}
+
+impl<K, S: Payload> Set<K, S> {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.state.read(|state| state.table.len())
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state.read(|state| state.phase != Phase::Open)
+    }
+
+    fn lock(&self) -> Guard<'_, K, S> {
+        self.state.lock(self)
+    }
+
+    fn open(&self) -> Result<Guard<'_, K, S>, Closed> {
+        let state = self.lock();
+        if state.phase == Phase::Open {
+            Ok(state)
+        } else {
+            Err(Closed::new())
+        }
+    }
+
+    /// The tick of the deadline.
+    fn tick(&self, deadline: Timestamp) -> u64 {
+        self.shared.ticks.deadline_of(deadline)
+    }
+}
+
+impl<K, S: Payload> ActorLink for Set<K, S> {
+    fn enqueue(&self, tick: u64) -> u64 {
+        let Some(this) = self.this.upgrade() else {
+            return NEVER; // it is being dropped, and nothing in it can fire
+        };
+        let thread = counts::thread_number();
+        let queued = (self.shared.mailbox).enqueue(thread, tick, Command::Set(this));
+        // Without an actor nothing will fire, and the set learns of it by `close`.
+        queued.unwrap_or(NEVER)
+    }
+
+    fn announce(&self, tick: u64) {
+        self.shared.mailbox.lower(counts::thread_number(), tick);
+    }
+
+    fn wake_by(&self, tick: u64) {
+        self.shared.mailbox.wake_by(tick);
+    }
+}
+
+impl<K, S: Payload> State<K, S> {
+    fn next_order(&mut self) -> NonZeroU64 {
+        self.order += 1;
+        NonZeroU64::MIN.saturating_add(self.order - 1)
+    }
+
+    fn remove(&mut self, index: u32) -> Option<Timer<K, S>> {
+        if !self.repeats.is_empty() {
+            self.repeats.remove(&index);
+        }
+        if S::KEYED {
+            self.table.remove_keyed(index)
+        } else {
+            self.table.remove_unkeyed(index)
+        }
+    }
+
+    /// Whether the stream has ended once it has taken what was delivered.
+    fn is_finished(&self) -> bool {
+        self.phase == Phase::Ended || (!self.has_handles && self.table.len() == 0)
+    }
+
+    /// Asserts S1 to S4 for one index. `tick` is that of its timer's deadline.
+    fn assert_slot(&self, index: u32, tick: impl FnOnce(Timestamp) -> u64) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        let Some(slot) = self.table.get(index) else {
+            return;
+        };
+        let (location, dirty) = (slot.location.get(), slot.location.is_dirty());
+        let timer = slot.timer.as_ref();
+        if let (Some(timer), true) = (timer, location != Whereabouts::Due) {
+            assert!(slot.scheduled <= tick(timer.deadline), "S1: index {index}");
+        }
+        match location {
+            Whereabouts::Nowhere => assert!(dirty || slot.scheduled == NEVER, "S2: index {index}"),
+            Whereabouts::Due => assert!(timer.is_some(), "S3: index {index}"),
+            Whereabouts::OnWheel(_) => assert!(dirty || timer.is_some(), "S4: index {index}"),
+        }
+    }
+}
+
+impl<K, S: Payload> Guard<'_, K, S> {
+    /// The timer at this index was armed or moved: sees to it that the actor processes it by `tick`.
+    fn schedule_by(&mut self, index: u32, tick: u64) {
+        let marked = self.table.change(index, |slot| {
+            if slot.location.get() == Whereabouts::Due {
+                // Its entry in the heap is stale now (S7).
+                slot.location.set(Whereabouts::Nowhere);
+                slot.scheduled = NEVER;
+            }
+            if slot.scheduled <= tick {
+                return None;
+            }
+            slot.scheduled = tick;
+            let was_dirty = slot.location.is_dirty();
+            slot.location.set_dirty(true);
+            Some(was_dirty)
+        });
+        match marked.flatten() {
+            Some(false) => self.mark(index, tick),
+            Some(true) => self.need(tick),
+            None => {}
+        }
+    }
+
+    /// Takes a timer out, and sees to it that its index leaves the wheel.
+    fn take_out(&mut self, index: u32) -> Option<Timer<K, S>> {
+        let timer = self.remove(index)?;
+        let marked = self.table.change(index, |slot| match slot.location.get() {
+            Whereabouts::Nowhere => false,
+            Whereabouts::Due => {
+                slot.location.set(Whereabouts::Nowhere);
+                slot.scheduled = NEVER;
+                false
+            }
+            Whereabouts::OnWheel(_) => {
+                let was_dirty = slot.location.is_dirty();
+                slot.location.set_dirty(true);
+                !was_dirty
+            }
+        });
+        if marked == Some(true) {
+            self.mark(index, NEVER);
+        }
+        Some(timer)
+    }
+}
+
+impl<K, S: Payload> fmt::Debug for Set<K, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (pending, undelivered, phase) =
+            (self.state).read(|state| (state.table.len(), state.delivered.len(), state.phase));
+        f.debug_struct("Set")
+            .field("wheel", &self.shared.name)
+            .field("pending", &pending)
+            .field("undelivered", &undelivered)
+            .field("phase", &phase)
+            .finish_non_exhaustive()
+    }
+}

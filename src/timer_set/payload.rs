@@ -1,0 +1,52 @@
+//! What a set keeps under a key: a value, or a value that is watched for activity.
+
+use crate::tick::Timestamp;
+
+/// A value in a set, and the last word on when its timer expires.
+pub(crate) trait Payload {
+    /// The value that is delivered.
+    type Value;
+    /// What all values of a set have in common.
+    type Rules;
+    /// Whether timers are looked up by their key.
+    const KEYED: bool;
+
+    /// The deadline as far as it is known now. The timer need not be processed before that.
+    fn due(&self, deadline: Timestamp, now: Timestamp, rules: &Self::Rules) -> Timestamp;
+
+    /// Decides, once, whether the timer expires; asked by the actor at delivery. Returns the deadline that it reached.
+    /// `None` when it does not expire yet: then [`due`](Self::due) lies later than before.
+    fn expire(&self, deadline: Timestamp, now: Timestamp, rules: &Self::Rules)
+    -> Option<Timestamp>;
+
+    /// The timer leaves the set without expiring. Returns the deadline it would have reached, `None` when it has ended
+    /// before.
+    fn end(&self, deadline: Timestamp, now: Timestamp, rules: &Self::Rules) -> Option<Timestamp>;
+
+    fn into_value(self) -> Self::Value;
+}
+
+/// A value whose deadline is all there is to know.
+pub(crate) struct Plain<V>(pub(crate) V);
+
+impl<V> Payload for Plain<V> {
+    type Value = V;
+    type Rules = ();
+    const KEYED: bool = true;
+
+    fn due(&self, deadline: Timestamp, _: Timestamp, (): &()) -> Timestamp {
+        deadline
+    }
+
+    fn expire(&self, deadline: Timestamp, _: Timestamp, (): &()) -> Option<Timestamp> {
+        Some(deadline)
+    }
+
+    fn end(&self, deadline: Timestamp, _: Timestamp, (): &()) -> Option<Timestamp> {
+        Some(deadline)
+    }
+
+    fn into_value(self) -> V {
+        self.0
+    }
+}

@@ -1,0 +1,127 @@
+//! What the stream of a set does: it takes what was delivered.
+
+use std::fmt;
+use std::mem;
+use std::task::{Context, Poll};
+
+use super::delivered::Delivered;
+use super::{BATCH, Expired, Payload, Phase, Set, State, TryRecvError};
+use crate::panic::{catch_panic, drop_caught};
+
+/// What a stream of expirations reads from, whatever the set keeps for a value.
+pub(crate) trait Source<K, V>: Send + Sync + fmt::Debug {
+    /// Hands out at most `limit` expirations; ready with how many. Zero when there will be no more.
+    fn poll_recv(
+        &self,
+        cx: &mut Context<'_>,
+        limit: usize,
+        out: &mut dyn FnMut(Expired<K, V>),
+    ) -> Poll<usize>;
+
+    fn try_recv(&self) -> Result<Expired<K, V>, TryRecvError>;
+
+    /// The timers that had not expired when the actor ended.
+    fn unexpired(&self) -> Vec<Expired<K, V>>;
+
+    /// The stream was dropped, and with it every timer of the set.
+    fn close_unread(&self);
+}
+
+impl<K, S> Source<K, S::Value> for Set<K, S>
+where
+    K: Send,
+    S: Payload<Value: Send, Rules: Send + Sync> + Send,
+{
+    fn poll_recv(
+        &self,
+        cx: &mut Context<'_>,
+        limit: usize,
+        out: &mut dyn FnMut(Expired<K, S::Value>),
+    ) -> Poll<usize> {
+        let mut waker = None;
+        loop {
+            let mut state = self.lock();
+            let taken = state.take_delivered(limit, out);
+            if taken > 0 || state.is_finished() {
+                drop(state);
+                return Poll::Ready(taken + self.take_more(limit - taken, taken, out));
+            }
+            let knows = |receiver: &std::task::Waker| receiver.will_wake(cx.waker());
+            if state.receiver.as_ref().is_some_and(knows) {
+                return Poll::Pending;
+            }
+            if waker.is_some() {
+                mem::swap(&mut state.receiver, &mut waker);
+                drop(state);
+                catch_panic("the drop of a waker", || drop(waker));
+                return Poll::Pending;
+            }
+            // A waker is cloned while the set is not locked, and what was delivered meanwhile is looked for again.
+            drop(state);
+            waker = Some(cx.waker().clone());
+        }
+    }
+
+    fn try_recv(&self) -> Result<Expired<K, S::Value>, TryRecvError> {
+        let mut state = self.lock();
+        match state.delivered.pop() {
+            Some(expired) => Ok(expired),
+            None if state.is_finished() => Err(TryRecvError::Closed),
+            None => Err(TryRecvError::Empty),
+        }
+    }
+
+    fn unexpired(&self) -> Vec<Expired<K, S::Value>> {
+        if self.state.read(|state| state.phase) != Phase::Ended {
+            return Vec::new();
+        }
+        self.take_all(u64::MAX)
+    }
+
+    fn close_unread(&self) {
+        let mut state = self.lock();
+        if state.phase == Phase::Open {
+            state.phase = Phase::Unread;
+        }
+        let receiver = state.receiver.take();
+        let delivered = mem::replace(&mut state.delivered, Delivered::new());
+        drop(state);
+        catch_panic("the drop of a waker", || drop(receiver));
+        drop_caught(delivered);
+        drop_caught(self.take_all(u64::MAX));
+    }
+}
+
+impl<K, S: Payload> Set<K, S> {
+    /// Goes on taking after a full batch, as far as there is more; ends when it meets what was delivered meanwhile in
+    /// smaller portions, so that a consumer cannot be kept busy for ever.
+    fn take_more(
+        &self,
+        limit: usize,
+        first: usize,
+        out: &mut dyn FnMut(Expired<K, S::Value>),
+    ) -> usize {
+        let mut taken = 0;
+        let mut last = first;
+        while last == BATCH as usize && taken < limit {
+            last = self.lock().take_delivered(limit - taken, out);
+            taken += last;
+        }
+        taken
+    }
+}
+
+impl<K, S: Payload> State<K, S> {
+    /// Takes at most a batch of what was delivered.
+    fn take_delivered(&mut self, limit: usize, out: &mut dyn FnMut(Expired<K, S::Value>)) -> usize {
+        let mut taken = 0;
+        while taken < limit.min(BATCH as usize) {
+            let Some(expired) = self.delivered.pop() else {
+                break;
+            };
+            out(expired);
+            taken += 1;
+        }
+        taken
+    }
+}

@@ -1,0 +1,337 @@
+//! The timers of a set, found by key or by index.
+//!
+//! Slots lie in chunks of [`CHUNK`], so that growing never moves them, and a chunk in which nothing is left goes back to
+//! the allocator: memory follows the number of timers. A key is stored once, in its slot, with its hash. `Hash` runs
+//! once, in the caller, before anything is locked; only `Eq` runs under the lock, before anything is changed.
+//!
+//! A slot outlives its timer for as long as the actor knows it. The next timer may move in before that, and then finds
+//! the slot on the wheel already.
+
+use std::hash::{BuildHasher, Hash};
+use std::num::NonZeroU64;
+
+use hashbrown::DefaultHashBuilder;
+
+use super::key_index::KeyIndex;
+use crate::tick::{NEVER, Timestamp};
+
+/// The number of slots of a chunk.
+const CHUNK: u32 = 256;
+
+/// A timer, and the generation of its index: each arming in a set has another `order`.
+pub(super) struct Timer<K, S> {
+    pub(super) deadline: Timestamp,
+    /// Grows with each arming: the order of delivery within a tick.
+    pub(super) order: NonZeroU64,
+    pub(super) key: K,
+    pub(super) value: S,
+}
+
+/// Room for one timer. The [set](super) says which of its fields may change together.
+pub(super) struct Slot<K, S> {
+    /// The actor processes this slot at this tick or before it. `NEVER` when it is not going to.
+    pub(super) scheduled: u64,
+    /// The hash of the key.
+    hash: u32,
+    pub(super) location: Location,
+    pub(super) timer: Option<Timer<K, S>>,
+}
+
+/// Where the actor has a slot, and whether it has to be told of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Location(u32);
+
+/// Where the actor has a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whereabouts {
+    /// The actor does not know it.
+    Nowhere,
+    /// On the wheel, at this node.
+    OnWheel(u32),
+    /// It came off the wheel and waits to be delivered.
+    Due,
+}
+
+impl Location {
+    const DIRTY: u32 = 1 << 31;
+    const NOWHERE: u32 = Self::DIRTY - 1;
+    const DUE: u32 = Self::DIRTY - 2;
+
+    pub(super) fn get(self) -> Whereabouts {
+        match self.0 & !Self::DIRTY {
+            Self::NOWHERE => Whereabouts::Nowhere,
+            Self::DUE => Whereabouts::Due,
+            node => Whereabouts::OnWheel(node),
+        }
+    }
+
+    pub(super) fn set(&mut self, to: Whereabouts) {
+        let place = match to {
+            Whereabouts::Nowhere => Self::NOWHERE,
+            Whereabouts::Due => Self::DUE,
+            Whereabouts::OnWheel(node) => {
+                debug_assert!(node < Self::DUE, "a wheel has fewer nodes");
+                node
+            }
+        };
+        self.0 = place | (self.0 & Self::DIRTY);
+    }
+
+    pub(super) fn is_dirty(self) -> bool {
+        self.0 & Self::DIRTY != 0
+    }
+
+    pub(super) fn set_dirty(&mut self, dirty: bool) {
+        self.0 = self.0 & !Self::DIRTY | if dirty { Self::DIRTY } else { 0 };
+    }
+}
+
+impl<K, S> Slot<K, S> {
+    fn new() -> Self {
+        Slot {
+            scheduled: NEVER,
+            hash: 0,
+            location: Location(Location::NOWHERE),
+            timer: None,
+        }
+    }
+
+    /// Whether it holds a timer, or the actor knows it or has to be told of it.
+    fn is_in_use(&self) -> bool {
+        self.timer.is_some() || self.location.0 != Location::NOWHERE
+    }
+}
+
+/// See the module.
+pub(super) struct Table<K, S> {
+    keys: KeyIndex,
+    chunks: Vec<Option<Chunk<K, S>>>,
+    /// Chunks with a vacant slot, and perhaps some that have none any more.
+    roomy: Vec<u32>,
+    /// Numbers of chunks that were given back.
+    absent: Vec<u32>,
+    /// A chunk of which nothing was in use when it was last looked at; it is kept for the next timer.
+    spare: Option<u32>,
+    len: usize,
+}
+
+struct Chunk<K, S> {
+    slots: Vec<Slot<K, S>>,
+    /// A bit for each slot that holds no timer.
+    vacant: [u64; CHUNK as usize / 64],
+    /// How many slots are in use.
+    in_use: u32,
+    /// It is in `roomy`.
+    is_roomy: bool,
+}
+
+impl<K, S> Chunk<K, S> {
+    fn new() -> Self {
+        Chunk {
+            slots: Vec::new(),
+            vacant: [0; CHUNK as usize / 64],
+            in_use: 0,
+            is_roomy: true,
+        }
+    }
+
+    /// The lowest slot without a timer; a new one if there is none.
+    fn take_vacant(&mut self) -> Option<u32> {
+        for (word, bits) in (0..).zip(&mut self.vacant) {
+            if *bits != 0 {
+                let bit = bits.trailing_zeros();
+                *bits &= *bits - 1;
+                return Some(word * 64 + bit);
+            }
+        }
+        let next = u32::try_from(self.slots.len()).ok()?;
+        if next == CHUNK {
+            return None;
+        }
+        self.slots.push(Slot::new());
+        Some(next)
+    }
+}
+
+fn split(index: u32) -> (usize, usize) {
+    ((index / CHUNK) as usize, (index % CHUNK) as usize)
+}
+
+impl<K, S> Table<K, S> {
+    pub(super) fn new() -> Self {
+        Table {
+            keys: KeyIndex::new(),
+            chunks: Vec::new(),
+            roomy: Vec::new(),
+            absent: Vec::new(),
+            spare: None,
+            len: 0,
+        }
+    }
+
+    /// How many timers there are.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// An index beyond all that were given out.
+    pub(super) fn end(&self) -> u32 {
+        u32::try_from(self.chunks.len()).map_or(u32::MAX, |chunks| chunks.saturating_mul(CHUNK))
+    }
+
+    pub(super) fn get(&self, index: u32) -> Option<&Slot<K, S>> {
+        let (chunk, at) = split(index);
+        self.chunks.get(chunk)?.as_ref()?.slots.get(at)
+    }
+
+    pub(super) fn timer(&self, index: u32) -> Option<&Timer<K, S>> {
+        self.get(index)?.timer.as_ref()
+    }
+
+    pub(super) fn timer_mut(&mut self, index: u32) -> Option<&mut Timer<K, S>> {
+        let (chunk, at) = split(index);
+        let slot = self.chunks.get_mut(chunk)?.as_mut()?.slots.get_mut(at)?;
+        slot.timer.as_mut()
+    }
+
+    /// Changes a slot. Its chunk goes back to the allocator when that leaves nothing in use in it.
+    pub(super) fn change<R>(
+        &mut self,
+        index: u32,
+        change: impl FnOnce(&mut Slot<K, S>) -> R,
+    ) -> Option<R> {
+        let (number, at) = split(index);
+        let chunk = self.chunks.get_mut(number)?.as_mut()?;
+        let slot = chunk.slots.get_mut(at)?;
+        let was_in_use = slot.is_in_use();
+        let result = change(slot);
+        match (was_in_use, slot.is_in_use()) {
+            (false, true) => chunk.in_use += 1,
+            (true, false) => {
+                chunk.in_use -= 1;
+                if chunk.in_use == 0 {
+                    self.give_back(index / CHUNK);
+                }
+            }
+            _ => {}
+        }
+        Some(result)
+    }
+
+    /// Puts a timer into a slot from [`take_vacant`](Self::take_vacant).
+    pub(super) fn fill(&mut self, index: u32, timer: Timer<K, S>) {
+        self.len += 1;
+        self.change(index, |slot| slot.timer = Some(timer));
+    }
+
+    /// Takes a timer out. The slot stays known to the actor, if it is.
+    pub(super) fn remove_unkeyed(&mut self, index: u32) -> Option<Timer<K, S>> {
+        let (number, at) = split(index);
+        let chunk = self.chunks.get_mut(number)?.as_mut()?;
+        chunk.slots.get(at)?.timer.as_ref()?;
+        chunk.vacant[at / 64] |= 1 << (at % 64);
+        if !std::mem::replace(&mut chunk.is_roomy, true) {
+            self.roomy.push(index / CHUNK);
+        }
+        self.len -= 1;
+        self.change(index, |slot| slot.timer.take())?
+    }
+
+    /// The index of a slot without a timer, which the caller [fills](Self::fill) at once.
+    pub(super) fn take_vacant(&mut self) -> u32 {
+        loop {
+            let number = match self.roomy.last() {
+                Some(&number) => number,
+                None => self.add_chunk(),
+            };
+            let chunk = self.chunks[number as usize].as_mut();
+            if let Some(at) = chunk.and_then(Chunk::take_vacant) {
+                return number * CHUNK + at;
+            }
+            if let Some(chunk) = &mut self.chunks[number as usize] {
+                chunk.is_roomy = false;
+            }
+            self.roomy.pop();
+        }
+    }
+
+    fn add_chunk(&mut self) -> u32 {
+        let number = self.absent.pop().unwrap_or_else(|| {
+            self.chunks.push(None);
+            // `MAX_TIMERS` bounds the number of chunks.
+            u32::try_from(self.chunks.len() - 1).unwrap_or(u32::MAX)
+        });
+        self.chunks[number as usize] = Some(Chunk::new());
+        self.roomy.push(number);
+        number
+    }
+
+    /// Nothing in this chunk is in use: it is the one that is kept, or goes.
+    fn give_back(&mut self, number: u32) {
+        let is_idle = |chunk: &Option<Chunk<K, S>>| chunk.as_ref().is_some_and(|c| c.in_use == 0);
+        let other = self.spare.filter(|&other| other != number);
+        if !other.is_some_and(|other| is_idle(&self.chunks[other as usize])) {
+            self.spare = Some(number);
+            return;
+        }
+        if self.absent.len() + 2 == self.chunks.len() {
+            // Only these two were left.
+            self.chunks = Vec::new();
+            self.absent = Vec::new();
+            self.roomy = Vec::new();
+            self.spare = None;
+            return;
+        }
+        // `roomy` may still name it, and finds nothing there. A chunk is only added when `roomy` is empty, so that no
+        // chunk is named twice.
+        self.chunks[number as usize] = None;
+        self.absent.push(number);
+    }
+
+    /// How many chunks there are.
+    #[cfg(test)]
+    pub(super) fn chunks(&self) -> usize {
+        self.chunks.iter().flatten().count()
+    }
+}
+
+impl<K, S> Table<K, S> {
+    /// The index of the timer whose key has this hash and for which `is_it` is true.
+    pub(super) fn find(&self, hash: u32, mut is_it: impl FnMut(&K) -> bool) -> Option<u32> {
+        let is_it = |index| self.timer(index).is_some_and(|timer| is_it(&timer.key));
+        self.keys.find(hash, is_it)
+    }
+
+    /// Adds a timer under a key that has none.
+    pub(super) fn insert_keyed(&mut self, hash: u32, timer: Timer<K, S>) -> u32 {
+        let index = self.take_vacant();
+        self.fill(index, timer);
+        self.change(index, |slot| slot.hash = hash);
+        let Table { keys, chunks, .. } = self;
+        keys.insert(hash, index, |index| hash_at(chunks, index));
+        index
+    }
+
+    /// Takes a timer out that was added under a key.
+    pub(super) fn remove_keyed(&mut self, index: u32) -> Option<Timer<K, S>> {
+        let hash = self.get(index).filter(|slot| slot.timer.is_some())?.hash;
+        let Table { keys, chunks, .. } = self;
+        keys.remove(hash, index, |index| hash_at(chunks, index));
+        self.remove_unkeyed(index)
+    }
+}
+
+fn hash_at<K, S>(chunks: &[Option<Chunk<K, S>>], index: u32) -> u32 {
+    let (chunk, at) = split(index);
+    chunks[chunk]
+        .as_ref()
+        .map_or(0, |chunk| chunk.slots[at].hash)
+}
+
+/// Half of the hash of a key. Unwinds if `Hash` does.
+pub(super) fn hash_of<Q: Hash + ?Sized>(hasher: &DefaultHashBuilder, key: &Q) -> u32 {
+    let hash = hasher.hash_one(key);
+    #[allow(clippy::cast_possible_truncation)] // half of a good hash is a good hash
+    let half = (hash ^ (hash >> 32)) as u32;
+    half
+}

@@ -1,0 +1,276 @@
+//! A set without an actor: what it keeps, which nobody else sees.
+
+use std::ops::Deref;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::*;
+use crate::shared::Config;
+use crate::shared::mailbox::Backlog;
+use crate::shared::notifier::ActorNotifier;
+use crate::shared::timer_set::{Delivery, SetWheel};
+use crate::shared::turn::Turn;
+use crate::tick::Ticks;
+
+/// A wheel on which nothing comes round.
+#[derive(Default)]
+struct Nodes {
+    ticks: Vec<u64>,
+    rescheduled: usize,
+    removed: usize,
+}
+
+impl SetWheel for Nodes {
+    fn insert(&mut self, tick: u64, _: u32) -> u32 {
+        self.ticks.push(tick);
+        u32::try_from(self.ticks.len() - 1).expect("there are few")
+    }
+
+    fn tick(&self, node: u32) -> u64 {
+        self.ticks[node as usize]
+    }
+
+    fn reschedule(&mut self, node: u32, tick: u64) {
+        self.ticks[node as usize] = tick;
+        self.rescheduled += 1;
+    }
+
+    fn remove(&mut self, _: u32) {
+        self.removed += 1;
+    }
+}
+
+type Timers = Arc<Set<u64, Plain<()>>>;
+
+/// A wheel without an actor, which would empty the queue at its end: what is queued holds the set, and that the queue.
+struct Undriven(Arc<Shared>);
+
+impl Deref for Undriven {
+    type Target = Arc<Shared>;
+
+    fn deref(&self) -> &Arc<Shared> {
+        &self.0
+    }
+}
+
+impl Drop for Undriven {
+    fn drop(&mut self) {
+        self.0.mailbox.close(&mut Backlog::new());
+    }
+}
+
+/// A set whose ticks are milliseconds.
+fn set() -> (Undriven, Timers) {
+    let shared = Arc::new(Shared::new(Config {
+        name: "nobody drives it".into(),
+        ticks: Ticks::new(Instant::now(), Duration::from_millis(1)).expect("not zero"),
+        late_warning: Duration::MAX,
+        max_keyed: 1 << 20,
+        notifier: ActorNotifier::Task(Notify::new()),
+        runtime: None,
+        virtual_clock: false,
+    }));
+    let set = Set::new(&shared, ());
+    (Undriven(shared), set)
+}
+
+fn tick(n: u64) -> Timestamp {
+    Timestamp::at(n * 1_000_000)
+}
+
+/// How many are delivered, how many are pending, and how many entries the heap has.
+fn lengths(set: &Timers) -> (usize, usize, usize) {
+    let state = set.lock();
+    (state.delivered.len(), state.table.len(), state.due.len())
+}
+
+fn arm(set: &Timers, keys: std::ops::Range<u64>, at: u64) {
+    for key in keys {
+        assert!(set.set(key, (), tick(at), None).is_ok());
+    }
+}
+
+/// Processes all dirty indices, as the actor does; returns how many.
+fn process(set: &Timers, turn: &Turn<'_>, nodes: &mut Nodes) -> usize {
+    let mut batch = Vec::new();
+    set.take_dirty(&mut batch);
+    set.process(&batch, turn, nodes);
+    batch.len()
+}
+
+#[test]
+fn memory_follows_the_number_of_timers() {
+    let (shared, set) = set();
+    let mut nodes = Nodes::default();
+    let turn = Turn::new(0, tick(0), &shared.metrics.0);
+    arm(&set, 0..10_000, 5);
+    assert_eq!(process(&set, &turn, &mut nodes), 10_000);
+    assert_eq!(nodes.ticks, vec![5; 10_000]);
+    assert_eq!((nodes.rescheduled, nodes.removed), (0, 0));
+    assert_eq!(set.take_all(u64::MAX).len(), 10_000);
+    assert_eq!(set.lock().table.chunks(), 40, "the wheel knows the indices");
+    assert_eq!(process(&set, &turn, &mut nodes), 10_000);
+    assert_eq!(nodes.removed, 10_000);
+    assert_eq!(set.lock().table.chunks(), 0);
+
+    // Expirations give it back too.
+    arm(&set, 0..10_000, 5);
+    process(&set, &turn, &mut nodes);
+    let turn = Turn::new(5, tick(5), &shared.metrics.0);
+    let indices: Vec<_> = (0..10_000).collect();
+    set.process_expirations(&indices, &turn, &mut nodes);
+    let delivery = set.deliver(6, &mut 20_000, &turn, &mut nodes);
+    assert_eq!(delivery, Delivery::Done);
+    let state = set.lock();
+    assert!(state.table.chunks() <= 1 && state.due.capacity() <= KEPT);
+    assert_eq!(state.delivered.len(), 10_000);
+}
+
+#[test]
+fn indices_are_used_again() {
+    let (shared, set) = set();
+    let mut nodes = Nodes::default();
+    let turn = Turn::new(0, tick(0), &shared.metrics.0);
+    for _ in 0..100 {
+        arm(&set, 0..300, 5);
+        process(&set, &turn, &mut nodes);
+        (0..300).for_each(|key| assert!(set.remove(&key).is_ok()));
+    }
+    assert!(set.lock().table.end() <= 512);
+    assert_eq!(nodes.ticks.len(), 300, "they stay on the wheel in between");
+}
+
+#[test]
+fn due_timers_of_a_closed_set_are_not_delivered() {
+    let (shared, set) = set();
+    let mut nodes = Nodes::default();
+    arm(&set, 0..3, 5);
+    let turn = Turn::new(5, tick(5), &shared.metrics.0);
+    assert_eq!(process(&set, &turn, &mut nodes), 3);
+    set.process_expirations(&[0, 1, 2], &turn, &mut nodes);
+    let mut limit = 9;
+    let early = set.deliver(5, &mut limit, &turn, &mut nodes);
+    assert_eq!(early, Delivery::Early);
+    assert_eq!((lengths(&set), limit), ((0, 3, 3), 9));
+    TimerSet::close(&*set);
+    let closed = set.deliver(6, &mut limit, &turn, &mut nodes);
+    assert_eq!(closed, Delivery::Done);
+    assert_eq!((lengths(&set), limit), ((0, 3, 0), 9));
+}
+
+#[test]
+fn delivery_stops_at_its_limit_and_at_its_tick() {
+    let (shared, set) = set();
+    let mut nodes = Nodes::default();
+    arm(&set, 0..3, 5);
+    arm(&set, 3..4, 6);
+    let turn = Turn::new(6, tick(6), &shared.metrics.0);
+    assert_eq!(process(&set, &turn, &mut nodes), 4);
+    set.process_expirations(&[3, 2, 1, 0], &turn, &mut nodes);
+    let mut limit = 2;
+    let delivery = set.deliver(6, &mut limit, &turn, &mut nodes);
+    assert_eq!(delivery, Delivery::More);
+    assert_eq!((limit, lengths(&set)), (0, (2, 2, 2)));
+    assert_eq!(shared.pending_keyed(), 2);
+    limit = 2;
+    let delivery = set.deliver(6, &mut limit, &turn, &mut nodes);
+    assert_eq!(delivery, Delivery::Early);
+    assert_eq!((limit, lengths(&set)), (1, (3, 1, 1)));
+    let delivery = set.deliver(7, &mut limit, &turn, &mut nodes);
+    assert_eq!(delivery, Delivery::Done);
+    assert_eq!((limit, set.counts().fired), (0, 4));
+    assert_eq!(shared.pending_keyed(), 0);
+}
+
+#[test]
+fn stale_entries_of_the_heap_are_skipped() {
+    let (shared, set) = set();
+    let mut nodes = Nodes::default();
+    arm(&set, 0..4, 5);
+    let turn = Turn::new(5, tick(5), &shared.metrics.0);
+    process(&set, &turn, &mut nodes);
+    set.process_expirations(&[0, 1, 2, 3], &turn, &mut nodes);
+    // Removed; removed and its index used again; moved later; moved earlier.
+    assert!(matches!(set.remove(&0), Ok(Some(()))));
+    assert!(matches!(set.remove(&1), Ok(Some(()))));
+    arm(&set, 8..9, 7);
+    assert_eq!(set.move_to(&2, tick(9)), Ok(true));
+    assert_eq!(set.move_to(&3, tick(2)), Ok(true));
+    let delivery = set.deliver(6, &mut 9, &turn, &mut nodes);
+    assert_eq!((delivery, lengths(&set)), (Delivery::Done, (0, 3, 0)));
+    assert_eq!(process(&set, &turn, &mut nodes), 3);
+    assert_eq!(nodes.ticks[4..], [7, 9, 2], "they are on the wheel again");
+}
+
+#[test]
+fn draining_leaves_timers_that_were_armed_later() {
+    let (_shared, set) = set();
+    arm(&set, 0..3, 5);
+    let by = set.lock().order;
+    arm(&set, 3..5, 4);
+    arm(&set, 1..2, 3);
+    let keys = |by| -> Vec<_> { set.take_all(by).iter().map(|taken| taken.key).collect() };
+    assert_eq!(keys(by), [0, 2]);
+    assert_eq!(keys(u64::MAX), [1, 3, 4], "the earliest first");
+}
+
+#[test]
+fn nothing_can_be_set_after_the_end() {
+    let (shared, set) = set();
+    assert_eq!(shared.close_sets().len(), 1);
+    assert!(
+        !set.is_closed(),
+        "closing the list leaves the sets to the caller"
+    );
+    TimerSet::close(&*set);
+    assert!(set.is_closed() && set.open().is_err());
+    let another: Timers = Set::new(&shared, ());
+    assert!(another.is_closed());
+    assert!(another.set(1, (), tick(5), None).is_err());
+    assert_eq!(another.number.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn an_index_is_dirty_once() {
+    let (shared, set) = set();
+    for at in [5, 4, 3] {
+        arm(&set, 0..2, at);
+    }
+    let mut batch = Vec::new();
+    assert_eq!(set.take_dirty(&mut batch), 3);
+    assert_eq!(batch, [0, 1]);
+    // In the hands of the actor it stays dirty, and the actor is told of an earlier tick all the same.
+    arm(&set, 0..1, 2);
+    let mut rest = Vec::new();
+    assert_eq!((set.take_dirty(&mut rest), rest.len()), (2, 0));
+    let mut nodes = Nodes::default();
+    let turn = Turn::new(0, tick(0), &shared.metrics.0);
+    set.process(&batch, &turn, &mut nodes);
+    assert_eq!(nodes.ticks, [2, 3]);
+}
+
+#[test]
+fn a_timer_set_again_does_not_repeat() {
+    let (_shared, set) = set();
+    let repeat = || {
+        Some(Repeat {
+            period: 1,
+            clone: |&key: &u64, _: &Plain<()>| (key, ()),
+        })
+    };
+    assert!(set.set(0, (), tick(9), repeat()).is_ok());
+    assert_eq!(set.lock().repeats.len(), 1);
+    assert!(matches!(set.set(0, (), tick(9), None), Ok(Some(()))));
+    assert!(set.lock().repeats.is_empty());
+    assert!(set.set(0, (), tick(9), repeat()).is_ok());
+    assert!(matches!(set.remove(&0), Ok(Some(()))));
+    assert!(set.lock().repeats.is_empty());
+}
+
+#[test]
+fn a_slot_with_a_u64_key_and_value_takes_48_bytes() {
+    assert_eq!(size_of::<table::Slot<u64, Plain<u64>>>(), 48);
+}
