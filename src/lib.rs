@@ -141,7 +141,12 @@ mod metrics;
 mod panic;
 #[cfg(not(tickwheel_loom))]
 mod sleep;
+#[cfg(not(tickwheel_loom))]
 mod timer_set;
+#[cfg(tickwheel_loom)]
+mod timer_set {
+    mod lock;
+}
 #[cfg(not(tickwheel_loom))]
 mod timer_wheel;
 
