@@ -88,7 +88,7 @@ fn nothing_is_unsafe() {
     assert_eq!(unsafe_code(&file("x.rs", "unsafe { 1 }")).len(), 1);
 
     let manifest = include_str!("../../../Cargo.toml");
-    let lints = manifest.split("\n[").find(|s| s.starts_with("lints.rust]"));
+    let lints = manifest.split("\n[").find(|s| s.starts_with("workspace.lints.rust]"));
     assert!(lints.is_some_and(|lints| lints.contains("\nunsafe_code = \"forbid\"")));
     assert!(include_str!("../../../src/lib.rs").contains("\n#![forbid(unsafe_code)]"));
 }
