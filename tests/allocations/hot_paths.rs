@@ -65,7 +65,7 @@ fn on_a_wheel(test: impl FnOnce(&Runtime, &TimerWheel)) {
 }
 
 #[test]
-fn a_timeout_that_does_not_elapse_allocates_nothing_and_sends_nothing() {
+fn allocates_and_sends_nothing_for_a_timeout_in_time() {
     on_a_wheel(|runtime, wheel| {
         assert_free(runtime, wheel, async |_| {
             let outcome = wheel.timeout(LONG, yield_now()).await;
@@ -75,7 +75,7 @@ fn a_timeout_that_does_not_elapse_allocates_nothing_and_sends_nothing() {
 }
 
 #[test]
-fn timeouts_of_mixed_lengths_allocate_nothing_and_send_nothing_while_one_of_each_is_at_hand() {
+fn allocates_and_sends_nothing_for_pooled_mixed_timeouts() {
     on_a_wheel(|runtime, wheel| {
         assert_free(runtime, wheel, async |n| {
             // None of them comes due while the test runs, however slow the machine is.
@@ -87,7 +87,7 @@ fn timeouts_of_mixed_lengths_allocate_nothing_and_send_nothing_while_one_of_each
 }
 
 #[test]
-fn a_sleep_moved_later_allocates_nothing_and_sends_nothing() {
+fn allocates_and_sends_nothing_for_a_sleep_moved_later() {
     on_a_wheel(|runtime, wheel| {
         let mut sleep = wheel.sleep(LONG);
         assert_pending!(poll_idly(&mut sleep));
@@ -100,7 +100,7 @@ fn a_sleep_moved_later_allocates_nothing_and_sends_nothing() {
 }
 
 #[test]
-fn a_touch_allocates_nothing_and_sends_nothing() {
+fn allocates_and_sends_nothing_for_a_touch() {
     on_a_wheel(|runtime, wheel| {
         let mut timer = wheel.idle_timer(LONG);
         assert_pending!(poll_idly(&mut timer));
@@ -120,7 +120,7 @@ fn a_touch_allocates_nothing_and_sends_nothing() {
 }
 
 #[test]
-fn a_keyed_timer_set_moved_and_removed_again_allocates_nothing() {
+fn allocates_nothing_for_a_keyed_timer_set_and_moved_again() {
     on_a_wheel(|runtime, wheel| {
         let (timers, _expirations) = wheel.keyed::<u32, u64>();
         for key in 0..1_000 {

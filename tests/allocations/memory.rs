@@ -48,7 +48,7 @@ fn armed(wheel: &TimerWheel, n: usize) -> Vec<Sleep> {
 }
 
 #[test]
-fn p7_a_million_sleeps_armed_and_dropped_one_after_the_other_use_the_same_memory() {
+fn p7_reuses_memory_for_a_million_sleeps_in_turn() {
     let runtime = paused_runtime();
     let wheel = used_wheel(&runtime);
     let info = measured(&runtime, async {
@@ -65,7 +65,7 @@ fn p7_a_million_sleeps_armed_and_dropped_one_after_the_other_use_the_same_memory
 
 // Netty keeps cancelled timeouts until their slot comes round.
 #[test]
-fn p7_a_million_sleeps_armed_together_and_dropped_are_freed_before_their_deadline() {
+fn p7_frees_a_million_dropped_sleeps_before_their_deadline() {
     let runtime = paused_runtime();
     let wheel = used_wheel(&runtime);
     let info = measured(&runtime, async {
@@ -98,7 +98,7 @@ fn p7_a_million_sleeps_armed_together_and_dropped_are_freed_before_their_deadlin
 }
 
 #[test]
-fn p7_sleeps_dropped_without_a_barrier_leave_only_a_bounded_rest() {
+fn p7_bounds_what_sleeps_dropped_without_a_barrier_leave() {
     let runtime = paused_runtime();
     let wheel = used_wheel(&runtime);
     let info = measured(&runtime, async {
@@ -115,7 +115,7 @@ fn p7_sleeps_dropped_without_a_barrier_leave_only_a_bounded_rest() {
 }
 
 #[test]
-fn sleeps_that_fired_leave_nothing() {
+fn keeps_nothing_of_sleeps_that_fired() {
     let runtime = paused_runtime();
     let wheel = used_wheel(&runtime);
     let info = measured(&runtime, async {
@@ -134,7 +134,7 @@ fn sleeps_that_fired_leave_nothing() {
 }
 
 #[test]
-fn moving_a_sleep_allocates_nothing_that_stays() {
+fn keeps_nothing_allocated_by_moving_a_sleep() {
     let runtime = paused_runtime();
     let wheel = used_wheel(&runtime);
     let info = measured(&runtime, async {
@@ -153,7 +153,7 @@ fn moving_a_sleep_allocates_nothing_that_stays() {
 }
 
 #[test]
-fn a_hundred_thousand_sleeps_pending_when_their_runtime_goes_leak_nothing() {
+fn leaks_no_sleep_pending_when_its_runtime_is_dropped() {
     let round = || {
         let runtime = paused_runtime();
         let (wheel, sleeps) = runtime.block_on(async {
@@ -175,7 +175,7 @@ fn a_hundred_thousand_sleeps_pending_when_their_runtime_goes_leak_nothing() {
 }
 
 #[test]
-fn wheels_that_came_and_went_leave_nothing() {
+fn keeps_nothing_of_wheels_that_ended() {
     let runtime = paused_runtime();
     let come_and_go = async |wheels: usize| {
         for n in 0..wheels {
@@ -197,7 +197,7 @@ fn wheels_that_came_and_went_leave_nothing() {
 }
 
 #[test]
-fn threads_that_came_and_went_leave_nothing_on_the_wheel() {
+fn keeps_nothing_on_the_wheel_of_threads_that_ended() {
     let runtime = paused_runtime();
     let wheel = used_wheel(&runtime);
     let come_and_go = |threads| {
@@ -225,7 +225,7 @@ fn threads_that_came_and_went_leave_nothing_on_the_wheel() {
 }
 
 #[test]
-fn sets_dropped_and_made_again_keep_memory_flat() {
+fn keeps_memory_flat_over_sets_dropped_and_made_again() {
     let runtime = paused_runtime();
     let wheel = used_wheel(&runtime);
     let make_and_drop = async |sets: u64| {

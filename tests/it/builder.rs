@@ -26,7 +26,7 @@ fn runtime(worker_threads: usize) -> Runtime {
 // --- bounds ---
 
 #[tokio::test]
-async fn a_wheel_has_the_tick_and_the_name_it_was_given() {
+async fn keeps_the_tick_and_the_name_it_was_given() {
     let usual = TimerWheel::new();
     assert_eq!((usual.tick(), usual.name()), (ms(1), "tickwheel"));
     let builder = TimerWheel::builder()
@@ -40,7 +40,7 @@ async fn a_wheel_has_the_tick_and_the_name_it_was_given() {
 }
 
 #[tokio::test]
-async fn ticks_from_a_microsecond_to_a_day_are_accepted_and_no_others() {
+async fn accepts_ticks_from_a_microsecond_to_a_day_only() {
     let day = Duration::from_secs(86_400);
     assert_eq!(Builder::TICKS, us(1)..=day);
     for tick in [us(1), ms(1), day] {
@@ -69,7 +69,7 @@ async fn ticks_from_a_microsecond_to_a_day_are_accepted_and_no_others() {
 
 // RussellLuo's wheel of size 0 recurses until the stack overflows.
 #[tokio::test]
-async fn slots_are_powers_of_two_from_2_to_4096() {
+async fn accepts_slots_that_are_powers_of_two_from_2_to_4096() {
     for slots in (1..=12).map(|bits| 1 << bits) {
         let wheel = TimerWheel::builder().slots(slots).start().unwrap();
         wheel.sleep(ms(1)).await;
@@ -89,7 +89,7 @@ async fn slots_are_powers_of_two_from_2_to_4096() {
 }
 
 #[tokio::test]
-async fn a_limit_of_no_timers_is_refused() {
+async fn rejects_a_limit_of_no_timers() {
     let error = TimerWheel::builder().max_pending(0).start().unwrap_err();
     assert_eq!(error, BuildError::MaxPending);
     assert!(error.to_string().contains("max_pending"));
@@ -97,7 +97,7 @@ async fn a_limit_of_no_timers_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_number_of_slots_keeps_the_same_time() {
+async fn keeps_the_same_time_with_any_number_of_slots() {
     for slots in [2, 8, 4096] {
         let wheel = TimerWheel::builder().slots(slots).start().unwrap();
         for length in [
@@ -121,7 +121,7 @@ async fn any_number_of_slots_keeps_the_same_time() {
 // --- no runtime ---
 
 #[test]
-fn without_a_runtime_there_is_an_error_or_a_helpful_panic() {
+fn reports_a_missing_runtime_by_error_or_helpful_panic() {
     let error = TimerWheel::builder().start().unwrap_err();
     assert_eq!(error, BuildError::NoRuntime);
     assert!(error.source().is_none());
@@ -133,7 +133,7 @@ fn without_a_runtime_there_is_an_error_or_a_helpful_panic() {
 }
 
 #[test]
-fn a_runtime_without_a_timer_is_an_error_or_a_helpful_panic() {
+fn reports_a_runtime_without_timer_by_error_or_panic() {
     let runtime = runtime::Builder::new_current_thread().build().unwrap();
     let given = TimerWheel::builder()
         .runtime(runtime.handle().clone())
@@ -153,7 +153,7 @@ fn a_runtime_without_a_timer_is_an_error_or_a_helpful_panic() {
 // --- where it runs ---
 
 #[test]
-fn a_wheel_runs_on_the_runtime_it_was_given_and_is_used_from_anywhere() {
+fn runs_on_its_given_runtime_and_is_used_from_anywhere() {
     let runtime = runtime(1);
     // Started outside any runtime.
     let wheel = TimerWheel::builder()
@@ -187,7 +187,7 @@ fn a_wheel_runs_on_the_runtime_it_was_given_and_is_used_from_anywhere() {
 }
 
 #[test]
-fn a_wheel_is_used_from_a_runtime_that_has_no_timer() {
+fn serves_a_runtime_that_has_no_timer() {
     let wheels = runtime(1);
     let wheel = TimerWheel::builder()
         .runtime(wheels.handle().clone())
@@ -204,7 +204,7 @@ fn a_wheel_is_used_from_a_runtime_that_has_no_timer() {
 }
 
 #[test]
-fn a_sleep_made_on_one_runtime_fires_on_another() {
+fn fires_a_sleep_on_another_runtime_than_its_maker() {
     let (first, second) = (runtime(0), runtime(2));
     let wheel = TimerWheel::builder()
         .runtime(second.handle().clone())
@@ -223,7 +223,7 @@ fn a_sleep_made_on_one_runtime_fires_on_another() {
 // --- several wheels ---
 
 #[tokio::test(start_paused = true)]
-async fn two_wheels_share_nothing() {
+async fn shares_nothing_between_two_wheels() {
     let fine = TimerWheel::new();
     let coarse = TimerWheel::builder().tick(ms(100)).start().unwrap();
     let start = Instant::now();
@@ -247,7 +247,7 @@ async fn two_wheels_share_nothing() {
 
 // A thread keeps cancelled entries of four wheels.
 #[tokio::test(start_paused = true)]
-async fn more_wheels_than_a_thread_keeps_entries_for_lose_no_timer_and_no_count() {
+async fn keeps_timers_and_counts_with_more_wheels_than_pools() {
     const WHEELS: usize = 7;
     let wheels: Vec<_> = (0..WHEELS).map(|_| TimerWheel::new()).collect();
     for round in 0..50 {
@@ -275,7 +275,7 @@ async fn more_wheels_than_a_thread_keeps_entries_for_lose_no_timer_and_no_count(
 }
 
 #[test]
-fn handles_and_futures_go_from_thread_to_thread() {
+fn moves_handles_and_futures_between_threads() {
     fn check<T: Send + Sync + Unpin + 'static>() {}
     check::<TimerWheel>();
     check::<tickwheel::Sleep>();

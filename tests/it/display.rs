@@ -11,7 +11,7 @@ use tickwheel::{BuildError, Closed, SetTimerError, TimerWheel};
 use tokio_test::assert_pending;
 
 #[tokio::test(start_paused = true)]
-async fn everything_public_shows_its_state() {
+async fn shows_the_state_of_everything_public() {
     let wheel = TimerWheel::new();
     let (timers, expirations) = wheel.keyed::<u64, ()>();
     timers.set_timer(1, (), ms(5)).unwrap();
@@ -50,7 +50,7 @@ async fn everything_public_shows_its_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_error_says_what_is_wrong() {
+async fn says_what_is_wrong_in_every_error() {
     let (timers, stream) = TimerWheel::new().keyed::<u64, ()>();
     drop(stream);
     let closed: Closed = timers.remove_timer(1).unwrap_err();
@@ -76,7 +76,7 @@ async fn every_error_says_what_is_wrong() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wheel_warns_when_it_is_later_than_it_was_told_to_bear() {
+async fn warns_when_lateness_exceeds_threshold() {
     let warnings = Arc::new(Warnings::default());
     let _here = tracing::subscriber::set_default(Arc::clone(&warnings));
     for (late_by, warned) in [(ms(50), 0), (ms(51), 1)] {

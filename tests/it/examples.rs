@@ -122,7 +122,7 @@ fn closed_after(active: Instant, mut client: TcpStream) -> Duration {
 }
 
 #[test]
-fn bad_arguments_get_one_clear_line_and_exit_code_2() {
+fn rejects_bad_arguments_with_one_line_and_exit_code_2() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let taken = taken.local_addr().map(|a| (a.to_string(), taken));
     let (taken, _listener) = taken.expect("it is bound");
@@ -160,7 +160,7 @@ fn bad_arguments_get_one_clear_line_and_exit_code_2() {
 }
 
 #[test]
-fn help_names_the_options_and_succeeds() {
+fn prints_help_with_the_options_and_succeeds() {
     for option in ["--help", "-h"] {
         let mut command = example("idle_reaper");
         command.arg(option);
@@ -172,7 +172,7 @@ fn help_names_the_options_and_succeeds() {
 }
 
 #[test]
-fn a_silent_client_is_closed_after_its_idle_time_and_a_chatting_one_is_kept() {
+fn closes_a_silent_client_and_keeps_a_chatting_one() {
     // A machine that stops for longer than the idle time makes a chatting client look silent; then a longer one is tried.
     let kept = [1, 4, 16, 64].into_iter().any(chatting_is_kept);
     assert!(kept, "the chatting client was never kept");
@@ -226,14 +226,14 @@ fn chatting_is_kept(seconds: u64) -> bool {
 }
 
 #[test]
-fn an_idle_time_may_have_a_fraction() {
+fn accepts_an_idle_time_with_a_fraction() {
     let server = Server::start("0.25");
     let took = closed_after(Instant::now(), server.connect());
     assert!(took >= Duration::from_millis(250), "{took:?}");
 }
 
 #[test]
-fn a_client_that_never_reads_is_closed_although_the_server_has_more_to_send() {
+fn closes_a_client_that_never_reads() {
     let server = Server::start("0.5");
     let mut client = server.connect();
     let timeout = Some(PATIENCE);
@@ -251,7 +251,7 @@ fn a_client_that_never_reads_is_closed_although_the_server_has_more_to_send() {
 
 #[test]
 #[cfg(unix)]
-fn a_server_that_is_told_to_stop_closes_what_is_open_and_says_so() {
+fn closes_open_connections_when_told_to_stop() {
     let server = Server::start("60");
     let clients = [server.connect(), server.connect()];
     let names = clients.each_ref().map(|c| c.local_addr().expect("bound"));
@@ -278,7 +278,7 @@ fn a_server_that_is_told_to_stop_closes_what_is_open_and_says_so() {
 
 #[test]
 #[cfg(unix)]
-fn a_demonstration_with_few_files_allowed_makes_do_with_fewer_clients() {
+fn runs_fewer_clients_when_few_files_are_allowed() {
     let mut command = Command::new("sh");
     let path = example("idle_reaper").get_program().to_owned();
     let script = "ulimit -n 256 && exec \"$0\"";
@@ -301,7 +301,7 @@ fn a_demonstration_with_few_files_allowed_makes_do_with_fewer_clients() {
 }
 
 #[test]
-fn what_the_short_examples_show_holds() {
+fn runs_the_short_examples_successfully() {
     let names = [
         "quickstart",
         "cache",

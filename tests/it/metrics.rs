@@ -34,7 +34,7 @@ async fn messages(wheel: &TimerWheel, f: impl AsyncFnOnce()) -> u64 {
 // --- the books ---
 
 #[tokio::test(start_paused = true)]
-async fn p16_each_way_a_sleep_can_end_is_counted_once() {
+async fn p16_counts_each_end_of_a_sleep_once() {
     let wheel = TimerWheel::new();
     let counts = || {
         let m = wheel.metrics();
@@ -81,7 +81,7 @@ async fn p16_each_way_a_sleep_can_end_is_counted_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p16_the_books_balance_after_any_mixture_of_operations() {
+async fn p16_balances_the_books_after_any_mix_of_operations() {
     for seed in 0..20 {
         let mut numbers = Numbers(seed);
         let wheel = TimerWheel::new();
@@ -129,7 +129,7 @@ async fn p16_the_books_balance_after_any_mixture_of_operations() {
 }
 
 #[test]
-fn p16_the_books_balance_over_threads_that_are_gone() {
+fn p16_balances_the_books_over_threads_that_are_gone() {
     let runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = { runtime }.worker_threads(2).enable_time().build().unwrap();
     let wheel = TimerWheel::builder()
@@ -161,7 +161,7 @@ fn p16_the_books_balance_over_threads_that_are_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lateness_is_recorded_for_each_timer_that_fired() {
+async fn records_lateness_for_each_timer_that_fired() {
     let wheel = TimerWheel::new();
     for n in 0..100 {
         wheel.sleep(ms(1 + n)).await;
@@ -182,7 +182,7 @@ async fn lateness_is_recorded_for_each_timer_that_fired() {
 // --- what costs a message ---
 
 #[tokio::test(start_paused = true)]
-async fn timeouts_of_a_constant_length_cost_no_message_after_the_first() {
+async fn sends_one_command_for_timeouts_of_constant_length() {
     let wheel = TimerWheel::new();
     let sent = messages(&wheel, async || {
         for _ in 0..10_000 {
@@ -194,7 +194,7 @@ async fn timeouts_of_a_constant_length_cost_no_message_after_the_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn timeouts_of_mixed_lengths_cost_few_messages() {
+async fn sends_few_commands_for_timeouts_of_mixed_lengths() {
     let wheel = TimerWheel::new();
     let sent = messages(&wheel, async || {
         for n in 0..9_000 {
@@ -210,7 +210,7 @@ async fn timeouts_of_mixed_lengths_cost_few_messages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn timeouts_cost_no_message_either_when_many_sleeps_have_fired_before() {
+async fn sends_no_command_per_timeout_after_many_sleeps_fired() {
     let wheel = TimerWheel::new();
     for _ in 0..1_000 {
         wheel.sleep(ms(1)).await;
@@ -225,7 +225,7 @@ async fn timeouts_cost_no_message_either_when_many_sleeps_have_fired_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn timeouts_cost_no_message_either_when_many_never_armed_their_timer() {
+async fn sends_no_command_per_timeout_after_many_never_armed() {
     let wheel = TimerWheel::new();
     for n in 0..1_000 {
         wheel.timeout(HOUR + ms(n), async {}).await.unwrap();
@@ -241,7 +241,7 @@ async fn timeouts_cost_no_message_either_when_many_never_armed_their_timer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancelling_and_moving_later_cost_no_message() {
+async fn sends_no_command_when_cancelling_or_moving_later() {
     let wheel = TimerWheel::new();
     let mut sleeps: Vec<_> = (0..100).map(|_| wheel.sleep(ms(1_000))).collect();
     for sleep in &mut sleeps {
@@ -261,7 +261,7 @@ async fn cancelling_and_moving_later_cost_no_message() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn moving_earlier_costs_one_message_until_the_actor_has_seen_it() {
+async fn sends_one_command_when_moved_earlier_repeatedly() {
     let wheel = TimerWheel::new();
     let mut sleep = wheel.sleep(HOUR);
     assert_pending!(poll_idly(&mut sleep));
@@ -275,7 +275,7 @@ async fn moving_earlier_costs_one_message_until_the_actor_has_seen_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timer_that_was_moved_is_looked_at_once_and_filed_again() {
+async fn reschedules_a_moved_timer_once() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut sleep = wheel.sleep(ms(10));
@@ -290,7 +290,7 @@ async fn a_timer_that_was_moved_is_looked_at_once_and_filed_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancelled_sleeps_beyond_what_a_thread_keeps_leave_the_wheel_at_once() {
+async fn deregisters_cancelled_sleeps_beyond_the_pool_at_once() {
     const KEPT: u64 = 128;
     let wheel = TimerWheel::new();
     let mut sleeps: Vec<_> = (0..1_000).map(|_| wheel.sleep(HOUR)).collect();

@@ -13,7 +13,7 @@ fn start() -> TimerWheel {
 }
 
 #[test]
-fn it_needs_no_runtime_and_keyed_timers_fire_while_nothing_else_runs() {
+fn fires_keyed_timers_without_any_runtime() {
     let wheel = start();
     let (timers, mut expirations) = wheel.keyed();
     timers.set_timer(2, "later", ms(20)).expect("it is open");
@@ -34,7 +34,7 @@ fn it_needs_no_runtime_and_keyed_timers_fire_while_nothing_else_runs() {
 }
 
 #[test]
-fn it_looks_at_timers_while_the_only_worker_is_blocked() {
+fn fires_while_the_only_worker_is_blocked() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -58,7 +58,7 @@ fn it_looks_at_timers_while_the_only_worker_is_blocked() {
 }
 
 #[tokio::test]
-async fn sleeps_are_never_early_and_a_fine_tick_is_kept() {
+async fn keeps_a_fine_tick_and_fires_no_sleep_early() {
     let wheel = start();
     for micros in [1, 50, 300, 999, 1700] {
         let (real, start) = (std::time::Instant::now(), Instant::now());
@@ -73,7 +73,7 @@ async fn sleeps_are_never_early_and_a_fine_tick_is_kept() {
 }
 
 #[test]
-fn with_nothing_to_wait_for_it_rests() {
+fn rests_with_nothing_to_wait_for() {
     let (wheel, other) = (start(), start());
     let (timers, mut expirations) = other.keyed();
     for key in 0..5 {
@@ -85,7 +85,7 @@ fn with_nothing_to_wait_for_it_rests() {
 }
 
 #[test]
-fn its_thread_ends_with_the_last_handle() {
+fn ends_its_thread_with_the_last_handle() {
     let wheel = start();
     let (timers, mut expirations) = wheel.keyed::<u32, ()>();
     drop((wheel, timers));
@@ -94,7 +94,7 @@ fn its_thread_ends_with_the_last_handle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_refused_under_a_paused_clock() {
+async fn rejects_a_paused_clock() {
     let refused = TimerWheel::builder().dedicated_thread().start();
     assert_eq!(refused.err(), Some(BuildError::PausedClock));
 }

@@ -57,7 +57,7 @@ impl Witness {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_a_storm_of_expirations_lets_other_tasks_run_between_bounded_turns() {
+async fn p11_bounds_turns_in_a_storm_of_expirations() {
     const SLEEPS: u64 = 100_000;
     for one_tick in [true, false] {
         let wheel = TimerWheel::new();
@@ -82,7 +82,7 @@ async fn p11_a_storm_of_expirations_lets_other_tasks_run_between_bounded_turns()
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_a_flood_of_commands_lets_other_tasks_run_between_bounded_turns() {
+async fn p11_bounds_turns_in_a_flood_of_commands() {
     const SLEEPS: u64 = 100_000;
     let wheel = TimerWheel::new();
     wheel.settle().await;
@@ -103,7 +103,7 @@ async fn p11_a_flood_of_commands_lets_other_tasks_run_between_bounded_turns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_commands_get_on_during_a_storm_of_expirations() {
+async fn p11_applies_commands_in_a_storm_of_expirations() {
     const SLEEPS: u64 = 200_000;
     let wheel = TimerWheel::new();
     let mut sleeps: Vec<_> = (0..SLEEPS).map(|_| wheel.sleep(ms(1_000))).collect();
@@ -144,7 +144,7 @@ async fn p11_commands_get_on_during_a_storm_of_expirations() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_a_heartbeat_keeps_its_pace_under_a_flood_of_commands() {
+async fn p11_keeps_the_pace_of_a_heartbeat_in_a_flood_of_commands() {
     const PER_MILLISECOND: u64 = 3_000;
     let wheel = TimerWheel::new();
     let start = Instant::now();
@@ -179,7 +179,7 @@ async fn p11_a_heartbeat_keeps_its_pace_under_a_flood_of_commands() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_a_due_timer_waits_for_no_more_than_the_commands_before_it() {
+async fn p11_fires_a_due_timer_after_the_commands_before_it() {
     const FLOOD: u64 = 100_000;
     let wheel = TimerWheel::new();
     let (woken, waker) = Wakes::new();
@@ -209,7 +209,7 @@ async fn p11_a_due_timer_waits_for_no_more_than_the_commands_before_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_a_task_whose_sleeps_are_always_ready_lets_others_run() {
+async fn p11_lets_others_run_when_sleeps_are_always_ready() {
     let wheel = TimerWheel::new();
     let other = tokio::spawn(async {});
     let mut rounds = 0;
@@ -221,7 +221,7 @@ async fn p11_a_task_whose_sleeps_are_always_ready_lets_others_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sleep_that_is_refused_for_lack_of_budget_stays_ready() {
+async fn stays_ready_when_polled_without_budget() {
     let wheel = TimerWheel::new();
     let mut polls = 0;
     std::future::poll_fn(|cx| {
@@ -245,7 +245,7 @@ async fn a_sleep_that_is_refused_for_lack_of_budget_stays_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p10_what_nobody_receives_and_nobody_polls_holds_nothing_up() {
+async fn p10_holds_nothing_up_by_what_nobody_receives() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let (timers, expirations) = wheel.keyed::<u64, ()>();
@@ -271,7 +271,7 @@ async fn p10_what_nobody_receives_and_nobody_polls_holds_nothing_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn settle_waits_for_what_was_due_and_not_for_what_comes_later() {
+async fn settles_once_all_that_was_due_has_fired() {
     let wheel = TimerWheel::new();
     let (woken, waker) = Wakes::new();
     let mut sleeps: Vec<_> = (0..10_000).map(|n| wheel.sleep(ms(1 + n % 100))).collect();
@@ -295,7 +295,7 @@ async fn settle_waits_for_what_was_due_and_not_for_what_comes_later() {
 /// Timers that are armed while the actor is behind, and come due before it gets to them: it then has taken its wheel to
 /// a tick beyond theirs, and is not done with the next backlog.
 #[tokio::test(start_paused = true)]
-async fn p3_of_timers_that_come_due_in_a_backlog_none_is_lost() {
+async fn p3_loses_no_timer_that_comes_due_in_a_backlog() {
     const BACKLOG: u64 = 2 * MOST_PER_TURN + 10;
     for turns in 0..4 {
         for ahead in 0..8 {

@@ -18,7 +18,7 @@ use tokio_test::{assert_pending, assert_ready};
 // --- wakers that panic ---
 
 #[tokio::test(start_paused = true)]
-async fn p12_a_waker_that_panics_harms_its_own_sleep_only() {
+async fn p12_confines_a_panicking_waker_to_its_own_sleep() {
     let wheel = TimerWheel::new();
     let (woken, waker) = Wakes::new();
     let panicking = waker_fn(|| panic!("a waker's own affair"));
@@ -40,7 +40,7 @@ async fn p12_a_waker_that_panics_harms_its_own_sleep_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_a_panic_whose_message_panics_when_dropped_is_survived() {
+async fn p12_survives_a_panic_payload_that_panics_when_dropped() {
     struct Bomb;
 
     impl Drop for Bomb {
@@ -60,7 +60,7 @@ async fn p12_a_panic_whose_message_panics_when_dropped_is_survived() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_wakers_that_panic_while_the_actor_ends_keep_nobody_from_being_told() {
+async fn p12_wakes_all_at_the_end_despite_panicking_wakers() {
     let wheel = TimerWheel::new();
     let (woken, waker) = Wakes::new();
     let panicking = waker_fn(|| panic!("a waker's own affair"));
@@ -76,7 +76,7 @@ async fn p12_wakers_that_panic_while_the_actor_ends_keep_nobody_from_being_told(
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_a_waker_that_panics_when_dropped_does_not_take_the_wheel_along() {
+async fn p12_survives_a_waker_that_panics_when_dropped() {
     struct PanicsOnDrop;
 
     impl std::task::Wake for PanicsOnDrop {
@@ -117,7 +117,7 @@ async fn p12_a_waker_that_panics_when_dropped_does_not_take_the_wheel_along() {
 // --- wakers that come back ---
 
 #[tokio::test(start_paused = true)]
-async fn p7_a_sleep_dropped_on_its_own_tick_wakes_nobody() {
+async fn p7_wakes_nobody_for_a_sleep_dropped_on_its_tick() {
     let wheel = TimerWheel::new();
     let (woken, waker) = Wakes::new();
     for settled in [true, false] {
@@ -137,7 +137,7 @@ async fn p7_a_sleep_dropped_on_its_own_tick_wakes_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p7_a_sleep_dropped_from_inside_anothers_waker_on_the_same_tick_wakes_nobody() {
+async fn p7_wakes_nobody_for_a_sleep_dropped_by_another_waker() {
     let wheel = TimerWheel::new();
     let (woken, waker) = Wakes::new();
     let start = Instant::now();
@@ -167,7 +167,7 @@ async fn p7_a_sleep_dropped_from_inside_anothers_waker_on_the_same_tick_wakes_no
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waker_may_use_the_wheel_as_anybody() {
+async fn lets_a_waker_use_the_wheel() {
     let wheel = TimerWheel::new();
     let (woken, waker) = Wakes::new();
     let made = Arc::new(Mutex::new(Vec::<Sleep>::new()));
@@ -201,7 +201,7 @@ async fn a_waker_may_use_the_wheel_as_anybody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waker_that_polls_its_own_sleep_and_arms_it_again_finds_no_lock_held() {
+async fn holds_no_lock_when_a_waker_polls_its_own_sleep() {
     let wheel = TimerWheel::new();
     let rounds = Arc::new(AtomicUsize::new(0));
     let sleep = Arc::new(Mutex::new(wheel.sleep(ms(1))));
@@ -230,7 +230,7 @@ async fn a_waker_that_polls_its_own_sleep_and_arms_it_again_finds_no_lock_held()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waker_that_drops_other_sleeps_when_it_is_dropped_finds_no_lock_held() {
+async fn holds_no_lock_when_a_dropped_waker_drops_sleeps() {
     struct Holds {
         _held: Mutex<Sleep>,
     }
@@ -271,7 +271,7 @@ async fn a_waker_that_drops_other_sleeps_when_it_is_dropped_finds_no_lock_held()
 // --- runtimes that starve ---
 
 #[tokio::test]
-async fn sleeps_that_are_due_when_a_starved_runtime_gets_on_are_ready_at_once() {
+async fn readies_due_sleeps_at_once_after_a_starved_runtime() {
     let wheel = TimerWheel::new();
     let mut tasks = JoinSet::new();
     for n in 0..100 {
@@ -293,7 +293,7 @@ async fn sleeps_that_are_due_when_a_starved_runtime_gets_on_are_ready_at_once() 
 
 // A wheel that counts ticks lags for good once it was late; one whose time is stale fires a burst of fresh timers early.
 #[tokio::test(start_paused = true)]
-async fn p1_after_the_runtime_was_starved_new_sleeps_are_neither_early_nor_late() {
+async fn p1_p2_fires_new_sleeps_on_time_after_starvation() {
     let wheel = TimerWheel::new();
     for gap in [ms(100), HOUR, HOUR * 24 * 365] {
         let mut overdue = wheel.sleep(ms(10));
@@ -322,7 +322,7 @@ async fn p1_after_the_runtime_was_starved_new_sleeps_are_neither_early_nor_late(
 // --- races ---
 
 #[test]
-fn p7_drops_that_race_with_the_firing_wake_nobody_afterwards() {
+fn p7_wakes_nobody_after_drops_that_race_with_firing() {
     let runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = { runtime }.worker_threads(2).enable_time().build().unwrap();
     let wheel = TimerWheel::builder()
@@ -374,7 +374,7 @@ fn p7_drops_that_race_with_the_firing_wake_nobody_afterwards() {
 }
 
 #[test]
-fn p3_sleeps_polled_by_two_threads_in_turn_lose_no_wake_up() {
+fn p3_loses_no_wake_up_when_two_threads_poll_in_turn() {
     let runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = { runtime }.worker_threads(2).enable_time().build().unwrap();
     runtime.block_on(async {

@@ -9,7 +9,7 @@ use tokio::time::{self, Instant};
 use tokio_test::{assert_pending, assert_ready, task};
 
 #[tokio::test(start_paused = true)]
-async fn p14_the_clock_advances_by_itself_to_exactly_the_next_deadline() {
+async fn p14_advances_the_clock_to_exactly_the_next_deadline() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut numbers = Numbers(14);
@@ -23,7 +23,7 @@ async fn p14_the_clock_advances_by_itself_to_exactly_the_next_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p14_advance_wakes_what_it_has_passed_and_nothing_else() {
+async fn p14_wakes_what_advance_has_passed_and_nothing_else() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     for length in [1, 2, 63, 64, 65, 100, 4095, 4096, 4097, 300_000] {
@@ -46,7 +46,7 @@ async fn p14_advance_wakes_what_it_has_passed_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p14_steps_between_two_ticks_wake_each_sleep_at_the_step_that_reaches_its_tick() {
+async fn p14_wakes_each_sleep_at_the_step_that_reaches_its_tick() {
     for tick in [us(1), us(250), ms(1), ms(7)] {
         let wheel = TimerWheel::builder().tick(tick).start().unwrap();
         let origin = Instant::now();
@@ -76,7 +76,7 @@ async fn p14_steps_between_two_ticks_wake_each_sleep_at_the_step_that_reaches_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn p4_sleeps_and_tokios_timers_fire_in_the_order_of_their_deadlines() {
+async fn p4_fires_in_deadline_order_with_tokios_timers() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let fired = Arc::new(Mutex::new(Vec::new()));
@@ -144,7 +144,7 @@ fn scenario(seed: u64) -> Vec<(Duration, u64, &'static str)> {
 }
 
 #[test]
-fn p14_the_same_program_runs_the_same_way_each_time() {
+fn p14_runs_the_same_program_the_same_way_each_time() {
     let first = scenario(7);
     assert!(first.len() > 3000);
     assert_eq!(first, scenario(7));
@@ -155,7 +155,7 @@ fn p14_the_same_program_runs_the_same_way_each_time() {
 
 // One crate woken 860 times a second with nothing to do.
 #[tokio::test(start_paused = true)]
-async fn p13_an_empty_wheel_is_not_polled_and_arms_no_timer() {
+async fn p13_arms_no_timer_and_is_not_polled_when_empty() {
     let wheel = TimerWheel::new();
     wheel.settle().await;
     let before = wheel.metrics();
@@ -171,7 +171,7 @@ async fn p13_an_empty_wheel_is_not_polled_and_arms_no_timer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p13_cancelled_timers_cost_one_look_each_and_then_nothing() {
+async fn p13_processes_cancelled_timers_once_each() {
     let wheel = TimerWheel::new();
     wheel.settle().await;
     for _ in 0..1000 {
@@ -185,7 +185,7 @@ async fn p13_cancelled_timers_cost_one_look_each_and_then_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p13_one_far_timer_costs_at_most_one_wake_up_per_level() {
+async fn p13_wakes_at_most_once_per_level_for_one_far_timer() {
     for slots in [2, 16, 64, 4096_usize] {
         for length in [
             1,
@@ -223,7 +223,7 @@ async fn p13_one_far_timer_costs_at_most_one_wake_up_per_level() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p13_a_sleep_that_is_moved_later_all_the_time_is_looked_at_once_per_length() {
+async fn p13_processes_a_moving_sleep_once_per_length() {
     let wheel = TimerWheel::new();
     let (woken, waker) = Wakes::new();
     let mut sleep = wheel.sleep(ms(30_000));
@@ -249,7 +249,7 @@ async fn p13_a_sleep_that_is_moved_later_all_the_time_is_looked_at_once_per_leng
 // --- a clock that misbehaves ---
 
 #[tokio::test(start_paused = true)]
-async fn p9_a_clock_that_stands_still_fires_nothing_and_keeps_nobody_busy() {
+async fn p9_fires_nothing_while_the_clock_stands_still() {
     let wheel = TimerWheel::new();
     let mut sleep = task::spawn(wheel.sleep(Duration::from_nanos(1)));
     assert_pending!(sleep.poll());
@@ -274,7 +274,7 @@ async fn p9_a_clock_that_stands_still_fires_nothing_and_keeps_nobody_busy() {
 
 // A thread outside the runtime reads the machine's clock, hours behind the one that was advanced.
 #[tokio::test(start_paused = true)]
-async fn p9_a_clock_that_steps_back_does_no_harm() {
+async fn p9_survives_a_clock_that_steps_back() {
     let wheel = TimerWheel::new();
     time::advance(HOUR * 3).await;
     let start = Instant::now();
@@ -304,7 +304,7 @@ async fn p9_a_clock_that_steps_back_does_no_harm() {
 }
 
 #[tokio::test]
-async fn p9_pausing_and_resuming_the_clock_makes_no_sleep_early() {
+async fn p9_fires_no_sleep_early_over_pause_and_resume() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut sleep = wheel.sleep(ms(60_000));

@@ -35,7 +35,7 @@ async fn a_few_turns() {
 // --- shutdown ---
 
 #[tokio::test(start_paused = true)]
-async fn p15_pending_sleeps_go_on_at_their_deadlines_when_the_wheel_is_shut_down() {
+async fn p15_fires_pending_sleeps_on_time_after_shutdown() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut tasks = JoinSet::new();
@@ -64,7 +64,7 @@ async fn p15_pending_sleeps_go_on_at_their_deadlines_when_the_wheel_is_shut_down
 }
 
 #[tokio::test(start_paused = true)]
-async fn p15_sleeps_made_after_the_shutdown_work_as_well() {
+async fn p15_fires_sleeps_made_after_the_shutdown() {
     let wheel = TimerWheel::new();
     wheel.shutdown().await;
     let start = Instant::now();
@@ -85,7 +85,7 @@ async fn p15_sleeps_made_after_the_shutdown_work_as_well() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p15_a_reset_after_the_shutdown_reaches_the_task_that_waits() {
+async fn p15_applies_a_reset_after_the_shutdown_to_the_waiter() {
     for (first, second) in [
         (ms(90), 40),
         (ms(90), 150),
@@ -107,7 +107,7 @@ async fn p15_a_reset_after_the_shutdown_reaches_the_task_that_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p15_a_reset_while_the_actor_ends_reaches_the_task_that_waits() {
+async fn p15_applies_a_reset_while_the_actor_ends() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let sleep = Arc::new(Mutex::new(wheel.sleep(HOUR)));
@@ -127,7 +127,7 @@ async fn p15_a_reset_while_the_actor_ends_reaches_the_task_that_waits() {
 
 // go-zero's second `Stop` panics.
 #[tokio::test(start_paused = true)]
-async fn shutdown_can_be_called_again_and_from_several_tasks_at_once() {
+async fn shuts_down_when_called_again_and_from_several_tasks() {
     let wheel = TimerWheel::new();
     let mut tasks = JoinSet::new();
     for _ in 0..20 {
@@ -146,7 +146,7 @@ async fn shutdown_can_be_called_again_and_from_several_tasks_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_takes_place_also_if_its_future_is_dropped() {
+async fn shuts_down_also_if_the_future_is_dropped() {
     let wheel = TimerWheel::new();
     {
         let mut shutdown = Box::pin(wheel.shutdown());
@@ -158,7 +158,7 @@ async fn a_shutdown_takes_place_also_if_its_future_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_wait_for_the_wheel_to_settle_do_not_hang_when_it_ends() {
+async fn releases_those_who_settle_when_the_wheel_ends() {
     let wheel = TimerWheel::new();
     let settling = wheel.clone();
     let settling = tokio::spawn(async move {
@@ -171,7 +171,7 @@ async fn those_who_wait_for_the_wheel_to_settle_do_not_hang_when_it_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p7_a_sleep_dropped_after_the_shutdown_wakes_nobody() {
+async fn p7_wakes_nobody_for_a_sleep_dropped_after_shutdown() {
     let wheel = TimerWheel::new();
     let (woken, waker) = Wakes::new();
     let mut sleep = wheel.sleep(ms(10));
@@ -185,7 +185,7 @@ async fn p7_a_sleep_dropped_after_the_shutdown_wakes_nobody() {
 }
 
 #[test]
-fn p15_shutdowns_that_race_with_sleeps_lose_none_of_them() {
+fn p15_loses_no_sleep_in_racing_shutdowns() {
     let runtime = multi_thread_runtime();
     runtime.block_on(async {
         for seed in 0..60 {
@@ -225,7 +225,7 @@ fn p15_shutdowns_that_race_with_sleeps_lose_none_of_them() {
 // --- the runtime goes ---
 
 #[test]
-fn p15_a_runtime_dropped_with_a_hundred_thousand_sleeps_leaves_them_usable_elsewhere() {
+fn p15_leaves_sleeps_usable_after_their_runtime_is_dropped() {
     let wheels_runtime = paused_runtime();
     let (wheel, mut sleeps) = wheels_runtime.block_on(async {
         let wheel = TimerWheel::new();
@@ -265,7 +265,7 @@ fn p15_a_runtime_dropped_with_a_hundred_thousand_sleeps_leaves_them_usable_elsew
 }
 
 #[test]
-fn p15_tasks_that_wait_elsewhere_are_woken_when_the_wheels_runtime_goes() {
+fn p15_wakes_tasks_elsewhere_when_the_runtime_is_dropped() {
     let (gone, stays) = (multi_thread_runtime(), multi_thread_runtime());
     let wheel = TimerWheel::builder()
         .runtime(gone.handle().clone())
@@ -286,7 +286,7 @@ fn p15_tasks_that_wait_elsewhere_are_woken_when_the_wheels_runtime_goes() {
 }
 
 #[test]
-fn a_runtime_that_goes_before_the_actor_has_run_ends_the_wheel() {
+fn ends_with_a_runtime_dropped_before_the_actor_ran() {
     let runtime = paused_runtime();
     let wheel = TimerWheel::builder()
         .runtime(runtime.handle().clone())
@@ -304,7 +304,7 @@ fn a_runtime_that_goes_before_the_actor_has_run_ends_the_wheel() {
 }
 
 #[test]
-fn a_runtime_shut_down_in_the_background_ends_the_wheel_too() {
+fn ends_with_a_runtime_shut_down_in_the_background() {
     let runtime = multi_thread_runtime();
     let wheel = TimerWheel::builder()
         .runtime(runtime.handle().clone())
@@ -323,7 +323,7 @@ fn a_runtime_shut_down_in_the_background_ends_the_wheel_too() {
 // --- the last handle goes ---
 
 #[tokio::test(start_paused = true)]
-async fn p15_an_armed_sleep_fires_after_the_last_handle_was_dropped_and_then_the_actor_ends() {
+async fn p15_fires_an_armed_sleep_after_the_last_handle_drops() {
     let wheel = TimerWheel::new();
     let other_handle = wheel.clone();
     let start = Instant::now();
@@ -342,7 +342,7 @@ async fn p15_an_armed_sleep_fires_after_the_last_handle_was_dropped_and_then_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_actor_ends_at_once_when_all_that_is_left_was_cancelled() {
+async fn ends_the_actor_when_only_cancelled_timers_are_left() {
     let wheel = TimerWheel::new();
     for n in 0..1000 {
         let mut sleep = wheel.sleep(HOUR + ms(n));
@@ -362,7 +362,7 @@ async fn the_actor_ends_at_once_when_all_that_is_left_was_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_actor_ends_at_once_when_the_last_sleep_is_dropped_after_the_last_handle() {
+async fn ends_the_actor_with_the_last_sleep_after_the_last_handle() {
     for settled in [true, false] {
         let wheel = TimerWheel::new();
         let mut sleeps: Vec<_> = (0..300).map(|_| wheel.sleep(HOUR)).collect();
@@ -384,7 +384,7 @@ async fn the_actor_ends_at_once_when_the_last_sleep_is_dropped_after_the_last_ha
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wheel_that_was_never_used_ends_with_its_last_handle() {
+async fn ends_an_unused_wheel_with_its_last_handle() {
     drop(TimerWheel::new());
     let wheel = TimerWheel::new();
     wheel.settle().await;
@@ -394,7 +394,7 @@ async fn a_wheel_that_was_never_used_ends_with_its_last_handle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p15_a_sleep_first_polled_when_its_wheel_has_ended_is_on_time() {
+async fn p15_fires_on_time_a_sleep_first_polled_after_the_end() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let sleep = wheel.sleep(ms(50));
@@ -411,7 +411,7 @@ async fn p15_a_sleep_first_polled_when_its_wheel_has_ended_is_on_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waker_that_drops_the_last_handle_ends_the_wheel_in_peace() {
+async fn ends_the_wheel_when_a_waker_drops_the_last_handle() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let (mut first, mut second) = (wheel.sleep(ms(10)), wheel.sleep(ms(20)));

@@ -71,7 +71,7 @@ fn all_tests() -> Vec<String> {
 }
 
 #[test]
-fn front_page_and_readme_have_the_same_table_of_all_promises() {
+fn has_one_table_of_promises_on_front_page_and_readme() {
     let front = rows(include_str!("../../../src/lib.rs"));
     let numbers: Vec<usize> = front.iter().map(|row| row.number).collect();
     assert_eq!(numbers, (1..=PROMISES).collect::<Vec<_>>());
@@ -79,9 +79,9 @@ fn front_page_and_readme_have_the_same_table_of_all_promises() {
 }
 
 #[test]
-fn every_promise_names_tests_that_run() {
+fn names_tests_that_run_for_every_promise() {
     let tests = all_tests();
-    let this = "every_promise_names_tests_that_run";
+    let this = "names_tests_that_run_for_every_promise";
     assert!(tests.iter().any(|test| test == this), "tests are found");
     let rows = rows(include_str!("../../../src/lib.rs"));
     let complaints: Vec<String> = rows
@@ -92,7 +92,7 @@ fn every_promise_names_tests_that_run() {
 }
 
 #[test]
-fn a_row_without_a_test_that_runs_is_complained_about() {
+fn complains_about_a_row_without_a_test_that_runs() {
     let table = "//! | P7 | it holds | `p7_it_does`, `and_more` |";
     let [row] = &rows(table)[..] else {
         panic!("one row");
@@ -119,7 +119,7 @@ fn a_row_without_a_test_that_runs_is_complained_about() {
 }
 
 #[test]
-fn no_test_is_named_for_a_promise_that_was_not_made() {
+fn names_no_test_for_a_promise_that_was_not_made() {
     let number = |name: &str| {
         name.strip_prefix('p')?
             .split_once('_')?

@@ -127,7 +127,7 @@ pub(crate) fn words(code: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn comments_and_literals_are_not_code() {
+fn separates_code_from_comments_and_literals() {
     let text = r##"
         let a = "in a \" string // and"; // in a comment
         /* in a

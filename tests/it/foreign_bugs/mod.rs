@@ -2,21 +2,21 @@
 //!
 //! | | system | shape | test |
 //! |---|---|---|---|
-//! | 1 | go-zero | a move compares slot numbers, not distances | `b01_every_single_move_fires_at_its_new_deadline` |
+//! | 1 | go-zero | a move compares slot numbers, not distances | `b01_fires_every_single_move_at_its_new_deadline` |
 //! | 2 | go-zero | fires twice after a short move; deaf after a drain; deadlocks in it; a second stop panics | `b02_*` |
-//! | 3 | go-zero before 2020 | the tombstone of an old entry deletes the new one's key | `b03_what_is_left_of_an_old_timer_does_not_touch_the_new_one` |
-//! | 4 | tao | separate queues for add and cancel | `b04_set_then_removed_by_one_task_never_fires` |
-//! | 5 | tao | the loop waits for the consumer, and callers wait for the loop | `b05_without_a_consumer_no_call_blocks_and_after_the_end_none_does` |
+//! | 3 | go-zero before 2020 | the tombstone of an old entry deletes the new one's key | `b03_spares_the_new_timer_from_remains_of_the_old` |
+//! | 4 | tao | separate queues for add and cancel | `b04_never_fires_when_set_then_removed_by_one_task` |
+//! | 5 | tao | the loop waits for the consumer, and callers wait for the loop | `b05_blocks_no_call_without_a_consumer_or_after_the_end` |
 //! | 6 | netpoll | off beyond the first queue; fine ticks divide by zero; active connections expire | `b06_*` |
-//! | 7 | Kafka, RussellLuo, pingora, ... | deadlines round down | `b07_no_timer_fires_before_its_deadline` |
+//! | 7 | Kafka, RussellLuo, pingora, ... | deadlines round down | `b07_fires_no_timer_before_its_deadline` |
 //! | 8 | RussellLuo | size 0 recurses; a task for each timer; entries left behind | `b08_*`, `pure_wheel::b08_*` |
 //! | 9 | go-zero, akka | ticks are counted, so they lag; stale time after idling | `b09_*` |
 //! | 10 | Netty, Dubbo | cancelled stay until due; counted twice; unbounded | `b10_*` |
 //! | 11 | Tokio, `DelayQueue` | a far timer in the current slot hides nearer ones; far deadlines panic | `b11_*`, `pure_wheel::b11_*` |
 //! | 12 | `DelayQueue` | a stale key removes another timer | `b12_*`, `pure_wheel::b12_*` |
-//! | 13 | pingora-timeout | a notification between check and wait is lost | `b13_no_sleeper_is_left_behind` |
+//! | 13 | pingora-timeout | a notification between check and wait is lost | `b13_leaves_no_sleeper_behind` |
 //! | 14 | many | the level is computed from the duration, though the window slid | `pure_wheel::b14_*` |
-//! | 15 | many | wakes up with nothing to do | `b15_idle_wheels_do_not_wake_up` |
+//! | 15 | many | wakes up with nothing to do | `b15_wakes_no_idle_wheel` |
 
 mod pure_wheel;
 
@@ -32,7 +32,7 @@ use crate::support::{advance, ms};
 
 // go-zero: of all single moves, a quarter fired one rotation early or late.
 #[tokio::test(start_paused = true)]
-async fn b01_every_single_move_fires_at_its_new_deadline() {
+async fn b01_fires_every_single_move_at_its_new_deadline() {
     const FAR: u64 = 22;
     for slots in [2, 4, 8] {
         let wheel = TimerWheel::builder().slots(slots).start().unwrap();
@@ -72,7 +72,7 @@ async fn b01_every_single_move_fires_at_its_new_deadline() {
 
 // go-zero: a move to less than a tick fires at once and leaves the entry behind.
 #[tokio::test(start_paused = true)]
-async fn b02_moved_to_less_than_a_tick_it_fires_once() {
+async fn b02_fires_once_when_moved_to_less_than_a_tick() {
     let wheel = TimerWheel::builder().tick(ms(10)).start().unwrap();
     let (timers, mut stream) = wheel.keyed();
     for nanos in [0, 1, 999_999, 9_999_999] {
@@ -90,7 +90,7 @@ async fn b02_moved_to_less_than_a_tick_it_fires_once() {
 
 // go-zero: a key set again after a drain never fires, and setting one from the drain's callback deadlocks.
 #[tokio::test(start_paused = true)]
-async fn b02_what_is_drained_can_be_set_again_while_it_is_worked_off() {
+async fn b02_sets_drained_keys_again_while_handling_them() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     for key in 0..100 {
@@ -110,7 +110,7 @@ async fn b02_what_is_drained_can_be_set_again_while_it_is_worked_off() {
 
 // go-zero: the second stop closes a closed channel.
 #[tokio::test(start_paused = true)]
-async fn b02_stopping_twice_is_stopping_once() {
+async fn b02_shuts_down_twice_as_once() {
     let wheel = TimerWheel::new();
     let clone = wheel.clone();
     tokio::join!(wheel.shutdown(), clone.shutdown(), wheel.shutdown());
@@ -120,7 +120,7 @@ async fn b02_stopping_twice_is_stopping_once() {
 
 // go-zero before 2020: removing marked the old entry, and when its slot came round its key was deleted.
 #[tokio::test(start_paused = true)]
-async fn b03_what_is_left_of_an_old_timer_does_not_touch_the_new_one() {
+async fn b03_spares_the_new_timer_from_remains_of_the_old() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer("removed", 1, ms(10)).unwrap();
@@ -149,7 +149,7 @@ async fn b03_what_is_left_of_an_old_timer_does_not_touch_the_new_one() {
 
 // tao: adding and cancelling travel by two channels, of which the loop picks one at random.
 #[tokio::test(start_paused = true)]
-async fn b04_set_then_removed_by_one_task_never_fires() {
+async fn b04_never_fires_when_set_then_removed_by_one_task() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     for key in 0..10_000 {
@@ -167,7 +167,7 @@ async fn b04_set_then_removed_by_one_task_never_fires() {
 
 // tao: with nobody reading, the loop blocks, and with it everybody who calls.
 #[tokio::test(start_paused = true)]
-async fn b05_without_a_consumer_no_call_blocks_and_after_the_end_none_does() {
+async fn b05_blocks_no_call_without_a_consumer_or_after_the_end() {
     let wheel = TimerWheel::new();
     let (timers, stream) = wheel.keyed();
     for key in 0..20_000 {
@@ -185,7 +185,7 @@ async fn b05_without_a_consumer_no_call_blocks_and_after_the_end_none_does() {
 
 // netpoll: an insertion beyond the first queue is off: in base 10 a delay of 20 fired at 11.
 #[tokio::test(start_paused = true)]
-async fn b06_delays_beyond_the_first_level_are_kept() {
+async fn b06_keeps_delays_beyond_the_first_level() {
     for slots in [2, 8, 16] {
         let wheel = TimerWheel::builder().slots(slots).start().unwrap();
         let (timers, mut stream) = wheel.keyed();
@@ -207,7 +207,7 @@ async fn b06_delays_beyond_the_first_level_are_kept() {
 
 // netpoll: ticks under a second divide by zero.
 #[tokio::test(start_paused = true)]
-async fn b06_ticks_far_below_a_second_work() {
+async fn b06_works_with_ticks_far_below_a_second() {
     for micros in [1, 10, 999, 1000] {
         let tick = Duration::from_micros(micros);
         let wheel = TimerWheel::builder().tick(tick).start().unwrap();
@@ -221,7 +221,7 @@ async fn b06_ticks_far_below_a_second_work() {
 
 // netpoll: the idle timeout is not stored, so touching does not prolong it and active connections are kicked.
 #[tokio::test(start_paused = true)]
-async fn b06_what_is_moved_before_each_deadline_does_not_fire() {
+async fn b06_never_fires_what_is_moved_before_each_deadline() {
     let wheel = TimerWheel::builder().slots(4).start().unwrap();
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer("active", (), ms(20)).unwrap();
@@ -238,7 +238,7 @@ async fn b06_what_is_moved_before_each_deadline_does_not_fire() {
 // Kafka, RussellLuo: 900 ms on a 1 s tick fired after 432 ms. pingora, timerwheel, hierarchical_hash_wheel_timer: up to
 // 1.8 ms early.
 #[tokio::test(start_paused = true)]
-async fn b07_no_timer_fires_before_its_deadline() {
+async fn b07_fires_no_timer_before_its_deadline() {
     let wheel = TimerWheel::builder().tick(ms(1000)).start().unwrap();
     let (timers, mut stream) = wheel.keyed();
     for offset in [0, 1, 99, 100, 101, 432, 468, 500, 568, 900, 999] {
@@ -263,7 +263,7 @@ async fn b07_no_timer_fires_before_its_deadline() {
 
 // RussellLuo: a wheel of size 0 recurses until the stack overflows.
 #[tokio::test(start_paused = true)]
-async fn b08_sizes_that_make_no_wheel_are_errors() {
+async fn b08_rejects_sizes_that_make_no_wheel() {
     for slots in [0, 1, 3, 100, 8192, usize::MAX] {
         let error = TimerWheel::builder().slots(slots).start().unwrap_err();
         assert!(matches!(error, BuildError::Slots { value, .. } if value == slots));
@@ -277,7 +277,7 @@ async fn b08_sizes_that_make_no_wheel_are_errors() {
 
 // RussellLuo: a goroutine for each task that fires; 113,000 of them for 200,000 timers.
 #[tokio::test(start_paused = true)]
-async fn b08_timers_that_fire_spawn_no_tasks() {
+async fn b08_spawns_no_tasks_for_timers_that_fire() {
     let wheel = TimerWheel::new();
     let (timers, stream) = wheel.keyed();
     for key in 0..20_000_u32 {
@@ -295,7 +295,7 @@ async fn b08_timers_that_fire_spawn_no_tasks() {
 
 // go-zero: the ticks are counted, so what was late once is late for ever.
 #[tokio::test(start_paused = true)]
-async fn b09_after_a_standstill_all_that_is_due_fires_and_what_follows_is_in_time() {
+async fn b09_fires_all_due_after_a_standstill_and_the_rest_in_time() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     for key in 1..=50_u64 {
@@ -320,7 +320,7 @@ async fn b09_after_a_standstill_all_that_is_due_fires_and_what_follows_is_in_tim
 
 // akka: a wheel whose time is stale after idling fires a burst of fresh timers early.
 #[tokio::test(start_paused = true)]
-async fn b09_a_timer_set_after_long_idling_is_not_early() {
+async fn b09_fires_no_timer_early_after_long_idling() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     for hours in 1..20 {
@@ -338,7 +338,7 @@ async fn b09_a_timer_set_after_long_idling_is_not_early() {
 
 // Netty: cancelled timeouts stay, with what they hold, until their slot comes round.
 #[tokio::test(start_paused = true)]
-async fn b10_what_a_cancelled_timer_holds_is_dropped_at_once() {
+async fn b10_drops_what_a_cancelled_timer_holds_at_once() {
     let wheel = TimerWheel::new();
     let (timers, _stream) = wheel.keyed();
     let held = Arc::new(());
@@ -356,7 +356,7 @@ async fn b10_what_a_cancelled_timer_holds_is_dropped_at_once() {
 
 // Netty: `pendingTimeouts` went down twice, by the cancelling and by the slot; Dubbo's copy still does that.
 #[tokio::test(start_paused = true)]
-async fn b10_a_timer_is_counted_down_once_however_often_it_ends() {
+async fn b10_counts_a_timer_down_once_however_often_it_ends() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer("stays", (), ms(1_000_000)).unwrap();
@@ -379,7 +379,7 @@ async fn b10_a_timer_is_counted_down_once_however_often_it_ends() {
 
 // Netty: `stop()` did not cancel; and pending timeouts had no bound, and ran out of memory.
 #[tokio::test(start_paused = true)]
-async fn b10_a_stop_returns_what_was_pending_and_there_is_a_limit_to_that() {
+async fn b10_returns_what_was_pending_and_limits_it() {
     let wheel = TimerWheel::builder().max_pending(100).start().unwrap();
     let (timers, mut stream) = wheel.keyed();
     let set = (0..1000).filter(|&key| timers.set_timer(key, (), ms(10)).is_ok());
@@ -392,7 +392,7 @@ async fn b10_a_stop_returns_what_was_pending_and_there_is_a_limit_to_that() {
 
 // `DelayQueue` panics on deadlines of 2^36 ms and more.
 #[tokio::test(start_paused = true)]
-async fn b11_far_deadlines_do_not_panic_and_hide_nothing() {
+async fn b11_neither_panics_nor_hides_by_far_deadlines() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     time::advance(ms(70)).await;
@@ -418,7 +418,7 @@ async fn b11_far_deadlines_do_not_panic_and_hide_nothing() {
 
 // The same for keyed timers, which are named by their keys: a slot used again belongs to its new key alone.
 #[tokio::test(start_paused = true)]
-async fn b12_a_key_of_the_past_does_not_reach_the_timer_in_its_place() {
+async fn b12_spares_a_new_timer_from_a_stale_key() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     for key in 0..100 {
@@ -438,7 +438,7 @@ async fn b12_a_key_of_the_past_does_not_reach_the_timer_in_its_place() {
 
 // pingora-timeout: it loads its flag, then makes the future that is notified; what happens between is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b13_no_sleeper_is_left_behind() {
+async fn b13_leaves_no_sleeper_behind() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
     let tasks: Vec<_> = (0..64_u64)
@@ -469,7 +469,7 @@ async fn b13_no_sleeper_is_left_behind() {
 
 // Many: one crate wakes 860 times a second with nothing to do, others about 100 times.
 #[tokio::test(start_paused = true)]
-async fn b15_idle_wheels_do_not_wake_up() {
+async fn b15_wakes_no_idle_wheel() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     wheel.settle().await;

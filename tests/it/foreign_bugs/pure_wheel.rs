@@ -4,7 +4,7 @@ use tickwheel::wheel::Wheel;
 
 // RussellLuo: `Stop` leaves entries behind in the buckets.
 #[test]
-fn b08_what_is_removed_from_a_wheel_leaves_nothing_behind() {
+fn b08_leaves_nothing_behind_of_what_is_removed() {
     let mut wheel = Wheel::new(8);
     let tokens: Vec<_> = (0..1000)
         .map(|tick| wheel.insert(tick * tick, tick))
@@ -19,7 +19,7 @@ fn b08_what_is_removed_from_a_wheel_leaves_nothing_behind() {
 
 // RussellLuo: advancing and flushing a bucket lock each other out while items are filed again.
 #[test]
-fn b08_items_inserted_while_a_wheel_advances_are_handed_out() {
+fn b08_hands_out_items_inserted_while_advancing() {
     let mut wheel = Wheel::new(4);
     wheel.insert(100, 0_u64);
     let mut seen = Vec::new();
@@ -38,7 +38,7 @@ fn b08_items_inserted_while_a_wheel_advances_are_handed_out() {
 // Tokio before 1.54 and `DelayQueue`: an entry 2^36 ms ahead lies in the current slot of the top level and hides every
 // nearer timer: one of 300 ms took 2.2 years.
 #[test]
-fn b11_a_far_item_in_the_current_slot_hides_nothing() {
+fn b11_hides_nothing_behind_a_far_item_in_the_bucket() {
     for slots in [2, 4, 64, 4096] {
         for bit in 1..63 {
             for more in [-1_i64, 0, 1] {
@@ -65,7 +65,7 @@ fn b11_a_far_item_in_the_current_slot_hides_nothing() {
 
 // `DelayQueue`: removing with a stale key removed somebody else's item.
 #[test]
-fn b12_a_stale_token_is_nobody() {
+fn b12_finds_nothing_by_a_stale_token() {
     let mut wheel = Wheel::new(64);
     let mut stale = Vec::new();
     for round in 0..100 {
@@ -92,7 +92,7 @@ fn b12_a_stale_token_is_nobody() {
 // Many: the level is computed from the duration and the slot from the tick; once the window has slid they disagree, and
 // an item lands in the current bucket, due a rotation early, or late.
 #[test]
-fn b14_whatever_the_window_every_distance_is_kept() {
+fn b14_keeps_every_distance_whatever_the_window() {
     for slots in [2_usize, 4, 8] {
         let n = slots as u64;
         for now in 0..n * n * 2 {

@@ -129,7 +129,7 @@ async fn client(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_thousand_sockets_are_reaped_when_they_fall_silent_and_not_before() {
+async fn reaps_two_thousand_sockets_once_silent_and_not_before() {
     const CONNECTIONS: u32 = 2_000;
     let all = async {
         let wheel = TimerWheel::new();
@@ -195,7 +195,7 @@ async fn two_thousand_sockets_are_reaped_when_they_fall_silent_and_not_before() 
 
 /// The same through the stream wrapper: no task but the connection's own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn idle_streams_on_real_sockets_time_out_when_they_fall_silent_and_not_before() {
+async fn times_out_streams_on_sockets_once_silent_not_before() {
     const CONNECTIONS: u32 = 200;
     let all = async {
         let wheel = TimerWheel::new();

@@ -62,7 +62,7 @@ async fn read_until_idle(stream: &mut IdleStream<DuplexStream>) -> Duration {
 // --- the limits ---
 
 #[tokio::test(start_paused = true)]
-async fn each_limit_alone_and_with_the_others_fails_a_read_when_its_own_time_has_come() {
+async fn fails_a_read_when_any_of_its_limits_expires() {
     let (read, write, all) = (ms(100), ms(150), ms(70));
     // The peer sends until 400 ms; nothing is written.
     for (limits, expected) in [
@@ -87,7 +87,7 @@ async fn each_limit_alone_and_with_the_others_fails_a_read_when_its_own_time_has
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_limit_fails_a_write_too_and_written_bytes_keep_writing_and_all_away() {
+async fn fails_a_write_when_any_of_its_limits_expires() {
     // The peer takes 64 bytes at once, and ten more, one by one until 400 ms; nothing is read.
     for (limits, expected) in [
         (none().read(ms(100)), 100),
@@ -116,7 +116,7 @@ async fn each_limit_fails_a_write_too_and_written_bytes_keep_writing_and_all_awa
 }
 
 #[tokio::test(start_paused = true)]
-async fn writing_does_not_keep_a_limit_on_reading_away_nor_reading_one_on_writing() {
+async fn keeps_the_limits_of_reading_and_writing_apart() {
     let wheel = TimerWheel::new();
     for limits in [none().read(IDLE), none().write(IDLE)] {
         let (stream, mut peer) = pair(&wheel, limits);
@@ -144,7 +144,7 @@ async fn writing_does_not_keep_a_limit_on_reading_away_nor_reading_one_on_writin
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_byte_just_before_each_deadline_keeps_it_alive() {
+async fn survives_on_a_byte_just_before_each_deadline() {
     let wheel = TimerWheel::new();
     let (mut stream, peer) = pair(&wheel, none().all(IDLE));
     trickle(peer, JUST_BEFORE, 100);
@@ -154,7 +154,7 @@ async fn a_byte_just_before_each_deadline_keeps_it_alive() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn both_halves_of_a_split_stream_are_woken() {
+async fn wakes_both_halves_of_a_split_stream() {
     let wheel = TimerWheel::new();
     for limits in [none().read(IDLE), none().write(IDLE), none().all(IDLE)] {
         let (stream, _peer) = pair(&wheel, limits);
@@ -172,7 +172,7 @@ async fn both_halves_of_a_split_stream_are_woken() {
 // --- what counts ---
 
 #[tokio::test(start_paused = true)]
-async fn only_progress_counts_not_empty_operations_flushes_or_the_peer_being_there() {
+async fn counts_progress_and_not_empty_operations_or_flushes() {
     let wheel = TimerWheel::new();
     let (mut stream, _peer) = pair(&wheel, none().all(IDLE));
     for _ in 0..9 {
@@ -185,7 +185,7 @@ async fn only_progress_counts_not_empty_operations_flushes_or_the_peer_being_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_the_file_is_not_idleness() {
+async fn reports_end_of_file_as_such_and_not_as_idle() {
     let wheel = TimerWheel::new();
     let (mut stream, peer) = pair(&wheel, none().read(IDLE).all(IDLE));
     drop(peer);
@@ -197,7 +197,7 @@ async fn the_end_of_the_file_is_not_idleness() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_of_the_inner_stream_are_passed_on_and_are_not_idleness() {
+async fn passes_on_errors_of_the_inner_stream() {
     let wheel = TimerWheel::new();
     let (mut stream, peer) = pair(&wheel, none().all(IDLE));
     drop(peer);
@@ -207,7 +207,7 @@ async fn errors_of_the_inner_stream_are_passed_on_and_are_not_idleness() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_late_gets_what_is_there_and_fails_at_once_if_nothing_is() {
+async fn returns_available_bytes_when_polled_late_or_else_fails() {
     let wheel = TimerWheel::new();
     let (mut stream, mut peer) = pair(&wheel, none().all(IDLE));
     peer.write_all(b"xy").await.expect("it is open");
@@ -225,7 +225,7 @@ async fn who_comes_late_gets_what_is_there_and_fails_at_once_if_nothing_is() {
 
 /// A touch through the handle, and a guard, hold every limit off: a limit on reading too.
 #[tokio::test(start_paused = true)]
-async fn its_handle_touches_and_guards_it_in_both_directions() {
+async fn touches_and_guards_both_directions_by_its_handle() {
     for limits in [
         none().all(IDLE),
         none().read(IDLE),
@@ -255,7 +255,7 @@ async fn its_handle_touches_and_guards_it_in_both_directions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_guard_each_limit_counts_from_its_release() {
+async fn counts_each_limit_from_the_release_of_a_guard() {
     for limits in [none().all(IDLE), none().read(IDLE), none().write(IDLE)] {
         let wheel = TimerWheel::new();
         let (mut stream, _peer) = pair(&wheel, limits);
@@ -271,7 +271,7 @@ async fn after_a_guard_each_limit_counts_from_its_release() {
 // --- what fails, and what does not ---
 
 #[tokio::test(start_paused = true)]
-async fn all_later_operations_fail_except_for_the_shutdown() {
+async fn fails_all_later_operations_except_shutdown() {
     let wheel = TimerWheel::new();
     let (socket, mut peer) = duplex(64);
     let mut stream = wheel.idle_stream(BufReader::new(socket), IDLE);
@@ -290,7 +290,7 @@ async fn all_later_operations_fail_except_for_the_shutdown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_inner_stream_can_be_taken_back_to_say_goodbye_on_it() {
+async fn gives_the_inner_stream_back_after_it_went_idle() {
     let wheel = TimerWheel::new();
     let (mut stream, mut peer) = pair(&wheel, none().all(IDLE));
     assert!(is_idle(stream.read_u8().await));
@@ -307,7 +307,7 @@ async fn the_inner_stream_can_be_taken_back_to_say_goodbye_on_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p7_a_stream_that_is_dropped_wakes_nobody() {
+async fn p7_wakes_nobody_after_a_stream_is_dropped() {
     let wheel = TimerWheel::new();
     let limits = none().read(IDLE).write(IDLE);
     let mut stream = wheel.idle_stream_with(Silent, limits);
@@ -327,7 +327,7 @@ async fn p7_a_stream_that_is_dropped_wakes_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_limits_there_are_no_timers() {
+async fn arms_no_timers_without_limits() {
     let wheel = TimerWheel::new();
     let (mut stream, mut peer) = pair(&wheel, none());
     assert!(stream.handle().is_none());
@@ -346,7 +346,7 @@ async fn without_limits_there_are_no_timers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reads_that_are_cancelled_lose_neither_bytes_nor_the_limit() {
+async fn keeps_bytes_and_limit_when_reads_are_cancelled() {
     let wheel = TimerWheel::new();
     let (mut stream, mut peer) = pair(&wheel, none().all(IDLE));
     let start = Instant::now();
@@ -370,7 +370,7 @@ async fn reads_that_are_cancelled_lose_neither_bytes_nor_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p15_after_shutdown_limits_are_kept_by_tokios_timer() {
+async fn p15_keeps_limits_by_tokios_timer_after_shutdown() {
     let wheel = TimerWheel::new();
     let (mut stream, peer) = pair(&wheel, none().all(IDLE));
     wheel.shutdown().await;
@@ -439,7 +439,7 @@ impl AsyncWrite for Sink {
 }
 
 #[tokio::test(start_paused = true)]
-async fn vectored_writes_are_passed_through_and_count() {
+async fn passes_vectored_writes_through_and_counts_them() {
     let wheel = TimerWheel::new();
     for vectored in [false, true] {
         let sink = Sink {
@@ -458,7 +458,7 @@ async fn vectored_writes_are_passed_through_and_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn buffered_reads_are_passed_through_and_count() {
+async fn passes_buffered_reads_through_and_counts_them() {
     let wheel = TimerWheel::new();
     let (socket, mut peer) = duplex(64);
     let stream = wheel.idle_stream(BufReader::new(socket), IDLE);
@@ -480,7 +480,7 @@ async fn buffered_reads_are_passed_through_and_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_done_on_the_inner_stream_directly_does_not_count() {
+async fn ignores_what_is_done_on_the_inner_stream_directly() {
     let wheel = TimerWheel::new();
     let (mut stream, mut peer) = pair(&wheel, none().all(IDLE));
     time::advance(ms(60)).await;
@@ -493,12 +493,12 @@ async fn what_is_done_on_the_inner_stream_directly_does_not_count() {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "an idle duration must be longer than zero")]
-async fn a_stream_of_no_duration_is_refused() {
+async fn rejects_a_stream_of_no_duration() {
     let _ = TimerWheel::new().idle_stream(duplex(1).0, Duration::ZERO);
 }
 
 #[test]
-fn limits_of_no_duration_are_refused() {
+fn rejects_limits_of_no_duration() {
     let limits: [fn(IdleLimits, Duration) -> IdleLimits; 3] =
         [IdleLimits::read, IdleLimits::write, IdleLimits::all];
     for limit in limits {
@@ -510,7 +510,7 @@ fn limits_of_no_duration_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn limits_without_end_are_none() {
+async fn treats_limits_without_end_as_none() {
     let wheel = TimerWheel::new();
     let (mut stream, peer) = pair(&wheel, none().read(Duration::MAX).all(Duration::MAX));
     let mut read = task::spawn(stream.read_u8());

@@ -9,7 +9,7 @@ use tokio::time::{self, Instant};
 use crate::support::{advance, assert_balanced, ms, received, timed};
 
 #[tokio::test(start_paused = true)]
-async fn a_timer_set_again_fires_once_with_the_second_value_at_the_second_deadline() {
+async fn fires_once_with_the_second_value_when_set_again() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let start = Instant::now();
@@ -30,7 +30,7 @@ async fn a_timer_set_again_fires_once_with_the_second_value_at_the_second_deadli
 }
 
 #[tokio::test(start_paused = true)]
-async fn p5_a_moved_timer_fires_at_its_new_deadline_only() {
+async fn p5_fires_a_moved_timer_at_its_new_deadline_only() {
     // Each pair is (set to, moved to); with `pause` the actor sees the first deadline before the move.
     let pairs = [
         (4, 7),
@@ -66,7 +66,7 @@ async fn p5_a_moved_timer_fires_at_its_new_deadline_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p5_of_many_moves_the_last_one_counts() {
+async fn p5_applies_the_last_of_many_moves() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let start = Instant::now();
@@ -81,7 +81,7 @@ async fn p5_of_many_moves_the_last_one_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn moving_or_removing_an_unknown_key_is_nothing() {
+async fn ignores_moving_or_removing_an_unknown_key() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed::<u32, ()>();
     timers.move_timer(1, ms(0)).unwrap();
@@ -106,7 +106,7 @@ async fn moving_or_removing_an_unknown_key_is_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p6_set_moved_and_removed_it_never_fires() {
+async fn p6_never_fires_once_set_moved_and_removed() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     for settle in 0..8 {
@@ -130,7 +130,7 @@ async fn p6_set_moved_and_removed_it_never_fires() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p6_take_timer_says_whether_it_fired() {
+async fn p6_says_by_take_timer_whether_it_fired() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer(1, "taken", ms(5)).unwrap();
@@ -147,7 +147,7 @@ async fn p6_take_timer_says_whether_it_fired() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p6_a_timer_that_is_due_but_was_not_yet_looked_at_can_be_taken() {
+async fn p6_takes_a_due_timer_that_was_not_yet_processed() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer(1, 'x', ms(0)).unwrap();
@@ -159,7 +159,7 @@ async fn p6_a_timer_that_is_due_but_was_not_yet_looked_at_can_be_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn drain_returns_all_once_earliest_first_and_a_timer_set_after_it_fires() {
+async fn drains_all_once_earliest_first_and_fires_later_ones() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let start = Instant::now();
@@ -195,7 +195,7 @@ async fn drain_returns_all_once_earliest_first_and_a_timer_set_after_it_fires() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn drain_leaves_what_has_fired_in_the_stream() {
+async fn leaves_what_has_fired_in_the_stream_when_drained() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer(1, (), ms(1)).unwrap();
@@ -207,7 +207,7 @@ async fn drain_leaves_what_has_fired_in_the_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p4_ten_timers_on_one_tick_arrive_with_their_values_in_the_order_they_were_armed() {
+async fn p4_delivers_timers_of_one_tick_in_order_of_arming() {
     let wheel = TimerWheel::builder().tick(ms(10)).start().unwrap();
     let (timers, mut stream) = wheel.keyed();
     // Deadlines within the tick decrease: only the arming counts.
@@ -226,7 +226,7 @@ async fn p4_ten_timers_on_one_tick_arrive_with_their_values_in_the_order_they_we
 }
 
 #[tokio::test(start_paused = true)]
-async fn p4_a_moved_timer_filed_earlier_still_comes_after_those_armed_before_the_move() {
+async fn p4_delivers_a_moved_timer_after_those_armed_before() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer('a', (), ms(5)).unwrap();
@@ -243,7 +243,7 @@ async fn p4_a_moved_timer_filed_earlier_still_comes_after_those_armed_before_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn fifty_timers_in_ten_rounds_fire_exactly_once_each() {
+async fn fires_fifty_timers_of_ten_rounds_once_each() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let mut seen = HashMap::new();
@@ -268,7 +268,7 @@ async fn fifty_timers_in_ten_rounds_fire_exactly_once_each() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_already_expired_is_delivered_on_the_next_turn() {
+async fn delivers_an_already_expired_timer_on_the_next_turn() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     time::advance(ms(100)).await;
@@ -289,7 +289,7 @@ async fn what_is_already_expired_is_delivered_on_the_next_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p4_timers_of_many_deadlines_arrive_sorted_and_each_at_its_own() {
+async fn p4_delivers_many_deadlines_sorted_and_on_time() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let mut deadlines: Vec<u64> = (10..100).flat_map(|d| [d, d]).collect();
@@ -309,7 +309,7 @@ async fn p4_timers_of_many_deadlines_arrive_sorted_and_each_at_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_set_again_while_its_expiration_waits_to_be_received_is_another_timer() {
+async fn sets_another_timer_while_an_expiration_is_unreceived() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let start = Instant::now();
@@ -326,7 +326,7 @@ async fn a_key_set_again_while_its_expiration_waits_to_be_received_is_another_ti
 }
 
 #[tokio::test(start_paused = true)]
-async fn p1_it_is_never_early_and_p2_late_by_less_than_a_tick() {
+async fn p1_p2_fires_never_early_and_late_by_less_than_a_tick() {
     for tick in [1, 7, 10, 1000] {
         let wheel = TimerWheel::builder()
             .tick(ms(tick))
@@ -352,7 +352,7 @@ async fn p1_it_is_never_early_and_p2_late_by_less_than_a_tick() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_value_is_dropped_when_its_timer_is_removed_replaced_or_lost() {
+async fn drops_the_value_of_a_timer_removed_replaced_or_lost() {
     let wheel = TimerWheel::new();
     let (timers, stream) = wheel.keyed();
     let value = Arc::new(());
@@ -376,7 +376,7 @@ async fn a_value_is_dropped_when_its_timer_is_removed_replaced_or_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_key_is_stored_once_and_the_rest_are_dropped() {
+async fn stores_a_key_once_and_drops_the_others() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let key = Arc::new(5);

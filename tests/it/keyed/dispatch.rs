@@ -37,7 +37,7 @@ impl Drop for Running<'_> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn as_many_handlers_run_at_once_as_allowed_and_no_more() {
+async fn runs_as_many_handlers_at_once_as_allowed() {
     for (concurrency, expected) in [(0, 1), (1, 1), (7, 7), (1000, 100)] {
         let wheel = TimerWheel::new();
         let (timers, mut stream) = wheel.keyed();
@@ -58,7 +58,7 @@ async fn as_many_handlers_run_at_once_as_allowed_and_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_handler_does_not_hold_up_the_others() {
+async fn runs_other_handlers_beside_a_slow_one() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     for key in 0..10 {
@@ -84,7 +84,7 @@ async fn a_slow_handler_does_not_hold_up_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_may_set_move_remove_and_drain_timers_of_its_set() {
+async fn lets_a_handler_use_the_timers_of_its_set() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer(0, 0, ms(10)).unwrap();
@@ -126,7 +126,7 @@ async fn a_handler_may_set_move_remove_and_drain_timers_of_its_set() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_dispatch_drops_its_handlers_and_the_rest_stays_in_the_stream() {
+async fn keeps_the_rest_in_the_stream_when_dispatch_is_dropped() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     for key in 0..10 {
@@ -151,7 +151,7 @@ async fn a_dropped_dispatch_drops_its_handlers_and_the_rest_stays_in_the_stream(
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_a_handler_that_panics_counts_as_finished_and_the_rest_go_on() {
+async fn p12_counts_a_panicking_handler_as_finished() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     for key in 0..30 {
@@ -180,7 +180,7 @@ async fn p12_a_handler_that_panics_counts_as_finished_and_the_rest_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dispatch_ends_after_a_shutdown_when_what_had_fired_is_handled() {
+async fn ends_dispatch_after_shutdown_once_all_is_handled() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     for key in 0..10 {

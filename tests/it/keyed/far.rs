@@ -26,7 +26,7 @@ fn far() -> Vec<Duration> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_far_deadlines_neither_panic_nor_fire_nor_hide_a_nearer_timer() {
+async fn p8_hides_no_nearer_timer_behind_far_deadlines() {
     for slots in [2, 64, 4096] {
         let wheel = TimerWheel::builder().slots(slots).start().unwrap();
         let (timers, mut stream) = wheel.keyed();
@@ -53,7 +53,7 @@ async fn p8_far_deadlines_neither_panic_nor_fire_nor_hide_a_nearer_timer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_a_timer_moved_out_of_reach_does_not_fire_and_can_be_removed() {
+async fn p8_removes_a_timer_moved_out_of_reach() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     for (key, delay) in far().into_iter().enumerate() {
@@ -73,7 +73,7 @@ async fn p8_a_timer_moved_out_of_reach_does_not_fire_and_can_be_removed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_the_deadline_of_a_timer_that_never_fires_is_decades_away() {
+async fn p8_reports_a_deadline_decades_away_for_never() {
     let wheel = TimerWheel::new();
     let (timers, _stream) = wheel.keyed();
     let now = Instant::now();
@@ -95,7 +95,7 @@ async fn p8_the_deadline_of_a_timer_that_never_fires_is_decades_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_an_instant_as_far_as_instants_go_is_never() {
+async fn p8_treats_the_farthest_instant_as_never() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let mut farthest = Instant::now();
@@ -114,7 +114,7 @@ async fn p8_an_instant_as_far_as_instants_go_is_never() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_decades_pass_and_the_timer_fires_on_its_millisecond() {
+async fn p8_fires_on_its_millisecond_after_decades() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let start = Instant::now();
@@ -124,7 +124,7 @@ async fn p8_decades_pass_and_the_timer_fires_on_its_millisecond() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_delays_of_zero_and_deadlines_in_the_past_fire_on_the_next_turn() {
+async fn p8_fires_zero_and_past_deadlines_on_the_next_turn() {
     let wheel = TimerWheel::builder().tick(ms(100)).start().unwrap();
     let (timers, mut stream) = wheel.keyed();
     let past = Instant::now();
@@ -146,7 +146,7 @@ async fn p8_delays_of_zero_and_deadlines_in_the_past_fire_on_the_next_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p2_a_delay_of_zero_between_two_ticks_fires_by_the_next_one() {
+async fn p2_fires_a_delay_of_zero_by_the_next_tick() {
     let wheel = TimerWheel::builder().tick(ms(100)).start().unwrap();
     let (timers, mut stream) = wheel.keyed();
     let start = Instant::now();

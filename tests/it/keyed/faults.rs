@@ -80,7 +80,7 @@ fn received<V: Send + 'static>(stream: &mut Expirations<Key, V>) -> Vec<(u64, V)
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_a_key_whose_hash_panics_is_not_found_and_the_others_are() {
+async fn p12_finds_the_others_beside_a_key_whose_hash_panics() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let bad = Key::new(7);
@@ -122,7 +122,7 @@ async fn p12_a_key_whose_hash_panics_is_not_found_and_the_others_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_a_key_whose_hash_panics_can_be_drained() {
+async fn p12_drains_a_key_whose_hash_panics() {
     let wheel = TimerWheel::new();
     let (timers, _stream) = wheel.keyed();
     let bad = Key::new(7);
@@ -142,7 +142,7 @@ async fn p12_a_key_whose_hash_panics_can_be_drained() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_a_key_whose_eq_panics_equals_nothing() {
+async fn p12_treats_a_key_whose_eq_panics_as_unequal() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let bad = Key::new(5);
@@ -219,7 +219,7 @@ impl Bombs {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_values_whose_drop_panics_are_dropped_once_each() {
+async fn p12_drops_values_whose_drop_panics_once_each() {
     let wheel = TimerWheel::new();
     let mut bombs = bombs(&wheel);
     bombs.timers.remove_timer(0).unwrap();
@@ -255,7 +255,7 @@ async fn p12_values_whose_drop_panics_are_dropped_once_each() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_values_whose_drop_panics_do_not_disturb_a_shutdown() {
+async fn p12_shuts_down_with_values_whose_drop_panics() {
     let wheel = TimerWheel::new();
     let bombs = bombs(&wheel);
     advance(&wheel, ms(12)).await;
@@ -273,7 +273,7 @@ async fn p12_values_whose_drop_panics_do_not_disturb_a_shutdown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_keys_whose_drop_panics_are_harmless() {
+async fn p12_survives_keys_whose_drop_panics() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let bad = Key::new(1);
@@ -303,7 +303,7 @@ impl Clone for Clones {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_an_interval_whose_clone_panics_ends_and_the_others_go_on() {
+async fn p12_ends_only_the_interval_whose_clone_panics() {
     let wheel = TimerWheel::builder().max_pending(20).start().unwrap();
     let (timers, mut stream) = wheel.keyed();
     let fuse = Fuse::default();
@@ -366,7 +366,7 @@ fn waker(
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_a_consumer_whose_waker_panics_harms_nobody() {
+async fn p12_survives_a_consumer_whose_waker_panics() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed::<u32, u32>();
     let (others, mut other_stream) = wheel.keyed::<u32, u32>();
@@ -393,7 +393,7 @@ async fn p12_a_consumer_whose_waker_panics_harms_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_a_waker_that_panics_does_not_disturb_the_drop_of_the_last_handle() {
+async fn p12_drops_the_last_handle_despite_a_panicking_waker() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed::<u32, u32>();
     let waker = waker(|| panic!("a waker panics"), || ());
@@ -406,7 +406,7 @@ async fn p12_a_waker_that_panics_does_not_disturb_the_drop_of_the_last_handle() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_a_consumers_waker_may_use_its_own_set() {
+async fn p12_lets_a_consumers_waker_use_its_own_set() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed::<u32, u32>();
     let woken = Arc::<AtomicUsize>::default();
@@ -449,7 +449,7 @@ async fn p12_a_consumers_waker_may_use_its_own_set() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_a_waker_dropped_for_another_may_use_its_own_set() {
+async fn p12_lets_a_replaced_waker_use_its_own_set() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed::<u32, u32>();
     let in_drop = timers.clone();
@@ -464,7 +464,7 @@ async fn p12_a_waker_dropped_for_another_may_use_its_own_set() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_a_stream_dropped_with_a_waker_whose_drop_panics_still_drops_its_timers() {
+async fn p12_drops_timers_despite_a_waker_whose_drop_panics() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed::<u32, Arc<()>>();
     let value = Arc::new(());
@@ -484,7 +484,7 @@ async fn p12_a_stream_dropped_with_a_waker_whose_drop_panics_still_drops_its_tim
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_a_task_that_takes_over_from_a_waker_whose_drop_panics_is_not_harmed() {
+async fn p12_spares_the_successor_of_a_waker_whose_drop_panics() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed::<u32, u32>();
     let waker = waker(|| (), || panic!("the drop of a waker panics"));
@@ -499,7 +499,7 @@ async fn p12_a_task_that_takes_over_from_a_waker_whose_drop_panics_is_not_harmed
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_values_that_use_their_own_set_when_dropped_do_not_deadlock() {
+async fn p12_lets_values_use_their_own_set_when_dropped() {
     struct Rearm(Option<KeyedTimers<u32, Rearm>>, Arc<Mutex<Vec<u32>>>, u32);
     impl Drop for Rearm {
         fn drop(&mut self) {

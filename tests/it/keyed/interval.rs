@@ -12,7 +12,7 @@ fn millis<V>(fired: &[((), V, u128)]) -> Vec<u128> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_repeating_timer_keeps_its_schedule_though_ticks_round_up() {
+async fn keeps_the_schedule_of_an_interval_though_ticks_round_up() {
     // 25 ms on a 10 ms tick: rounding each from the last would drift to 30 ms.
     let wheel = TimerWheel::builder().tick(ms(10)).start().unwrap();
     let (timers, mut stream) = wheel.keyed();
@@ -32,7 +32,7 @@ async fn a_repeating_timer_keeps_its_schedule_though_ticks_round_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn times_that_were_missed_are_left_out_but_for_one() {
+async fn coalesces_missed_periods_into_one_expiration() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let start = Instant::now();
@@ -52,7 +52,7 @@ async fn times_that_were_missed_are_left_out_but_for_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_removed_taken_or_drained_interval_is_over() {
+async fn ends_an_interval_removed_taken_or_drained() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     for key in 0..3 {
@@ -79,7 +79,7 @@ async fn a_removed_taken_or_drained_interval_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn set_again_an_interval_becomes_what_it_was_set_to() {
+async fn replaces_an_interval_that_is_set_again() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let start = Instant::now();
@@ -102,7 +102,7 @@ async fn set_again_an_interval_becomes_what_it_was_set_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn moving_an_interval_shifts_its_schedule() {
+async fn shifts_the_schedule_of_a_moved_interval() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let start = Instant::now();
@@ -116,7 +116,7 @@ async fn moving_an_interval_shifts_its_schedule() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_a_period_of_zero_is_a_tick_and_one_too_long_never_comes() {
+async fn p8_makes_a_zero_period_a_tick_and_too_long_one_never() {
     let wheel = TimerWheel::builder().tick(ms(10)).start().unwrap();
     let (timers, mut stream) = wheel.keyed();
     timers.set_interval("zero", (), Duration::ZERO).unwrap();
@@ -144,7 +144,7 @@ async fn p8_a_period_of_zero_is_a_tick_and_one_too_long_never_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p4_an_interval_that_fires_is_armed_anew_then() {
+async fn p4_arms_an_interval_anew_when_it_fires() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     timers.set_interval('i', (), ms(10)).unwrap();
@@ -157,7 +157,7 @@ async fn p4_an_interval_that_fires_is_armed_anew_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unread_interval_fires_on_while_a_handle_or_stream_lives() {
+async fn fires_an_unread_interval_while_a_handle_or_stream_lives() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     timers.set_interval((), (), ms(10)).unwrap();

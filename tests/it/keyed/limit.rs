@@ -19,7 +19,7 @@ fn room(timers: &KeyedTimers<u64, ()>, first: u64) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn over_the_limit_a_new_key_is_refused_and_handed_back() {
+async fn hands_back_a_new_key_over_the_limit() {
     let wheel = wheel(2);
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer("a", 1, ms(10)).unwrap();
@@ -53,7 +53,7 @@ async fn over_the_limit_a_new_key_is_refused_and_handed_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn everything_that_ends_a_timer_gives_its_place_back() {
+async fn frees_its_share_of_the_limit_by_every_end() {
     let wheel = wheel(10);
     let (timers, mut stream) = wheel.keyed();
     for round in 0..20 {
@@ -86,7 +86,7 @@ async fn everything_that_ends_a_timer_gives_its_place_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_limit_spans_the_sets_of_a_wheel() {
+async fn applies_the_limit_across_the_sets_of_a_wheel() {
     let wheel = wheel(3);
     let (a, a_stream) = wheel.keyed::<u64, ()>();
     let (b, _b_stream) = wheel.keyed::<&str, String>();
@@ -120,7 +120,7 @@ fn room_of_strings(timers: &KeyedTimers<&'static str, String>) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_repeating_timer_holds_one_place_however_often_it_fires() {
+async fn counts_an_interval_once_however_often_it_fires() {
     let wheel = wheel(2);
     let (timers, mut stream) = wheel.keyed();
     timers.set_interval(0_u64, (), ms(1)).unwrap();
@@ -135,7 +135,7 @@ async fn a_repeating_timer_holds_one_place_however_often_it_fires() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refused_and_unknown_keys_do_not_make_the_count_drift() {
+async fn keeps_the_count_exact_over_refused_and_unknown_keys() {
     let wheel = wheel(1);
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer(1, (), ms(5)).unwrap();

@@ -32,7 +32,7 @@ async fn turns_of_another_task(work: impl Future<Output = ()>) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p4_p11_a_storm_on_one_tick_keeps_its_order_and_lets_others_run() {
+async fn p4_p11_keeps_order_and_lets_others_run_in_a_storm() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     // In the order of keys but for those that are moved: they come last, and in the order of the moves.
@@ -64,7 +64,7 @@ async fn p4_p11_a_storm_on_one_tick_keeps_its_order_and_lets_others_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_commands_are_applied_in_the_midst_of_a_storm() {
+async fn p11_applies_commands_in_the_midst_of_a_storm() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let (others, mut other_stream) = wheel.keyed();
@@ -103,7 +103,7 @@ async fn p11_commands_are_applied_in_the_midst_of_a_storm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_a_flood_of_commands_does_not_delay_a_heartbeat() {
+async fn p11_keeps_a_heartbeat_punctual_in_a_flood_of_commands() {
     let wheel = TimerWheel::new();
     let (timers, _stream) = wheel.keyed();
     let (heart, mut beats) = wheel.keyed();
@@ -134,7 +134,7 @@ async fn p11_a_flood_of_commands_does_not_delay_a_heartbeat() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_a_flood_of_commands_lets_other_tasks_run() {
+async fn p11_lets_other_tasks_run_in_a_flood_of_commands() {
     let wheel = TimerWheel::new();
     let (timers, _stream) = wheel.keyed();
     for key in 0..STORM {
@@ -154,7 +154,7 @@ async fn p11_a_flood_of_commands_lets_other_tasks_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p5_moves_to_later_cost_no_command() {
+async fn p5_sends_no_command_for_moves_to_later() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     for key in 0..1000 {
@@ -182,7 +182,7 @@ async fn p5_moves_to_later_cost_no_command() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p4_what_falls_due_while_older_commands_wait_comes_in_its_turn() {
+async fn p4_delivers_in_turn_what_falls_due_behind_old_commands() {
     // More commands than a turn applies: the first part must not fire before the second is applied.
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
@@ -202,7 +202,7 @@ async fn p4_what_falls_due_while_older_commands_wait_comes_in_its_turn() {
 // A turn that had used up its budget just as the wheel had nothing more to hand out stopped there, short of the present
 // tick. What had come off the wheel and was due after that tick waited for whatever woke the actor next.
 #[tokio::test(start_paused = true)]
-async fn p2_a_moved_timer_is_not_forgotten_when_a_turn_ends_short_of_the_present() {
+async fn p2_fires_a_moved_timer_after_a_turn_that_ended_short() {
     // As many looks as any budget might allow, down to none left over.
     for others in 0..1100 {
         let wheel = TimerWheel::new();
@@ -223,7 +223,7 @@ async fn p2_a_moved_timer_is_not_forgotten_when_a_turn_ends_short_of_the_present
 }
 
 #[tokio::test(start_paused = true)]
-async fn p2_filing_again_on_the_way_does_not_delay_what_is_due() {
+async fn p2_fires_on_time_despite_rescheduling_on_the_way() {
     let wheel = TimerWheel::builder().slots(2).start().unwrap();
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer("moved", (), ms(10)).unwrap();
@@ -240,7 +240,7 @@ async fn p2_filing_again_on_the_way_does_not_delay_what_is_due() {
 /// More is due at one tick than a turn looks at; what has been looked at waits for the rest. Then one that waits is moved
 /// to before that tick, and another is set in between.
 #[tokio::test(start_paused = true)]
-async fn p4_what_is_moved_to_the_past_while_it_waits_for_the_rest_of_its_tick_comes_first() {
+async fn p4_delivers_first_a_due_timer_moved_into_the_past() {
     const STORM: u32 = 600;
     // Which turn it is by then is the runtime's affair; each is taken at least once.
     for (moved, turns) in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (STORM - 1, 1)] {

@@ -8,7 +8,7 @@ use tokio::sync::mpsc::error::TryRecvError;
 use crate::support::{advance, assert_balanced, ms, received};
 
 #[tokio::test(start_paused = true)]
-async fn sets_of_different_types_share_a_wheel_and_do_not_mix_up_their_keys() {
+async fn keeps_sets_of_different_types_apart_on_one_wheel() {
     let wheel = TimerWheel::new();
     let (by_number, mut numbers) = wheel.keyed::<u64, String>();
     let (by_name, mut names) = wheel.keyed::<String, u64>();
@@ -47,7 +47,7 @@ async fn cost(wheel: &TimerWheel, sets: &[Set]) -> (u64, u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_costs_the_work_there_is_and_not_the_sets_there_are() {
+async fn does_work_by_dirty_sets_and_not_by_sets_there_are() {
     let mut costs = Vec::new();
     for n in [10, 1000] {
         let wheel = TimerWheel::new();
@@ -70,7 +70,7 @@ async fn a_turn_costs_the_work_there_is_and_not_the_sets_there_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_sets_with_timers_on_one_tick_all_get_theirs_in_order() {
+async fn delivers_in_order_to_a_thousand_sets_on_one_tick() {
     let wheel = TimerWheel::new();
     let mut sets: Vec<_> = (0..1000).map(|_| wheel.keyed()).collect();
     for key in 0..10 {
@@ -86,7 +86,7 @@ async fn a_thousand_sets_with_timers_on_one_tick_all_get_theirs_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sets_dropped_and_made_again_keep_nothing_but_their_counts() {
+async fn keeps_nothing_of_dropped_sets_but_their_counts() {
     let wheel = TimerWheel::new();
     let value = Arc::new(());
     for round in 0..2000_u64 {
@@ -120,7 +120,7 @@ async fn sets_dropped_and_made_again_keep_nothing_but_their_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_stream_closes_its_own_set_only() {
+async fn closes_only_the_set_whose_stream_is_dropped() {
     let wheel = TimerWheel::new();
     let (a, a_stream) = wheel.keyed();
     let (b, mut b_stream) = wheel.keyed();

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::support::{advance, assert_balanced, ms, received};
 
 #[tokio::test(start_paused = true)]
-async fn p15_what_had_not_fired_comes_back_once_earliest_first() {
+async fn p15_returns_what_had_not_fired_once_earliest_first() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let start = Instant::now();
@@ -47,7 +47,7 @@ async fn p15_what_had_not_fired_comes_back_once_earliest_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p15_after_a_shutdown_calls_give_their_values_back_and_a_second_one_is_nothing() {
+async fn p15_gives_values_back_after_shutdown() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer("left", 1, ms(10)).unwrap();
@@ -84,7 +84,7 @@ async fn p15_after_a_shutdown_calls_give_their_values_back_and_a_second_one_is_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn p15_a_waiting_stream_learns_of_the_shutdown() {
+async fn p15_wakes_a_waiting_stream_at_shutdown() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed::<u32, u32>();
     timers.set_timer(1, 1, ms(1_000_000)).unwrap();
@@ -95,7 +95,7 @@ async fn p15_a_waiting_stream_learns_of_the_shutdown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p15_a_shutdown_whose_future_is_dropped_takes_place() {
+async fn p15_shuts_down_though_the_future_is_dropped() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer(1, (), ms(10)).unwrap();
@@ -109,7 +109,7 @@ async fn p15_a_shutdown_whose_future_is_dropped_takes_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p15_ten_thousand_leftovers_of_several_sets_come_back_to_their_own() {
+async fn p15_returns_ten_thousand_leftovers_to_their_own_sets() {
     let wheel = TimerWheel::new();
     let mut sets: Vec<_> = (0..10).map(|_| wheel.keyed::<u64, u64>()).collect();
     for n in 0..10_000_u64 {
@@ -134,7 +134,7 @@ async fn p15_ten_thousand_leftovers_of_several_sets_come_back_to_their_own() {
 }
 
 #[test]
-fn p15_a_runtime_dropped_with_many_pending_neither_panics_nor_leaks() {
+fn p15_neither_panics_nor_leaks_when_its_runtime_drops() {
     let value = Arc::new(());
     let count = || Arc::strong_count(&value) - 1;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -173,7 +173,7 @@ fn p15_a_runtime_dropped_with_many_pending_neither_panics_nor_leaks() {
 }
 
 #[test]
-fn p15_a_set_dropped_after_its_runtime_drops_its_values() {
+fn p15_drops_values_of_a_set_dropped_after_its_runtime() {
     let value = Arc::new(());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -204,7 +204,7 @@ fn p15_a_set_dropped_after_its_runtime_drops_its_values() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_actor_ends_when_no_handle_and_no_armed_timer_is_left() {
+async fn ends_the_actor_without_handles_and_armed_timers() {
     let tasks = || {
         tokio::runtime::Handle::current()
             .metrics()
@@ -232,7 +232,7 @@ async fn the_actor_ends_when_no_handle_and_no_armed_timer_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_actor_ends_when_the_stream_and_the_handles_are_dropped_with_timers_pending() {
+async fn ends_the_actor_when_stream_and_handles_are_dropped() {
     let tasks = || {
         tokio::runtime::Handle::current()
             .metrics()

@@ -279,7 +279,7 @@ impl Alphabet {
 }
 
 #[test]
-fn p1_p4_p5_p6_every_script_of_three_calls_on_two_slots() {
+fn p1_p4_p5_p6_plays_all_scripts_of_3_calls_on_2_slots() {
     let played = Alphabet {
         slots: 2,
         keys: 2,
@@ -294,7 +294,7 @@ fn p1_p4_p5_p6_every_script_of_three_calls_on_two_slots() {
 }
 
 #[test]
-fn p1_p4_p5_p6_every_script_of_four_calls_on_two_slots() {
+fn p1_p4_p5_p6_plays_all_scripts_of_4_calls_on_2_slots() {
     let played = Alphabet {
         slots: 2,
         keys: 2,
@@ -309,7 +309,7 @@ fn p1_p4_p5_p6_every_script_of_four_calls_on_two_slots() {
 }
 
 #[test]
-fn p1_p4_p5_p6_every_script_of_three_calls_on_four_slots() {
+fn p1_p4_p5_p6_plays_all_scripts_of_3_calls_on_4_slots() {
     let played = Alphabet {
         slots: 4,
         keys: 2,
@@ -326,7 +326,7 @@ fn p1_p4_p5_p6_every_script_of_three_calls_on_four_slots() {
 /// go-zero compared the slots of the old and the new deadline, not the distances: a quarter of all single moves fired
 /// exactly one rotation early or late. This is every single move, after every part of the first delay.
 #[test]
-fn p5_every_single_move_fires_at_its_new_tick_alone() {
+fn p5_fires_every_single_move_at_its_new_tick_alone() {
     for (slots, rotation) in [(2, 2_u64), (4, 4)] {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()

@@ -28,7 +28,7 @@ impl CountWakes {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p10_with_a_consumer_that_never_reads_nothing_blocks() {
+async fn p10_blocks_nobody_when_the_consumer_never_reads() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let (others, mut other_stream) = wheel.keyed();
@@ -58,7 +58,7 @@ async fn p10_with_a_consumer_that_never_reads_nothing_blocks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p10_a_wheel_shuts_down_though_nobody_reads() {
+async fn p10_shuts_down_though_nobody_reads() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     for key in 0..10_000 {
@@ -71,7 +71,7 @@ async fn p10_a_wheel_shuts_down_though_nobody_reads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_consumer_that_sets_and_moves_timers_in_its_loop_goes_round_and_round() {
+async fn lets_a_consumer_set_and_move_timers_in_its_loop() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let start = Instant::now();
@@ -89,7 +89,7 @@ async fn a_consumer_that_sets_and_moves_timers_in_its_loop_goes_round_and_round(
 }
 
 #[tokio::test(start_paused = true)]
-async fn recv_many_takes_what_is_there_up_to_its_limit_and_appends() {
+async fn appends_up_to_its_limit_by_recv_many() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     for key in 0..10 {
@@ -111,7 +111,7 @@ async fn recv_many_takes_what_is_there_up_to_its_limit_and_appends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn try_recv_tells_not_yet_from_never_again() {
+async fn tells_not_yet_from_never_again_by_try_recv() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     assert_eq!(stream.try_recv(), Err(TryRecvError::Empty));
@@ -125,7 +125,7 @@ async fn try_recv_tells_not_yet_from_never_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_handle_the_rest_fires_and_then_the_stream_ends() {
+async fn fires_the_rest_without_handles_and_then_ends_the_stream() {
     let wheel = TimerWheel::new();
     let (timers, stream) = wheel.keyed();
     for key in 0..5_u64 {
@@ -141,7 +141,7 @@ async fn without_a_handle_the_rest_fires_and_then_the_stream_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiting_stream_learns_that_the_last_handle_was_dropped() {
+async fn wakes_a_waiting_stream_when_the_last_handle_is_dropped() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed::<u8, u8>();
     let waiting = tokio::spawn(async move { stream.recv().await });
@@ -160,7 +160,7 @@ async fn a_waiting_stream_learns_that_the_last_handle_was_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p3_only_the_last_pollers_waker_is_woken_and_once() {
+async fn p3_wakes_only_the_last_pollers_waker_and_once() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let wakes = [Arc::<CountWakes>::default(), Arc::default()];
@@ -183,7 +183,7 @@ async fn p3_only_the_last_pollers_waker_is_woken_and_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_recv_loses_nothing() {
+async fn loses_nothing_by_a_dropped_recv() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let mut into = Vec::new();
@@ -206,7 +206,7 @@ async fn a_dropped_recv_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn select_between_a_recv_and_a_timeout_loses_nothing() {
+async fn loses_nothing_in_select_between_recv_and_timeout() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     timers.set_interval((), 7, ms(10)).unwrap();
@@ -223,7 +223,7 @@ async fn select_between_a_recv_and_a_timeout_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_are_dropped_before_they_are_polled_do_nothing() {
+async fn does_nothing_for_calls_dropped_before_a_poll() {
     let wheel = TimerWheel::new();
     let (timers, _stream) = wheel.keyed();
     timers.set_timer(1, 'v', ms(10)).unwrap();
@@ -238,7 +238,7 @@ async fn calls_that_are_dropped_before_they_are_polled_do_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_are_ready_when_first_polled() {
+async fn answers_calls_at_their_first_poll() {
     let wheel = TimerWheel::new();
     let (timers, _stream) = wheel.keyed();
     timers.set_timer(1, 'v', ms(10)).unwrap();
@@ -250,7 +250,7 @@ async fn calls_are_ready_when_first_polled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_settle_that_is_dropped_halfway_disturbs_nobody() {
+async fn disturbs_nobody_by_a_settle_dropped_halfway() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     for key in 0..20 {
@@ -263,7 +263,7 @@ async fn a_settle_that_is_dropped_halfway_disturbs_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_of_a_full_stream_lets_other_tasks_run() {
+async fn lets_other_tasks_run_beside_a_reader_of_a_full_stream() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     for key in 0..10_000 {

@@ -145,7 +145,7 @@ fn start_storm(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p6_p16_every_timer_ends_once_whatever_the_threads_do() {
+async fn p6_p16_ends_every_timer_once_whatever_threads_do() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed::<u64, Value>();
     let ends = Ends::new(THREADS * CALLS);
@@ -182,7 +182,7 @@ async fn p6_p16_every_timer_ends_once_whatever_the_threads_do() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p15_in_a_shutdown_amid_a_storm_no_value_is_lost() {
+async fn p15_loses_no_value_in_a_shutdown_amid_a_storm() {
     let mut refused = 0;
     for round in 0..4 {
         let wheel = TimerWheel::new();
@@ -220,7 +220,7 @@ async fn p15_in_a_shutdown_amid_a_storm_no_value_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p15_a_stream_dropped_amid_a_storm_drops_every_value() {
+async fn p15_drops_every_value_with_a_stream_amid_a_storm() {
     for round in 0..4 {
         let wheel = TimerWheel::new();
         let (timers, stream) = wheel.keyed::<u64, Value>();
@@ -242,7 +242,7 @@ async fn p15_a_stream_dropped_amid_a_storm_drops_every_value() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p5_the_calls_of_one_thread_take_effect_in_their_order() {
+async fn p5_applies_the_calls_of_one_thread_in_order() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed::<(usize, u64), u64>();
     let fired = tokio::spawn(async move {
@@ -296,7 +296,7 @@ async fn p5_the_calls_of_one_thread_take_effect_in_their_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_limit_is_exact_though_setting_races_with_firing() {
+async fn keeps_the_limit_exact_while_setting_races_with_firing() {
     const LIMIT: usize = 16;
     let wheel = TimerWheel::builder().max_pending(LIMIT).start().unwrap();
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
@@ -349,7 +349,7 @@ fn wait_a_little(spins: &mut u32) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn once_a_timer_is_received_its_place_is_free() {
+async fn frees_its_share_of_the_limit_once_received() {
     let wheel = TimerWheel::builder().max_pending(1).start().unwrap();
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
     let done = tokio::task::spawn_blocking(move || {
@@ -369,7 +369,7 @@ async fn once_a_timer_is_received_its_place_is_free() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn once_a_timer_is_gone_its_place_is_free() {
+async fn frees_its_share_of_the_limit_once_gone() {
     let wheel = TimerWheel::builder().max_pending(1).start().unwrap();
     let (timers, _stream) = wheel.keyed::<u64, ()>();
     let stop = Arc::new(AtomicBool::new(false));
@@ -400,7 +400,7 @@ async fn once_a_timer_is_gone_its_place_is_free() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p1_p11_by_the_real_clock_none_is_early_or_lost_while_threads_flood_the_wheel() {
+async fn p1_p11_fires_all_and_none_early_while_threads_flood() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed::<u64, u64>();
     let stop = Arc::new(AtomicBool::new(false));

@@ -55,7 +55,7 @@ fn is_sendable<T: Send + Sync + Unpin>(_: &T) {}
 
 // Kafka's and RussellLuo's wheels round the deadline down: 900 ms on a tick of 1 s fired after 432 ms.
 #[tokio::test(start_paused = true)]
-async fn p2_every_length_fires_when_the_first_tick_at_or_after_its_deadline_begins() {
+async fn p2_fires_at_the_first_tick_at_or_after_the_deadline() {
     for tick in TICKS {
         let wheel = wheel_with(tick);
         let origin = Instant::now();
@@ -77,7 +77,7 @@ async fn p2_every_length_fires_when_the_first_tick_at_or_after_its_deadline_begi
 }
 
 #[tokio::test(start_paused = true)]
-async fn p1_a_start_between_two_milliseconds_makes_no_sleep_early() {
+async fn p1_fires_no_sleep_early_when_started_between_ticks() {
     // Tokio's timer rounds up to its own milliseconds, and steps by whole ones from wherever the clock is.
     let tokios_own = ms(2);
     for tick in TICKS {
@@ -102,7 +102,7 @@ async fn p1_a_start_between_two_milliseconds_makes_no_sleep_early() {
 
 // pingora-timeout, timerwheel and hierarchical_hash_wheel_timer fire up to 1.8 ms early.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p1_no_sleep_is_early_by_the_machines_own_clock() {
+async fn p1_fires_no_sleep_early_by_the_real_clock() {
     let mut numbers = Numbers(1);
     let mut tasks = task_set();
     for tick in [us(1), ms(1), ms(7)] {
@@ -128,7 +128,7 @@ fn task_set() -> tokio::task::JoinSet<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sleep_of_zero_or_into_the_past_is_ready_at_its_first_poll() {
+async fn readies_a_zero_or_past_sleep_at_its_first_poll() {
     let wheel = TimerWheel::new();
     jump(ms(10));
     let past = Instant::now() - ms(5);
@@ -139,7 +139,7 @@ async fn a_sleep_of_zero_or_into_the_past_is_ready_at_its_first_poll() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sleep_polled_after_the_clock_has_moved_is_ready_before_the_actor_ran() {
+async fn readies_a_due_sleep_before_the_actor_ran() {
     let wheel = TimerWheel::new();
     let (woken, waker) = Wakes::new();
     let mut sleep = wheel.sleep(ms(10));
@@ -153,7 +153,7 @@ async fn a_sleep_polled_after_the_clock_has_moved_is_ready_before_the_actor_ran(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sleep_first_polled_after_its_deadline_is_not_late_by_more_than_that_poll() {
+async fn fires_an_overdue_sleep_soon_after_its_first_poll() {
     let wheel = TimerWheel::new();
     let mut sleep = task::spawn(wheel.sleep(ms(5)));
     time::advance(ms(20)).await;
@@ -167,7 +167,7 @@ async fn a_sleep_first_polled_after_its_deadline_is_not_late_by_more_than_that_p
 }
 
 #[tokio::test(start_paused = true)]
-async fn is_elapsed_and_deadline_tell_how_far_it_has_come() {
+async fn tells_its_progress_by_is_elapsed_and_deadline() {
     let wheel = TimerWheel::new();
     let deadline = Instant::now() + ms(5);
     let mut sleep = wheel.sleep_until(deadline);
@@ -189,7 +189,7 @@ async fn is_elapsed_and_deadline_tell_how_far_it_has_come() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_far_away_is_never_and_does_not_hide_what_is_near() {
+async fn p8_hides_no_near_sleep_behind_a_far_one() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let years = |n: u64| Duration::from_secs(n * 86_400 * 365);
@@ -216,7 +216,7 @@ async fn p8_far_away_is_never_and_does_not_hide_what_is_near() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_the_last_instant_there_is_panics_nowhere() {
+async fn p8_accepts_the_last_instant_everywhere() {
     let mut last = Instant::now();
     for bit in (0..64).rev() {
         last = last
@@ -251,7 +251,7 @@ async fn p8_the_last_instant_there_is_panics_nowhere() {
 // --- whom it woken ---
 
 #[tokio::test(start_paused = true)]
-async fn p3_of_several_pollers_the_last_one_is_woken_and_nobody_else() {
+async fn p3_wakes_only_the_last_of_several_pollers() {
     let wheel = TimerWheel::new();
     let (first, first_waker) = Wakes::new();
     let (last, last_waker) = Wakes::new();
@@ -272,7 +272,7 @@ async fn p3_of_several_pollers_the_last_one_is_woken_and_nobody_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p3_a_waker_that_was_replaced_is_dropped_and_one_that_fired_is_not_kept() {
+async fn p3_drops_wakers_that_were_replaced_or_fired() {
     let wheel = TimerWheel::new();
     let (first, first_waker) = Wakes::new();
     let (last, last_waker) = Wakes::new();
@@ -289,7 +289,7 @@ async fn p3_a_waker_that_was_replaced_is_dropped_and_one_that_fired_is_not_kept(
 }
 
 #[tokio::test(start_paused = true)]
-async fn p3_a_sleep_handed_from_task_to_task_wakes_the_one_that_has_it() {
+async fn p3_wakes_the_task_that_holds_a_sleep_handed_on() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut sleep = wheel.sleep(ms(100));
@@ -307,7 +307,7 @@ async fn p3_a_sleep_handed_from_task_to_task_wakes_the_one_that_has_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p4_sleeps_are_woken_tick_by_tick_however_they_were_armed_and_however_late() {
+async fn p4_wakes_sleeps_tick_by_tick_however_armed() {
     const SLEEPS: usize = 5000; // several turns of the actor
     for tick in [ms(1), ms(7)] {
         let wheel = wheel_with(tick);
@@ -335,7 +335,7 @@ async fn p4_sleeps_are_woken_tick_by_tick_however_they_were_armed_and_however_la
 }
 
 #[tokio::test(start_paused = true)]
-async fn p4_sleeps_that_were_moved_are_woken_tick_by_tick_too() {
+async fn p4_wakes_moved_sleeps_tick_by_tick() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut numbers = Numbers(5);
@@ -363,7 +363,7 @@ async fn p4_sleeps_that_were_moved_are_woken_tick_by_tick_too() {
 // --- resets ---
 
 #[tokio::test(start_paused = true)]
-async fn p5_a_reset_wins_over_every_deadline_before_it() {
+async fn p5_obeys_the_last_reset_only() {
     let moves: &[&[u64]] = &[
         &[40, 70],
         &[40, 20],
@@ -404,7 +404,7 @@ async fn p5_a_reset_wins_over_every_deadline_before_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reset_to_the_past_wakes_the_task_that_waits() {
+async fn wakes_the_waiter_by_a_reset_to_the_past() {
     let wheel = TimerWheel::new();
     time::advance(ms(100)).await;
     for past in [Instant::now(), Instant::now() - ms(50)] {
@@ -420,7 +420,7 @@ async fn a_reset_to_the_past_wakes_the_task_that_waits() {
 
 // DelayQueue's own suite calls this `reset_after_fire_is_pending_again`.
 #[tokio::test(start_paused = true)]
-async fn a_reset_after_firing_makes_it_pending_again() {
+async fn becomes_pending_again_by_a_reset_after_firing() {
     let wheel = TimerWheel::new();
     let mut sleep = task::spawn(wheel.sleep(ms(10)));
     for polled_when_fired in [true, false, true, false] {
@@ -440,7 +440,7 @@ async fn a_reset_after_firing_makes_it_pending_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reset_before_the_first_poll_counts() {
+async fn counts_a_reset_before_the_first_poll() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut later = wheel.sleep(ms(10));
@@ -458,7 +458,7 @@ async fn a_reset_before_the_first_poll_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p5_a_reset_from_another_task_reaches_the_one_that_waits() {
+async fn p5_applies_a_reset_from_another_task_to_the_waiter() {
     let wheel = TimerWheel::new();
     for (first, second) in [(40, 90), (90, 40), (90, 10)] {
         let start = Instant::now();
@@ -472,7 +472,7 @@ async fn p5_a_reset_from_another_task_reaches_the_one_that_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_resets_end_at_the_last_one() {
+async fn fires_at_the_last_of_ten_thousand_resets() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let (woken, waker) = Wakes::new();
@@ -496,7 +496,7 @@ async fn ten_thousand_resets_end_at_the_last_one() {
 // --- races ---
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p3_resets_that_race_with_the_firing_lose_no_wake_up() {
+async fn p3_loses_no_wake_up_by_resets_that_race_with_firing() {
     const ROUNDS: usize = 50;
     let wheel = TimerWheel::new();
     let fired = Arc::new(AtomicUsize::new(0));

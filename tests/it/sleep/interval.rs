@@ -31,7 +31,7 @@ async fn ticks(interval: &mut Interval, busy_for: &[u64], start: Instant) -> Vec
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_tick_comes_at_once_and_the_others_a_period_apart() {
+async fn ticks_at_once_and_then_a_period_apart() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut interval = wheel.interval(ms(300));
@@ -42,7 +42,7 @@ async fn the_first_tick_comes_at_once_and_the_others_a_period_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn interval_at_begins_at_its_instant_before_or_after_now() {
+async fn begins_an_interval_at_its_instant_past_or_future() {
     let wheel = TimerWheel::new();
     time::advance(ms(1_000)).await;
     let start = Instant::now();
@@ -58,7 +58,7 @@ async fn interval_at_begins_at_its_instant_before_or_after_now() {
 
 // One tick is 110 ms late, as in the pictures of Tokio's documentation of `MissedTickBehavior`.
 #[tokio::test(start_paused = true)]
-async fn missed_ticks_come_as_tokio_documents_them() {
+async fn delivers_missed_ticks_as_tokio_documents_them() {
     let tables: [&[(u64, u64)]; 3] = [
         &[
             (0, 0),
@@ -97,7 +97,7 @@ async fn missed_ticks_come_as_tokio_documents_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn under_any_delays_its_ticks_are_those_of_tokios_interval() {
+async fn ticks_as_tokios_interval_under_any_delays() {
     for behavior in BEHAVIORS {
         for seed in 0..30 {
             let mut numbers = Numbers(seed);
@@ -143,7 +143,7 @@ async fn under_any_delays_its_ticks_are_those_of_tokios_interval() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tick_that_is_ready_registers_no_wake() {
+async fn registers_no_wake_for_a_tick_that_is_ready() {
     let wheel = TimerWheel::new();
     let (woken, waker) = Wakes::new();
     let mut cx = Context::from_waker(&waker);
@@ -167,7 +167,7 @@ async fn a_tick_that_is_ready_registers_no_wake() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn resets_set_the_next_tick() {
+async fn sets_the_next_tick_by_resets() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut interval = wheel.interval(ms(100));
@@ -186,7 +186,7 @@ async fn resets_set_the_next_tick() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tick_future_that_is_dropped_loses_no_tick() {
+async fn loses_no_tick_by_a_dropped_tick_future() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut interval = wheel.interval(ms(10));
@@ -203,7 +203,7 @@ async fn a_tick_future_that_is_dropped_loses_no_tick() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_a_period_too_long_to_be_represented_ticks_once() {
+async fn p8_ticks_once_with_a_period_too_long_to_represent() {
     let wheel = TimerWheel::new();
     for behavior in BEHAVIORS {
         let mut interval = wheel.interval(Duration::MAX);
@@ -224,7 +224,7 @@ async fn p8_a_period_too_long_to_be_represented_ticks_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_the_shortest_period_there_is_neither_panics_nor_stands_still() {
+async fn p8_ticks_with_the_shortest_period() {
     let wheel = TimerWheel::new();
     for behavior in BEHAVIORS {
         let mut interval = wheel.interval(Duration::from_nanos(1));
@@ -242,12 +242,12 @@ async fn p8_the_shortest_period_there_is_neither_panics_nor_stands_still() {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "`period` must be non-zero")]
-async fn an_interval_without_length_is_refused() {
+async fn rejects_an_interval_without_length() {
     let _ = TimerWheel::new().interval(Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_an_interval_that_is_always_late_lets_other_tasks_run() {
+async fn p11_lets_others_run_beside_an_always_late_interval() {
     let wheel = TimerWheel::new();
     let mut interval = wheel.interval(Duration::from_nanos(1));
     time::advance(ms(1)).await; // a burst of a million ticks
@@ -261,7 +261,7 @@ async fn p11_an_interval_that_is_always_late_lets_other_tasks_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p15_an_interval_goes_on_when_its_wheel_ends() {
+async fn p15_ticks_on_when_its_wheel_ends() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut interval = wheel.interval(ms(10));
@@ -284,7 +284,7 @@ async fn p15_an_interval_goes_on_when_its_wheel_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_interval_on_coarse_ticks_keeps_its_pace() {
+async fn keeps_the_pace_of_an_interval_on_coarse_ticks() {
     let wheel = TimerWheel::builder().tick(ms(7)).start().unwrap();
     let start = Instant::now();
     let mut interval = wheel.interval(ms(10));

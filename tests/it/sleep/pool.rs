@@ -22,14 +22,14 @@ async fn messages_of_a_thousand_timeouts(wheel: &TimerWheel) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn timeouts_of_equal_length_use_one_entry_and_one_message() {
+async fn uses_one_entry_and_one_command_for_equal_timeouts() {
     let wheel = TimerWheel::new();
     assert_eq!(messages_of_a_thousand_timeouts(&wheel).await, 1);
 }
 
 // A pool that keeps what it cannot hand out again is full of it one day.
 #[tokio::test(start_paused = true)]
-async fn sleeps_that_fired_leave_room_for_entries_that_can_be_used_again() {
+async fn keeps_room_in_the_pool_after_sleeps_fired() {
     let wheel = TimerWheel::new();
     let sleeps = (0..1000).map(|_| wheel.sleep(Duration::from_millis(5)));
     futures::future::join_all(sleeps).await;
@@ -58,7 +58,7 @@ thread_local! {
 
 // What the thread keeps of the wheel is gone by then: it was begun with later.
 #[test]
-fn a_thread_that_comes_down_still_makes_moves_and_drops_sleeps_and_they_are_counted() {
+fn counts_sleeps_made_moved_and_dropped_by_an_ending_thread() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

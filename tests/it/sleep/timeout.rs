@@ -14,7 +14,7 @@ use tokio::time::{self, Instant};
 use tokio_test::{assert_err, assert_ok, assert_pending, assert_ready, task};
 
 #[tokio::test(start_paused = true)]
-async fn a_future_that_is_ready_at_once_costs_no_timer() {
+async fn arms_no_timer_for_a_future_that_is_ready_at_once() {
     let wheel = TimerWheel::new();
     wheel.settle().await;
     let before = wheel.metrics().commands;
@@ -28,7 +28,7 @@ async fn a_future_that_is_ready_at_once_costs_no_timer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_future_that_completes_in_time_gives_its_output() {
+async fn returns_the_output_of_a_future_that_completes_in_time() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let (tx, rx) = oneshot::channel();
@@ -44,7 +44,7 @@ async fn a_future_that_completes_in_time_gives_its_output() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p3_a_timeout_elapses_at_its_deadline_and_wakes_its_task_once() {
+async fn p3_elapses_at_the_deadline_and_wakes_its_task_once() {
     let wheel = TimerWheel::new();
     let (woken, waker) = Wakes::new();
     let mut timeout = Box::pin(wheel.timeout(ms(100), pending::<()>()));
@@ -60,7 +60,7 @@ async fn p3_a_timeout_elapses_at_its_deadline_and_wakes_its_task_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn timeout_at_takes_an_instant() {
+async fn takes_an_instant_by_timeout_at() {
     let wheel = TimerWheel::new();
     let deadline = Instant::now() + ms(30);
     assert_err!(wheel.timeout_at(deadline, pending::<()>()).await);
@@ -72,7 +72,7 @@ async fn timeout_at_takes_an_instant() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_both_are_ready_the_output_counts() {
+async fn prefers_the_output_when_both_are_ready() {
     let wheel = TimerWheel::new();
     let (tx, rx) = oneshot::channel();
     let mut timeout = task::spawn(wheel.timeout(ms(10), rx));
@@ -84,7 +84,7 @@ async fn when_both_are_ready_the_output_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_a_timeout_too_long_to_be_represented_is_no_limit() {
+async fn p8_sets_no_limit_by_a_timeout_too_long_to_represent() {
     let wheel = TimerWheel::new();
     let (tx, rx) = oneshot::channel();
     let mut timeout = task::spawn(wheel.timeout(Duration::MAX, rx));
@@ -99,7 +99,7 @@ async fn p8_a_timeout_too_long_to_be_represented_is_no_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timeout_is_made_of_anything_that_becomes_a_future() {
+async fn accepts_anything_that_becomes_a_future() {
     struct Request(u32);
 
     impl IntoFuture for Request {
@@ -117,7 +117,7 @@ async fn a_timeout_is_made_of_anything_that_becomes_a_future() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p7_a_timeout_that_completed_or_was_dropped_wakes_nobody_at_its_deadline() {
+async fn p7_wakes_nobody_for_a_timeout_completed_or_dropped() {
     let wheel = TimerWheel::new();
     let (woken, waker) = Wakes::new();
     let (tx, rx) = oneshot::channel();
@@ -137,7 +137,7 @@ async fn p7_a_timeout_that_completed_or_was_dropped_wakes_nobody_at_its_deadline
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_inner_future_can_be_looked_at_changed_and_taken_back() {
+async fn gives_access_to_the_inner_future() {
     let wheel = TimerWheel::new();
     let (tx, rx) = oneshot::channel::<u32>();
     let mut timeout = wheel.timeout(ms(10), rx);
@@ -151,7 +151,7 @@ async fn the_inner_future_can_be_looked_at_changed_and_taken_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_nested_timeouts_the_shorter_elapses() {
+async fn elapses_the_shorter_of_nested_timeouts() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let inner_first = wheel.timeout(ms(50), wheel.timeout(ms(20), pending::<()>()));
@@ -163,7 +163,7 @@ async fn of_nested_timeouts_the_shorter_elapses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_a_future_that_panics_takes_its_timer_with_it_and_nothing_else() {
+async fn p12_drops_only_the_timer_of_a_future_that_panics() {
     let wheel = TimerWheel::new();
     let panics = wheel.timeout(ms(10), async {
         tokio::task::yield_now().await;
@@ -187,7 +187,7 @@ fn use_up_budget() -> impl Future<Output = ()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_a_future_that_uses_up_the_budget_does_not_keep_its_timeout_from_elapsing() {
+async fn p11_elapses_over_a_future_that_uses_up_the_budget() {
     let wheel = TimerWheel::new();
     let mut polls = 0;
     let mut busy = Box::pin(use_up_budget());
@@ -202,7 +202,7 @@ async fn p11_a_future_that_uses_up_the_budget_does_not_keep_its_timeout_from_ela
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_a_channel_that_is_always_full_does_not_keep_its_timeout_from_elapsing() {
+async fn p11_elapses_over_a_channel_that_is_always_full() {
     let wheel = TimerWheel::new();
     let (tx, mut rx) = mpsc::unbounded_channel();
     let drain = async {
@@ -221,7 +221,7 @@ async fn p11_a_channel_that_is_always_full_does_not_keep_its_timeout_from_elapsi
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_a_loop_of_timeouts_that_elapse_at_once_lets_other_tasks_run() {
+async fn p11_lets_others_run_beside_timeouts_that_elapse_at_once() {
     let wheel = TimerWheel::new();
     let (tx, mut rx) = oneshot::channel();
     tokio::spawn(async move { tx.send(()).unwrap() });
@@ -234,7 +234,7 @@ async fn p11_a_loop_of_timeouts_that_elapse_at_once_lets_other_tasks_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timeout_within_a_task_without_budget_waits_its_turn_as_anything_else() {
+async fn waits_its_turn_in_a_task_without_budget() {
     let wheel = TimerWheel::new();
     let mut timeout = Box::pin(wheel.timeout(Duration::ZERO, pending::<()>()));
     let mut polls = 0;
@@ -259,7 +259,7 @@ async fn a_timeout_within_a_task_without_budget_waits_its_turn_as_anything_else(
 }
 
 #[test]
-fn elapsed_is_an_error_of_its_own_and_an_io_error_that_timed_out() {
+fn converts_elapsed_into_an_io_error_that_timed_out() {
     let runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = { runtime }
         .enable_time()
@@ -277,7 +277,7 @@ fn elapsed_is_an_error_of_its_own_and_an_io_error_that_timed_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timeout_is_as_sendable_and_movable_as_its_future() {
+async fn is_as_sendable_and_movable_as_its_future() {
     fn check<T: Send + Sync + Unpin>(_: &T) {}
     let wheel = TimerWheel::new();
     check(&wheel.timeout(ms(1), ready(())));

@@ -82,7 +82,7 @@ fn asked(name: &str, otherwise: u64) -> u64 {
 
 #[test]
 #[ignore = "runs for SOAK_SECS; see the top of the file"]
-fn p1_p6_p7_p11_p16_a_million_timers_of_every_kind_hold_their_promises() {
+fn p1_p6_p7_p11_p16_keeps_promises_with_a_million_timers() {
     let seconds = asked("SOAK_SECS", 60);
     let timers = usize::try_from(asked("SOAK_TIMERS", 1_000_000)).expect("fewer");
     let seed = asked("SOAK_SEED", u64::from(std::process::id()));

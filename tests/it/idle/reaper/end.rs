@@ -9,7 +9,7 @@ use super::{IDLE, pass};
 use crate::support::ms;
 
 #[tokio::test(start_paused = true)]
-async fn when_the_stream_is_dropped_nothing_is_watched_any_more() {
+async fn stops_watching_when_the_stream_is_dropped() {
     let wheel = TimerWheel::new();
     let (reaper, idle) = wheel.reaper(IDLE);
     let watch = reaper.watch(1, "w").unwrap();
@@ -29,7 +29,7 @@ async fn when_the_stream_is_dropped_nothing_is_watched_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p15_after_shutdown_watches_say_that_they_are_not_watched_and_unexpired_has_them_all() {
+async fn p15_returns_all_watches_as_unexpired_after_shutdown() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
@@ -76,7 +76,7 @@ async fn p15_after_shutdown_watches_say_that_they_are_not_watched_and_unexpired_
 }
 
 #[tokio::test(start_paused = true)]
-async fn p15_what_was_due_and_not_received_at_shutdown_is_not_lost() {
+async fn p15_keeps_what_was_due_and_unreceived_at_shutdown() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let watches: Vec<Watch> = (0..10).map(|n| reaper.watch(n, "w").unwrap()).collect();
@@ -93,7 +93,7 @@ async fn p15_what_was_due_and_not_received_at_shutdown_is_not_lost() {
 }
 
 #[test]
-fn p15_when_the_runtime_is_gone_watches_are_harmless() {
+fn p15_leaves_watches_harmless_when_the_runtime_is_gone() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
@@ -117,7 +117,7 @@ fn p15_when_the_runtime_is_gone_watches_are_harmless() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_stream_ends_when_no_reaper_is_left_and_the_last_watch_ends() {
+async fn ends_the_stream_with_the_last_reaper_and_watch() {
     let wheel = TimerWheel::new();
     let (reaper, idle) = wheel.reaper::<u32, ()>(IDLE);
     let mut idle = task::spawn(idle);
@@ -139,7 +139,7 @@ async fn the_stream_ends_when_no_reaper_is_left_and_the_last_watch_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_goes_on_when_all_handles_are_dropped_and_it_is_touched_at_the_last_moment() {
+async fn keeps_a_touched_watch_after_all_handles_are_dropped() {
     let wheel = TimerWheel::new();
     let (reaper, idle) = wheel.reaper::<u32, ()>(IDLE);
     let mut idle = task::spawn(idle);

@@ -43,7 +43,7 @@ async fn next(
 // --- touches ---
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_touches_is_reaped_after_the_idle_duration_with_key_value_and_deadline() {
+async fn reaps_an_untouched_watch_with_key_value_and_deadline() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
@@ -65,7 +65,7 @@ async fn what_nobody_touches_is_reaped_after_the_idle_duration_with_key_value_an
 }
 
 #[tokio::test(start_paused = true)]
-async fn touches_just_before_and_at_the_deadline_put_it_off_and_one_after_says_that_it_is_reaped() {
+async fn postpones_by_touches_up_to_the_deadline_and_not_after() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
@@ -87,7 +87,7 @@ async fn touches_just_before_and_at_the_deadline_put_it_off_and_one_after_says_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_touched_a_tick_before_each_deadline_is_reaped_once_after_it_is_left_alone() {
+async fn reaps_once_after_touches_a_tick_before_each_deadline() {
     for tick in [T, ms(10)] {
         let wheel = TimerWheel::builder().tick(tick).start().unwrap();
         let (reaper, mut idle) = wheel.reaper(IDLE);
@@ -114,7 +114,7 @@ async fn what_is_touched_a_tick_before_each_deadline_is_reaped_once_after_it_is_
 
 /// netpoll's wheel never stored the timeout, and so kicked connections that were active.
 #[tokio::test(start_paused = true)]
-async fn a_look_that_comes_too_early_files_the_watch_again() {
+async fn reschedules_a_watch_processed_too_early() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
@@ -129,7 +129,7 @@ async fn a_look_that_comes_too_early_files_the_watch_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_touched_while_its_expiration_waits_to_be_received_is_filed_again() {
+async fn reschedules_a_watch_touched_before_it_is_received() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
@@ -151,7 +151,7 @@ async fn what_is_touched_while_its_expiration_waits_to_be_received_is_filed_agai
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_touched_again_and_again_before_it_is_received_is_never_reaped() {
+async fn spares_a_watch_touched_each_time_before_it_is_received() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let watch = reaper.watch(1, "w").unwrap();
@@ -163,7 +163,7 @@ async fn a_watch_touched_again_and_again_before_it_is_received_is_never_reaped()
 }
 
 #[tokio::test(start_paused = true)]
-async fn touches_in_the_past_change_nothing_and_those_in_the_future_are_limited() {
+async fn ignores_past_touches_and_limits_future_ones() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
@@ -186,7 +186,7 @@ async fn touches_in_the_past_change_nothing_and_those_in_the_future_are_limited(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_stands_still_reaps_nothing() {
+async fn reaps_nothing_while_the_clock_stands_still() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(T);
     let start = Instant::now();
@@ -202,7 +202,7 @@ async fn a_clock_that_stands_still_reaps_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn touches_cost_no_message() {
+async fn sends_no_command_for_a_touch() {
     let wheel = TimerWheel::new();
     let (reaper, _idle) = wheel.reaper(IDLE);
     let watches: Vec<Watch> = (0..100).map(|n| reaper.watch(n, "w").unwrap()).collect();
@@ -224,7 +224,7 @@ async fn touches_cost_no_message() {
 // --- the guards ---
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_dropped_gives_no_event_and_its_value_is_dropped_now() {
+async fn drops_the_value_of_a_dropped_watch_without_an_event() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper::<u32, std::sync::Arc<()>>(IDLE);
     let value = std::sync::Arc::new(());
@@ -247,7 +247,7 @@ async fn a_watch_that_is_dropped_gives_no_event_and_its_value_is_dropped_now() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slot_used_again_is_not_reaped_for_the_watch_that_had_it_before() {
+async fn spares_a_reused_index_from_its_former_watchs_deadline() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
@@ -268,7 +268,7 @@ async fn a_slot_used_again_is_not_reaped_for_the_watch_that_had_it_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_reaped_while_a_guard_is_held_and_idle_counts_from_the_last_release() {
+async fn counts_idle_time_from_the_last_guards_release() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
@@ -289,7 +289,7 @@ async fn nothing_is_reaped_while_a_guard_is_held_and_idle_counts_from_the_last_r
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_taken_before_the_expiration_is_received_prevents_it_and_one_taken_after_says_so() {
+async fn honours_a_guard_taken_before_receipt_and_not_after() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
@@ -309,7 +309,7 @@ async fn a_guard_taken_before_the_expiration_is_received_prevents_it_and_one_tak
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_may_outlive_its_watch() {
+async fn lets_a_guard_outlive_its_watch() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let watch = reaper.watch(1, "w").unwrap();
@@ -325,7 +325,7 @@ async fn a_guard_may_outlive_its_watch() {
 // --- ages ---
 
 #[tokio::test(start_paused = true)]
-async fn a_greatest_age_ends_a_watch_however_active_and_busy_it_is() {
+async fn ends_a_watch_at_its_greatest_age_though_busy() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
@@ -354,7 +354,7 @@ async fn a_greatest_age_ends_a_watch_however_active_and_busy_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ages_are_spread_by_a_tenth_both_ways() {
+async fn spreads_ages_by_a_tenth_both_ways() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(Duration::from_secs(3_600));
     let start = Instant::now();
@@ -378,7 +378,7 @@ async fn ages_are_spread_by_a_tenth_both_ways() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_age_without_end_is_none() {
+async fn treats_an_age_without_end_as_none() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(Duration::MAX);
     let forever = WatchOptions::new().max_age(Duration::MAX);
@@ -392,7 +392,7 @@ async fn an_age_without_end_is_none() {
 // --- limits and errors ---
 
 #[tokio::test(start_paused = true)]
-async fn watches_count_as_pending_timers_and_one_too_many_is_handed_back() {
+async fn hands_back_a_watch_over_the_limit_of_timers() {
     let wheel = TimerWheel::builder().max_pending(2).start().unwrap();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let (timers, _expirations) = wheel.keyed::<u32, ()>();
@@ -417,7 +417,7 @@ async fn watches_count_as_pending_timers_and_one_too_many_is_handed_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_need_not_be_different() {
+async fn accepts_equal_keys() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let first = reaper.watch(1, "first").unwrap();
@@ -430,12 +430,12 @@ async fn keys_need_not_be_different() {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "an idle duration must be longer than zero")]
-async fn a_reaper_of_no_duration_is_refused() {
+async fn rejects_a_reaper_of_no_duration() {
     let _ = TimerWheel::new().reaper::<u32, ()>(Duration::ZERO);
 }
 
 #[test]
 #[should_panic(expected = "a maximum age must be longer than zero")]
-fn a_greatest_age_of_zero_is_refused() {
+fn rejects_a_greatest_age_of_zero() {
     let _ = WatchOptions::new().max_age(Duration::ZERO);
 }

@@ -216,7 +216,7 @@ impl Simulation {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_hundred_thousand_connections_with_touches_guards_and_drops_each_is_reaped_in_time() {
+async fn reaps_each_of_100_000_touched_guarded_connections_in_time() {
     let mut simulation = Simulation::new(0x1D1E, ms(1_000), 100_000);
     let load = Load {
         touches: 3_000,
@@ -243,7 +243,7 @@ async fn of_a_hundred_thousand_connections_with_touches_guards_and_drops_each_is
 
 /// Systems that move a timer at each touch send a command each; here not even the number of looks follows the touches.
 #[tokio::test(start_paused = true)]
-async fn of_a_hundred_thousand_connections_one_in_a_hundred_is_touched_at_each_tick() {
+async fn reaps_in_time_when_one_in_a_hundred_is_touched_each_tick() {
     const CONNECTIONS: usize = 100_000;
     // Each is touched five times in its idle period, more or less.
     let mut simulation = Simulation::new(0x1000, T * 500, CONNECTIONS);
@@ -277,7 +277,7 @@ async fn of_a_hundred_thousand_connections_one_in_a_hundred_is_touched_at_each_t
 /// The reader is slow: what is touched before it gets to read is not reaped, however often that happens, and what is
 /// not touched is, once.
 #[tokio::test(start_paused = true)]
-async fn what_is_touched_before_a_slow_reader_reads_is_never_reaped() {
+async fn spares_what_is_touched_before_a_slow_reader_reads() {
     const CONNECTIONS: usize = 10_000;
     let mut simulation = Simulation::new(0x510, ms(100), CONNECTIONS);
     for round in 0..30 {

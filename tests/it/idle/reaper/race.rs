@@ -63,8 +63,7 @@ fn use_watches(reaper: &Reaper<u64, ()>, thread: u64, watches: u64) -> Vec<Had> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p6_a_watch_that_is_used_on_one_thread_and_reaped_on_another_is_reaped_once_or_not_at_all()
-{
+async fn p6_reaps_once_or_never_while_another_thread_touches() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let threads: Vec<_> = (0..4)

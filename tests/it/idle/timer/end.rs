@@ -13,7 +13,7 @@ use super::{IDLE, completion};
 use crate::support::ms;
 
 #[tokio::test(start_paused = true)]
-async fn a_timer_that_has_completed_stays_so_until_it_is_touched_and_then_waits_anew() {
+async fn stays_complete_until_touched_and_then_waits_anew() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
@@ -38,7 +38,7 @@ async fn a_timer_that_has_completed_stays_so_until_it_is_touched_and_then_waits_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_longer_duration_revives_a_timer_that_has_completed() {
+async fn revives_a_completed_timer_by_a_longer_duration() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
@@ -48,7 +48,7 @@ async fn a_longer_duration_revives_a_timer_that_has_completed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p7_a_dropped_idle_timer_wakes_nobody_and_its_handles_are_harmless() {
+async fn p7_wakes_nobody_after_an_idle_timer_is_dropped() {
     let wheel = TimerWheel::new();
     let mut idle = wheel.idle_timer(IDLE);
     let mut waiting = task::spawn(());
@@ -69,7 +69,7 @@ async fn p7_a_dropped_idle_timer_wakes_nobody_and_its_handles_are_harmless() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p15_after_shutdown_idle_timers_go_on_with_tokios_timer_and_still_respect_touches() {
+async fn p15_respects_touches_by_tokios_timer_after_shutdown() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut pending = task::spawn(wheel.idle_timer(IDLE));
@@ -100,7 +100,7 @@ async fn p15_after_shutdown_idle_timers_go_on_with_tokios_timer_and_still_respec
 }
 
 #[test]
-fn p15_when_the_wheels_runtime_is_gone_idle_timers_complete_on_the_one_they_are_awaited_on() {
+fn p15_completes_idle_timers_after_the_runtime_is_gone() {
     let current_thread = || {
         runtime::Builder::new_current_thread()
             .enable_time()

@@ -33,7 +33,7 @@ async fn completion(idle: &mut IdleTimer, start: Instant) -> Duration {
 // --- touches ---
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_timer_that_nobody_touches_completes_after_its_duration() {
+async fn completes_untouched_after_its_duration() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
@@ -41,7 +41,7 @@ async fn an_idle_timer_that_nobody_touches_completes_after_its_duration() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_touch_just_before_the_deadline_puts_completion_off() {
+async fn postpones_completion_by_a_touch_just_before_the_deadline() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
@@ -54,7 +54,7 @@ async fn a_touch_just_before_the_deadline_puts_completion_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_touch_at_the_deadline_counts_until_completion_is_seen() {
+async fn counts_a_touch_at_the_deadline_until_completion_is_seen() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = task::spawn(wheel.idle_timer(IDLE));
@@ -70,7 +70,7 @@ async fn a_touch_at_the_deadline_counts_until_completion_is_seen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_touch_just_after_completion_says_so_and_counts_for_the_next_use() {
+async fn refuses_a_touch_after_completion_but_counts_it_later() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
@@ -84,7 +84,7 @@ async fn a_touch_just_after_completion_says_so_and_counts_for_the_next_use() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_touched_a_tick_before_each_deadline_completes_once_after_it_is_left_alone() {
+async fn completes_once_after_touches_a_tick_before_each_deadline() {
     for tick in [T, ms(10)] {
         let wheel = wheel_with_tick(tick);
         let mut idle = wheel.idle_timer(IDLE);
@@ -113,7 +113,7 @@ async fn what_is_touched_a_tick_before_each_deadline_completes_once_after_it_is_
 }
 
 #[tokio::test(start_paused = true)]
-async fn completion_comes_within_two_ticks_of_the_duration_wherever_in_a_tick_the_touch_was() {
+async fn completes_within_two_ticks_wherever_the_touch_was() {
     const TICK: Duration = ms(10);
     for idle_for in [ms(1), ms(10), ms(37), ms(100)] {
         for into_tick in 0..10 {
@@ -136,7 +136,7 @@ async fn completion_comes_within_two_ticks_of_the_duration_wherever_in_a_tick_th
 /// netpoll's wheel never stored the timeout, and so kicked connections that were active: an early look must file the
 /// timer anew, with all of its duration.
 #[tokio::test(start_paused = true)]
-async fn a_look_that_comes_too_early_files_the_timer_again() {
+async fn reschedules_a_timer_processed_too_early() {
     let wheel = TimerWheel::new();
     let mut idle = task::spawn(wheel.idle_timer(IDLE));
     assert_pending!(idle.poll());
@@ -159,7 +159,7 @@ async fn a_look_that_comes_too_early_files_the_timer_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_touch_at_an_instant_in_the_past_changes_nothing() {
+async fn ignores_a_touch_in_the_past() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
@@ -171,7 +171,7 @@ async fn a_touch_at_an_instant_in_the_past_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_touch_at_an_instant_a_little_ahead_counts_from_there() {
+async fn counts_from_a_touch_a_little_ahead() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
@@ -180,7 +180,7 @@ async fn a_touch_at_an_instant_a_little_ahead_counts_from_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_touch_far_ahead_counts_no_further_than_one_duration_after_the_look() {
+async fn limits_a_touch_far_ahead_to_one_duration() {
     let wheel = TimerWheel::new();
     for ahead in [ms(101), ms(3_600_000), Duration::from_secs(u32::MAX.into())] {
         let start = Instant::now();
@@ -195,7 +195,7 @@ async fn a_touch_far_ahead_counts_no_further_than_one_duration_after_the_look() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_stands_still_neither_completes_it_nor_does_harm() {
+async fn stays_pending_while_the_clock_stands_still() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = task::spawn(wheel.idle_timer(T));
@@ -212,7 +212,7 @@ async fn a_clock_that_stands_still_neither_completes_it_nor_does_harm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn last_active_is_the_last_touch_rounded_up_to_a_tick_but_not_beyond_now() {
+async fn rounds_last_active_up_to_a_tick_but_not_beyond_now() {
     let wheel = wheel_with_tick(ms(10));
     let start = Instant::now();
     let idle = wheel.idle_timer(IDLE);
@@ -231,7 +231,7 @@ async fn last_active_is_the_last_touch_rounded_up_to_a_tick_but_not_beyond_now()
 }
 
 #[tokio::test(start_paused = true)]
-async fn touches_cost_no_message_and_no_move() {
+async fn sends_no_command_and_makes_no_move_for_a_touch() {
     let wheel = TimerWheel::new();
     let mut idle = task::spawn(wheel.idle_timer(IDLE));
     assert_pending!(idle.poll());
@@ -253,7 +253,7 @@ async fn touches_cost_no_message_and_no_move() {
 // --- guards ---
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_idle_while_a_guard_is_held_however_long() {
+async fn stays_pending_while_a_guard_is_held() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = task::spawn(wheel.idle_timer(IDLE));
@@ -274,7 +274,7 @@ async fn nothing_is_idle_while_a_guard_is_held_however_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_several_guards_the_last_release_is_what_idle_counts_from() {
+async fn counts_from_the_last_release_of_several_guards() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
@@ -292,7 +292,7 @@ async fn of_several_guards_the_last_release_is_what_idle_counts_from() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_taken_at_the_deadline_holds_until_completion_is_seen() {
+async fn holds_by_a_guard_taken_at_the_deadline() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = task::spawn(wheel.idle_timer(IDLE));
@@ -308,7 +308,7 @@ async fn a_guard_taken_at_the_deadline_holds_until_completion_is_seen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_and_touches_together_count_from_whichever_is_later() {
+async fn counts_from_the_later_of_guard_and_touch() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
@@ -325,7 +325,7 @@ async fn a_guard_and_touches_together_count_from_whichever_is_later() {
 // --- another duration ---
 
 #[tokio::test(start_paused = true)]
-async fn a_shorter_duration_takes_effect_on_a_timer_that_is_awaited() {
+async fn applies_a_shorter_duration_while_awaited() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = task::spawn(wheel.idle_timer(ms(3_600_000)));
@@ -345,7 +345,7 @@ async fn a_shorter_duration_takes_effect_on_a_timer_that_is_awaited() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shorter_duration_that_has_passed_already_completes_the_timer_now() {
+async fn completes_at_once_by_a_duration_that_has_passed() {
     let wheel = TimerWheel::new();
     let mut idle = task::spawn(wheel.idle_timer(ms(1_000)));
     assert_pending!(idle.poll());
@@ -357,7 +357,7 @@ async fn a_shorter_duration_that_has_passed_already_completes_the_timer_now() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_longer_duration_counts_from_the_last_activity_and_wakes_nobody() {
+async fn counts_a_longer_duration_from_the_last_activity() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = task::spawn(wheel.idle_timer(IDLE));
@@ -372,7 +372,7 @@ async fn a_longer_duration_counts_from_the_last_activity_and_wakes_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_duration_without_end_is_never_and_can_be_shortened() {
+async fn shortens_a_duration_without_end() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = task::spawn(wheel.idle_timer(Duration::MAX));
@@ -394,7 +394,7 @@ async fn a_duration_without_end_is_never_and_can_be_shortened() {
 
 /// Under the real clock: handles on other threads touch it, and it is never early for the last of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn handles_touch_it_from_other_tasks_and_threads() {
+async fn touches_by_handles_from_other_tasks_and_threads() {
     let wheel = TimerWheel::new();
     let idle = wheel.idle_timer(ms(120));
     let touching: Vec<_> = (0..4)
@@ -422,7 +422,7 @@ async fn handles_touch_it_from_other_tasks_and_threads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_tasks_that_poll_it_in_turn_the_last_one_is_woken() {
+async fn wakes_the_last_of_two_tasks_that_poll() {
     let wheel = TimerWheel::new();
     let mut idle = wheel.idle_timer(IDLE);
     let mut first = task::spawn(());
@@ -440,20 +440,20 @@ async fn of_two_tasks_that_poll_it_in_turn_the_last_one_is_woken() {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "an idle duration must be longer than zero")]
-async fn an_idle_timer_of_no_duration_is_refused() {
+async fn rejects_an_idle_timer_of_no_duration() {
     drop(TimerWheel::new().idle_timer(Duration::ZERO));
 }
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "an idle duration must be longer than zero")]
-async fn resetting_to_no_duration_is_refused() {
+async fn rejects_a_reset_to_no_duration() {
     TimerWheel::new()
         .idle_timer(IDLE)
         .reset_idle(Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_the_shortest_duration_there_is_completes_at_the_next_tick() {
+async fn p8_completes_the_shortest_duration_at_the_next_tick() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(Duration::from_nanos(1));

@@ -29,7 +29,7 @@ proptest! {
     #![proptest_config(config(300))]
 
     #[test]
-    fn p1_p4_p5_p6_p16_keyed_timers_behave_as_a_sorted_map(
+    fn p1_p4_p5_p6_p16_matches_a_sorted_map(
         setup in ops::setup(),
         script in prop::collection::vec(ops::op(), 1..80),
     ) {
@@ -41,7 +41,7 @@ proptest! {
     #![proptest_config(config(10))]
 
     #[test]
-    fn p1_p4_p5_p6_p16_long_scripts_without_an_end_behave_as_a_sorted_map(
+    fn p1_p4_p5_p6_p16_matches_a_sorted_map_in_long_scripts(
         setup in ops::setup(),
         script in prop::collection::vec(ops::lasting_op(), 400..800),
     ) {

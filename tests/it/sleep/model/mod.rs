@@ -29,7 +29,7 @@ proptest! {
     #![proptest_config(config(400))]
 
     #[test]
-    fn p1_p3_p5_p7_sleeps_wake_their_last_poller_once_at_their_last_deadline(
+    fn p1_p3_p5_p7_wakes_the_last_poller_once_at_the_deadline(
         setup in ops::setup(),
         script in prop::collection::vec(ops::op(), 1..80),
     ) {
@@ -41,7 +41,7 @@ proptest! {
     #![proptest_config(config(40))]
 
     #[test]
-    fn p1_p3_p5_p7_long_scripts_of_sleeps_use_their_entries_again(
+    fn p1_p3_p5_p7_reuses_entries_in_long_scripts_of_sleeps(
         setup in ops::setup(),
         script in prop::collection::vec(ops::op(), 400..800),
     ) {
