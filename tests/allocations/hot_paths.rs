@@ -131,7 +131,7 @@ fn allocates_nothing_for_a_keyed_timer_set_and_moved_again() {
         assert_free(runtime, wheel, |n| {
             let key = n % 1_000;
             timers.set_timer(key, 1, HOUR * 2).unwrap();
-            timers.move_timer(key, HOUR * 3).unwrap();
+            timers.move_timer(&key, HOUR * 3).unwrap();
             std::future::ready(())
         });
     });

@@ -1,6 +1,6 @@
 //! What can be seen of it: the state of everything public, the texts of errors, and the warning of being late.
 
-#[path = "../../src/actor/tests/warnings.rs"]
+#[path = "../../src/actor/task/tests/warnings.rs"]
 mod warnings;
 
 use std::sync::Arc;
@@ -53,7 +53,7 @@ async fn shows_the_state_of_everything_public() {
 async fn says_what_is_wrong_in_every_error() {
     let (timers, stream) = TimerWheel::new().keyed::<u64, ()>();
     drop(stream);
-    let closed: Closed = timers.remove_timer(1).unwrap_err();
+    let closed: Closed = timers.remove_timer(&1).unwrap_err();
     let texts = [
         (BuildError::PausedClock.to_string(), "clock is paused"),
         (

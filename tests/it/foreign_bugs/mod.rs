@@ -50,7 +50,7 @@ async fn b01_fires_every_single_move_at_its_new_deadline() {
         for at in 0..3 * FAR {
             wheel.settle().await;
             for key in moves().filter(|key| key.1 == at) {
-                timers.move_timer(key, ms(key.2)).unwrap();
+                timers.move_timer(&key, ms(key.2)).unwrap();
             }
             wheel.settle().await;
             while let Ok(expired) = stream.try_recv() {
@@ -79,7 +79,7 @@ async fn b02_fires_once_when_moved_to_less_than_a_tick() {
         timers.set_timer(nanos, (), ms(50)).unwrap();
         wheel.settle().await;
         timers
-            .move_timer(nanos, Duration::from_nanos(nanos))
+            .move_timer(&nanos, Duration::from_nanos(nanos))
             .unwrap();
         advance(&wheel, ms(10)).await;
         assert_eq!(stream.try_recv().map(|e| e.key), Ok(nanos));
@@ -97,7 +97,7 @@ async fn b02_sets_drained_keys_again_while_handling_them() {
         timers.set_timer(key, 1, ms(40)).unwrap();
     }
     advance(&wheel, ms(20)).await;
-    for expired in timers.drain().await.unwrap() {
+    for expired in timers.drain().unwrap() {
         timers.set_timer(expired.key, 2, ms(40)).unwrap();
     }
     advance(&wheel, ms(20)).await;
@@ -138,7 +138,7 @@ async fn b03_spares_the_new_timer_from_remains_of_the_old() {
     assert!(stream.try_recv().is_err());
     for key in ["removed", "replaced", "moved", "fired"] {
         assert!(
-            timers.deadline(key).await.unwrap().is_some(),
+            timers.deadline(&key).unwrap().is_some(),
             "{key} is still there"
         );
     }
@@ -154,7 +154,7 @@ async fn b04_never_fires_when_set_then_removed_by_one_task() {
     let (timers, mut stream) = wheel.keyed();
     for key in 0..10_000 {
         timers.set_timer(key, (), ms(key % 3)).unwrap();
-        timers.remove_timer(key).unwrap();
+        timers.remove_timer(&key).unwrap();
         if key % 100 == 0 {
             tokio::task::yield_now().await;
         }
@@ -176,10 +176,10 @@ async fn b05_blocks_no_call_without_a_consumer_or_after_the_end() {
     advance(&wheel, ms(10)).await;
     assert!(timers.is_empty(), "all have fired");
     timers.set_timer(1, (), ms(10)).unwrap();
-    assert_eq!(timers.take_timer(1).await, Ok(Some(())));
+    assert_eq!(timers.remove_timer(&1), Ok(Some(())));
     wheel.shutdown().await;
     assert!(timers.set_timer(1, (), ms(10)).is_err());
-    assert!(timers.drain().await.is_err());
+    assert!(timers.drain().is_err());
     drop(stream);
 }
 
@@ -349,7 +349,7 @@ async fn b10_drops_what_a_cancelled_timer_holds_at_once() {
     }
     wheel.settle().await;
     for key in 0..1000 {
-        timers.remove_timer(key).unwrap();
+        timers.remove_timer(&key).unwrap();
         assert_eq!(Arc::strong_count(&held), 1000 - key);
     }
 }
@@ -373,7 +373,7 @@ async fn b10_counts_a_timer_down_once_however_often_it_ends() {
         assert_eq!((timers.len(), wheel.metrics().keyed_pending), (1, 1));
         while stream.try_recv().is_ok() {}
     }
-    assert_eq!(timers.drain().await.unwrap().len(), 1);
+    assert_eq!(timers.drain().unwrap().len(), 1);
     assert_eq!(timers.len(), 0);
 }
 
@@ -402,7 +402,7 @@ async fn b11_neither_panics_nor_hides_by_far_deadlines() {
             .unwrap();
         timers.set_timer(bit + 100, (), ms(1)).unwrap();
         timers
-            .move_timer(bit + 100, Duration::from_millis((1 << bit) - 1))
+            .move_timer(&bit + 100, Duration::from_millis((1 << bit) - 1))
             .unwrap();
     }
     timers.set_timer(0, (), ms(300)).unwrap();
@@ -424,11 +424,11 @@ async fn b12_spares_a_new_timer_from_a_stale_key() {
     for key in 0..100 {
         timers.set_timer(key, key, ms(5)).unwrap();
         for old in 0..key {
-            timers.remove_timer(old).unwrap();
-            timers.move_timer(old, ms(9)).unwrap();
+            timers.remove_timer(&old).unwrap();
+            timers.move_timer(&old, ms(9)).unwrap();
         }
         if key % 2 == 0 {
-            assert_eq!(timers.take_timer(key).await, Ok(Some(key)));
+            assert_eq!(timers.remove_timer(&key), Ok(Some(key)));
         } else {
             advance(&wheel, ms(5)).await;
             assert_eq!(stream.try_recv().map(|e| e.value), Ok(key));

@@ -52,7 +52,7 @@ async fn p5_fires_a_moved_timer_at_its_new_deadline_only() {
                 wheel.settle().await;
             }
             timers.move_timer((), ms(to)).unwrap();
-            assert_eq!(timers.deadline(()).await, Ok(Some(start + ms(to))));
+            assert_eq!(timers.deadline(()), Ok(Some(start + ms(to))));
             let fired = timed(&mut stream, start, 1).await;
             assert_eq!(
                 fired,
@@ -73,7 +73,7 @@ async fn p5_applies_the_last_of_many_moves() {
     timers.set_timer(1, (), ms(500)).unwrap();
     for to in [900, 20, 700, 10, 800, 30, 300] {
         wheel.settle().await;
-        timers.move_timer_at(1, start + ms(to)).unwrap();
+        timers.move_timer_at(&1, start + ms(to)).unwrap();
     }
     assert_eq!(timed(&mut stream, start, 1).await, [(1, (), 300)]);
     assert_eq!(wheel.metrics().keyed_moved, 7);
@@ -84,17 +84,17 @@ async fn p5_applies_the_last_of_many_moves() {
 async fn ignores_moving_or_removing_an_unknown_key() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed::<u32, ()>();
-    timers.move_timer(1, ms(0)).unwrap();
-    timers.move_timer_at(1, Instant::now()).unwrap();
-    timers.remove_timer(1).unwrap();
-    assert_eq!(timers.take_timer(1).await, Ok(None));
-    assert_eq!(timers.deadline(1).await, Ok(None));
+    timers.move_timer(&1, ms(0)).unwrap();
+    timers.move_timer_at(&1, Instant::now()).unwrap();
+    timers.remove_timer(&1).unwrap();
+    assert_eq!(timers.remove_timer(&1), Ok(None));
+    assert_eq!(timers.deadline(&1), Ok(None));
     timers.set_timer(2, (), ms(3)).unwrap();
-    timers.remove_timer(1).unwrap();
+    timers.remove_timer(&1).unwrap();
     assert_eq!(timers.len(), 1, "another key's timer stays");
     advance(&wheel, ms(10)).await;
     assert_eq!(received(&mut stream), [(2, ())]);
-    timers.move_timer(2, ms(5)).unwrap();
+    timers.move_timer(&2, ms(5)).unwrap();
     advance(&wheel, ms(10)).await;
     assert_eq!(
         received(&mut stream),
@@ -117,9 +117,9 @@ async fn p6_never_fires_once_set_moved_and_removed() {
         };
         timers.set_timer(settle, (), ms(4)).unwrap();
         maybe_settle(0).await;
-        timers.move_timer(settle, ms(9)).unwrap();
+        timers.move_timer(&settle, ms(9)).unwrap();
         maybe_settle(1).await;
-        timers.remove_timer(settle).unwrap();
+        timers.remove_timer(&settle).unwrap();
         maybe_settle(2).await;
         assert_eq!(timers.len(), 0);
     }
@@ -135,11 +135,11 @@ async fn p6_says_by_take_timer_whether_it_fired() {
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer(1, "taken", ms(5)).unwrap();
     timers.set_timer(2, "fired", ms(5)).unwrap();
-    assert_eq!(timers.take_timer(1).await, Ok(Some("taken")));
-    assert_eq!(timers.take_timer(&1).await, Ok(None));
+    assert_eq!(timers.remove_timer(&1), Ok(Some("taken")));
+    assert_eq!(timers.remove_timer(&1), Ok(None));
     advance(&wheel, ms(5)).await;
     assert_eq!(
-        timers.take_timer(2).await,
+        timers.remove_timer(&2),
         Ok(None),
         "it lies in the stream"
     );
@@ -152,7 +152,7 @@ async fn p6_takes_a_due_timer_that_was_not_yet_processed() {
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer(1, 'x', ms(0)).unwrap();
     // The actor has not had a turn.
-    assert_eq!(timers.take_timer(1).await, Ok(Some('x')));
+    assert_eq!(timers.remove_timer(&1), Ok(Some('x')));
     wheel.settle().await;
     assert_eq!(received(&mut stream), []);
     assert_balanced(&wheel);
@@ -166,8 +166,8 @@ async fn drains_all_once_earliest_first_and_fires_later_ones() {
     for (key, delay) in [(1, 30), (2, 10), (3, 20), (4, 10)] {
         timers.set_timer(key, key * 100, ms(delay)).unwrap();
     }
-    timers.move_timer(2, ms(10)).unwrap();
-    let drained = timers.drain().await.unwrap();
+    timers.move_timer(&2, ms(10)).unwrap();
+    let drained = timers.drain().unwrap();
     let drained: Vec<_> = (drained.iter())
         .map(|e| (e.key, e.value, e.deadline - start))
         .collect();
@@ -181,7 +181,7 @@ async fn drains_all_once_earliest_first_and_fires_later_ones() {
         ],
         "of one deadline the first armed comes first, and 2 was armed anew by its move"
     );
-    assert_eq!(timers.drain().await, Ok(vec![]));
+    assert_eq!(timers.drain(), Ok(vec![]));
     assert!(timers.is_empty());
 
     let start = Instant::now();
@@ -201,7 +201,7 @@ async fn leaves_what_has_fired_in_the_stream_when_drained() {
     timers.set_timer(1, (), ms(1)).unwrap();
     timers.set_timer(2, (), ms(9)).unwrap();
     advance(&wheel, ms(1)).await;
-    let drained = timers.drain().await.unwrap();
+    let drained = timers.drain().unwrap();
     assert_eq!(drained.iter().map(|e| e.key).collect::<Vec<_>>(), [2]);
     assert_eq!(received(&mut stream), [(1, ())]);
 }
@@ -215,7 +215,7 @@ async fn p4_delivers_timers_of_one_tick_in_order_of_arming() {
         timers.set_timer(key, key + 100, ms(30 - key)).unwrap();
     }
     // A move counts as arming anew, and so does setting again.
-    timers.move_timer(3, ms(25)).unwrap();
+    timers.move_timer(&3, ms(25)).unwrap();
     timers.set_timer(5, 555, ms(21)).unwrap();
     advance(&wheel, ms(29)).await;
     assert_eq!(received(&mut stream), [], "the tick has not begun");
@@ -319,7 +319,7 @@ async fn sets_another_timer_while_an_expiration_is_unreceived() {
     assert_eq!(timers.len(), 1);
     let first = stream.recv().await.unwrap();
     assert_eq!((first.value, first.deadline), (1, start + ms(3)));
-    assert_eq!(timers.deadline("k").await, Ok(Some(start + ms(7))));
+    assert_eq!(timers.deadline("k"), Ok(Some(start + ms(7))));
     assert_eq!(timed(&mut stream, start, 1).await, [("k", 2, 7)]);
     advance(&wheel, ms(100)).await;
     assert_eq!(received(&mut stream), []);
@@ -362,11 +362,11 @@ async fn drops_the_value_of_a_timer_removed_replaced_or_lost() {
     }
     wheel.settle().await;
     assert_eq!(count(), 6);
-    timers.remove_timer(0).unwrap();
+    timers.remove_timer(&0).unwrap();
     assert_eq!(count(), 5, "removed");
     timers.set_timer(1, Arc::new(()), ms(10)).unwrap();
     assert_eq!(count(), 4, "replaced");
-    drop(timers.take_timer(2).await);
+    drop(timers.remove_timer(&2));
     assert_eq!(count(), 3, "taken");
     advance(&wheel, ms(10)).await;
     timers.set_timer(7, Arc::clone(&value), ms(10)).unwrap();

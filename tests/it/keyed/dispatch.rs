@@ -106,13 +106,13 @@ async fn lets_a_handler_use_the_timers_of_its_set() {
                     timers.set_timer(2, 0, ms(1000)).unwrap();
                     timers.set_timer(3, 0, ms(1000)).unwrap();
                     if expired.value == 1 {
-                        timers.move_timer(1, ms(5)).unwrap();
-                        timers.remove_timer(2).unwrap();
-                        timers.remove_timer(0).unwrap();
+                        timers.move_timer(&1, ms(5)).unwrap();
+                        timers.remove_timer(&2).unwrap();
+                        timers.remove_timer(&0).unwrap();
                     }
                 }
                 1 => {
-                    let drained = timers.drain().await.unwrap();
+                    let drained = timers.drain().unwrap();
                     assert_eq!(drained.iter().map(|e| e.key).collect::<Vec<_>>(), [3]);
                     timers.set_timer(4, 0, ms(0)).unwrap();
                 }

@@ -100,15 +100,15 @@ async fn p12_finds_the_others_beside_a_key_whose_hash_panics() {
     );
     timers.move_timer(&bad, ms(50)).unwrap();
     timers.remove_timer(&bad).unwrap();
-    assert_eq!(timers.take_timer(&bad).await, Ok(None));
-    assert_eq!(timers.deadline(&bad).await, Ok(None));
+    assert_eq!(timers.remove_timer(&bad), Ok(None));
+    assert_eq!(timers.deadline(&bad), Ok(None));
     // The table grows over a key whose hash panics.
     for number in 110..1000 {
         timers.set_timer(Key::new(number), number, ms(10)).unwrap();
     }
     for number in 100..1000 {
         assert!(
-            timers.deadline(Key::new(number)).await.unwrap().is_some(),
+            timers.deadline(&Key::new(number)).unwrap().is_some(),
             "{number}"
         );
     }
@@ -135,7 +135,7 @@ async fn p12_drains_a_key_whose_hash_panics() {
         timers.set_timer(key, number, ms(10)).unwrap();
     }
     bad.hash.light();
-    let drained = timers.drain().await.unwrap();
+    let drained = timers.drain().unwrap();
     assert_eq!(drained.len(), 20);
     assert_eq!(timers.len(), 0);
     assert_balanced(&wheel);
@@ -155,10 +155,10 @@ async fn p12_treats_a_key_whose_eq_panics_as_unequal() {
         timers.set_timer(key, number, ms(10)).unwrap();
     }
     bad.eq.light();
-    assert_eq!(timers.take_timer(&bad).await, Ok(None));
-    timers.remove_timer(Key::new(9)).unwrap();
+    assert_eq!(timers.remove_timer(&bad), Ok(None));
+    timers.remove_timer(&Key::new(9)).unwrap();
     for number in (0..40).filter(|n| ![5, 9].contains(n)) {
-        timers.move_timer(Key::new(number), ms(20)).unwrap();
+        timers.move_timer(&Key::new(number), ms(20)).unwrap();
     }
     advance(&wheel, ms(10)).await;
     assert_eq!(received(&mut stream), [(5, 5)]);
@@ -222,7 +222,7 @@ impl Bombs {
 async fn p12_drops_values_whose_drop_panics_once_each() {
     let wheel = TimerWheel::new();
     let mut bombs = bombs(&wheel);
-    bombs.timers.remove_timer(0).unwrap();
+    bombs.timers.remove_timer(&0).unwrap();
     assert_eq!(bombs.drops(), 1);
     bombs.timers.set_timer(1, bombs.value(), ms(5)).unwrap();
     assert_eq!(bombs.drops(), 2, "replaced");
@@ -284,7 +284,7 @@ async fn p12_survives_keys_whose_drop_panics() {
     let again = bad.clone();
     bad.drop.light();
     timers.set_timer(again, 3, ms(20)).unwrap();
-    assert_eq!(timers.take_timer(&bad).await, Ok(Some(3)));
+    assert_eq!(timers.remove_timer(&bad), Ok(Some(3)));
     advance(&wheel, ms(20)).await;
     assert_eq!(received(&mut stream), [(2, 2)]);
     bad.drop.quench();
@@ -416,8 +416,8 @@ async fn p12_lets_a_consumers_waker_use_its_own_set() {
         move || {
             counter.fetch_add(1, Ordering::SeqCst);
             in_wake.set_timer(2, 20, ms(5)).unwrap();
-            in_wake.move_timer(2, ms(6)).unwrap();
-            in_wake.remove_timer(3).unwrap();
+            in_wake.move_timer(&2, ms(6)).unwrap();
+            in_wake.remove_timer(&3).unwrap();
             assert_eq!(in_wake.len(), 1);
             assert_eq!(other_wheel.metrics().keyed_pending, 1);
             drop(other_wheel.keyed::<u8, u8>());
@@ -506,7 +506,7 @@ async fn p12_lets_values_use_their_own_set_when_dropped() {
             if let Some(timers) = self.0.take() {
                 let again = Rearm(None, Arc::clone(&self.1), self.2 + 100);
                 let _ = timers.set_timer(self.2 + 100, again, ms(5));
-                let _ = timers.remove_timer(self.2 + 50);
+                let _ = timers.remove_timer(&self.2 + 50);
             }
             self.1.lock().unwrap().push(self.2);
         }
@@ -518,9 +518,9 @@ async fn p12_lets_values_use_their_own_set_when_dropped() {
     timers.set_timer(1, value(1), ms(10)).unwrap();
     timers.set_timer(2, value(2), ms(10)).unwrap();
     timers.set_timer(3, value(3), ms(10)).unwrap();
-    timers.remove_timer(1).unwrap();
+    timers.remove_timer(&1).unwrap();
     timers.set_timer(2, value(22), ms(20)).unwrap();
-    drop(timers.take_timer(3).await);
+    drop(timers.remove_timer(&3));
     assert_eq!(*log.lock().unwrap(), [1, 2, 3]);
     assert_eq!(timers.len(), 4);
     advance(&wheel, ms(5)).await;

@@ -63,9 +63,9 @@ async fn ends_an_interval_removed_taken_or_drained() {
     }
     assert_eq!(received(&mut stream).len(), 15);
     assert_eq!(timers.len(), 3);
-    timers.remove_timer(0).unwrap();
-    assert_eq!(timers.take_timer(1).await, Ok(Some(())));
-    assert_eq!(timers.drain().await.unwrap().len(), 1);
+    timers.remove_timer(&0).unwrap();
+    assert_eq!(timers.remove_timer(&1), Ok(Some(())));
+    assert_eq!(timers.drain().unwrap().len(), 1);
     advance(&wheel, ms(1000)).await;
     assert_eq!(received(&mut stream), []);
     // The slots are used again, and what was there does not make these repeat.

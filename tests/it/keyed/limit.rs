@@ -57,11 +57,11 @@ async fn frees_its_share_of_the_limit_by_every_end() {
         let first = round * 100;
         assert_eq!(room(&timers, first), 10, "round {round}");
         match round % 5 {
-            0 => assert_eq!(timers.drain().await.unwrap().len(), 10),
-            1 => (first..first + 10).for_each(|key| timers.remove_timer(key).unwrap()),
+            0 => assert_eq!(timers.drain().unwrap().len(), 10),
+            1 => (first..first + 10).for_each(|key| timers.remove_timer(&key).unwrap()),
             2 => {
                 for key in first..first + 10 {
-                    assert_eq!(timers.take_timer(key).await, Ok(Some(())));
+                    assert_eq!(timers.remove_timer(&key), Ok(Some(())));
                 }
             }
             3 => {
@@ -71,7 +71,7 @@ async fn frees_its_share_of_the_limit_by_every_end() {
             _ => {
                 // On the tick itself some are removed and the others fire.
                 time::advance(ms(1)).await;
-                (first..first + 5).for_each(|key| timers.remove_timer(key).unwrap());
+                (first..first + 5).for_each(|key| timers.remove_timer(&key).unwrap());
                 wheel.settle().await;
                 received(&mut stream);
             }
@@ -126,7 +126,7 @@ async fn counts_an_interval_once_however_often_it_fires() {
     }
     assert_eq!(received(&mut stream).len(), 100);
     assert_eq!(room(&timers, 1), 1);
-    timers.remove_timer(0).unwrap();
+    timers.remove_timer(&0).unwrap();
     assert_eq!(room(&timers, 10), 1);
     assert_balanced(&wheel);
 }
@@ -138,18 +138,18 @@ async fn keeps_the_count_exact_over_refused_and_unknown_keys() {
     timers.set_timer(1, (), ms(5)).unwrap();
     for key in 2..100 {
         assert!(timers.set_timer(key, (), ms(0)).is_err());
-        timers.remove_timer(key).unwrap();
-        timers.move_timer(key, ms(0)).unwrap();
+        timers.remove_timer(&key).unwrap();
+        timers.move_timer(&key, ms(0)).unwrap();
         timers.set_timer(1, (), ms(5)).unwrap();
-        assert_eq!(timers.take_timer(key).await, Ok(None));
+        assert_eq!(timers.remove_timer(&key), Ok(None));
     }
     assert_eq!(timers.len(), 1);
-    timers.remove_timer(1).unwrap();
-    timers.remove_timer(1).unwrap();
+    timers.remove_timer(&1).unwrap();
+    timers.remove_timer(&1).unwrap();
     assert_eq!(room(&timers, 7), 1, "removed twice, it gave one place back");
     advance(&wheel, ms(5)).await;
     assert_eq!(received(&mut stream), [(7, ())]);
-    timers.remove_timer(7).unwrap();
+    timers.remove_timer(&7).unwrap();
     assert_eq!(room(&timers, 8), 1);
     let m = wheel.metrics();
     assert_eq!((m.keyed_set, m.keyed_pending), (101, 1));

@@ -103,7 +103,7 @@ impl World {
             }
             Op::Move(key, distance) => {
                 self.written += 1;
-                let moved = self.timers.move_timer(key, ticks(distance));
+                let moved = self.timers.move_timer(&key, ticks(distance));
                 moved.expect("it is open");
                 if let Some(timer) = self.pending.get_mut(&key) {
                     let value = timer.value;
@@ -112,7 +112,7 @@ impl World {
                 }
             }
             Op::Remove(key) => {
-                self.timers.remove_timer(key).expect("it is open");
+                self.timers.remove_timer(&key).expect("it is open");
                 self.pending.remove(&key);
             }
             Op::Jump(by) => {

@@ -48,8 +48,8 @@ async fn p10_blocks_nobody_when_the_consumer_never_reads() {
             "another set goes on"
         );
         assert!(timers.is_empty());
-        assert_eq!(timers.take_timer(0).await, Ok(None));
-        assert_eq!(timers.drain().await, Ok(vec![]));
+        assert_eq!(timers.remove_timer(&0), Ok(None));
+        assert_eq!(timers.drain(), Ok(vec![]));
     }
     let unread = received(&mut stream);
     assert_eq!(unread.len(), 10_000);
@@ -133,7 +133,7 @@ async fn fires_the_rest_without_handles_and_then_ends_the_stream() {
     }
     let clone = timers.clone();
     drop(timers);
-    clone.remove_timer(3).unwrap();
+    clone.remove_timer(&3).unwrap();
     drop(clone);
     let keys: Vec<_> = stream.map(|expired| expired.key).collect().await;
     assert_eq!(keys, [0, 1, 2, 4]);
@@ -153,7 +153,7 @@ async fn wakes_a_waiting_stream_when_the_last_handle_is_dropped() {
     timers.set_timer(1, 1, ms(10_000)).unwrap();
     let waiting = tokio::spawn(async move { stream.recv().await });
     tokio::task::yield_now().await;
-    timers.remove_timer(1).unwrap();
+    timers.remove_timer(&1).unwrap();
     drop(timers);
     assert_eq!(waiting.await.unwrap(), None);
     assert!(!wheel.is_shutdown());
@@ -227,14 +227,14 @@ async fn does_nothing_for_calls_dropped_before_a_poll() {
     let wheel = TimerWheel::new();
     let (timers, _stream) = wheel.keyed();
     timers.set_timer(1, 'v', ms(10)).unwrap();
-    drop(timers.take_timer(1));
+    drop(timers.remove_timer(&1));
     drop(timers.drain());
-    drop(timers.deadline(1));
+    drop(timers.deadline(&1));
     drop(wheel.shutdown());
     drop(wheel.settle());
     time::advance(ms(5)).await;
     assert!(!wheel.is_shutdown());
-    assert_eq!(timers.take_timer(1).await, Ok(Some('v')));
+    assert_eq!(timers.remove_timer(&1), Ok(Some('v')));
 }
 
 #[tokio::test(start_paused = true)]
@@ -243,8 +243,8 @@ async fn answers_calls_at_their_first_poll() {
     let (timers, _stream) = wheel.keyed();
     timers.set_timer(1, 'v', ms(10)).unwrap();
     timers.set_timer(2, 'w', ms(10)).unwrap();
-    assert!(timers.deadline(1).now_or_never().is_some());
-    assert_eq!(timers.take_timer(1).now_or_never(), Some(Ok(Some('v'))));
+    assert!(timers.deadline(&1).now_or_never().is_some());
+    assert_eq!(timers.remove_timer(&1).now_or_never(), Some(Ok(Some('v'))));
     let drained = timers.drain().now_or_never().expect("ready");
     assert_eq!(drained.unwrap()[0].value, 'w');
 }

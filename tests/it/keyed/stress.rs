@@ -94,10 +94,10 @@ fn storm(timers: &KeyedTimers<u64, Value>, ends: &Arc<Ends>, first: usize, n: us
                 }
                 next += 1;
             }
-            50..70 => drop(timers.move_timer(key, delay)),
-            70..80 => drop(timers.remove_timer(key)),
+            50..70 => drop(timers.move_timer(&key, delay)),
+            70..80 => drop(timers.remove_timer(&key)),
             80..95 => {
-                if let Ok(Some(value)) = now_or_panic(timers.take_timer(key)) {
+                if let Ok(Some(value)) = now_or_panic(timers.remove_timer(&key)) {
                     value.hand_over();
                     tally.taken += 1;
                 }
@@ -110,7 +110,7 @@ fn storm(timers: &KeyedTimers<u64, Value>, ends: &Arc<Ends>, first: usize, n: us
             }
             _ => {
                 assert!(timers.len() <= 64);
-                let _ = now_or_panic(timers.deadline(key));
+                let _ = now_or_panic(timers.deadline(&key));
             }
         }
     }
@@ -260,20 +260,20 @@ async fn p5_applies_the_calls_of_one_thread_in_order() {
                     let key = |n| (thread, round % 100 * 10 + n);
                     let far = ms(3_600_000);
                     timers.set_timer(key(0), round, far).unwrap();
-                    timers.move_timer(key(0), ms(0)).unwrap();
-                    timers.move_timer(key(0), far).unwrap();
+                    timers.move_timer(&key(0), ms(0)).unwrap();
+                    timers.move_timer(&key(0), far).unwrap();
                     timers.set_timer(key(0), round + 1, far).unwrap();
                     // It was due for a moment, and may have fired then; not with the second value, though.
-                    assert_eq!(now_or_panic(timers.take_timer(key(0))), Ok(Some(round + 1)));
+                    assert_eq!(now_or_panic(timers.remove_timer(&key(0))), Ok(Some(round + 1)));
                     timers.set_timer(key(1), round, far).unwrap();
-                    timers.remove_timer(key(1)).unwrap();
+                    timers.remove_timer(&key(1)).unwrap();
                     timers.set_timer(key(2), round, far).unwrap();
                     timers.set_timer(key(2), round + 1, far).unwrap();
-                    assert_eq!(now_or_panic(timers.take_timer(key(2))), Ok(Some(round + 1)));
-                    timers.remove_timer(key(3)).unwrap();
+                    assert_eq!(now_or_panic(timers.remove_timer(&key(2))), Ok(Some(round + 1)));
+                    timers.remove_timer(&key(3)).unwrap();
                     timers.set_timer(key(3), round, far).unwrap();
-                    assert!(now_or_panic(timers.deadline(key(3))).unwrap().is_some());
-                    timers.remove_timer(key(3)).unwrap();
+                    assert!(now_or_panic(timers.deadline(&key(3))).unwrap().is_some());
+                    timers.remove_timer(&key(3)).unwrap();
                 }
             })
         })
@@ -314,7 +314,7 @@ async fn keeps_the_limit_exact_while_setting_races_with_firing() {
                     }
                     assert!(timers.len() <= LIMIT);
                     if random.below(3) == 0 {
-                        timers.remove_timer(key).unwrap();
+                        timers.remove_timer(&key).unwrap();
                     }
                 }
             })
@@ -379,7 +379,7 @@ async fn frees_its_share_of_the_limit_once_gone() {
             let mut spins = 0;
             while !stop.load(Ordering::SeqCst) {
                 // A lock for which somebody waits takes long to release.
-                timers.remove_timer(0).unwrap();
+                timers.remove_timer(&0).unwrap();
                 wait_a_little(&mut spins);
             }
         })
@@ -416,9 +416,9 @@ async fn p1_p11_fires_all_and_none_early_while_threads_flood() {
                             .set_timer(key, 0, ms(60_000 + random.below(999)))
                             .unwrap(),
                         1 => timers
-                            .move_timer(key, ms(60_000 + random.below(999)))
+                            .move_timer(&key, ms(60_000 + random.below(999)))
                             .unwrap(),
-                        _ => timers.remove_timer(key).unwrap(),
+                        _ => timers.remove_timer(&key).unwrap(),
                     }
                 }
             })
@@ -442,7 +442,7 @@ async fn p1_p11_fires_all_and_none_early_while_threads_flood() {
         thread.join().unwrap();
     }
     assert!(timers.len() <= 2000);
-    timers.drain().await.unwrap();
+    timers.drain().unwrap();
     wheel.settle().await;
     assert_eq!(wheel.metrics().keyed_pending, 0);
 }

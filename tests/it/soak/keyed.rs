@@ -60,10 +60,10 @@ impl Share for Keyed {
                 self.set(key, numbers);
                 Ok(())
             }
-            6..=13 => self.timers.move_timer(key, delay(numbers)),
-            14 => self.timers.remove_timer(key),
+            6..=13 => self.timers.move_timer(&key, delay(numbers)),
+            14 => self.timers.remove_timer(&key),
             _ => {
-                let mut taken = pin!(self.timers.take_timer(key));
+                let mut taken = pin!(self.timers.remove_timer(&key));
                 let mut cx = Context::from_waker(Waker::noop());
                 match taken.as_mut().poll(&mut cx) {
                     Poll::Ready(taken) => taken.map(drop),
@@ -79,7 +79,7 @@ impl Drop for Keyed {
     /// What waits for ever would keep the stream from ending.
     fn drop(&mut self) {
         for key in self.keys.clone() {
-            let _ = self.timers.remove_timer(key);
+            let _ = self.timers.remove_timer(&key);
         }
     }
 }
@@ -132,7 +132,7 @@ impl Share for Repeating {
 impl Drop for Repeating {
     fn drop(&mut self) {
         for key in 0..self.filled {
-            let _ = self.timers.remove_timer(key);
+            let _ = self.timers.remove_timer(&key);
         }
     }
 }

@@ -150,23 +150,23 @@ impl Run {
             Op::Move(key, span) => {
                 let span = self.span(span);
                 let (_, deadline) = self.after(span);
-                self.move_to(key, deadline, |t| t.move_timer(key, span).is_ok());
+                self.move_to(key, deadline, |t| t.move_timer(&key, span).is_ok());
             }
             Op::MoveAt(key, span) => {
                 if let (Some(at), deadline) = self.after(self.span(span)) {
-                    self.move_to(key, deadline, |t| t.move_timer_at(key, at).is_ok());
+                    self.move_to(key, deadline, |t| t.move_timer_at(&key, at).is_ok());
                 }
             }
             Op::MovePast(key, span) => {
                 if let Some(at) = Instant::now().checked_sub(self.span(span)) {
-                    self.move_to(key, self.nanos(at), |t| t.move_timer_at(key, at).is_ok());
+                    self.move_to(key, self.nanos(at), |t| t.move_timer_at(&key, at).is_ok());
                 }
             }
             Op::Remove(key) => {
                 let Some(timers) = self.handles.last() else {
                     return;
                 };
-                assert_eq!(timers.remove_timer(key).is_ok(), self.is_open());
+                assert_eq!(timers.remove_timer(&key).is_ok(), self.is_open());
                 if self.is_open() {
                     self.oracle.remove(key);
                 }
@@ -176,7 +176,7 @@ impl Run {
                     return;
                 };
                 let taken = timers
-                    .take_timer(key)
+                    .remove_timer(&key)
                     .now_or_never()
                     .expect("ready at once");
                 assert_eq!(taken.is_ok(), self.is_open());
@@ -188,7 +188,7 @@ impl Run {
                     );
                 }
             }
-            Op::Deadline(key) => self.deadline(key),
+            Op::Deadline(key) => self.deadline(&key),
             Op::Drain => self.drain(),
             Op::Advance(span) => {
                 let by = self.span(span).min(to_duration(LAST - self.now()));
@@ -276,7 +276,7 @@ impl Run {
         let Some(timers) = self.handles.last() else {
             return;
         };
-        let deadline = timers.deadline(key).now_or_never().expect("ready at once");
+        let deadline = timers.deadline(&key).now_or_never().expect("ready at once");
         assert_eq!(deadline.is_ok(), self.is_open());
         let Ok(deadline) = deadline else { return };
         let expected = self.oracle.pending.get(&key).map(|timer| timer.deadline);
