@@ -28,22 +28,22 @@ type Round = fn(&Timers, &mut Random, u64, u64, u64);
 fn triple(timers: &Timers, _: &mut Random, _: u64, producer: u64, n: u64) {
     let key = producer << 32 | n;
     timers.set_timer(key, n, LONG).expect("there is room");
-    timers.move_timer(key, LONG * 2).expect("it is open");
-    timers.remove_timer(key).expect("it is open");
+    timers.move_timer(&key, LONG * 2).expect("it is open");
+    timers.remove_timer(&key).expect("it is open");
 }
 
 /// To later, by a millisecond to a quarter of an hour.
 fn later(timers: &Timers, random: &mut Random, resident: u64, _: u64, _: u64) {
     let key = RESIDENT + random.below(resident);
     let delay = HOUR * 2 + Duration::from_millis(random.below(900_000));
-    timers.move_timer(key, delay).expect("it is open");
+    timers.move_timer(&key, delay).expect("it is open");
 }
 
 /// To anywhere in the next hours, which is earlier as often as later.
 fn anywhere(timers: &Timers, random: &mut Random, resident: u64, _: u64, _: u64) {
     let key = RESIDENT + random.below(resident);
     let delay = HOUR + Duration::from_millis(random.below(7_200_000));
-    timers.move_timer(key, delay).expect("it is open");
+    timers.move_timer(&key, delay).expect("it is open");
 }
 
 /// The key is there: value and deadline are replaced.

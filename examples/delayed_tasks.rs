@@ -71,12 +71,12 @@ impl Scheduler {
     /// Another countdown for a task that has not run, from now.
     fn reschedule(&self, id: u64, countdown: Duration) {
         // An error means that the scheduler stops.
-        let _ = self.timers.move_timer(id, countdown);
+        let _ = self.timers.move_timer(&id, countdown);
     }
 
     /// Whether the task will not run because of this call.
     async fn revoke(&self, id: u64) -> bool {
-        matches!(self.timers.take_timer(id).await, Ok(Some(_)))
+        matches!(self.timers.remove_timer(&id), Ok(Some(_)))
     }
 
     /// Stops, and returns the tasks that have not run, the next one first.

@@ -14,7 +14,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use futures::stream::{self, StreamExt};
+use futures_util::stream::{self, StreamExt};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
 use hyper::body::{Bytes, Frame};
 use hyper::server::conn::http1;

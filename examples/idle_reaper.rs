@@ -110,7 +110,7 @@ async fn run_server(
 
     // From here on nothing is accepted, and whoever still has a timer is open.
     drop(listener);
-    let left = timers.drain().await.unwrap_or_default();
+    let left = timers.drain().unwrap_or_default();
     let open = left.iter().map(|c| (c.value.peer, c.deadline)).collect();
     for Expired { value, .. } in left {
         let _ = value.end.send(End::Stopped);
@@ -143,7 +143,7 @@ async fn serve(
     let touch = || {
         active = Instant::now();
         // An error means that the server stops, and `ended` says so too.
-        let _ = timers.move_timer(number, idle);
+        let _ = timers.move_timer(&number, idle);
     };
     let end = tokio::select! {
         end = echo(&mut socket, touch) => end,
@@ -152,7 +152,7 @@ async fn serve(
     drop(socket);
     let silent = active.elapsed();
     // Does nothing if it has fired.
-    let _ = timers.remove_timer(number);
+    let _ = timers.remove_timer(&number);
     Event::Ended { peer, end, silent }
 }
 

@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     timers.set_timer("session", 7, Duration::from_secs(30))?;
     timers.set_timer("upload", 8, Duration::from_secs(60))?;
     timers.move_timer("session", Duration::from_millis(20))?;
-    println!("cancelled: {:?}", timers.take_timer("upload").await?);
+    println!("cancelled: {:?}", timers.remove_timer("upload")?);
 
     if let Some(expired) = expirations.recv().await {
         println!("expired: {} with {}", expired.key, expired.value);

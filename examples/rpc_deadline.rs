@@ -65,7 +65,7 @@ impl Client {
         // Before the request is sent, or the response might find nobody.
         (self.pending.set_timer(number, tell, deadline)).map_err(|_| CallError::Disconnected)?;
         if self.to_server.send((number, request.to_owned())).is_err() {
-            let _ = self.pending.remove_timer(number);
+            let _ = self.pending.remove_timer(&number);
             return Err(CallError::Disconnected);
         }
         told.await.unwrap_or(Err(CallError::Disconnected))
@@ -87,7 +87,7 @@ async fn respond(
     late: Arc<AtomicU64>,
 ) {
     while let Some((number, response)) = from_server.recv().await {
-        match pending.take_timer(number).await {
+        match pending.remove_timer(&number) {
             Ok(Some(tell)) => drop(tell.send(Ok(response))),
             Ok(None) => {
                 late.fetch_add(1, Ordering::Relaxed);

@@ -57,22 +57,22 @@
 //!
 //! | | promise | tests |
 //! |---|---|---|
-//! | P1 | never early, under the real and the paused clock | `p1_no_sleep_is_early_by_the_machines_own_clock`, `p1_it_is_never_early_and_p2_late_by_less_than_a_tick`, `p1_p4_p5_p6_p16_keyed_timers_behave_as_a_sorted_map` |
-//! | P2 | at most one tick late, plus Tokio's own rounding and scheduling | `p2_every_length_fires_when_the_first_tick_at_or_after_its_deadline_begins`, `p2_a_delay_of_zero_between_two_ticks_fires_by_the_next_one` |
-//! | P3 | fires exactly once; the last poller's waker, and only it, is woken | `p3_of_several_pollers_the_last_one_is_woken_and_nobody_else`, `p3_resets_that_race_with_the_firing_lose_no_wake_up`, `p3_of_timers_that_come_due_in_a_backlog_none_is_lost` |
-//! | P4 | sleeps are woken tick by tick; keyed expirations come out by tick and, within one, in the order in which they were armed | `p4_sleeps_are_woken_tick_by_tick_however_they_were_armed_and_however_late`, `p4_p11_a_storm_on_one_tick_keeps_its_order_and_lets_others_run`, `p4_what_is_moved_to_the_past_while_it_waits_for_the_rest_of_its_tick_comes_first` |
-//! | P5 | last write wins: once a move has been applied, the old deadline never fires | `p5_a_moved_timer_fires_at_its_new_deadline_only`, `p5_a_reset_wins_over_every_deadline_before_it` |
-//! | P6 | removed or fired: exactly one of them happens, and `take_timer` says which | `p6_take_timer_says_whether_it_fired`, `p6_p16_every_timer_ends_once_whatever_the_threads_do` |
-//! | P7 | dropping a future cancels it: no wake afterwards, and its memory does not wait for the deadline | `p7_a_sleep_dropped_from_inside_anothers_waker_on_the_same_tick_wakes_nobody`, `p7_a_million_sleeps_armed_together_and_dropped_are_freed_before_their_deadline` |
-//! | P8 | no `Duration` or `Instant` panics or fires early; too far means never | `p8_far_deadlines_neither_panic_nor_fire_nor_hide_a_nearer_timer`, `p8_the_last_instant_there_is_panics_nowhere`, `p8_far_away_is_never_and_does_not_hide_what_is_near` |
-//! | P9 | a clock that stands still or steps back does no harm | `p9_a_clock_that_stands_still_fires_nothing_and_keeps_nobody_busy`, `p9_time_does_not_go_backwards` |
-//! | P10 | the actor never waits for a consumer | `p10_with_a_consumer_that_never_reads_nothing_blocks`, `p10_what_nobody_receives_and_nobody_polls_holds_nothing_up` |
-//! | P11 | timers fire under any load of commands; commands progress under any storm of expirations; other tasks progress under both | `p11_a_flood_of_commands_does_not_delay_a_heartbeat`, `p11_commands_get_on_during_a_storm_of_expirations`, `p11_a_storm_of_expirations_lets_other_tasks_run_between_bounded_turns` |
-//! | P12 | a panicking waker or user type harms only itself | `p12_a_waker_that_panics_harms_its_own_sleep_only`, `p12_a_key_whose_hash_panics_is_not_found_and_the_others_are`, `p12_values_whose_drop_panics_are_dropped_once_each` |
-//! | P13 | idle costs nothing: an empty wheel arms no timer and is not polled; one far timer costs at most one wake-up per level | `p13_an_empty_wheel_is_not_polled_and_arms_no_timer`, `p13_one_far_timer_costs_at_most_one_wake_up_per_level` |
-//! | P14 | exact and deterministic under `start_paused = true` | `p14_the_clock_advances_by_itself_to_exactly_the_next_deadline`, `p14_the_same_program_runs_the_same_way_each_time` |
-//! | P15 | nothing is lost at shutdown: keyed leftovers are returned, a pending `Sleep` keeps its promise on Tokio's own timer | `p15_pending_sleeps_go_on_at_their_deadlines_when_the_wheel_is_shut_down`, `p15_what_had_not_fired_comes_back_once_earliest_first`, `p15_a_runtime_dropped_with_a_hundred_thousand_sleeps_leaves_them_usable_elsewhere` |
-//! | P16 | the books balance: set = pending + fired + removed + replaced + drained | `p16_the_books_balance_after_any_mixture_of_operations`, `p16_each_way_a_sleep_can_end_is_counted_once` |
+//! | P1 | never early, under the real and the paused clock | `p1_fires_no_sleep_early_by_the_real_clock`, `p1_p2_fires_never_early_and_late_by_less_than_a_tick`, `p1_p4_p5_p6_p16_matches_a_sorted_map` |
+//! | P2 | at most one tick late, plus Tokio's own rounding and scheduling | `p2_fires_at_the_first_tick_at_or_after_the_deadline`, `p2_fires_a_delay_of_zero_by_the_next_tick` |
+//! | P3 | fires exactly once; the last poller's waker, and only it, is woken | `p3_wakes_only_the_last_of_several_pollers`, `p3_loses_no_wake_up_by_resets_that_race_with_firing`, `p3_loses_no_timer_that_comes_due_in_a_backlog` |
+//! | P4 | sleeps are woken tick by tick; keyed expirations come out by tick and, within one, in the order in which they were armed | `p4_wakes_sleeps_tick_by_tick_however_armed`, `p4_p11_keeps_order_and_lets_others_run_in_a_storm`, `p4_delivers_first_a_due_timer_moved_into_the_past` |
+//! | P5 | last write wins: once a move has been applied, the old deadline never fires | `p5_fires_a_moved_timer_at_its_new_deadline_only`, `p5_obeys_the_last_reset_only` |
+//! | P6 | removed or fired: exactly one of them happens, and `take_timer` says which | `p6_says_by_take_timer_whether_it_fired`, `p6_p16_ends_every_timer_once_whatever_threads_do` |
+//! | P7 | dropping a future cancels it: no wake afterwards, and its memory does not wait for the deadline | `p7_wakes_nobody_for_a_sleep_dropped_by_another_waker`, `p7_frees_a_million_dropped_sleeps_before_their_deadline` |
+//! | P8 | no `Duration` or `Instant` panics or fires early; too far means never | `p8_hides_no_nearer_timer_behind_far_deadlines`, `p8_accepts_the_last_instant_everywhere`, `p8_hides_no_near_sleep_behind_a_far_one` |
+//! | P9 | a clock that stands still or steps back does no harm | `p9_fires_nothing_while_the_clock_stands_still`, `p9_time_does_not_go_backwards` |
+//! | P10 | the actor never waits for a consumer | `p10_blocks_nobody_when_the_consumer_never_reads`, `p10_holds_nothing_up_by_what_nobody_receives` |
+//! | P11 | timers fire under any load of commands; commands progress under any storm of expirations; other tasks progress under both | `p11_keeps_a_heartbeat_punctual_in_a_flood_of_commands`, `p11_applies_commands_in_a_storm_of_expirations`, `p11_bounds_turns_in_a_storm_of_expirations` |
+//! | P12 | a panicking waker or user type harms only itself | `p12_confines_a_panicking_waker_to_its_own_sleep`, `p12_finds_the_others_beside_a_key_whose_hash_panics`, `p12_drops_values_whose_drop_panics_once_each` |
+//! | P13 | idle costs nothing: an empty wheel arms no timer and is not polled; one far timer costs at most one wake-up per level | `p13_arms_no_timer_and_is_not_polled_when_empty`, `p13_wakes_at_most_once_per_level_for_one_far_timer` |
+//! | P14 | exact and deterministic under `start_paused = true` | `p14_advances_the_clock_to_exactly_the_next_deadline`, `p14_runs_the_same_program_the_same_way_each_time` |
+//! | P15 | nothing is lost at shutdown: keyed leftovers are returned, a pending `Sleep` keeps its promise on Tokio's own timer | `p15_fires_pending_sleeps_on_time_after_shutdown`, `p15_returns_what_had_not_fired_once_earliest_first`, `p15_leaves_sleeps_usable_after_their_runtime_is_dropped` |
+//! | P16 | the books balance: set = pending + fired + removed + replaced + drained | `p16_balances_the_books_after_any_mix_of_operations`, `p16_counts_each_end_of_a_sleep_once` |
 //!
 //! # A map of the code
 //!
@@ -141,7 +141,12 @@ mod metrics;
 mod panic;
 #[cfg(not(tickwheel_loom))]
 mod sleep;
+#[cfg(not(tickwheel_loom))]
 mod timer_set;
+#[cfg(tickwheel_loom)]
+mod timer_set {
+    mod lock;
+}
 #[cfg(not(tickwheel_loom))]
 mod timer_wheel;
 

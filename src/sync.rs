@@ -1,7 +1,9 @@
 //! The primitives that the protocols between threads are built on: the standard library's, or loom's when the
 //! models are checked (`--cfg tickwheel_loom`; plain `--cfg loom` would switch Tokio's internals too).
 
-use std::sync::{PoisonError, TryLockError};
+use std::sync::PoisonError;
+#[cfg(not(tickwheel_loom))]
+use std::sync::TryLockError;
 
 #[cfg(not(tickwheel_loom))]
 pub(crate) use std::sync::{Mutex, MutexGuard, atomic};
@@ -18,6 +20,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 ///
 /// Two threads that take turns at a lock move what it guards from one core to the other each time. Who stays away for a
 /// while lets the other do much at once.
+#[cfg(not(tickwheel_loom))]
 pub(crate) fn lock_with_backoff<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     for doublings in 0..BACKOFF_STEPS {
         match mutex.try_lock() {
@@ -31,7 +34,11 @@ pub(crate) fn lock_with_backoff<T>(mutex: &std::sync::Mutex<T>) -> std::sync::Mu
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+#[cfg(tickwheel_loom)]
+pub(crate) use lock as lock_with_backoff;
+
 /// How often the wait doubles before a thread sleeps: a few microseconds in all.
+#[cfg(not(tickwheel_loom))]
 const BACKOFF_STEPS: u32 = 8;
 
 /// A mutex for sections of a few instructions that call nothing: what it costs to take and release one that nobody

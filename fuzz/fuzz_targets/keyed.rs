@@ -1,20 +1,20 @@
 //! Plays arbitrary bytes as a script on the keyed interface, under the paused clock, and on a sorted map beside it.
 //!
-//! The interpreter is the one of `tests/keyed_model.rs`; `tests/keyed_corpus.rs` replays `fuzz/corpus/keyed`: a script that
+//! The interpreter is the one of `tests/it/keyed/model`; `tests/it/keyed/corpus.rs` replays `fuzz/corpus/keyed`: a script that
 //! fails here is put there once it is mended.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../tests/keyed_model/bytes.rs"]
+#[path = "../../tests/it/keyed/model/bytes.rs"]
 mod bytes;
 #[allow(dead_code)] // the distribution is for random scripts
-#[path = "../../tests/keyed_model/ops.rs"]
+#[path = "../../tests/it/keyed/model/ops.rs"]
 mod ops;
-#[path = "../../tests/keyed_model/oracle.rs"]
+#[path = "../../tests/it/keyed/model/oracle.rs"]
 mod oracle;
-#[path = "../../tests/keyed_model/script.rs"]
+#[path = "../../tests/it/keyed/model/script.rs"]
 mod script;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -25,6 +25,9 @@
 //! before A pushed. In the second case it had published `next_wake` before it looked; A's push comes after the look, B's
 //! hold of the lock after A's, so B reads that value or a later one in step 3 and notifies the actor if *t* is earlier.
 
+#[cfg(all(test, tickwheel_loom))]
+mod model;
+
 use std::mem;
 use std::ops::{Deref, DerefMut};
 

@@ -188,7 +188,7 @@ fn keyed_set_again(rounds: u64) {
 fn keyed_move(rounds: u64) {
     on_a_wheel(async |wheel| {
         keyed(wheel, rounds, |timers, key| {
-            timers.move_timer(key, LONG).expect("it is open");
+            timers.move_timer(&key, LONG).expect("it is open");
         })
         .await;
     });
@@ -199,7 +199,7 @@ fn keyed_set_remove(rounds: u64) {
         keyed(wheel, rounds, |timers, key| {
             let key = key + RESIDENT;
             timers.set_timer(key, 1, LONG).expect("there is room");
-            timers.remove_timer(key).expect("it is open");
+            timers.remove_timer(&key).expect("it is open");
         })
         .await;
     });

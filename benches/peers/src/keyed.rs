@@ -86,11 +86,11 @@ impl Keyed for OnWheel {
     }
 
     fn reset(&self, key: u64, delay: Duration) {
-        self.timers.move_timer(key, delay).expect("it is open");
+        self.timers.move_timer(&key, delay).expect("it is open");
     }
 
     fn remove(&self, key: u64) {
-        self.timers.remove_timer(key).expect("it is open");
+        self.timers.remove_timer(&key).expect("it is open");
     }
 
     async fn settle(&self) {

@@ -1,0 +1,232 @@
+//! The duty of the set's guard, as loom sees it. [`crate::model`] says how.
+//!
+//! The lock and the mailbox are the real ones; timers are reduced to what the protocol needs of them. Each model names
+//! changes that make it fail; each was tried.
+
+use std::sync::Arc;
+
+use loom::thread;
+
+use super::{ActorGuard, ActorLink, ActorMutex};
+use crate::model::{ActorNotifier, check};
+use crate::shared::mailbox::{Backlog, Mailbox};
+use crate::tick::NEVER;
+
+/// What the protocol needs of a timer.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    armed: bool,
+    scheduled: u64,
+    dirty: bool,
+    on_wheel: Option<u64>,
+}
+
+type Slots = [Slot; 2];
+
+/// A set and its mailbox. The thread's number chooses the queue.
+struct Set {
+    slots: ActorMutex<Slots>,
+    mailbox: Mailbox<(), ActorNotifier>,
+}
+
+struct Link<'a> {
+    mailbox: &'a Mailbox<(), ActorNotifier>,
+    thread: usize,
+}
+
+impl ActorLink for Link<'_> {
+    fn enqueue(&self, tick: u64) -> u64 {
+        let queued = self.mailbox.enqueue(self.thread, tick, ());
+        queued.expect("the mailbox is open")
+    }
+
+    fn announce(&self, tick: u64) {
+        self.mailbox.lower(self.thread, tick);
+    }
+
+    fn wake_by(&self, tick: u64) {
+        self.mailbox.wake_by(tick);
+    }
+}
+
+/// The actor as it has come to rest.
+struct Parked {
+    waits: bool,
+    next_wake: Option<u64>,
+}
+
+impl Set {
+    /// Timer 1 is on the wheel, at tick 9.
+    fn new() -> Arc<Self> {
+        let vacant = Slot {
+            armed: false,
+            scheduled: NEVER,
+            dirty: false,
+            on_wheel: None,
+        };
+        let far = Slot {
+            armed: true,
+            scheduled: 9,
+            on_wheel: Some(9),
+            ..vacant
+        };
+        Arc::new(Set {
+            slots: ActorMutex::new([vacant, far]),
+            mailbox: Mailbox::new(2, ActorNotifier::default()),
+        })
+    }
+
+    fn link(&self, thread: usize) -> Link<'_> {
+        Link {
+            mailbox: &self.mailbox,
+            thread,
+        }
+    }
+
+    fn arm(&self, thread: usize, index: u32, tick: u64) {
+        let link = self.link(thread);
+        let mut slots = self.slots.lock(&link);
+        let slot = &mut slots[index as usize];
+        slot.armed = true;
+        if tick < slot.scheduled {
+            slot.scheduled = tick;
+            mark(slots, index, tick);
+        }
+    }
+
+    fn remove(&self, thread: usize, index: u32) {
+        let link = self.link(thread);
+        let mut slots = self.slots.lock(&link);
+        slots[index as usize].armed = false;
+        mark(slots, index, NEVER);
+    }
+
+    /// A turn of the actor.
+    fn turn(&self) {
+        let mut backlog = Backlog::new();
+        self.mailbox.take(&mut backlog);
+        while backlog.pop().is_some() {
+            let mut batch = Vec::new();
+            self.slots.take_dirty(&mut batch);
+            let link = self.link(0);
+            let mut slots = self.slots.lock(&link);
+            for index in batch {
+                let slot = &mut slots[index as usize];
+                slot.dirty = false;
+                slot.on_wheel = slot.armed.then_some(slot.scheduled);
+            }
+        }
+    }
+
+    /// The actor takes turns and parks, so often.
+    fn park(&self, times: usize) -> Parked {
+        let mut parked = Parked {
+            waits: false,
+            next_wake: None,
+        };
+        for _ in 0..times {
+            self.mailbox.awake();
+            self.turn();
+            let on_wheel = |slots: &Slots| slots.iter().filter_map(|slot| slot.on_wheel).min();
+            parked.next_wake = self.slots.read(on_wheel);
+            parked.waits = self.mailbox.park(parked.next_wake);
+        }
+        parked
+    }
+
+    /// When all is quiet: an actor that waits is going to wake by the tick of every armed timer, or was notified.
+    fn assert_none_missed(&self, actor: &Parked) {
+        if !actor.waits || self.mailbox.notifier().has_permit() {
+            // It takes another turn, and then knows everything.
+            self.turn();
+            self.slots.read(|slots| {
+                for slot in slots {
+                    assert!(!slot.dirty, "{slot:?}");
+                    let expected = slot.armed.then_some(slot.scheduled);
+                    assert_eq!(slot.on_wheel, expected);
+                }
+            });
+            return;
+        }
+        let wakes = actor.next_wake.unwrap_or(NEVER);
+        self.slots.read(|slots| {
+            for slot in slots.iter().filter(|slot| slot.armed) {
+                assert!(wakes <= slot.scheduled, "{slot:?}, it wakes at {wakes}");
+            }
+        });
+    }
+}
+
+fn mark(mut slots: ActorGuard<'_, Slots, Link<'_>>, index: u32, tick: u64) {
+    let slot = &mut slots[index as usize];
+    if std::mem::replace(&mut slot.dirty, true) {
+        slots.need(tick);
+    } else {
+        slots.mark(index, tick);
+    }
+}
+
+/// A thread removes a far timer, another arms a near one, and the actor parks: the near one is not lost, whatever
+/// happens between marking, pushing and notifying.
+///
+/// Fails if the guard pushes the command after it has released the lock, if it does not follow the wake rule when the
+/// command is on its way already, and if `take_dirty` does not clear `queued`.
+#[test]
+fn a_removal_and_a_near_timer_against_park() {
+    check(Some(3), || {
+        let set = Set::new();
+        let actor = thread::spawn({
+            let set = Arc::clone(&set);
+            move || set.park(1)
+        });
+        let other = thread::spawn({
+            let set = Arc::clone(&set);
+            move || set.remove(1, 1)
+        });
+        set.arm(0, 0, 3);
+        other.join().unwrap();
+        set.assert_none_missed(&actor.join().unwrap());
+    });
+}
+
+/// Two threads arm timers, one of them far, while the actor parks twice.
+///
+/// Fails if the guard pushes the command after it has released the lock.
+#[test]
+fn a_far_and_a_near_timer_against_parking_again() {
+    check(Some(2), || {
+        let set = Set::new();
+        let actor = thread::spawn({
+            let set = Arc::clone(&set);
+            move || set.park(2)
+        });
+        let other = thread::spawn({
+            let set = Arc::clone(&set);
+            move || set.arm(1, 1, 7)
+        });
+        set.arm(0, 0, 3);
+        other.join().unwrap();
+        set.assert_none_missed(&actor.join().unwrap());
+    });
+}
+
+/// Both threads change the same timer: the earlier tick counts.
+///
+/// Fails if an index that is dirty already is not announced with its earlier tick (`need` does nothing).
+#[test]
+fn two_threads_on_one_timer_against_park() {
+    check(Some(3), || {
+        let set = Set::new();
+        let actor = thread::spawn({
+            let set = Arc::clone(&set);
+            move || set.park(1)
+        });
+        let other = thread::spawn({
+            let set = Arc::clone(&set);
+            move || set.arm(1, 0, 5)
+        });
+        set.arm(0, 0, 3);
+        other.join().unwrap();
+        set.assert_none_missed(&actor.join().unwrap());
+    });
+}

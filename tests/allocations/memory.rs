@@ -1,0 +1,251 @@
+//! What a wheel keeps: the memory of a sleep that was dropped does not wait for the deadline.
+//!
+//! Only the allocations of the thread that measures are counted, and everything runs on that thread.
+
+use std::future::Future;
+
+use crate::support::{HOUR, ms, poll_idly, reset};
+use allocation_counter::{AllocationInfo, measure};
+use tickwheel::{Sleep, TimerWheel};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::{self, Instant};
+use tokio_test::assert_pending;
+
+const MILLION: usize = 1_000_000;
+
+/// What queues, levels and caches may keep, however much went through them.
+const KEPT_BYTES: i64 = 200_000;
+
+fn paused_runtime() -> Runtime {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_time().start_paused(true).build().unwrap()
+}
+
+/// A wheel that has been used, so that what it allocates once is there.
+fn used_wheel(runtime: &Runtime) -> TimerWheel {
+    runtime.block_on(async {
+        let wheel = TimerWheel::new();
+        drop(armed(&wheel, 10));
+        wheel.sleep(ms(1)).await;
+        wheel.settle().await;
+        wheel
+    })
+}
+
+/// What the future allocates on its way to its end.
+fn measured(runtime: &Runtime, future: impl Future<Output = ()>) -> AllocationInfo {
+    let mut future = Some(future);
+    measure(|| runtime.block_on(future.take().expect("it is called once")))
+}
+
+fn armed(wheel: &TimerWheel, n: usize) -> Vec<Sleep> {
+    let length = |n| HOUR + ms(n as u64 % 10_000);
+    let mut sleeps: Vec<_> = (0..n).map(|n| wheel.sleep(length(n))).collect();
+    for sleep in &mut sleeps {
+        assert_pending!(poll_idly(sleep));
+    }
+    sleeps
+}
+
+#[test]
+fn p7_reuses_memory_for_a_million_sleeps_in_turn() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let info = measured(&runtime, async {
+        for _ in 0..MILLION {
+            let mut sleep = wheel.sleep(HOUR);
+            assert_pending!(poll_idly(&mut sleep));
+        }
+        wheel.settle().await;
+    });
+    assert!(info.count_total < 100, "{info:?}");
+    assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
+    assert_eq!(wheel.metrics().sleeps_cancelled, MILLION as u64 + 10);
+}
+
+// Netty keeps cancelled timeouts until their slot comes round.
+#[test]
+fn p7_frees_a_million_dropped_sleeps_before_their_deadline() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let info = measured(&runtime, async {
+        let sleeps = armed(&wheel, MILLION);
+        wheel.settle().await;
+        drop(sleeps);
+        wheel.settle().await;
+        // Memory is given back a little at a time.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(wheel.metrics().sleeps_cancelled > MILLION as u64);
+    });
+    assert!(
+        info.count_max >= MILLION as u64,
+        "not a million at a time: {info:?}"
+    );
+    assert!(info.count_current < 1_000, "{info:?}");
+    // A thread keeps a few cancelled entries to use again; the wheel keeps the places around theirs.
+    assert!(info.bytes_current < 2 * KEPT_BYTES, "{info:?}");
+    let emptied = measured(&runtime, async {
+        time::advance(HOUR * 2).await;
+        wheel.settle().await;
+        tokio::task::yield_now().await;
+    });
+    assert!(
+        info.bytes_current + emptied.bytes_current < KEPT_BYTES,
+        "{emptied:?}"
+    );
+}
+
+#[test]
+fn p7_bounds_what_sleeps_dropped_without_a_barrier_leave() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let info = measured(&runtime, async {
+        for _ in 0..50 {
+            drop(armed(&wheel, 2_000));
+            // Nobody waits for the actor; it gets to run as anybody.
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..5 {
+            tokio::task::yield_now().await;
+        }
+    });
+    assert!(info.bytes_current < 3 * KEPT_BYTES, "{info:?}");
+}
+
+#[test]
+fn keeps_nothing_of_sleeps_that_fired() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let info = measured(&runtime, async {
+        let sleeps = armed(&wheel, 100_000);
+        wheel.settle().await;
+        time::advance(HOUR * 2).await;
+        wheel.settle().await;
+        assert!(sleeps.iter().all(Sleep::is_elapsed));
+        drop(sleeps);
+        // And so do those that each fire before the next one is made.
+        for _ in 0..10_000 {
+            wheel.sleep(ms(1)).await;
+        }
+    });
+    assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
+}
+
+#[test]
+fn keeps_nothing_allocated_by_moving_a_sleep() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let info = measured(&runtime, async {
+        let mut sleeps = armed(&wheel, 100);
+        for n in 0..2_000 {
+            for sleep in &mut sleeps {
+                let length = ms(1_000 + n * 7919 % 100_000);
+                reset(sleep, Instant::now() + length);
+            }
+            time::advance(ms(1)).await;
+        }
+        wheel.settle().await;
+        assert!(wheel.metrics().sleeps_moved >= 100_000);
+    });
+    assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
+}
+
+#[test]
+fn leaks_no_sleep_pending_when_its_runtime_is_dropped() {
+    let round = || {
+        let runtime = paused_runtime();
+        let (wheel, sleeps) = runtime.block_on(async {
+            let wheel = TimerWheel::new();
+            let sleeps = armed(&wheel, 50_000);
+            for sleep in armed(&wheel, 50_000) {
+                tokio::spawn(sleep);
+            }
+            wheel.settle().await;
+            (wheel, sleeps)
+        });
+        drop(runtime);
+        drop((wheel, sleeps));
+    };
+    round(); // what the thread and the process keep
+    let info = measure(round);
+    assert!(info.bytes_max > 5_000_000, "{info:?}");
+    assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
+}
+
+#[test]
+fn keeps_nothing_of_wheels_that_ended() {
+    let runtime = paused_runtime();
+    let come_and_go = async |wheels: usize| {
+        for n in 0..wheels {
+            let wheel = TimerWheel::new();
+            drop(armed(&wheel, 20));
+            wheel.sleep(ms(1)).await;
+            if n % 2 == 0 {
+                wheel.shutdown().await;
+            }
+            let (timers, expirations) = wheel.keyed::<u32, u32>();
+            let _ = timers.set_timer(1, 2, HOUR);
+            drop((wheel, timers, expirations));
+            tokio::task::yield_now().await;
+        }
+    };
+    runtime.block_on(come_and_go(10));
+    let info = measured(&runtime, come_and_go(1_000));
+    assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
+}
+
+#[test]
+fn keeps_nothing_on_the_wheel_of_threads_that_ended() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let come_and_go = |threads| {
+        for _ in 0..threads {
+            let wheel = wheel.clone();
+            std::thread::spawn(move || drop(armed(&wheel, 100)))
+                .join()
+                .unwrap();
+        }
+        runtime.block_on(wheel.settle());
+    };
+    come_and_go(10);
+    // The actor, which runs here, allocates what it needs to hold them, and has to let go of it.
+    let info = measure(|| come_and_go(200));
+    assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
+    assert_eq!(wheel.metrics().sleeps_pending, 0);
+    // Entries that had stayed would cost a look each.
+    let turns = wheel.metrics().turns;
+    runtime.block_on(async { time::sleep(HOUR * 2).await });
+    assert!(
+        wheel.metrics().turns - turns < 10,
+        "{}",
+        wheel.metrics().turns - turns
+    );
+}
+
+#[test]
+fn keeps_memory_flat_over_sets_dropped_and_made_again() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let make_and_drop = async |sets: u64| {
+        for round in 0..sets {
+            let (timers, stream) = wheel.keyed();
+            for key in 0..100_u64 {
+                timers.set_timer(key, [round; 16], HOUR).unwrap();
+            }
+            if round % 2 == 0 {
+                drop(stream);
+            }
+            drop(timers);
+            if round % 16 == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        wheel.settle().await;
+    };
+    runtime.block_on(make_and_drop(500));
+    let info = measured(&runtime, make_and_drop(3_500));
+    // Kept, they would be over 50 MB.
+    assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
+}

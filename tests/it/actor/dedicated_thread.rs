@@ -1,0 +1,100 @@
+//! A wheel whose actor has a thread of its own.
+
+use std::time::Duration;
+
+use tickwheel::{BuildError, TimerWheel};
+use tokio::time::Instant;
+
+use crate::support::ms;
+
+fn start() -> TimerWheel {
+    let builder = TimerWheel::builder().tick(Duration::from_micros(50));
+    builder.dedicated_thread().start().expect("it starts")
+}
+
+#[test]
+fn fires_keyed_timers_without_any_runtime() {
+    let wheel = start();
+    let (timers, mut expirations) = wheel.keyed();
+    timers.set_timer(2, "later", ms(20)).expect("it is open");
+    timers.set_timer(1, "sooner", ms(5)).expect("it is open");
+    timers
+        .set_timer(3, "never", Duration::MAX)
+        .expect("it is open");
+    futures::executor::block_on(async {
+        for key in [1, 2] {
+            let expired = expirations.recv().await.expect("two fire");
+            assert_eq!(expired.key, key);
+            assert!(Instant::now() >= expired.deadline);
+        }
+        wheel.shutdown().await;
+        assert!(expirations.recv().await.is_none());
+    });
+    assert_eq!(expirations.unexpired().len(), 1);
+}
+
+#[test]
+fn fires_while_the_only_worker_is_blocked() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("it starts");
+    runtime.block_on(async {
+        let wheel = start();
+        let (timers, mut expirations) = wheel.keyed();
+        timers.set_timer("due", (), ms(5)).expect("it is open");
+        // Nothing is awaited from here on: a task could not run.
+        let blocked = std::time::Instant::now();
+        let expired = loop {
+            match expirations.try_recv() {
+                Ok(expired) => break expired,
+                Err(_) if blocked.elapsed() < Duration::from_secs(120) => std::thread::yield_now(),
+                Err(error) => panic!("it does not fire: {error}"),
+            }
+        };
+        assert_eq!(expired.key, "due");
+        wheel.shutdown().await;
+    });
+}
+
+#[tokio::test]
+async fn keeps_a_fine_tick_and_fires_no_sleep_early() {
+    let wheel = start();
+    for micros in [1, 50, 300, 999, 1700] {
+        let (real, start) = (std::time::Instant::now(), Instant::now());
+        let duration = Duration::from_micros(micros);
+        wheel.sleep(duration).await;
+        assert!(real.elapsed() >= duration);
+        assert!(start.elapsed() >= duration);
+    }
+    wheel.settle().await;
+    assert!(!wheel.is_shutdown());
+    assert_eq!(wheel.metrics().sleeps_fired, 5);
+}
+
+#[test]
+fn rests_with_nothing_to_wait_for() {
+    let (wheel, other) = (start(), start());
+    let (timers, mut expirations) = other.keyed();
+    for key in 0..5 {
+        timers.set_timer(key, (), ms(4)).expect("it is open");
+        assert!(futures::executor::block_on(expirations.recv()).is_some());
+    }
+    // A thread may be unparked for no reason, but not thousands of times.
+    assert!(wheel.metrics().turns < 100, "{:?}", wheel.metrics());
+}
+
+#[test]
+fn ends_its_thread_with_the_last_handle() {
+    let wheel = start();
+    let (timers, mut expirations) = wheel.keyed::<u32, ()>();
+    drop((wheel, timers));
+    let ended = futures::executor::block_on(expirations.recv());
+    assert!(ended.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn rejects_a_paused_clock() {
+    let refused = TimerWheel::builder().dedicated_thread().start();
+    assert_eq!(refused.err(), Some(BuildError::PausedClock));
+}

@@ -1,0 +1,92 @@
+//! What can be seen of it: the state of everything public, the texts of errors, and the warning of being late.
+
+#[path = "../../src/actor/task/tests/warnings.rs"]
+mod warnings;
+
+use std::sync::Arc;
+
+use self::warnings::Warnings;
+use crate::support::{jump, ms, poll_idly};
+use tickwheel::{BuildError, Closed, SetTimerError, TimerWheel};
+use tokio_test::assert_pending;
+
+#[tokio::test(start_paused = true)]
+async fn shows_the_state_of_everything_public() {
+    let wheel = TimerWheel::new();
+    let (timers, expirations) = wheel.keyed::<u64, ()>();
+    timers.set_timer(1, (), ms(5)).unwrap();
+    let (reaper, reaped) = wheel.reaper::<u64, ()>(ms(10));
+    let watch = reaper.watch(1, ()).unwrap();
+    let idle = wheel.idle_timer(ms(10));
+    let handle = idle.handle();
+    let busy = handle.busy();
+    let stream = wheel.idle_stream(tokio::io::empty(), ms(10));
+    let mut sleep = wheel.sleep(ms(5));
+    assert_pending!(poll_idly(&mut sleep));
+    let shown = [
+        (
+            format!("{timers:?}"),
+            "KeyedTimers { len: 1, is_closed: false, .. }",
+        ),
+        (format!("{expirations:?}"), "Expirations"),
+        (format!("{reaper:?}"), "Reaper { len: 1, .. }"),
+        (format!("{reaped:?}"), "Expirations"),
+        (format!("{watch:?}"), "Watch { is_watched: true, .. }"),
+        (format!("{idle:?}"), "IdleTimer { idle: 10ms, "),
+        (format!("{handle:?}"), "IdleHandle { last_active: "),
+        (format!("{busy:?}"), "Busy { is_effective: true, .. }"),
+        (format!("{stream:?}"), "IdleStream { "),
+        (format!("{sleep:?}"), "Sleep { deadline: "),
+        (format!("{wheel:?}"), "TimerWheel"),
+        (format!("{:?}", wheel.metrics()), "sleeps_pending: 4"),
+        (
+            format!("{:?}", wheel.metrics().lateness),
+            "LatenessHistogram { count: 0, ",
+        ),
+    ];
+    for (shown, part) in shown {
+        assert!(shown.contains(part), "{part} is not in {shown}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn says_what_is_wrong_in_every_error() {
+    let (timers, stream) = TimerWheel::new().keyed::<u64, ()>();
+    drop(stream);
+    let closed: Closed = timers.remove_timer(&1).unwrap_err();
+    let texts = [
+        (BuildError::PausedClock.to_string(), "clock is paused"),
+        (
+            BuildError::Thread(std::io::ErrorKind::OutOfMemory).to_string(),
+            "out of memory",
+        ),
+        (BuildError::NoTimer.to_string(), "enable_time()"),
+        (BuildError::NoRuntime.to_string(), "Builder::runtime"),
+        (BuildError::MaxKeyed.to_string(), "max_keyed is 0"),
+        (SetTimerError::Full(1, 'v').to_string(), "max_keyed"),
+        (SetTimerError::Closed(1, 'v').to_string(), "closed"),
+        (closed.to_string(), "closed"),
+        // Keys and values need not be `Debug`.
+        (format!("{:?}", SetTimerError::Full((), ())), "Full(..)"),
+        (format!("{:?}", SetTimerError::Closed((), ())), "Closed(..)"),
+    ];
+    for (text, part) in texts {
+        assert!(text.contains(part), "{part} is not in: {text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn warns_when_lateness_exceeds_threshold() {
+    let warnings = Arc::new(Warnings::default());
+    let _here = tracing::subscriber::set_default(Arc::clone(&warnings));
+    for (late_by, warned) in [(ms(50), 0), (ms(51), 1)] {
+        let wheel = TimerWheel::builder().late_warning(ms(50)).start().unwrap();
+        let mut sleep = wheel.sleep(ms(5));
+        assert_pending!(poll_idly(&mut sleep));
+        wheel.settle().await;
+        jump(ms(5) + late_by);
+        wheel.settle().await;
+        assert!(sleep.is_elapsed());
+        assert_eq!(warnings.count(), warned, "late by {late_by:?}");
+    }
+}

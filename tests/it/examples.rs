@@ -1,0 +1,323 @@
+//! The examples, run as programs: the server that reaps idle connections as a foreign client sees it, and the short
+//! ones, which say by their exit code whether what they show held.
+//!
+//! `cargo test` builds the examples; `cargo test --test it` alone does not, and runs those of the last build.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What should have happened by then never will.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn example(name: &str) -> Command {
+    // This test lies in `deps`, and the examples beside that.
+    let test = std::env::current_exe().expect("a test is a file");
+    let profile = test.parent().and_then(|deps| deps.parent());
+    let path: PathBuf = profile.expect("it lies deep enough").join("examples");
+    let path = path.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+    assert!(
+        path.exists(),
+        "{} is missing: run `cargo build --examples`, or `cargo test` without `--test`",
+        path.display()
+    );
+    Command::new(path)
+}
+
+fn wait(child: &mut Child) -> ExitStatus {
+    let began = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("it is our child") {
+            return status;
+        }
+        if began.elapsed() > PATIENCE {
+            child.kill().expect("it is our child");
+            panic!("the example does not end");
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// What a program that ends by itself has to say. It must be less than a pipe holds.
+fn output(mut command: Command) -> Output {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the example runs");
+    wait(&mut child);
+    child.wait_with_output().expect("it has ended")
+}
+
+/// An `idle_reaper --listen`, which is killed when dropped.
+struct Server {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    address: SocketAddr,
+}
+
+impl Server {
+    fn start(idle: &str) -> Self {
+        let mut command = example("idle_reaper");
+        command.args(["--listen", "127.0.0.1:0", "--idle", idle]);
+        command.stdout(Stdio::piped()).stdin(Stdio::null());
+        let mut child = command.spawn().expect("the example runs");
+        let stdout = child.stdout.take().expect("it is piped");
+        let mut lines = BufReader::new(stdout);
+        let mut first = String::new();
+        lines.read_line(&mut first).expect("it says something");
+        let address = first.strip_prefix("listening on ");
+        let address = address.and_then(|rest| rest.split(';').next());
+        let address = address.and_then(|address| address.parse().ok());
+        Server {
+            child,
+            lines,
+            address: address.unwrap_or_else(|| panic!("no address in {first:?}")),
+        }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let client = TcpStream::connect(self.address).expect("it listens");
+        client
+            .set_read_timeout(Some(PATIENCE))
+            .expect("that is not zero");
+        client
+    }
+
+    /// Sends SIGTERM, and returns what it says after that.
+    #[cfg(unix)]
+    fn stop(mut self) -> (ExitStatus, String) {
+        let pid = self.child.id().to_string();
+        let killed = Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(killed.expect("there is a kill").success());
+        let status = wait(&mut self.child);
+        let mut rest = String::new();
+        self.lines.read_to_string(&mut rest).expect("it is text");
+        (status, rest)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends a message and reads it back; false when the server has closed the connection.
+fn chat(client: &mut TcpStream) -> bool {
+    let mut echo = [0; 5];
+    client.write_all(b"hello").is_ok() && client.read_exact(&mut echo).is_ok() && &echo == b"hello"
+}
+
+/// Waits until the server closes the connection. Returns how long that is after `active`.
+fn closed_after(active: Instant, mut client: TcpStream) -> Duration {
+    let read = client.read(&mut [0]);
+    assert_eq!(
+        read.expect("closed within our patience"),
+        0,
+        "it sends nothing"
+    );
+    active.elapsed()
+}
+
+#[test]
+fn rejects_bad_arguments_with_one_line_and_exit_code_2() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let taken = taken.local_addr().map(|a| (a.to_string(), taken));
+    let (taken, _listener) = taken.expect("it is bound");
+    let any = "127.0.0.1:0";
+    let cases: &[(&[&str], &str)] = &[
+        (&["--listen", &taken], "cannot listen on"),
+        (&["--listen", "nonsense"], "cannot listen on \"nonsense\""),
+        (&["--listen", ""], "cannot listen on \"\""),
+        (&["--listen", "127.0.0.1:99999"], "cannot listen on"),
+        (&["--listen"], "'--listen'"),
+        (&["--listen", any, "--idle"], "'--idle'"),
+        (&["--listen", any, "--idle", "0"], "above zero"),
+        (&["--listen", any, "--idle", "0.0000000001"], "above zero"),
+        (&["--listen", any, "--idle", "-1"], "above zero"),
+        (&["--listen", any, "--idle", "soon"], "not \"soon\""),
+        (&["--listen", any, "--idle", "inf"], "not \"inf\""),
+        (&["--listen", any, "--idle", "NaN"], "not \"NaN\""),
+        (&["--listen", any, "--idle", "1e300"], "not \"1e300\""),
+        (&["--listen", any, "--idle", ""], "not \"\""),
+        (&["--idle", "3"], "only with --listen"),
+        (&["--lisen", any], "'--lisen'"),
+        (&["-x"], "'-x'"),
+        (&["nonsense"], "\"nonsense\""),
+    ];
+    for (arguments, complaint) in cases {
+        let mut command = example("idle_reaper");
+        command.args(*arguments);
+        let output = output(command);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+        assert!(said.contains(complaint), "{arguments:?}: {said}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn prints_help_with_the_options_and_succeeds() {
+    for option in ["--help", "-h"] {
+        let mut command = example("idle_reaper");
+        command.arg(option);
+        let output = output(command);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(0));
+        assert!(said.contains("--listen ADDRESS") && said.contains("--idle SECONDS"));
+    }
+}
+
+#[test]
+fn closes_a_silent_client_and_keeps_a_chatting_one() {
+    // A machine that stops for longer than the idle time makes a chatting client look silent; then a longer one is tried.
+    let kept = [1, 4, 16, 64].into_iter().any(chatting_is_kept);
+    assert!(kept, "the chatting client was never kept");
+}
+
+/// False when this thread stood still for longer than the idle time, and its client was closed for that.
+fn chatting_is_kept(seconds: u64) -> bool {
+    let idle = Duration::from_secs(seconds);
+    let server = Server::start(&seconds.to_string());
+    let mut chatting = server.connect();
+    let silent = thread::spawn({
+        let active = Instant::now();
+        let client = server.connect();
+        move || closed_after(active, client)
+    });
+    let one_message = thread::spawn({
+        let opened = Instant::now();
+        let mut client = server.connect();
+        move || {
+            thread::sleep(idle / 2);
+            let active = Instant::now();
+            if chat(&mut client) {
+                closed_after(active, client)
+            } else {
+                opened.elapsed()
+            }
+        }
+    });
+
+    let began = Instant::now();
+    let mut active = began;
+    while began.elapsed() < idle * 7 / 2 {
+        let now = Instant::now();
+        if !chat(&mut chatting) {
+            let silent = active.elapsed();
+            assert!(silent >= idle, "closed {silent:?} after its last word");
+            return false;
+        }
+        active = now;
+        thread::sleep(idle / 10);
+    }
+    for closed in [silent, one_message] {
+        let took = closed.join().expect("it was closed");
+        assert!(took >= idle, "{took:?}");
+    }
+
+    // And when it falls silent, it is closed too.
+    let took = closed_after(active, chatting);
+    assert!(took >= idle, "{took:?}");
+    true
+}
+
+#[test]
+fn accepts_an_idle_time_with_a_fraction() {
+    let server = Server::start("0.25");
+    let took = closed_after(Instant::now(), server.connect());
+    assert!(took >= Duration::from_millis(250), "{took:?}");
+}
+
+#[test]
+fn closes_a_client_that_never_reads() {
+    let server = Server::start("0.5");
+    let mut client = server.connect();
+    let timeout = Some(PATIENCE);
+    client.set_write_timeout(timeout).expect("that is not zero");
+    let flood = vec![7; 1 << 16];
+    let error = loop {
+        if let Err(error) = client.write_all(&flood) {
+            break error;
+        }
+    };
+    let kind = error.kind();
+    let timed_out = kind == std::io::ErrorKind::WouldBlock || kind == std::io::ErrorKind::TimedOut;
+    assert!(!timed_out, "the server does not close: {error}");
+}
+
+#[test]
+#[cfg(unix)]
+fn closes_open_connections_when_told_to_stop() {
+    let server = Server::start("60");
+    let clients = [server.connect(), server.connect()];
+    let names = clients.each_ref().map(|c| c.local_addr().expect("bound"));
+    let mut gone = server.connect();
+    for mut client in &clients {
+        client.write_all(b"hello").expect("it is open");
+        client.read_exact(&mut [0; 5]).expect("it is echoed");
+    }
+    assert!(chat(&mut gone));
+    gone.shutdown(std::net::Shutdown::Write)
+        .expect("it is open");
+    closed_after(Instant::now(), gone);
+
+    let (status, said) = server.stop();
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert!(said.contains("3 served, 0 reaped, 2 still open"), "{said}");
+    for name in names {
+        assert!(said.contains(&format!("  {name}, ")), "{said}");
+    }
+    for client in clients {
+        closed_after(Instant::now(), client);
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn runs_fewer_clients_when_few_files_are_allowed() {
+    let mut command = Command::new("sh");
+    let path = example("idle_reaper").get_program().to_owned();
+    let script = "ulimit -n 256 && exec \"$0\"";
+    command.args(["-c", script]).arg(path);
+    let output = output(command);
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}{complaint}");
+    assert!(said.contains("only 256 files"), "{said}");
+    assert!(said.contains("ulimit -n"), "{said}");
+    let table: Vec<String> = (said.lines())
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    for row in [
+        "silent connections reaped 39 of 39",
+        "chatting connections reaped 0 of 39",
+    ] {
+        assert!(table.iter().any(|line| line == row), "{said}");
+    }
+}
+
+#[test]
+fn runs_the_short_examples_successfully() {
+    let names = [
+        "quickstart",
+        "cache",
+        "rpc_deadline",
+        "retry_backoff",
+        "delayed_tasks",
+    ];
+    let running = names.map(|name| (name, thread::spawn(move || output(example(name)))));
+    for (name, output) in running {
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = output.join().expect("it ends");
+        let said = String::from_utf8_lossy(&stdout) + String::from_utf8_lossy(&stderr);
+        assert_eq!(status.code(), Some(0), "{name} says:\n{said}");
+        assert!(!stdout.is_empty(), "{name} shows nothing");
+    }
+}

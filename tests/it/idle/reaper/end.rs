@@ -1,0 +1,165 @@
+//! What is left of a reaper at the end.
+
+use tickwheel::{SetTimerError, TimerWheel, Watch};
+use tokio::sync::mpsc::error::TryRecvError;
+use tokio::time::{self, Instant};
+use tokio_test::{assert_pending, assert_ready, task};
+
+use super::{IDLE, pass};
+use crate::support::ms;
+
+#[tokio::test(start_paused = true)]
+async fn stops_watching_when_the_stream_is_dropped() {
+    let wheel = TimerWheel::new();
+    let (reaper, idle) = wheel.reaper(IDLE);
+    let watch = reaper.watch(1, "w").unwrap();
+    let due = reaper.watch(2, "due").unwrap();
+    pass(&wheel, IDLE).await;
+    assert!(watch.touch());
+    drop(idle);
+    assert!(!watch.is_watched() && !due.is_watched());
+    assert!(!watch.touch() && !due.touch());
+    assert!(!watch.busy().is_effective());
+    assert_eq!(reaper.len(), 0);
+    let closed = reaper.watch(3, "late").unwrap_err();
+    assert!(matches!(closed, SetTimerError::Closed(3, "late")));
+    drop((watch, due));
+    wheel.settle().await;
+    assert_eq!(wheel.metrics().keyed_pending, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p15_returns_all_watches_as_unexpired_after_shutdown() {
+    let wheel = TimerWheel::new();
+    let (reaper, mut idle) = wheel.reaper(IDLE);
+    let start = Instant::now();
+    let early = reaper.watch(1, "early").unwrap();
+    let late = reaper.watch(2, "late").unwrap();
+    let dropped = reaper.watch(3, "dropped").unwrap();
+    let busy = late.busy();
+    time::advance(ms(30)).await;
+    let last = reaper.watch(4, "last").unwrap();
+    time::advance(ms(30)).await;
+    assert!(early.touch());
+    drop(busy);
+    time::advance(ms(5)).await;
+    assert!(late.touch());
+    wheel.shutdown().await;
+
+    for watch in [&early, &late, &last] {
+        assert!(!watch.is_watched());
+        assert!(!watch.touch());
+        assert!(!watch.touch_at(Instant::now() + IDLE));
+        assert!(!watch.busy().is_effective());
+    }
+    drop(dropped);
+    assert_eq!(reaper.len(), 3);
+    let closed = reaper.watch(9, "too late").unwrap_err();
+    assert!(matches!(closed, SetTimerError::Closed(9, "too late")));
+
+    assert_eq!(idle.recv().await, None);
+    let unexpired: Vec<_> = idle.unexpired();
+    let unexpired: Vec<_> = (unexpired.into_iter())
+        .map(|expired| (expired.key, expired.deadline - start))
+        .collect();
+    assert_eq!(
+        unexpired,
+        [(4, ms(130)), (1, ms(160)), (2, ms(165))],
+        "earliest first"
+    );
+    assert!(idle.unexpired().is_empty());
+    drop((early, late, last));
+    let metrics = wheel.metrics();
+    assert_eq!(metrics.keyed_set, 4);
+    assert_eq!((metrics.keyed_drained, metrics.keyed_removed), (3, 1));
+    assert_eq!(metrics.keyed_pending, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p15_keeps_what_was_due_and_unreceived_at_shutdown() {
+    let wheel = TimerWheel::new();
+    let (reaper, mut idle) = wheel.reaper(IDLE);
+    let watches: Vec<Watch> = (0..10).map(|n| reaper.watch(n, "w").unwrap()).collect();
+    pass(&wheel, IDLE).await;
+    assert!(watches[3].touch());
+    wheel.shutdown().await;
+    let mut keys = Vec::new();
+    while let Some(expired) = idle.recv().await {
+        keys.push(expired.key);
+    }
+    keys.extend(idle.unexpired().into_iter().map(|expired| expired.key));
+    keys.sort_unstable();
+    assert_eq!(keys, (0..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn p15_leaves_watches_harmless_when_the_runtime_is_gone() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    let (wheel, reaper, mut idle, watch, busy) = runtime.block_on(async {
+        let wheel = TimerWheel::new();
+        let (reaper, idle) = wheel.reaper(IDLE);
+        let watch = reaper.watch(1, "w").unwrap();
+        let busy = watch.busy();
+        (wheel, reaper, idle, watch, busy)
+    });
+    drop(runtime);
+    assert!(wheel.is_shutdown());
+    assert!(!watch.touch());
+    assert!(!watch.is_watched());
+    drop(busy);
+    assert!(reaper.watch(2, "late").is_err());
+    assert_eq!(idle.try_recv(), Err(TryRecvError::Disconnected));
+    assert_eq!(idle.unexpired().len(), 1);
+    drop(watch);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ends_the_stream_with_the_last_reaper_and_watch() {
+    let wheel = TimerWheel::new();
+    let (reaper, idle) = wheel.reaper::<u32, ()>(IDLE);
+    let mut idle = task::spawn(idle);
+    let reaped = reaper.watch(1, ()).unwrap();
+    let dropped = reaper.clone().watch(2, ()).unwrap();
+    drop(reaper);
+    assert_pending!(idle.poll_next());
+    pass(&wheel, ms(50)).await;
+    assert!(dropped.touch());
+    pass(&wheel, ms(50)).await;
+    assert_eq!(assert_ready!(idle.poll_next()).unwrap().key, 1);
+    assert_pending!(idle.poll_next());
+    assert!(!reaped.touch());
+
+    drop(dropped);
+    wheel.settle().await;
+    assert!(idle.is_woken(), "nothing will ever come");
+    assert!(assert_ready!(idle.poll_next()).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn keeps_a_touched_watch_after_all_handles_are_dropped() {
+    let wheel = TimerWheel::new();
+    let (reaper, idle) = wheel.reaper::<u32, ()>(IDLE);
+    let mut idle = task::spawn(idle);
+    let watch = reaper.watch(1, ()).unwrap();
+    drop((reaper, wheel));
+    assert_pending!(idle.poll_next());
+    time::advance(IDLE).await;
+    // It is due; the actor has delivered it, and has nothing on its wheel.
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    assert!(idle.is_woken());
+    assert!(watch.touch());
+    assert_pending!(idle.poll_next());
+    let touched = Instant::now();
+    time::sleep(IDLE).await;
+    tokio::task::yield_now().await;
+    assert_eq!(
+        assert_ready!(idle.poll_next()).unwrap().deadline,
+        touched + IDLE
+    );
+    assert!(assert_ready!(idle.poll_next()).is_none());
+}

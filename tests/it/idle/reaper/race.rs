@@ -1,0 +1,105 @@
+//! Touches, guards and drops on all threads against a reader on another, under the real clock.
+
+use std::collections::HashMap;
+use std::thread;
+
+use tickwheel::{Reaper, TimerWheel};
+use tokio::time::Instant;
+
+use crate::support::ms;
+
+const IDLE: std::time::Duration = ms(4);
+
+/// What a thread knows of a watch that it had.
+struct Had {
+    key: u64,
+    /// When the last touch, or release, was that counted.
+    last: Instant,
+    /// Whether the watch was seen to be reaped; if not it was dropped, perhaps at the same moment.
+    is_reaped: bool,
+}
+
+/// Uses watches one after the other: touches them a random number of times, and drops them or waits for their end.
+fn use_watches(reaper: &Reaper<u64, ()>, thread: u64, watches: u64) -> Vec<Had> {
+    let mut had = Vec::new();
+    for n in 0..watches {
+        let key = thread * watches + n;
+        let mut last = Instant::now();
+        let watch = reaper.watch(key, ()).unwrap();
+        let mut is_reaped = false;
+        // Different lengths of rest, so that some lie just before the idle duration and some just after.
+        for rest in 0..key % 5 {
+            thread::sleep(IDLE / 8 * u32::try_from(rest + n % 7).unwrap());
+            let at = Instant::now();
+            if n % 3 == 0 {
+                let busy = watch.busy();
+                is_reaped = !busy.is_effective();
+                thread::sleep(ms(n % 2));
+                let released = Instant::now();
+                drop(busy);
+                last = if is_reaped { last } else { released };
+            } else {
+                is_reaped = !watch.touch_at(at);
+                last = if is_reaped { last } else { at };
+            }
+            if is_reaped {
+                break;
+            }
+        }
+        if key % 4 == 0 {
+            while watch.is_watched() {
+                thread::sleep(ms(1));
+            }
+            is_reaped = true;
+        }
+        drop(watch);
+        had.push(Had {
+            key,
+            last,
+            is_reaped,
+        });
+    }
+    had
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p6_reaps_once_or_never_while_another_thread_touches() {
+    let wheel = TimerWheel::new();
+    let (reaper, mut idle) = wheel.reaper(IDLE);
+    let threads: Vec<_> = (0..4)
+        .map(|n| {
+            let reaper = reaper.clone();
+            thread::spawn(move || use_watches(&reaper, n, 100))
+        })
+        .collect();
+    drop(reaper);
+
+    let mut reaped = HashMap::new();
+    while let Some(expired) = idle.recv().await {
+        let again = reaped.insert(expired.key, Instant::now());
+        assert!(again.is_none(), "{} is reaped twice", expired.key);
+    }
+    let had: Vec<Had> = (threads.into_iter())
+        .flat_map(|thread| thread.join().unwrap())
+        .collect();
+    assert_eq!(had.len(), 400);
+    for Had {
+        key,
+        last,
+        is_reaped,
+    } in had
+    {
+        match reaped.get(&key) {
+            Some(&at) => {
+                let idle = at - last;
+                assert!(idle >= IDLE, "{key} is reaped early, after {idle:?}");
+            }
+            None => assert!(!is_reaped, "{key} was told that it is reaped, and was not"),
+        }
+    }
+    let metrics = wheel.metrics();
+    assert_eq!(metrics.keyed_set, 400);
+    assert_eq!(metrics.keyed_fired, reaped.len() as u64);
+    assert_eq!(metrics.keyed_removed, 400 - reaped.len() as u64);
+    assert_eq!(metrics.keyed_pending, 0);
+}

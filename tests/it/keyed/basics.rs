@@ -1,0 +1,393 @@
+//! Setting, moving, removing, draining: who fires, when, in what order, and who does not.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tickwheel::TimerWheel;
+use tokio::time::{self, Instant};
+
+use crate::support::{advance, assert_balanced, ms, received, timed};
+
+#[tokio::test(start_paused = true)]
+async fn fires_once_with_the_second_value_when_set_again() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    let start = Instant::now();
+    timers.set_timer('k', 1, ms(4)).unwrap();
+    timers.set_timer('k', 2, ms(7)).unwrap();
+    assert_eq!(timers.len(), 1);
+    assert_eq!(timed(&mut stream, start, 1).await, [('k', 2, 7)]);
+    advance(&wheel, ms(1000)).await;
+    assert_eq!(received(&mut stream), []);
+
+    let start = Instant::now();
+    timers.set_timer('k', 3, ms(7)).unwrap();
+    timers.set_timer('k', 4, ms(4)).unwrap();
+    assert_eq!(timed(&mut stream, start, 1).await, [('k', 4, 4)]);
+    advance(&wheel, ms(1000)).await;
+    assert_eq!(received(&mut stream), []);
+    assert_balanced(&wheel);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p5_fires_a_moved_timer_at_its_new_deadline_only() {
+    // Each pair is (set to, moved to); with `pause` the actor sees the first deadline before the move.
+    let pairs = [
+        (4, 7),
+        (4, 2),
+        (4, 4),
+        (1, 1000),
+        (1000, 1),
+        (63, 64),
+        (64, 63),
+        (4097, 64),
+    ];
+    for (from, to) in pairs {
+        for pause in [false, true] {
+            let wheel = TimerWheel::new();
+            let (timers, mut stream) = wheel.keyed();
+            let start = Instant::now();
+            timers.set_timer((), "v", ms(from)).unwrap();
+            if pause {
+                wheel.settle().await;
+            }
+            timers.move_timer((), ms(to)).unwrap();
+            assert_eq!(timers.deadline(()), Ok(Some(start + ms(to))));
+            let fired = timed(&mut stream, start, 1).await;
+            assert_eq!(
+                fired,
+                [((), "v", u128::from(to))],
+                "{from} -> {to}, {pause}"
+            );
+            advance(&wheel, ms(10_000)).await;
+            assert_eq!(received(&mut stream), [], "{from} -> {to}, {pause}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn p5_applies_the_last_of_many_moves() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    let start = Instant::now();
+    timers.set_timer(1, (), ms(500)).unwrap();
+    for to in [900, 20, 700, 10, 800, 30, 300] {
+        wheel.settle().await;
+        timers.move_timer_at(&1, start + ms(to)).unwrap();
+    }
+    assert_eq!(timed(&mut stream, start, 1).await, [(1, (), 300)]);
+    assert_eq!(wheel.metrics().keyed_moved, 7);
+    assert_balanced(&wheel);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ignores_moving_or_removing_an_unknown_key() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed::<u32, ()>();
+    timers.move_timer(&1, ms(0)).unwrap();
+    timers.move_timer_at(&1, Instant::now()).unwrap();
+    timers.remove_timer(&1).unwrap();
+    assert_eq!(timers.remove_timer(&1), Ok(None));
+    assert_eq!(timers.deadline(&1), Ok(None));
+    timers.set_timer(2, (), ms(3)).unwrap();
+    timers.remove_timer(&1).unwrap();
+    assert_eq!(timers.len(), 1, "another key's timer stays");
+    advance(&wheel, ms(10)).await;
+    assert_eq!(received(&mut stream), [(2, ())]);
+    timers.move_timer(&2, ms(5)).unwrap();
+    advance(&wheel, ms(10)).await;
+    assert_eq!(
+        received(&mut stream),
+        [],
+        "a fired timer is not moved back to life"
+    );
+    let m = wheel.metrics();
+    assert_eq!((m.keyed_set, m.keyed_moved, m.keyed_removed), (1, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn p6_never_fires_once_set_moved_and_removed() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    for settle in 0..8 {
+        let maybe_settle = async |bit: u32| {
+            if settle >> bit & 1 == 1 {
+                wheel.settle().await;
+            }
+        };
+        timers.set_timer(settle, (), ms(4)).unwrap();
+        maybe_settle(0).await;
+        timers.move_timer(&settle, ms(9)).unwrap();
+        maybe_settle(1).await;
+        timers.remove_timer(&settle).unwrap();
+        maybe_settle(2).await;
+        assert_eq!(timers.len(), 0);
+    }
+    advance(&wheel, ms(100_000)).await;
+    assert_eq!(received(&mut stream), []);
+    assert_eq!(wheel.metrics().keyed_removed, 8);
+    assert_balanced(&wheel);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p6_says_by_take_timer_whether_it_fired() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    timers.set_timer(1, "taken", ms(5)).unwrap();
+    timers.set_timer(2, "fired", ms(5)).unwrap();
+    assert_eq!(timers.remove_timer(&1), Ok(Some("taken")));
+    assert_eq!(timers.remove_timer(&1), Ok(None));
+    advance(&wheel, ms(5)).await;
+    assert_eq!(
+        timers.remove_timer(&2),
+        Ok(None),
+        "it lies in the stream"
+    );
+    assert_eq!(received(&mut stream), [(2, "fired")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p6_takes_a_due_timer_that_was_not_yet_processed() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    timers.set_timer(1, 'x', ms(0)).unwrap();
+    // The actor has not had a turn.
+    assert_eq!(timers.remove_timer(&1), Ok(Some('x')));
+    wheel.settle().await;
+    assert_eq!(received(&mut stream), []);
+    assert_balanced(&wheel);
+}
+
+#[tokio::test(start_paused = true)]
+async fn drains_all_once_earliest_first_and_fires_later_ones() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    let start = Instant::now();
+    for (key, delay) in [(1, 30), (2, 10), (3, 20), (4, 10)] {
+        timers.set_timer(key, key * 100, ms(delay)).unwrap();
+    }
+    timers.move_timer(&2, ms(10)).unwrap();
+    let drained = timers.drain().unwrap();
+    let drained: Vec<_> = (drained.iter())
+        .map(|e| (e.key, e.value, e.deadline - start))
+        .collect();
+    assert_eq!(
+        drained,
+        [
+            (4, 400, ms(10)),
+            (2, 200, ms(10)),
+            (3, 300, ms(20)),
+            (1, 100, ms(30))
+        ],
+        "of one deadline the first armed comes first, and 2 was armed anew by its move"
+    );
+    assert_eq!(timers.drain(), Ok(vec![]));
+    assert!(timers.is_empty());
+
+    let start = Instant::now();
+    timers.set_timer(2, 5, ms(10)).unwrap();
+    assert!(!timers.is_empty());
+    assert_eq!(timed(&mut stream, start, 1).await, [(2, 5, 10)]);
+    advance(&wheel, ms(1000)).await;
+    assert_eq!(received(&mut stream), []);
+    assert_eq!(wheel.metrics().keyed_drained, 4);
+    assert_balanced(&wheel);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leaves_what_has_fired_in_the_stream_when_drained() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    timers.set_timer(1, (), ms(1)).unwrap();
+    timers.set_timer(2, (), ms(9)).unwrap();
+    advance(&wheel, ms(1)).await;
+    let drained = timers.drain().unwrap();
+    assert_eq!(drained.iter().map(|e| e.key).collect::<Vec<_>>(), [2]);
+    assert_eq!(received(&mut stream), [(1, ())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p4_delivers_timers_of_one_tick_in_order_of_arming() {
+    let wheel = TimerWheel::builder().tick(ms(10)).start().unwrap();
+    let (timers, mut stream) = wheel.keyed();
+    // Deadlines within the tick decrease: only the arming counts.
+    for key in 0..10 {
+        timers.set_timer(key, key + 100, ms(30 - key)).unwrap();
+    }
+    // A move counts as arming anew, and so does setting again.
+    timers.move_timer(&3, ms(25)).unwrap();
+    timers.set_timer(5, 555, ms(21)).unwrap();
+    advance(&wheel, ms(29)).await;
+    assert_eq!(received(&mut stream), [], "the tick has not begun");
+    advance(&wheel, ms(1)).await;
+    let order = [0, 1, 2, 4, 6, 7, 8, 9, 3, 5];
+    let expected = order.map(|key| (key, if key == 5 { 555 } else { key + 100 }));
+    assert_eq!(received(&mut stream), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p4_delivers_a_moved_timer_after_those_armed_before() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    timers.set_timer('a', (), ms(5)).unwrap();
+    timers.set_timer('b', (), ms(700)).unwrap();
+    timers.set_timer('c', (), ms(9000)).unwrap();
+    wheel.settle().await;
+    // `a` waits on the wheel at 5, `c` is pulled forward from a higher level, `b` is where it belongs.
+    timers.move_timer('c', ms(700)).unwrap();
+    timers.move_timer('a', ms(700)).unwrap();
+    timers.set_timer('d', (), ms(700)).unwrap();
+    advance(&wheel, ms(700)).await;
+    let keys: Vec<_> = received(&mut stream).into_iter().map(|(k, ())| k).collect();
+    assert_eq!(keys, ['b', 'c', 'a', 'd']);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fires_fifty_timers_of_ten_rounds_once_each() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    let mut seen = HashMap::new();
+    for round in 0..10 {
+        for key in 0..50_u64 {
+            timers.set_timer(key, round, ms(key * 7 % 50 + 1)).unwrap();
+        }
+        for (key, value) in timed(&mut stream, Instant::now(), 50)
+            .await
+            .into_iter()
+            .map(|t| (t.0, t.1))
+        {
+            assert_eq!(value, round);
+            *seen.entry(key).or_insert(0) += 1;
+        }
+        assert!(timers.is_empty());
+    }
+    assert_eq!(seen.len(), 50);
+    assert!(seen.values().all(|&n| n == 10));
+    advance(&wheel, ms(1000)).await;
+    assert_eq!(received(&mut stream), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn delivers_an_already_expired_timer_on_the_next_turn() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    time::advance(ms(100)).await;
+    let now = Instant::now();
+    for back in [1, 5, 3, 0, 2, 4] {
+        timers.set_timer_at(back, (), now - ms(back)).unwrap();
+    }
+    timers.set_timer(9, (), ms(0)).unwrap();
+    assert_eq!(
+        received(&mut stream),
+        [],
+        "a caller never fires timers itself"
+    );
+    wheel.settle().await;
+    assert_eq!(Instant::now(), now);
+    let keys: Vec<_> = received(&mut stream).into_iter().map(|(k, ())| k).collect();
+    assert_eq!(keys, [5, 4, 3, 2, 1, 0, 9]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p4_delivers_many_deadlines_sorted_and_on_time() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    let mut deadlines: Vec<u64> = (10..100).flat_map(|d| [d, d]).collect();
+    deadlines.extend((0..5).chain(100..500));
+    let n = deadlines.len();
+    let start = Instant::now();
+    // Stepping by a number that shares no factor with the length visits all, shuffled.
+    for i in 0..n {
+        let delay = deadlines[i * 7919 % n];
+        timers.set_timer(i, delay, ms(delay)).unwrap();
+    }
+    let fired = timed(&mut stream, start, n).await;
+    assert!(fired.iter().all(|&(_, delay, at)| u128::from(delay) == at));
+    assert!(fired.is_sorted_by_key(|&(key, delay, _)| (delay, key)));
+    assert!(timers.is_empty());
+    assert_balanced(&wheel);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sets_another_timer_while_an_expiration_is_unreceived() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    let start = Instant::now();
+    timers.set_timer("k", 1, ms(3)).unwrap();
+    advance(&wheel, ms(3)).await;
+    timers.set_timer("k", 2, ms(4)).unwrap();
+    assert_eq!(timers.len(), 1);
+    let first = stream.recv().await.unwrap();
+    assert_eq!((first.value, first.deadline), (1, start + ms(3)));
+    assert_eq!(timers.deadline("k"), Ok(Some(start + ms(7))));
+    assert_eq!(timed(&mut stream, start, 1).await, [("k", 2, 7)]);
+    advance(&wheel, ms(100)).await;
+    assert_eq!(received(&mut stream), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p1_p2_fires_never_early_and_late_by_less_than_a_tick() {
+    for tick in [1, 7, 10, 1000] {
+        let wheel = TimerWheel::builder()
+            .tick(ms(tick))
+            .slots(4)
+            .start()
+            .unwrap();
+        let (timers, mut stream) = wheel.keyed();
+        for delay in [
+            0, 1, 3, 9, 10, 11, 63, 64, 65, 900, 1000, 1001, 4095, 4096, 4097, 99_999,
+        ] {
+            let start = Instant::now();
+            timers.set_timer((), (), ms(delay)).unwrap();
+            let expired = stream.recv().await.unwrap();
+            assert_eq!(expired.deadline, start + ms(delay));
+            let late = start.elapsed().checked_sub(ms(delay)).expect("never early");
+            assert!(
+                late < ms(tick),
+                "tick {tick}, delay {delay}: late by {late:?}"
+            );
+            time::advance(ms(delay % 5 + 1)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn drops_the_value_of_a_timer_removed_replaced_or_lost() {
+    let wheel = TimerWheel::new();
+    let (timers, stream) = wheel.keyed();
+    let value = Arc::new(());
+    let count = || Arc::strong_count(&value) - 1;
+    for key in 0..6 {
+        timers.set_timer(key, Arc::clone(&value), ms(10)).unwrap();
+    }
+    wheel.settle().await;
+    assert_eq!(count(), 6);
+    timers.remove_timer(&0).unwrap();
+    assert_eq!(count(), 5, "removed");
+    timers.set_timer(1, Arc::new(()), ms(10)).unwrap();
+    assert_eq!(count(), 4, "replaced");
+    drop(timers.remove_timer(&2));
+    assert_eq!(count(), 3, "taken");
+    advance(&wheel, ms(10)).await;
+    timers.set_timer(7, Arc::clone(&value), ms(10)).unwrap();
+    assert_eq!(count(), 4, "three fired and one pending");
+    drop(stream);
+    assert_eq!(count(), 0, "the stream dropped, read and unread");
+}
+
+#[tokio::test(start_paused = true)]
+async fn stores_a_key_once_and_drops_the_others() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    let key = Arc::new(5);
+    for n in 0..10 {
+        timers.set_timer(Arc::clone(&key), n, ms(10)).unwrap();
+        timers.move_timer(&key, ms(20)).unwrap();
+    }
+    assert_eq!(Arc::strong_count(&key), 2);
+    let expired = stream.recv().await.unwrap();
+    assert!(Arc::ptr_eq(&expired.key, &key));
+    assert_eq!(expired.value, 9);
+    drop(expired);
+    assert_eq!(Arc::strong_count(&key), 1);
+}

@@ -1,0 +1,175 @@
+//! `set_interval`: timers that repeat.
+
+use std::time::Duration;
+
+use tickwheel::TimerWheel;
+use tokio::time::{self, Instant};
+
+use crate::support::{advance, assert_balanced, ms, received, timed};
+
+fn millis<V>(fired: &[((), V, u128)]) -> Vec<u128> {
+    fired.iter().map(|f| f.2).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn keeps_the_schedule_of_an_interval_though_ticks_round_up() {
+    // 25 ms on a 10 ms tick: rounding each from the last would drift to 30 ms.
+    let wheel = TimerWheel::builder().tick(ms(10)).start().unwrap();
+    let (timers, mut stream) = wheel.keyed();
+    let start = Instant::now();
+    timers.set_interval("k", 5, ms(25)).unwrap();
+    for n in 1..=100_u32 {
+        let expired = stream.recv().await.unwrap();
+        assert_eq!((expired.key, expired.value), ("k", 5));
+        assert_eq!(expired.deadline, start + ms(25) * n);
+        let late = start
+            .elapsed()
+            .checked_sub(ms(25) * n)
+            .expect("never early");
+        assert!(late < ms(10), "{n}: {late:?}");
+    }
+    assert_balanced(&wheel);
+}
+
+#[tokio::test(start_paused = true)]
+async fn coalesces_missed_periods_into_one_expiration() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    let start = Instant::now();
+    timers.set_interval((), (), ms(10)).unwrap();
+    advance(&wheel, ms(95)).await;
+    let expired = stream.try_recv().unwrap();
+    assert_eq!(expired.deadline, start + ms(10));
+    assert_eq!(received(&mut stream), [], "no burst");
+    assert_eq!(millis(&timed(&mut stream, start, 3).await), [100, 110, 120]);
+    advance(&wheel, ms(100)).await;
+    assert_eq!(received(&mut stream).len(), 1);
+    assert_eq!(
+        millis(&timed(&mut stream, start, 1).await),
+        [230],
+        "it does not drift"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn ends_an_interval_removed_taken_or_drained() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    for key in 0..3 {
+        timers.set_interval(key, (), ms(10)).unwrap();
+    }
+    for _ in 0..5 {
+        advance(&wheel, ms(10)).await;
+    }
+    assert_eq!(received(&mut stream).len(), 15);
+    assert_eq!(timers.len(), 3);
+    timers.remove_timer(&0).unwrap();
+    assert_eq!(timers.remove_timer(&1), Ok(Some(())));
+    assert_eq!(timers.drain().unwrap().len(), 1);
+    advance(&wheel, ms(1000)).await;
+    assert_eq!(received(&mut stream), []);
+    // The slots are used again, and what was there does not make these repeat.
+    for key in 0..3 {
+        timers.set_timer(key, (), ms(10)).unwrap();
+    }
+    advance(&wheel, ms(10)).await;
+    advance(&wheel, ms(1000)).await;
+    assert_eq!(received(&mut stream).len(), 3);
+    assert_balanced(&wheel);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replaces_an_interval_that_is_set_again() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    let start = Instant::now();
+    timers.set_interval((), 'i', ms(10)).unwrap();
+    advance(&wheel, ms(10)).await;
+    timers.set_timer((), 't', ms(15)).unwrap();
+    let fired = timed(&mut stream, start, 2).await;
+    assert_eq!(fired, [((), 'i', 10), ((), 't', 25)]);
+    advance(&wheel, ms(1000)).await;
+    assert_eq!(received(&mut stream), [], "a timer fires once");
+
+    let start = Instant::now();
+    timers.set_timer((), 't', ms(15)).unwrap();
+    timers.set_interval((), 'j', ms(10)).unwrap();
+    advance(&wheel, ms(5)).await;
+    timers.set_interval((), 'k', ms(7)).unwrap();
+    let fired = timed(&mut stream, start, 3).await;
+    assert_eq!(fired, [((), 'k', 12), ((), 'k', 19), ((), 'k', 26)]);
+    assert_balanced(&wheel);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shifts_the_schedule_of_a_moved_interval() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    let start = Instant::now();
+    timers.set_interval((), (), ms(10)).unwrap();
+    timers.move_timer((), ms(13)).unwrap();
+    assert_eq!(millis(&timed(&mut stream, start, 3).await), [13, 23, 33]);
+    timers.move_timer_at((), start + ms(36)).unwrap();
+    assert_eq!(millis(&timed(&mut stream, start, 3).await), [36, 46, 56]);
+    timers.move_timer((), ms(0)).unwrap();
+    assert_eq!(millis(&timed(&mut stream, start, 2).await), [56, 66]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p8_makes_a_zero_period_a_tick_and_too_long_one_never() {
+    let wheel = TimerWheel::builder().tick(ms(10)).start().unwrap();
+    let (timers, mut stream) = wheel.keyed();
+    timers.set_interval("zero", (), Duration::ZERO).unwrap();
+    timers.set_interval("short", (), ms(3)).unwrap();
+    timers.set_interval("max", (), Duration::MAX).unwrap();
+    timers
+        .set_interval("long", (), Duration::from_nanos(u64::MAX))
+        .unwrap();
+    for n in 1..=20 {
+        advance(&wheel, ms(10)).await;
+        let keys: Vec<_> = received(&mut stream).into_iter().map(|f| f.0).collect();
+        assert_eq!(keys, ["zero", "short"], "tick {n}");
+    }
+    // Moved near, the long ones fire once, and next in some centuries.
+    timers.move_timer("max", ms(0)).unwrap();
+    timers.move_timer("long", ms(0)).unwrap();
+    wheel.settle().await;
+    assert_eq!(received(&mut stream).len(), 2);
+    timers.remove_timer("zero").unwrap();
+    timers.remove_timer("short").unwrap();
+    advance(&wheel, Duration::from_secs(86_400 * 365 * 100)).await;
+    assert_eq!(received(&mut stream), []);
+    assert_eq!(timers.len(), 2);
+    assert_balanced(&wheel);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p4_arms_an_interval_anew_when_it_fires() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    timers.set_interval('i', (), ms(10)).unwrap();
+    timers.set_timer('a', (), ms(20)).unwrap();
+    advance(&wheel, ms(10)).await;
+    timers.set_timer('b', (), ms(10)).unwrap();
+    advance(&wheel, ms(10)).await;
+    let keys: Vec<_> = received(&mut stream).into_iter().map(|f| f.0).collect();
+    assert_eq!(keys, ['i', 'a', 'i', 'b']);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fires_an_unread_interval_while_a_handle_or_stream_lives() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    timers.set_interval((), (), ms(10)).unwrap();
+    drop(timers);
+    for _ in 0..10 {
+        time::advance(ms(10)).await;
+        wheel.settle().await;
+    }
+    assert_eq!(received(&mut stream).len(), 10);
+    drop(stream);
+    let fired = wheel.metrics().keyed_fired;
+    advance(&wheel, ms(1000)).await;
+    assert_eq!(wheel.metrics().keyed_fired, fired);
+    assert_balanced(&wheel);
+}

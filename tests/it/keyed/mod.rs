@@ -1,0 +1,16 @@
+//! Keyed timers through the public interface, one subject to a module.
+
+mod basics;
+mod corpus;
+mod dispatch;
+mod far;
+mod faults;
+mod interval;
+mod limit;
+mod load;
+mod model;
+mod sets;
+mod shutdown;
+mod small_worlds;
+mod stream;
+mod stress;

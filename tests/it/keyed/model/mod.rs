@@ -1,0 +1,50 @@
+//! Random scripts over the whole keyed interface, checked call by call against a sorted map.
+//!
+//! The clock is paused and the runtime has one thread, so the actor runs only where the script awaits. Which of the due
+//! timers it has fired then is read from the counter of fired timers; they have to be the first ones by tick and order of
+//! arming, and after [`TimerWheel::settle`](tickwheel::TimerWheel::settle) all of them. Everything else is predicted.
+
+pub(super) mod bytes;
+mod ops;
+mod oracle;
+pub(super) mod script;
+
+use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
+
+/// So many cases, or more or fewer as `PROPTEST_CASES` is to its default of 256.
+fn config(cases: u32) -> ProptestConfig {
+    let asked = ProptestConfig::default();
+    ProptestConfig {
+        cases: (cases.saturating_mul(asked.cases) / 256).max(1),
+        failure_persistence: Some(Box::new(FileFailurePersistence::Direct(
+            "proptest-regressions/keyed_model.txt",
+        ))),
+        max_shrink_iters: 2_000,
+        ..asked
+    }
+}
+
+proptest! {
+    #![proptest_config(config(300))]
+
+    #[test]
+    fn p1_p4_p5_p6_p16_matches_a_sorted_map(
+        setup in ops::setup(),
+        script in prop::collection::vec(ops::op(), 1..80),
+    ) {
+        script::run(&setup, &script);
+    }
+}
+
+proptest! {
+    #![proptest_config(config(10))]
+
+    #[test]
+    fn p1_p4_p5_p6_p16_matches_a_sorted_map_in_long_scripts(
+        setup in ops::setup(),
+        script in prop::collection::vec(ops::lasting_op(), 400..800),
+    ) {
+        script::run(&setup, &script);
+    }
+}

@@ -1,0 +1,460 @@
+//! Runs a script against the library and the oracle.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use tickwheel::{Expirations, Expired, KeyedTimers, SetTimerError, TimerWheel};
+use tokio::sync::mpsc::error::TryRecvError;
+use tokio::time::{self, Instant};
+
+use super::ops::{Op, Setup, Span};
+use super::oracle::{Counts, NEVER, Nanos, Oracle, Out};
+
+/// The clock does not go beyond this: instants have an end.
+const LAST: Nanos = 200 * 365 * 86_400 * 1_000_000_000;
+
+/// A value that is counted.
+#[derive(Debug, Clone)]
+struct Value(u32, #[allow(dead_code)] Arc<()>);
+
+struct Run {
+    wheel: TimerWheel,
+    handles: Vec<KeyedTimers<u8, Value>>,
+    stream: Option<Expirations<u8, Value>>,
+    oracle: Oracle,
+    origin: Instant,
+    tick: Duration,
+    is_shut_down: bool,
+    next_value: u32,
+    alive: Arc<()>,
+}
+
+pub(crate) fn run(setup: &Setup, script: &[Op]) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        time::advance(setup.offset).await;
+        let mut builder = TimerWheel::builder().tick(setup.tick).slots(setup.slots);
+        if let Some(max_keyed) = setup.max_keyed {
+            builder = builder.max_keyed(max_keyed);
+        }
+        let wheel = builder.start().expect("it is within bounds");
+        let (timers, stream) = wheel.keyed();
+        let mut run = Run {
+            wheel,
+            handles: vec![timers],
+            stream: Some(stream),
+            oracle: Oracle::new(setup.tick, setup.max_keyed),
+            origin: Instant::now(),
+            tick: setup.tick,
+            is_shut_down: false,
+            next_value: 0,
+            alive: Arc::new(()),
+        };
+        for &op in script {
+            run.apply(op).await;
+            run.check();
+        }
+        run.finish().await;
+    });
+}
+
+fn to_duration(nanos: Nanos) -> Duration {
+    let nanos = nanos.max(0);
+    let secs = u64::try_from(nanos / 1_000_000_000).expect("not so far");
+    Duration::new(
+        secs,
+        u32::try_from(nanos % 1_000_000_000).expect("a remainder"),
+    )
+}
+
+impl Run {
+    fn nanos(&self, at: Instant) -> Nanos {
+        let nanos = |duration: Duration| Nanos::try_from(duration.as_nanos()).expect("it fits");
+        if at >= self.origin {
+            nanos(at - self.origin)
+        } else {
+            -nanos(self.origin - at)
+        }
+    }
+
+    fn now(&self) -> Nanos {
+        self.nanos(Instant::now())
+    }
+
+    fn span(&self, span: Span) -> Duration {
+        match span {
+            Span::Ticks(ticks, eighths) => {
+                let tick = Nanos::try_from(self.tick.as_nanos()).expect("it fits");
+                to_duration(Nanos::from(ticks) * tick + tick * Nanos::from(eighths) / 8)
+            }
+            Span::ToEarliest(nanos) => {
+                let earliest = self.oracle.earliest().map_or(self.now(), |(_, timer)| {
+                    self.oracle.fires_at(timer.deadline)
+                });
+                to_duration(earliest - self.now() + Nanos::from(nanos))
+            }
+            Span::Far(n) => match n % 4 {
+                0 => Duration::MAX,
+                1 => Duration::from_secs(u64::MAX),
+                2 => Duration::from_secs(1 << (33 + n / 9)),
+                _ => Duration::from_nanos(u64::MAX >> (n / 128)),
+            },
+        }
+    }
+
+    /// The deadline `span` from now: as an instant if there is such an instant, and as nanoseconds.
+    fn after(&self, span: Duration) -> (Option<Instant>, Nanos) {
+        let at = Instant::now().checked_add(span);
+        (at, at.map_or(NEVER, |at| self.nanos(at)))
+    }
+
+    fn value(&mut self) -> Value {
+        self.next_value += 1;
+        Value(self.next_value, Arc::clone(&self.alive))
+    }
+
+    fn is_open(&self) -> bool {
+        !self.is_shut_down && self.stream.is_some()
+    }
+
+    async fn apply(&mut self, op: Op) {
+        match op {
+            Op::Set(key, span) => {
+                let (_, deadline) = self.after(self.span(span));
+                let span = self.span(span);
+                self.set(key, deadline, None, |t, v| t.set_timer(key, v, span));
+            }
+            Op::SetAt(key, span) => {
+                if let (Some(at), deadline) = self.after(self.span(span)) {
+                    self.set(key, deadline, None, |t, v| t.set_timer_at(key, v, at));
+                }
+            }
+            Op::SetPast(key, span) => {
+                if let Some(at) = Instant::now().checked_sub(self.span(span)) {
+                    let deadline = self.nanos(at);
+                    self.set(key, deadline, None, |t, v| t.set_timer_at(key, v, at));
+                }
+            }
+            Op::SetInterval(key, span) => {
+                let period = self.span(span);
+                let (_, deadline) = self.after(period.max(self.tick));
+                self.set(key, deadline, Some(period), |t, v| {
+                    t.set_interval(key, v, period)
+                });
+            }
+            Op::Move(key, span) => {
+                let span = self.span(span);
+                let (_, deadline) = self.after(span);
+                self.move_to(key, deadline, |t| t.move_timer(&key, span).is_ok());
+            }
+            Op::MoveAt(key, span) => {
+                if let (Some(at), deadline) = self.after(self.span(span)) {
+                    self.move_to(key, deadline, |t| t.move_timer_at(&key, at).is_ok());
+                }
+            }
+            Op::MovePast(key, span) => {
+                if let Some(at) = Instant::now().checked_sub(self.span(span)) {
+                    self.move_to(key, self.nanos(at), |t| t.move_timer_at(&key, at).is_ok());
+                }
+            }
+            Op::Remove(key) => {
+                let Some(timers) = self.handles.last() else {
+                    return;
+                };
+                assert_eq!(timers.remove_timer(&key).is_ok(), self.is_open());
+                if self.is_open() {
+                    self.oracle.remove(key);
+                }
+            }
+            Op::Take(key) => {
+                let Some(timers) = self.handles.last() else {
+                    return;
+                };
+                let taken = timers
+                    .remove_timer(&key)
+                    .now_or_never()
+                    .expect("ready at once");
+                assert_eq!(taken.is_ok(), self.is_open());
+                if let Ok(taken) = taken {
+                    assert_eq!(
+                        taken.map(|value| value.0),
+                        self.oracle.remove(key),
+                        "key {key}"
+                    );
+                }
+            }
+            Op::Deadline(key) => self.deadline(&key),
+            Op::Drain => self.drain(),
+            Op::Advance(span) => {
+                let by = self.span(span).min(to_duration(LAST - self.now()));
+                time::advance(by).await;
+                self.catch_up();
+            }
+            Op::Settle => self.settle().await,
+            Op::Yield => {
+                tokio::task::yield_now().await;
+                self.catch_up();
+            }
+            Op::Recv => self.recv().await,
+            Op::TryRecv => self.try_recv(),
+            Op::RecvMany(limit) => self.recv_many(limit.into()).await,
+            Op::CloneHandle => self.handles.extend(self.handles.last().cloned()),
+            Op::DropHandle => drop(self.handles.pop()),
+            Op::DropStream => {
+                if self.stream.take().is_some() {
+                    self.oracle.drain();
+                    self.oracle.fired.clear();
+                }
+            }
+            Op::Shutdown => {
+                self.wheel.shutdown().await;
+                self.catch_up();
+                self.is_shut_down = true;
+                assert!(self.wheel.is_shutdown());
+            }
+            Op::Unexpired => self.unexpired(),
+        }
+    }
+
+    fn set(
+        &mut self,
+        key: u8,
+        deadline: Nanos,
+        period: Option<Duration>,
+        call: impl FnOnce(&KeyedTimers<u8, Value>, Value) -> Result<(), SetTimerError<u8, Value>>,
+    ) {
+        let value = self.value();
+        let number = value.0;
+        let Some(timers) = self.handles.last() else {
+            return;
+        };
+        let result = call(timers, value);
+        if self.is_open() {
+            let fits = self.oracle.set(key, number, deadline, period);
+            assert_eq!(result.is_ok(), fits, "key {key}, {result:?}");
+        }
+        if let Err(refused) = result {
+            assert_eq!(refused.is_closed(), !self.is_open());
+            let (back, value) = refused.into_inner();
+            assert_eq!((back, value.0), (key, number), "handed back");
+        }
+    }
+
+    fn move_to(
+        &mut self,
+        key: u8,
+        deadline: Nanos,
+        call: impl FnOnce(&KeyedTimers<u8, Value>) -> bool,
+    ) {
+        let Some(timers) = self.handles.last() else {
+            return;
+        };
+        assert_eq!(call(timers), self.is_open());
+        if self.is_open() {
+            self.oracle.move_to(key, deadline);
+        }
+    }
+
+    fn drain(&mut self) {
+        let Some(timers) = self.handles.last() else {
+            return;
+        };
+        let drained = timers.drain().now_or_never().expect("ready at once");
+        assert_eq!(drained.is_ok(), self.is_open());
+        if let Ok(drained) = drained {
+            let expected = self.oracle.drain();
+            self.assert_all(drained, expected);
+        }
+    }
+
+    fn deadline(&mut self, key: u8) {
+        let Some(timers) = self.handles.last() else {
+            return;
+        };
+        let deadline = timers.deadline(&key).now_or_never().expect("ready at once");
+        assert_eq!(deadline.is_ok(), self.is_open());
+        let Ok(deadline) = deadline else { return };
+        let expected = self.oracle.pending.get(&key).map(|timer| timer.deadline);
+        assert_eq!(deadline.is_some(), expected.is_some(), "key {key}");
+        if let (Some(deadline), Some(expected)) = (deadline, expected) {
+            self.assert_deadline(deadline, expected);
+        }
+    }
+
+    fn assert_deadline(&self, deadline: Instant, expected: Nanos) {
+        if expected == NEVER {
+            assert!(
+                self.nanos(deadline) > self.now() + LAST / 10,
+                "never is decades away"
+            );
+        } else {
+            assert_eq!(self.nanos(deadline), expected);
+        }
+    }
+
+    fn assert_all(&self, all: Vec<Expired<u8, Value>>, expected: Vec<Out>) {
+        assert_eq!(all.len(), expected.len());
+        for (expired, expected) in all.into_iter().zip(expected) {
+            self.assert_out(&expired, expected);
+        }
+    }
+
+    fn assert_out(&self, expired: &Expired<u8, Value>, expected: Out) {
+        let got = (expired.key, expired.value.0);
+        assert_eq!(got, (expected.key, expected.value), "expected {expected:?}");
+        self.assert_deadline(expired.deadline, expected.deadline);
+    }
+
+    /// The script has awaited: some timers may have fired.
+    fn catch_up(&mut self) {
+        let fired = self.wheel.metrics().keyed_fired;
+        let n = fired
+            .checked_sub(self.oracle.counts.fired)
+            .expect("it only grows");
+        self.oracle.fire(n, self.now());
+    }
+
+    async fn settle(&mut self) {
+        let now = Instant::now();
+        self.wheel.settle().await;
+        assert_eq!(Instant::now(), now, "settling takes no time");
+        self.catch_up();
+        if self.is_open() {
+            assert!(!self.oracle.is_due(self.now()), "due, and not fired");
+        }
+    }
+
+    /// Whether the stream should end as soon as it is empty.
+    fn is_finished(&self) -> bool {
+        self.is_shut_down || (self.handles.is_empty() && self.oracle.pending.is_empty())
+    }
+
+    /// Receives one, unless it would wait for ever. Waiting lets the clock run up to the next timer.
+    async fn recv(&mut self) {
+        let Some(mut stream) = self.stream.take() else {
+            return;
+        };
+        let earliest = self.oracle.earliest().filter(|_| !self.is_shut_down);
+        let at = earliest.map(|(_, timer)| self.oracle.fires_at(timer.deadline));
+        let waits = self.oracle.fired.is_empty() && !self.is_finished();
+        if !waits || at.is_some_and(|at| at < LAST) {
+            let before = self.now();
+            let expired = stream.recv().await;
+            self.catch_up();
+            let expected = self.oracle.fired.pop_front();
+            assert_eq!(expired.is_some(), expected.is_some());
+            if let (Some(expired), Some(expected)) = (expired, expected) {
+                self.assert_out(&expired, expected);
+            }
+            if let (true, Some(at)) = (waits, at) {
+                // Tokio's timer, on which the actor waits, rounds up to a millisecond, and a paused clock jumps in whole
+                // milliseconds from wherever it is.
+                let latest = at.max(before) + 2_000_000;
+                assert!(
+                    self.now() <= latest,
+                    "due at {at}, and received at {}",
+                    self.now()
+                );
+            }
+        }
+        self.stream = Some(stream);
+    }
+
+    fn try_recv(&mut self) {
+        let Some(stream) = &mut self.stream else {
+            return;
+        };
+        let received = stream.try_recv();
+        match (received, self.oracle.fired.pop_front()) {
+            (Ok(expired), Some(expected)) => self.assert_out(&expired, expected),
+            (Err(TryRecvError::Empty), None) => assert!(!self.is_finished()),
+            (Err(TryRecvError::Disconnected), None) => assert!(self.is_finished()),
+            (received, expected) => panic!("{received:?}, expected {expected:?}"),
+        }
+    }
+
+    async fn recv_many(&mut self, limit: usize) {
+        let Some(mut stream) = self.stream.take() else {
+            return;
+        };
+        let mut into = Vec::new();
+        let ready = !self.oracle.fired.is_empty() || limit == 0 || self.is_finished();
+        if ready {
+            let n = stream.recv_many(&mut into, limit).await;
+            assert_eq!(n, into.len());
+            self.catch_up();
+            let n = limit.min(self.oracle.fired.len());
+            let expected = self.oracle.fired.drain(..n).collect();
+            self.assert_all(into, expected);
+        } else {
+            assert!(stream.recv_many(&mut into, limit).now_or_never().is_none());
+        }
+        self.stream = Some(stream);
+    }
+
+    fn unexpired(&mut self) {
+        let Some(stream) = &mut self.stream else {
+            return;
+        };
+        let left = stream.unexpired();
+        let expected = if self.is_shut_down {
+            self.oracle.drain()
+        } else {
+            Vec::new()
+        };
+        self.assert_all(left, expected);
+    }
+
+    /// What has to hold after every step.
+    fn check(&self) {
+        let m = self.wheel.metrics();
+        let counts = Counts {
+            set: m.keyed_set,
+            fired: m.keyed_fired,
+            removed: m.keyed_removed,
+            replaced: m.keyed_replaced,
+            drained: m.keyed_drained,
+            moved: m.keyed_moved,
+        };
+        assert_eq!(counts, self.oracle.counts);
+        let pending = self.oracle.pending.len();
+        assert_eq!(m.keyed_pending, pending as u64);
+        let ended = m.keyed_fired + m.keyed_removed + m.keyed_replaced + m.keyed_drained;
+        assert_eq!(m.keyed_set, m.keyed_pending + ended, "the books balance");
+        for timers in &self.handles {
+            assert_eq!(timers.len(), pending);
+            assert_eq!(timers.is_empty(), pending == 0);
+            assert_eq!(timers.is_closed(), !self.is_open());
+        }
+        let alive = Arc::strong_count(&self.alive) - 1;
+        assert_eq!(
+            alive,
+            pending + self.oracle.fired.len(),
+            "values are dropped promptly"
+        );
+    }
+
+    /// Receives everything that fires; drops the rest.
+    async fn finish(&mut self) {
+        self.settle().await;
+        self.check();
+        if self.stream.is_some() {
+            while !self.oracle.fired.is_empty() {
+                self.try_recv();
+            }
+        }
+        self.handles.clear();
+        self.check();
+        if self.stream.take().is_some() {
+            self.oracle.drain();
+        }
+        self.check();
+        assert_eq!(Arc::strong_count(&self.alive), 1);
+        self.wheel.shutdown().await;
+    }
+}

@@ -1,0 +1,448 @@
+//! Keyed timers from many threads at once, by the real clock: every timer ends in exactly one way, and the books are
+//! exact.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use tickwheel::{Expired, KeyedTimers, TimerWheel};
+use tokio::sync::mpsc::error::TryRecvError;
+
+use crate::support::{Numbers, ms};
+
+/// How often each value has ended, by the way it did.
+struct Ends {
+    of_each: Vec<AtomicU32>,
+    dropped: AtomicU64,
+    handed_over: AtomicU64,
+}
+
+/// A value that notes its end: handed to somebody, or dropped.
+struct Value {
+    id: usize,
+    ends: Option<Arc<Ends>>,
+}
+
+impl Ends {
+    fn new(n: usize) -> Arc<Self> {
+        Arc::new(Ends {
+            of_each: (0..n).map(|_| AtomicU32::new(0)).collect(),
+            dropped: AtomicU64::new(0),
+            handed_over: AtomicU64::new(0),
+        })
+    }
+
+    fn value(self: &Arc<Self>, id: usize) -> Value {
+        let ends = Some(Arc::clone(self));
+        Value { id, ends }
+    }
+
+    fn assert_each_ended_once(&self) {
+        for (id, ends) in self.of_each.iter().enumerate() {
+            assert_eq!(ends.load(Ordering::SeqCst), 1, "value {id}");
+        }
+    }
+}
+
+impl Value {
+    fn hand_over(mut self) {
+        let ends = self.ends.take().expect("it has not ended");
+        ends.of_each[self.id].fetch_add(1, Ordering::SeqCst);
+        ends.handed_over.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        if let Some(ends) = self.ends.take() {
+            ends.of_each[self.id].fetch_add(1, Ordering::SeqCst);
+            ends.dropped.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+fn now_or_panic<T>(future: impl Future<Output = T>) -> T {
+    futures::FutureExt::now_or_never(future).expect("ready when first polled")
+}
+
+/// What one thread has counted, to be held against the wheel's metrics.
+#[derive(Default)]
+struct Tally {
+    set: u64,
+    taken: u64,
+    drained: u64,
+    refused: u64,
+}
+
+/// Makes `n` random calls on keys that all threads use. The values are numbered from `first`.
+fn storm(timers: &KeyedTimers<u64, Value>, ends: &Arc<Ends>, first: usize, n: usize) -> Tally {
+    let mut random = Numbers(0x9E37_79B9_7F4A_7C15 ^ (first as u64 + 1));
+    let mut tally = Tally::default();
+    let mut next = first;
+    while next < first + n {
+        let key = random.below(64);
+        let delay = Duration::from_micros(random.below(4000));
+        match random.below(100) {
+            0..50 => {
+                match timers.set_timer(key, ends.value(next), delay) {
+                    Ok(()) => tally.set += 1,
+                    Err(refused) => {
+                        refused.into_inner().1.hand_over();
+                        tally.refused += 1;
+                    }
+                }
+                next += 1;
+            }
+            50..70 => drop(timers.move_timer(&key, delay)),
+            70..80 => drop(timers.remove_timer(&key)),
+            80..95 => {
+                if let Ok(Some(value)) = now_or_panic(timers.remove_timer(&key)) {
+                    value.hand_over();
+                    tally.taken += 1;
+                }
+            }
+            95 => {
+                for expired in now_or_panic(timers.drain()).unwrap_or_default() {
+                    expired.value.hand_over();
+                    tally.drained += 1;
+                }
+            }
+            _ => {
+                assert!(timers.len() <= 64);
+                let _ = now_or_panic(timers.deadline(&key));
+            }
+        }
+    }
+    tally
+}
+
+fn joined(threads: Vec<thread::JoinHandle<Tally>>) -> Tally {
+    let mut sum = Tally::default();
+    for thread in threads {
+        let tally = thread.join().expect("no thread panics");
+        sum.set += tally.set;
+        sum.taken += tally.taken;
+        sum.drained += tally.drained;
+        sum.refused += tally.refused;
+    }
+    sum
+}
+
+const THREADS: usize = 4;
+const CALLS: usize = 10_000;
+
+fn start_storm(
+    timers: &KeyedTimers<u64, Value>,
+    ends: &Arc<Ends>,
+) -> Vec<thread::JoinHandle<Tally>> {
+    (0..THREADS)
+        .map(|n| {
+            let (timers, ends) = (timers.clone(), Arc::clone(ends));
+            thread::spawn(move || storm(&timers, &ends, n * CALLS, CALLS))
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p6_p16_ends_every_timer_once_whatever_threads_do() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed::<u64, Value>();
+    let ends = Ends::new(THREADS * CALLS);
+    let threads = start_storm(&timers, &ends);
+    drop(timers);
+    let consumer = tokio::spawn(async move {
+        let mut received = 0;
+        while let Some(expired) = stream.recv().await {
+            expired.value.hand_over();
+            received += 1;
+        }
+        received
+    });
+    let sum = tokio::task::spawn_blocking(move || joined(threads))
+        .await
+        .unwrap();
+    let received: u64 = consumer.await.unwrap();
+    ends.assert_each_ended_once();
+
+    wheel.settle().await;
+    let m = wheel.metrics();
+    let dropped = ends.dropped.load(Ordering::SeqCst);
+    assert_eq!(sum.refused, 0);
+    assert_eq!(m.keyed_set, sum.set);
+    assert_eq!(m.keyed_fired, received);
+    assert_eq!(m.keyed_drained, sum.drained);
+    assert_eq!(m.keyed_removed + m.keyed_replaced, dropped + sum.taken);
+    assert_eq!(m.keyed_pending, 0);
+    assert_eq!(sum.set, received + sum.drained + sum.taken + dropped);
+    assert!(
+        received > 0 && sum.taken > 0 && dropped > 0,
+        "all ways were taken"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p15_loses_no_value_in_a_shutdown_amid_a_storm() {
+    let mut refused = 0;
+    for round in 0..4 {
+        let wheel = TimerWheel::new();
+        let (timers, mut stream) = wheel.keyed::<u64, Value>();
+        let ends = Ends::new(THREADS * CALLS);
+        let threads = start_storm(&timers, &ends);
+        tokio::time::sleep(ms(2 + 5 * round)).await;
+        wheel.shutdown().await;
+        let mut unexpired = stream.unexpired();
+        let sum = tokio::task::spawn_blocking(move || joined(threads))
+            .await
+            .unwrap();
+        unexpired.extend(stream.unexpired());
+        assert_eq!(timers.len(), 0, "nothing was set after the end");
+        let mut received = 0;
+        while let Ok(Expired { value, .. }) = stream.try_recv() {
+            value.hand_over();
+            received += 1;
+        }
+        let left = unexpired.len() as u64;
+        for expired in unexpired {
+            expired.value.hand_over();
+        }
+        ends.assert_each_ended_once();
+        let m = wheel.metrics();
+        refused += sum.refused;
+        assert_eq!(m.keyed_set, sum.set);
+        assert_eq!(m.keyed_fired, received);
+        assert_eq!(m.keyed_drained, sum.drained + left);
+        assert_eq!(m.keyed_pending, 0);
+        let ended = m.keyed_fired + m.keyed_removed + m.keyed_replaced + m.keyed_drained;
+        assert_eq!(m.keyed_set, ended);
+    }
+    assert!(refused > 0, "a storm outlived its wheel");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p15_drops_every_value_with_a_stream_amid_a_storm() {
+    for round in 0..4 {
+        let wheel = TimerWheel::new();
+        let (timers, stream) = wheel.keyed::<u64, Value>();
+        let ends = Ends::new(THREADS * CALLS);
+        let threads = start_storm(&timers, &ends);
+        tokio::time::sleep(ms(2 + 5 * round)).await;
+        drop(stream);
+        let sum = tokio::task::spawn_blocking(move || joined(threads))
+            .await
+            .unwrap();
+        assert_eq!(timers.len(), 0);
+        ends.assert_each_ended_once();
+        wheel.settle().await;
+        let m = wheel.metrics();
+        let ended = m.keyed_fired + m.keyed_removed + m.keyed_replaced + m.keyed_drained;
+        assert_eq!((m.keyed_set, m.keyed_pending), (sum.set, 0));
+        assert_eq!(m.keyed_set, ended);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p5_applies_the_calls_of_one_thread_in_order() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed::<(usize, u64), u64>();
+    let fired = tokio::spawn(async move {
+        let mut fired = Vec::new();
+        while let Some(expired) = stream.recv().await {
+            fired.push((expired.key, expired.value));
+        }
+        fired
+    });
+    let threads: Vec<_> = (0..THREADS)
+        .map(|thread| {
+            let timers = timers.clone();
+            thread::spawn(move || {
+                for round in 0..3000 {
+                    let key = |n| (thread, round % 100 * 10 + n);
+                    let far = ms(3_600_000);
+                    timers.set_timer(key(0), round, far).unwrap();
+                    timers.move_timer(&key(0), ms(0)).unwrap();
+                    timers.move_timer(&key(0), far).unwrap();
+                    timers.set_timer(key(0), round + 1, far).unwrap();
+                    // It was due for a moment, and may have fired then; not with the second value, though.
+                    assert_eq!(now_or_panic(timers.remove_timer(&key(0))), Ok(Some(round + 1)));
+                    timers.set_timer(key(1), round, far).unwrap();
+                    timers.remove_timer(&key(1)).unwrap();
+                    timers.set_timer(key(2), round, far).unwrap();
+                    timers.set_timer(key(2), round + 1, far).unwrap();
+                    assert_eq!(now_or_panic(timers.remove_timer(&key(2))), Ok(Some(round + 1)));
+                    timers.remove_timer(&key(3)).unwrap();
+                    timers.set_timer(key(3), round, far).unwrap();
+                    assert!(now_or_panic(timers.deadline(&key(3))).unwrap().is_some());
+                    timers.remove_timer(&key(3)).unwrap();
+                }
+            })
+        })
+        .collect();
+    tokio::task::spawn_blocking(move || threads.into_iter().for_each(|t| t.join().unwrap()))
+        .await
+        .unwrap();
+    assert_eq!(timers.len(), 0);
+    drop(timers);
+    let fired = fired.await.unwrap();
+    let mut seen = std::collections::HashSet::new();
+    for ((thread, key), round) in fired {
+        assert_eq!(
+            key,
+            round % 100 * 10,
+            "only that of the first key was due, with its first value"
+        );
+        assert!(seen.insert((thread, round)), "at most once");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keeps_the_limit_exact_while_setting_races_with_firing() {
+    const LIMIT: usize = 16;
+    let wheel = TimerWheel::builder().max_keyed(LIMIT).start().unwrap();
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    let accepted = Arc::new(AtomicU64::new(0));
+    let threads: Vec<_> = (0..THREADS as u64)
+        .map(|thread| {
+            let (timers, accepted) = (timers.clone(), Arc::clone(&accepted));
+            thread::spawn(move || {
+                let mut random = Numbers(thread + 1);
+                for n in 0..20_000 {
+                    let key = n * THREADS as u64 + thread;
+                    let delay = Duration::from_micros(random.below(1500));
+                    if timers.set_timer(key, (), delay).is_ok() {
+                        accepted.fetch_add(1, Ordering::SeqCst);
+                    }
+                    assert!(timers.len() <= LIMIT);
+                    if random.below(3) == 0 {
+                        timers.remove_timer(&key).unwrap();
+                    }
+                }
+            })
+        })
+        .collect();
+    tokio::task::spawn_blocking(move || threads.into_iter().for_each(|t| t.join().unwrap()))
+        .await
+        .unwrap();
+    tokio::time::sleep(ms(5)).await;
+    wheel.settle().await;
+    assert_eq!(timers.len(), 0);
+    let m = wheel.metrics();
+    assert_eq!(m.keyed_set, accepted.load(Ordering::SeqCst));
+    assert_eq!(m.keyed_set, m.keyed_fired + m.keyed_removed);
+    let mut received = 0;
+    while stream.try_recv().is_ok() {
+        received += 1;
+    }
+    assert_eq!(m.keyed_fired, received);
+    let room = (0..).take_while(|&key| timers.set_timer(key, (), ms(10_000)).is_ok());
+    assert_eq!(room.count(), LIMIT, "no place was lost, and none gained");
+}
+
+/// Spins, to see what lasts for nanoseconds, and now and then lets another thread have the core.
+fn wait_a_little(spins: &mut u32) {
+    *spins += 1;
+    if *spins % 256 == 0 {
+        thread::yield_now();
+    } else {
+        std::hint::spin_loop();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn frees_its_share_of_the_limit_once_received() {
+    let wheel = TimerWheel::builder().max_keyed(1).start().unwrap();
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    let done = tokio::task::spawn_blocking(move || {
+        let mut spins = 0;
+        for key in 0..500 {
+            // The only one who sets: there has to be room.
+            timers
+                .set_timer(key, (), ms(0))
+                .expect("the one before was received");
+            while let Err(empty) = stream.try_recv() {
+                assert_eq!(empty, TryRecvError::Empty);
+                wait_a_little(&mut spins);
+            }
+        }
+    });
+    done.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn frees_its_share_of_the_limit_once_gone() {
+    let wheel = TimerWheel::builder().max_keyed(1).start().unwrap();
+    let (timers, _stream) = wheel.keyed::<u64, ()>();
+    let stop = Arc::new(AtomicBool::new(false));
+    let remover = {
+        let (timers, stop) = (timers.clone(), Arc::clone(&stop));
+        thread::spawn(move || {
+            let mut spins = 0;
+            while !stop.load(Ordering::SeqCst) {
+                // A lock for which somebody waits takes long to release.
+                timers.remove_timer(&0).unwrap();
+                wait_a_little(&mut spins);
+            }
+        })
+    };
+    let setter = tokio::task::spawn_blocking(move || {
+        let mut spins = 0;
+        for _ in 0..3000 {
+            while !timers.is_empty() {
+                wait_a_little(&mut spins);
+            }
+            let set = timers.set_timer(0, (), ms(10_000));
+            set.expect("no timer is pending");
+        }
+        stop.store(true, Ordering::SeqCst);
+    });
+    setter.await.unwrap();
+    remover.join().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p1_p11_fires_all_and_none_early_while_threads_flood() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed::<u64, u64>();
+    let stop = Arc::new(AtomicBool::new(false));
+    let floods: Vec<_> = (0..2_u64)
+        .map(|thread| {
+            let (timers, stop) = (timers.clone(), Arc::clone(&stop));
+            thread::spawn(move || {
+                let mut random = Numbers(thread + 77);
+                while !stop.load(Ordering::Relaxed) {
+                    let key = 1_000_000 + random.below(2000);
+                    match random.below(3) {
+                        0 => timers
+                            .set_timer(key, 0, ms(60_000 + random.below(999)))
+                            .unwrap(),
+                        1 => timers
+                            .move_timer(&key, ms(60_000 + random.below(999)))
+                            .unwrap(),
+                        _ => timers.remove_timer(&key).unwrap(),
+                    }
+                }
+            })
+        })
+        .collect();
+    for n in 0..500 {
+        timers
+            .set_timer(n, n, Duration::from_micros(n * 400))
+            .unwrap();
+    }
+    let mut last = None;
+    for _ in 0..500 {
+        let expired = stream.recv().await.expect("the stream goes on");
+        assert!(expired.deadline <= tokio::time::Instant::now(), "early");
+        assert!(expired.key < 500);
+        assert!(last < Some(expired.key), "in the order of deadlines");
+        last = Some(expired.key);
+    }
+    stop.store(true, Ordering::Relaxed);
+    for thread in floods {
+        thread.join().unwrap();
+    }
+    assert!(timers.len() <= 2000);
+    timers.drain().unwrap();
+    wheel.settle().await;
+    assert_eq!(wheel.metrics().keyed_pending, 0);
+}

@@ -1,0 +1,14 @@
+//! The integration tests, in one binary: a folder for each part of the crate, and what is about no part alone beside them.
+
+mod actor;
+mod architecture;
+mod builder;
+mod display;
+mod examples;
+mod foreign_bugs;
+mod idle;
+mod keyed;
+mod metrics;
+mod sleep;
+mod soak;
+mod support;

@@ -1,0 +1,296 @@
+//! `Interval`: that it is Tokio's, on a wheel. Tokio's own is the yardstick for missed ticks.
+
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::support::{Numbers, Wakes, jump, ms, us};
+use tickwheel::{Interval, TimerWheel};
+use tokio::time::{self, Instant, MissedTickBehavior};
+use tokio_test::{assert_pending, assert_ready};
+
+const BEHAVIORS: [MissedTickBehavior; 3] = [
+    MissedTickBehavior::Burst,
+    MissedTickBehavior::Delay,
+    MissedTickBehavior::Skip,
+];
+
+fn poll(interval: &mut Interval) -> Poll<Instant> {
+    interval.poll_tick(&mut Context::from_waker(std::task::Waker::noop()))
+}
+
+/// What each tick returned, and when it came, in milliseconds from `start`.
+async fn ticks(interval: &mut Interval, busy_for: &[u64], start: Instant) -> Vec<(u64, u64)> {
+    let millis = |at: Instant| u64::try_from((at - start).as_millis()).unwrap();
+    let mut seen = Vec::new();
+    for &busy in busy_for {
+        let due = interval.tick().await;
+        seen.push((millis(due), millis(Instant::now())));
+        time::advance(ms(busy)).await;
+    }
+    seen
+}
+
+#[tokio::test(start_paused = true)]
+async fn ticks_at_once_and_then_a_period_apart() {
+    let wheel = TimerWheel::new();
+    let start = Instant::now();
+    let mut interval = wheel.interval(ms(300));
+    for n in 0..20 {
+        assert_eq!(interval.tick().await, start + ms(300) * n);
+        assert_eq!(start.elapsed(), ms(300) * n);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn begins_an_interval_at_its_instant_past_or_future() {
+    let wheel = TimerWheel::new();
+    time::advance(ms(1_000)).await;
+    let start = Instant::now();
+    let mut later = wheel.interval_at(start + ms(50), ms(10));
+    assert_eq!(later.tick().await, start + ms(50));
+    assert_eq!(later.tick().await, start + ms(60));
+    let mut earlier = wheel.interval_at(start - ms(35), ms(100));
+    assert_eq!(earlier.tick().await, start - ms(35));
+    assert_eq!(Instant::now(), start + ms(60));
+    assert_eq!(earlier.tick().await, start + ms(65));
+    assert_eq!(Instant::now(), start + ms(65));
+}
+
+// One tick is 110 ms late, as in the pictures of Tokio's documentation of `MissedTickBehavior`.
+#[tokio::test(start_paused = true)]
+async fn delivers_missed_ticks_as_tokio_documents_them() {
+    let tables: [&[(u64, u64)]; 3] = [
+        &[
+            (0, 0),
+            (50, 50),
+            (100, 210),
+            (150, 210),
+            (200, 210),
+            (250, 250),
+        ],
+        &[
+            (0, 0),
+            (50, 50),
+            (100, 210),
+            (260, 260),
+            (310, 310),
+            (360, 360),
+        ],
+        &[
+            (0, 0),
+            (50, 50),
+            (100, 210),
+            (250, 250),
+            (300, 300),
+            (350, 350),
+        ],
+    ];
+    for (behavior, table) in BEHAVIORS.into_iter().zip(tables) {
+        let wheel = TimerWheel::new();
+        let start = Instant::now();
+        let mut interval = wheel.interval(ms(50));
+        interval.set_missed_tick_behavior(behavior);
+        assert_eq!(interval.missed_tick_behavior(), behavior);
+        let seen = ticks(&mut interval, &[0, 160, 0, 0, 0, 0], start).await;
+        assert_eq!(seen, table, "{behavior:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ticks_as_tokios_interval_under_any_delays() {
+    for behavior in BEHAVIORS {
+        for seed in 0..30 {
+            let mut numbers = Numbers(seed);
+            let period = ms(1 + numbers.below(50));
+            let wheel = TimerWheel::new();
+            let start = Instant::now() + ms(numbers.below(20));
+            let mut ours = wheel.interval_at(start, period);
+            let mut tokios = time::interval_at(start, period);
+            ours.set_missed_tick_behavior(behavior);
+            tokios.set_missed_tick_behavior(behavior);
+            for step in 0..60 {
+                assert_eq!(
+                    ours.tick().await - start,
+                    tokios.tick().await - start,
+                    "{behavior:?}, seed {seed}, step {step}"
+                );
+                match numbers.below(8) {
+                    0 => time::advance(us(numbers.below(200_000))).await,
+                    1 => time::advance(ms(4 + numbers.below(3))).await,
+                    2 => {
+                        ours.reset();
+                        tokios.reset();
+                    }
+                    3 => {
+                        let after = ms(numbers.below(100));
+                        ours.reset_after(after);
+                        tokios.reset_after(after);
+                    }
+                    4 => {
+                        let at = Instant::now() + ms(numbers.below(100)) - ms(1);
+                        ours.reset_at(at);
+                        tokios.reset_at(at);
+                    }
+                    5 => {
+                        ours.reset_immediately();
+                        tokios.reset_immediately();
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn registers_no_wake_for_a_tick_that_is_ready() {
+    let wheel = TimerWheel::new();
+    let (woken, waker) = Wakes::new();
+    let mut cx = Context::from_waker(&waker);
+    let mut interval = wheel.interval(ms(10));
+    assert_ready!(interval.poll_tick(&mut cx));
+    time::advance(ms(100)).await;
+    wheel.settle().await;
+    assert_eq!(woken.count(), 0);
+    for n in 1..=10 {
+        assert_ready!(interval.poll_tick(&mut cx), "burst, tick {n}");
+    }
+    assert_pending!(interval.poll_tick(&mut cx));
+    time::advance(ms(10)).await;
+    wheel.settle().await;
+    assert_eq!(woken.count(), 1, "only the pending poll registered");
+    assert_ready!(interval.poll_tick(&mut cx));
+    drop(interval);
+    time::advance(ms(100)).await;
+    wheel.settle().await;
+    assert_eq!(woken.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sets_the_next_tick_by_resets() {
+    let wheel = TimerWheel::new();
+    let start = Instant::now();
+    let mut interval = wheel.interval(ms(100));
+    assert_eq!(interval.period(), ms(100));
+    interval.tick().await;
+    time::advance(ms(40)).await;
+    interval.reset();
+    assert_eq!(interval.tick().await, start + ms(140));
+    interval.reset_after(ms(7));
+    assert_eq!(interval.tick().await, start + ms(147));
+    interval.reset_at(start + ms(150));
+    assert_eq!(interval.tick().await, start + ms(150));
+    interval.reset_immediately();
+    assert_eq!(interval.tick().await, start + ms(150));
+    assert_eq!(interval.tick().await, start + ms(250));
+}
+
+#[tokio::test(start_paused = true)]
+async fn loses_no_tick_by_a_dropped_tick_future() {
+    let wheel = TimerWheel::new();
+    let start = Instant::now();
+    let mut interval = wheel.interval(ms(10));
+    interval.tick().await;
+    for _ in 0..5 {
+        assert!(time::timeout(ms(1), interval.tick()).await.is_err());
+    }
+    assert_eq!(interval.tick().await, start + ms(10));
+    // Nor does one that was dropped when it was due.
+    assert_pending!(poll(&mut interval));
+    jump(ms(10));
+    wheel.settle().await;
+    assert_eq!(interval.tick().await, start + ms(20));
+}
+
+#[tokio::test(start_paused = true)]
+async fn p8_ticks_once_with_a_period_too_long_to_represent() {
+    let wheel = TimerWheel::new();
+    for behavior in BEHAVIORS {
+        let mut interval = wheel.interval(Duration::MAX);
+        interval.set_missed_tick_behavior(behavior);
+        jump(ms(100)); // the first tick counts as missed
+        assert_ready!(poll(&mut interval));
+        assert_pending!(poll(&mut interval));
+        interval.reset();
+        assert_pending!(poll(&mut interval));
+        interval.reset_after(Duration::MAX);
+        assert_pending!(poll(&mut interval));
+        time::advance(Duration::from_secs(86_400 * 365)).await;
+        wheel.settle().await;
+        assert_pending!(poll(&mut interval), "{behavior:?}");
+        interval.reset_immediately();
+        assert_ready!(poll(&mut interval));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn p8_ticks_with_the_shortest_period() {
+    let wheel = TimerWheel::new();
+    for behavior in BEHAVIORS {
+        let mut interval = wheel.interval(Duration::from_nanos(1));
+        interval.set_missed_tick_behavior(behavior);
+        let first = interval.tick().await;
+        time::advance(ms(50)).await;
+        let mut last = first;
+        for _ in 0..10 {
+            let due = interval.tick().await;
+            assert!(due > last, "{behavior:?}");
+            last = due;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "`period` must be non-zero")]
+async fn rejects_an_interval_without_length() {
+    let _ = TimerWheel::new().interval(Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p11_lets_others_run_beside_an_always_late_interval() {
+    let wheel = TimerWheel::new();
+    let mut interval = wheel.interval(Duration::from_nanos(1));
+    time::advance(ms(1)).await; // a burst of a million ticks
+    let other = tokio::spawn(async {});
+    let mut rounds = 0;
+    while !other.is_finished() {
+        rounds += 1;
+        assert!(rounds < 10_000, "the other task was starved");
+        interval.tick().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn p15_ticks_on_when_its_wheel_ends() {
+    let wheel = TimerWheel::new();
+    let start = Instant::now();
+    let mut interval = wheel.interval(ms(10));
+    interval.tick().await;
+    interval.tick().await;
+    wheel.shutdown().await;
+    for n in 2..6 {
+        assert_eq!(interval.tick().await, start + ms(10) * n);
+        assert_eq!(start.elapsed(), ms(10) * n);
+    }
+    // One of another wheel, whose handles are gone.
+    let wheel = TimerWheel::new();
+    let start = Instant::now();
+    let mut interval = wheel.interval(ms(10));
+    drop(wheel);
+    for n in 0..6 {
+        assert_eq!(interval.tick().await, start + ms(10) * n);
+        assert_eq!(start.elapsed(), ms(10) * n);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn keeps_the_pace_of_an_interval_on_coarse_ticks() {
+    let wheel = TimerWheel::builder().tick(ms(7)).start().unwrap();
+    let start = Instant::now();
+    let mut interval = wheel.interval(ms(10));
+    for n in 0..100 {
+        assert_eq!(interval.tick().await, start + ms(10) * n, "no drift");
+        assert!(start.elapsed() >= ms(10) * n);
+        assert!(start.elapsed() < ms(10) * n + ms(7));
+    }
+}

@@ -1,0 +1,7 @@
+//! The futures that sleep.
+
+mod basics;
+mod interval;
+mod model;
+mod pool;
+mod timeout;

@@ -1,0 +1,95 @@
+//! What ought to happen to one sleep, and the wheel's books.
+
+use std::time::Duration;
+
+use super::ops::TASKS;
+
+/// Nanoseconds from the wheel's start.
+pub(crate) type Nanos = i128;
+
+/// The deadline of a sleep that never completes: the wheel's ticks are counted in 584 years of nanoseconds.
+pub(crate) const NEVER: Nanos = u64::MAX as Nanos;
+
+/// How far a sleep has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Made with a delay and not polled: its first poll need not look at the clock.
+    New,
+    /// Made or reset, and not polled.
+    Unpolled,
+    /// This task is to be woken.
+    Waiting(usize),
+    /// Its task has been woken, and it has not been polled since.
+    Fired,
+    Done,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Model {
+    pub(crate) deadline: Nanos,
+    pub(crate) stage: Stage,
+    /// Which tasks have been woken since they last polled.
+    pub(crate) woken: [bool; TASKS],
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Books {
+    pub(crate) made: u64,
+    pub(crate) fired: u64,
+    pub(crate) cancelled: u64,
+    pub(crate) moved: u64,
+}
+
+/// What a poll has to return.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Polled {
+    Ready,
+    Pending,
+    /// It is due, and this is the first poll.
+    Either,
+}
+
+pub(crate) fn nanos(duration: Duration) -> Nanos {
+    Nanos::try_from(duration.as_nanos()).expect("2^64 seconds fit")
+}
+
+/// The start of the tick at which something with this deadline fires: rounded up.
+pub(crate) fn fires_at(deadline: Nanos, tick: Nanos) -> Nanos {
+    let deadline = deadline.max(0);
+    (deadline.div_euclid(tick) + Nanos::from(deadline % tick != 0)) * tick
+}
+
+impl Model {
+    pub(crate) fn new(deadline: Nanos, stage: Stage) -> Self {
+        Model {
+            deadline,
+            stage,
+            woken: [false; TASKS],
+        }
+    }
+
+    pub(crate) fn is_due(&self, now: Nanos) -> bool {
+        self.deadline < NEVER && self.deadline <= now
+    }
+
+    pub(crate) fn poll(&self, now: Nanos) -> Polled {
+        match self.stage {
+            Stage::Fired | Stage::Done => Polled::Ready,
+            Stage::New if self.is_due(now) => Polled::Either,
+            _ if self.is_due(now) => Polled::Ready,
+            _ => Polled::Pending,
+        }
+    }
+
+    pub(crate) fn is_elapsed(&self) -> bool {
+        matches!(self.stage, Stage::Fired | Stage::Done)
+    }
+
+    /// Who has its waker.
+    pub(crate) fn waits(&self) -> Option<usize> {
+        match self.stage {
+            Stage::Waiting(task) => Some(task),
+            _ => None,
+        }
+    }
+}

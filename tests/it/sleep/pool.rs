@@ -1,0 +1,79 @@
+//! Cancelled entries are used again: what that saves, and what must not get in its way.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use crate::support::{HOUR, poll_idly, reset};
+use tickwheel::{Sleep, TimerWheel};
+use tokio_test::assert_pending;
+
+/// The messages that a thousand timeouts cost, one after the other, none of which elapses.
+async fn messages_of_a_thousand_timeouts(wheel: &TimerWheel) -> u64 {
+    wheel.settle().await;
+    let before = wheel.metrics().commands;
+    for _ in 0..1000 {
+        let quick = tokio::task::yield_now();
+        let outcome = wheel.timeout(Duration::from_secs(30), quick).await;
+        assert_eq!(outcome, Ok(()));
+    }
+    wheel.settle().await;
+    let the_barrier = 1;
+    wheel.metrics().commands - before - the_barrier
+}
+
+#[tokio::test(start_paused = true)]
+async fn uses_one_entry_and_one_command_for_equal_timeouts() {
+    let wheel = TimerWheel::new();
+    assert_eq!(messages_of_a_thousand_timeouts(&wheel).await, 1);
+}
+
+// A pool that keeps what it cannot hand out again is full of it one day.
+#[tokio::test(start_paused = true)]
+async fn keeps_room_in_the_pool_after_sleeps_fired() {
+    let wheel = TimerWheel::new();
+    let sleeps = (0..1000).map(|_| wheel.sleep(Duration::from_millis(5)));
+    futures::future::join_all(sleeps).await;
+    let messages = messages_of_a_thousand_timeouts(&wheel).await;
+    assert!(messages <= 1, "{messages} messages");
+}
+
+/// What a thread does last of all.
+#[derive(Default)]
+struct AtTheEnd(Cell<Option<(TimerWheel, Sleep)>>);
+
+impl Drop for AtTheEnd {
+    fn drop(&mut self) {
+        // Not to be polled: with `test-util` Tokio cannot tell the time any more.
+        let (wheel, mut sleep) = self.0.take().expect("it was given one");
+        let later = sleep.deadline() + HOUR;
+        reset(&mut sleep, later);
+        drop(sleep);
+        drop(wheel.sleep_until(later));
+    }
+}
+
+thread_local! {
+    static AT_THE_END: AtTheEnd = AtTheEnd::default();
+}
+
+// What the thread keeps of the wheel is gone by then: it was begun with later.
+#[test]
+fn counts_sleeps_made_moved_and_dropped_by_an_ending_thread() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let wheel = runtime.block_on(async { TimerWheel::new() });
+    let handle = wheel.clone();
+    let thread = std::thread::spawn(move || {
+        AT_THE_END.with(|_| {}); // now is when it is noted as to be dropped
+        let mut sleep = handle.sleep(HOUR);
+        assert_pending!(poll_idly(&mut sleep));
+        AT_THE_END.with(|end| end.0.set(Some((handle, sleep))));
+    });
+    thread.join().expect("nothing panicked");
+    runtime.block_on(wheel.settle());
+    let metrics = wheel.metrics();
+    assert_eq!((metrics.sleeps_made, metrics.sleeps_cancelled), (2, 2));
+    assert_eq!((metrics.sleeps_moved, metrics.sleeps_pending), (1, 0));
+}
