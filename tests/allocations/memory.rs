@@ -249,3 +249,21 @@ fn keeps_memory_flat_over_sets_dropped_and_made_again() {
     // Kept, they would be over 50 MB.
     assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
 }
+
+#[test]
+fn forgets_ten_thousand_dropped_sets() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let come_and_go = async |sets: u64| {
+        for _ in 0..sets {
+            let (timers, expirations) = wheel.keyed::<u64, u64>();
+            timers.set_timer(1, 1, HOUR).unwrap();
+            drop((timers, expirations));
+            wheel.settle().await;
+        }
+    };
+    runtime.block_on(come_and_go(10));
+    let info = measured(&runtime, come_and_go(10_000));
+    assert!(info.bytes_current < 20_000, "{info:?}");
+    assert_eq!(wheel.metrics().keyed_drained, 10_010);
+}

@@ -1,7 +1,7 @@
 //! What can be seen of it: the state of everything public, the texts of errors, and the warning of being late.
 
 #[path = "../../src/actor/task/tests/warnings.rs"]
-mod warnings;
+pub(crate) mod warnings;
 
 use std::sync::Arc;
 

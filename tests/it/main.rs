@@ -3,12 +3,14 @@
 mod actor;
 mod architecture;
 mod builder;
+mod builder_settings;
 mod display;
 mod examples;
 mod foreign_bugs;
 mod idle;
 mod keyed;
 mod metrics;
+mod metrics_sets;
 mod sleep;
 mod soak;
 mod support;

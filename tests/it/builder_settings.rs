@@ -1,18 +1,14 @@
 //! The settings that are not about bounds: the name of the thread, and when a late timer is worth a warning.
 
-mod support;
-
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use crate::display::warnings::Warnings;
+use crate::support::{jump, ms, poll_idly, poll_with, waker_fn};
 use futures::executor::block_on;
-use support::{jump, ms, poll_idly, poll_with, waker_fn};
 use tickwheel::{Builder, TimerWheel};
 use tokio_test::assert_pending;
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
 
 /// The name of the thread on which the wheel wakes tasks.
 fn thread_name(builder: Builder) -> String {
@@ -47,25 +43,6 @@ fn starts_a_thread_whose_name_has_a_nul() {
     assert!(!name.contains('\0'), "{name:?}");
 }
 
-#[derive(Default)]
-struct Warnings(AtomicUsize);
-
-impl Subscriber for Warnings {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() == Level::WARN
-    }
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn event(&self, _: &Event<'_>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-}
-
 /// How many warnings a wheel logs whose actor gets to timers of these lengths after `by`, in one turn.
 async fn warnings_after(builder: Builder, lengths: &[Duration], by: Duration) -> usize {
     let warnings = Arc::new(Warnings::default());
@@ -81,7 +58,7 @@ async fn warnings_after(builder: Builder, lengths: &[Duration], by: Duration) ->
     wheel.settle().await;
     assert!(sleeps.iter().all(tickwheel::Sleep::is_elapsed));
     assert_eq!(wheel.metrics().lateness.max(), by.abs_diff(lengths[0]));
-    warnings.0.load(Ordering::Relaxed)
+    warnings.count()
 }
 
 #[tokio::test(start_paused = true)]

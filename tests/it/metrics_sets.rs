@@ -1,13 +1,10 @@
 //! What `metrics` counts of sets of keyed timers that come and go.
 
-mod support;
-
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use allocation_counter::measure;
-use support::{HOUR, ms};
+use crate::support::{HOUR, ms};
 use tickwheel::{TimerWheel, WheelMetrics};
 
 /// Each count of keyed timers that can only grow.
@@ -60,29 +57,6 @@ fn p16_counts_a_set_once_while_it_is_dropped() {
     assert_eq!(metrics.keyed_set, begun.into_inner());
     assert_eq!(metrics.keyed_drained, metrics.keyed_set);
     assert_eq!(metrics.keyed_pending, 0);
-}
-
-#[test]
-fn forgets_ten_thousand_dropped_sets() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    let wheel = runtime.block_on(async { TimerWheel::new() });
-    let come_and_go = |sets: u64| {
-        for _ in 0..sets {
-            let (timers, expirations) = wheel.keyed::<u64, u64>();
-            timers.set_timer(1, 1, HOUR).unwrap();
-            drop(expirations);
-            drop(timers);
-            runtime.block_on(wheel.settle());
-        }
-    };
-    come_and_go(10);
-    let info = measure(|| come_and_go(10_000));
-    assert!(info.bytes_current < 20_000, "{info:?}");
-    assert_eq!(wheel.metrics().keyed_drained, 10_010);
 }
 
 #[tokio::test(start_paused = true)]
