@@ -1,4 +1,4 @@
-//! The quick start: a sleep, a timeout and a keyed timer on one wheel.
+//! The quick start: a timeout and keyed timers on one wheel.
 
 use std::time::Duration;
 
@@ -8,26 +8,22 @@ use tickwheel::TimerWheel;
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let wheel = TimerWheel::new();
 
-    wheel.sleep(Duration::from_millis(20)).await;
-    println!("slept");
-
-    let answer = wheel.timeout(Duration::from_secs(5), async { 42 }).await?;
-    println!("in time: {answer}");
-
+    // As in `tokio::time`: a future has until a deadline to complete.
     let stuck = std::future::pending::<()>();
-    let error = wheel.timeout(Duration::from_millis(20), stuck).await;
-    println!("not in time: {error:?}");
+    let outcome = wheel.timeout(Duration::from_millis(20), stuck).await;
+    println!("{outcome:?}");
 
     // Timers with keys: set, move and remove them from any task or thread.
     let (timers, mut expirations) = wheel.keyed::<&str, u32>();
-    timers.set_timer("session", 7, Duration::from_secs(30))?;
-    timers.set_timer("upload", 8, Duration::from_secs(60))?;
-    timers.move_timer("session", Duration::from_millis(20))?;
-    println!("cancelled: {:?}", timers.remove_timer("upload")?);
+    timers.set_timer("alice", 17, Duration::from_secs(60))?;
+    timers.set_timer("bob", 18, Duration::from_secs(60))?;
+    // Alice is moved, later or earlier; her value stays.
+    assert!(timers.move_timer("alice", Duration::from_millis(20))?);
+    // Bob is removed. `Some` means that his timer will never expire.
+    assert_eq!(timers.remove_timer("bob")?, Some(18));
 
     if let Some(expired) = expirations.recv().await {
-        println!("expired: {} with {}", expired.key, expired.value);
+        println!("{} has expired, with {}", expired.key, expired.value);
     }
-    wheel.shutdown().await;
     Ok(())
 }
