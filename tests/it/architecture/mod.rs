@@ -50,7 +50,9 @@ fn sources() -> Vec<File> {
     });
     for file in &mut files {
         let code = file.text.split("\nmod tests {").next().unwrap_or("");
-        let code = code.lines().map(|line| line.split("//").next().unwrap_or(""));
+        let code = code
+            .lines()
+            .map(|line| line.split("//").next().unwrap_or(""));
         file.text = code.collect::<Vec<_>>().join("\n");
     }
     files
@@ -68,7 +70,9 @@ fn imports(file: &File) -> Vec<String> {
     // `use crate::{a::A, b::B}` is written one line for each part; `super::super::a` does not occur.
     let name = |path: &str| -> String {
         let letters = path.chars();
-        letters.take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+        letters
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .collect()
     };
     let mut imports: Vec<String> = paths.map(name).filter(|name| name != part(file)).collect();
     imports.dedup();
