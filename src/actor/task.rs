@@ -276,7 +276,7 @@ impl Actor {
             add(&self.shared.metrics.0.commands, 1);
             match command {
                 Command::Sleep(entry) => self.sleeps.attend(entry),
-                Command::Set(set) => self.sets.receive(&set),
+                Command::Set(set) => self.sets.receive(&set, turn),
                 Command::Settle(done) => self.barrier.add(self.rounds, done),
                 Command::Orphaned => self.sweep = Some(0),
                 Command::Shutdown => self.must_end = true,

@@ -6,6 +6,7 @@
 //! module, never on each other.
 
 pub(crate) mod activity;
+pub(crate) mod batch;
 pub(crate) mod entry;
 pub(crate) mod mailbox;
 

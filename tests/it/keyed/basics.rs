@@ -138,11 +138,7 @@ async fn p6_says_by_take_timer_whether_it_fired() {
     assert_eq!(timers.remove_timer(&1), Ok(Some("taken")));
     assert_eq!(timers.remove_timer(&1), Ok(None));
     advance(&wheel, ms(5)).await;
-    assert_eq!(
-        timers.remove_timer(&2),
-        Ok(None),
-        "it lies in the stream"
-    );
+    assert_eq!(timers.remove_timer(&2), Ok(None), "it lies in the stream");
     assert_eq!(received(&mut stream), [(2, "fired")]);
 }
 

@@ -264,12 +264,18 @@ async fn p5_applies_the_calls_of_one_thread_in_order() {
                     timers.move_timer(&key(0), far).unwrap();
                     timers.set_timer(key(0), round + 1, far).unwrap();
                     // It was due for a moment, and may have fired then; not with the second value, though.
-                    assert_eq!(now_or_panic(timers.remove_timer(&key(0))), Ok(Some(round + 1)));
+                    assert_eq!(
+                        now_or_panic(timers.remove_timer(&key(0))),
+                        Ok(Some(round + 1))
+                    );
                     timers.set_timer(key(1), round, far).unwrap();
                     timers.remove_timer(&key(1)).unwrap();
                     timers.set_timer(key(2), round, far).unwrap();
                     timers.set_timer(key(2), round + 1, far).unwrap();
-                    assert_eq!(now_or_panic(timers.remove_timer(&key(2))), Ok(Some(round + 1)));
+                    assert_eq!(
+                        now_or_panic(timers.remove_timer(&key(2))),
+                        Ok(Some(round + 1))
+                    );
                     timers.remove_timer(&key(3)).unwrap();
                     timers.set_timer(key(3), round, far).unwrap();
                     assert!(now_or_panic(timers.deadline(&key(3))).unwrap().is_some());
