@@ -1,12 +1,11 @@
 //! How a wheel is started.
 
 use std::ops::RangeInclusive;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::actor::Actor;
@@ -166,7 +165,7 @@ impl Builder {
         let has_timer = catch_panic("Tokio's timer", || drop(tokio::time::sleep(Duration::ZERO)));
         has_timer.ok_or(BuildError::NoTimer)?;
         let slots = self.slots;
-        let shared = self.shared(ActorNotifier::Task(Notify::new()), Some(runtime.id()))?;
+        let shared = self.shared(ActorNotifier::for_task(&runtime), Some(runtime.id()))?;
         drop(within);
         drop(runtime.spawn(Actor::new(Arc::clone(&shared), slots).run()));
         Ok(shared)
@@ -180,7 +179,7 @@ impl Builder {
         let slots = self.slots;
         // A thread's name cannot have a zero byte.
         let name = self.name.replace('\0', " ");
-        let shared = self.shared(ActorNotifier::Thread(OnceLock::new()), None)?;
+        let shared = self.shared(ActorNotifier::for_thread(), None)?;
         let actor = Actor::new(Arc::clone(&shared), slots);
         let thread = thread::Builder::new().name(name);
         match thread.spawn(|| actor.run_on_thread()) {

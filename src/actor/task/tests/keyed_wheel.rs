@@ -140,22 +140,25 @@ async fn removing_rings_only_when_512_slots_are_noted() {
     let (timers, stream) = wheel.keyed::<u64, ()>();
     note(&timers, 0..600);
     assert_eq!(step(&mut actor), "wait");
-    assert!(!rang(&shared), "it was awake");
+    assert!(!was_notified(&shared), "it was awake");
     for key in 0..511 {
         timers.remove_timer(key).expect("it is open");
     }
-    assert!(!rang(&shared));
+    assert!(!was_notified(&shared));
     timers.remove_timer(511).expect("it is open");
-    assert!(rang(&shared));
+    assert!(was_notified(&shared));
     assert_eq!(step(&mut actor), "wait");
     assert_eq!(actor.items(), 600 - 512);
     drop(timers);
     assert!(
-        !rang(&shared),
+        !was_notified(&shared),
         "nor does the last handle: timers are pending"
     );
     drop(stream);
-    assert!(rang(&shared), "what was dropped leaves the wheel at once");
+    assert!(
+        was_notified(&shared),
+        "what was dropped leaves the wheel at once"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,7 +210,7 @@ async fn watches_touched_while_they_wait_to_be_received_are_all_looked_at_again(
     assert_eq!(woken.0.load(Ordering::Relaxed), 1);
     assert!(watches.iter().all(crate::Watch::touch));
     let woken = wait(&mut stream);
-    assert!(rang(wheel.shared()), "they have to be filed again");
+    assert!(was_notified(wheel.shared()), "they have to be filed again");
     assert_eq!(step(&mut actor), "wait");
     assert_eq!(actor.next_wake(), Some(20));
     let [one, ..] = watches;
