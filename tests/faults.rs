@@ -159,33 +159,6 @@ async fn p12_wakers_that_panic_in_a_queue_skip_no_step_of_the_end() {
     assert_eq!(expirations.unexpired().len(), 1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn p12_wakers_that_panic_when_dropped_in_a_barrier_are_survived() {
-    struct PanicsOnDrop;
-
-    impl std::task::Wake for PanicsOnDrop {
-        fn wake(self: Arc<Self>) {}
-    }
-
-    impl Drop for PanicsOnDrop {
-        fn drop(&mut self) {
-            panic!("a waker's own affair");
-        }
-    }
-
-    let wheel = TimerWheel::new();
-    // The future is gone, so the actor drops the waker with the channel, if anybody has kept it.
-    for _ in 0..2 {
-        let mut settled = Box::pin(wheel.settle());
-        let waker = Waker::from(Arc::new(PanicsOnDrop));
-        assert_pending!(poll_with(&mut settled, &waker));
-        let dropped = catch_unwind(AssertUnwindSafe(move || drop((waker, settled))));
-        drop(dropped);
-    }
-    wheel.sleep(ms(5)).await;
-    wheel.shutdown().await;
-}
-
 // --- wakers that come back ---
 
 #[tokio::test(start_paused = true)]
