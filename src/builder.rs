@@ -1,12 +1,11 @@
 //! How a wheel is started.
 
 use std::ops::RangeInclusive;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::actor::Actor;
@@ -18,7 +17,7 @@ use crate::tick::{Ticks, clock_is_virtual};
 use crate::timer_wheel::TimerWheel;
 use crate::wheel::Wheel;
 
-/// Starts a [`TimerWheel`] that is not like the others. Made by [`TimerWheel::builder`].
+/// Configures and starts a [`TimerWheel`]. Made by [`TimerWheel::builder`].
 ///
 /// # Examples
 ///
@@ -87,7 +86,7 @@ impl Builder {
     /// How many keyed timers may be pending at once, over all sets of the wheel; no limit unless said otherwise.
     ///
     /// Beyond it, setting a timer under a new key gives key and value back as
-    /// [`SetTimerError::Full`](crate::SetTimerError::Full). SleepWheel are not limited.
+    /// [`SetTimerError::Full`](crate::SetTimerError::Full). Sleeps are not limited.
     pub fn max_keyed(mut self, max_keyed: usize) -> Self {
         self.max_keyed = max_keyed;
         self
@@ -114,9 +113,9 @@ impl Builder {
 
     /// Runs the actor on a thread of its own instead of as a task; then it needs no runtime.
     ///
-    /// Timers are looked at on time even while every worker of the runtime is blocked, and a tick under a millisecond is
-    /// as fine as the operating system wakes a thread. What fires is still up to a worker: the tasks that are woken wait
-    /// for one, as they would with any timer.
+    /// Timers fire on time even while every worker of the runtime is blocked, and a tick under a millisecond is as fine as
+    /// the operating system wakes a thread. The tasks that are woken still wait for a worker, as they would with any
+    /// timer. The thread ends with the wheel.
     pub fn dedicated_thread(mut self) -> Self {
         self.dedicated_thread = true;
         self
@@ -126,9 +125,16 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// A [`BuildError`] that names the field, its value and its bounds; or that there is no runtime, or one without a
-    /// timer (in this case Tokio's own panic message is printed too); or that a dedicated thread was asked for while the
-    /// clock is paused, or could not be started. Never panics.
+    /// A [`BuildError`] that names the field, its value and its bounds; or that says that there is no runtime, or one
+    /// without a timer; or that a dedicated thread was asked for while the clock is paused, or could not be started.
+    ///
+    /// # Panics
+    ///
+    /// Tokio has no way to ask a runtime whether it has a timer, other than making a sleep, which panics if it has none.
+    /// That panic is caught here and becomes [`BuildError::NoTimer`]; the panic hook has run by then and has printed
+    /// Tokio's message. In a program that is built with `panic = "abort"` nothing can be caught, and a runtime without a
+    /// timer aborts the process, as its first use of any Tokio timer would. A
+    /// [dedicated thread](Self::dedicated_thread) needs no timer and is not affected.
     pub fn start(self) -> Result<TimerWheel, BuildError> {
         if !Self::TICKS.contains(&self.tick) {
             return Err(BuildError::Tick {
@@ -160,13 +166,13 @@ impl Builder {
             Some(runtime) => runtime.clone(),
             None => Handle::try_current().map_err(|_| BuildError::NoRuntime)?,
         };
-        // Within the runtime, so that its clock is the one that is read.
+        // Within the runtime: its clock is the one that is read.
         let within = runtime.enter();
-        // Tokio tells in no other way whether there is a timer.
+        // Tokio tells in no other way whether there is a timer: see `# Panics` of `start`.
         let has_timer = catch_panic("Tokio's timer", || drop(tokio::time::sleep(Duration::ZERO)));
         has_timer.ok_or(BuildError::NoTimer)?;
         let slots = self.slots;
-        let shared = self.shared(ActorNotifier::Task(Notify::new()), Some(runtime.id()))?;
+        let shared = self.shared(ActorNotifier::for_task(&runtime), Some(runtime.id()))?;
         drop(within);
         drop(runtime.spawn(Actor::new(Arc::clone(&shared), slots).run()));
         Ok(shared)
@@ -180,7 +186,7 @@ impl Builder {
         let slots = self.slots;
         // A thread's name cannot have a zero byte.
         let name = self.name.replace('\0', " ");
-        let shared = self.shared(ActorNotifier::Thread(OnceLock::new()), None)?;
+        let shared = self.shared(ActorNotifier::for_thread(), None)?;
         let actor = Actor::new(Arc::clone(&shared), slots);
         let thread = thread::Builder::new().name(name);
         match thread.spawn(|| actor.run_on_thread()) {

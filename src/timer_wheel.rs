@@ -261,7 +261,11 @@ impl TimerWheel {
     /// ```
     pub async fn settle(&self) {
         let (done, settled) = oneshot::channel();
-        if self.origin.shared.send(0, Command::Settle(done)).is_ok() {
+        let command = Command::Settle {
+            done,
+            is_second_round: false,
+        };
+        if self.origin.shared.send_now(command).is_ok() {
             // An error means that the actor has ended.
             let _ = settled.await;
         }
@@ -279,7 +283,7 @@ impl TimerWheel {
     /// Once polled the shutdown takes place, also if the future is dropped.
     pub async fn shutdown(&self) {
         // An error means that it has ended, or is about to.
-        let _ = self.origin.shared.send(0, Command::Shutdown);
+        let _ = self.origin.shared.send_now(Command::Shutdown);
         self.origin.shared.ended().await;
     }
 

@@ -123,6 +123,11 @@ impl KeyedWheel {
         self.wheel.has_spare()
     }
 
+    /// Whether dirty indices are left that were taken from their set.
+    pub(super) fn has_unprocessed(&self) -> bool {
+        self.in_hand.is_some()
+    }
+
     /// The earliest tick by which an index is needed that was taken from its set and is not processed yet.
     pub(super) fn earliest_unprocessed(&self) -> u64 {
         match &self.in_hand {

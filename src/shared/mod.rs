@@ -15,6 +15,8 @@ pub(crate) mod command;
 #[cfg(not(tickwheel_loom))]
 pub(crate) mod counts;
 #[cfg(not(tickwheel_loom))]
+pub(crate) mod end;
+#[cfg(not(tickwheel_loom))]
 pub(crate) mod idle_clock;
 #[cfg(not(tickwheel_loom))]
 pub(crate) mod notifier;

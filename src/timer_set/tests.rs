@@ -4,7 +4,6 @@ use std::ops::Deref;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::*;
@@ -69,7 +68,7 @@ fn set() -> (Undriven, Timers) {
         ticks: Ticks::new(Instant::now(), Duration::from_millis(1)).expect("not zero"),
         late_warning: Duration::MAX,
         max_keyed: 1 << 20,
-        notifier: ActorNotifier::Task(Notify::new()),
+        notifier: ActorNotifier::for_thread(),
         runtime: None,
         virtual_clock: false,
     }));

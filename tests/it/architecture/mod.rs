@@ -245,8 +245,9 @@ fn converts_between_instants_and_ticks_in_tick_only() {
 /// Everything it awaits, as the end of the expression before the `.await`.
 const AWAITED: &[&str] = &[
     // The rest of the runtime, when there is more to do.
-    "tokio::task::yield_now()",
-    // Its signal or its sleep.
+    "self.yield_to_others()",
+    "notifier.yield_to_others()",
+    // A notification or its sleep.
     "self.wait()",
     // The two polls in `wait`, see `POLLED`.
     "None=>Poll::Pending,}})",
@@ -254,7 +255,7 @@ const AWAITED: &[&str] = &[
     "}.instrument(span)",
 ];
 
-const POLLED: &[&str] = &["signal.as_mut()", "timer.as_mut()"];
+const POLLED: &[&str] = &["notified.as_mut()", "timer.as_mut()"];
 
 /// Other ways to wait.
 const WAITS: &[&str] = &[
@@ -286,7 +287,7 @@ fn awaits_something_else(file: &File) -> Complaints {
             complaints.push(format!("{} polls something else", file.path));
         }
     }
-    // To park the mailbox is to say that one is going to wait, see `submit`.
+    // To park the mailbox is to say that one is going to wait, see `mailbox`.
     // And an actor that has a thread of its own waits as a thread does, for the same two things.
     let code = code
         .replace("mailbox.park(", "")
@@ -306,7 +307,7 @@ fn awaits_only_signal_sleep_and_next_turn_in_the_actor() {
     expect_none(&actor, awaits_something_else);
     let text: String = actor.iter().map(|file| code(&file.text)).collect();
     assert!(
-        text.contains("yield_now().await"),
+        text.contains("yield_to_others().await"),
         "the check reads something else"
     );
 

@@ -3,7 +3,7 @@
 use super::source::{File, rust_files};
 
 /// The promises there are.
-const PROMISES: usize = 16;
+const PROMISES: usize = 17;
 
 #[derive(Debug, PartialEq, Eq)]
 struct Row {
