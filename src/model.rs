@@ -213,7 +213,7 @@ impl Shared {
     }
 
     /// What dropping an armed sleep does, with a cache that has room. Returns the phase that ended.
-    pub(crate) fn release(&self, entry: Arc<SleepEntry>) -> Phase {
+    pub(crate) fn give(&self, entry: Arc<SleepEntry>) -> Phase {
         let (was, scheduled) = entry.disarm();
         if self.is_orphaned() {
             self.release(&entry);
