@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::task::{Wake, Waker};
 
 use crate::actor::sleep_wheel::{Processed, SleepWheel};
-use crate::shared::entry::{Entry, Notify, Phase};
+use crate::shared::entry::{Disarmed, Entry, Notify, Phase};
 use crate::shared::mailbox::{Backlog, Mailbox, Notifier};
 use crate::sync::{Mutex, lock};
 use loom::sync::Condvar;
@@ -214,7 +214,7 @@ impl Shared {
 
     /// What dropping an armed sleep does, with a cache that has room. Returns the phase that ended.
     pub(crate) fn give(&self, entry: Arc<SleepEntry>) -> Phase {
-        let (was, scheduled) = entry.disarm();
+        let Disarmed { was, scheduled, .. } = entry.disarm();
         if self.is_orphaned() {
             self.release(&entry);
         } else {

@@ -42,7 +42,7 @@ impl<H> SleepWheel<H> {
 
     /// Attends to an entry that came out of a queue.
     pub(crate) fn attend(&mut self, entry: Arc<Entry<H>>) {
-        match entry.attend(self.wheel.next_index(), |node| self.tick(node)) {
+        match entry.register(self.wheel.next_index(), |node| self.tick(node)) {
             Register::Keep => {}
             Register::Insert(tick) => {
                 self.wheel.insert(tick, entry);
@@ -80,7 +80,9 @@ impl<H> SleepWheel<H> {
                 due.iter().for_each(fetch);
                 // They fire here, with the wheel at rest: a waker may drop or arm others.
                 for entry in due.drain(..) {
-                    match entry.look(wheel.now(), wheel.next_index(), || later(entry.origin())) {
+                    match entry.process_expiration(wheel.now(), wheel.next_index(), || {
+                        later(entry.origin())
+                    }) {
                         Expiration::Fire { deadline, waker } => {
                             looked(Processed::Fired { deadline, waker })
                         }

@@ -40,13 +40,13 @@ fn run(actor: Actor, enough: usize) -> JoinHandle<()> {
 fn wait(shared: &Shared, entry: &SleepEntry, sleeper: &Sleeper, tick: u64) -> Phase {
     shared.notifier().pass(tick);
     sleeper.wait();
-    entry.poll(Waker::noop())
+    entry.poll(Waker::noop()).0
 }
 
 /// A task arms a sleep, and the actor waits for nothing, or for a later one: the sleep fires when it is due.
 ///
 /// Fails without `self.wake_by(tick)` in `Mailbox::push`, if `Mailbox::park` looks into the queues before it publishes,
-/// and without `state.tell()` in `Entry::arm`.
+/// and without `state.notify()` in `Entry::arm`.
 #[test]
 fn arm_and_wait() {
     for other in [None, Some(5)] {
@@ -71,7 +71,7 @@ fn arm_and_wait() {
 /// A task arms a sleep for later than the actor wakes, which tells it nothing, and resets it to earlier.
 ///
 /// Fails if `Shared::tell` does nothing for `Notify::Wake`, without `self.wake_by(tick)` in `Mailbox::push`, and without
-/// `state.queued = false` in `Entry::attend`.
+/// `state.queued = false` in `Entry::register`.
 #[test]
 fn reset_to_earlier_and_wait() {
     check(None, || {
@@ -89,7 +89,7 @@ fn reset_to_earlier_and_wait() {
 /// A task drops a sleep and arms another, which uses the entry again without telling the actor, while the tick comes at
 /// which the actor looks at the old one.
 ///
-/// Fails without `state.scheduled = state.deadline` and without `state.scheduled = NEVER` in `Entry::look`. At most four
+/// Fails without `state.scheduled = state.deadline` and without `state.scheduled = NEVER` in `Entry::process_expiration`. At most four
 /// preemptions.
 #[test]
 fn use_again_and_wait() {

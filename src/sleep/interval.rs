@@ -1,6 +1,6 @@
 //! A sequence of ticks.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -8,7 +8,6 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::sleep::Sleep;
-use crate::tick::far_future;
 
 /// A tick that comes this much late counts as missed.
 const MISSED_AFTER: Duration = Duration::from_millis(5);
@@ -63,7 +62,7 @@ impl Interval {
 
     /// Polls for the next tick. Ready once for each; when it is ready no task is registered to be woken.
     pub fn poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<Instant> {
-        ready!(std::future::Future::poll(Pin::new(&mut self.sleep), cx));
+        ready!(Pin::new(&mut self.sleep).poll(cx));
         let due = self.sleep.deadline();
         let now = Instant::now();
         let missed = (due.checked_add(MISSED_AFTER)).is_some_and(|late| now > late);
@@ -112,7 +111,7 @@ impl Interval {
     }
 
     fn set_next(&mut self, next: Option<Instant>) {
-        Pin::new(&mut self.sleep).reset(next.unwrap_or_else(far_future));
+        self.sleep.reset_or_never(next);
     }
 
     fn next_after_missed(&self, due: Instant, now: Instant) -> Option<Instant> {

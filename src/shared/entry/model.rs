@@ -26,7 +26,8 @@ fn armed(tick: u64) -> (Arc<Shared>, Actor, Arc<SleepEntry>, Arc<Wakes>) {
 /// The same, but cancelled: the entry is a spare one, filed at `tick`.
 fn spare(tick: u64) -> (Arc<Shared>, Actor, Arc<SleepEntry>) {
     let (shared, actor, entry, _) = armed(tick);
-    assert_eq!(entry.disarm(), (Phase::Armed, tick));
+    let disarmed = entry.disarm();
+    assert_eq!((disarmed.was, disarmed.scheduled), (Phase::Armed, tick));
     (shared, actor, entry)
 }
 
@@ -84,7 +85,7 @@ fn turn(mut actor: Actor, tick: u64) -> JoinHandle<Actor> {
 
 /// A spare entry is armed while the actor looks at its old filing.
 ///
-/// Fails without `state.scheduled = NEVER` where [`Entry::look`] lets go: the owner believes that a look is due.
+/// Fails without `state.scheduled = NEVER` where [`Entry::process_expiration`] lets go: the owner believes that a look is due.
 fn arm_against_look(deadline: u64) {
     check(None, move || {
         let (shared, actor, entry) = spare(2);
@@ -109,13 +110,13 @@ fn arm_for_a_later_tick_against_look() {
 /// A sleep is dropped while it fires: it is woken only if it had fired before it was cancelled.
 ///
 /// Fails without `state.phase = Phase::Idle` in [`Entry::disarm`], without `state.phase = Phase::Fired` in
-/// [`Entry::look`], and if `look` does not ask for the phase.
+/// [`Entry::process_expiration`], and if `look` does not ask for the phase.
 #[test]
 fn cancel_against_fire() {
     check(None, || {
         let (_shared, actor, entry, wakes) = armed(2);
         let actor = turn(actor, 2);
-        let (was, _) = entry.disarm();
+        let was = entry.disarm().was;
         let fired = usize::from(was == Phase::Fired);
         let mut actor = actor.join().unwrap();
         assert_eq!(wakes.count(), fired);
@@ -130,7 +131,7 @@ fn cancel_against_fire() {
 
 /// A sleep that was moved later is moved earlier while the actor files it again: the earlier deadline is not lost.
 ///
-/// Fails without `state.scheduled = state.deadline` in [`Entry::look`]: the owner believes that the look of old is due.
+/// Fails without `state.scheduled = state.deadline` in [`Entry::process_expiration`]: the owner believes that the look of old is due.
 #[test]
 fn move_earlier_against_refile() {
     check(None, || {
@@ -159,7 +160,7 @@ fn two_polls_against_fire() {
             let (entry, waits) = (Arc::clone(&entry), Arc::clone(&waits));
             move || {
                 let mut waits = lock(&waits);
-                if entry.poll(&waker) == Phase::Armed {
+                if entry.poll(&waker).0 == Phase::Armed {
                     *waits = number;
                 }
             }
@@ -181,7 +182,7 @@ fn two_polls_against_fire() {
 /// woken, who armed it anew is, at the new deadline.
 ///
 /// Fails without `state.phase = Phase::Idle` in [`Entry::disarm`], and without `state.scheduled = NEVER` where
-/// [`Entry::look`] lets go.
+/// [`Entry::process_expiration`] lets go.
 #[test]
 fn recycle_against_look() {
     check(None, || {
@@ -228,7 +229,7 @@ fn abandon_against_look() {
 
 /// A sleep that is in the queue is moved earlier while the actor attends to it.
 ///
-/// Fails without `state.queued = false` in [`Entry::attend`]: the owner believes that it will come out of a queue.
+/// Fails without `state.queued = false` in [`Entry::register`]: the owner believes that it will come out of a queue.
 #[test]
 fn move_earlier_against_attend() {
     check(None, || {
@@ -243,7 +244,7 @@ fn move_earlier_against_attend() {
 
 /// The same, moved later first: the wheel's tick is now behind the one for which the entry was queued.
 ///
-/// Fails without `state.scheduled = state.deadline` in [`Entry::attend`].
+/// Fails without `state.scheduled = state.deadline` in [`Entry::register`].
 #[test]
 fn move_later_and_earlier_against_attend() {
     check(None, || {
@@ -260,7 +261,7 @@ fn move_later_and_earlier_against_attend() {
 
 /// A sleep that is in the queue is cancelled, and armed again, while the actor attends to it.
 ///
-/// Fails without `state.scheduled = here` in [`Entry::attend`]: it let the entry pass, and the owner believes that a look
+/// Fails without `state.scheduled = here` in [`Entry::register`]: it let the entry pass, and the owner believes that a look
 /// is due.
 #[test]
 fn cancel_and_arm_against_attend() {
@@ -271,7 +272,7 @@ fn cancel_and_arm_against_attend() {
         let (cancelled, waker) = Wakes::task();
         assert!(shared.arm(&entry, 9, waker));
         let actor = turn(actor, 0);
-        assert_eq!(entry.disarm().0, Phase::Armed);
+        assert_eq!(entry.disarm().was, Phase::Armed);
         let (wakes, waker) = Wakes::task();
         assert!(shared.arm(&entry, 9, waker));
         let actor = actor.join().unwrap();
@@ -283,14 +284,14 @@ fn cancel_and_arm_against_attend() {
 /// An entry that is in the queue, and on the wheel, is given up while the actor attends to it.
 ///
 /// Fails without `state.queued` in [`Entry::release`], which would queue it twice; without `state.queued = true` there,
-/// since the invariant does not hold then; and if [`Entry::attend`] keeps what is abandoned.
+/// since the invariant does not hold then; and if [`Entry::register`] keeps what is abandoned.
 #[test]
 fn abandon_against_attend() {
     check(None, || {
         let (shared, actor, entry, wakes) = armed(9);
         assert_eq!(shared.reset(&entry, 4), Phase::Armed);
         let actor = turn(actor, 0);
-        let (was, _) = entry.disarm();
+        let was = entry.disarm().was;
         assert_eq!(was, Phase::Armed);
         shared.release(&entry);
         let mut actor = actor.join().unwrap();
@@ -379,7 +380,7 @@ fn cancel_against_close() {
     check(None, || {
         let (_shared, actor, entry, wakes) = armed(9);
         let closing = thread::spawn(move || actor.close());
-        let (was, _) = entry.disarm();
+        let was = entry.disarm().was;
         closing.join().unwrap();
         assert_eq!(wakes.count(), usize::from(was == Phase::Closed));
         assert_eq!(entry.phase(), Phase::Closed);

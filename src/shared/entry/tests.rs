@@ -29,9 +29,15 @@ fn on_no_wheel(node: u32) -> Option<u64> {
 /// Armed, and on the wheel at its deadline.
 fn scheduled(deadline: u64) -> Entry<()> {
     let entry = armed(deadline);
-    let attended = entry.attend(NODE, on_no_wheel);
+    let attended = entry.register(NODE, on_no_wheel);
     assert_eq!(attended, Register::Insert(deadline));
     entry
+}
+
+/// The phase that ended, and when the actor processes the entry.
+fn disarm(entry: &Entry<()>) -> (Phase, u64) {
+    let disarmed = entry.disarm();
+    (disarmed.was, disarmed.scheduled)
 }
 
 /// An entry in this state, with a waker if it is armed.
@@ -74,7 +80,7 @@ fn only_an_armed_entry_is_moved() {
 fn a_poll_leaves_its_waker_only_with_an_entry_that_is_armed() {
     for phase in [Phase::Idle, Phase::Fired, Phase::Released, Phase::Closed] {
         let entry = put(phase, 10, 10, false);
-        assert_eq!(entry.poll(Waker::noop()), phase);
+        assert_eq!(entry.poll(Waker::noop()).0, phase);
         assert_eq!(seen(&entry), (phase, 10, Some(NODE), false, false));
     }
 }
@@ -88,7 +94,7 @@ fn who_polled_last_is_woken() {
     let wakers = [(); 3].map(|()| Waker::from(Arc::new(Task)));
     let entry = scheduled(10);
     for waker in wakers.iter().chain(&wakers[..1]) {
-        assert_eq!(entry.poll(waker), Phase::Armed);
+        assert_eq!(entry.poll(waker).0, Phase::Armed);
         let state = entry.state.lock();
         assert!(state.waker.as_ref().is_some_and(|w| w.will_wake(waker)));
     }
@@ -98,11 +104,11 @@ fn who_polled_last_is_woken() {
 fn a_cancelled_entry_has_no_waker_and_says_when_the_actor_looks() {
     for phase in [Phase::Idle, Phase::Armed, Phase::Fired, Phase::Released] {
         let entry = put(phase, 20, 10, true);
-        assert_eq!(entry.disarm(), (phase, 10));
+        assert_eq!(disarm(&entry), (phase, 10));
         assert_eq!(seen(&entry), (Phase::Idle, 10, Some(NODE), true, false));
     }
     let entry = put(Phase::Closed, 20, NEVER, false);
-    assert_eq!(entry.disarm(), (Phase::Closed, NEVER));
+    assert_eq!(disarm(&entry), (Phase::Closed, NEVER));
     assert_eq!(entry.phase(), Phase::Closed);
 }
 
@@ -130,7 +136,7 @@ fn an_entry_that_is_given_up_is_queued_unless_it_is_or_the_actor_does_not_know_i
 fn what_comes_out_of_a_queue_is_filed_if_it_is_armed_for_before_its_node() {
     let attend = |phase, deadline, on_wheel: Option<u64>| {
         let entry = put(phase, deadline, 1, true);
-        let attend = entry.attend(NEXT, |node| {
+        let attend = entry.register(NEXT, |node| {
             assert_eq!(node, NODE);
             on_wheel
         });
@@ -163,7 +169,7 @@ fn a_look_fires_what_is_due_files_what_is_armed_and_lets_the_rest_go() {
     // Due at 10, put off to `later`, seen at `now`.
     let look = |phase, now, later| {
         let entry = put(phase, 10, 1, true);
-        let look = entry.look(now, NEXT, || later);
+        let look = entry.process_expiration(now, NEXT, || later);
         let (phase, scheduled, node, queued, waker) = seen(&entry);
         assert!(queued, "of the queue it knows nothing");
         let again = matches!(look, Expiration::Reschedule(_)).then_some(NEXT);
@@ -230,14 +236,14 @@ fn what_is_armed_is_not_let_go() {
 fn moving_later_and_cancelling_and_arming_again_later_cost_no_message() {
     let entry = scheduled(10);
     assert_eq!(entry.move_to(20), (Phase::Armed, Notify::None));
-    assert_eq!(entry.disarm(), (Phase::Armed, 10));
+    assert_eq!(disarm(&entry), (Phase::Armed, 10));
     assert_eq!(entry.arm(15, Waker::noop().clone()), Some(Notify::None));
     assert!(matches!(
-        entry.look(10, NEXT, || 0),
+        entry.process_expiration(10, NEXT, || 0),
         Expiration::Reschedule(15)
     ));
     assert!(matches!(
-        entry.look(15, NEXT, || 0),
+        entry.process_expiration(15, NEXT, || 0),
         Expiration::Fire { waker: Some(_), .. }
     ));
 }
@@ -249,7 +255,7 @@ fn moving_earlier_queues_once_and_nudges_after_that() {
     assert_eq!(entry.move_to(9), (Phase::Armed, Notify::None));
     assert_eq!(entry.move_to(3), (Phase::Armed, Notify::Wake(3)));
     assert_eq!(
-        entry.attend(NEXT, |_| Some(10)),
+        entry.register(NEXT, |_| Some(10)),
         Register::Reschedule(NODE, 3)
     );
 }
@@ -257,8 +263,8 @@ fn moving_earlier_queues_once_and_nudges_after_that() {
 #[test]
 fn a_cancelled_entry_in_a_queue_is_not_filed() {
     let entry = armed(10);
-    entry.disarm();
-    assert_eq!(entry.attend(NEXT, on_no_wheel), Register::Keep);
+    drop(entry.disarm());
+    assert_eq!(entry.register(NEXT, on_no_wheel), Register::Keep);
     assert_eq!(
         entry.arm(10, Waker::noop().clone()),
         Some(Notify::Enqueue(10)),
@@ -269,9 +275,12 @@ fn a_cancelled_entry_in_a_queue_is_not_filed() {
 #[test]
 fn an_abandoned_entry_leaves_the_wheel() {
     let entry = scheduled(10);
-    entry.disarm();
+    drop(entry.disarm());
     assert_eq!(entry.release(), Notify::Enqueue(NEVER));
-    assert_eq!(entry.attend(NEXT, |_| Some(10)), Register::Deregister(NODE));
+    assert_eq!(
+        entry.register(NEXT, |_| Some(10)),
+        Register::Deregister(NODE)
+    );
 }
 
 #[test]
@@ -279,7 +288,7 @@ fn an_entry_that_never_fires_is_not_filed() {
     let entry = Entry::new(());
     assert_eq!(entry.arm(NEVER, Waker::noop().clone()), Some(Notify::None));
     assert!(matches!(
-        entry.look(u64::MAX - 1, NEXT, || 0),
+        entry.process_expiration(u64::MAX - 1, NEXT, || 0),
         Expiration::Deregister
     ));
 }
@@ -289,15 +298,15 @@ fn a_closed_entry_stays_closed_and_gives_its_waker_back() {
     let entry = armed(10);
     assert!(entry.close().is_some());
     assert_eq!(entry.arm(5, Waker::noop().clone()), None);
-    assert_eq!(entry.poll(Waker::noop()), Phase::Closed);
-    assert_eq!(entry.disarm().0, Phase::Closed);
+    assert_eq!(entry.poll(Waker::noop()).0, Phase::Closed);
+    assert_eq!(entry.disarm().was, Phase::Closed);
 }
 
 #[test]
 fn what_has_fired_stays_fired_when_the_actor_goes() {
     let entry = armed(10);
     assert!(matches!(
-        entry.look(10, NEXT, || 0),
+        entry.process_expiration(10, NEXT, || 0),
         Expiration::Fire { .. }
     ));
     assert!(entry.close().is_none());
