@@ -126,9 +126,8 @@ impl Interval {
             MissedTickBehavior::Skip => {
                 let late = now.duration_since(due).as_nanos();
                 let into_period = late % self.period.as_nanos();
-                // It is shorter than the period. If nanoseconds do not fit, neither does the next tick.
-                let into_period =
-                    u64::try_from(into_period).map_or(self.period, Duration::from_nanos);
+                // It does not fit when the tick is over 584 years late; then there is no next one.
+                let into_period = Duration::from_nanos(u64::try_from(into_period).ok()?);
                 now.checked_add(self.period)?.checked_sub(into_period)
             }
         }
