@@ -100,17 +100,17 @@ impl TimerWheel {
 
     /// A future that completes once `duration` has passed from now.
     ///
-    /// It is never early, and at most a tick late, plus what the runtime adds. A duration of zero is ready at the first
-    /// poll; one too long to be represented never completes. Never panics.
+    /// It is never early, and at most a tick late, plus what the runtime adds. It is ready at its first poll if it is due
+    /// by then. A duration too long to be represented never completes.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future cancels it, at the cost of a store.
+    /// Dropping the future cancels it; see [`Sleep`].
     pub fn sleep(&self, duration: Duration) -> Sleep {
         Sleep::after(&self.origin, duration)
     }
 
-    /// A future that completes at `deadline`. One in the past is ready at the first poll. Never panics.
+    /// A future that completes at `deadline`. With one in the past it is ready at the first poll.
     ///
     /// Otherwise as [`sleep`](Self::sleep).
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
@@ -120,11 +120,11 @@ impl TimerWheel {
     /// Gives `future` at most `duration` from now to complete.
     ///
     /// The future is polled first: if it is ready when the deadline has passed too, its output counts. A duration too
-    /// long to be represented is no limit. Never panics.
+    /// long to be represented is no limit.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the timeout drops the future, and cancels the timer at the cost of a store.
+    /// Dropping the timeout drops the future and cancels the timer.
     ///
     /// # Examples
     ///

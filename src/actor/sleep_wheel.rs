@@ -40,7 +40,7 @@ impl<H> SleepWheel<H> {
 
     /// Processes an entry that came out of the mailbox.
     pub(crate) fn register(&mut self, entry: Arc<Entry<H>>) {
-        match entry.attend(self.wheel.next_index(), |node| self.tick(node)) {
+        match entry.register(self.wheel.next_index(), |node| self.tick(node)) {
             Register::Keep => {}
             Register::Insert(tick) => {
                 self.wheel.insert(tick, entry);
@@ -78,7 +78,9 @@ impl<H> SleepWheel<H> {
                 due.iter().for_each(fetch);
                 // They fire here, with the wheel at rest: a waker may drop or arm others.
                 for entry in due.drain(..) {
-                    match entry.look(wheel.now(), wheel.next_index(), || later(entry.origin())) {
+                    match entry.process_expiration(wheel.now(), wheel.next_index(), || {
+                        later(entry.origin())
+                    }) {
                         Expiration::Fire { deadline, waker } => {
                             processed(Processed::Fired { deadline, waker })
                         }
