@@ -1,7 +1,7 @@
 //! An idle timer that has completed, and one whose wheel or runtime is gone.
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 
 use tickwheel::TimerWheel;
@@ -12,20 +12,27 @@ use tokio_test::{assert_pending, task};
 use super::{IDLE, completion, ms};
 
 #[tokio::test(start_paused = true)]
-async fn a_timer_that_has_completed_stays_so_until_it_is_touched_and_then_waits_anew() {
+async fn begins_new_period_when_polled_after_completion() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
-    for round in 1..=5 {
-        assert_eq!(completion(&mut idle, start).await, round * IDLE);
-        assert_eq!(completion(&mut idle, start).await, round * IDLE);
-        assert!(!idle.touch());
-        assert!(!idle.touch(), "it was not polled");
-        let mut pending = task::spawn(&mut idle);
-        assert_pending!(pending.poll());
-        drop(pending);
-        assert!(idle.touch());
+    let handle = idle.handle();
+    let mut expected = ms(0);
+    for pause in [0, 1, 30, 250] {
+        time::advance(ms(pause)).await;
+        expected += ms(pause) + IDLE;
+        assert_eq!(completion(&mut idle, start).await, expected);
+        assert!(!handle.touch(), "too late");
+        time::advance(ms(7)).await;
+        expected += ms(7);
+        assert!(!idle.touch(), "not polled since");
+        assert!(!idle.busy().is_effective());
+        assert_eq!(idle.last_active(), start + expected - IDLE - ms(7));
     }
+    let mut pending = task::spawn(&mut idle);
+    assert_pending!(pending.poll());
+    drop(pending);
+    assert!(idle.touch() && idle.busy().is_effective());
     wheel.settle().await;
     let metrics = wheel.metrics();
     drop(idle);
@@ -36,14 +43,33 @@ async fn a_timer_that_has_completed_stays_so_until_it_is_touched_and_then_waits_
     );
 }
 
+/// In a loop around `select!` a completed timer must not be ready all the time.
 #[tokio::test(start_paused = true)]
-async fn a_longer_duration_revives_a_timer_that_has_completed() {
+async fn ticks_once_per_idle_duration_in_select_loop() {
+    let wheel = TimerWheel::new();
+    let mut idle = wheel.idle_timer(IDLE);
+    let mut end = pin!(time::sleep(ms(1_050)));
+    let mut completed = 0;
+    loop {
+        tokio::select! {
+            () = &mut idle => completed += 1,
+            () = &mut end => break,
+        }
+    }
+    assert_eq!(completed, 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reset_after_completion_applies_to_next_period() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
     completion(&mut idle, start).await;
     idle.reset_idle(ms(300));
-    assert_eq!(completion(&mut idle, start).await, ms(300));
+    assert!(!idle.touch(), "it has completed");
+    assert_eq!(completion(&mut idle, start).await, IDLE + ms(300));
+    idle.reset_idle(ms(20));
+    assert_eq!(completion(&mut idle, start).await, IDLE + ms(320));
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,9 +119,13 @@ async fn p15_after_shutdown_idle_timers_go_on_with_tokios_timer_and_still_respec
     assert_eq!(completion(&mut late, start).await, ms(50 + 900 + 450 + 100));
 
     assert!(!late.touch());
-    assert_eq!(completion(&mut late, start).await, ms(1_600));
+    assert_eq!(
+        completion(&mut late, start).await,
+        ms(1_600),
+        "a new period"
+    );
     late.reset_idle(ms(500));
-    assert_eq!(completion(&mut late, start).await, ms(2_000));
+    assert_eq!(completion(&mut late, start).await, ms(2_100));
 }
 
 #[test]
