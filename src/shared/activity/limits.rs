@@ -10,8 +10,10 @@
 //! So a touch or guard that returns `true` took effect on the kind that decides later before that kind's
 //! compare-and-exchange, which then found it active or busy. The order in which the kinds are written does not matter.
 
+// Not loom's: the protocol does not depend on these words.
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::{Activity, LATEST_NANOS, Reap};
-use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// No limit.
 pub(crate) const UNLIMITED: u64 = u64::MAX;

@@ -366,7 +366,7 @@ fn clamp_against_enter_and_against_end() {
 /// once, and without the question for it in `advance`.
 #[test]
 fn two_touchers_and_guard_against_decider() {
-    check(Some(3), || {
+    check(Some(2), || {
         let limits = Arc::new(Limits::new(10, [UNLIMITED; 3], 0, GRAIN));
         let touchers = [5, 7].map(|nanos| {
             let limits = Arc::clone(&limits);
@@ -432,7 +432,7 @@ fn touch_against_decide_and_revive() {
 #[test]
 fn touch_and_guard_against_decision_by_each_kind() {
     for deciding in [Kind::Read, Kind::Write, Kind::KeepAlive] {
-        check(Some(3), move || {
+        check(Some(2), move || {
             let mut kinds = [1_000; 3];
             kinds[deciding as usize] = 10;
             let limits = Arc::new(Limits::new(1_000, kinds, 0, GRAIN));
@@ -467,7 +467,7 @@ fn touch_and_guard_against_decision_by_each_kind() {
 /// A guard fails because another kind has decided, while a task touches: nothing stays busy.
 #[test]
 fn guard_that_fails_leaves_nothing_behind() {
-    check(Some(3), || {
+    check(Some(2), || {
         let limits = Arc::new(Limits::new(10, [10, UNLIMITED, 10], 0, GRAIN));
         // As much activity as there can be without the limit on reading.
         limits.progress(Kind::Write, 9);
