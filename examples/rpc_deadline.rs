@@ -15,6 +15,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time;
 
+#[path = "support/say.rs"]
+#[macro_use]
+mod say;
+
 /// What goes over the wire: the number of the call and its text.
 type Frame = (u64, String);
 type Outcome = Result<String, CallError>;
@@ -154,8 +158,8 @@ async fn main() -> ExitCode {
             }
         }
     }
-    println!("{CALLS} calls: {answered} answered, {timed_out} timed out, {wrong} wrong");
-    println!("{} pending", client.pending.len());
+    say!("{CALLS} calls: {answered} answered, {timed_out} timed out, {wrong} wrong");
+    say!("{} pending", client.pending.len());
 
     // Responses to the slow calls are still to come. Nobody waits for them.
     let slow = (0..CALLS).filter(|&n| kind(n) == "slow").count() as u64;
@@ -166,7 +170,7 @@ async fn main() -> ExitCode {
         }
     };
     let all_came = wheel.timeout(DEADLINE * 4, all_late).await.is_ok();
-    println!("{} late responses, which reached nobody", late());
+    say!("{} late responses, which reached nobody", late());
 
     let holds = wrong == 0 && client.pending.is_empty() && all_came && late() == slow;
     wheel.shutdown().await;

@@ -5,8 +5,6 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::say;
-
 #[derive(Debug)]
 pub(crate) enum Progress {
     Bar { bar: ProgressBar, began: Instant },
@@ -46,7 +44,7 @@ impl Progress {
                 let elapsed = began.elapsed();
                 if elapsed >= *next {
                     *next += LINE_EVERY;
-                    say(&line(elapsed));
+                    say!("{}", line(elapsed));
                 }
             }
         }
