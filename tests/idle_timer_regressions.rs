@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use tickwheel::{IdleHandle, IdleTimer, TimerWheel};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 /// How long the stress tests run. The code without the fixes fails within a tenth of that.
@@ -102,4 +102,41 @@ fn guard_or_completion_but_never_both() {
         HELD.fetch_add(1, Ordering::Relaxed);
         busy.is_effective()
     });
+}
+
+/// The wheel's clock is paused and jumps; the task's is not. What one clock has reached is decided, not looked at again
+/// and again.
+#[test]
+fn completes_by_wheels_clock_when_clocks_differ() {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (give, given) = std::sync::mpsc::channel();
+    let paused = thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async {
+            give.send(TimerWheel::new()).expect("it is awaited");
+            let _ = stopped.await;
+        });
+    });
+    let wheel = given.recv().expect("it is made");
+    let (tell, told) = std::sync::mpsc::channel();
+    let waiting = thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async {
+            let mut idle = wheel.idle_timer(Duration::from_secs(3_600));
+            (&mut idle).await;
+            tell.send(idle.touch()).expect("it is awaited");
+        });
+    });
+    let touched = told.recv_timeout(Duration::from_secs(30));
+    assert_eq!(touched, Ok(false));
+    drop(stop);
+    waiting.join().expect("it does not panic");
+    paused.join().expect("it does not panic");
 }

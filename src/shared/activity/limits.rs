@@ -31,7 +31,7 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) struct Limits {
     /// Activity of any kind.
-    all: Limited,
+    pub(super) all: Limited,
     /// `None` if no kind has a limit of its own; plain idle timers have none. By [`Kind`].
     kinds: Option<Box<[Limited; 3]>>,
     /// The last activity before the decision, for as long as `all` is gone.
@@ -41,8 +41,8 @@ pub(crate) struct Limits {
 
 /// Activity of one kind.
 #[derive(Debug)]
-struct Limited {
-    activity: Activity,
+pub(super) struct Limited {
+    pub(super) activity: Activity,
     /// The idle duration in nanoseconds, or [`UNLIMITED`].
     limit: AtomicU64,
 }
