@@ -90,7 +90,7 @@ impl Scheduler {
     }
 }
 
-/// What the tasks work on.
+/// The state that the tasks work on.
 #[derive(Debug, Default)]
 struct Shop {
     cancelled: Mutex<BTreeSet<u32>>,
@@ -133,7 +133,7 @@ async fn main() -> Result<ExitCode, SetTimerError<u64, Task>> {
     let shop = Arc::new(Shop::default());
     let scheduler = Scheduler::start(Arc::clone(&shop));
 
-    // Twelve orders; who does not pay within twenty minutes loses it.
+    // Twelve orders. Each is cancelled unless it is paid within twenty minutes.
     let mut tasks = Vec::new();
     for order in 0..12 {
         tasks.push(scheduler.schedule(Task::CancelOrder(order), 20 * MINUTE)?);

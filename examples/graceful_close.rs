@@ -72,7 +72,7 @@ async fn accept(listener: TcpListener, ended: mpsc::UnboundedSender<io::Result<E
     }
 }
 
-/// What a client does when it has been told goodbye.
+/// How a client behaves after it has been told goodbye.
 #[derive(Debug, Clone, Copy)]
 enum Client {
     /// Hangs up.

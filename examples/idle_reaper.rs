@@ -42,7 +42,7 @@ const NAME: &str = "idle_reaper";
 /// The connections' timers. The key is a connection's number.
 type Timers = KeyedTimers<u64, Connection>;
 
-/// What is kept of a connection while it is open: its timer's value.
+/// The value of a connection's timer, kept while the connection is open.
 struct Connection {
     peer: SocketAddr,
     /// Ends the task that owns the socket.
@@ -61,7 +61,7 @@ enum End {
     Failed(io::Error),
 }
 
-/// What a server has to tell while it runs.
+/// An event that a server reports while it runs.
 #[derive(Debug)]
 enum Event {
     Opened(SocketAddr),
@@ -117,7 +117,7 @@ async fn run_server(
         }
     }
 
-    // From here on nothing is accepted, and whoever still has a timer is open.
+    // From here on nothing is accepted, and every connection that still has a timer is open.
     drop(listener);
     let left = timers.drain().await.unwrap_or_default();
     let open = left.iter().map(|c| (c.value.peer, c.deadline)).collect();

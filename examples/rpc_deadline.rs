@@ -19,7 +19,7 @@ use tokio::time;
 #[macro_use]
 mod say;
 
-/// What goes over the wire: the number of the call and its text.
+/// A frame on the wire: the number of the call and its text.
 type Frame = (u64, String);
 type Outcome = Result<String, CallError>;
 
@@ -66,7 +66,7 @@ impl Client {
     async fn call(&self, request: &str, deadline: Duration) -> Outcome {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let (tell, told) = oneshot::channel();
-        // Before the request is sent, or the response might find nobody.
+        // Before the request is sent: the response may come at once.
         (self.pending.set_timer(number, tell, deadline)).map_err(|_| CallError::Disconnected)?;
         if self.to_server.send((number, request.to_owned())).is_err() {
             let _ = self.pending.remove_timer(number);
@@ -79,12 +79,12 @@ impl Client {
 /// Tells those whose time is over.
 async fn time_out(mut expirations: Expirations<u64, oneshot::Sender<Outcome>>) {
     while let Some(expired) = expirations.recv().await {
-        // Who does not wait any more need not be told.
+        // An error means that the caller has stopped waiting.
         let _ = expired.value.send(Err(CallError::TimedOut));
     }
 }
 
-/// Brings responses to those who wait for them.
+/// Hands responses to the callers that wait for them.
 async fn respond(
     mut from_server: mpsc::UnboundedReceiver<Frame>,
     pending: KeyedTimers<u64, oneshot::Sender<Outcome>>,

@@ -1,4 +1,4 @@
-//! The idle stream: which progress keeps which limit away, what fails and what does not, under the paused clock.
+//! The idle stream: which progress delays which limit, and which operations fail, under the paused clock.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -64,7 +64,7 @@ async fn read_until_idle(stream: &mut IdleStream<DuplexStream>) -> Duration {
 // --- the limits ---
 
 #[tokio::test(start_paused = true)]
-async fn each_limit_alone_and_with_the_others_fails_a_read_when_its_own_time_has_come() {
+async fn fails_read_when_first_limit_is_reached() {
     let (read, write, all) = (ms(100), ms(150), ms(70));
     // The peer sends until 400 ms; nothing is written.
     for (limits, expected) in [
@@ -89,7 +89,7 @@ async fn each_limit_alone_and_with_the_others_fails_a_read_when_its_own_time_has
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_limit_fails_a_write_too_and_written_bytes_keep_writing_and_all_away() {
+async fn fails_write_when_first_limit_is_reached() {
     // The peer takes 64 bytes at once, and ten more, one by one until 400 ms; nothing is read.
     for (limits, expected) in [
         (none().read(ms(100)), 100),
@@ -118,7 +118,7 @@ async fn each_limit_fails_a_write_too_and_written_bytes_keep_writing_and_all_awa
 }
 
 #[tokio::test(start_paused = true)]
-async fn writing_does_not_keep_a_limit_on_reading_away_nor_reading_one_on_writing() {
+async fn counts_directions_separately() {
     let wheel = TimerWheel::new();
     for limits in [none().read(IDLE), none().write(IDLE)] {
         let (stream, mut peer) = pair(&wheel, limits);
@@ -146,7 +146,7 @@ async fn writing_does_not_keep_a_limit_on_reading_away_nor_reading_one_on_writin
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_byte_just_before_each_deadline_keeps_it_alive() {
+async fn stays_alive_by_byte_just_before_each_deadline() {
     let wheel = TimerWheel::new();
     let (mut stream, peer) = pair(&wheel, none().all(IDLE));
     trickle(peer, JUST_BEFORE, 100);
@@ -156,7 +156,7 @@ async fn a_byte_just_before_each_deadline_keeps_it_alive() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn both_halves_of_a_split_stream_are_woken() {
+async fn wakes_both_halves_of_split_stream() {
     let wheel = TimerWheel::new();
     for limits in [none().read(IDLE), none().write(IDLE), none().all(IDLE)] {
         let (stream, _peer) = pair(&wheel, limits);
@@ -174,7 +174,7 @@ async fn both_halves_of_a_split_stream_are_woken() {
 // --- what counts ---
 
 #[tokio::test(start_paused = true)]
-async fn only_progress_counts_not_empty_operations_flushes_or_the_peer_being_there() {
+async fn ignores_empty_operations_and_flushes() {
     let wheel = TimerWheel::new();
     let (mut stream, _peer) = pair(&wheel, none().all(IDLE));
     for _ in 0..9 {
@@ -187,7 +187,7 @@ async fn only_progress_counts_not_empty_operations_flushes_or_the_peer_being_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_the_file_is_not_idleness() {
+async fn end_of_file_is_not_idleness() {
     let wheel = TimerWheel::new();
     let (mut stream, peer) = pair(&wheel, none().read(IDLE).all(IDLE));
     drop(peer);
@@ -199,7 +199,7 @@ async fn the_end_of_the_file_is_not_idleness() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_of_the_inner_stream_are_passed_on_and_are_not_idleness() {
+async fn passes_inner_errors_on() {
     let wheel = TimerWheel::new();
     let (mut stream, peer) = pair(&wheel, none().all(IDLE));
     drop(peer);
@@ -209,7 +209,7 @@ async fn errors_of_the_inner_stream_are_passed_on_and_are_not_idleness() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_late_gets_what_is_there_and_fails_at_once_if_nothing_is() {
+async fn late_operation_succeeds_if_it_can() {
     let wheel = TimerWheel::new();
     let (mut stream, mut peer) = pair(&wheel, none().all(IDLE));
     peer.write_all(b"xy").await.expect("it is open");
@@ -227,7 +227,7 @@ async fn who_comes_late_gets_what_is_there_and_fails_at_once_if_nothing_is() {
 
 /// A touch through the handle, and a guard, hold every limit off: a limit on reading too.
 #[tokio::test(start_paused = true)]
-async fn its_handle_touches_and_guards_it_in_both_directions() {
+async fn handle_touches_and_guards_both_directions() {
     for limits in [
         none().all(IDLE),
         none().read(IDLE),
@@ -257,7 +257,7 @@ async fn its_handle_touches_and_guards_it_in_both_directions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_guard_each_limit_counts_from_its_release() {
+async fn counts_each_limit_from_release_of_guard() {
     for limits in [none().all(IDLE), none().read(IDLE), none().write(IDLE)] {
         let wheel = TimerWheel::new();
         let (mut stream, _peer) = pair(&wheel, limits);
@@ -273,7 +273,7 @@ async fn after_a_guard_each_limit_counts_from_its_release() {
 // --- what fails, and what does not ---
 
 #[tokio::test(start_paused = true)]
-async fn all_later_operations_fail_except_for_the_shutdown() {
+async fn fails_later_operations_except_shutdown() {
     let wheel = TimerWheel::new();
     let (socket, mut peer) = duplex(64);
     let mut stream = wheel.idle_stream(BufReader::new(socket), IDLE);
@@ -292,7 +292,7 @@ async fn all_later_operations_fail_except_for_the_shutdown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_inner_stream_can_be_taken_back_to_say_goodbye_on_it() {
+async fn gives_inner_stream_back_for_goodbye() {
     let wheel = TimerWheel::new();
     let (mut stream, mut peer) = pair(&wheel, none().all(IDLE));
     assert!(is_idle(stream.read_u8().await));
@@ -329,7 +329,7 @@ async fn p7_a_stream_that_is_dropped_wakes_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_limits_there_are_no_timers() {
+async fn has_no_timer_without_limits() {
     let wheel = TimerWheel::new();
     let (mut stream, mut peer) = pair(&wheel, none());
     assert!(stream.handle().is_none());
@@ -348,7 +348,7 @@ async fn without_limits_there_are_no_timers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reads_that_are_cancelled_lose_neither_bytes_nor_the_limit() {
+async fn cancelled_reads_lose_neither_bytes_nor_limit() {
     let wheel = TimerWheel::new();
     let (mut stream, mut peer) = pair(&wheel, none().all(IDLE));
     let start = Instant::now();
@@ -441,7 +441,7 @@ impl AsyncWrite for Sink {
 }
 
 #[tokio::test(start_paused = true)]
-async fn vectored_writes_are_passed_through_and_count() {
+async fn passes_vectored_writes_through() {
     let wheel = TimerWheel::new();
     for vectored in [false, true] {
         let sink = Sink {
@@ -460,7 +460,7 @@ async fn vectored_writes_are_passed_through_and_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn buffered_reads_are_passed_through_and_count() {
+async fn passes_buffered_reads_through() {
     let wheel = TimerWheel::new();
     let (socket, mut peer) = duplex(64);
     let stream = wheel.idle_stream(BufReader::new(socket), IDLE);
@@ -482,7 +482,7 @@ async fn buffered_reads_are_passed_through_and_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_done_on_the_inner_stream_directly_does_not_count() {
+async fn ignores_operations_on_inner_stream() {
     let wheel = TimerWheel::new();
     let (mut stream, mut peer) = pair(&wheel, none().all(IDLE));
     time::advance(ms(60)).await;
@@ -495,12 +495,12 @@ async fn what_is_done_on_the_inner_stream_directly_does_not_count() {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "an idle duration must be longer than zero")]
-async fn a_stream_of_no_duration_is_refused() {
+async fn refuses_stream_of_zero_duration() {
     let _ = TimerWheel::new().idle_stream(duplex(1).0, Duration::ZERO);
 }
 
 #[test]
-fn limits_of_no_duration_are_refused() {
+fn refuses_limits_of_zero_duration() {
     let limits: [fn(IdleLimits, Duration) -> IdleLimits; 3] =
         [IdleLimits::read, IdleLimits::write, IdleLimits::all];
     for limit in limits {
@@ -512,7 +512,7 @@ fn limits_of_no_duration_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn limits_without_end_are_none() {
+async fn treats_longest_limits_as_none() {
     let wheel = TimerWheel::new();
     let (mut stream, peer) = pair(&wheel, none().read(Duration::MAX).all(Duration::MAX));
     let mut read = task::spawn(stream.read_u8());

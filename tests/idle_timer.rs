@@ -1,4 +1,4 @@
-//! The idle timer: what touches, guards and new durations do to when it completes, under the paused clock.
+//! The idle timer: how touches, guards and new durations change when it completes, under the paused clock.
 
 #[path = "idle_timer/end.rs"]
 mod end;
@@ -36,7 +36,7 @@ async fn completion(idle: &mut IdleTimer, start: Instant) -> Duration {
 // --- touches ---
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_timer_that_nobody_touches_completes_after_its_duration() {
+async fn completes_after_its_duration_untouched() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
@@ -44,7 +44,7 @@ async fn an_idle_timer_that_nobody_touches_completes_after_its_duration() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_touch_just_before_the_deadline_puts_completion_off() {
+async fn touch_just_before_deadline_delays_completion() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
@@ -57,7 +57,7 @@ async fn a_touch_just_before_the_deadline_puts_completion_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_touch_at_the_deadline_counts_until_completion_is_seen() {
+async fn touch_at_deadline_counts_until_poll_completes() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = task::spawn(wheel.idle_timer(IDLE));
@@ -65,15 +65,15 @@ async fn a_touch_at_the_deadline_counts_until_completion_is_seen() {
 
     time::advance(IDLE).await;
     wheel.settle().await;
-    assert!(idle.is_woken(), "the wheel has seen that it is due");
-    assert!(idle.touch(), "and the task has not");
+    assert!(idle.is_woken(), "the actor has fired its entry");
+    assert!(idle.touch(), "and the task has not polled it");
     assert_pending!(idle.poll());
 
     assert_eq!(completion(&mut idle.into_inner(), start).await, IDLE + IDLE);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_touch_just_after_completion_says_so_and_counts_for_the_next_use() {
+async fn touch_after_completion_returns_false() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
@@ -83,11 +83,15 @@ async fn a_touch_just_after_completion_says_so_and_counts_for_the_next_use() {
     time::advance(T).await;
     assert!(!handle.touch());
     assert!(!idle.touch());
-    assert_eq!(completion(&mut idle, start).await, IDLE + T + IDLE);
+    assert_eq!(
+        completion(&mut idle, start).await,
+        IDLE + T + IDLE,
+        "a new period"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_touched_a_tick_before_each_deadline_completes_once_after_it_is_left_alone() {
+async fn completes_once_after_touches_end() {
     for tick in [T, ms(10)] {
         let wheel = wheel_with_tick(tick);
         let mut idle = wheel.idle_timer(IDLE);
@@ -116,7 +120,7 @@ async fn what_is_touched_a_tick_before_each_deadline_completes_once_after_it_is_
 }
 
 #[tokio::test(start_paused = true)]
-async fn completion_comes_within_two_ticks_of_the_duration_wherever_in_a_tick_the_touch_was() {
+async fn completes_within_two_ticks_of_its_duration() {
     const TICK: Duration = ms(10);
     for idle_for in [ms(1), ms(10), ms(37), ms(100)] {
         for into_tick in 0..10 {
@@ -136,10 +140,10 @@ async fn completion_comes_within_two_ticks_of_the_duration_wherever_in_a_tick_th
     }
 }
 
-/// netpoll's wheel never stored the timeout, and so kicked connections that were active: an early look must file the
-/// timer anew, with all of its duration.
+/// netpoll's wheel never stored the timeout, and so kicked connections that were active: a timer that is processed before
+/// it is due must be rescheduled, with all of its duration.
 #[tokio::test(start_paused = true)]
-async fn a_look_that_comes_too_early_files_the_timer_again() {
+async fn reschedules_when_processed_before_due() {
     let wheel = TimerWheel::new();
     let mut idle = task::spawn(wheel.idle_timer(IDLE));
     assert_pending!(idle.poll());
@@ -162,7 +166,7 @@ async fn a_look_that_comes_too_early_files_the_timer_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_touch_at_an_instant_in_the_past_changes_nothing() {
+async fn ignores_touch_in_the_past() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
@@ -174,7 +178,7 @@ async fn a_touch_at_an_instant_in_the_past_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_touch_at_an_instant_a_little_ahead_counts_from_there() {
+async fn counts_from_touch_in_near_future() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
@@ -183,14 +187,14 @@ async fn a_touch_at_an_instant_a_little_ahead_counts_from_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_touch_far_ahead_counts_no_further_than_one_duration_after_the_look() {
+async fn limits_touch_in_far_future_to_one_duration() {
     let wheel = TimerWheel::new();
     for ahead in [ms(101), ms(3_600_000), Duration::from_secs(u32::MAX.into())] {
         let start = Instant::now();
         let mut idle = task::spawn(wheel.idle_timer(IDLE));
         assert_pending!(idle.poll());
         assert!(idle.touch_at(start + ahead));
-        // The wheel looks when the idle duration has passed.
+        // The actor processes it when the idle duration has passed.
         let completed = completion(&mut idle.into_inner(), start).await;
         assert!(completed >= IDLE + IDLE, "{completed:?}");
         assert!(completed <= IDLE + IDLE + IDLE, "{completed:?}");
@@ -198,7 +202,7 @@ async fn a_touch_far_ahead_counts_no_further_than_one_duration_after_the_look() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_stands_still_neither_completes_it_nor_does_harm() {
+async fn waits_while_clock_stands_still() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = task::spawn(wheel.idle_timer(T));
@@ -215,7 +219,7 @@ async fn a_clock_that_stands_still_neither_completes_it_nor_does_harm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn last_active_is_the_last_touch_rounded_up_to_a_tick_but_not_beyond_now() {
+async fn rounds_last_active_up_but_not_beyond_now() {
     let wheel = wheel_with_tick(ms(10));
     let start = Instant::now();
     let idle = wheel.idle_timer(IDLE);
@@ -234,7 +238,7 @@ async fn last_active_is_the_last_touch_rounded_up_to_a_tick_but_not_beyond_now()
 }
 
 #[tokio::test(start_paused = true)]
-async fn touches_cost_no_message_and_no_move() {
+async fn touches_send_no_command() {
     let wheel = TimerWheel::new();
     let mut idle = task::spawn(wheel.idle_timer(IDLE));
     assert_pending!(idle.poll());
@@ -256,7 +260,7 @@ async fn touches_cost_no_message_and_no_move() {
 // --- guards ---
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_idle_while_a_guard_is_held_however_long() {
+async fn waits_while_guard_is_held() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = task::spawn(wheel.idle_timer(IDLE));
@@ -277,7 +281,7 @@ async fn nothing_is_idle_while_a_guard_is_held_however_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_several_guards_the_last_release_is_what_idle_counts_from() {
+async fn counts_from_release_of_last_guard() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
@@ -295,7 +299,7 @@ async fn of_several_guards_the_last_release_is_what_idle_counts_from() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_taken_at_the_deadline_holds_until_completion_is_seen() {
+async fn guard_at_deadline_counts_until_poll_completes() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = task::spawn(wheel.idle_timer(IDLE));
@@ -311,7 +315,7 @@ async fn a_guard_taken_at_the_deadline_holds_until_completion_is_seen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_and_touches_together_count_from_whichever_is_later() {
+async fn counts_from_later_of_guard_and_touch() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
@@ -328,7 +332,7 @@ async fn a_guard_and_touches_together_count_from_whichever_is_later() {
 // --- another duration ---
 
 #[tokio::test(start_paused = true)]
-async fn a_shorter_duration_takes_effect_on_a_timer_that_is_awaited() {
+async fn shorter_duration_applies_while_awaited() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = task::spawn(wheel.idle_timer(ms(3_600_000)));
@@ -348,7 +352,7 @@ async fn a_shorter_duration_takes_effect_on_a_timer_that_is_awaited() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shorter_duration_that_has_passed_already_completes_the_timer_now() {
+async fn completes_at_once_when_reset_to_passed_duration() {
     let wheel = TimerWheel::new();
     let mut idle = task::spawn(wheel.idle_timer(ms(1_000)));
     assert_pending!(idle.poll());
@@ -360,7 +364,7 @@ async fn a_shorter_duration_that_has_passed_already_completes_the_timer_now() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_longer_duration_counts_from_the_last_activity_and_wakes_nobody() {
+async fn longer_duration_counts_from_last_activity() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = task::spawn(wheel.idle_timer(IDLE));
@@ -375,7 +379,7 @@ async fn a_longer_duration_counts_from_the_last_activity_and_wakes_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_duration_without_end_is_never_and_can_be_shortened() {
+async fn longest_duration_is_never_until_shortened() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = task::spawn(wheel.idle_timer(Duration::MAX));
@@ -397,7 +401,7 @@ async fn a_duration_without_end_is_never_and_can_be_shortened() {
 
 /// Under the real clock: handles on other threads touch it, and it is never early for the last of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn handles_touch_it_from_other_tasks_and_threads() {
+async fn accepts_touches_from_other_threads() {
     let wheel = TimerWheel::new();
     let idle = wheel.idle_timer(ms(120));
     let touching: Vec<_> = (0..4)
@@ -425,7 +429,7 @@ async fn handles_touch_it_from_other_tasks_and_threads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_tasks_that_poll_it_in_turn_the_last_one_is_woken() {
+async fn wakes_last_of_two_pollers() {
     let wheel = TimerWheel::new();
     let mut idle = wheel.idle_timer(IDLE);
     let mut first = task::spawn(());
@@ -443,13 +447,13 @@ async fn of_two_tasks_that_poll_it_in_turn_the_last_one_is_woken() {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "an idle duration must be longer than zero")]
-async fn an_idle_timer_of_no_duration_is_refused() {
+async fn refuses_zero_duration() {
     drop(TimerWheel::new().idle_timer(Duration::ZERO));
 }
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "an idle duration must be longer than zero")]
-async fn resetting_to_no_duration_is_refused() {
+async fn refuses_reset_to_zero_duration() {
     TimerWheel::new()
         .idle_timer(IDLE)
         .reset_idle(Duration::ZERO);

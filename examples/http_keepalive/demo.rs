@@ -22,10 +22,10 @@ const SLACK: Duration = Duration::from_secs(4);
 /// How many clients there are of each kind.
 const CLIENTS: usize = 40;
 
-/// What a client does before it says nothing more.
+/// The behaviour of a client before it falls silent.
 struct Kind {
     name: &'static str,
-    /// What it asks for, again and again on the same connection.
+    /// The paths it asks for, again and again on the same connection.
     requests: &'static [&'static str],
     /// Its pause between them.
     pause: Duration,
@@ -66,7 +66,7 @@ const KINDS: [Kind; 5] = [
     },
 ];
 
-/// What became of a client.
+/// The outcome of a client.
 struct Seen {
     kind: usize,
     /// Whether all it asked for was answered.

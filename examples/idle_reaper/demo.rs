@@ -41,7 +41,7 @@ const OTHER_FILES: u64 = 100;
 
 const MESSAGE: &[u8] = b"is anybody there?\n";
 
-/// What a client has seen.
+/// The outcome that a client has seen.
 #[derive(Debug)]
 enum Outcome {
     /// It chatted to the end.
@@ -58,7 +58,7 @@ enum Outcome {
     Failed(io::Error),
 }
 
-/// What became of all of them.
+/// The outcomes of all clients.
 #[derive(Debug, Default)]
 struct Tally {
     chatted: u64,
@@ -110,7 +110,7 @@ impl Tally {
         }
     }
 
-    /// What did not go as promised.
+    /// The promises that were broken.
     fn complaints(&self, clients: u64) -> Vec<String> {
         let early = self.early.max(self.reaped_early);
         let seen = self.reaped + self.reaped_early + self.interrupted;
@@ -224,7 +224,7 @@ async fn serve_and_connect(
         let wheel = wheel.clone();
         tokio::spawn(async move {
             let stopped = async { drop(stopped.await) };
-            // Events nobody waits for any more are lost.
+            // An error means that the demonstration has ended.
             let report = move |event| drop(report.send(event));
             run_server(listener, &wheel, IDLE, stopped, report).await
         })
@@ -310,7 +310,7 @@ async fn silent(mut socket: TcpStream, messages: u32) -> Outcome {
     }
 }
 
-/// One message there and back.
+/// Sends one message and reads its echo.
 async fn chat(socket: &mut TcpStream) -> io::Result<()> {
     let mut echo = [0; MESSAGE.len()];
     socket.write_all(MESSAGE).await?;

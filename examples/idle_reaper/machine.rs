@@ -1,4 +1,4 @@
-//! What the operating system is asked for: how many files may be open, and the CPU time used.
+//! Questions to the operating system: how many files may be open, and the CPU time used.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is shown while one waits: a bar on a terminal, lines elsewhere.
+//! Progress while the demonstration runs: a bar on a terminal, lines elsewhere.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};

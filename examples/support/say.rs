@@ -1,4 +1,4 @@
-//! Output that may find nobody reading it.
+//! Output to a reader that may have gone.
 
 /// Writes a line like `println!`, but does not panic if the reader has gone, as in `example | head -1`.
 macro_rules! say {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lexopt::prelude::*;
 
-/// What the program was asked to do.
+/// The task that the arguments ask for.
 #[derive(Debug)]
 pub(crate) enum Args {
     Demo,

@@ -12,10 +12,10 @@ use super::{Activity, Reap};
 use crate::model::check;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// What activity is rounded up to: nothing.
+/// The length of a tick: activity is not rounded.
 const GRAIN: u64 = 1;
 
-/// What two threads share.
+/// The state that two threads share.
 struct World {
     /// Last active at 0.
     activity: Activity,
@@ -161,7 +161,8 @@ fn enter_against_reap() {
     });
 }
 
-/// The last request ends while the connection, not active otherwise for long, is looked at: it is not idle in between.
+/// The last request ends while the reaper processes a connection that was not active otherwise: it is not idle in
+/// between.
 ///
 /// Fails if [`Activity::leave`] first clears the bit and then records the release, or does not record it.
 #[test]
