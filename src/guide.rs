@@ -118,6 +118,12 @@
 //! for the first, hold a [`Busy`] guard for the length of each request for the second. Idle counts from the release of
 //! the last guard.
 //!
+//! A stream behind a server that answers requests, such as hyper or axum, wants
+//! [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive): it does not count from the moment a request is read until
+//! its response begins, so a slow handler is not cut, and a silent connection is closed. A limit on all bytes cuts the
+//! slow handler. On HTTP/2, where the server also writes on its own, take a guard for each request from
+//! [`IdleStream::handle`].
+//!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() {

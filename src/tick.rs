@@ -23,6 +23,10 @@ pub(crate) const NEVER: u64 = u64::MAX;
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 
+/// The latest activity that can be recorded, in nanoseconds: 146 years after the origin, so that adding a duration
+/// cannot overflow.
+pub(crate) const LATEST_NANOS: u64 = 1 << 62;
+
 /// How far from now an [`Instant`] lies that is shown for "never": about thirty years, as in Tokio.
 const FAR_FUTURE: Duration = Duration::from_secs(86_400 * 365 * 30);
 
@@ -256,6 +260,13 @@ impl Ticks {
     }
 }
 
+/// Rounds nanoseconds from the origin up to the beginning of a tick: how activity is recorded. At most
+/// [`LATEST_NANOS`].
+pub(crate) fn round_up_to_tick(nanos: u64, tick_nanos: u64) -> u64 {
+    let ticks = nanos.min(LATEST_NANOS).div_ceil(tick_nanos);
+    ticks.saturating_mul(tick_nanos).min(LATEST_NANOS)
+}
+
 /// `now + delay`, or `None` if that is too far to be an `Instant`.
 pub(crate) fn after(delay: Duration) -> Option<Instant> {
     Instant::now().checked_add(delay)
@@ -387,6 +398,15 @@ mod tests {
         assert!(
             ticks.instant(Timestamp::NEVER) > Instant::now() + Duration::from_secs(86_400 * 365)
         );
+    }
+
+    #[test]
+    fn rounds_activity_up_to_tick_and_no_further_than_latest() {
+        for (nanos, rounded) in [(0, 0), (1, 10), (10, 10), (11, 20)] {
+            assert_eq!(round_up_to_tick(nanos, 10), rounded);
+        }
+        assert_eq!(round_up_to_tick(u64::MAX, 1_000), LATEST_NANOS);
+        assert_eq!(round_up_to_tick(1, u64::MAX), LATEST_NANOS);
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! What a `Sleep` and an `Interval` once got wrong.
 
-
-
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,8 +7,8 @@ use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use futures::FutureExt;
 use crate::support::{HOUR, Wakes, jump, ms, poll_idly, poll_with, reset, us};
+use futures::FutureExt;
 use tickwheel::{Interval, TimerWheel};
 use tokio::time::{self, Instant, MissedTickBehavior};
 use tokio_test::{assert_pending, assert_ready};

@@ -1,7 +1,5 @@
 //! Timeouts that never elapsed: their future used the budget up at each poll.
 
-
-
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
