@@ -14,6 +14,10 @@ use std::time::Duration;
 use tickwheel::{Expirations, KeyedTimers, TimerWheel};
 use tokio::time::Instant;
 
+#[path = "support/say.rs"]
+#[macro_use]
+mod say;
+
 /// How much shorter or longer than asked an item may live.
 const SPREAD: f64 = 0.05;
 
@@ -176,7 +180,7 @@ async fn main() -> ExitCode {
     let printing = tokio::spawn(print_statistics(wheel.clone(), cache.clone()));
     let mut failed = false;
     let mut check = |what: &str, holds: bool| {
-        println!("{} {what}", if holds { "ok  " } else { "FAIL" });
+        say!("{} {what}", if holds { "ok  " } else { "FAIL" });
         failed |= !holds;
     };
 
@@ -203,11 +207,11 @@ async fn main() -> ExitCode {
     let mut lives = Vec::new();
     for user in 300..1_200 {
         let deadline = cache.timers.deadline(&format!("user {user}"));
-        lives.extend(deadline.ok().flatten().map(|at| at - began));
+        lives.extend(deadline.map(|at| at - began));
     }
     let shortest = lives.iter().min().copied().unwrap_or_default();
     let longest = lives.iter().max().copied().unwrap_or_default();
-    println!(
+    say!(
         "     of {expiry:?} items live from {} to {} ms",
         shortest.as_millis(),
         longest.as_millis()
@@ -245,6 +249,6 @@ async fn print_statistics<V: Clone + Send + 'static>(wheel: TimerWheel, cache: C
     let mut every = wheel.interval(Duration::from_millis(500));
     loop {
         every.tick().await;
-        println!("     {} items, {:?}", cache.len(), cache.statistics());
+        say!("     {} items, {:?}", cache.len(), cache.statistics());
     }
 }

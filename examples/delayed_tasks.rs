@@ -16,6 +16,10 @@ use tickwheel::{Expired, KeyedTimers, SetTimerError, TimerWheel};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+#[path = "support/say.rs"]
+#[macro_use]
+mod say;
+
 const MINUTE: Duration = Duration::from_millis(50);
 
 /// How many tasks run at once.
@@ -86,7 +90,7 @@ impl Scheduler {
     }
 }
 
-/// What the tasks work on.
+/// The state that the tasks work on.
 #[derive(Debug, Default)]
 struct Shop {
     cancelled: Mutex<BTreeSet<u32>>,
@@ -124,12 +128,12 @@ async fn run(shop: Arc<Shop>, expired: Expired<u64, Task>) {
 #[tokio::main]
 async fn main() -> Result<ExitCode, SetTimerError<u64, Task>> {
     // The panic of the buggy task in one line, without a backtrace.
-    std::panic::set_hook(Box::new(|panic| println!("{panic}")));
+    std::panic::set_hook(Box::new(|panic| say!("{panic}")));
 
     let shop = Arc::new(Shop::default());
     let scheduler = Scheduler::start(Arc::clone(&shop));
 
-    // Twelve orders; who does not pay within twenty minutes loses it.
+    // Twelve orders. Each is cancelled unless it is paid within twenty minutes.
     let mut tasks = Vec::new();
     for order in 0..12 {
         tasks.push(scheduler.schedule(Task::CancelOrder(order), 20 * MINUTE)?);
@@ -142,22 +146,22 @@ async fn main() -> Result<ExitCode, SetTimerError<u64, Task>> {
     for order in (0..12).step_by(3) {
         revoked += u32::from(scheduler.revoke(tasks[order]).await);
     }
-    println!("minute 10: {revoked} orders are paid");
+    say!("minute 10: {revoked} orders are paid");
     scheduler.reschedule(tasks[11], 60 * MINUTE);
-    println!("minute 10: order 11 gets another hour");
+    say!("minute 10: order 11 gets another hour");
 
     scheduler.wheel.sleep(20 * MINUTE).await;
     let cancelled = shop.cancelled();
-    println!("minute 30: orders {cancelled:?} are cancelled");
+    say!("minute 30: orders {cancelled:?} are cancelled");
     let too_late = !scheduler.revoke(tasks[1]).await;
-    println!("minute 30: order 1 cannot be saved any more: {too_late}");
+    say!("minute 30: order 1 cannot be saved any more: {too_late}");
 
     let left = scheduler.stop().await;
     for expired in &left {
-        println!("not run: {:?}", expired.value);
+        say!("not run: {:?}", expired.value);
     }
     let reports = shop.reports.load(Ordering::Relaxed);
-    println!("{reports} reports were written");
+    say!("{reports} reports were written");
 
     let order_11_is_left = |e: &Expired<u64, Task>| matches!(e.value, Task::CancelOrder(11));
     let holds = revoked == 4

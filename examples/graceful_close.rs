@@ -15,6 +15,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::{self, Instant};
 
+#[path = "support/say.rs"]
+#[macro_use]
+mod say;
+
 const IDLE: Duration = Duration::from_millis(300);
 const GRACE: Duration = Duration::from_millis(600);
 
@@ -68,7 +72,7 @@ async fn accept(listener: TcpListener, ended: mpsc::UnboundedSender<io::Result<E
     }
 }
 
-/// What a client does when it has been told goodbye.
+/// How a client behaves after it has been told goodbye.
 #[derive(Debug, Clone, Copy)]
 enum Client {
     /// Hangs up.
@@ -110,7 +114,7 @@ async fn main() -> io::Result<ExitCode> {
     let (ended, mut ends) = mpsc::unbounded_channel();
     tokio::spawn(accept(listener, ended));
 
-    println!("idle after {IDLE:?}, and then {GRACE:?} of grace");
+    say!("idle after {IDLE:?}, and then {GRACE:?} of grace");
     let mut held = true;
     for (kind, expected) in [
         (Client::Polite, End::Gracefully(String::new())),
@@ -120,10 +124,10 @@ async fn main() -> io::Result<ExitCode> {
         let (told, end) = tokio::join!(client(server, kind), ends.recv());
         let told = told?;
         let end = end.unwrap_or_else(|| Err(io::Error::other("the server has ended")))?;
-        println!("{kind:?} client: told goodbye after {told:.1?}; the server saw {end:?}");
+        say!("{kind:?} client: told goodbye after {told:.1?}; the server saw {end:?}");
         held &= told >= IDLE && end == expected;
     }
-    println!("{}", if held { "it held" } else { "it did NOT hold" });
+    say!("{}", if held { "it held" } else { "it did NOT hold" });
     Ok(if held {
         ExitCode::SUCCESS
     } else {

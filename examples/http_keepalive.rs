@@ -9,6 +9,7 @@
 
 use std::convert::Infallible;
 use std::error::Error;
+use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::process::ExitCode;
@@ -23,16 +24,30 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tickwheel::{Busy, TimerWheel};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
-use crate::args::Args;
+use crate::server_args::Args;
 
+#[path = "support/say.rs"]
+#[macro_use]
+mod say;
 #[path = "http_keepalive/args.rs"]
 mod args;
 #[path = "http_keepalive/demo.rs"]
 mod demo;
+#[path = "support/server_args.rs"]
+mod server_args;
+#[path = "support/stop.rs"]
+mod stop;
 
-/// How long a connection that is told to end has for what is half done.
+const NAME: &str = "http_keepalive";
+
+/// How long an idle connection that is told to end has for what is half done.
 const GRACE: Duration = Duration::from_millis(500);
+
+/// How long a server that is asked to stop waits for the requests in flight.
+const DRAIN: Duration = Duration::from_secs(60);
 
 /// How a connection came to its end.
 #[derive(Debug)]
@@ -41,31 +56,54 @@ enum End {
     Idle,
     /// The client closed it.
     Closed,
+    /// The server stops. A request that was in flight has been answered.
+    Stopped,
     Failed(hyper::Error),
 }
 
 type Body = BoxBody<Bytes, Infallible>;
 
-/// Accepts for ever; says how each connection ended.
+/// Serves until `stop` completes and the requests that are in flight then are answered. Reports how each connection
+/// ended.
 async fn run_server(
     listener: TcpListener,
-    wheel: TimerWheel,
+    wheel: &TimerWheel,
     idle: Duration,
+    stop: impl Future<Output = ()>,
     report: impl Fn(SocketAddr, &End) + Clone + Send + Sync + 'static,
 ) {
+    let (stopping, stopped) = watch::channel(());
+    let mut connections = JoinSet::new();
+    let mut stop = pin!(stop);
     loop {
-        match listener.accept().await {
-            Ok((socket, peer)) => {
-                let (wheel, report) = (wheel.clone(), report.clone());
-                tokio::spawn(async move { report(peer, &serve(socket, &wheel, idle).await) });
-            }
-            // Most likely too many files are open; soon some are not.
-            Err(_) => wheel.sleep(Duration::from_millis(100)).await,
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((socket, peer)) => {
+                    let (wheel, report, stopped) = (wheel.clone(), report.clone(), stopped.clone());
+                    connections.spawn(async move {
+                        report(peer, &serve(socket, &wheel, idle, stopped).await);
+                    });
+                }
+                // Most likely too many files are open, which passes.
+                Err(_) => wheel.sleep(Duration::from_millis(100)).await,
+            },
+            Some(_) = connections.join_next() => {}
+            () = &mut stop => break,
         }
     }
+    drop(listener);
+    drop(stopping);
+    let drained = async { while connections.join_next().await.is_some() {} };
+    let _ = wheel.timeout(DRAIN, drained).await;
 }
 
-async fn serve(socket: TcpStream, wheel: &TimerWheel, idle: Duration) -> End {
+/// Serves one connection until it is idle, or the server stops: `stopped` is closed.
+async fn serve(
+    socket: TcpStream,
+    wheel: &TimerWheel,
+    idle: Duration,
+    mut stopped: watch::Receiver<()>,
+) -> End {
     let mut idle = wheel.idle_timer(idle);
     let handle = idle.handle();
     let service = service_fn(|request| answer(request, wheel.clone(), handle.busy()));
@@ -74,8 +112,18 @@ async fn serve(socket: TcpStream, wheel: &TimerWheel, idle: Duration) -> End {
     tokio::select! {
         served = connection.as_mut() => return served.map_or_else(End::Failed, |()| End::Closed),
         () = &mut idle => {}
+        _ = stopped.changed() => {
+            // Closes it now if no request is in flight, else after the response, which says that it is the last.
+            connection.as_mut().graceful_shutdown();
+            tokio::select! {
+                _ = connection => {}
+                // A client that has sent half a request, or does not take its response.
+                () = &mut idle => {}
+            }
+            return End::Stopped;
+        }
     }
-    // Without a request this closes it now. One that has come this moment is still answered, and told to be the last.
+    // Closes it now. A request that has come this moment is still answered.
     connection.as_mut().graceful_shutdown();
     let _ = wheel.timeout(GRACE, connection).await;
     End::Idle
@@ -134,43 +182,46 @@ fn seconds(path: &str, prefix: &str) -> Option<Duration> {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match args::parse(lexopt::Parser::from_env()) {
+    match server_args::parse(lexopt::Parser::from_env(), args::DEFAULT_IDLE) {
         Ok(Args::Demo) => match demo::run().await {
             Ok(code) => code,
             Err(error) => {
-                eprintln!("http_keepalive: {error}");
+                eprintln!("{NAME}: {error}");
                 ExitCode::FAILURE
             }
         },
         Ok(Args::Listen { address, idle }) => match listen(&address, idle).await {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => args::refuse(&error),
+            Err(error) => server_args::refuse(NAME, &error),
         },
         Ok(Args::Help) => {
-            print!("{}", args::HELP);
+            say!("{}", args::HELP.trim_end());
             ExitCode::SUCCESS
         }
-        Err(error) => args::refuse(&error),
+        Err(error) => server_args::refuse(NAME, &error),
     }
 }
 
-/// Serves until Ctrl-C.
+/// Serves until Ctrl-C or SIGTERM.
 async fn listen(address: &str, idle: Duration) -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind(address)
         .await
-        .map_err(|error| format!("cannot listen at {address}: {error}"))?;
-    println!(
+        .map_err(|error| format!("cannot listen on {address:?}: {error}"))?;
+    // Before anybody can know that it runs.
+    let stop = stop::asked_to_stop();
+    say!(
         "listening on {}; connections without a request for {idle:?} are closed",
         listener.local_addr()?
     );
     let report = |peer, end: &End| match end {
-        End::Idle => println!("{peer} was idle, and is closed"),
-        End::Closed => println!("{peer} has hung up"),
-        End::Failed(error) => println!("{peer} failed: {error}"),
+        End::Idle => say!("{peer} was idle, and is closed"),
+        End::Closed => say!("{peer} has hung up"),
+        End::Stopped => say!("{peer} is closed: the server stops"),
+        End::Failed(error) => say!("{peer} failed: {error}"),
     };
-    tokio::select! {
-        () = run_server(listener, TimerWheel::new(), idle, report) => {}
-        stopped = tokio::signal::ctrl_c() => stopped?,
-    }
+    let wheel = TimerWheel::new();
+    run_server(listener, &wheel, idle, stop, report).await;
+    wheel.shutdown().await;
+    say!("stopped");
     Ok(())
 }

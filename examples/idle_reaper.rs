@@ -6,7 +6,7 @@
 //! The server is all in this file. Its parts beside it are the [arguments](args) and the [demonstration](demo).
 
 use std::future::Future;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::process::ExitCode;
@@ -19,8 +19,11 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::args::Args;
+use crate::server_args::Args;
 
+#[path = "support/say.rs"]
+#[macro_use]
+mod say;
 #[path = "idle_reaper/args.rs"]
 mod args;
 #[path = "idle_reaper/demo.rs"]
@@ -29,11 +32,17 @@ mod demo;
 mod machine;
 #[path = "idle_reaper/progress.rs"]
 mod progress;
+#[path = "support/server_args.rs"]
+mod server_args;
+#[path = "support/stop.rs"]
+mod stop;
+
+const NAME: &str = "idle_reaper";
 
 /// The connections' timers. The key is a connection's number.
 type Timers = KeyedTimers<u64, Connection>;
 
-/// What is kept of a connection while it is open: its timer's value.
+/// The value of a connection's timer, kept while the connection is open.
 struct Connection {
     peer: SocketAddr,
     /// Ends the task that owns the socket.
@@ -52,7 +61,7 @@ enum End {
     Failed(io::Error),
 }
 
-/// What a server has to tell while it runs.
+/// An event that a server reports while it runs.
 #[derive(Debug)]
 enum Event {
     Opened(SocketAddr),
@@ -108,7 +117,7 @@ async fn run_server(
         }
     }
 
-    // From here on nothing is accepted, and whoever still has a timer is open.
+    // From here on nothing is accepted, and every connection that still has a timer is open.
     drop(listener);
     let left = timers.drain().unwrap_or_default();
     let open = left.iter().map(|c| (c.value.peer, c.deadline)).collect();
@@ -176,14 +185,14 @@ async fn echo(socket: &mut TcpStream, mut touch: impl FnMut()) -> End {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match args::parse(lexopt::Parser::from_env()) {
+    match server_args::parse(lexopt::Parser::from_env(), args::DEFAULT_IDLE) {
         Ok(Args::Demo) => demo::run().await,
         Ok(Args::Listen { address, idle }) => listen(&address, idle).await,
         Ok(Args::Help) => {
-            say(args::HELP.trim_end());
+            say!("{}", args::HELP.trim_end());
             ExitCode::SUCCESS
         }
-        Err(error) => args::refuse(&error),
+        Err(error) => server_args::refuse(NAME, &error),
     }
 }
 
@@ -192,49 +201,44 @@ async fn listen(address: &str, idle: Duration) -> ExitCode {
     let bound = TcpListener::bind(address).await;
     let (listener, local) = match bound.and_then(|l| l.local_addr().map(|local| (l, local))) {
         Ok(bound) => bound,
-        Err(error) => return args::refuse(&format!("cannot listen on {address:?}: {error}")),
+        Err(error) => {
+            return server_args::refuse(NAME, &format!("cannot listen on {address:?}: {error}"));
+        }
     };
     // Before anybody can know that it runs.
-    let stop = machine::asked_to_stop();
-    say(&format!(
-        "listening on {local}; closing what is silent for {idle:?}; Ctrl-C stops"
-    ));
+    let stop = stop::asked_to_stop();
+    say!("listening on {local}; closing what is silent for {idle:?}; Ctrl-C stops");
 
     let wheel = TimerWheel::new();
     let (mut served, mut reaped) = (0, 0);
     let open = run_server(listener, &wheel, idle, stop, |event| match event {
         Event::Opened(peer) => {
             served += 1;
-            say(&format!("{peer} opened"));
+            say!("{peer} opened");
         }
         Event::Ended { peer, end, silent } => {
             reaped += u64::from(matches!(end, End::Reaped));
             match end {
-                End::Reaped => say(&format!("{peer} reaped: silent for {silent:.3?}")),
-                End::Closed => say(&format!("{peer} closed by the client")),
-                End::Failed(error) => say(&format!("{peer} failed: {error}")),
+                End::Reaped => say!("{peer} reaped: silent for {silent:.3?}"),
+                End::Closed => say!("{peer} closed by the client"),
+                End::Failed(error) => say!("{peer} failed: {error}"),
                 // Told below.
                 End::Stopped => {}
             }
         }
-        Event::Refused(error) => say(&format!("cannot accept a connection: {error}")),
+        Event::Refused(error) => say!("cannot accept a connection: {error}"),
     })
     .await;
 
     let now = Instant::now();
-    say(&format!(
+    say!(
         "stopped: {served} served, {reaped} reaped, {} still open",
         open.len()
-    ));
+    );
     for (peer, deadline) in open {
         let left = deadline.saturating_duration_since(now);
-        say(&format!("  {peer}, {left:.3?} before it would be reaped"));
+        say!("  {peer}, {left:.3?} before it would be reaped");
     }
     wheel.shutdown().await;
     ExitCode::SUCCESS
-}
-
-/// Writes a line. That nobody reads it any more is no reason to stop.
-fn say(line: &str) {
-    let _ = writeln!(io::stdout(), "{line}");
 }

@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use tickwheel::TimerWheel;
 
+#[path = "support/say.rs"]
+#[macro_use]
+mod say;
+
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let wheel = TimerWheel::new();
@@ -11,7 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // As in `tokio::time`: a future has until a deadline to complete.
     let stuck = std::future::pending::<()>();
     let outcome = wheel.timeout(Duration::from_millis(20), stuck).await;
-    println!("{outcome:?}");
+    say!("{outcome:?}");
 
     // Timers with keys: set, move and remove them from any task or thread.
     let (timers, mut expirations) = wheel.keyed::<&str, u32>();
@@ -23,7 +27,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(timers.remove_timer("bob")?, Some(18));
 
     if let Some(expired) = expirations.recv().await {
-        println!("{} has expired, with {}", expired.key, expired.value);
+        say!("{} has expired, with {}", expired.key, expired.value);
     }
     Ok(())
 }

@@ -12,6 +12,10 @@ use std::time::Duration;
 use tickwheel::{Expired, KeyedTimers, TimerWheel};
 use tokio::time::Instant;
 
+#[path = "support/say.rs"]
+#[macro_use]
+mod say;
+
 const MAX_PENDING: usize = 100;
 const MAX_ATTEMPTS: u32 = 5;
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
@@ -131,21 +135,21 @@ async fn main() -> ExitCode {
     }
     let outcomes = &failback.outcomes;
     let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    println!(
+    say!(
         "the backend is down: of {calls} calls {} wait for their second attempt",
         failback.waiting.len()
     );
-    println!("and {} are refused", get(&outcomes.refused));
+    say!("and {} are refused", get(&outcomes.refused));
 
     wheel.sleep(2 * FIRST_BACKOFF).await;
     failback.backend.up.store(true, Ordering::Relaxed);
-    println!("the backend is up again");
+    say!("the backend is up again");
 
     let patience = Instant::now() + Duration::from_secs(4);
     let settled = || get(&outcomes.delivered) + get(&outcomes.exhausted) + get(&outcomes.refused);
     while settled() < calls && Instant::now() < patience {
         wheel.sleep(2 * FIRST_BACKOFF).await;
-        println!(
+        say!(
             "{} delivered after {} attempts, {} given up, {} waiting",
             get(&outcomes.delivered),
             get(&outcomes.attempts),

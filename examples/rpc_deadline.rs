@@ -15,7 +15,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time;
 
-/// What goes over the wire: the number of the call and its text.
+#[path = "support/say.rs"]
+#[macro_use]
+mod say;
+
+/// A frame on the wire: the number of the call and its text.
 type Frame = (u64, String);
 type Outcome = Result<String, CallError>;
 
@@ -62,7 +66,7 @@ impl Client {
     async fn call(&self, request: &str, deadline: Duration) -> Outcome {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let (tell, told) = oneshot::channel();
-        // Before the request is sent, or the response might find nobody.
+        // Before the request is sent: the response may come at once.
         (self.pending.set_timer(number, tell, deadline)).map_err(|_| CallError::Disconnected)?;
         if self.to_server.send((number, request.to_owned())).is_err() {
             let _ = self.pending.remove_timer(&number);
@@ -75,12 +79,12 @@ impl Client {
 /// Tells those whose time is over.
 async fn time_out(mut expirations: Expirations<u64, oneshot::Sender<Outcome>>) {
     while let Some(expired) = expirations.recv().await {
-        // Who does not wait any more need not be told.
+        // An error means that the caller has stopped waiting.
         let _ = expired.value.send(Err(CallError::TimedOut));
     }
 }
 
-/// Brings responses to those who wait for them.
+/// Hands responses to the callers that wait for them.
 async fn respond(
     mut from_server: mpsc::UnboundedReceiver<Frame>,
     pending: KeyedTimers<u64, oneshot::Sender<Outcome>>,
@@ -154,8 +158,8 @@ async fn main() -> ExitCode {
             }
         }
     }
-    println!("{CALLS} calls: {answered} answered, {timed_out} timed out, {wrong} wrong");
-    println!("{} pending", client.pending.len());
+    say!("{CALLS} calls: {answered} answered, {timed_out} timed out, {wrong} wrong");
+    say!("{} pending", client.pending.len());
 
     // Responses to the slow calls are still to come. Nobody waits for them.
     let slow = (0..CALLS).filter(|&n| kind(n) == "slow").count() as u64;
@@ -166,7 +170,7 @@ async fn main() -> ExitCode {
         }
     };
     let all_came = wheel.timeout(DEADLINE * 4, all_late).await.is_ok();
-    println!("{} late responses, which reached nobody", late());
+    say!("{} late responses, which reached nobody", late());
 
     let holds = wrong == 0 && client.pending.is_empty() && all_came && late() == slow;
     wheel.shutdown().await;

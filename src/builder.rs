@@ -1,12 +1,11 @@
 //! Configuring and starting a wheel.
 
 use std::ops::RangeInclusive;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::actor::Actor;
@@ -128,9 +127,9 @@ impl Builder {
 
     /// Runs the actor on a thread of its own instead of as a task. It then needs no runtime.
     ///
-    /// Timers are processed on time even while every worker of the runtime is blocked, and a tick under a millisecond is
-    /// as precise as the operating system wakes a thread. A task that a timer wakes still waits for a worker to run it,
-    /// as with any timer.
+    /// Timers fire on time even while every worker of the runtime is blocked, and a tick under a millisecond is as precise
+    /// as the operating system wakes a thread. A task that a timer wakes still waits for a worker to run it, as with any
+    /// timer. The thread ends with the wheel.
     pub fn dedicated_thread(mut self) -> Self {
         self.dedicated_thread = true;
         self
@@ -141,8 +140,16 @@ impl Builder {
     /// # Errors
     ///
     /// Returns a [`BuildError`] that names the setting, its value and its bounds if a setting is out of bounds. Starting
-    /// also fails without a runtime, on a runtime without a time driver (Tokio's own panic message is printed then), and
-    /// when a dedicated thread cannot be spawned or Tokio's clock is paused, which a thread cannot follow.
+    /// also fails without a runtime, on a runtime without a time driver, and when a dedicated thread cannot be spawned or
+    /// Tokio's clock is paused, which a thread cannot follow.
+    ///
+    /// # Panics
+    ///
+    /// Tokio has no way to ask a runtime whether it has a time driver, other than making a sleep, which panics if it has
+    /// none. That panic is caught here and becomes [`BuildError::NoTimer`]; the panic hook has run by then and has
+    /// printed Tokio's message. In a program that is built with `panic = "abort"` nothing can be caught, and a runtime
+    /// without a time driver aborts the process, as its first use of any Tokio timer would. A
+    /// [dedicated thread](Self::dedicated_thread) needs no time driver and is not affected.
     pub fn start(self) -> Result<TimerWheel, BuildError> {
         if !TICKS.contains(&self.tick) {
             return Err(BuildError::Tick {
@@ -173,13 +180,13 @@ impl Builder {
             Some(runtime) => runtime.clone(),
             None => Handle::try_current().map_err(|_| BuildError::NoRuntime)?,
         };
-        // Within the runtime, so that its clock is the one that is read.
+        // Within the runtime: its clock is the one that is read.
         let within = runtime.enter();
-        // Tokio tells in no other way whether there is a timer.
+        // Tokio tells in no other way whether there is a timer: see `# Panics` of `start`.
         let has_timer = catch_panic("Tokio's timer", || drop(tokio::time::sleep(Duration::ZERO)));
         has_timer.ok_or(BuildError::NoTimer)?;
         let slots = self.slots;
-        let shared = self.shared(ActorNotifier::Task(Notify::new()), Some(runtime.id()))?;
+        let shared = self.shared(ActorNotifier::for_task(&runtime), Some(runtime.id()))?;
         drop(within);
         drop(runtime.spawn(Actor::new(Arc::clone(&shared), slots).run()));
         Ok(shared)
@@ -193,7 +200,7 @@ impl Builder {
         let slots = self.slots;
         // A thread's name cannot have a zero byte.
         let name = self.name.replace('\0', " ");
-        let shared = self.shared(ActorNotifier::Thread(OnceLock::new()), None)?;
+        let shared = self.shared(ActorNotifier::for_thread(), None)?;
         let actor = Actor::new(Arc::clone(&shared), slots);
         let thread = thread::Builder::new().name(name);
         match thread.spawn(|| actor.run_on_thread()) {

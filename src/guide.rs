@@ -151,6 +151,12 @@
 //! The stream ends when no handle and no timer is left. A handler that sets timers of its own set holds a
 //! [`WeakKeyedTimers`](crate::WeakKeyedTimers), so that it does not keep the stream open:
 //!
+//! A stream behind a server that answers requests, such as hyper or axum, wants
+//! [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive): it does not count from the moment a request is read until
+//! its response begins, so a slow handler is not cut, and a silent connection is closed. A limit on all bytes cuts the
+//! slow handler. On HTTP/2, where the server also writes on its own, take a guard for each request from
+//! [`IdleStream::handle`].
+//!
 //! ```
 //! use std::time::Duration;
 //!

@@ -1,24 +1,24 @@
-//! What the models of the protocols between threads are made of, and the models of the whole.
+//! The parts of the loom models of the protocols between threads, and the models of the whole.
 //!
-//! `RUSTFLAGS="--cfg tickwheel_loom" cargo test --release --lib model` runs them: [loom] takes each through every
+//! `RUSTFLAGS="--cfg tickwheel_loom" cargo test --release --lib model` runs them. [loom] takes each through every
 //! interleaving of its threads, and through every value that a load of an atomic may return. It treats sequentially
-//! consistent accesses as acquire and release, so what holds here holds by the queues' and the entries' mutexes. The
-//! entry, the submission and the wheel are the real ones. Actor, handle, clock and task are miniatures, because the
-//! real ones are Tokio's or rest on it:
+//! consistent accesses as acquire and release, so the models hold by the mutexes of queues and entries. The entry, the
+//! mailbox and the wheel are the real ones. Actor, handle, clock and task are small stand-ins, because the real ones are
+//! Tokio's or rest on it:
 //!
 //! | here | stands for |
 //! |---|---|
-//! | [`Actor`] | `actor.rs`, for sleeping futures: each method does what its namesake does, with the real `sleeps.rs`; a turn has no bounds |
-//! | [`Shared`] | `shared.rs`, `Sleep::reset`, and of `cache.rs` one cache, which all threads share |
+//! | [`Actor`] | `actor/task.rs`, for sleeping futures: each method does what its namesake does, with the real `actor/sleep_wheel.rs`; a turn has no bounds |
+//! | [`Shared`] | `shared/state.rs`, `Sleep::reset`, and of `sleep/pool.rs` one pool, which all threads share |
 //! | [`ActorNotifier`] | Tokio's `Notify`, which keeps one permit, and the timer the actor waits on |
 //! | [`Wakes`], [`Sleeper`] | a task: one counts how often it is woken, the other blocks until it is |
 //!
-//! Models of one part *step* the actor: it does one turn while somebody else does something, and what is left is then
-//! looked at. The models of the whole, in `joint`, let it *run*, and time passes only when a model says so. An actor
-//! that waits for a later tick than it should then waits for ever, and loom reports a deadlock.
+//! The models of one part *step* the actor: it takes one turn while another thread does something, and the model then
+//! inspects the result. The models of the whole, in `joint`, let it *run*, and time passes only when a model says so. An
+//! actor that waits for a later tick than it should then waits for ever, and loom reports a deadlock.
 //!
-//! Where a model would take more than some seconds the number of preemptions is bounded, which the model says.
-//! `LOOM_MAX_PREEMPTIONS` in the environment bounds all.
+//! A model that would take more than some seconds bounds the number of preemptions, and says so. `LOOM_MAX_PREEMPTIONS`
+//! in the environment bounds all.
 //!
 //! [loom]: https://docs.rs/loom
 
@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::task::{Wake, Waker};
 
 use crate::actor::sleep_wheel::{Processed, SleepWheel};
-use crate::shared::entry::{Entry, Notify, Phase};
+use crate::shared::entry::{Disarmed, Entry, Notify, Phase};
 use crate::shared::mailbox::{Backlog, Mailbox, Notifier};
 use crate::sync::{Mutex, lock};
 use loom::sync::Condvar;
@@ -45,26 +45,26 @@ pub(crate) fn check(preemptions: Option<usize>, model: impl Fn() + Send + Sync +
     builder.check(model);
 }
 
-/// What the actor waits for: a permit that is kept, or a tick.
+/// The actor waits on it for a permit, which is kept, or for a tick.
 #[derive(Debug, Default)]
 pub(crate) struct ActorNotifier {
-    ringing: Mutex<Ringing>,
+    notified: Mutex<Notified>,
     changed: Condvar,
     /// The clock. Not loom's, so that reading it orders nothing.
     now: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Ringing {
+struct Notified {
     permit: bool,
     rung: usize,
 }
 
 impl Notifier for ActorNotifier {
     fn notify(&self) {
-        let mut ringing = lock(&self.ringing);
-        ringing.permit = true;
-        ringing.rung += 1;
+        let mut notified = lock(&self.notified);
+        notified.permit = true;
+        notified.rung += 1;
         self.changed.notify_one();
     }
 }
@@ -72,12 +72,12 @@ impl Notifier for ActorNotifier {
 impl ActorNotifier {
     /// Whether a permit waits for the actor.
     pub(crate) fn has_permit(&self) -> bool {
-        lock(&self.ringing).permit
+        lock(&self.notified).permit
     }
 
     /// How often it was rung.
     pub(crate) fn rung(&self) -> usize {
-        lock(&self.ringing).rung
+        lock(&self.notified).rung
     }
 
     pub(crate) fn now(&self) -> u64 {
@@ -87,15 +87,15 @@ impl ActorNotifier {
     /// Time passes until `tick`.
     pub(crate) fn pass(&self, tick: u64) {
         self.now.store(tick, Ordering::SeqCst);
-        let _ringing = lock(&self.ringing);
+        let _notified = lock(&self.notified);
         self.changed.notify_one();
     }
 
     /// Waits for the permit, or for the tick.
     fn wait(&self, until: Option<u64>) {
-        let mut ringing = lock(&self.ringing);
-        while !mem::take(&mut ringing.permit) && until.is_none_or(|tick| self.now() < tick) {
-            ringing = self.changed.wait(ringing).expect("not poisoned");
+        let mut notified = lock(&self.notified);
+        while !mem::take(&mut notified.permit) && until.is_none_or(|tick| self.now() < tick) {
+            notified = self.changed.wait(notified).expect("not poisoned");
         }
     }
 }
@@ -161,17 +161,17 @@ pub(crate) enum Command {
 pub(crate) struct Shared {
     pub(crate) mailbox: Mailbox<Command, ActorNotifier>,
     orphaned: AtomicBool,
-    /// Entries to be used again, with the tick each was filed at when it was cancelled.
-    spares: Mutex<Vec<(u64, Arc<SleepEntry>)>>,
+    /// Cancelled entries, with the tick at which each was scheduled then.
+    pool: Mutex<Vec<(u64, Arc<SleepEntry>)>>,
 }
 
 impl Shared {
-    /// With so many queues; every thread uses the first.
+    /// Makes so many queues; every thread uses the first.
     pub(crate) fn new(queues: usize) -> Arc<Self> {
         Arc::new(Shared {
             mailbox: Mailbox::new(queues, ActorNotifier::default()),
             orphaned: AtomicBool::new(false),
-            spares: Mutex::default(),
+            pool: Mutex::default(),
         })
     }
 
@@ -180,7 +180,7 @@ impl Shared {
     }
 
     pub(crate) fn arm(&self, entry: &Arc<SleepEntry>, tick: u64, waker: Waker) -> bool {
-        let told = (entry.arm(tick, waker)).map(|tell| self.tell(entry, tell));
+        let told = (entry.arm(tick, waker)).map(|notify| self.tell(entry, notify));
         if told == Some(false) {
             drop(entry.close());
         }
@@ -189,15 +189,15 @@ impl Shared {
 
     /// What `Sleep::reset` does with an armed sleep. Returns the phase it was in.
     pub(crate) fn reset(&self, entry: &Arc<SleepEntry>, tick: u64) -> Phase {
-        let (was, tell) = entry.move_to(tick);
-        if was == Phase::Armed && !self.tell(entry, tell) {
+        let (was, notify) = entry.move_to(tick);
+        if was == Phase::Armed && !self.tell(entry, notify) {
             wake(entry.close());
         }
         was
     }
 
-    fn tell(&self, entry: &Arc<SleepEntry>, tell: Notify) -> bool {
-        match tell {
+    fn tell(&self, entry: &Arc<SleepEntry>, notify: Notify) -> bool {
+        match notify {
             Notify::None => {}
             Notify::Wake(tick) => self.mailbox.wake_by(tick),
             Notify::Enqueue(tick) => {
@@ -212,32 +212,32 @@ impl Shared {
         self.orphaned.load(Ordering::Acquire)
     }
 
-    /// What dropping an armed sleep does, with a cache that has room. Returns the phase that ended.
-    pub(crate) fn release(&self, entry: Arc<SleepEntry>) -> Phase {
-        let (was, scheduled) = entry.disarm();
+    /// What dropping an armed sleep does while the pool has room. Returns the phase that ended.
+    pub(crate) fn give(&self, entry: Arc<SleepEntry>) -> Phase {
+        let Disarmed { was, scheduled, .. } = entry.disarm();
         if self.is_orphaned() {
             self.release(&entry);
         } else {
-            lock(&self.spares).push((scheduled, entry));
+            lock(&self.pool).push((scheduled, entry));
         }
         was
     }
 
-    /// An entry out of the cache that is filed soon enough for `deadline`, else a new one.
+    /// An entry of the pool that is scheduled early enough for `deadline`, else a new one.
     pub(crate) fn take(&self, deadline: u64) -> Arc<SleepEntry> {
-        let mut spares = lock(&self.spares);
-        let at = spares
+        let mut pool = lock(&self.pool);
+        let at = pool
             .iter()
             .position(|&(scheduled, _)| scheduled <= deadline);
-        at.map_or_else(|| Arc::new(Entry::new(())), |at| spares.swap_remove(at).1)
+        at.map_or_else(|| Arc::new(Entry::new(())), |at| pool.swap_remove(at).1)
     }
 
     pub(crate) fn release(&self, entry: &Arc<SleepEntry>) {
-        let tell = match entry.release() {
+        let notify = match entry.release() {
             Notify::Enqueue(_) if self.is_orphaned() => Notify::Enqueue(0),
-            tell => tell,
+            notify => notify,
         };
-        self.tell(entry, tell);
+        self.tell(entry, notify);
     }
 
     pub(crate) fn orphan(&self) {
@@ -263,7 +263,7 @@ pub(crate) struct Actor {
     backlog: Backlog<Command>,
     sweeping: bool,
     must_end: bool,
-    /// The deadlines of those that fired.
+    /// The deadlines of the sleeps that fired.
     fired: Vec<u64>,
 }
 
@@ -291,7 +291,8 @@ impl Actor {
         self.sleeps.wheel().next_wake()
     }
 
-    /// Runs until told to end, until nobody needs it, or until so many have fired. Then it closes what it holds.
+    /// Runs until told to end, until no handle and no armed sleep is left, or until so many sleeps have fired. Then closes
+    /// what it holds.
     pub(crate) fn run(mut self, enough: usize) {
         loop {
             self.shared.mailbox.awake();
@@ -323,14 +324,14 @@ impl Actor {
         self.advance(now);
     }
 
-    /// Takes what was submitted; returns how often the entry is in it.
+    /// Takes the queued commands, and returns how many of them are for the entry.
     pub(crate) fn fetch(&mut self, entry: &Arc<SleepEntry>) -> usize {
         self.shared.mailbox.take(&mut self.backlog);
         let is_it =
             |command: &&Command| matches!(command, Command::Sleep(e) if Arc::ptr_eq(e, entry));
         let mut commands: Vec<_> = std::iter::from_fn(|| self.backlog.pop()).collect();
         let times = commands.iter().filter(is_it).count();
-        self.backlog.append(&mut commands);
+        self.backlog.append(&mut commands, 0);
         times
     }
 
@@ -338,14 +339,14 @@ impl Actor {
         self.shared.mailbox.take(&mut self.backlog);
         while let Some(command) = self.backlog.pop() {
             match command {
-                Command::Sleep(entry) => self.sleeps.attend(entry),
+                Command::Sleep(entry) => self.sleeps.register(entry),
                 Command::Orphaned => self.sweeping = true,
                 Command::Shutdown => self.must_end = true,
             }
         }
     }
 
-    /// The tick under which the wheel has the entry.
+    /// The tick at which the wheel has the entry.
     pub(crate) fn tick_of(&self, entry: &Arc<SleepEntry>) -> Option<u64> {
         let wheel = self.sleeps.wheel();
         let mut tokens = (0..wheel.indices()).filter_map(|index| wheel.token_at(index));
@@ -355,20 +356,20 @@ impl Actor {
 
     fn sweep(&mut self) {
         if mem::take(&mut self.sweeping) {
-            self.let_all_go();
+            self.deregister_unarmed();
         }
     }
 
     /// The search for cancelled sleeps.
-    pub(crate) fn let_all_go(&mut self) {
+    pub(crate) fn deregister_unarmed(&mut self) {
         let left = self.sleeps.deregister_unarmed(0, u32::MAX);
         assert_eq!(left, None);
     }
 
     fn advance(&mut self, until: u64) {
         let fired = &mut self.fired;
-        let looked = |looked| {
-            if let Processed::Fired { deadline, waker } = looked {
+        let processed = |processed| {
+            if let Processed::Fired { deadline, waker } = processed {
                 assert!(deadline <= until, "fired early, at {until}");
                 fired.push(deadline);
                 wake(waker);
@@ -376,7 +377,7 @@ impl Actor {
         };
         let left = self
             .sleeps
-            .advance(until, &mut { usize::MAX }, |()| 0, looked);
+            .advance(until, &mut { usize::MAX }, |()| 0, processed);
         assert!(!left || until < self.sleeps.wheel().now());
     }
 

@@ -1,14 +1,15 @@
 //! A future that completes at an instant.
 
+mod fallback;
 pub(crate) mod interval;
 pub(crate) mod pool;
 pub(crate) mod timeout;
 
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use tokio::task::coop;
@@ -17,7 +18,7 @@ use tokio::time::{self, Instant};
 pub use interval::Interval;
 pub use timeout::Timeout;
 
-use crate::panic::wake;
+use crate::panic::{catch_panic, wake};
 use crate::shared::entry::{Entry, Phase};
 use crate::shared::idle_clock::IdleClock;
 use crate::shared::{Origin, Shared, SleepEntry};
@@ -26,27 +27,28 @@ use crate::tick::{NEVER, after, far_future};
 /// Completes once its deadline is reached. Made by [`TimerWheel::sleep`](crate::TimerWheel::sleep) and
 /// [`sleep_until`](crate::TimerWheel::sleep_until).
 ///
-/// What [`tokio::time::Sleep`] is, with these differences: it is `Unpin`; it can be polled anywhere, not only within a
-/// runtime with a timer, as long as its wheel runs; and a deadline too far to be represented is *never*.
+/// It is what [`tokio::time::Sleep`] is, with these differences:
 ///
-/// * It is not registered anywhere until it is first polled.
-/// * Of several tasks that poll it in turn the last one is woken, and only that one.
-/// * When it is polled again it compares its deadline with the clock, so it does not depend on the actor having run.
-/// * If its wheel is shut down, or the wheel's runtime is gone, it goes on with Tokio's own timer.
+/// * It is `Unpin`, and [`reset`](Sleep::reset) takes `&mut self`.
+/// * It can be polled anywhere, not only within a runtime with a timer.
+/// * A deadline too far to be represented is *never*: it does not complete, however much time passes.
+/// * A completed sleep that is reset wakes no task until it is polled again.
+///
+/// The first poll arms it; making it costs the wheel nothing. Every poll compares the deadline with the clock, the first
+/// one too: a sleep that is overdue is ready, whether or not the actor has run. If several tasks poll it in turn, the
+/// last one is woken, and no other.
+///
+/// A sleep keeps its promise when its wheel is shut down or the wheel's runtime is gone: it goes on with a timer of the
+/// Tokio runtime in which it is polled next, or of a thread of this crate if it is polled outside a runtime.
 ///
 /// # Cancel safety
 ///
-/// Dropping it cancels it: no task is woken afterwards, and no message is sent.
-///
-/// # Panics
-///
-/// Polling panics only where Tokio's own sleep would: when the wheel has ended, and the poll takes place outside a Tokio
-/// runtime with a timer.
+/// Dropping it cancels it: no task is woken afterwards. That takes a short lock of its own. It sends a command to the
+/// actor only if the thread's pool of cancelled entries is full.
 ///
 /// # Examples
 ///
 /// ```
-/// use std::pin::Pin;
 /// use std::time::Duration;
 /// use tokio::time::Instant;
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -58,35 +60,43 @@ use crate::tick::{NEVER, after, far_future};
 /// assert!(sleep.is_elapsed());
 ///
 /// let again = Instant::now() + Duration::from_secs(2);
-/// Pin::new(&mut sleep).reset(again);
+/// sleep.reset(again);
 /// sleep.await;
 /// assert_eq!(Instant::now(), again);
 /// # }
 /// ```
+///
+/// # Panics
+///
+/// While its wheel runs, polling it does not panic. After the wheel has ended, polling it panics where Tokio's own sleep
+/// would: within a runtime that has no time driver, and after the runtime whose timer it went on with was dropped.
+/// Outside a runtime it panics if the thread for such sleeps cannot be started. A waker that panics when it is dropped
+/// does so in the task that drops the sleep.
 #[must_use = "futures do nothing unless you `.await` or poll them"]
 pub struct Sleep {
     deadline: Instant,
-    /// The deadline's tick; `NEVER` whatever the deadline shows.
+    /// The deadline's tick; `NEVER` whatever instant the deadline shows.
     tick: u64,
     /// `None` only while it is being dropped.
     entry: Option<Arc<SleepEntry>>,
     stage: Stage,
-    /// Tokio's own timer, for when the actor is gone.
+    /// Tokio's own timer; there once the stage is `Fallback`.
     fallback: Option<Pin<Box<time::Sleep>>>,
 }
 
 /// How far a sleep has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Not polled since it was made. The deadline was in the future then: the first poll arms it without reading the
-    /// clock once more.
+    /// Made for a duration above zero, not polled yet. Its deadline was in the future when it was made.
     New,
-    /// Not polled since it was made or reset, with a deadline that may have passed.
-    Unchecked,
-    /// The entry is armed, or was and fired.
+    /// Made for an instant, or for no time at all, and not polled yet. Its deadline may have passed when it was made.
+    NewUnchecked,
+    /// Reset while its entry was not armed, and not polled since.
+    Reset,
+    /// The entry is armed, or was and has fired.
     Armed,
     /// The actor is gone.
-    OnTokio,
+    Fallback,
     Done,
 }
 
@@ -98,7 +108,7 @@ impl Sleep {
             None => (far_future(), NEVER),
         };
         let stage = if duration.is_zero() {
-            Stage::Unchecked
+            Stage::NewUnchecked
         } else {
             Stage::New
         };
@@ -107,7 +117,7 @@ impl Sleep {
 
     pub(crate) fn at(origin: &Arc<Origin>, deadline: Instant) -> Self {
         let tick = origin.shared.ticks.deadline(deadline);
-        Self::new(origin, deadline, tick, Stage::Unchecked)
+        Self::new(origin, deadline, tick, Stage::NewUnchecked)
     }
 
     #[inline]
@@ -132,82 +142,134 @@ impl Sleep {
             deadline,
             tick: shared.ticks.deadline(deadline),
             entry: Some(Arc::new(entry)),
-            stage: Stage::Unchecked,
+            stage: Stage::NewUnchecked,
             fallback: None,
         }
     }
 
-    /// When it completes. Decades from now for a sleep that never does. Never panics.
+    /// The instant at which it completes. For a sleep that never does, an instant decades from when it was made.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Whether it has completed, or its deadline has been reached and its task is about to be woken. Never panics.
+    /// Whether it has completed, or has fired so that its task is about to be woken.
+    ///
+    /// As with Tokio's sleep, one that was made and never polled has not elapsed, however late it is. One that was reset
+    /// and not polled since has elapsed once its deadline is reached.
     pub fn is_elapsed(&self) -> bool {
-        let entry_fired = || (self.entry.as_ref()).is_some_and(|e| e.phase() == Phase::Fired);
-        let fallback_fired = || (self.fallback.as_ref()).is_some_and(|f| f.is_elapsed());
         match self.stage {
-            Stage::New | Stage::Unchecked => false,
-            Stage::Armed => entry_fired(),
-            Stage::OnTokio => fallback_fired(),
+            Stage::New | Stage::NewUnchecked => false,
+            Stage::Reset => self.is_due(),
+            Stage::Armed => (self.entry.as_ref()).is_some_and(|e| e.phase() == Phase::Fired),
+            Stage::Fallback => {
+                let fired = (self.fallback.as_ref()).is_some_and(|f| f.is_elapsed());
+                fired && self.tick != NEVER
+            }
             Stage::Done => true,
         }
     }
 
-    /// Gives it another deadline, whether it has completed or not. To later this is a store.
+    /// Gives it another deadline, whether it has completed or not.
     ///
-    /// A task that waits goes on waiting, for the new deadline. A sleep that has completed has to be polled again for
-    /// its task to be woken. Never panics.
-    pub fn reset(self: Pin<&mut Self>, deadline: Instant) {
-        let this = self.get_mut();
-        let Some(entry) = &this.entry else { return };
+    /// A task that waits goes on waiting, for the new deadline. A sleep that has completed has to be polled again: until
+    /// then the new deadline wakes nobody. (Tokio's sleep wakes the task that polled it last; for that it keeps a clone
+    /// of the waker of every sleep that has fired.)
+    ///
+    /// Moving a waiting sleep later takes a short lock of its own and sends no command. Moving it to before the tick at
+    /// which the wheel has it scheduled sends one.
+    ///
+    /// # Examples
+    ///
+    /// A pinned sleep can be reset too, as Tokio's is.
+    ///
+    /// ```
+    /// use std::pin::pin;
+    /// use std::time::Duration;
+    /// use tokio::time::Instant;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let wheel = tickwheel::TimerWheel::new();
+    /// let deadline = Instant::now() + Duration::from_secs(2);
+    ///
+    /// let mut sleep = wheel.sleep(Duration::from_secs(1));
+    /// sleep.reset(deadline);
+    /// sleep.await;
+    ///
+    /// let mut pinned = pin!(wheel.sleep(Duration::from_secs(1)));
+    /// pinned.as_mut().reset(deadline);
+    /// pinned.await;
+    /// assert_eq!(Instant::now(), deadline);
+    /// # }
+    /// ```
+    pub fn reset(&mut self, deadline: Instant) {
+        let Some(entry) = &self.entry else { return };
+        let tick = entry.origin().shared.ticks.deadline(deadline);
+        self.reset_to(deadline, tick);
+    }
+
+    /// Like [`reset`](Self::reset), to a deadline that is never reached if there is none.
+    pub(crate) fn reset_or_never(&mut self, deadline: Option<Instant>) {
+        match deadline {
+            Some(deadline) => self.reset(deadline),
+            None => self.reset_to(far_future(), NEVER),
+        }
+    }
+
+    fn reset_to(&mut self, deadline: Instant, tick: u64) {
+        let Some(entry) = &self.entry else { return };
         let shared = &entry.origin().shared;
-        this.deadline = deadline;
-        this.tick = shared.ticks.deadline(deadline);
-        let fired = match this.stage {
-            Stage::New | Stage::Unchecked => false,
+        self.deadline = deadline;
+        self.tick = tick;
+        let has_fired = match self.stage {
+            Stage::New | Stage::NewUnchecked | Stage::Reset => false,
             Stage::Armed => {
-                let (was, tell) = entry.move_to(this.tick);
+                let (was, notify) = entry.move_to(tick);
                 if was == Phase::Armed {
-                    if shared.tell(entry, tell) {
+                    if shared.tell(entry, notify) {
                         pool::count(shared, |counts| &counts.moved);
                         return;
                     }
-                    // The task that waits may be another one: it has to come and find that the actor is gone.
+                    // The task that waits may be another one: it has to poll, and find that the actor is gone.
                     wake(entry.close());
                 }
                 was == Phase::Fired
             }
-            Stage::OnTokio => {
-                if let Some(fallback) = &mut this.fallback {
+            Stage::Fallback => {
+                if let Some(fallback) = &mut self.fallback {
                     fallback.as_mut().reset(deadline);
                 }
                 return;
             }
             Stage::Done => true,
         };
-        if fired {
+        if has_fired {
             pool::count(shared, |counts| &counts.made);
         }
-        this.stage = Stage::Unchecked;
+        self.stage = Stage::Reset;
     }
 
-    /// As [`poll`](Future::poll), without taking part in the runtime's cooperative budget.
+    /// Like [`poll`](Future::poll), but takes no part in the runtime's cooperative budget.
     #[inline]
-    pub(crate) fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self.stage {
-            Stage::New => self.poll_arm(cx),
-            Stage::Unchecked if !self.is_due() => self.poll_arm(cx),
-            Stage::Unchecked => self.poll_due(),
+            Stage::New | Stage::NewUnchecked | Stage::Reset if self.is_due() => self.poll_due(),
+            Stage::New | Stage::NewUnchecked | Stage::Reset => self.poll_arm(cx),
             Stage::Armed => self.poll_armed(cx),
-            Stage::OnTokio => self.poll_fallback(cx),
+            Stage::Fallback => self.poll_fallback(cx),
             Stage::Done => Poll::Ready(()),
         }
     }
 
-    /// Whether it has been polled and was pending.
-    pub(crate) fn has_waited(&self) -> bool {
-        matches!(self.stage, Stage::Armed | Stage::OnTokio)
+    /// Like [`poll_elapsed`](Self::poll_elapsed), but a first poll reads the clock only if the deadline may have passed
+    /// when the sleep was made.
+    ///
+    /// An overdue sleep that is armed here fires on the actor's next turn.
+    #[inline]
+    fn poll_elapsed_unchecked(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self.stage {
+            Stage::New => self.poll_arm(cx),
+            _ => self.poll_elapsed(cx),
+        }
     }
 
     /// Whether the clock has reached the deadline.
@@ -220,11 +282,8 @@ impl Sleep {
         let Some(entry) = &self.entry else {
             return Poll::Ready(());
         };
-        if entry
-            .origin()
-            .shared
-            .arm(entry, self.tick, cx.waker().clone())
-        {
+        let shared = &entry.origin().shared;
+        if shared.arm(entry, self.tick, cx.waker().clone()) {
             self.stage = Stage::Armed;
             Poll::Pending
         } else {
@@ -236,7 +295,9 @@ impl Sleep {
         let Some(entry) = &self.entry else {
             return Poll::Ready(());
         };
-        match entry.poll(cx.waker()) {
+        let (phase, replaced) = entry.poll(cx.waker());
+        drop_replaced(replaced);
+        match phase {
             Phase::Fired => {
                 self.stage = Stage::Done;
                 Poll::Ready(())
@@ -244,17 +305,19 @@ impl Sleep {
             Phase::Closed => self.poll_fallback(cx),
             Phase::Armed | Phase::Idle | Phase::Released if !self.is_due() => Poll::Pending,
             Phase::Armed | Phase::Idle | Phase::Released => {
-                // The actor may be quicker; then it has counted.
-                if entry.disarm().0 == Phase::Fired {
+                let disarmed = entry.disarm();
+                if disarmed.was == Phase::Fired {
+                    // The actor was quicker, and has counted.
                     self.stage = Stage::Done;
                     return Poll::Ready(());
                 }
                 self.poll_due()
+                // The waker is dropped here: its panic finds the sleep completed and counted.
             }
         }
     }
 
-    /// It is due, and the actor has not seen it.
+    /// The sleep is due, and the actor has not fired it.
     fn poll_due(&mut self) -> Poll<()> {
         self.stage = Stage::Done;
         if let Some(entry) = &self.entry {
@@ -265,18 +328,43 @@ impl Sleep {
 
     #[cold]
     fn poll_fallback(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.stage != Stage::OnTokio {
-            self.stage = Stage::OnTokio;
-            self.fallback = Some(Box::pin(time::sleep_until(self.deadline)));
+        if self.stage == Stage::Fallback {
+            if self.is_due() {
+                self.stage = Stage::Done;
+                return Poll::Ready(());
+            }
+        } else {
+            if self.is_due() {
+                return self.poll_due();
+            }
+            // Counted once there is such a timer: making one may panic.
+            self.fallback = Some(fallback::sleep_until(self.deadline));
+            self.stage = Stage::Fallback;
             if let Some(entry) = &self.entry {
                 pool::count(&entry.origin().shared, |counts| &counts.handed_over);
             }
         }
-        if let Some(fallback) = &mut self.fallback {
-            ready!(fallback.as_mut().poll(cx));
+        let Some(fallback) = &mut self.fallback else {
+            return Poll::Ready(());
+        };
+        loop {
+            // The budget is the caller's affair: a timeout whose future has used it up has to elapse all the same.
+            ready!(pin!(coop::unconstrained(fallback.as_mut())).poll(cx));
+            if self.tick != NEVER {
+                break;
+            }
+            // Some decades have passed.
+            fallback.as_mut().reset(far_future());
         }
         self.stage = Stage::Done;
         Poll::Ready(())
+    }
+}
+
+/// Drops a waker that another task may have left: its panic is none of this poll's business.
+fn drop_replaced(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        catch_panic("the drop of a waker", || drop(waker));
     }
 }
 
@@ -297,17 +385,21 @@ impl Drop for Sleep {
         let Some(entry) = self.entry.take() else {
             return;
         };
-        let (cancelled, scheduled) = match self.stage {
-            // Its entry is as it was taken from the cache: filed at this tick or before it, if at all.
-            Stage::New | Stage::Unchecked => (true, self.tick),
-            Stage::Armed | Stage::Done => {
-                let (was, scheduled) = entry.disarm();
-                let is_over = self.stage == Stage::Done || was == Phase::Fired;
-                (!is_over, scheduled)
+        // Dropped last, when all is counted and put away: dropping it may panic.
+        let _waker;
+        let (is_cancelled, scheduled) = match self.stage {
+            // The entry is as it was taken from the pool: scheduled at this tick or before it, if at all.
+            Stage::New | Stage::NewUnchecked => (true, self.tick),
+            Stage::Reset | Stage::Armed | Stage::Done => {
+                let disarmed = entry.disarm();
+                _waker = disarmed.waker;
+                let is_over = self.stage == Stage::Done
+                    || (self.stage == Stage::Armed && disarmed.was == Phase::Fired);
+                (!is_over, disarmed.scheduled)
             }
-            Stage::OnTokio => return,
+            Stage::Fallback => return,
         };
-        if let Err(entry) = pool::give(entry, scheduled, cancelled) {
+        if let Err(entry) = pool::give(entry, scheduled, is_cancelled) {
             entry.origin().shared.release(&entry);
         }
     }

@@ -1,5 +1,7 @@
-//! The primitives that the protocols between threads are built on: the standard library's, or loom's when the
-//! models are checked (`--cfg tickwheel_loom`; plain `--cfg loom` would switch Tokio's internals too).
+//! Locks and atomics for the protocols between threads.
+//!
+//! They are the standard library's, or loom's when the models are checked (`--cfg tickwheel_loom`; plain `--cfg loom`
+//! would switch Tokio's internals too).
 
 use std::sync::PoisonError;
 #[cfg(not(tickwheel_loom))]
@@ -11,15 +13,16 @@ pub(crate) use std::sync::{Mutex, MutexGuard, atomic};
 #[cfg(tickwheel_loom)]
 pub(crate) use loom::sync::{Mutex, MutexGuard, atomic};
 
-/// Locks a mutex under which no code of a user runs unguarded, so that a poisoned one holds nothing half done.
+/// Locks a mutex, poisoned or not. No code of a user runs under these mutexes uncaught, so a poisoned one holds nothing
+/// half done.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// As [`lock`], but who finds it taken waits longer each time before the next look, and sleeps only after that.
+/// Like [`lock`], but spins with exponential backoff before blocking.
 ///
-/// Two threads that take turns at a lock move what it guards from one core to the other each time. Who stays away for a
-/// while lets the other do much at once.
+/// Two threads that take turns at a lock move what it guards from one core to the other each time. A thread that backs
+/// off lets the other do much in one go.
 #[cfg(not(tickwheel_loom))]
 pub(crate) fn lock_with_backoff<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     for doublings in 0..BACKOFF_STEPS {
@@ -37,23 +40,21 @@ pub(crate) fn lock_with_backoff<T>(mutex: &std::sync::Mutex<T>) -> std::sync::Mu
 #[cfg(tickwheel_loom)]
 pub(crate) use lock as lock_with_backoff;
 
-/// How often the wait doubles before a thread sleeps: a few microseconds in all.
+/// How often the backoff doubles before a thread blocks: a few microseconds in all.
 #[cfg(not(tickwheel_loom))]
 const BACKOFF_STEPS: u32 = 8;
 
-/// A mutex for sections of a few instructions that call nothing: what it costs to take and release one that nobody
-/// else wants is what counts.
+/// A mutex for critical sections of a few instructions that call nothing. It is made for the case without contention.
 ///
-/// Releasing is a plain store, where a mutex that puts threads to sleep has to exchange the word to find out whether
-/// any does; on the way of a timeout that is the difference between two and four such exchanges. Who finds it taken
-/// tries again a little later, and soon lets the processor go: the holder may have been preempted. At last it sleeps,
-/// so that also a holder of lower priority gets to run.
+/// Releasing it is a plain store. A mutex that blocks threads has to exchange a word to learn whether one is blocked; a
+/// timeout then needs four such exchanges instead of two. A thread that finds it taken spins, then yields, since the
+/// holder may have been preempted, and at last sleeps, so that a holder of lower priority gets to run too.
 #[derive(Debug)]
 pub(crate) struct SpinMutex<T>(Spin<T>);
 
-/// How long who finds it taken sleeps at last.
+/// How long a thread that has spun and yielded sleeps before each further attempt.
 #[cfg(not(tickwheel_loom))]
-const NAP: std::time::Duration = std::time::Duration::new(0, 50_000);
+const SLEEP: std::time::Duration = std::time::Duration::new(0, 50_000);
 
 #[cfg(not(tickwheel_loom))]
 type Spin<T> = spin::mutex::SpinMutex<T>;
@@ -93,14 +94,14 @@ impl<T> SpinMutex<T> {
             match attempts {
                 0..64 => std::hint::spin_loop(),
                 64..256 => std::thread::yield_now(),
-                _ => std::thread::sleep(NAP),
+                _ => std::thread::sleep(SLEEP),
             }
         }
     }
 }
 
-/// A value on cache lines of its own: two of them, since processors fetch lines in pairs. Nobody who only reads what
-/// lies next to it then waits for those who write it.
+/// A value on cache lines of its own: two of them, since processors fetch lines in pairs. Writing it then does not slow
+/// down threads that read what lies next to it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct CachePadded<T>(pub(crate) T);
@@ -110,7 +111,7 @@ mod tests {
     use super::*;
     use std::thread;
 
-    /// Adds up from several threads, with a pause between reading and writing that invites the others in.
+    /// Adds up from several threads, each of which yields between reading and writing.
     fn add_up(add: impl Fn() + Sync) {
         thread::scope(|scope| {
             for _ in 0..4 {
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_brief_mutex_lets_one_in_at_a_time_also_when_the_holder_is_away_for_long() {
+    fn excludes_other_threads_while_the_holder_is_away() {
         let sum = SpinMutex::new(0);
         add_up(|| {
             let mut guard = sum.lock();
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_with_patience_gets_in_and_takes_a_poisoned_mutex_as_it_is() {
+    fn locks_with_backoff_a_mutex_that_is_poisoned_or_taken() {
         let sum = Mutex::new(0);
         let poison = thread::scope(|scope| {
             let holder = scope.spawn(|| {

@@ -1,12 +1,15 @@
-//! The only conversion between [`Instant`] and ticks.
+//! The conversion between [`Instant`] and ticks.
 //!
-//! Three rules, and the promise "never early" rests on them:
+//! The promise "never early" rests on three rules:
 //!
-//! * a **deadline rounds up**: its tick is the first one that begins at the deadline or after it;
-//! * **now rounds down**: the current tick is the last one that has begun;
-//! * **too far means never**: what does not fit is [`NEVER`], a tick that `now` does not reach.
+//! * A **deadline rounds up**: its tick is the first one that begins at the deadline or after it.
+//! * **Now rounds down**: the current tick is the last one that has begun.
+//! * **Too far means never**: a deadline that does not fit is [`NEVER`], a tick that `now` does not reach.
 //!
-//! Tick 0 begins at the *origin*, the instant the wheel was started. Instants before it count as tick 0.
+//! Tick 0 begins at the *origin*, the instant at which the wheel was started. Instants before it count as tick 0.
+//!
+//! Activity, which idle timers count in nanoseconds, rounds up to whole ticks as well; so a busy thread writes its word
+//! once a tick.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,25 +23,29 @@ pub(crate) const NEVER: u64 = u64::MAX;
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 
-/// What stands for "never" where an [`Instant`] has to be shown: about thirty years from now, as in Tokio.
+/// The latest activity that can be recorded, in nanoseconds: 146 years after the origin, so that adding a duration
+/// cannot overflow.
+pub(crate) const LATEST_NANOS: u64 = 1 << 62;
+
+/// How far from now an [`Instant`] lies that is shown for "never": about thirty years, as in Tokio.
 const FAR_FUTURE: Duration = Duration::from_secs(86_400 * 365 * 30);
 
-/// A point in time as nanoseconds from the origin: half the size of an [`Instant`], and exact.
+/// A point in time as nanoseconds from the origin. It is half the size of an [`Instant`], and exact.
 ///
-/// Reaches 292 years both ways; `Timestamp::NEVER` lies beyond.
+/// It reaches 292 years both ways; `Timestamp::NEVER` lies beyond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Timestamp(i64);
 
 impl Timestamp {
     pub(crate) const NEVER: Timestamp = Timestamp(i64::MAX);
 
-    /// How much later than `earlier` this is; zero when it is not.
+    /// How much later than `earlier` this is; zero if it is not later.
     pub(crate) fn since(self, earlier: Timestamp) -> Duration {
         let nanos = i128::from(self.0) - i128::from(earlier.0);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
     }
 
-    /// This stamp moved by `nanos`, or `NEVER` when that is too far.
+    /// This timestamp moved by `nanos`, or `NEVER` if that is too far.
     pub(crate) fn plus(self, nanos: i64) -> Timestamp {
         Timestamp(self.0.saturating_add(nanos))
     }
@@ -47,12 +54,12 @@ impl Timestamp {
         self.0
     }
 
-    /// As unsigned nanoseconds from the origin; before it counts as zero.
+    /// Unsigned nanoseconds from the origin; zero for a timestamp before it.
     pub(crate) fn after_origin(self) -> u64 {
         u64::try_from(self.0).unwrap_or(0)
     }
 
-    /// From unsigned nanoseconds from the origin; what is too far is `NEVER`.
+    /// The timestamp so many nanoseconds from the origin; `NEVER` if that is too far.
     pub(crate) fn at(nanos: u64) -> Timestamp {
         i64::try_from(nanos).map_or(Timestamp::NEVER, Timestamp)
     }
@@ -61,42 +68,43 @@ impl Timestamp {
 /// Where ticks begin and how long one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ticks {
-    /// Tells these from all others that were made, in one comparison.
+    /// Unique, so that one comparison tells these ticks from others.
     id: u64,
     origin: Instant,
     nanos_per_tick: u64,
 }
 
-/// The result of rounding up, and the instants that have the same.
+/// A tick that instants were rounded up to, and the range of instants that round up to it.
 ///
-/// Subtracting and dividing costs more than all else there is to arming a timer or touching one; comparing is cheap. A
-/// busy thread rounds thousands of instants up to the same tick, one after the other.
+/// Subtracting and dividing costs more than all the rest of arming a timer or touching one; comparing is cheap. A busy
+/// thread rounds thousands of instants up to the same tick, one after the other.
 #[derive(Debug, Clone, Copy)]
 struct RoundedUp {
-    /// Of the [`Ticks`].
+    /// The id of the [`Ticks`].
     id: u64,
-    /// The tick before has begun then: instants up to it are rounded to less.
+    /// The instant at which the tick before begins: instants up to it round up to less.
     after: Instant,
-    /// The tick begins.
+    /// The instant at which the tick begins.
     begin: Instant,
     tick: u64,
-    /// When it begins, in nanoseconds from the origin.
+    /// When the tick begins, in nanoseconds from the origin.
     nanos: u64,
 }
 
 thread_local! {
-    /// Of the deadlines of sleeps that are rounded on this thread, and of the touches.
+    /// One for the deadlines of sleeps that this thread rounds, one for its touches.
     static DEADLINE: Last = const { Last::new() };
     static TOUCH: Last = const { Last::new() };
 }
 
-/// What a thread remembers of what it has rounded up.
+/// What a thread remembers of the instants that it has rounded up.
 ///
-/// A result is worked out in full when the same tick comes twice in a row: where each is another, that would be wasted.
+/// The range of a tick is worked out when the same tick comes twice in a row. Where each is another it would be of no
+/// use.
 #[derive(Debug)]
 struct Last {
     result: Cell<Option<RoundedUp>>,
-    /// The tick, and whose it is, that was rounded up to when the result was of no use.
+    /// The id of the ticks and the tick of the last rounding for which `result` did not hold.
     missed: Cell<(u64, u64)>,
 }
 
@@ -110,7 +118,7 @@ impl Last {
 }
 
 impl RoundedUp {
-    /// Whether the instant has this result, for the ticks with this id.
+    /// Whether the instant rounds up to this tick, for the ticks with this id.
     #[inline]
     fn holds(&self, id: u64, instant: Instant) -> bool {
         self.id == id && self.after < instant && instant <= self.begin
@@ -118,7 +126,7 @@ impl RoundedUp {
 }
 
 impl Ticks {
-    /// Ticks of length `tick`, counted from `origin`. A length of zero or beyond 584 years is not a tick.
+    /// Ticks of length `tick`, counted from `origin`. `None` for a length of zero or over 584 years.
     pub(crate) fn new(origin: Instant, tick: Duration) -> Option<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let nanos_per_tick = u64::try_from(tick.as_nanos()).ok().filter(|&n| n > 0)?;
@@ -134,18 +142,18 @@ impl Ticks {
         Duration::from_nanos(self.nanos_per_tick)
     }
 
-    /// The tick_nanos in which time passes, in nanoseconds: what is rounded to multiples of it is rounded to ticks.
+    /// The length of a tick in nanoseconds.
     pub(crate) fn tick_nanos(&self) -> u64 {
         self.nanos_per_tick
     }
 
-    /// The instant in nanoseconds from the origin. Before it is zero, and too far the largest number there is.
+    /// The instant in nanoseconds from the origin. Zero if it lies before the origin, `u64::MAX` if it is too far.
     #[inline]
     pub(crate) fn nanos(&self, instant: Instant) -> u64 {
         nanos(instant.saturating_duration_since(self.origin)).unwrap_or(u64::MAX)
     }
 
-    /// The instant so many nanoseconds from the origin; decades from now if there is none.
+    /// The instant so many nanoseconds from the origin; an instant decades from now if there is none.
     pub(crate) fn at(&self, nanos: u64) -> Instant {
         self.instant(Timestamp::at(nanos))
     }
@@ -159,7 +167,7 @@ impl Ticks {
         }
     }
 
-    /// The begin of the tick that the instant is rounded up to, in nanoseconds from the origin.
+    /// The begin of the tick to which the instant rounds up, in nanoseconds from the origin.
     #[inline]
     pub(crate) fn touch(&self, instant: Instant) -> u64 {
         match TOUCH.with(|last| last.result.get()) {
@@ -168,7 +176,7 @@ impl Ticks {
         }
     }
 
-    /// Rounds up to a tick, which is returned with the nanoseconds from the origin to its begin.
+    /// Rounds up to a tick. Returns the tick and its begin in nanoseconds from the origin.
     #[cold]
     fn round_up(&self, instant: Instant, last: &'static LocalKey<Last>) -> (u64, u64) {
         let Some(nanos) = nanos(instant.saturating_duration_since(self.origin)) else {
@@ -184,8 +192,8 @@ impl Ticks {
         (tick, begin)
     }
 
-    /// The result for all instants that are rounded up to the same tick as this one. None for the first tick, whose
-    /// instants may lie before the origin.
+    /// The range of instants that round up to the same tick as this one. `None` for the first tick, whose instants may lie
+    /// before the origin.
     fn rounded_up(&self, instant: Instant, nanos: u64, tick: u64) -> Option<RoundedUp> {
         let before = tick.checked_sub(1)?.checked_mul(self.nanos_per_tick)?;
         let after = instant.checked_sub(Duration::from_nanos(nanos - before))?;
@@ -219,7 +227,7 @@ impl Ticks {
         self.origin.checked_add(Duration::new(secs, subsec))
     }
 
-    /// The instant as a stamp, exactly; too far is `NEVER`, too long ago the oldest stamp there is.
+    /// The instant as a timestamp, exactly. `NEVER` if it is too far, the oldest timestamp if it is too long ago.
     pub(crate) fn timestamp(&self, instant: Instant) -> Timestamp {
         if let Some(after) = instant.checked_duration_since(self.origin) {
             let nanos = nanos(after).and_then(|nanos| i64::try_from(nanos).ok());
@@ -230,12 +238,12 @@ impl Ticks {
         Timestamp(-before.unwrap_or(i64::MAX))
     }
 
-    /// The stamp as an instant. `NEVER`, and what no `Instant` can hold, is shown as some decades from now.
-    pub(crate) fn instant(&self, stamp: Timestamp) -> Instant {
-        let distance = Duration::from_nanos(stamp.0.unsigned_abs());
-        let instant = if stamp == Timestamp::NEVER {
+    /// The timestamp as an instant. For `NEVER`, and where there is no such `Instant`, an instant decades from now.
+    pub(crate) fn instant(&self, timestamp: Timestamp) -> Instant {
+        let distance = Duration::from_nanos(timestamp.0.unsigned_abs());
+        let instant = if timestamp == Timestamp::NEVER {
             None
-        } else if stamp.0 >= 0 {
+        } else if timestamp.0 >= 0 {
             self.origin.checked_add(distance)
         } else {
             self.origin.checked_sub(distance)
@@ -243,36 +251,43 @@ impl Ticks {
         instant.unwrap_or_else(far_future)
     }
 
-    /// The tick of a deadline given as a stamp: rounded up, as [`deadline`](Self::deadline) does.
-    pub(crate) fn deadline_of(&self, stamp: Timestamp) -> u64 {
-        if stamp == Timestamp::NEVER {
+    /// The tick of a deadline given as a timestamp: rounded up, as [`deadline`](Self::deadline) does.
+    pub(crate) fn deadline_of(&self, timestamp: Timestamp) -> u64 {
+        if timestamp == Timestamp::NEVER {
             return NEVER;
         }
-        u64::try_from(stamp.0).map_or(0, |nanos| nanos.div_ceil(self.nanos_per_tick))
+        u64::try_from(timestamp.0).map_or(0, |nanos| nanos.div_ceil(self.nanos_per_tick))
     }
 }
 
-/// `now + delay`, or `None` when that is too far to be an `Instant`.
+/// Rounds nanoseconds from the origin up to the beginning of a tick: how activity is recorded. At most
+/// [`LATEST_NANOS`].
+pub(crate) fn round_up_to_tick(nanos: u64, tick_nanos: u64) -> u64 {
+    let ticks = nanos.min(LATEST_NANOS).div_ceil(tick_nanos);
+    ticks.saturating_mul(tick_nanos).min(LATEST_NANOS)
+}
+
+/// `now + delay`, or `None` if that is too far to be an `Instant`.
 pub(crate) fn after(delay: Duration) -> Option<Instant> {
     Instant::now().checked_add(delay)
 }
 
-/// An instant that stands for "never" where one has to be shown.
+/// An instant to show for "never".
 pub(crate) fn far_future() -> Instant {
     let now = Instant::now();
     now.checked_add(FAR_FUTURE).unwrap_or(now)
 }
 
-/// Whether this thread's Tokio clock is not the real one: it is paused, or has been.
+/// Whether this thread's Tokio clock differs from the real one because it is paused, or has been.
 pub(crate) fn clock_is_virtual() -> bool {
     let before = Instant::now().into_std();
     let real = std::time::Instant::now();
     let after = Instant::now().into_std();
-    // A clock that runs with the real one cannot miss what is read in between.
+    // The real clock read in between lies between two readings of a clock that follows it.
     !(before <= real && real <= after)
 }
 
-/// The whole duration in nanoseconds, if it is under 584 years.
+/// The duration in nanoseconds, if it is under 584 years.
 fn nanos(duration: Duration) -> Option<u64> {
     duration
         .as_secs()
@@ -290,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_rounds_up_and_now_rounds_down() {
+    fn rounds_deadlines_up_and_now_down() {
         let ticks = ticks(Duration::from_millis(10));
         let at = |micros| ticks.origin + Duration::from_micros(micros);
         assert_eq!(ticks.deadline(at(0)), 0);
@@ -304,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn far_ticks_begin_where_nanoseconds_no_longer_reach() {
+    fn knows_the_begin_of_ticks_beyond_64_bit_nanoseconds() {
         let tick = Duration::new(7, 300_000_011);
         let ticks = ticks(tick);
         // The first is the last whose begin is a 64-bit number of nanoseconds.
@@ -319,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_of_a_tick_holds_for_this_tick_alone() {
+    fn applies_a_remembered_rounding_to_its_own_tick_only() {
         let tick = Duration::from_millis(10);
         let (one, other) = (ticks(tick), ticks(tick));
         let at = |ticks: &Ticks, micros| ticks.origin + Duration::from_micros(micros);
@@ -353,17 +368,17 @@ mod tests {
                 assert_eq!(
                     other.deadline(moved),
                     tick,
-                    "of others nothing is remembered"
+                    "nothing is remembered of other ticks"
                 );
             }
         }
     }
 
     #[test]
-    fn instants_before_the_origin_are_tick_zero() {
+    fn counts_instants_before_the_origin_as_tick_zero() {
         let ticks = ticks(Duration::from_millis(1));
         let Some(past) = ticks.origin.checked_sub(Duration::from_millis(5)) else {
-            return; // this machine booted within the last five milliseconds
+            return; // the clock began less than five milliseconds ago
         };
         assert_eq!(ticks.deadline(past), 0);
         assert_eq!(ticks.now(past), 0);
@@ -372,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_far_is_never_and_now_does_not_reach_it() {
+    fn takes_what_is_too_far_for_never_which_now_does_not_reach() {
         let ticks = ticks(Duration::from_nanos(1));
         let thousand_years = Duration::from_secs(86_400 * 365 * 1000);
         let far = ticks.origin + thousand_years;
@@ -386,13 +401,22 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_of_no_length_is_none() {
+    fn rounds_activity_up_to_tick_and_no_further_than_latest() {
+        for (nanos, rounded) in [(0, 0), (1, 10), (10, 10), (11, 20)] {
+            assert_eq!(round_up_to_tick(nanos, 10), rounded);
+        }
+        assert_eq!(round_up_to_tick(u64::MAX, 1_000), LATEST_NANOS);
+        assert_eq!(round_up_to_tick(1, u64::MAX), LATEST_NANOS);
+    }
+
+    #[test]
+    fn refuses_a_tick_of_no_length() {
         assert!(Ticks::new(Instant::now(), Duration::ZERO).is_none());
         assert!(Ticks::new(Instant::now(), Duration::MAX).is_none());
     }
 
     #[test]
-    fn now_does_not_reach_never_at_the_last_nanosecond_there_is() {
+    fn does_not_reach_never_at_the_last_nanosecond() {
         let ticks = ticks(Duration::from_nanos(1));
         let last = ticks.origin + Duration::from_nanos(u64::MAX);
         assert_eq!(ticks.nanos(last), u64::MAX);
@@ -401,14 +425,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_for_never_is_about_thirty_years_away() {
+    fn shows_never_as_about_thirty_years_away() {
         let year = Duration::from_secs(86_400 * 365);
         let shown = far_future().saturating_duration_since(Instant::now());
         assert!(shown > 29 * year && shown < 31 * year, "{shown:?}");
     }
 
     #[test]
-    fn a_stamp_is_counted_in_nanoseconds_from_the_origin() {
+    fn counts_a_timestamp_in_nanoseconds_from_the_origin() {
         let ticks = ticks(Duration::from_millis(2));
         assert_eq!(ticks.tick_nanos(), 2_000_000);
         let early = ticks.timestamp(ticks.origin + Duration::from_nanos(300));
@@ -425,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_too_far_is_never() {
+    fn takes_a_timestamp_too_far_for_never() {
         let last = i64::MAX.unsigned_abs();
         assert_eq!(Timestamp::at(last + 1), Timestamp::NEVER);
         assert_eq!(Timestamp::at(last - 1).plus(1), Timestamp::NEVER);
@@ -434,19 +458,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_delay_ends_so_long_after_now_if_there_is_such_an_instant() {
+    async fn adds_a_delay_to_now_if_there_is_such_an_instant() {
         let delay = Duration::from_millis(5);
         assert_eq!(after(delay), Some(Instant::now() + delay));
         assert_eq!(after(Duration::MAX), None);
     }
 
     #[test]
-    fn the_real_clock_is_not_virtual() {
+    fn takes_the_real_clock_for_real() {
         assert!(!clock_is_virtual());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_clock_that_is_paused_or_has_been_is_virtual() {
+    async fn takes_a_clock_that_is_or_was_paused_for_virtual() {
         assert!(clock_is_virtual(), "it stands behind the real one");
         tokio::time::advance(Duration::from_secs(3_600)).await;
         assert!(clock_is_virtual(), "it stands before the real one");
@@ -456,7 +480,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_tick_of_a_deadline_begins_at_it_or_less_than_a_tick_later(
+        fn puts_a_deadline_less_than_a_tick_before_the_begin_of_its_tick(
             nanos in 0..u64::MAX / 4,
             tick in 1..100_000_000_000_u64,
         ) {
@@ -470,7 +494,7 @@ mod tests {
         }
 
         #[test]
-        fn a_stamp_gives_back_the_instant_it_was_made_from(nanos in 0..i64::MAX.unsigned_abs()) {
+        fn gives_back_the_instant_of_a_timestamp(nanos in 0..i64::MAX.unsigned_abs()) {
             let ticks = ticks(Duration::from_millis(1));
             let instant = ticks.origin + Duration::from_nanos(nanos);
             prop_assert_eq!(ticks.instant(ticks.timestamp(instant)), instant);

@@ -106,12 +106,11 @@ impl TimerWheel {
     /// Makes a future that completes once `duration` has passed.
     ///
     /// The duration is counted from this call. The future is never early, and at most a tick late plus what the runtime
-    /// adds. A duration of zero is ready at the first poll; one too long to be represented never completes.
+    /// adds. It is ready at its first poll if it is due by then. A duration too long to be represented never completes.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future cancels it. That takes one uncontended lock; it sends a command only if the thread's pool
-    /// already holds 128 cancelled entries of this wheel.
+    /// Dropping the future cancels it; see [`Sleep`].
     #[doc(alias = "delay")]
     pub fn sleep(&self, duration: Duration) -> Sleep {
         Sleep::after(&self.origin, duration)
@@ -299,7 +298,11 @@ impl TimerWheel {
     #[doc(alias = "flush")]
     pub async fn settle(&self) {
         let (done, settled) = oneshot::channel();
-        if self.origin.shared.send(0, Command::Settle(done)).is_ok() {
+        let command = Command::Settle {
+            done,
+            is_second_round: false,
+        };
+        if self.origin.shared.send_now(command).is_ok() {
             // An error means that the actor has ended.
             let _ = settled.await;
         }
@@ -337,7 +340,7 @@ impl TimerWheel {
     #[doc(alias = "stop")]
     pub async fn shutdown(&self) {
         // An error means that the actor has ended or is about to.
-        let _ = self.origin.shared.send(0, Command::Shutdown);
+        let _ = self.origin.shared.send_now(Command::Shutdown);
         self.origin.shared.ended().await;
     }
 

@@ -1,5 +1,6 @@
 //! The server and real clients, on the loopback interface.
 
+use std::future;
 use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -21,10 +22,10 @@ const SLACK: Duration = Duration::from_secs(4);
 /// How many clients there are of each kind.
 const CLIENTS: usize = 40;
 
-/// What a client does before it says nothing more.
+/// The behaviour of a client before it falls silent.
 struct Kind {
     name: &'static str,
-    /// What it asks for, again and again on the same connection.
+    /// The paths it asks for, again and again on the same connection.
     requests: &'static [&'static str],
     /// Its pause between them.
     pause: Duration,
@@ -65,7 +66,7 @@ const KINDS: [Kind; 5] = [
     },
 ];
 
-/// What became of a client.
+/// The outcome of a client.
 struct Seen {
     kind: usize,
     /// Whether all it asked for was answered.
@@ -81,8 +82,17 @@ pub(crate) async fn run() -> io::Result<ExitCode> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let server = listener.local_addr()?;
     let clients = KINDS.len() * CLIENTS;
-    println!("{clients} clients of a server that closes idle connections after {IDLE:?}");
-    tokio::spawn(run_server(listener, TimerWheel::new(), IDLE, |_, _| {}));
+    say!("{clients} clients of a server that closes idle connections after {IDLE:?}");
+    tokio::spawn(async move {
+        run_server(
+            listener,
+            &TimerWheel::new(),
+            IDLE,
+            future::pending(),
+            |_, _| {},
+        )
+        .await;
+    });
 
     let mut running = JoinSet::new();
     for n in 0..clients {
@@ -92,7 +102,7 @@ pub(crate) async fn run() -> io::Result<ExitCode> {
     while let Some(client) = running.join_next().await {
         seen.push(client.map_err(io::Error::other)??);
         if seen.len() % CLIENTS == 0 {
-            println!("{} of {clients} connections are closed", seen.len());
+            say!("{} of {clients} connections are closed", seen.len());
         }
     }
     Ok(judge(&seen))
@@ -183,8 +193,8 @@ fn is_whole(answer: &[u8]) -> bool {
 }
 
 fn judge(seen: &[Seen]) -> ExitCode {
-    println!();
-    println!("a client that              connections  all answered  closed  when idle for");
+    say!();
+    say!("a client that              connections  all answered  closed  when idle for");
     let mut held = true;
     for (number, kind) in KINDS.iter().enumerate() {
         let of_kind = || seen.iter().filter(|seen| seen.kind == number);
@@ -192,7 +202,7 @@ fn judge(seen: &[Seen]) -> ExitCode {
         let closed = of_kind().filter(|seen| seen.closed).count();
         let least = of_kind().map(|seen| seen.idle).min().unwrap_or_default();
         let most = of_kind().map(|seen| seen.idle).max().unwrap_or_default();
-        println!(
+        say!(
             "{:<25}  {CLIENTS:>11}  {answered:>12}  {closed:>6}  {:.3} to {:.3} s",
             kind.name,
             least.as_secs_f64(),
@@ -200,12 +210,12 @@ fn judge(seen: &[Seen]) -> ExitCode {
         );
         held &= answered == CLIENTS && closed == CLIENTS && least >= IDLE;
     }
-    println!();
+    say!();
     if held {
-        println!("every connection was closed when it was idle, and none that was busy");
+        say!("every connection was closed when it was idle, and none that was busy");
         ExitCode::SUCCESS
     } else {
-        println!("it did NOT hold: a busy connection was closed, or an idle one was not");
+        say!("it did NOT hold: a busy connection was closed, or an idle one was not");
         ExitCode::FAILURE
     }
 }

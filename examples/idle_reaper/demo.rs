@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{self, Instant};
 
 use crate::progress::Progress;
-use crate::{End, Event, machine, run_server, say};
+use crate::{End, Event, machine, run_server};
 
 const CLIENTS: u64 = 2_000;
 
@@ -41,7 +41,7 @@ const OTHER_FILES: u64 = 100;
 
 const MESSAGE: &[u8] = b"is anybody there?\n";
 
-/// What a client has seen.
+/// The outcome that a client has seen.
 #[derive(Debug)]
 enum Outcome {
     /// It chatted to the end.
@@ -58,7 +58,7 @@ enum Outcome {
     Failed(io::Error),
 }
 
-/// What became of all of them.
+/// The outcomes of all clients.
 #[derive(Debug, Default)]
 struct Tally {
     chatted: u64,
@@ -110,7 +110,7 @@ impl Tally {
         }
     }
 
-    /// What did not go as promised.
+    /// The promises that were broken.
     fn complaints(&self, clients: u64) -> Vec<String> {
         let early = self.early.max(self.reaped_early);
         let seen = self.reaped + self.reaped_early + self.interrupted;
@@ -151,10 +151,10 @@ pub(crate) async fn run() -> ExitCode {
         Err(error) => return fail(&format!("cannot listen on the loopback interface: {error}")),
     };
     let half = HumanCount(clients / 2);
-    say(&format!(
+    say!(
         "{} clients: {half} chat and {half} fall silent; the server closes what is silent for {IDLE:?}",
         HumanCount(clients)
-    ));
+    );
 
     let began = Instant::now();
     let wheel = TimerWheel::new();
@@ -177,7 +177,7 @@ pub(crate) async fn run() -> ExitCode {
         complaints.push(format!("it was not done after {GIVE_UP:?}"));
     }
     if complaints.is_empty() {
-        say("Every silent connection was closed, and no chatting one.");
+        say!("Every silent connection was closed, and no chatting one.");
         return ExitCode::SUCCESS;
     }
     fail(&complaints.join("; "))
@@ -198,10 +198,10 @@ fn affordable_clients() -> Option<u64> {
         fail(&format!("{why}, which is too few; {remedy}"));
         return None;
     }
-    say(&format!(
+    say!(
         "{why}: {clients} clients instead of {}; for all of them {remedy}",
         HumanCount(CLIENTS)
-    ));
+    );
     Some(clients)
 }
 
@@ -224,7 +224,7 @@ async fn serve_and_connect(
         let wheel = wheel.clone();
         tokio::spawn(async move {
             let stopped = async { drop(stopped.await) };
-            // Events nobody waits for any more are lost.
+            // An error means that the demonstration has ended.
             let report = move |event| drop(report.send(event));
             run_server(listener, &wheel, IDLE, stopped, report).await
         })
@@ -310,7 +310,7 @@ async fn silent(mut socket: TcpStream, messages: u32) -> Outcome {
     }
 }
 
-/// One message there and back.
+/// Sends one message and reads its echo.
 async fn chat(socket: &mut TcpStream) -> io::Result<()> {
     let mut echo = [0; MESSAGE.len()];
     socket.write_all(MESSAGE).await?;
@@ -322,7 +322,7 @@ async fn chat(socket: &mut TcpStream) -> io::Result<()> {
 }
 
 fn print_table(tally: &mut Tally, metrics: &WheelMetrics, clients: u64, took: Duration) {
-    let row = |name: &str, value: String| say(&format!("  {name:<36}{value:>20}"));
+    let row = |name: &str, value: String| say!("  {name:<36}{value:>20}");
     let of_half = |n| format!("{} of {}", HumanCount(n), HumanCount(clients / 2));
     let late = &mut tally.lateness;
     late.sort_unstable();
@@ -332,7 +332,7 @@ fn print_table(tally: &mut Tally, metrics: &WheelMetrics, clients: u64, took: Du
         rank => format!("{:.2} ms", late[rank - 1].as_secs_f64() * 1e3),
     };
 
-    say("");
+    say!();
     row(
         "silent connections reaped",
         of_half(tally.reaped + tally.reaped_early),
@@ -357,5 +357,5 @@ fn print_table(tally: &mut Tally, metrics: &WheelMetrics, clients: u64, took: Du
         }),
     );
     row("time", format!("{:.1} s", took.as_secs_f64()));
-    say("");
+    say!();
 }

@@ -1,35 +1,6 @@
-//! What the operating system has to be asked for: signals, how many files may be open, and the CPU time used.
+//! Questions to the operating system: how many files may be open, and the CPU time used.
 
-use std::future::Future;
 use std::time::Duration;
-
-/// Completes at Ctrl-C, and on Unix at SIGTERM. Listens from this call on.
-#[cfg(unix)]
-pub(crate) fn asked_to_stop() -> impl Future<Output = ()> {
-    use tokio::signal::unix::{SignalKind, signal};
-
-    let interrupt = signal(SignalKind::interrupt());
-    let terminate = signal(SignalKind::terminate());
-    async move {
-        // Without handlers the signals end the process themselves.
-        if let (Ok(mut interrupt), Ok(mut terminate)) = (interrupt, terminate) {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-        } else {
-            std::future::pending::<()>().await;
-        }
-    }
-}
-
-/// Completes at Ctrl-C.
-#[cfg(not(unix))]
-pub(crate) fn asked_to_stop() -> impl Future<Output = ()> {
-    async {
-        let _ = tokio::signal::ctrl_c().await;
-    }
-}
 
 /// Lets the process open `wanted` files if the system permits it. Returns how many it may open; `None` when there is
 /// no such limit.

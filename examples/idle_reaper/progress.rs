@@ -1,11 +1,9 @@
-//! What is shown while one waits: a bar on a terminal, lines elsewhere.
+//! Progress while the demonstration runs: a bar on a terminal, lines elsewhere.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-
-use crate::say;
 
 #[derive(Debug)]
 pub(crate) enum Progress {
@@ -46,7 +44,7 @@ impl Progress {
                 let elapsed = began.elapsed();
                 if elapsed >= *next {
                     *next += LINE_EVERY;
-                    say(&line(elapsed));
+                    say!("{}", line(elapsed));
                 }
             }
         }

@@ -5,21 +5,21 @@ use crate::wheel::Wheel;
 /// How many items are taken off a wheel at a time.
 const BATCH: usize = 64;
 
-/// What a step counts as when all there was to do was to file items on lower levels: as much as so many items.
+/// What a step counts as when items only cascaded to lower levels: as much as so many items that are due.
 const CASCADE_COST: usize = 128;
 
-/// Hands the items that are due by `until` to `look`, tick by tick, as far as the budget goes; true when there may be
+/// Hands the items that are due by `until` to `process`, tick by tick, as far as the budget goes; true when there may be
 /// more. `due` is where they are put; it is empty before and after.
 pub(crate) fn advance<T>(
     wheel: &mut Wheel<T>,
     due: &mut Vec<T>,
     until: u64,
     budget: &mut usize,
-    mut look: impl FnMut(&mut Wheel<T>, &mut Vec<T>),
+    mut process: impl FnMut(&mut Wheel<T>, &mut Vec<T>),
 ) -> bool {
     if until < wheel.now() {
-        // The wheel went further in an earlier turn. What is filed under its tick since then is as late as what is
-        // still in the backlog, and waits for it.
+        // The wheel went further in an earlier turn. Items that were scheduled at its tick since then are overdue, as
+        // are commands that are still in the backlog, and wait for them.
         return true;
     }
     while let Some(tick) = wheel.next_wake().filter(|&tick| tick <= until) {
@@ -33,7 +33,7 @@ pub(crate) fn advance<T>(
             due.len()
         };
         *budget = budget.saturating_sub(cost);
-        look(wheel, due);
+        process(wheel, due);
         due.clear();
     }
     // Only time moves on.

@@ -1,60 +1,55 @@
-//! Those who wait for everything to be applied and fired.
+//! The tasks that wait for everything to be applied and fired: those in [`settle`](crate::TimerWheel::settle).
+//!
+//! A barrier has two parts. First the commands that were pushed before its own are applied. Its own command is in one
+//! queue, and the actor may have emptied the others a moment before they were pushed; so when the command comes out of
+//! the backlog, the actor sends it round once more, behind everything that the next turn takes. When it comes out again
+//! all of that is applied. Then everything that is due by that turn fires; this module waits for that.
+
+use std::collections::VecDeque;
 
 use tokio::sync::oneshot;
 
-/// A barrier has two parts: the commands that were submitted before it have to be applied, and then what is due has to
-/// fire. Queues are emptied one after the other, so only the *next* filling of the backlog is certain to hold the last of
-/// those commands.
+use crate::panic::catch_panic;
+
+/// How many tasks are woken in one turn.
+const WAKES_PER_TURN: usize = 256;
+
+/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Barrier {
-    waiting: Vec<Waiting>,
-}
-
-#[derive(Debug)]
-struct Waiting {
-    /// The filling of the backlog by whose end everything is applied.
-    round: u64,
-    /// The tick by which everything then has to be fired.
-    target: Option<u64>,
-    done: oneshot::Sender<()>,
+    /// With the tick by which everything has to be fired. Ticks of turns do not decrease: the first one is met first.
+    waiting: VecDeque<(u64, oneshot::Sender<()>)>,
 }
 
 impl Barrier {
-    /// One more, whose command was in the filling `round`.
-    pub(super) fn add(&mut self, round: u64, done: oneshot::Sender<()>) {
-        self.waiting.push(Waiting {
-            round: round + 1,
-            target: None,
-            done,
-        });
+    /// All that was pushed before is applied, and `done` now waits for what is due by `tick`, the current one.
+    pub(super) fn add(&mut self, tick: u64, done: oneshot::Sender<()>) {
+        self.waiting.push_back((tick, done));
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// The filling `round` is applied: who waited for it now waits for what is due by `now`.
-    pub(super) fn applied(&mut self, round: u64, now: u64) {
-        for waiting in &mut self.waiting {
-            if waiting.target.is_none() && waiting.round <= round {
-                waiting.target = Some(now);
+    /// Everything due before tick `before` has fired: wakes some of those that wait for that.
+    pub(super) fn fired(&mut self, before: u64) {
+        for _ in 0..WAKES_PER_TURN {
+            let is_met = |&(tick, _): &(u64, _)| tick < before;
+            if !self.waiting.front().is_some_and(is_met) {
+                return;
             }
+            let Some((_, done)) = self.waiting.pop_front() else {
+                return;
+            };
+            // An error means that nobody waits any more.
+            catch_panic("a waker", || done.send(()));
         }
     }
 
-    /// Everything due before tick `before` has fired.
-    pub(super) fn fired(&mut self, before: u64) {
-        if self.waiting.is_empty() {
-            return;
-        }
-        let is_met = |waiting: &Waiting| waiting.target.is_some_and(|target| target < before);
-        let (met, waiting) = std::mem::take(&mut self.waiting)
-            .into_iter()
-            .partition::<Vec<_>, _>(is_met);
-        self.waiting = waiting;
-        for Waiting { done, .. } in met {
-            // Who does not wait any more need not be told.
-            let _ = done.send(());
+    /// The actor ends: wakes everybody.
+    pub(super) fn close(&mut self) {
+        for (_, done) in self.waiting.drain(..) {
+            catch_panic("a waker", || drop(done));
         }
     }
 }

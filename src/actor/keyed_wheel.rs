@@ -9,13 +9,16 @@ use slab::Slab;
 
 use super::advance::advance;
 use super::task::LOOKS_PER_TURN;
-use crate::shared::timer_set::{Delivery, SetWheel, TimerSet};
+use crate::shared::timer_set::{Batch, Delivery, SetWheel, TimerSet};
 use crate::shared::turn::Turn;
 use crate::tick::NEVER;
 use crate::wheel::Wheel;
 
 /// The most dirty indices that are processed under one hold of a set's lock.
 const BATCH: usize = 256;
+
+/// Indices that are needed within so many ticks are processed before all others.
+const HORIZON: u64 = 256;
 
 /// A batch that was processed keeps memory for this many indices.
 const KEPT_BATCH: usize = 1024;
@@ -36,7 +39,7 @@ pub(super) struct KeyedWheel {
     /// The set whose dirty indices are being processed. At most one: the next command waits for it.
     in_hand: Option<InHand>,
     /// Memory for the next batch.
-    spare_batch: Vec<u32>,
+    spare_batch: Batch,
     /// The items that the wheel has reached; kept for its memory.
     expired: Vec<Item>,
     /// The indices of one set that the wheel has reached; kept for its memory.
@@ -58,10 +61,28 @@ struct Record {
 #[derive(Debug)]
 struct InHand {
     set: NonZeroU32,
-    batch: Vec<u32>,
-    processed: usize,
-    /// The earliest tick by which one of them is needed.
-    earliest: u64,
+    batch: Batch,
+    /// How many of the urgent ones, and of the rest, are processed.
+    urgent: usize,
+    rest: usize,
+}
+
+impl InHand {
+    /// The next indices to process, at most `limit`, and how far the processing has come in their list.
+    fn next(&mut self, limit: usize) -> (&[u32], &mut usize) {
+        let Batch { urgent, rest, .. } = &self.batch;
+        let (list, processed) = if self.urgent < urgent.len() {
+            (urgent, &mut self.urgent)
+        } else {
+            (rest, &mut self.rest)
+        };
+        let left = &list[*processed..];
+        (&left[..left.len().min(limit)], processed)
+    }
+
+    fn is_processed(&self) -> bool {
+        self.urgent + self.rest == self.batch.len()
+    }
 }
 
 impl KeyedWheel {
@@ -70,7 +91,7 @@ impl KeyedWheel {
             wheel: Wheel::new(slots),
             records: Slab::new(),
             in_hand: None,
-            spare_batch: Vec::new(),
+            spare_batch: Batch::default(),
             expired: Vec::new(),
             indices: Vec::new(),
             due: Vec::new(),
@@ -102,22 +123,31 @@ impl KeyedWheel {
         self.wheel.has_spare()
     }
 
+    /// Whether dirty indices are left that were taken from their set.
+    pub(super) fn has_unprocessed(&self) -> bool {
+        self.in_hand.is_some()
+    }
+
     /// The earliest tick by which an index is needed that was taken from its set and is not processed yet.
     pub(super) fn earliest_unprocessed(&self) -> u64 {
-        self.in_hand.as_ref().map_or(NEVER, |hand| hand.earliest)
+        match &self.in_hand {
+            None => NEVER,
+            Some(hand) if hand.urgent < hand.batch.urgent.len() => hand.batch.earliest,
+            Some(hand) => hand.batch.rest_earliest,
+        }
     }
 
     /// A set's command was received: takes its dirty indices in hand. The ones before must be processed.
-    pub(super) fn receive(&mut self, set: &Arc<dyn TimerSet>) {
+    pub(super) fn receive(&mut self, set: &Arc<dyn TimerSet>, turn: &Turn<'_>) {
         debug_assert!(self.in_hand.is_none(), "the last batch was processed");
         let number = self.number_of(set);
         let mut batch = mem::take(&mut self.spare_batch);
-        let earliest = set.take_dirty(&mut batch);
+        set.take_dirty(&mut batch, turn.tick.saturating_add(HORIZON));
         self.in_hand = Some(InHand {
             set: number,
             batch,
-            processed: 0,
-            earliest,
+            urgent: 0,
+            rest: 0,
         });
     }
 
@@ -126,24 +156,26 @@ impl KeyedWheel {
         let Some(mut hand) = self.in_hand.take() else {
             return false;
         };
-        let record = &mut self.records[key(hand.set)];
-        while hand.processed < hand.batch.len() && *budget > 0 {
-            let left = &hand.batch[hand.processed..];
-            let indices = &left[..left.len().min(BATCH).min(*budget)];
-            let (set, mut wheel) = record.lend(hand.set, &mut self.wheel);
+        let number = hand.set;
+        let record = &mut self.records[key(number)];
+        while !hand.is_processed() && *budget > 0 {
+            let (indices, processed) = hand.next(BATCH.min(*budget));
+            let (set, mut wheel) = record.lend(number, &mut self.wheel);
             set.process(indices, turn, &mut wheel);
-            hand.processed += indices.len();
+            *processed += indices.len();
             *budget -= indices.len();
         }
-        if hand.processed < hand.batch.len() {
+        if !hand.is_processed() {
             self.in_hand = Some(hand);
             return true;
         }
-        hand.batch.clear();
-        if hand.batch.capacity() <= KEPT_BATCH {
-            self.spare_batch = hand.batch;
-        }
-        self.forget_if_over(hand.set);
+        let Batch { urgent, rest, .. } = &mut hand.batch;
+        urgent.clear();
+        rest.clear();
+        urgent.shrink_to(KEPT_BATCH);
+        rest.shrink_to(KEPT_BATCH);
+        self.spare_batch = hand.batch;
+        self.forget_if_over(number);
         false
     }
 

@@ -1,7 +1,5 @@
-//! The wheel of the sleeping futures.
-//!
-//! Half of the protocol in [`entry`](crate::shared::entry): what its table gives to the actor. The models of that protocol
-//! drive this too.
+//! The wheel of the sleeping futures: the actor's half of the protocol in [`entry`](crate::shared::entry). The models of
+//! that protocol drive this too.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -15,16 +13,16 @@ use crate::wheel::Wheel;
 #[derive(Debug)]
 pub(crate) struct SleepWheel<H> {
     wheel: Wheel<Arc<Entry<H>>>,
-    /// Those that are being looked at; kept for its memory.
+    /// The entries that are being processed; kept for its memory.
     due: Vec<Arc<Entry<H>>>,
 }
 
-/// What became of an entry that was looked at and armed.
+/// What became of an armed entry whose scheduled tick was reached.
 #[derive(Debug)]
 pub(crate) enum Processed {
     /// It fired at its deadline; this waker is to be woken.
     Fired { deadline: u64, waker: Option<Waker> },
-    /// It had been put off, and is filed again.
+    /// Its deadline had moved to later, and it was rescheduled.
     Rescheduled,
 }
 
@@ -40,9 +38,9 @@ impl<H> SleepWheel<H> {
         &self.wheel
     }
 
-    /// Attends to an entry that came out of a queue.
-    pub(crate) fn attend(&mut self, entry: Arc<Entry<H>>) {
-        match entry.attend(self.wheel.next_index(), |node| self.tick(node)) {
+    /// Processes an entry that came out of the mailbox.
+    pub(crate) fn register(&mut self, entry: Arc<Entry<H>>) {
+        match entry.register(self.wheel.next_index(), |node| self.tick(node)) {
             Register::Keep => {}
             Register::Insert(tick) => {
                 self.wheel.insert(tick, entry);
@@ -59,17 +57,17 @@ impl<H> SleepWheel<H> {
         }
     }
 
-    /// Looks at the entries that are filed by `until`, as far as the budget goes; true when there is more. An entry that
-    /// would fire is put off to the tick that `later` gives, if that is later.
+    /// Processes the entries that are scheduled by `until`, as far as the budget goes; true when there may be more. An
+    /// entry that would fire is put off to the tick that `later` gives, if that is later.
     ///
-    /// It takes one tick at a time: one that turns out to have been moved is filed again before the next one is looked
-    /// at, and does not overtake what is due between its old deadline and its new one.
+    /// It takes one tick at a time: an entry that turns out to have been moved is rescheduled before the next tick is
+    /// processed, and does not overtake what is due between its old deadline and its new one.
     pub(crate) fn advance(
         &mut self,
         until: u64,
         budget: &mut usize,
         mut later: impl FnMut(&H) -> u64,
-        mut looked: impl FnMut(Processed),
+        mut processed: impl FnMut(Processed),
     ) -> bool {
         advance(
             &mut self.wheel,
@@ -80,13 +78,15 @@ impl<H> SleepWheel<H> {
                 due.iter().for_each(fetch);
                 // They fire here, with the wheel at rest: a waker may drop or arm others.
                 for entry in due.drain(..) {
-                    match entry.look(wheel.now(), wheel.next_index(), || later(entry.origin())) {
+                    match entry.process_expiration(wheel.now(), wheel.next_index(), || {
+                        later(entry.origin())
+                    }) {
                         Expiration::Fire { deadline, waker } => {
-                            looked(Processed::Fired { deadline, waker })
+                            processed(Processed::Fired { deadline, waker })
                         }
                         Expiration::Reschedule(tick) => {
                             wheel.insert(tick, entry);
-                            looked(Processed::Rescheduled);
+                            processed(Processed::Rescheduled);
                         }
                         Expiration::Deregister => {}
                     }
@@ -95,10 +95,10 @@ impl<H> SleepWheel<H> {
         )
     }
 
-    /// Takes cancelled sleeps off the wheel, of those at `from` and the next places; returns where to go on. For when
+    /// Takes cancelled sleeps off the wheel, of those at so many indices from `from` on; returns where to go on. For when
     /// nobody is left to use their entries again.
-    pub(crate) fn deregister_unarmed(&mut self, from: u32, places: u32) -> Option<u32> {
-        let end = from.saturating_add(places);
+    pub(crate) fn deregister_unarmed(&mut self, from: u32, indices: u32) -> Option<u32> {
+        let end = from.saturating_add(indices);
         for index in from..end.min(self.wheel.indices()) {
             let Some(token) = self.wheel.token_at(index) else {
                 continue;
@@ -123,7 +123,7 @@ impl<H> SleepWheel<H> {
         self.due.drain(..).chain(tokens)
     }
 
-    /// The tick the node is filed under.
+    /// The tick at which the node is scheduled.
     fn tick(&self, node: u32) -> Option<u64> {
         self.wheel.tick_of(self.wheel.token_at(node)?)
     }

@@ -1,17 +1,32 @@
-//! The one task, or thread, that owns the wheel.
+//! The one task, or thread, that owns the wheels.
 //!
-//! Everything reaches it as a [command](crate::shared::command). It awaits nothing but its own signal and its own sleep, never
-//! a consumer; it does not tick; and a turn of it is bounded, so that neither a flood of commands nor a storm of
-//! expirations starves the other, or the rest of the runtime.
+//! Everything reaches it as a [command](crate::shared::command). It awaits nothing but its own notification and its own
+//! sleep, never a consumer; it does not tick; and its turns are bounded, so that neither a flood of commands nor a storm
+//! of expirations starves the other, or the rest of the runtime.
+//!
+//! # A turn
+//!
+//! 1. It reads the clock, and takes everything that is queued in the [mailbox](crate::shared::mailbox) into the backlog.
+//! 2. It applies commands from the backlog, a bounded number.
+//! 3. It fires what is due, a bounded number. If commands are left, it stops before the earliest tick by which one of
+//!    them is needed: a timer fires before those that are due after it, also when it is still in the backlog (P4), and
+//!    does not wait for commands that are all later (P11). What is pushed after step 1 is not due before the tick of
+//!    this turn.
+//!
+//! If something is left to do the actor lets other tasks run and takes the next turn. Otherwise it
+//! [parks](crate::shared::mailbox::Mailbox::park), and waits for the next tick of its wheels or a notification.
+//!
+//! # The end
 //!
 //! It ends when it is told to, or when no handle is left and nothing is armed. However it ends, also when its runtime
 //! is dropped under it, it closes what it holds: sleeping futures wake up and go on with Tokio's own timer, keyed
-//! timers go back to their stream.
+//! timers go back to their stream. The wakers are a user's, and may panic: each is called on its own.
 
 #[cfg(test)]
 mod tests;
 
 use std::future::{Future, poll_fn};
+use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
@@ -20,34 +35,36 @@ use std::time::Duration;
 
 use super::barrier::Barrier;
 use super::keyed_wheel::KeyedWheel;
+use tokio::sync::oneshot;
 use tokio::time::{self, Instant};
 use tracing::Instrument;
 
 use crate::actor::sleep_wheel::{Processed, SleepWheel, fetch};
 use crate::metrics::add;
-use crate::panic::wake;
+use crate::panic::{catch_panic, wake};
 use crate::shared::command::Command;
 use crate::shared::mailbox::Backlog;
 use crate::shared::notifier::ActorNotifier;
 use crate::shared::turn::Turn;
 use crate::shared::{Origin, Shared};
+use crate::tick::NEVER;
 
-/// How many commands, and how many noted slots of a set, a turn applies.
+/// How many commands, and how many dirty timers of a set, a turn applies.
 pub(super) const COMMANDS_PER_TURN: usize = 4096;
 
-/// How many places of a wheel a turn searches for cancelled sleeps.
-const PLACES_PER_TURN: u32 = 4096;
+/// How many indices of a wheel a turn searches for cancelled sleeps.
+const INDICES_PER_TURN: u32 = 4096;
 
-/// How many sleeps, and how many keyed timers, a turn looks at.
+/// How many sleeps, and how many keyed timers, a turn processes.
 pub(super) const LOOKS_PER_TURN: usize = 256;
 
 /// How many commands are fetched into the processor's cache before the first of them is applied.
 const FETCHED: usize = 16;
 
-/// The actor looks at the clock at least this often while it waits for a timer; Tokio's reaches about two years.
+/// The actor reads the clock at least this often while it waits for a timer; Tokio's reaches about two years.
 const LONGEST_SLEEP: Duration = Duration::from_secs(86_400 * 365);
 
-/// How often it complains of being late.
+/// The least time between two warnings of being late.
 const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// See the module.
@@ -56,14 +73,11 @@ pub(crate) struct Actor {
     shared: Arc<Shared>,
     /// The sleeping futures, and the keyed timers: a wheel for each.
     sleeps: SleepWheel<Arc<Origin>>,
-    sets: KeyedWheel,
+    keyed: KeyedWheel,
     /// Commands taken from the mailbox.
     backlog: Backlog<Command>,
-    /// How often the backlog was filled.
-    rounds: u64,
-    /// The ticks at which it was filled the last time and the time before.
-    filled: u64,
-    filled_before: u64,
+    /// The commands of barriers, for their second round.
+    second_round: Vec<Command>,
     barrier: Barrier,
     timer: Option<Pin<Box<time::Sleep>>>,
     /// How far the search for cancelled sleeps has come that begins when the last handle is dropped.
@@ -86,11 +100,9 @@ impl Actor {
         Actor {
             shared,
             sleeps: SleepWheel::new(slots),
-            sets: KeyedWheel::new(slots),
+            keyed: KeyedWheel::new(slots),
             backlog: Backlog::new(),
-            rounds: 0,
-            filled: 0,
-            filled_before: 0,
+            second_round: Vec::new(),
             barrier: Barrier::default(),
             timer: None,
             sweep: None,
@@ -105,7 +117,7 @@ impl Actor {
         async move {
             loop {
                 match self.step() {
-                    Step::Again => tokio::task::yield_now().await,
+                    Step::Again => self.yield_to_others().await,
                     Step::Wait => self.wait().await,
                     Step::End => break,
                 }
@@ -124,7 +136,9 @@ impl Actor {
         }
         loop {
             match self.step() {
-                Step::Again => thread::yield_now(),
+                // The system shares the processors fairly. Giving this one away after each turn would leave the actor
+                // behind whenever more threads are busy than there are processors.
+                Step::Again => {}
                 Step::Wait => self.wait_on_thread(),
                 Step::End => break,
             }
@@ -138,7 +152,7 @@ impl Actor {
         if self.must_end {
             return Step::End;
         }
-        // Asked before the look into the queues, which then finds all that was armed while there was a handle.
+        // Read before the queues are checked, which then finds all that was armed while there was a handle.
         let is_orphaned = self.shared.is_orphaned();
         if more || !self.shared.mailbox.park(self.next_wake()) {
             return Step::Again;
@@ -152,17 +166,17 @@ impl Actor {
 
     /// Nothing is armed.
     fn is_unused(&self) -> bool {
-        self.sleeps.wheel().is_empty() && self.sets.is_empty()
+        self.sleeps.wheel().is_empty() && self.keyed.is_empty()
     }
 
     /// The tick at which a wheel next has something to do; `None` when both are empty.
     fn next_wake(&self) -> Option<u64> {
-        let wakes = [self.sleeps.wheel().next_wake(), self.sets.next_wake()];
+        let wakes = [self.sleeps.wheel().next_wake(), self.keyed.next_wake()];
         wakes.into_iter().flatten().min()
     }
 
     /// When that tick begins.
-    fn next_look(&self) -> Option<Instant> {
+    fn next_turn(&self) -> Option<Instant> {
         let tick = self.next_wake()?;
         let now = Instant::now();
         let far = now.checked_add(LONGEST_SLEEP).unwrap_or(now);
@@ -170,12 +184,19 @@ impl Actor {
         Some(at.map_or(far, |at| at.min(far)))
     }
 
-    /// Waits for the signal, or for the tick at which a wheel has something to do.
+    /// Lets other tasks run between two turns.
+    async fn yield_to_others(&self) {
+        if let ActorNotifier::Task(notifier) = self.shared.mailbox.notifier() {
+            notifier.yield_to_others().await;
+        }
+    }
+
+    /// Waits for a notification, or for the tick at which a wheel has something to do.
     async fn wait(&mut self) {
-        let ActorNotifier::Task(signal) = self.shared.mailbox.notifier() else {
+        let ActorNotifier::Task(notifier) = self.shared.mailbox.notifier() else {
             return;
         };
-        match (self.next_look(), &mut self.timer) {
+        match (self.next_turn(), &mut self.timer) {
             // No Tokio timer is armed while the wheels are empty.
             (None, timer) => *timer = None,
             (Some(at), Some(timer)) if timer.deadline() == at && !timer.is_elapsed() => {}
@@ -183,9 +204,9 @@ impl Actor {
             (Some(at), timer) => *timer = Some(Box::pin(time::sleep_until(at))),
         }
         let timer = &mut self.timer;
-        let mut signal = pin!(signal.notified());
+        let mut notified = pin!(notifier.notified());
         poll_fn(|cx| {
-            if signal.as_mut().poll(cx).is_ready() {
+            if notified.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(());
             }
             match timer {
@@ -198,7 +219,7 @@ impl Actor {
 
     /// As [`wait`](Self::wait), on a thread of its own.
     fn wait_on_thread(&self) {
-        match self.next_look() {
+        match self.next_turn() {
             None => thread::park(),
             Some(at) => thread::park_timeout(at.saturating_duration_since(Instant::now())),
         }
@@ -213,78 +234,97 @@ impl Actor {
         let now = shared.ticks.now(began);
         let turn = Turn::new(now, shared.ticks.timestamp(began), &shared.metrics.0);
 
-        let left_in_inbox = self.apply(&turn);
-        // What is left in the backlog was submitted after it had been filled the time before, and is due then at the
-        // earliest: up to there nothing can be overtaken.
-        let until = if left_in_inbox {
-            self.filled_before.saturating_sub(1)
-        } else {
-            self.barrier.applied(self.rounds, now);
-            now
-        };
+        self.take();
+        self.apply(&turn);
+        let earliest = self.earliest_unapplied();
+        // Nothing fires at this tick or after it.
+        let before = earliest.min(now.saturating_add(1));
         let sweeping = self.sweep();
-        let sleeps_left = self.look_at_sleeps(until, &turn);
-        let timers_left = self.sets.advance(until, &mut { LOOKS_PER_TURN }, &turn);
-        // Of the tick at which a wheel stopped there may be more to come.
-        let sleeps_before = self.sleeps.wheel().now() + u64::from(!sleeps_left);
-        let timers_before = self.sets.now() + u64::from(!timers_left);
-        let left_to_deliver = self.sets.deliver(timers_before, &turn);
-        if !left_to_deliver {
-            self.barrier.fired(sleeps_before.min(timers_before));
+        let mut left_to_fire = true;
+        if let Some(until) = before.checked_sub(1) {
+            let sleeps_left = self.fire_sleeps(until, &turn);
+            let timers_left = self.keyed.advance(until, &mut { LOOKS_PER_TURN }, &turn);
+            // At the tick at which a wheel stopped there may be more to come.
+            let sleeps_before = self.sleeps.wheel().now() + u64::from(!sleeps_left);
+            let timers_before = self.keyed.now() + u64::from(!timers_left);
+            let left_to_deliver = self.keyed.deliver(timers_before.min(before), &turn);
+            if !left_to_deliver {
+                self.barrier
+                    .fired(sleeps_before.min(timers_before).min(before));
+            }
+            left_to_fire = sleeps_left || timers_left || left_to_deliver;
         }
 
         turn.end(began.elapsed());
         self.warn_if_late(turn.latest(), began);
-        left_in_inbox
+        !self.backlog.is_empty()
+            || self.keyed.has_unprocessed()
+            || !self.second_round.is_empty()
             || sweeping
-            || sleeps_left
-            || timers_left
-            || left_to_deliver
+            || left_to_fire
             || !self.barrier.is_empty()
             || self.sleeps.wheel().has_spare()
-            || self.sets.has_spare()
+            || self.keyed.has_spare()
     }
 
     // --- commands ---
 
-    /// Applies commands; true when some are left in the backlog.
-    fn apply(&mut self, turn: &Turn<'_>) -> bool {
-        if self.backlog.is_empty() {
-            self.shared.mailbox.take(&mut self.backlog);
-            self.rounds += 1;
-            self.filled_before = self.filled;
-            self.filled = turn.tick;
-        }
+    /// Takes everything that is queued into the backlog.
+    fn take(&mut self) {
+        self.shared.mailbox.take(&mut self.backlog);
+        // Behind everything that was pushed before them. No timer waits for them.
+        self.backlog.append(&mut self.second_round, NEVER);
+    }
+
+    /// No command that is left over is needed before this tick; `NEVER` when none is left.
+    fn earliest_unapplied(&self) -> u64 {
+        self.backlog
+            .earliest()
+            .min(self.keyed.earliest_unprocessed())
+    }
+
+    /// Applies commands of the backlog, as many as a turn may.
+    fn apply(&mut self, turn: &Turn<'_>) {
         let mut budget = COMMANDS_PER_TURN;
         let mut fetched = 0;
-        loop {
-            if self.sets.process(&mut budget, turn) {
-                return true;
-            }
-            if budget == 0 {
-                return !self.backlog.is_empty();
-            }
+        // The dirty indices of a set come before the next command.
+        while !self.keyed.process(&mut budget, turn) && budget > 0 {
             if fetched == 0 {
                 fetched = FETCHED;
                 self.fetch();
             }
             fetched -= 1;
             let Some(command) = self.backlog.pop() else {
-                return false;
+                return;
             };
             budget -= 1;
             add(&self.shared.metrics.0.commands, 1);
             match command {
-                Command::Sleep(entry) => self.sleeps.attend(entry),
-                Command::Set(set) => self.sets.receive(&set),
-                Command::Settle(done) => self.barrier.add(self.rounds, done),
+                Command::Sleep(entry) => self.sleeps.register(entry),
+                Command::Set(set) => self.keyed.receive(&set, turn),
+                Command::Settle {
+                    done,
+                    is_second_round,
+                } => self.settle(done, is_second_round, turn.tick),
                 Command::Orphaned => self.sweep = Some(0),
                 Command::Shutdown => self.must_end = true,
             }
         }
     }
 
-    /// Has the entries of the next commands fetched.
+    /// Sends a barrier round a second time, or has it wait until everything due by `tick` has fired: see [`Barrier`].
+    fn settle(&mut self, done: oneshot::Sender<()>, is_second_round: bool, tick: u64) {
+        if is_second_round {
+            self.barrier.add(tick, done);
+        } else {
+            self.second_round.push(Command::Settle {
+                done,
+                is_second_round: true,
+            });
+        }
+    }
+
+    /// Has the processor fetch the entries of the next commands.
     fn fetch(&self) {
         for command in self.backlog.next().take(FETCHED) {
             if let Command::Sleep(entry) = command {
@@ -298,17 +338,17 @@ impl Actor {
         let Some(from) = self.sweep else {
             return false;
         };
-        self.sweep = self.sleeps.deregister_unarmed(from, PLACES_PER_TURN);
+        self.sweep = self.sleeps.deregister_unarmed(from, INDICES_PER_TURN);
         self.sweep.is_some()
     }
 
     // --- time ---
 
-    /// Looks at the sleeps that are filed by tick `until`; true when there is more.
-    fn look_at_sleeps(&mut self, until: u64, turn: &Turn<'_>) -> bool {
+    /// Processes the sleeps that are scheduled by tick `until`; true when there may be more.
+    fn fire_sleeps(&mut self, until: u64, turn: &Turn<'_>) -> bool {
         let ticks = &self.shared.ticks;
         let later = |origin: &Arc<Origin>| origin.put_off_to(turn.now);
-        let looked = |looked| match looked {
+        let processed = |processed| match processed {
             Processed::Fired { deadline, waker } => {
                 let due = ticks.begin(deadline);
                 let due = due.map_or(turn.now, |due| ticks.timestamp(due));
@@ -318,7 +358,7 @@ impl Actor {
             Processed::Rescheduled => turn.rescheduled(),
         };
         self.sleeps
-            .advance(until, &mut { LOOKS_PER_TURN }, later, looked)
+            .advance(until, &mut { LOOKS_PER_TURN }, later, processed)
     }
 
     fn warn_if_late(&mut self, lateness: Duration, now: Instant) {
@@ -335,20 +375,31 @@ impl Actor {
 }
 
 impl Drop for Actor {
+    /// Closes everything, step by step: a panic in one is caught, and the next is taken all the same.
     fn drop(&mut self) {
         let shared = Arc::clone(&self.shared);
         shared.mailbox.close(&mut self.backlog);
         while let Some(command) = self.backlog.pop() {
-            if let Command::Sleep(entry) = command {
-                wake(entry.close());
-            }
+            close(command);
         }
+        mem::take(&mut self.second_round)
+            .into_iter()
+            .for_each(close);
         for entry in self.sleeps.drain() {
             wake(entry.close());
         }
         for set in shared.close_sets() {
-            set.close();
+            catch_panic("a waker or value of a set", || set.close());
         }
+        self.barrier.close();
         shared.end();
     }
+}
+
+/// Closes what a command was about. Dropping it may wake a task, or drop a set with its keys and values.
+fn close(command: Command) {
+    if let Command::Sleep(entry) = &command {
+        wake(entry.close());
+    }
+    catch_panic("a waker or value", || drop(command));
 }

@@ -2,87 +2,164 @@
 
 use std::fmt;
 use std::io;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Wake, Waker, ready};
 use std::time::Duration;
 
 use pin_project_lite::pin_project;
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
 use super::idle_timer::{IdleHandle, IdleTimer, assert_not_zero};
+use crate::panic::wake;
 use crate::shared::Shared;
-use crate::shared::idle_clock::IdleClock;
+use crate::shared::activity::limits::Kind;
+use crate::shared::idle_clock::IdleDurations;
+use crate::sync::SpinMutex;
 
-/// How long a stream may be without progress, in each direction and in both. Each limit is optional.
+/// How long a stream may be without progress: in each direction, in both, or between requests.
+///
+/// | limit | reached when | for |
+/// |---|---|---|
+/// | [`all`](Self::all) | no byte was read and none written for so long | tunnels, chats, anything that should never be silent |
+/// | [`keep_alive`](Self::keep_alive) | no response is owed and nothing happened for so long | servers that answer requests, such as HTTP/1 |
+/// | [`read`](Self::read) | no byte was read for so long, whatever was written | peers that must send, such as uploads or heartbeats |
+/// | [`write`](Self::write) | no byte was written for so long, whatever was read | peers that must take what they are sent |
+///
+/// Each limit is optional, and a stream is idle as soon as one of them is reached. Where requests can be counted, as in
+/// a handler, a [guard](IdleHandle::busy) for each request is exact with any of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct IdleLimits {
-    read: Option<Duration>,
-    write: Option<Duration>,
-    all: Option<Duration>,
-}
+pub struct IdleLimits(IdleDurations);
 
 impl IdleLimits {
-    /// No limits: a stream with these costs nothing. Never panics.
+    /// No limits. A stream without limits has no timer.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Nothing may be read for at most this long.
+    /// Limits how long no byte may be read.
     ///
     /// # Panics
     ///
-    /// If it is zero.
+    /// Panics if `idle` is zero.
     #[must_use]
     #[track_caller]
     pub fn read(mut self, idle: Duration) -> Self {
         assert_not_zero(idle);
-        self.read = Some(idle);
+        self.0.read = Some(idle);
         self
     }
 
-    /// Nothing may be written for at most this long.
+    /// Limits how long no byte may be written.
     ///
     /// # Panics
     ///
-    /// If it is zero.
+    /// Panics if `idle` is zero.
     #[must_use]
     #[track_caller]
     pub fn write(mut self, idle: Duration) -> Self {
         assert_not_zero(idle);
-        self.write = Some(idle);
+        self.0.write = Some(idle);
         self
     }
 
-    /// Nothing may be read and nothing written for at most this long.
+    /// Limits how long no byte may be read and none written.
     ///
     /// # Panics
     ///
-    /// If it is zero.
+    /// Panics if `idle` is zero.
     #[must_use]
     #[track_caller]
     pub fn all(mut self, idle: Duration) -> Self {
         assert_not_zero(idle);
-        self.all = Some(idle);
+        self.0.all = Some(idle);
+        self
+    }
+
+    /// Limits how long nothing may happen while no response is owed: the right limit for a server that answers requests.
+    ///
+    /// From the moment bytes are read until the server begins to write, a response is owed and this limit does not
+    /// count, however long the handler takes. It counts before the first request, while a response is written, and after
+    /// it until the first byte of the next request. Reading, writing and the beginning of a response are activity.
+    ///
+    /// A byte stream shows no more than that. Therefore:
+    ///
+    /// * A request that stops halfway looks like one that is being handled, and this limit does not end it. Add a
+    ///   [`read`](Self::read) limit longer than the slowest handler, or let the server limit the request's arrival (such
+    ///   as hyper's `header_read_timeout`).
+    /// * A response that pauses for longer than the limit after its first bytes is cut, as is the second of two
+    ///   pipelined requests if its handler takes longer than the limit after the first was answered.
+    /// * Protocols that write on their own while a request is being handled, such as HTTP/2 with its acknowledgements,
+    ///   end what is owed by that. Use a [guard](IdleHandle::busy) for each request there.
+    ///
+    /// Wrap the stream that carries the requests: above TLS, not below it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::io::ErrorKind;
+    /// use std::time::Duration;
+    /// use tickwheel::{IdleLimits, TimerWheel};
+    /// use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    /// use tokio::time::sleep;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> std::io::Result<()> {
+    /// let wheel = TimerWheel::new();
+    /// let (mut client, socket) = duplex(64);
+    /// let limits = IdleLimits::none().keep_alive(Duration::from_secs(5));
+    /// let (mut requests, mut responses) = tokio::io::split(wheel.idle_stream_with(socket, limits));
+    ///
+    /// client.write_all(b"a").await?;
+    /// assert_eq!(requests.read_u8().await?, b'a');
+    /// // The handler takes a minute. Meanwhile the server waits for the client to hang up, as hyper does.
+    /// let hung_up = tokio::spawn(async move { requests.read_u8().await });
+    /// sleep(Duration::from_secs(60)).await;
+    /// responses.write_all(b"A").await?;
+    ///
+    /// // No other request follows.
+    /// assert_eq!(hung_up.await?.unwrap_err().kind(), ErrorKind::TimedOut);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Panics if `idle` is zero.
+    #[must_use]
+    #[track_caller]
+    pub fn keep_alive(mut self, idle: Duration) -> Self {
+        assert_not_zero(idle);
+        self.0.keep_alive = Some(idle);
         self
     }
 }
 
 pin_project! {
-    /// Wraps a stream; once it has been idle for too long, its operations fail with
-    /// [`TimedOut`](io::ErrorKind::TimedOut). Made by [`TimerWheel::idle_stream`](crate::TimerWheel::idle_stream).
+    /// Wraps a stream. Once the stream has been idle for too long, its operations fail with
+    /// [`TimedOut`](io::ErrorKind::TimedOut).
     ///
-    /// Progress counts as activity: bytes read, bytes written. When a [limit](IdleLimits) has
-    /// passed, the operations that are pending fail, in both directions, and so do all later ones but for shutting
-    /// down; the inner stream is untouched and can be [taken back](Self::into_inner), to say goodbye on it, say.
-    /// End-of-file is not idleness.
+    /// [`TimerWheel::idle_stream`](crate::TimerWheel::idle_stream) makes it with one limit, and
+    /// [`idle_stream_with`](crate::TimerWheel::idle_stream_with) with any [limits](IdleLimits).
     ///
-    /// The two directions may be used by two tasks, as with [`tokio::io::split`]; both are woken. A task that does not
-    /// have an operation pending is not told that the stream is idle.
+    /// Progress is activity: bytes that are read or written. Bytes in the buffer of an [`AsyncBufRead`] count when they
+    /// arrive and when they are consumed, not when they are looked at. Flushing, failing, empty operations and the end
+    /// of the file are no activity.
+    ///
+    /// A stream is found to be idle by an operation that can make no progress. An operation that can, however late,
+    /// succeeds; a task that has no operation pending is not told. Once one operation has found the stream idle, this is
+    /// final: the operation that is pending in the other direction fails, and so do all later ones except for shutting
+    /// down. Touches and guards of its [handle](Self::handle) that come after that have no effect, and say so. The inner
+    /// stream is untouched; it can be [taken back](Self::into_inner), for instance to say goodbye on it.
+    ///
+    /// The two directions may be used by two tasks, as with [`tokio::io::split`].
+    ///
+    /// Behind a server that reads while its handlers run, as hyper and axum do, a limit on [`all`](IdleLimits::all) bytes
+    /// cuts a request whose handler is slow. [`IdleLimits::keep_alive`] does not.
     ///
     /// # Cancel safety
     ///
-    /// That of the inner stream; the timers lose nothing.
+    /// That of the inner stream. A cancelled operation neither loses activity nor prolongs a limit.
     ///
     /// # Examples
     ///
@@ -104,16 +181,22 @@ pin_project! {
     pub struct IdleStream<S> {
         #[pin]
         inner: S,
-        // None when there is no limit.
+        // `None` without limits.
         guard: Option<Guard>,
     }
 }
 
-/// A timer for the waker of each direction, on one clock.
+/// Watches over the operations of a stream with limits.
 struct Guard {
-    reading: IdleTimer,
-    writing: IdleTimer,
+    timer: IdleTimer,
+    pending: Arc<Pending>,
+    /// Wakes the operations that are pending.
+    waker: Waker,
     is_idle: bool,
+    /// Bytes were read and none were written since, and a limit depends on it.
+    owes_response: bool,
+    /// The bytes that were in the buffer of a buffered inner stream at the last look, and are not consumed.
+    buffered: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -122,8 +205,52 @@ enum Direction {
     Write,
 }
 
+/// The wakers of the operations that are pending, by [`Direction`]: the last poller's of each.
+#[derive(Debug)]
+struct Pending(SpinMutex<[Option<Waker>; 2]>);
+
+impl Pending {
+    fn new() -> Self {
+        Pending(SpinMutex::new([None, None]))
+    }
+
+    /// Makes `waker` the one to wake for this direction. Wakers are cloned and dropped while the lock is not held.
+    fn register(&self, direction: Direction, waker: &Waker) {
+        let is_same = |registered: &Waker| registered.will_wake(waker);
+        if (self.0.lock()[direction as usize].as_ref()).is_some_and(is_same) {
+            return;
+        }
+        let waker = waker.clone();
+        let replaced = self.0.lock()[direction as usize].replace(waker);
+        drop(replaced);
+    }
+}
+
+impl Wake for Pending {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let wakers = mem::take(&mut *self.0.lock());
+        wakers.into_iter().for_each(wake);
+    }
+}
+
 impl Guard {
-    /// Fails once the stream is idle, for now and ever.
+    fn new(shared: &Arc<Shared>, limits: IdleLimits) -> Self {
+        let pending = Arc::new(Pending::new());
+        Guard {
+            timer: IdleTimer::with_durations(shared, limits.0),
+            waker: Waker::from(Arc::clone(&pending)),
+            pending,
+            is_idle: false,
+            owes_response: false,
+            buffered: 0,
+        }
+    }
+
+    /// Fails if the stream was found to be idle.
     fn check(&self) -> io::Result<()> {
         if self.is_idle {
             return Err(idle_error());
@@ -131,22 +258,46 @@ impl Guard {
         Ok(())
     }
 
-    fn touch(&self, direction: Direction) {
-        let clock = self.reading.clock();
-        match direction {
-            Direction::Read => clock.touch_read(),
-            Direction::Write => clock.touch_write(),
+    /// Bytes arrived from the inner stream.
+    fn has_read(&mut self) {
+        self.timer.clock().progress(Kind::Read);
+        if !self.owes_response {
+            self.owes_response = self.timer.clock().owe();
         }
     }
 
-    /// Ready once the stream is idle.
+    /// The inner stream accepted bytes.
+    fn has_written(&mut self) {
+        self.timer.clock().progress(Kind::Write);
+    }
+
+    /// There are bytes to write: from here on it is the peer that has to take them.
+    fn begin_response(&mut self) {
+        if mem::take(&mut self.owes_response) {
+            self.timer.clock().respond();
+        }
+    }
+
+    /// The buffer of the inner stream holds so many bytes. Those that were not there at the last look have arrived.
+    fn has_buffered(&mut self, bytes: usize) {
+        if bytes > self.buffered {
+            self.has_read();
+        }
+        self.buffered = bytes;
+    }
+
+    /// Bytes were taken out of the buffer of the inner stream, if it has one.
+    fn has_taken(&mut self, bytes: usize) {
+        self.buffered = self.buffered.saturating_sub(bytes);
+    }
+
+    /// An operation can make no progress: ready if the stream is idle.
     fn poll_idle(&mut self, direction: Direction, cx: &mut Context<'_>) -> Poll<()> {
-        let timer = match direction {
-            Direction::Read => &mut self.reading,
-            Direction::Write => &mut self.writing,
-        };
-        ready!(std::future::Future::poll(Pin::new(timer), cx));
+        self.pending.register(direction, cx.waker());
+        ready!(self.timer.poll_idle(&mut Context::from_waker(&self.waker)));
         self.is_idle = true;
+        // The operation in the other direction fails too.
+        self.pending.wake_by_ref();
         Poll::Ready(())
     }
 }
@@ -160,53 +311,46 @@ fn idle_error() -> io::Error {
 
 impl<S> IdleStream<S> {
     pub(crate) fn new(shared: &Arc<Shared>, inner: S, limits: IdleLimits) -> Self {
-        let IdleLimits { read, write, all } = limits;
-        let guard = (limits != IdleLimits::none()).then(|| {
-            let clock = Arc::new(IdleClock::new(shared.ticks, all, read, write));
-            Guard {
-                reading: IdleTimer::with_clock(shared, Arc::clone(&clock)),
-                writing: IdleTimer::with_clock(shared, clock),
-                is_idle: false,
-            }
-        });
+        let guard = (limits != IdleLimits::none()).then(|| Guard::new(shared, limits));
         IdleStream { inner, guard }
     }
 
-    /// The inner stream. Never panics.
+    /// The inner stream.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// The inner stream. What is read and written on it directly does not count as activity. Never panics.
+    /// The inner stream. Reading and writing on it directly is no activity.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
-    /// Takes the inner stream back; the timers are cancelled. Never panics.
+    /// Takes the inner stream back and cancels the timer.
     pub fn into_inner(self) -> S {
         self.inner
     }
 
-    /// Whether an operation has failed because the stream was idle. Never panics.
+    /// Whether an operation has failed because the stream was idle.
     pub fn is_idle(&self) -> bool {
         self.guard.as_ref().is_some_and(|guard| guard.is_idle)
     }
 
-    /// A handle to touch it, or to keep it busy, from elsewhere; `None` without limits. What it does counts in both
-    /// directions. Never panics.
+    /// A handle to touch the stream, or to keep it busy, from elsewhere; `None` without limits.
+    ///
+    /// Touches and guards count for every limit.
     pub fn handle(&self) -> Option<IdleHandle> {
-        self.guard.as_ref().map(|guard| guard.reading.handle())
+        self.guard.as_ref().map(|guard| guard.timer.handle())
     }
 }
 
-/// Runs one operation of the inner stream: it counts as activity if it makes progress, and fails if it does not while
-/// the stream is idle.
+/// Runs one operation of the inner stream and passes what it returns to `progress`. Fails if the operation is pending
+/// and the stream is idle.
 fn poll_op<R>(
     guard: &mut Option<Guard>,
     direction: Direction,
     cx: &mut Context<'_>,
     op: impl FnOnce(&mut Context<'_>) -> Poll<io::Result<R>>,
-    is_progress: impl FnOnce(&R) -> bool,
+    progress: impl FnOnce(&mut Guard, &R),
 ) -> Poll<io::Result<R>> {
     let Some(guard) = guard else {
         return op(cx);
@@ -214,9 +358,7 @@ fn poll_op<R>(
     guard.check()?;
     match op(cx) {
         Poll::Ready(Ok(result)) => {
-            if is_progress(&result) {
-                guard.touch(direction);
-            }
+            progress(guard, &result);
             Poll::Ready(Ok(result))
         }
         Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
@@ -227,6 +369,23 @@ fn poll_op<R>(
     }
 }
 
+/// Runs one operation that writes.
+fn poll_write_op(
+    guard: &mut Option<Guard>,
+    is_empty: bool,
+    cx: &mut Context<'_>,
+    op: impl FnOnce(&mut Context<'_>) -> Poll<io::Result<usize>>,
+) -> Poll<io::Result<usize>> {
+    if let (Some(guard), false) = (&mut *guard, is_empty) {
+        guard.begin_response();
+    }
+    poll_op(guard, Direction::Write, cx, op, |guard, &written| {
+        if written > 0 {
+            guard.has_written();
+        }
+    })
+}
+
 impl<S: AsyncRead> AsyncRead for IdleStream<S> {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -235,24 +394,36 @@ impl<S: AsyncRead> AsyncRead for IdleStream<S> {
     ) -> Poll<io::Result<()>> {
         let this = self.project();
         let before = buf.filled().len();
-        let read = |cx: &mut Context<'_>| {
+        let op = |cx: &mut Context<'_>| {
             ready!(this.inner.poll_read(cx, buf))?;
             Poll::Ready(Ok(buf.filled().len() - before))
         };
-        let read = ready!(poll_op(this.guard, Direction::Read, cx, read, |&n| n > 0));
-        Poll::Ready(read.map(|_| ()))
+        let read = poll_op(this.guard, Direction::Read, cx, op, |guard, &read| {
+            if read > 0 {
+                guard.has_read();
+                guard.has_taken(read);
+            }
+        });
+        Poll::Ready(ready!(read).map(|_| ()))
     }
 }
 
 impl<S: AsyncBufRead> AsyncBufRead for IdleStream<S> {
     fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         let this = self.project();
-        let fill = |cx: &mut Context<'_>| this.inner.poll_fill_buf(cx);
-        poll_op(this.guard, Direction::Read, cx, fill, |buf| !buf.is_empty())
+        let op = |cx: &mut Context<'_>| this.inner.poll_fill_buf(cx);
+        poll_op(this.guard, Direction::Read, cx, op, |guard, buf| {
+            guard.has_buffered(buf.len());
+        })
     }
 
     fn consume(self: Pin<&mut Self>, amount: usize) {
-        self.project().inner.consume(amount);
+        let this = self.project();
+        this.inner.consume(amount);
+        if let (Some(guard), true) = (this.guard, amount > 0) {
+            guard.has_taken(amount);
+            guard.timer.clock().progress(Kind::Read);
+        }
     }
 }
 
@@ -263,8 +434,8 @@ impl<S: AsyncWrite> AsyncWrite for IdleStream<S> {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.project();
-        let write = |cx: &mut Context<'_>| this.inner.poll_write(cx, buf);
-        poll_op(this.guard, Direction::Write, cx, write, |&n| n > 0)
+        let op = |cx: &mut Context<'_>| this.inner.poll_write(cx, buf);
+        poll_write_op(this.guard, buf.is_empty(), cx, op)
     }
 
     fn poll_write_vectored(
@@ -273,8 +444,9 @@ impl<S: AsyncWrite> AsyncWrite for IdleStream<S> {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.project();
-        let write = |cx: &mut Context<'_>| this.inner.poll_write_vectored(cx, bufs);
-        poll_op(this.guard, Direction::Write, cx, write, |&n| n > 0)
+        let op = |cx: &mut Context<'_>| this.inner.poll_write_vectored(cx, bufs);
+        let is_empty = bufs.iter().all(|buf| buf.is_empty());
+        poll_write_op(this.guard, is_empty, cx, op)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -283,13 +455,13 @@ impl<S: AsyncWrite> AsyncWrite for IdleStream<S> {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.project();
-        let flush = |cx: &mut Context<'_>| this.inner.poll_flush(cx);
-        // Bytes count when they are accepted: a flush that has nothing to do is no progress.
-        poll_op(this.guard, Direction::Write, cx, flush, |()| false)
+        let op = |cx: &mut Context<'_>| this.inner.poll_flush(cx);
+        // Bytes count when they are accepted, and a flush may have nothing to do.
+        poll_op(this.guard, Direction::Write, cx, op, |_, ()| {})
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Ending it is what an idle stream is there for.
+        // An idle stream can always be ended.
         self.project().inner.poll_shutdown(cx)
     }
 }

@@ -2,30 +2,38 @@
 
 use std::fmt;
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::shared::Shared;
 use crate::shared::activity::Activity;
-use crate::shared::idle_clock::IdleClock;
+use crate::shared::idle_clock::{IdleClock, IdleDurations};
 use crate::sleep::Sleep;
 use crate::tick::{Ticks, far_future};
 
-/// Completes once nothing has touched it for its idle duration, and no [`Busy`] guard is held. Made by
-/// [`TimerWheel::idle_timer`](crate::TimerWheel::idle_timer).
+/// Completes once nothing has touched it for its idle duration and no [`Busy`] guard is held.
 ///
-/// A touch is at most a store; the task that waits is not woken by it, nor is a message sent. It completes not earlier
-/// than the idle duration after the last touch, and at most two ticks later.
+/// [`TimerWheel::idle_timer`](crate::TimerWheel::idle_timer) makes it. It completes at the earliest an idle duration
+/// after the last touch, and at most two ticks after that.
 ///
-/// After it has completed it can be used again: once touched, polling it waits anew.
+/// The first touch in a tick is a compare-and-exchange of one word, each further one a load of that word. A touch wakes
+/// no task and sends no command.
+///
+/// Each touch and each guard either counts or comes too late, and says which: it counts until a poll finds the timer
+/// idle. That poll returns [`Ready`](Poll::Ready). From then on [`touch`](Self::touch) returns `false` and new guards
+/// have no [effect](Busy::is_effective), until the timer is polled again.
+///
+/// Polling a timer that has completed begins a new period: it completes once more when an idle duration has passed since
+/// that poll. In a loop around `select!` it therefore ticks once in each idle duration for as long as nothing touches it.
 ///
 /// # Cancel safety
 ///
-/// Dropping it cancels it; its handles do nothing then.
+/// Dropping the timer cancels it. Touching its handles has no effect then.
 ///
 /// # Examples
 ///
@@ -51,17 +59,23 @@ use crate::tick::{Ticks, far_future};
 #[must_use = "futures do nothing unless you `.await` or poll them"]
 pub struct IdleTimer {
     clock: Arc<IdleClock>,
+    /// Its deadline is a lower bound of the instant at which the timer is idle.
     sleep: Sleep,
+    /// The last poll returned `Ready`: the clock has decided, and the next poll revives it.
+    is_completed: bool,
 }
 
-/// Touches an [`IdleTimer`] from elsewhere. Cheap to clone, and usable from any thread.
+/// Touches an [`IdleTimer`] or [`IdleStream`](crate::IdleStream) from elsewhere. Cheap to clone, and usable from any
+/// thread.
 #[derive(Clone)]
 pub struct IdleHandle {
     clock: Arc<IdleClock>,
 }
 
-/// While it is held nothing is idle: a request is in flight. When the last guard is dropped, idle counts from there.
-#[must_use = "what it guards counts as busy only while it is held"]
+/// Keeps a timer, stream or watch from being idle while it is held, as while a request is in flight.
+///
+/// Idle durations count from the instant at which the last guard is dropped.
+#[must_use = "a guard keeps something busy only while it is held"]
 pub struct Busy {
     on: BusyOn,
     ticks: Ticks,
@@ -70,82 +84,124 @@ pub struct Busy {
 enum BusyOn {
     Timer(Arc<IdleClock>),
     Watch(Arc<Activity>),
-    /// There is nothing to keep from being idle any more.
+    /// The guard came too late, or there were too many.
     Nothing,
 }
 
 impl IdleTimer {
     /// The caller has checked that `idle` is not zero.
     pub(crate) fn new(shared: &Arc<Shared>, idle: Duration) -> Self {
-        let clock = Arc::new(IdleClock::new(shared.ticks, Some(idle), None, None));
-        Self::with_clock(shared, clock)
+        let idle = IdleDurations {
+            all: Some(idle),
+            ..IdleDurations::default()
+        };
+        Self::with_durations(shared, idle)
     }
 
-    pub(super) fn with_clock(shared: &Arc<Shared>, clock: Arc<IdleClock>) -> Self {
+    pub(super) fn with_durations(shared: &Arc<Shared>, idle: IdleDurations) -> Self {
+        let clock = Arc::new(IdleClock::new(shared.ticks, idle));
         let sleep = Sleep::on_clock(shared, Arc::clone(&clock), far_future());
-        IdleTimer { clock, sleep }
+        IdleTimer {
+            clock,
+            sleep,
+            is_completed: false,
+        }
     }
 
-    pub(super) fn clock(&self) -> &Arc<IdleClock> {
+    pub(super) fn clock(&self) -> &IdleClock {
         &self.clock
     }
 
-    /// Records activity now. False when the timer had completed and has not been polled since: it counts for its next
-    /// use. Never panics.
+    /// Records activity now. Returns `false`, and records nothing, if the timer has completed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let mut idle = wheel.idle_timer(Duration::from_secs(30));
+    /// assert!(idle.touch());
+    /// (&mut idle).await;
+    /// assert!(!idle.touch(), "it has completed");
+    /// # }
+    /// ```
     #[inline]
     pub fn touch(&self) -> bool {
         self.clock.touch_at(Instant::now())
     }
 
-    /// Records activity at an instant, for who has just read the clock. Never panics.
+    /// Records activity at an instant, for callers that have just read the clock. Otherwise like [`touch`](Self::touch).
     ///
-    /// An instant before the last activity changes nothing. One in the future counts as activity then, but by no more
-    /// than one idle duration ahead of the time at which the wheel looks.
+    /// An instant before the last activity changes nothing. One in the future counts, but by no more than one idle
+    /// duration ahead of the instant at which the wheel asks.
     #[inline]
     pub fn touch_at(&self, at: Instant) -> bool {
         self.clock.touch_at(at)
     }
 
-    /// When it was last active, rounded up to the tick but not beyond now. Never panics.
+    /// The last activity, rounded up to the tick but not beyond now.
     pub fn last_active(&self) -> Instant {
         self.clock.last_active()
     }
 
-    /// The idle duration. Never panics.
+    /// The idle duration.
     pub fn idle(&self) -> Duration {
         self.clock.limit()
     }
 
-    /// Changes the idle duration, also of a timer somebody waits for. It counts from the last activity.
+    /// Changes the idle duration, which counts from the last activity. A task that awaits the timer need not poll it.
+    ///
+    /// If the timer has completed, the duration applies to the period that begins with the next poll.
     ///
     /// # Panics
     ///
-    /// If `idle` is zero.
+    /// Panics if `idle` is zero.
     #[track_caller]
     pub fn reset_idle(&mut self, idle: Duration) {
         assert_not_zero(idle);
         self.clock.set_limit(idle);
-        // A shorter duration is due earlier than the wheel knows.
-        self.move_to_due();
+        if !self.is_completed {
+            // A shorter duration may be due before the sleep's deadline.
+            self.move_to_due();
+        }
     }
 
-    /// A handle to touch it from elsewhere. Never panics.
+    /// A handle to touch the timer from elsewhere.
     pub fn handle(&self) -> IdleHandle {
         IdleHandle {
             clock: Arc::clone(&self.clock),
         }
     }
 
-    /// Keeps it from being idle while the guard is held. Never panics.
+    /// Keeps the timer from being idle while the guard is held. Has no [effect](Busy::is_effective) if the timer has
+    /// completed.
     pub fn busy(&self) -> Busy {
         self.handle().busy()
     }
 
-    /// Writes when it is due into the sleep; later than before that is a store.
+    /// Ready once the timer is idle, and ever after.
+    pub(super) fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            self.move_to_due();
+            ready!(Pin::new(&mut self.sleep).poll(cx));
+            // The sleep has only reached a lower bound. Activity that came meanwhile makes it wait again.
+            if self.clock.decide(self.sleep.deadline()) {
+                return Poll::Ready(());
+            }
+        }
+    }
+
+    /// Makes the sleep's deadline the instant at which the timer is due. A later one sends no command.
     fn move_to_due(&mut self) {
-        let now = self.clock.ticks().nanos(Instant::now());
-        let due = self.clock.due(now);
-        let due = due.map_or_else(far_future, |due| self.clock.ticks().at(due));
+        let now = Instant::now();
+        let due = match self.clock.due(self.clock.ticks().nanos(now)) {
+            Some(due) => self.clock.ticks().at(due),
+            // Never. Whenever the sleep is due, it is time to ask again.
+            None if self.sleep.deadline() > now => return,
+            None => far_future(),
+        };
         if due != self.sleep.deadline() {
             Pin::new(&mut self.sleep).reset(due);
         }
@@ -156,33 +212,35 @@ impl Future for IdleTimer {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = &mut *self;
-        this.move_to_due();
-        let polled = Pin::new(&mut this.sleep).poll(cx);
-        this.clock.set_expired(polled.is_ready());
-        polled
+        if mem::take(&mut self.is_completed) {
+            self.clock.revive();
+        }
+        ready!(self.poll_idle(cx));
+        self.is_completed = true;
+        Poll::Ready(())
     }
 }
 
 impl IdleHandle {
-    /// Records activity now. False when the timer had completed and has not been polled since. Never panics.
+    /// Records activity now. Returns `false`, and records nothing, if the timer has completed or the stream is idle.
     #[inline]
     pub fn touch(&self) -> bool {
         self.clock.touch_at(Instant::now())
     }
 
-    /// Records activity at an instant; as [`IdleTimer::touch_at`]. Never panics.
+    /// Records activity at an instant, like [`IdleTimer::touch_at`].
     #[inline]
     pub fn touch_at(&self, at: Instant) -> bool {
         self.clock.touch_at(at)
     }
 
-    /// When it was last active, rounded up to the tick but not beyond now. Never panics.
+    /// The last activity, rounded up to the tick but not beyond now.
     pub fn last_active(&self) -> Instant {
         self.clock.last_active()
     }
 
-    /// Keeps it from being idle while the guard is held. Never panics.
+    /// Keeps the timer or stream from being idle while the guard is held. Has no [effect](Busy::is_effective) if the
+    /// timer has completed or the stream is idle.
     pub fn busy(&self) -> Busy {
         let on = if self.clock.enter() {
             BusyOn::Timer(Arc::clone(&self.clock))
@@ -197,7 +255,6 @@ impl IdleHandle {
 }
 
 impl Busy {
-    /// A guard of something that is watched, if it still is.
     pub(super) fn of_watch(activity: &Arc<Activity>, ticks: Ticks) -> Self {
         let on = if activity.enter() {
             BusyOn::Watch(Arc::clone(activity))
@@ -207,8 +264,10 @@ impl Busy {
         Busy { on, ticks }
     }
 
-    /// Whether the guard keeps anything: false when what it was to guard had been reaped before,
-    /// or when 16,777,215 guards of it are held already. Never panics.
+    /// Whether the guard keeps anything busy.
+    ///
+    /// `false` if it was taken after the timer had completed, the stream was idle or the watch was reaped, or while
+    /// 16,777,215 other guards were held.
     pub fn is_effective(&self) -> bool {
         !matches!(self.on, BusyOn::Nothing)
     }
@@ -216,10 +275,11 @@ impl Busy {
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        let now = || self.ticks.nanos(Instant::now());
         match &self.on {
-            BusyOn::Timer(clock) => clock.leave(now()),
-            BusyOn::Watch(activity) => activity.leave(now(), self.ticks.tick_nanos()),
+            BusyOn::Timer(clock) => clock.leave(),
+            BusyOn::Watch(activity) => {
+                activity.leave(self.ticks.nanos(Instant::now()), self.ticks.tick_nanos());
+            }
             BusyOn::Nothing => {}
         }
     }
@@ -235,6 +295,7 @@ impl fmt::Debug for IdleTimer {
         f.debug_struct("IdleTimer")
             .field("idle", &self.idle())
             .field("last_active", &self.last_active())
+            .field("is_completed", &self.is_completed)
             .finish_non_exhaustive()
     }
 }

@@ -1,7 +1,18 @@
-//! Idle timers: a touch is a store, and the wheel finds out when it looks.
+//! Idle timers: activity is recorded in a word, and the actor looks at that word when the timer would be due.
 //!
-//! Three of them, for three kinds of user: a [future](IdleTimer), a [stream wrapper](IdleStream), and a
-//! [reaper](Reaper) for servers that keep their connections in one place.
+//! Three kinds for three kinds of users: a [future](IdleTimer), a [stream wrapper](IdleStream), and a [reaper](Reaper)
+//! for servers that keep their connections in one place.
+//!
+//! [`Activity`](crate::shared::activity) explains the word. A future and a stream are each one sleep, whose deadline is
+//! a lower bound of the instant at which they are idle:
+//!
+//! 1. When the wheel reaches the sleep's scheduled tick, the actor asks the
+//!    [clock](crate::shared::idle_clock::IdleClock::due) and reschedules the sleep if there was activity. Otherwise it
+//!    fires the sleep. That wakes the future, and decides nothing.
+//! 2. The future, when polled, decides by one compare-and-exchange. If activity comes first, it arms the sleep again.
+//! 3. A touch or guard that comes first returns `true`; one that comes later returns `false`.
+//! 4. An [`IdleTimer`] that has completed begins a new period when it is polled again. An [`IdleStream`] stays idle:
+//!    the operation that decides wakes the one that is pending in the other direction.
 
 mod idle_stream;
 mod idle_timer;

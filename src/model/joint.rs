@@ -1,7 +1,7 @@
-//! The models of the whole: the actor runs, a task waits, time passes when it is said to.
+//! The models of the whole: the actor runs, a task waits, and time passes when the model says so.
 //!
-//! In each the task has to come to its end: an actor that missed something waits for ever, and so does the task. Each
-//! names changes that make it fail; each was tried.
+//! In each the task has to come to its end: if the actor misses a command it waits for ever, and so does the task. Each
+//! names changes that make it fail. Each was tried.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -21,7 +21,7 @@ fn with_another(tick: u64) -> (Arc<Shared>, Actor) {
     (shared, actor)
 }
 
-/// An actor at tick 0, and an entry that is armed and filed at `tick` for a task that can wait.
+/// An actor at tick 0, and an entry that is armed and scheduled at `tick` for a task that can wait.
 fn armed(tick: u64) -> (Arc<Shared>, Actor, Arc<SleepEntry>, Arc<Sleeper>) {
     let shared = Shared::new(1);
     let mut actor = Actor::new(&shared);
@@ -36,19 +36,19 @@ fn run(actor: Actor, enough: usize) -> JoinHandle<()> {
     thread::spawn(move || actor.run(enough))
 }
 
-/// Waits until the entry is closed, or until it has fired after `tick`s have passed; returns which.
+/// Lets time pass until `tick`, and waits until the entry has fired or is closed. Returns which.
 fn wait(shared: &Shared, entry: &SleepEntry, sleeper: &Sleeper, tick: u64) -> Phase {
     shared.notifier().pass(tick);
     sleeper.wait();
-    entry.poll(Waker::noop())
+    entry.poll(Waker::noop()).0
 }
 
-/// A task arms a sleep, and the actor waits for nothing, or for a later one: the sleep fires when it is due.
+/// A task arms a sleep while the actor waits for nothing, or for a later one: the sleep fires when it is due.
 ///
-/// Fails without `self.wake_by(tick)` in `Mailbox::push`, if `Mailbox::park` looks into the queues before it publishes,
-/// and without `state.tell()` in `Entry::arm`.
+/// Fails without `self.wake_by(tick)` in `Mailbox::push`, if `Mailbox::park` checks the queues before it publishes,
+/// and without `state.notify()` in `Entry::arm`.
 #[test]
-fn arm_and_wait() {
+fn fires_what_is_armed_while_the_actor_parks() {
     for other in [None, Some(5)] {
         check(None, move || {
             let (shared, actor) = other.map_or_else(
@@ -68,12 +68,12 @@ fn arm_and_wait() {
     }
 }
 
-/// A task arms a sleep for later than the actor wakes, which tells it nothing, and resets it to earlier.
+/// A task arms a sleep for later than the actor wakes, which notifies nobody, and resets it to earlier.
 ///
 /// Fails if `Shared::tell` does nothing for `Notify::Wake`, without `self.wake_by(tick)` in `Mailbox::push`, and without
-/// `state.queued = false` in `Entry::attend`.
+/// `state.queued = false` in `Entry::register`.
 #[test]
-fn reset_to_earlier_and_wait() {
+fn fires_what_is_reset_to_earlier() {
     check(None, || {
         let (shared, actor) = with_another(5);
         let actor = run(actor, 1);
@@ -86,18 +86,18 @@ fn reset_to_earlier_and_wait() {
     });
 }
 
-/// A task drops a sleep and arms another, which uses the entry again without telling the actor, while the tick comes at
-/// which the actor looks at the old one.
+/// A task drops a sleep and arms another, which reuses the entry without a command, while the actor processes the entry at
+/// its old tick.
 ///
-/// Fails without `state.scheduled = state.deadline` and without `state.scheduled = NEVER` in `Entry::look`. At most four
+/// Fails without `state.scheduled = state.deadline` and without `state.scheduled = NEVER` in `Entry::process_expiration`. At most four
 /// preemptions.
 #[test]
-fn use_again_and_wait() {
+fn fires_a_sleep_that_reuses_an_entry() {
     check(Some(4), || {
         let (shared, actor, entry, _) = armed(2);
         let actor = run(actor, 1);
         shared.notifier().pass(2);
-        let was = shared.release(entry);
+        let was = shared.give(entry);
         let entry = shared.take(4);
         let (sleeper, waker) = Sleeper::task();
         let armed = shared.arm(&entry, 4, waker);
@@ -113,10 +113,10 @@ fn use_again_and_wait() {
 /// A task arms a sleep and drops the last handle: the actor lives until the sleep has fired.
 ///
 /// Fails if `Actor::step` asks for `orphaned` only after it has parked: the sleep may have been armed, and the handle
-/// dropped, since it looked into the queues. Fails if `Actor::is_unused` does not ask whether the wheel is empty.
+/// dropped, since it checked the queues. Fails if `Actor::is_unused` does not ask whether the wheel is empty.
 /// At most four preemptions.
 #[test]
-fn arm_and_drop_the_last_handle() {
+fn fires_what_is_armed_before_the_last_handle_drops() {
     check(Some(4), || {
         let shared = Shared::new(1);
         let actor = run(Actor::new(&shared), usize::MAX);
@@ -129,16 +129,16 @@ fn arm_and_drop_the_last_handle() {
     });
 }
 
-/// The last handle is dropped while a sleep is armed, with a spare entry or a new one: the sleep fires, or its task
-/// hears that it is closed; and the actor ends, though another spare entry lies on the wheel.
+/// The last handle is dropped while a sleep is armed with a pooled entry or a new one: the sleep fires, or its task finds
+/// it closed. And the actor ends, though another pooled entry lies on the wheel.
 ///
 /// Fails without `queue.closed = true` in `Mailbox::close`, and if `Entry::deregister_unarmed` does not ask for the phase. With a new
-/// entry it fails without the search in `Actor::sweep`, with the spare one without `state.scheduled = NEVER` in
+/// entry it fails without the search in `Actor::sweep`, with the pooled one without `state.scheduled = NEVER` in
 /// `Entry::deregister_unarmed`. At most three preemptions.
 fn arm_against_the_last_handle(tick: u64) {
     check(Some(3), move || {
         let (shared, actor, entry, _) = armed(5);
-        shared.release(entry);
+        shared.give(entry);
         let actor = run(actor, usize::MAX);
         let handle = thread::spawn({
             let shared = Arc::clone(&shared);
@@ -159,12 +159,12 @@ fn arm_against_the_last_handle(tick: u64) {
 }
 
 #[test]
-fn arm_a_new_entry_against_the_last_handle() {
+fn arms_a_new_entry_while_the_last_handle_drops() {
     arm_against_the_last_handle(3);
 }
 
 #[test]
-fn arm_a_spare_entry_against_the_last_handle() {
+fn arms_a_pooled_entry_while_the_last_handle_drops() {
     arm_against_the_last_handle(5);
 }
 
@@ -173,7 +173,7 @@ fn arm_a_spare_entry_against_the_last_handle() {
 /// Fails if `Shared::release` does not ask for `orphaned`, if `Shared::release` is not urgent, and without the search
 /// in `Actor::sweep`. At most three preemptions.
 #[test]
-fn cancel_against_the_last_handle() {
+fn cancels_while_the_last_handle_drops() {
     check(Some(3), || {
         let (shared, actor, entry, _) = armed(5);
         let actor = run(actor, usize::MAX);
@@ -181,19 +181,19 @@ fn cancel_against_the_last_handle() {
             let shared = Arc::clone(&shared);
             move || shared.orphan()
         });
-        shared.release(entry);
+        shared.give(entry);
         handle.join().unwrap();
         actor.join().unwrap();
         assert_eq!(shared.notifier().now(), 0);
     });
 }
 
-/// The wheel is shut down while a task arms a sleep: it fires, or the task hears that it is closed.
+/// The wheel is shut down while a task arms a sleep: it fires, or the task finds it closed.
 ///
 /// Fails without `queue.closed = true` in `Mailbox::close`, and if `Entry::close` does not give the waker back. At most
 /// three preemptions.
 #[test]
-fn arm_against_shutdown() {
+fn arms_during_shutdown() {
     check(Some(3), || {
         let (shared, actor) = with_another(5);
         let actor = run(actor, usize::MAX);
@@ -219,7 +219,7 @@ fn arm_against_shutdown() {
 ///
 /// Fails if `Sleep::reset` drops the waker of an entry that it closes. At most three preemptions.
 #[test]
-fn reset_to_earlier_against_shutdown() {
+fn resets_to_earlier_during_shutdown() {
     check(Some(3), || {
         let (shared, actor, entry, sleeper) = armed(9);
         let actor = run(actor, usize::MAX);

@@ -1,54 +1,68 @@
-//! When something was last active, as one word that a touch writes without a lock.
+//! When something was last active, as one word that touches write without a lock.
 //!
 //! # The word
 //!
-//! | | |
+//! | bits | meaning |
 //! |---|---|
-//! | bits 1 to 63 | the last activity, in nanoseconds from the wheel's origin, rounded *up* to a tick |
-//! | bit 0 | busy: at least one guard is held |
-//! | all ones | [`GONE`]: it was reaped, or is not watched any more; final |
+//! | 1 to 63 | the last activity, in nanoseconds from the wheel's origin, rounded *up* to a tick |
+//! | 0 | busy: at least one guard is held |
+//! | all ones | [`GONE`]: it was decided that this is idle, or the watch has ended |
 //!
-//! Rounding up makes touches cheap: one within a tick that has been recorded already finds a word that is late enough
-//! and writes nothing, so cores that touch the same thing share its cache line. And it is safe: what is rounded up can
-//! only be reaped later, by less than a tick.
+//! Rounding up makes touches cheap. A touch is one load if the current tick is recorded already, so threads that touch
+//! the same word share its cache line; the first touch of a tick is a compare-and-exchange loop. Rounding up is also
+//! safe: it delays the end of an idle duration by less than a tick and never brings it forward.
 //!
-//! # Touch XOR reap
+//! # Touched or idle, never both
 //!
-//! Every change is a compare-and-exchange of the one word, so they happen in some order. [`reap`](Activity::reap)
-//! changes it to [`GONE`] only from a value that is idle and not busy; a [`touch`](Activity::touch) or
-//! [`enter`](Activity::enter) that comes first changes that value, the exchange fails, and what it finds then is not
-//! idle. One that comes later finds [`GONE`] and says so. That needs no order among different words, so the accesses
-//! are relaxed, with one exception: what was noted elsewhere before the last guard left is seen by who finds it gone.
+//! Four kinds of threads meet at the word: those that [`touch`](Activity::touch) it, those that hold guards
+//! ([`enter`](Activity::enter), [`leave`](Activity::leave)), the one that decides ([`reap`](Activity::reap)), and the
+//! owner ([`end`](Activity::end), [`revive`](Activity::revive)).
 //!
-//! # Busy
+//! 1. Every change but the owner's is one successful compare-and-exchange of the word, so changes are totally ordered.
+//! 2. `reap` writes [`GONE`] only in place of a word that is not busy and whose activity is at or before `idle_since`.
+//! 3. Only `revive` changes a word that is [`GONE`]: `touch`, `enter`, `leave` and `clamp` leave it alone.
+//! 4. `touch` and `enter` return `true` only if the word was not [`GONE`] when they took effect.
+//! 5. The recorded activity never decreases, except by `clamp` (which takes activity in the future back) and `revive`.
+//! 6. The busy bit is set if and only if the number of guards is above zero, or the word is [`GONE`].
 //!
-//! The guards are counted under a mutex of their own; the first sets the bit, the last clears it and records the
-//! release as activity, in one exchange. A word is never idle between the two.
+//! From 1 to 4: a touch or guard that returns `true` comes before the decision, which then finds a word that is busy or
+//! active later, or it comes after `revive`. One that comes between the decision and `revive` returns `false`.
+//!
+//! The word orders nothing but itself, so accesses are relaxed, with one exception. Observing in
+//! [`is_busy`](Activity::is_busy) that no guard is held happens after every write made before the last guard dropped.
+//!
+//! # Guards
+//!
+//! A mutex of their own counts the guards. The first guard sets the bit; the last one clears it and records its release
+//! as activity, in one exchange, so the word is never idle between the two.
+//!
+//! [`model`] holds the invariants for up to four threads.
 
 use crate::sync::SpinMutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::tick::round_up_to_tick;
 
+pub(crate) use crate::tick::LATEST_NANOS;
+
+pub(crate) mod limits;
 #[cfg(all(test, tickwheel_loom))]
 mod model;
 
-/// It is not watched any more.
+/// The word after the decision, or the end of the watch.
 const GONE: u64 = u64::MAX;
 
 const BUSY: u64 = 1;
-
-/// The latest activity there can be; 146 years from the origin, so that adding a duration cannot overflow.
-pub(crate) const LATEST_NANOS: u64 = 1 << 62;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Activity {
     word: AtomicU64,
     guards: SpinMutex<Guards>,
-    /// For whoever watches many: which of them this is. Not part of the protocol.
+    /// The index of a watch in its set. Not part of the protocol.
     pub(crate) slot: u32,
 }
 
-/// How many guards are held: three bytes, which with the mutex and the slot fill one word.
+/// The number of guards: three bytes, which together with the mutex and the index fill one word.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Guards([u8; 3]);
 
@@ -58,7 +72,7 @@ impl Guards {
         u32::from_le_bytes([a, b, c, 0])
     }
 
-    /// `None` when that is more than three bytes count.
+    /// `None` if three bytes cannot hold the count.
     fn of(count: u32) -> Option<Self> {
         let [a, b, c, 0] = count.to_le_bytes() else {
             return None;
@@ -75,17 +89,17 @@ impl Guards {
     }
 }
 
-/// What an attempt to reap has found.
+/// The outcome of an attempt to decide that something is idle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Reap {
-    /// It was idle, last active then. It is gone now, and touches say so.
+    /// It is idle, and was last active then. Touches return `false` from now on.
     Reaped(u64),
-    /// It was last active then.
+    /// It was last active then, which is too recent.
     Active(u64),
     /// A guard is held.
     Busy,
-    /// It was gone already.
+    /// The decision was made before.
     Gone,
 }
 
@@ -93,33 +107,35 @@ impl Activity {
     /// Last active at `nanos`.
     pub(crate) fn new(nanos: u64, tick_nanos: u64, slot: u32) -> Self {
         Activity {
-            word: AtomicU64::new(round_up(nanos, tick_nanos) << 1),
+            word: AtomicU64::new(round_up_to_tick(nanos, tick_nanos) << 1),
             guards: SpinMutex::new(Guards::default()),
             slot,
         }
     }
 
-    /// Records activity at `nanos`, unless later activity is recorded. False when it is gone.
+    /// Records activity at `nanos`, unless later activity is recorded. Returns `false` if it is gone.
     #[inline]
     pub(crate) fn touch(&self, nanos: u64, tick_nanos: u64) -> bool {
         let word = self.word.load(Ordering::Relaxed);
-        // `GONE` is later than all that can be recorded.
+        // `GONE` is later than every instant that can be recorded.
         if nanos <= word >> 1 {
             return word != GONE;
         }
         self.touch_later(word, nanos, tick_nanos)
     }
 
-    /// Records activity that is later than what was found. Not inlined: there are thousands of touches to a tick.
+    /// Records activity later than `word`. Not inlined: a tick sees thousands of touches and one of these.
     #[inline(never)]
     fn touch_later(&self, word: u64, nanos: u64, tick_nanos: u64) -> bool {
-        self.advance(word, round_up(nanos, tick_nanos), |word| word & BUSY)
+        self.advance(word, round_up_to_tick(nanos, tick_nanos), |word| {
+            word & BUSY
+        })
     }
 
-    /// Takes activity back that was recorded for later than `latest`. Returns when it was last active, then.
+    /// Takes activity back that was recorded for later than `latest`. Returns the last activity; `None` if gone.
     ///
-    /// `again` is asked for `latest` once more before anything is taken back: the caller may have read the clock a
-    /// while ago, and what was in the future then need not be so now. It must be asked after the word was read.
+    /// `again` reads `latest` anew before anything is taken back: the caller may have read the clock a while ago, and
+    /// activity that was in the future then need not be so now. It is called after the word was loaded.
     pub(crate) fn clamp(&self, latest: u64, again: impl Fn() -> u64) -> Option<u64> {
         let mut word = self.word.load(Ordering::Relaxed);
         while word != GONE && word >> 1 > latest {
@@ -141,7 +157,8 @@ impl Activity {
         (word != GONE).then_some(word >> 1)
     }
 
-    /// Writes later activity, with the busy bit that `busy` makes of the word.
+    /// Records activity at `nanos` with the busy bit that `busy` derives from the current word. Returns `false` if
+    /// gone.
     fn advance(&self, mut word: u64, nanos: u64, busy: impl Fn(u64) -> u64) -> bool {
         loop {
             if word == GONE {
@@ -157,7 +174,7 @@ impl Activity {
         }
     }
 
-    /// One more guard: busy from now on. False when it is gone, or there are too many; then no guard is held.
+    /// Adds a guard: busy from now on. Returns `false`, and adds none, if it is gone or there are too many.
     pub(crate) fn enter(&self) -> bool {
         let mut guards = self.guards.lock();
         let Some(more) = guards.plus_one() else {
@@ -171,29 +188,29 @@ impl Activity {
         alive
     }
 
-    /// One guard less; the last one's release at `nanos` counts as activity.
+    /// Removes a guard and records its release at `nanos` as activity.
     pub(crate) fn leave(&self, nanos: u64, tick_nanos: u64) {
         let mut guards = self.guards.lock();
         *guards = guards.minus_one();
         let last = *guards == Guards::default();
         let word = self.word.load(Ordering::Relaxed);
-        let nanos = round_up(nanos, tick_nanos);
+        let nanos = round_up_to_tick(nanos, tick_nanos);
         self.advance(word, nanos, |word| if last { 0 } else { word & BUSY });
     }
 
-    /// When it was last active; `None` when it is gone.
+    /// The last activity; `None` if gone.
     pub(crate) fn last(&self) -> Option<u64> {
         let word = self.word.load(Ordering::Relaxed);
         (word != GONE).then_some(word >> 1)
     }
 
-    /// Whether a guard is held. Who finds that none is sees what was done before the last one left.
+    /// Whether a guard is held. Observing that none is happens after every write made before the last one dropped.
     pub(crate) fn is_busy(&self) -> bool {
         let word = self.word.load(Ordering::Acquire);
         word != GONE && word & BUSY != 0
     }
 
-    /// Reaps it, if it was last active at `idle_since` or before and no guard is held.
+    /// Decides that it is idle, if its last activity was at `idle_since` or before and no guard is held.
     pub(crate) fn reap(&self, idle_since: u64) -> Reap {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
@@ -218,17 +235,19 @@ impl Activity {
         }
     }
 
-    /// Ends the watching, whatever it was doing. Returns when it was last active; `None` when it was gone already.
+    /// Makes it active at `nanos` after [`reap`](Self::reap) decided that it was idle. Only its owner may call this.
+    pub(crate) fn revive(&self, nanos: u64, tick_nanos: u64) {
+        let word = round_up_to_tick(nanos, tick_nanos) << 1;
+        let was = self.word.swap(word, Ordering::Relaxed);
+        // By invariant 3 nobody else writes a word that is gone, and by 2 no guard was held.
+        debug_assert_eq!(was, GONE, "revived without being idle");
+    }
+
+    /// Ends the watch in whatever state it is. Returns the last activity; `None` if it was gone already.
     pub(crate) fn end(&self) -> Option<u64> {
         let word = self.word.swap(GONE, Ordering::Relaxed);
         (word != GONE).then_some(word >> 1)
     }
-}
-
-/// The first tick's begin that is not before `nanos`.
-fn round_up(nanos: u64, tick_nanos: u64) -> u64 {
-    let ticks = nanos.min(LATEST_NANOS).div_ceil(tick_nanos);
-    ticks.saturating_mul(tick_nanos).min(LATEST_NANOS)
 }
 
 #[cfg(all(test, not(tickwheel_loom)))]
@@ -236,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn activity_is_rounded_up_to_a_tick_and_never_goes_back() {
+    fn rounds_activity_up_to_tick_and_never_goes_back() {
         let activity = Activity::new(0, 10, 0);
         assert!(activity.touch(11, 10));
         assert_eq!(activity.last(), Some(20));
@@ -244,10 +263,14 @@ mod tests {
         assert_eq!(activity.last(), Some(20));
         assert!(activity.touch(21, 10));
         assert_eq!(activity.last(), Some(30));
+        assert_eq!(Activity::new(11, 10, 0).last(), Some(20));
+        assert!(activity.enter());
+        activity.leave(31, 10);
+        assert_eq!(activity.last(), Some(40));
     }
 
     #[test]
-    fn what_is_far_in_the_future_is_clamped() {
+    fn limits_activity_far_in_the_future() {
         let activity = Activity::new(0, 1000, 0);
         assert!(activity.touch(u64::MAX, 1000));
         assert_eq!(activity.last(), Some(LATEST_NANOS));
@@ -255,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn activity_in_the_future_can_be_taken_back_and_that_in_the_past_stays() {
+    fn clamp_takes_back_future_activity_only() {
         let activity = Activity::new(0, 1, 0);
         assert!(activity.touch(500, 1));
         assert_eq!(activity.clamp(200, || 200), Some(200));
@@ -264,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_future_any_more_is_not_taken_back() {
+    fn clamp_reads_clock_again_before_taking_back() {
         let activity = Activity::new(0, 1, 0);
         assert!(activity.touch(500, 1));
         assert_eq!(activity.clamp(200, || 600), Some(500));
@@ -272,12 +295,12 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_two_words() {
+    fn takes_two_words() {
         assert_eq!(size_of::<Activity>(), 16);
     }
 
     #[test]
-    fn guards_are_counted_up_to_three_bytes_and_one_more_keeps_nothing() {
+    fn counts_guards_up_to_three_bytes() {
         let activity = Activity::new(0, 1, 0);
         *activity.guards.lock() = Guards::of(0xff_fffe).expect("that fits");
         assert!(activity.enter());
@@ -291,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_reaped_once_and_touches_say_so() {
+    fn is_reaped_once_and_refuses_touches_after() {
         let activity = Activity::new(100, 1, 0);
         assert_eq!(activity.reap(99), Reap::Active(100));
         assert_eq!(activity.reap(100), Reap::Reaped(100));
@@ -299,12 +322,25 @@ mod tests {
         assert!(!activity.touch(200, 1));
         assert!(!activity.touch(0, 1));
         assert!(!activity.enter());
+        assert!(!activity.is_busy());
         assert_eq!(activity.last(), None);
         assert_eq!(activity.end(), None);
     }
 
     #[test]
-    fn a_guard_taken_when_it_is_gone_keeps_nothing_also_if_others_are_held() {
+    fn revives_at_given_instant() {
+        let activity = Activity::new(100, 10, 0);
+        assert_eq!(activity.reap(100), Reap::Reaped(100));
+        activity.revive(201, 10);
+        assert_eq!(activity.last(), Some(210));
+        assert!(activity.touch(150, 10), "earlier, but it is not gone");
+        assert_eq!(activity.last(), Some(210));
+        assert!(activity.enter());
+        assert_eq!(activity.reap(1000), Reap::Busy);
+    }
+
+    #[test]
+    fn refuses_guard_once_gone_while_others_are_held() {
         let activity = Activity::new(0, 1, 0);
         assert!(activity.enter());
         assert_eq!(activity.end(), Some(0));
@@ -314,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_busy_until_the_last_guard_leaves_and_idle_counts_from_there() {
+    fn is_busy_until_last_guard_leaves() {
         let activity = Activity::new(0, 1, 0);
         assert!(activity.enter());
         assert!(activity.enter());

@@ -1,7 +1,7 @@
-//! What reaches the actor, on one screen.
+//! Everything that reaches the actor, on one screen.
 //!
-//! Timers are not in here. Setting, moving and removing one writes its deadline where it lives, in an
-//! [entry](crate::shared::entry) or in a [set](crate::keyed); what travels is always the same sentence: "attend to this".
+//! Deadlines are not in here. Setting, moving and removing a timer writes its deadline where it lives, in an
+//! [entry](crate::shared::entry) or in a [set](crate::timer_set). A command says only which of them the actor has to process.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,19 +15,23 @@ use crate::shared::timer_set::TimerSet;
 
 /// A command to the actor.
 pub(crate) enum Command {
-    /// Register to this sleeping future: file it, file it earlier, or take it off the wheel.
+    /// Process this entry of a sleeping future: schedule it, reschedule it earlier, or deregister it.
     Sleep(Arc<SleepEntry>),
-    /// Register to those timers of this set that it has noted down.
+    /// Process the dirty timers of this set.
     Set(Arc<dyn TimerSet>),
-    /// Answer once everything submitted before is applied, and everything due by now has fired.
-    Settle(oneshot::Sender<()>),
+    /// Answer once everything that was pushed before is applied, and everything due by now has fired.
+    Settle {
+        done: oneshot::Sender<()>,
+        /// Whether the command has come out of the backlog before: it goes [round twice](crate::actor).
+        is_second_round: bool,
+    },
     /// The last handle was dropped: end as soon as nothing is armed.
     Orphaned,
     /// End now.
     Shutdown,
 }
 
-/// The way to the actor.
+/// The mailbox of the actor.
 pub(crate) type CommandMailbox = Mailbox<Command, ActorNotifier>;
 
 impl fmt::Debug for Command {
@@ -35,7 +39,7 @@ impl fmt::Debug for Command {
         f.write_str(match self {
             Command::Sleep(_) => "Sleep",
             Command::Set(_) => "Set",
-            Command::Settle(_) => "Settle",
+            Command::Settle { .. } => "Settle",
             Command::Orphaned => "Orphaned",
             Command::Shutdown => "Shutdown",
         })

@@ -6,14 +6,14 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// What one thread has counted for one wheel. Written by that thread alone.
+/// What one thread has counted for one wheel. Only that thread writes it.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// Sleeps that were made, or armed again after they had fired.
+    /// Sleeps that were made, or reset after they had fired.
     pub(crate) made: AtomicU64,
     /// Sleeps that were dropped before they fired.
     pub(crate) cancelled: AtomicU64,
-    /// Sleeps that saw by the clock that they were due, before the actor did.
+    /// Sleeps that saw by the clock that they were due before the actor fired them.
     pub(crate) elapsed: AtomicU64,
     /// Waiting sleeps that were given another deadline.
     pub(crate) moved: AtomicU64,
@@ -25,7 +25,7 @@ thread_local! {
     static THREAD: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// A number for this thread, small and unlike that of its neighbours.
+/// A small number for this thread. Threads started one after the other have different ones.
 pub(crate) fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     THREAD
@@ -35,6 +35,6 @@ pub(crate) fn thread_number() -> usize {
             }
             thread.get()
         })
-        // The thread is coming down.
+        // The thread is ending.
         .unwrap_or(0)
 }

@@ -2,41 +2,44 @@
 //!
 //! # The idea
 //!
-//! The wheel holds a lower bound; the entry holds the truth. An entry knows the tick it is to fire at (`deadline`) and
-//! the tick at which the actor is certain to look at it (`scheduled`). While it is armed,
+//! The wheel holds a lower bound; the entry holds the truth. An entry knows the tick at which it has to fire (`deadline`)
+//! and the tick by which the actor is certain to process it (`scheduled`). While it is armed,
 //!
 //! > `scheduled <= deadline`
 //!
-//! and that is all correctness needs: at `scheduled` the actor looks, and fires the entry, files it again, or lets it go.
+//! and correctness needs nothing else: at `scheduled` the actor fires the entry, reschedules it, or deregisters it.
 //!
-//! # Who does what
+//! # The operations
 //!
-//! An entry has one **owner** at a time, a sleeping future or a thread's cache of spare entries, and one **actor**.
+//! An entry has one **owner** at a time, a sleeping future or a thread's pool of cancelled entries, and one **actor**.
 //!
-//! | | by | does |
+//! | | by | effect |
 //! |---|---|---|
-//! | [`arm`](Entry::arm), [`move_to`](Entry::move_to) | owner | writes the deadline; needs the actor only if it lies before `scheduled` |
-//! | [`poll`](Entry::poll) | owner | keeps the waker of the last poll, and only that one |
+//! | [`arm`](Entry::arm), [`move_to`](Entry::move_to) | owner | writes the deadline; the actor has to know only if it lies before `scheduled` |
+//! | [`poll`](Entry::poll) | owner | keeps the waker of the last poll, and no other |
 //! | [`disarm`](Entry::disarm) | owner | cancels: takes the waker out. The actor is not told |
-//! | [`release`](Entry::release) | owner | gives the entry up: the actor is told to take it off the wheel |
-//! | [`attend`](Entry::attend) | actor | the entry came out of a queue: files it where its state asks for |
-//! | [`look`](Entry::look) | actor | the wheel reached `scheduled` |
-//! | [`deregister_unarmed`](Entry::deregister_unarmed) | actor | nobody is left to arm it anew: takes it off the wheel unless it is armed |
-//! | [`close`](Entry::close) | actor | there will be no more looks |
+//! | [`release`](Entry::release) | owner | gives the entry up: the actor has to take it off the wheel |
+//! | [`register`](Entry::register) | actor | the entry came out of a queue: schedules it where its state asks for |
+//! | [`process_expiration`](Entry::process_expiration) | actor | the wheel reached `scheduled` |
+//! | [`deregister_unarmed`](Entry::deregister_unarmed) | actor | no handle is left: takes the entry off the wheel unless it is armed |
+//! | [`close`](Entry::close) | actor | the actor ends |
 //!
-//! Each is one critical section over [`State`], so they happen in some order, and each leaves the invariants intact:
+//! Each is one critical section over [`State`], so they happen in some order, and each preserves the invariants:
 //!
-//! 1. Armed implies `scheduled <= deadline`, and an actor that is going to look by `scheduled`: the entry lies on the wheel at
-//!    `scheduled` or before it, or it is in a queue (`queued`) whose submitter has followed the wake rule for `scheduled`.
-//! 2. `queued` is true from before the entry is pushed until the actor has taken it out: it is in a queue at most once.
-//! 3. There is a waker only while armed. Whoever changes the phase takes it out in the same critical section; so a
-//!    future that was dropped is not woken, and a fired one is woken once.
+//! 1. Armed implies `scheduled <= deadline`, and an actor that processes the entry by `scheduled`: the entry lies on the
+//!    wheel at `scheduled` or before it, or it is in a queue (`queued`) and its owner has followed the wake rule for
+//!    `scheduled`.
+//! 2. `queued` is true from before the entry is pushed until the actor has taken it out: an entry is in a queue at most
+//!    once.
+//! 3. There is a waker only while armed. Whatever changes the phase takes the waker out in the same critical section. So
+//!    a future that was dropped is not woken, and one that fires is woken once.
+//! 4. No code of a user runs in here. Wakers are cloned before the lock is taken. Those that are taken out are returned,
+//!    to be woken or dropped once the caller has counted and queued what it has to: a waker whose clone or drop panics
+//!    leaves no entry half done.
 //!
-//! Hence **moving later and cancelling cost no message**, and a cancelled entry whose `scheduled` is soon enough can be
-//! armed anew without one: [`cache`](crate::sleep::pool) keeps such entries for each thread.
-//!
-//! Wakers are cloned before the lock is taken, and woken and dropped after it is released: no code of a user runs
-//! under it.
+//! Hence **moving later and cancelling send no command**; each takes the entry's lock. A cancelled entry whose
+//! `scheduled` is early enough can be armed again without a command: the [`pool`](crate::sleep::pool) keeps such entries
+//! for each thread.
 
 use std::mem;
 use std::task::Waker;
@@ -63,11 +66,11 @@ pub(crate) struct Entry<H> {
 struct State {
     /// The tick to fire at. Means something while armed.
     deadline: u64,
-    /// The actor looks at this tick or before it; `NEVER` when no look is due.
+    /// The actor processes the entry at this tick or before it; `NEVER` when it is not going to.
     scheduled: u64,
-    /// Invariant 3: some only while armed.
+    /// Invariant 3: `Some` only while armed.
     waker: Option<Waker>,
-    /// The wheel's node for this entry. The actor's note to itself; nobody else reads it.
+    /// The wheel's node for this entry. The actor writes it, and nobody else reads it.
     node: u32,
     phase: Phase,
     /// Invariant 2: it is in a queue.
@@ -77,23 +80,23 @@ struct State {
 /// Where an entry is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Nobody waits.
+    /// No task waits.
     Idle,
-    /// Somebody waits for the deadline.
+    /// A task waits for the deadline.
     Armed,
-    /// The deadline was reached, and the waker taken to be woken.
+    /// The deadline was reached, and the waker was taken out to be woken.
     Fired,
-    /// Nobody owns it; it waits for the actor to take it off the wheel.
+    /// It has no owner; the actor has to take it off the wheel.
     Released,
     /// The actor is gone; the owner has to find another timer.
     Closed,
 }
 
-/// What an owner has to say to the actor after changing an entry.
+/// What an owner has to tell the actor after changing an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Notify {
-    /// Nothing: it will look in time.
+    /// Nothing: the actor processes the entry in time.
     None,
     /// The entry is queued already, but is needed earlier now: follow the wake rule again, for this tick.
     Wake(u64),
@@ -101,13 +104,24 @@ pub(crate) enum Notify {
     Enqueue(u64),
 }
 
+/// What was there when an entry was disarmed.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Disarmed {
+    pub(crate) was: Phase,
+    /// The tick by which the actor processes the entry; `NEVER` if it is not going to.
+    pub(crate) scheduled: u64,
+    /// To be dropped when all else is done: its drop may panic.
+    pub(crate) waker: Option<Waker>,
+}
+
 /// What the actor has to do with an entry that came out of a queue.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Register {
-    /// Nothing: it lies where it should, or nowhere, as it should.
+    /// Nothing: it is scheduled early enough, or does not have to be.
     Keep,
-    /// File it at this tick, in the node that was announced.
+    /// Schedule it at this tick, in the node that was announced.
     Insert(u64),
     /// Move this node of the wheel to this tick.
     Reschedule(u32, u64),
@@ -121,7 +135,7 @@ pub(crate) enum Register {
 pub(crate) enum Expiration {
     /// It fired at its deadline; wake this waker.
     Fire { deadline: u64, waker: Option<Waker> },
-    /// It was moved: file it at this tick, in the node that was announced.
+    /// It was moved: schedule it at this tick, in the node that was announced.
     Reschedule(u64),
     /// It is not armed: drop it.
     Deregister,
@@ -149,75 +163,70 @@ impl<H> Entry<H> {
 
     // --- the owner ---
 
-    /// Arms the entry for `deadline`; `None` when it is closed.
+    /// Arms an entry that is not armed for `deadline`. `None` if it is closed.
     pub(crate) fn arm(&self, deadline: u64, waker: Waker) -> Option<Notify> {
         let mut state = self.state.lock();
         if state.phase == Phase::Closed {
             return None;
         }
-        let replaced = state.waker.replace(waker);
+        debug_assert!(state.waker.is_none(), "invariant 3");
+        state.waker = Some(waker);
         state.phase = Phase::Armed;
         state.deadline = deadline;
-        let tell = state.tell();
-        drop(state);
-        drop(replaced);
-        Some(tell)
+        Some(state.notify())
     }
 
-    /// Changes the deadline of an entry that is armed. Returns the phase it was in: any other becomes, or stays, one
-    /// that has to be armed.
+    /// Changes the deadline of an entry that is armed. Returns the phase it was in; one in any other phase is left as it
+    /// is, and has to be armed.
     pub(crate) fn move_to(&self, deadline: u64) -> (Phase, Notify) {
         let mut state = self.state.lock();
         let was = state.phase;
-        let tell = if was == Phase::Armed {
+        let notify = if was == Phase::Armed {
             state.deadline = deadline;
-            state.tell()
+            state.notify()
         } else {
             Notify::None
         };
-        (was, tell)
+        (was, notify)
     }
 
-    /// The phase, after making `waker` the one to be woken if the entry is armed.
-    pub(crate) fn poll(&self, waker: &Waker) -> Phase {
+    /// Makes `waker` the one to be woken if the entry is armed. Returns the phase, and the waker that is not needed any
+    /// more.
+    pub(crate) fn poll(&self, waker: &Waker) -> (Phase, Option<Waker>) {
         {
             let state = self.state.lock();
             let same = state.waker.as_ref().is_some_and(|w| w.will_wake(waker));
             if state.phase != Phase::Armed || same {
-                return state.phase;
+                return (state.phase, None);
             }
         }
         let mut waker = Some(waker.clone());
-        let phase = {
-            let mut state = self.state.lock();
-            if state.phase == Phase::Armed {
-                mem::swap(&mut state.waker, &mut waker);
-            }
-            state.phase
-        };
-        drop(waker);
-        phase
+        let mut state = self.state.lock();
+        if state.phase == Phase::Armed {
+            mem::swap(&mut state.waker, &mut waker);
+        }
+        (state.phase, waker)
     }
 
     pub(crate) fn phase(&self) -> Phase {
         self.state.lock().phase
     }
 
-    /// Cancels. Returns the phase that ended, and the tick at which the actor is going to look.
-    pub(crate) fn disarm(&self) -> (Phase, u64) {
+    /// Cancels.
+    pub(crate) fn disarm(&self) -> Disarmed {
         let mut state = self.state.lock();
-        let waker = state.waker.take();
         let was = state.phase;
         if was != Phase::Closed {
             state.phase = Phase::Idle;
         }
-        let scheduled = state.scheduled;
-        drop(state);
-        drop(waker);
-        (was, scheduled)
+        Disarmed {
+            was,
+            scheduled: state.scheduled,
+            waker: state.waker.take(),
+        }
     }
 
-    /// Gives a disarmed entry up. Nobody will arm it again, so it should leave the wheel now.
+    /// Gives a disarmed entry up. It is not armed again, so it has to leave the wheel now.
     pub(crate) fn release(&self) -> Notify {
         let mut state = self.state.lock();
         if state.phase == Phase::Closed {
@@ -233,41 +242,46 @@ impl<H> Entry<H> {
 
     // --- the actor ---
 
-    /// The entry came out of a queue. `next` is the node that the wheel would file it in; `tick_of` looks up the tick of
-    /// a node, and must not call back into the entry.
-    pub(crate) fn attend(&self, next: u32, tick_of: impl FnOnce(u32) -> Option<u64>) -> Register {
+    /// The entry came out of a queue. `next` is the node in which the wheel would insert it. `tick_of` gives the tick of a
+    /// node, and must not call back into the entry.
+    pub(crate) fn register(&self, next: u32, tick_of: impl FnOnce(u32) -> Option<u64>) -> Register {
         let mut state = self.state.lock();
         state.queued = false;
         let node = (state.node != NO_NODE).then_some(state.node);
-        let scheduled = node.and_then(|node| Some((node, tick_of(node)?)));
-        let here = scheduled.map_or(NEVER, |(_, tick)| tick);
+        let on_wheel = node.and_then(|node| Some((node, tick_of(node)?)));
+        let scheduled = on_wheel.map_or(NEVER, |(_, tick)| tick);
         match state.phase {
-            Phase::Armed if state.deadline < here => {
+            Phase::Armed if state.deadline < scheduled => {
                 state.scheduled = state.deadline;
-                if let Some((node, _)) = scheduled {
+                if let Some((node, _)) = on_wheel {
                     return Register::Reschedule(node, state.deadline);
                 }
                 state.node = next;
                 Register::Insert(state.deadline)
             }
             Phase::Armed | Phase::Idle | Phase::Fired => {
-                state.scheduled = here;
+                state.scheduled = scheduled;
                 Register::Keep
             }
             Phase::Released | Phase::Closed => {
                 state.scheduled = NEVER;
                 state.node = NO_NODE;
-                scheduled.map_or(Register::Keep, |(node, _)| Register::Deregister(node))
+                on_wheel.map_or(Register::Keep, |(node, _)| Register::Deregister(node))
             }
         }
     }
 
-    /// The wheel reached the entry's node, which is gone now; `now` is the current tick, `next` the node that the wheel
-    /// would file it in again.
+    /// The wheel reached the entry's node, which is gone now. `now` is the current tick, `next` the node in which the
+    /// wheel would insert the entry again.
     ///
-    /// If the entry would fire, `later` is asked for a tick up to which it has been put off meanwhile: idle timers are
-    /// touched without the entry being told. It must not call back into the entry.
-    pub(crate) fn look(&self, now: u64, next: u32, later: impl FnOnce() -> u64) -> Expiration {
+    /// `later` gives a tick to which an entry that would fire has been put off: idle timers are touched without a change
+    /// to their entry. It must not call back into the entry.
+    pub(crate) fn process_expiration(
+        &self,
+        now: u64,
+        next: u32,
+        later: impl FnOnce() -> u64,
+    ) -> Expiration {
         let mut state = self.state.lock();
         state.node = NO_NODE;
         if state.phase == Phase::Armed && state.deadline <= now {
@@ -290,7 +304,7 @@ impl<H> Entry<H> {
         Expiration::Reschedule(state.deadline)
     }
 
-    /// There will be no more looks. Returns the waker of an owner that waits.
+    /// The actor ends, or has ended. Returns the waker of a task that waits.
     pub(crate) fn close(&self) -> Option<Waker> {
         let mut state = self.state.lock();
         state.scheduled = NEVER;
@@ -302,7 +316,7 @@ impl<H> Entry<H> {
         state.waker.take()
     }
 
-    /// Ends the actor's looks at an entry for which nobody waits; false when somebody does.
+    /// The actor takes the entry off the wheel unless a task waits for it. Returns whether it does.
     pub(crate) fn deregister_unarmed(&self) -> bool {
         let mut state = self.state.lock();
         if state.phase == Phase::Armed {
@@ -316,7 +330,7 @@ impl<H> Entry<H> {
 
 impl State {
     /// Restores invariant 1 after the deadline was written.
-    fn tell(&mut self) -> Notify {
+    fn notify(&mut self) -> Notify {
         if self.scheduled <= self.deadline {
             return Notify::None;
         }

@@ -1,30 +1,52 @@
-//! How commands reach the actor: sharded queues, and the wake rule.
+//! The mailbox: how commands reach the actor. Sharded queues, the wake rule, and the earliest tick that is needed.
 //!
 //! # Sharding
 //!
-//! There is a queue for each core, on a cache line of its own, and each thread has its favourite: two cores that arm
-//! timers do not meet. The actor swaps the queues empty, one after the other; commands of one thread stay in order.
+//! There is a queue for each core, on a cache line of its own, and each thread uses one of them: two cores that arm
+//! timers do not meet. At every turn the actor swaps the queues empty, one after the other, into its [`Backlog`];
+//! commands of one queue stay in order.
 //!
 //! # The wake rule
 //!
-//! Submitting must not wake the actor each time. The actor publishes the tick at which it is going to look next,
-//! `next_wake`: a tick, [`NEVER`] when it has nothing to wait for, or [`AWAKE`] while it runs.
+//! Pushing a command must not wake the actor each time. The actor publishes the tick at which it runs next, `next_wake`:
+//! a tick, [`NEVER`] when it has nothing to wait for, or [`AWAKE`] while it runs.
 //!
-//! * A **submitter** (1) pushes its command under the queue's lock, then (2) reads `next_wake`, and signals if its
-//!   tick is earlier, or if its queue has grown to [`QUEUE_BOUND`].
-//! * The **actor**, before it waits, (3) publishes `next_wake`, then (4) looks into every queue under its lock, and
-//!   does not wait if one holds anything.
+//! * A **caller** (1) pushes its command under the queue's lock ([`enqueue`](Mailbox::enqueue)), then (2) reads
+//!   `next_wake`, and notifies the actor if its tick is earlier, or if its queue has grown to [`QUEUE_BOUND`]
+//!   ([`wake_by`](Mailbox::wake_by)).
+//! * The **actor**, before it waits, (3) publishes `next_wake`, then (4) checks every queue under its lock, and does not
+//!   wait if one holds anything ([`park`](Mailbox::park)).
 //!
-//! *No command is missed:* both the push and the actor's look take the queue's lock, so one comes first. If the push
-//! (1) came first, the look (4) finds the command. If the look (4) came first, then the publication (3), which
-//! precedes it, happens before the push, and so before the read (2): the submitter sees the tick that was published,
-//! and signals if it has to. What it leaves in the queue unsignalled is not needed before that tick, when the actor
-//! wakes by itself and empties the queues first.
+//! *No command is missed:* both the push and the actor's check take the queue's lock, so one comes first. If the push
+//! (1) came first, the check (4) finds the command. If the check (4) came first, then the publication (3), which
+//! precedes it, happens before the push, and so before the read (2): the caller sees the tick that was published, and
+//! notifies the actor if it has to. A command that stays in the queue without a notification is not needed before that
+//! tick, when the actor wakes by itself and empties the queues first.
 //!
-//! The submitter that signals also claims the signal by changing `next_wake` to [`AWAKE`], so that of many that are
-//! early only one pays for it. A signal is a stored permit: one that arrives before the actor waits is not lost.
-//! The exchange fails only if the value changed since it was read: then either another submitter has signalled, or
-//! the actor has woken and is about to look into the queues again. Both do.
+//! A caller may release other locks between (1) and (2), and any number of others may push meanwhile: each of them reads
+//! `next_wake` after its own push. A caller must not put anything else between *marking* a command as queued, so that
+//! others rely on it, and the push: until the push nobody has told the actor.
+//!
+//! The caller that notifies the actor also changes `next_wake` to [`AWAKE`], so that of many that are early only one
+//! pays for it. A notification is a stored permit: one that arrives before the actor waits is not lost. The exchange
+//! fails only if the value changed since it was read: then either another caller has notified the actor, or the actor
+//! has woken and is about to check the queues again. Both do.
+//!
+//! # The earliest tick
+//!
+//! Timers fire in the order of their ticks also while commands are left over for later turns (P4), and do not wait for
+//! commands that are all later than they are (P11). So each command is pushed with the tick by which it is needed, the
+//! [`Backlog`] knows the [earliest](Backlog::earliest) of those that are not applied, and a turn fires what is due
+//! before that tick.
+//!
+//! A timer whose command is queued already may be moved earlier. Its command stays where it is, in whichever queue, or
+//! in the backlog; the caller [announces](Mailbox::announce) the earlier tick, and then follows the wake rule with it.
+//!
+//! *No announcement comes too late:* the command was pushed before it is announced. At every turn the actor first
+//! collects the announcements and then empties the queues. So when it finds an announcement, the command is in the
+//! backlog by the end of [`take`](Mailbox::take), if it is not applied yet: the tick that was announced holds until all
+//! of the backlog up to there is applied. An announcement that it does not find was made after the turn began, and after
+//! the turn has read the clock: what is announced is not due before what that turn fires.
 //!
 //! # After the end
 //!
@@ -33,6 +55,8 @@
 #[cfg(all(test, tickwheel_loom))]
 mod model;
 mod queue;
+#[cfg(all(test, not(tickwheel_loom)))]
+mod tests;
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{CachePadded, Mutex, lock};
@@ -41,7 +65,7 @@ use crate::tick::NEVER;
 pub(crate) use queue::Backlog;
 use queue::Queue;
 
-/// `next_wake` while the actor runs: before every tick, so nobody signals.
+/// `next_wake` while the actor runs: before every tick, so nobody notifies it.
 const AWAKE: u64 = 0;
 
 /// A queue that has grown this long is worth waking the actor for, however far the ticks: it bounds the garbage.
@@ -54,21 +78,31 @@ pub(crate) trait Notifier {
     fn notify(&self);
 }
 
-/// See the module. `C` is what is submitted.
+/// See the module. `C` is the command.
 #[derive(Debug)]
 pub(crate) struct Mailbox<C, S> {
     /// A power of two of them.
-    shards: Box<[Shard<C>]>,
+    shards: Box<[CachePadded<Shard<C>>]>,
     next_wake: CachePadded<AtomicU64>,
     notifier: S,
 }
 
-type Shard<C> = CachePadded<Mutex<Queue<C>>>;
+#[derive(Debug)]
+struct Shard<C> {
+    queue: Mutex<Queue<C>>,
+    /// The earliest tick that was announced and not collected by the actor.
+    announced: AtomicU64,
+}
 
 impl<C, S: Notifier> Mailbox<C, S> {
     /// With a queue for each of `cores`, rounded up to a power of two. The actor counts as awake.
     pub(crate) fn new(cores: usize, notifier: S) -> Self {
-        let shard = |_| CachePadded(Mutex::new(Queue::new()));
+        let shard = |_| {
+            CachePadded(Shard {
+                queue: Mutex::new(Queue::new()),
+                announced: AtomicU64::new(NEVER),
+            })
+        };
         Mailbox {
             shards: (0..cores.next_power_of_two()).map(shard).collect(),
             next_wake: CachePadded(AtomicU64::new(AWAKE)),
@@ -80,32 +114,31 @@ impl<C, S: Notifier> Mailbox<C, S> {
         &self.notifier
     }
 
-    // --- submitters ---
+    // --- callers ---
 
-    /// Queues a command that is needed by `tick`, and wakes the actor if the rule says so. `thread` chooses the
-    /// queue. Gives the command back when the actor is gone.
+    /// Queues a command that is needed by `tick`, and notifies the actor if the wake rule says so. `thread` chooses the
+    /// queue. Gives the command back when the actor has ended.
     pub(crate) fn push(&self, thread: usize, tick: u64, command: C) -> Result<(), C> {
-        let tick = self.enqueue(thread, tick, command)?;
-        self.wake_by(tick);
+        let wake_by = self.enqueue(thread, tick, command)?;
+        self.wake_by(wake_by);
         Ok(())
     }
 
-    /// Lowers.
-    pub(crate) fn lower(&self, _thread: usize, _tick: u64) {}
-
-    /// Queues a command that is needed by `tick`, without notifying the actor. Returns the tick for the wake rule.
+    /// The first half of [`push`](Self::push): queues the command and notifies nobody. The caller must then call
+    /// [`wake_by`](Self::wake_by) with the tick that is returned: the command's own, or [`AWAKE`] when the queue has
+    /// grown to its bound.
+    ///
+    /// For a caller that holds a lock: it queues the command before it releases the lock, and notifies the actor after.
     pub(crate) fn enqueue(&self, thread: usize, tick: u64, command: C) -> Result<u64, C> {
-        let is_long = {
-            let mut queue = lock(&self.shards[thread & (self.shards.len() - 1)].0);
-            if queue.closed {
-                return Err(command);
-            }
-            queue.push(command, QUEUE_BOUND)
-        };
+        let mut queue = lock(&self.shard(thread).queue);
+        if queue.closed {
+            return Err(command);
+        }
+        let is_long = queue.push(tick, command, QUEUE_BOUND);
         Ok(if is_long { AWAKE } else { tick })
     }
 
-    /// The second half of the wake rule: signals if the actor would not look by itself at `tick` or before.
+    /// The second half: notifies the actor if it would not run by itself at `tick` or before.
     pub(crate) fn wake_by(&self, tick: u64) {
         let next_wake = self.next_wake.0.load(Ordering::SeqCst);
         if tick < next_wake {
@@ -113,7 +146,23 @@ impl<C, S: Notifier> Mailbox<C, S> {
         }
     }
 
-    /// Signals, unless somebody else has.
+    /// A command that has been pushed, by any thread, is needed earlier than it said: by `tick`.
+    pub(crate) fn announce(&self, thread: usize, tick: u64) {
+        self.lower(thread, tick);
+        self.wake_by(tick);
+    }
+
+    /// The first half of [`announce`](Self::announce), which notifies nobody; [`wake_by`](Self::wake_by) must follow.
+    pub(crate) fn lower(&self, thread: usize, tick: u64) {
+        let announced = &self.shard(thread).announced;
+        announced.fetch_min(tick, Ordering::SeqCst);
+    }
+
+    fn shard(&self, thread: usize) -> &Shard<C> {
+        &self.shards[thread & (self.shards.len() - 1)].0
+    }
+
+    /// Notifies the actor, unless somebody else has.
     fn claim(&self, next_wake: u64) {
         let claimed =
             self.next_wake
@@ -126,7 +175,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
 
     // --- the actor ---
 
-    /// Says that the actor runs: no need to signal.
+    /// Says that the actor runs: no need to notify it.
     pub(crate) fn awake(&self) {
         self.next_wake.0.store(AWAKE, Ordering::SeqCst);
     }
@@ -146,161 +195,39 @@ impl<C, S: Notifier> Mailbox<C, S> {
 
     /// Whether every queue is empty.
     fn is_empty(&self) -> bool {
-        self.shards.iter().all(|shard| lock(&shard.0).is_empty())
+        let mut shards = self.shards.iter();
+        shards.all(|shard| lock(&shard.0.queue).is_empty())
     }
 
-    /// Takes everything that was submitted before this call, and perhaps more, and appends it to `backlog`.
+    /// Takes everything that was queued before this call, and perhaps more, and appends it to `backlog`.
     pub(crate) fn take(&self, backlog: &mut Backlog<C>) {
+        // Before the queues: the command that was announced is in one of them, or has been taken earlier.
+        let announced = self.collect_announced();
         for shard in &self.shards {
-            backlog.take(&mut lock(&shard.0));
+            backlog.take(&mut lock(&shard.0.queue));
         }
+        backlog.lower_bound(announced);
+    }
+
+    /// Takes the earliest tick that was announced.
+    fn collect_announced(&self) -> u64 {
+        let collect = |shard: &CachePadded<Shard<C>>| {
+            let announced = &shard.0.announced;
+            // Mostly there is none, and reading leaves the cache line where it is.
+            match announced.load(Ordering::SeqCst) {
+                NEVER => NEVER,
+                _ => announced.swap(NEVER, Ordering::SeqCst),
+            }
+        };
+        self.shards.iter().map(collect).fold(NEVER, u64::min)
     }
 
     /// Ends it: pushes fail from now on. Appends what was left to `backlog`.
     pub(crate) fn close(&self, backlog: &mut Backlog<C>) {
         for shard in &self.shards {
-            let mut queue = lock(&shard.0);
+            let mut queue = lock(&shard.0.queue);
             queue.closed = true;
             backlog.take(&mut queue);
         }
-    }
-}
-
-#[cfg(all(test, not(tickwheel_loom)))]
-mod tests {
-    use super::*;
-    use std::sync::atomic::AtomicUsize;
-
-    #[derive(Default)]
-    struct Count(AtomicUsize);
-
-    impl Notifier for Count {
-        fn notify(&self) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    fn drain<C>(backlog: &mut Backlog<C>) -> Vec<C> {
-        std::iter::from_fn(|| backlog.pop()).collect()
-    }
-
-    fn signals<C>(submit: &Mailbox<C, Count>) -> usize {
-        submit.notifier.0.load(Ordering::Relaxed)
-    }
-
-    #[test]
-    fn only_a_tick_before_the_next_wake_signals_and_only_once() {
-        let submit = Mailbox::new(2, Count::default());
-        assert!(submit.park(Some(10)));
-        for tick in [10, 11, NEVER] {
-            assert_eq!(submit.push(0, tick, ()), Ok(()));
-        }
-        assert_eq!(signals(&submit), 0);
-        for tick in [9, 0] {
-            assert_eq!(submit.push(1, tick, ()), Ok(()));
-        }
-        assert_eq!(signals(&submit), 1, "the second finds it awake");
-    }
-
-    #[test]
-    fn a_full_queue_signals_whatever_the_tick() {
-        let submit = Mailbox::new(1, Count::default());
-        assert!(submit.park(None));
-        for n in 1..=QUEUE_BOUND {
-            assert_eq!(signals(&submit), 0, "after {} commands", n - 1);
-            assert_eq!(submit.push(0, NEVER, n), Ok(()));
-        }
-        assert_eq!(signals(&submit), 1);
-    }
-
-    #[test]
-    fn the_actor_does_not_wait_while_a_queue_holds_anything() {
-        let submit = Mailbox::new(4, Count::default());
-        assert_eq!(submit.push(3, 5, 'x'), Ok(()));
-        assert!(!submit.park(Some(1)));
-        let mut taken = Backlog::new();
-        submit.take(&mut taken);
-        assert_eq!(drain(&mut taken), ['x']);
-        assert!(submit.park(Some(1)));
-    }
-
-    #[test]
-    fn there_is_a_queue_for_each_core_up_to_a_power_of_two_and_each_thread_has_its_own() {
-        for (cores, queues) in [(0, 1), (1, 1), (2, 2), (3, 4), (4, 4), (5, 8)] {
-            let submit = Mailbox::new(cores, Count::default());
-            assert_eq!(submit.shards.len(), queues);
-            for thread in 0..16 {
-                assert_eq!(submit.push(thread, 5, thread), Ok(()));
-            }
-            for (n, queue) in submit.shards.iter().enumerate() {
-                let threads: Vec<_> = (n..16).step_by(queues).collect();
-                let mut taken = Backlog::new();
-                taken.take(&mut lock(&queue.0));
-                assert_eq!(drain(&mut taken), threads);
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_taken_comes_behind_what_was_there_and_in_order() {
-        let submit = Mailbox::new(4, Count::default());
-        for (thread, command) in [(3, 'f'), (1, 'c'), (1, 'd'), (3, 'g'), (2, 'e')] {
-            assert_eq!(submit.push(thread, 5, command), Ok(()));
-        }
-        let mut taken = Backlog::new();
-        taken.append(&mut vec!['a', 'b']);
-        submit.take(&mut taken);
-        submit.take(&mut taken);
-        assert_eq!(drain(&mut taken), ['a', 'b', 'c', 'd', 'e', 'f', 'g']);
-    }
-
-    #[test]
-    fn an_actor_that_looks_at_once_is_signalled_for_tick_zero_alone() {
-        let submit = Mailbox::new(1, Count::default());
-        assert!(submit.park(Some(0)));
-        submit.wake_by(1);
-        assert_eq!(signals(&submit), 0);
-        submit.wake_by(0);
-        assert_eq!(signals(&submit), 1);
-        submit.wake_by(0);
-        assert_eq!(signals(&submit), 1, "it is awake");
-        assert!(submit.park(Some(8)));
-        submit.awake();
-        submit.wake_by(0);
-        assert_eq!(signals(&submit), 1, "it says that it is awake");
-        assert_eq!(submit.push(0, 9, ()), Ok(()));
-        assert!(!submit.park(Some(8)));
-        submit.wake_by(0);
-        assert_eq!(signals(&submit), 1, "it goes on at once");
-    }
-
-    #[test]
-    fn a_queue_that_is_longer_than_full_signals_too() {
-        let submit = Mailbox::new(1, Count::default());
-        assert!(submit.park(Some(1)));
-        for _ in 0..=QUEUE_BOUND {
-            assert_eq!(submit.push(0, NEVER, ()), Ok(()));
-        }
-        assert_eq!(signals(&submit), 1);
-        submit.take(&mut Backlog::new());
-        for _ in 0..QUEUE_BOUND {
-            assert_eq!(submit.push(0, NEVER, ()), Ok(()));
-        }
-        assert_eq!(signals(&submit), 1);
-        submit.next_wake.0.store(1, Ordering::SeqCst);
-        assert_eq!(submit.push(0, NEVER, ()), Ok(()));
-        assert_eq!(signals(&submit), 2, "it did not wait to be asked again");
-    }
-
-    #[test]
-    fn after_the_end_a_command_comes_back() {
-        let submit = Mailbox::new(2, Count::default());
-        assert_eq!(submit.push(0, 5, 'a'), Ok(()));
-        assert_eq!(submit.push(1, 5, 'c'), Ok(()));
-        let mut left = Backlog::new();
-        left.append(&mut vec!['x']);
-        submit.close(&mut left);
-        assert_eq!(drain(&mut left), ['x', 'a', 'c']);
-        assert_eq!(submit.push(0, 5, 'b'), Err('b'));
     }
 }

@@ -7,6 +7,7 @@
 //! module, never on each other.
 
 pub(crate) mod activity;
+pub(crate) mod batch;
 pub(crate) mod entry;
 pub(crate) mod mailbox;
 
@@ -14,6 +15,8 @@ pub(crate) mod mailbox;
 pub(crate) mod command;
 #[cfg(not(tickwheel_loom))]
 pub(crate) mod counts;
+#[cfg(not(tickwheel_loom))]
+pub(crate) mod end;
 #[cfg(not(tickwheel_loom))]
 pub(crate) mod idle_clock;
 #[cfg(not(tickwheel_loom))]

@@ -6,11 +6,11 @@ use std::task::Waker;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::watch;
 
 use crate::metrics::{KeyedCounts, Metrics, WheelMetrics};
 use crate::shared::command::{Command, CommandMailbox};
 use crate::shared::counts;
+use crate::shared::end::{End, Ended};
 use crate::shared::entry::{Entry, Notify};
 use crate::shared::idle_clock::IdleClock;
 use crate::shared::notifier::ActorNotifier;
@@ -58,8 +58,7 @@ pub(crate) struct Shared {
     runtime: Option<tokio::runtime::Id>,
     virtual_clock: bool,
     orphaned: AtomicBool,
-    /// Becomes true when the actor has ended.
-    ended: watch::Sender<bool>,
+    end: End,
     max_keyed: usize,
     /// Keyed timers that hold a place, over all sets.
     pending: CachePadded<AtomicUsize>,
@@ -92,7 +91,7 @@ impl Shared {
             runtime: config.runtime,
             virtual_clock: config.virtual_clock,
             orphaned: AtomicBool::new(false),
-            ended: watch::Sender::new(false),
+            end: End::default(),
             max_keyed: config.max_keyed,
             pending: CachePadded::default(),
             sets: SetList::default(),
@@ -115,19 +114,17 @@ impl Shared {
     // --- the actor's end ---
 
     pub(crate) fn is_ended(&self) -> bool {
-        *self.ended.borrow()
+        self.end.is_ended()
     }
 
     /// Says that the actor has ended.
     pub(crate) fn end(&self) {
-        self.ended.send_replace(true);
+        self.end.end();
     }
 
-    /// Waits until the actor has ended.
-    pub(crate) async fn ended(&self) {
-        let mut ended = self.ended.subscribe();
-        // The sender lives in `self`, so this does not fail.
-        let _ = ended.wait_for(|&ended| ended).await;
+    /// Completes when the actor has ended.
+    pub(crate) fn ended(&self) -> Ended<'_> {
+        self.end.wait()
     }
 
     // --- sleeping futures ---
@@ -154,7 +151,7 @@ impl Shared {
     pub(crate) fn tell(&self, entry: &Arc<SleepEntry>, tell: Notify) -> bool {
         match tell {
             Notify::None => {}
-            Notify::Wake(tick) => self.mailbox.wake_by(tick),
+            Notify::Wake(tick) => self.mailbox.announce(counts::thread_number(), tick),
             Notify::Enqueue(tick) => {
                 let command = Command::Sleep(Arc::clone(entry));
                 return self.send(tick, command).is_ok();
@@ -172,18 +169,19 @@ impl Shared {
     pub(crate) fn orphan(&self) {
         // Release: whoever sees it sees all that was done through the handles.
         self.orphaned.store(true, Ordering::Release);
-        // Without an actor there is nobody to tell.
-        let _ = self.send(0, Command::Orphaned);
+        // An error means that the actor has ended already.
+        let _ = self.send_now(Command::Orphaned);
     }
 
     /// Gives the entry up: the actor takes it off the wheel, and at once if that may be all it lives for.
     #[cold]
     pub(crate) fn release(&self, entry: &Arc<SleepEntry>) {
-        let tell = match entry.release() {
-            Notify::Enqueue(_) if self.is_orphaned() => Notify::Enqueue(0),
-            tell => tell,
-        };
-        self.tell(entry, tell);
+        let tell = entry.release();
+        if tell != Notify::None && self.is_orphaned() {
+            let _ = self.send_now(Command::Sleep(Arc::clone(entry)));
+        } else {
+            self.tell(entry, tell);
+        }
     }
 
     // --- keyed timers ---
@@ -242,7 +240,15 @@ impl Shared {
 
     // --- commands ---
 
+    /// Sends a command that is needed by `tick`. Gives it back when the actor has ended.
     pub(crate) fn send(&self, tick: u64, command: Command) -> Result<(), Command> {
-        self.mailbox.push(counts::thread_number(), tick, command)
+        (self.mailbox).push(counts::thread_number(), tick, command)
+    }
+
+    /// Sends a command that the actor should apply now, and that no timer has to wait for.
+    pub(crate) fn send_now(&self, command: Command) -> Result<(), Command> {
+        (self.mailbox).enqueue(counts::thread_number(), NEVER, command)?;
+        self.mailbox.wake_by(0);
+        Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::atomic::AtomicU32;
 
+pub(crate) use super::batch::Batch;
 use super::turn::Turn;
 use crate::metrics::KeyedCounts;
 
@@ -14,8 +15,9 @@ pub(crate) trait TimerSet: Send + Sync + fmt::Debug {
     /// The actor's number for the set; 0 when it has none. Only the actor uses it.
     fn number(&self) -> &AtomicU32;
 
-    /// Moves the dirty indices into `batch`, which is empty. Returns the earliest tick by which one is needed.
-    fn take_dirty(&self, batch: &mut Vec<u32>) -> u64;
+    /// Moves the dirty indices into `batch`, which is empty. From now on indices that are needed before tick `horizon`
+    /// are urgent.
+    fn take_dirty(&self, batch: &mut Batch, horizon: u64);
 
     /// Makes the wheel agree with these indices, which were dirty.
     fn process(&self, indices: &[u32], turn: &Turn<'_>, wheel: &mut dyn SetWheel);

@@ -1,6 +1,6 @@
-//! A sequence of ticks.
+//! A future that completes again and again.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -8,16 +8,18 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::sleep::Sleep;
-use crate::tick::far_future;
 
-/// A tick that comes this much late counts as missed.
+/// A tick that is later than this counts as missed.
 const MISSED_AFTER: Duration = Duration::from_millis(5);
 
-/// Completes [`tick`](Interval::tick) again and again, every period. Made by
+/// Completes [`tick`](Interval::tick) once every period. Made by
 /// [`TimerWheel::interval`](crate::TimerWheel::interval) and [`interval_at`](crate::TimerWheel::interval_at).
 ///
-/// What [`tokio::time::Interval`] is, on a wheel: ticks that come more than 5 ms late count as missed, and
-/// [`MissedTickBehavior`] says what to do about them; by default they follow each other at once (`Burst`).
+/// It is what [`tokio::time::Interval`] is, with one difference: a tick too far away to be represented, such as the
+/// second one of an interval of `Duration::MAX`, never comes.
+///
+/// A tick that is more than 5 ms late counts as missed. [`MissedTickBehavior`] says when the next one comes then; by
+/// default missed ticks follow each other at once (`Burst`).
 ///
 /// # Examples
 ///
@@ -52,7 +54,7 @@ impl Interval {
         }
     }
 
-    /// Waits for the next tick; returns the instant it was due.
+    /// Waits for the next tick. Returns the instant at which it was due.
     ///
     /// # Cancel safety
     ///
@@ -61,9 +63,11 @@ impl Interval {
         poll_fn(|cx| self.poll_tick(cx)).await
     }
 
-    /// Polls for the next tick. Ready once for each; when it is ready no task is registered to be woken.
+    /// Polls for the next tick, and is ready once for each.
+    ///
+    /// A poll that is ready registers no task to be woken for the tick after it; only a pending one does.
     pub fn poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<Instant> {
-        ready!(std::future::Future::poll(Pin::new(&mut self.sleep), cx));
+        ready!(Pin::new(&mut self.sleep).poll(cx));
         let due = self.sleep.deadline();
         let now = Instant::now();
         let missed = (due.checked_add(MISSED_AFTER)).is_some_and(|late| now > late);
@@ -76,43 +80,43 @@ impl Interval {
         Poll::Ready(due)
     }
 
-    /// The next tick comes one period from now. Never panics.
+    /// Makes the next tick come one period from now.
     pub fn reset(&mut self) {
         self.set_next(Instant::now().checked_add(self.period));
     }
 
-    /// The next tick comes at once. Never panics.
+    /// Makes the next tick come at once.
     pub fn reset_immediately(&mut self) {
         self.set_next(Some(Instant::now()));
     }
 
-    /// The next tick comes after `after`. Never panics.
+    /// Makes the next tick come after `after`, or never if that is too far to be represented.
     pub fn reset_after(&mut self, after: Duration) {
         self.set_next(Instant::now().checked_add(after));
     }
 
-    /// The next tick comes at `deadline`. Never panics.
+    /// Makes the next tick come at `deadline`.
     pub fn reset_at(&mut self, deadline: Instant) {
         self.set_next(Some(deadline));
     }
 
-    /// The time from one tick to the next. Never panics.
+    /// The time from one tick to the next.
     pub fn period(&self) -> Duration {
         self.period
     }
 
-    /// What is done about missed ticks. Never panics.
+    /// When the next tick comes after missed ones.
     pub fn missed_tick_behavior(&self) -> MissedTickBehavior {
         self.missed
     }
 
-    /// Sets what is done about missed ticks. Never panics.
+    /// Sets when the next tick comes after missed ones.
     pub fn set_missed_tick_behavior(&mut self, behavior: MissedTickBehavior) {
         self.missed = behavior;
     }
 
     fn set_next(&mut self, next: Option<Instant>) {
-        Pin::new(&mut self.sleep).reset(next.unwrap_or_else(far_future));
+        self.sleep.reset_or_never(next);
     }
 
     fn next_after_missed(&self, due: Instant, now: Instant) -> Option<Instant> {
@@ -122,9 +126,8 @@ impl Interval {
             MissedTickBehavior::Skip => {
                 let late = now.duration_since(due).as_nanos();
                 let into_period = late % self.period.as_nanos();
-                // Under a period, which fits what it was made from.
-                let into_period =
-                    u64::try_from(into_period).map_or(self.period, Duration::from_nanos);
+                // It does not fit when the tick is over 584 years late; then there is no next one.
+                let into_period = Duration::from_nanos(u64::try_from(into_period).ok()?);
                 now.checked_add(self.period)?.checked_sub(into_period)
             }
         }

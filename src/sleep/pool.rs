@@ -1,13 +1,16 @@
-//! For each thread, the cancelled entries it may use again, and what it has counted.
+//! The pool: for each thread and wheel, the cancelled entries to use again, and what the thread has counted.
 //!
-//! A cancelled entry is still on the wheel, at a tick at which the actor is going to look at it. A new timeout whose
-//! deadline lies at that tick or after it can take the entry over: it writes its deadline and waker, and is armed. No
-//! allocation, no message, no cache line that another core writes. Where timeouts have a constant length every one
-//! after the first finds such an entry. Where lengths are mixed, the cache takes of the entries at hand the one that
-//! is filed as late as the new deadline allows, and so leaves those that are filed soon to timeouts that are short.
+//! A cancelled entry is still on the wheel, at the tick by which the actor is going to process it. A new timeout whose
+//! deadline lies at that tick or after it can take the entry over: it writes its deadline and waker, and is armed. It
+//! allocates nothing, sends no command, and writes no cache line that another core writes. Where timeouts have a constant
+//! length, each one after the first finds such an entry. Where lengths are mixed, a timeout takes the entry that is
+//! scheduled latest of those at hand that are scheduled early enough. So it leaves the early ones to shorter timeouts.
 //!
-//! The counts of sleeps that were made and cancelled are kept here too. Only the thread writes its own; reading them
-//! adds up all threads.
+//! A thread keeps pools for the wheels that it has used last. The pool of a wheel that it has not used for longest makes
+//! room for a new one, and pools of wheels that have ended go then too. Entries of a pool that goes, also with its
+//! thread, are released: the actor takes them off the wheel.
+//!
+//! A thread's counts of sleeps live beside its pool. Only the thread writes them, and reading adds up all threads.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -18,14 +21,18 @@ use crate::shared::entry::Entry;
 use crate::shared::{Origin, Shared, SleepEntry};
 use crate::tick::NEVER;
 
+#[cfg(test)]
+mod tests;
+
 /// How many cancelled entries of one wheel a thread keeps.
 const POOLED_ENTRIES: usize = 128;
 
-/// How many of them a new timeout looks at.
+/// How many of them a new timeout considers.
 const SEARCHED: usize = 8;
 
-/// For how many wheels a thread keeps entries. Who uses more at once pays with an allocation and a message a timer.
-const POOLS_PER_THREAD: usize = 4;
+/// For how many wheels a thread keeps entries. A thread that uses more in turn pays an allocation and a command a timer,
+/// and about a microsecond for opening the pool. Full pools of all take some 150 kB.
+const POOLS_PER_THREAD: usize = 16;
 
 /// What one thread keeps for one wheel.
 struct Pool {
@@ -33,7 +40,7 @@ struct Pool {
     id: u64,
     shared: Arc<Shared>,
     counts: Arc<Counts>,
-    /// With the tick each was filed at when it was cancelled.
+    /// With the tick at which each was scheduled when it was cancelled.
     entries: Vec<(u64, Arc<SleepEntry>)>,
 }
 
@@ -49,7 +56,7 @@ impl Pool {
         }
     }
 
-    /// The entry filed latest of those that are filed soon enough, among the last few.
+    /// Of the last few entries, the one scheduled latest among those that are scheduled early enough.
     fn take(&mut self, deadline: u64) -> Option<Arc<SleepEntry>> {
         let first = self.entries.len().saturating_sub(SEARCHED);
         let mut best = None;
@@ -72,14 +79,14 @@ impl Drop for Pool {
 }
 
 thread_local! {
-    /// The wheel used last comes first.
+    /// From the wheel used last to the one that was not used for longest.
     static POOLS: RefCell<Vec<Pool>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An entry for a new sleep due at `deadline`: a cancelled one if there is any that fits, else a new one.
+/// An entry for a new sleep due at `deadline`: a cancelled one if one fits, else a new one.
 #[inline]
 pub(crate) fn take(origin: &Arc<Origin>, deadline: u64) -> Arc<SleepEntry> {
-    let spare = with(
+    let pooled = with(
         origin,
         |origin| &origin.shared,
         |pool, _| {
@@ -87,7 +94,7 @@ pub(crate) fn take(origin: &Arc<Origin>, deadline: u64) -> Arc<SleepEntry> {
             pool.take(deadline)
         },
     );
-    match spare {
+    match pooled {
         Ok(Some(entry)) => entry,
         Ok(None) => Arc::new(Entry::new(Arc::clone(origin))),
         Err(_) => {
@@ -98,24 +105,24 @@ pub(crate) fn take(origin: &Arc<Origin>, deadline: u64) -> Arc<SleepEntry> {
     }
 }
 
-/// Keeps the entry of a sleep that was dropped, or gives it back when there is no room. `cancelled` when the sleep had
-/// not fired.
+/// Pools the entry of a sleep that was dropped, or gives it back if there is no room. `is_cancelled` says that the sleep
+/// had not fired.
 #[inline]
 pub(crate) fn give(
     entry: Arc<SleepEntry>,
     scheduled: u64,
-    cancelled: bool,
+    is_cancelled: bool,
 ) -> Result<(), Arc<SleepEntry>> {
     let given = with(
         entry,
         |entry| &entry.origin().shared,
         |pool, entry| {
-            if cancelled {
+            if is_cancelled {
                 increment(&pool.counts.cancelled);
             }
             let usable = entry.origin().clock.is_none() && !pool.shared.is_orphaned();
             if usable && pool.entries.len() < POOLED_ENTRIES {
-                // One that is not filed fits any deadline: that saves an allocation, if not the message.
+                // One that is not scheduled fits any deadline: that saves an allocation, if not the command.
                 let scheduled = if scheduled == NEVER { 0 } else { scheduled };
                 pool.entries.push((scheduled, entry));
                 Ok(())
@@ -125,7 +132,7 @@ pub(crate) fn give(
         },
     );
     given.unwrap_or_else(|entry| {
-        if cancelled {
+        if is_cancelled {
             let counts = entry.origin().shared.metrics.0.elsewhere();
             counts.cancelled.fetch_add(1, Ordering::Relaxed);
         }
@@ -150,10 +157,10 @@ fn increment(count: &AtomicU64) {
     count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
-/// Runs `f` on what this thread keeps for the wheel of `subject`. Gives the subject back when the thread is coming
-/// down.
+/// Runs `f` on this thread's pool for the wheel of `subject`. Gives the subject back when the thread is ending and has no
+/// pools any more.
 ///
-/// Neither `f` nor anything it drops may come back here.
+/// Neither `f` nor anything it drops may call this again.
 #[inline]
 fn with<T, R>(
     subject: T,
@@ -178,30 +185,31 @@ fn with<T, R>(
     }
 }
 
-/// Makes what this thread keeps for the wheel the first of all.
+/// Makes this thread's pool for the wheel the first. The others keep their order.
 #[cold]
 fn bring_to_front(all: &RefCell<Vec<Pool>>, shared: &Arc<Shared>) {
     let at = all.borrow().iter().position(|pool| pool.id == shared.id);
     match at {
-        Some(at) => all.borrow_mut().swap(0, at),
+        Some(at) => all.borrow_mut()[..=at].rotate_right(1),
         None => open(all, shared),
     }
 }
 
-/// Begins to keep entries of this wheel, which may end it for a wheel that was used longer ago or has ended.
+/// Opens a pool for the wheel. Evicts the pool used longest ago if there are too many, and those of wheels that have
+/// ended.
 #[cold]
 fn open(all: &RefCell<Vec<Pool>>, shared: &Arc<Shared>) {
     shared.check_clock();
-    let mut pool = vec![Pool::new(shared)];
+    let mut pools = vec![Pool::new(shared)];
     let mut evicted = Vec::new();
     for old in all.take() {
-        if pool.len() < POOLS_PER_THREAD && !old.shared.is_ended() {
-            pool.push(old);
+        if pools.len() < POOLS_PER_THREAD && !old.shared.is_ended() {
+            pools.push(old);
         } else {
             evicted.push(old);
         }
     }
-    all.replace(pool);
-    // Not while it is borrowed: what is dropped here sends messages.
+    all.replace(pools);
+    // Not while they are borrowed: what is dropped here sends commands.
     drop(evicted);
 }

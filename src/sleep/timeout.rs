@@ -2,20 +2,26 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 use tokio::task::coop;
 
 use crate::error::Elapsed;
-use crate::sleep::Sleep;
+use crate::sleep::{Sleep, Stage};
 
 pin_project! {
     /// A future that has until a deadline to complete. Made by [`TimerWheel::timeout`](crate::TimerWheel::timeout) and
     /// [`timeout_at`](crate::TimerWheel::timeout_at).
     ///
-    /// Each poll polls the inner future first, then looks at the deadline. The timer is armed by the first poll at
-    /// which the inner future is pending: one that is ready at once costs none.
+    /// Each poll polls the inner future first, and looks at the deadline only if that is pending: if both are ready, the
+    /// output counts. The first poll at which the inner future is pending arms the timer, so a future that is ready at
+    /// once costs none.
+    ///
+    /// * The timeout elapses however its future uses up the task's cooperative budget.
+    /// * The first poll of a timeout made for a duration above zero does not read the clock, which is most of what it
+    ///   would cost. If its deadline has passed by then, it elapses on the actor's next turn. (A
+    ///   [`Sleep`](crate::Sleep) is ready at once.)
     ///
     /// # Cancel safety
     ///
@@ -34,17 +40,17 @@ impl<F> Timeout<F> {
         Timeout { future, sleep }
     }
 
-    /// The inner future. Never panics.
+    /// The inner future.
     pub fn get_ref(&self) -> &F {
         &self.future
     }
 
-    /// The inner future. Never panics.
+    /// The inner future.
     pub fn get_mut(&mut self) -> &mut F {
         &mut self.future
     }
 
-    /// Takes the inner future back; the timer is cancelled. Never panics.
+    /// Takes the inner future back, and cancels the timer.
     pub fn into_inner(self) -> F {
         self.future
     }
@@ -55,20 +61,36 @@ impl<F: Future> Future for Timeout<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let has_waited = this.sleep.has_waited();
+        let may_overdraw = may_overdraw(this.sleep);
         if let Poll::Ready(output) = this.future.poll(cx) {
             return Poll::Ready(Ok(output));
         }
-        if this.sleep.poll_elapsed(cx).is_pending() {
-            return Poll::Pending;
-        }
-        // Being too late costs budget like any progress. But a future that uses all of it up at each poll must not
-        // keep its own deadline from being seen: a timeout that has been pending before has let others run.
-        match coop::poll_proceed(cx) {
-            Poll::Ready(budget) => budget.made_progress(),
-            Poll::Pending if !has_waited => return Poll::Pending,
-            Poll::Pending => {}
-        }
-        Poll::Ready(Err(Elapsed::new()))
+        poll_deadline(this.sleep, may_overdraw, cx).map(Err)
     }
+}
+
+/// Whether the timeout may elapse although the budget is used up after its future was polled.
+///
+/// Elapsing costs budget like any progress, or a loop of timeouts that elapse at once would let no other task run. But a
+/// future that uses all of the budget at each poll must not keep its own deadline from being seen. So the budget does
+/// not count if it was the future that used it up, nor if this timeout has been pending before: then others have run.
+#[inline]
+fn may_overdraw(sleep: &Sleep) -> bool {
+    match sleep.stage {
+        // This poll only arms it.
+        Stage::New => false,
+        Stage::NewUnchecked | Stage::Reset => coop::has_budget_remaining(),
+        Stage::Armed | Stage::Fallback | Stage::Done => true,
+    }
+}
+
+#[inline]
+fn poll_deadline(sleep: &mut Sleep, may_overdraw: bool, cx: &mut Context<'_>) -> Poll<Elapsed> {
+    ready!(sleep.poll_elapsed_unchecked(cx));
+    match coop::poll_proceed(cx) {
+        Poll::Ready(budget) => budget.made_progress(),
+        Poll::Pending if may_overdraw => {}
+        Poll::Pending => return Poll::Pending,
+    }
+    Poll::Ready(Elapsed::new())
 }

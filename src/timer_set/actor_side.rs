@@ -8,7 +8,7 @@ use super::table::{Timer, Whereabouts};
 use super::{BATCH, Due, Expired, KEPT, Payload, Phase, Set, State};
 use crate::metrics::KeyedCounts;
 use crate::panic::{catch_panic, drop_caught, wake};
-use crate::shared::timer_set::{Delivery, SetWheel, TimerSet};
+use crate::shared::timer_set::{Batch, Delivery, SetWheel, TimerSet};
 use crate::shared::turn::Turn;
 use crate::tick::{NEVER, Timestamp};
 
@@ -21,8 +21,8 @@ where
         &self.number
     }
 
-    fn take_dirty(&self, batch: &mut Vec<u32>) -> u64 {
-        self.state.take_dirty(batch)
+    fn take_dirty(&self, batch: &mut Batch, horizon: u64) {
+        self.state.take_dirty(batch, horizon);
     }
 
     fn process(&self, indices: &[u32], turn: &Turn<'_>, wheel: &mut dyn SetWheel) {

@@ -14,8 +14,12 @@
 //!   will call [`take_dirty`](ActorMutex::take_dirty) before it parks. The flag is raised under the lock by the thread
 //!   that pushes the command under the same hold, and is cleared by `take_dirty` alone.
 //! * **L2** An index is in `dirty` only while `queued` is true.
-//! * **L3** While `queued` is true, the mailbox knows a tick that is not later than `announced`, and every index in
-//!   `dirty` is needed by `announced` at the earliest.
+//! * **L3** While `queued` is true, the mailbox knows a tick that is not later than `announced`, and no index in `dirty`
+//!   is needed before `announced`.
+//! * **L4** No index is needed before the `horizon` unless it is among the urgent ones.
+//!
+//! L4 keeps timers on time under a flood of commands: the actor processes the urgent indices first, and the rest holds
+//! nothing up that is due before the horizon.
 //!
 //! # No change is missed
 //!
@@ -31,6 +35,7 @@ mod model;
 use std::mem;
 use std::ops::{Deref, DerefMut};
 
+use crate::shared::batch::Batch;
 use crate::shared::mailbox::QUEUE_BOUND;
 use crate::sync::{Mutex, MutexGuard, lock_with_backoff};
 use crate::tick::NEVER;
@@ -63,11 +68,13 @@ struct Inner<T> {
 #[derive(Debug)]
 struct Outbox {
     /// L2: indices that changed since the actor last took them.
-    dirty: Vec<u32>,
+    dirty: Batch,
     /// L1: the command is on its way.
     queued: bool,
     /// L3: the earliest tick the mailbox knows of for that command.
     announced: u64,
+    /// L4: what is needed before this tick is urgent. The actor sets it when it takes the indices.
+    horizon: u64,
 }
 
 /// Unlocks the set and tells the actor what was marked, in that order of effects that the module describes.
@@ -84,9 +91,10 @@ impl<T> ActorMutex<T> {
         ActorMutex {
             inner: Mutex::new(Inner {
                 outbox: Outbox {
-                    dirty: Vec::new(),
+                    dirty: Batch::default(),
                     queued: false,
                     announced: NEVER,
+                    horizon: 0,
                 },
                 value,
             }),
@@ -101,15 +109,16 @@ impl<T> ActorMutex<T> {
         }
     }
 
-    /// The actor has the command: takes the dirty indices and clears `queued`. `batch` must be empty; its memory serves
-    /// the next changes. Returns the earliest tick by which one of them is needed.
-    pub(crate) fn take_dirty(&self, batch: &mut Vec<u32>) -> u64 {
+    /// The actor has the command: takes the dirty indices and clears `queued`. From now on indices that are needed before
+    /// `horizon` are urgent. `batch` must be empty; its memory serves the next changes.
+    pub(crate) fn take_dirty(&self, batch: &mut Batch, horizon: u64) {
+        debug_assert_eq!(batch.len(), 0, "the last batch was processed");
         let mut inner = lock_with_backoff(&self.inner);
         let outbox = &mut inner.outbox;
-        debug_assert!(batch.is_empty(), "the last batch was processed");
         mem::swap(batch, &mut outbox.dirty);
         outbox.queued = false;
-        mem::replace(&mut outbox.announced, NEVER)
+        batch.earliest = mem::replace(&mut outbox.announced, NEVER);
+        batch.rest_earliest = mem::replace(&mut outbox.horizon, horizon).max(batch.earliest);
     }
 
     /// Reads the value without the means to tell the actor anything.
@@ -122,7 +131,24 @@ impl<T, L: ActorLink> ActorGuard<'_, T, L> {
     /// Marks an index that was clean: the actor must process it by `tick`.
     pub(crate) fn mark(&mut self, index: u32, tick: u64) {
         if let Some(inner) = &mut self.inner {
-            inner.outbox.dirty.push(index);
+            let Outbox { dirty, horizon, .. } = &mut inner.outbox;
+            if tick < *horizon {
+                dirty.urgent.push(index);
+            } else {
+                dirty.rest.push(index);
+            }
+        }
+        self.need(tick);
+    }
+
+    /// An index that is dirty is needed by `tick` now, where it was needed by `before`.
+    pub(crate) fn hasten(&mut self, index: u32, before: u64, tick: u64) {
+        if let Some(inner) = &mut self.inner {
+            let Outbox { dirty, horizon, .. } = &mut inner.outbox;
+            // An index crosses the horizon once, since the tick only falls while it is dirty.
+            if tick < *horizon && before >= *horizon {
+                dirty.urgent.push(index);
+            }
         }
         self.need(tick);
     }

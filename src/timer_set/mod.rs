@@ -38,8 +38,8 @@
 //!   scheduled never, or is dirty.
 //! * **S3** An index that is due holds a timer and is scheduled at the tick of its entry in the heap.
 //! * **S4** An index on the wheel without a timer is dirty: the actor is going to take it off.
-//! * **S5** An index is in the list of dirty ones, or in the batch that the actor took from it, exactly while its flag
-//!   is set. Handles set the flag; [`process`](TimerSet::process) alone clears it.
+//! * **S5** An index whose dirty flag is set is among the [dirty ones](crate::shared::batch::Batch), or in the batch that the actor took.
+//!   Handles set the flag; [`process`](TimerSet::process) alone clears it. Processing an index once more changes nothing.
 //! * **S6** Only the actor changes the wheel, and it does so under the lock, together with the location. So a node never
 //!   names an index that does not know of it.
 //! * **S7** The order of each arming is unique in the set. An entry of the heap counts only while the slot is due and
@@ -296,17 +296,18 @@ impl<K, S: Payload> Guard<'_, K, S> {
                 slot.location.set(Whereabouts::Nowhere);
                 slot.scheduled = NEVER;
             }
-            if slot.scheduled <= tick {
+            let before = slot.scheduled;
+            if before <= tick {
                 return None;
             }
             slot.scheduled = tick;
             let was_dirty = slot.location.is_dirty();
             slot.location.set_dirty(true);
-            Some(was_dirty)
+            Some((was_dirty, before))
         });
         match marked.flatten() {
-            Some(false) => self.mark(index, tick),
-            Some(true) => self.need(tick),
+            Some((false, _)) => self.mark(index, tick),
+            Some((true, before)) => self.hasten(index, before, tick),
             None => {}
         }
     }

@@ -4,14 +4,13 @@ use std::ops::Deref;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::*;
 use crate::shared::Config;
 use crate::shared::mailbox::Backlog;
 use crate::shared::notifier::ActorNotifier;
-use crate::shared::timer_set::{Delivery, SetWheel};
+use crate::shared::timer_set::{Batch, Delivery, SetWheel};
 use crate::shared::turn::Turn;
 use crate::tick::Ticks;
 
@@ -69,7 +68,7 @@ fn set() -> (Undriven, Timers) {
         ticks: Ticks::new(Instant::now(), Duration::from_millis(1)).expect("not zero"),
         late_warning: Duration::MAX,
         max_keyed: 1 << 20,
-        notifier: ActorNotifier::Task(Notify::new()),
+        notifier: ActorNotifier::for_thread(),
         runtime: None,
         virtual_clock: false,
     }));
@@ -95,9 +94,10 @@ fn arm(set: &Timers, keys: std::ops::Range<u64>, at: u64) {
 
 /// Processes all dirty indices, as the actor does; returns how many.
 fn process(set: &Timers, turn: &Turn<'_>, nodes: &mut Nodes) -> usize {
-    let mut batch = Vec::new();
-    set.take_dirty(&mut batch);
-    set.process(&batch, turn, nodes);
+    let mut batch = Batch::default();
+    set.take_dirty(&mut batch, turn.tick + 10);
+    set.process(&batch.urgent, turn, nodes);
+    set.process(&batch.rest, turn, nodes);
     batch.len()
 }
 
@@ -233,23 +233,45 @@ fn nothing_can_be_set_after_the_end() {
     assert_eq!(another.number.load(Ordering::Relaxed), 0);
 }
 
+/// The dirty indices, the urgent ones first, and the earliest ticks.
+fn take(set: &Timers, horizon: u64) -> (Vec<u32>, Vec<u32>, [u64; 2]) {
+    let mut batch = Batch::default();
+    set.take_dirty(&mut batch, horizon);
+    (
+        batch.urgent,
+        batch.rest,
+        [batch.earliest, batch.rest_earliest],
+    )
+}
+
 #[test]
 fn an_index_is_dirty_once() {
     let (shared, set) = set();
     for at in [5, 4, 3] {
         arm(&set, 0..2, at);
     }
-    let mut batch = Vec::new();
-    assert_eq!(set.take_dirty(&mut batch), 3);
-    assert_eq!(batch, [0, 1]);
+    assert_eq!(take(&set, 0), (vec![], vec![0, 1], [3, 3]));
     // In the hands of the actor it stays dirty, and the actor is told of an earlier tick all the same.
     arm(&set, 0..1, 2);
-    let mut rest = Vec::new();
-    assert_eq!((set.take_dirty(&mut rest), rest.len()), (2, 0));
+    assert_eq!(take(&set, 0), (vec![], vec![], [2, 2]));
     let mut nodes = Nodes::default();
     let turn = Turn::new(0, tick(0), &shared.metrics.0);
-    set.process(&batch, &turn, &mut nodes);
+    set.process(&[0, 1], &turn, &mut nodes);
     assert_eq!(nodes.ticks, [2, 3]);
+}
+
+#[test]
+fn indices_needed_before_the_horizon_are_urgent() {
+    let (_shared, set) = set();
+    assert_eq!(take(&set, 10), (vec![], vec![], [NEVER, NEVER]));
+    arm(&set, 0..3, 20);
+    arm(&set, 3..4, 10);
+    arm(&set, 4..5, 9);
+    // An index that becomes urgent is listed again, once.
+    for at in [15, 8, 7] {
+        arm(&set, 1..2, at);
+    }
+    assert_eq!(take(&set, 30), (vec![4, 1], vec![0, 1, 2, 3], [7, 10]));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use self::warnings::Warnings;
 use crate::support::{jump, ms, poll_idly};
 use tickwheel::{BuildError, Closed, SetTimerError, TimerWheel};
+use tokio::runtime::{Builder, Runtime};
 use tokio_test::assert_pending;
 
 #[tokio::test(start_paused = true)]
@@ -88,5 +89,36 @@ async fn warns_when_lateness_exceeds_threshold() {
         wheel.settle().await;
         assert!(sleep.is_elapsed());
         assert_eq!(warnings.count(), warned, "late by {late_by:?}");
+    }
+}
+
+#[test]
+fn warns_when_used_from_another_runtime_under_a_paused_clock() {
+    let runtime = |paused| -> Runtime {
+        let mut builder = Builder::new_current_thread();
+        builder.enable_time().start_paused(paused).build().unwrap()
+    };
+    let (paused, also_paused) = (runtime(true), runtime(true));
+    let (real, also_real) = (runtime(false), runtime(false));
+    let warnings = Arc::new(Warnings::default());
+    let _here = tracing::subscriber::set_default(Arc::clone(&warnings));
+    for (own, other, warned) in [
+        (&paused, Some(&real), 1),
+        (&paused, Some(&also_paused), 1),
+        (&paused, Some(&paused), 0),
+        (&paused, None, 1),
+        (&real, Some(&paused), 1),
+        (&real, Some(&also_real), 0),
+        (&real, None, 0),
+    ] {
+        let before = warnings.count();
+        let builder = TimerWheel::builder().runtime(own.handle().clone());
+        let wheel = builder.start().unwrap();
+        {
+            let _within = other.map(Runtime::enter);
+            // The first use on this thread is checked, and no more.
+            drop((wheel.sleep(ms(5)), wheel.sleep(ms(5))));
+        }
+        assert_eq!(warnings.count() - before, warned, "{own:?} {other:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! The examples, run as programs: the server that reaps idle connections as a foreign client sees it, and the short
-//! ones, which say by their exit code whether what they show held.
+//! The examples, run as programs: the servers as foreign clients see them, and the short ones, which say by their exit
+//! code whether what they show held.
 //!
 //! `cargo test` builds the examples; `cargo test --test it` alone does not, and runs those of the last build.
 
@@ -12,6 +12,20 @@ use std::time::{Duration, Instant};
 
 /// What should have happened by then never will.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The examples that take `--listen`.
+const SERVERS: &[&str] = &["idle_reaper", "http_keepalive"];
+
+/// The examples that print more than one line and end by themselves within seconds.
+const SHORT: [&str; 7] = [
+    "quickstart",
+    "cache",
+    "rpc_deadline",
+    "retry_backoff",
+    "delayed_tasks",
+    "graceful_close",
+    "http_keepalive",
+];
 
 fn example(name: &str) -> Command {
     // This test lies in `deps`, and the examples beside that.
@@ -49,7 +63,7 @@ fn output(mut command: Command) -> Output {
     child.wait_with_output().expect("it has ended")
 }
 
-/// An `idle_reaper --listen`, which is killed when dropped.
+/// An example with `--listen`, which is killed when dropped.
 struct Server {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -58,7 +72,11 @@ struct Server {
 
 impl Server {
     fn start(idle: &str) -> Self {
-        let mut command = example("idle_reaper");
+        Self::start_example("idle_reaper", idle)
+    }
+
+    fn start_example(name: &str, idle: &str) -> Self {
+        let mut command = example(name);
         command.args(["--listen", "127.0.0.1:0", "--idle", idle]);
         command.stdout(Stdio::piped()).stdin(Stdio::null());
         let mut child = command.spawn().expect("the example runs");
@@ -87,9 +105,20 @@ impl Server {
     /// Sends SIGTERM, and returns what it says after that.
     #[cfg(unix)]
     fn stop(mut self) -> (ExitStatus, String) {
+        self.signal("-TERM");
+        self.wait_until_stopped()
+    }
+
+    #[cfg(unix)]
+    fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
-        let killed = Command::new("kill").args(["-TERM", &pid]).status();
+        let killed = Command::new("kill").args([signal, &pid]).status();
         assert!(killed.expect("there is a kill").success());
+    }
+
+    /// Returns what it still says.
+    #[cfg(unix)]
+    fn wait_until_stopped(&mut self) -> (ExitStatus, String) {
         let status = wait(&mut self.child);
         let mut rest = String::new();
         self.lines.read_to_string(&mut rest).expect("it is text");
@@ -134,9 +163,10 @@ fn rejects_bad_arguments_with_one_line_and_exit_code_2() {
         (&["--listen", "127.0.0.1:99999"], "cannot listen on"),
         (&["--listen"], "'--listen'"),
         (&["--listen", any, "--idle"], "'--idle'"),
-        (&["--listen", any, "--idle", "0"], "above zero"),
-        (&["--listen", any, "--idle", "0.0000000001"], "above zero"),
-        (&["--listen", any, "--idle", "-1"], "above zero"),
+        (&["--listen", any, "--idle", "0"], "from 1e-9 to 1.8e19"),
+        (&["--listen", any, "--idle", "1e-12"], "from 1e-9 to"),
+        (&["--listen", any, "--idle", "-1"], "from 1e-9 to"),
+        (&["--listen", any, "--idle", "1.9e19"], "to 1.8e19"),
         (&["--listen", any, "--idle", "soon"], "not \"soon\""),
         (&["--listen", any, "--idle", "inf"], "not \"inf\""),
         (&["--listen", any, "--idle", "NaN"], "not \"NaN\""),
@@ -147,22 +177,26 @@ fn rejects_bad_arguments_with_one_line_and_exit_code_2() {
         (&["-x"], "'-x'"),
         (&["nonsense"], "\"nonsense\""),
     ];
-    for (arguments, complaint) in cases {
-        let mut command = example("idle_reaper");
-        command.args(*arguments);
-        let output = output(command);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
-        assert!(said.contains(complaint), "{arguments:?}: {said}");
-        assert!(output.stdout.is_empty(), "{arguments:?}");
+    for server in SERVERS {
+        for (arguments, complaint) in cases {
+            let mut command = example(server);
+            command.args(*arguments);
+            let output = output(command);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+            assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+            assert!(said.contains(complaint), "{arguments:?}: {said}");
+            assert!(said.starts_with(server), "{arguments:?}: {said}");
+            assert!(output.stdout.is_empty(), "{arguments:?}");
+        }
     }
 }
 
 #[test]
-fn prints_help_with_the_options_and_succeeds() {
-    for option in ["--help", "-h"] {
-        let mut command = example("idle_reaper");
+fn help_names_the_options_and_succeeds() {
+    let options = ["--help", "-h"];
+    for (server, option) in SERVERS.iter().flat_map(|s| options.map(|o| (s, o))) {
+        let mut command = example(server);
         command.arg(option);
         let output = output(command);
         let said = String::from_utf8_lossy(&output.stdout);
@@ -301,15 +335,8 @@ fn runs_fewer_clients_when_few_files_are_allowed() {
 }
 
 #[test]
-fn runs_the_short_examples_successfully() {
-    let names = [
-        "quickstart",
-        "cache",
-        "rpc_deadline",
-        "retry_backoff",
-        "delayed_tasks",
-    ];
-    let running = names.map(|name| (name, thread::spawn(move || output(example(name)))));
+fn what_the_short_examples_show_holds() {
+    let running = SHORT.map(|name| (name, thread::spawn(move || output(example(name)))));
     for (name, output) in running {
         let Output {
             status,
@@ -319,5 +346,65 @@ fn runs_the_short_examples_successfully() {
         let said = String::from_utf8_lossy(&stdout) + String::from_utf8_lossy(&stderr);
         assert_eq!(status.code(), Some(0), "{name} says:\n{said}");
         assert!(!stdout.is_empty(), "{name} shows nothing");
+    }
+}
+
+/// `example | head -1` must not panic, nor complain, when the reader has gone.
+#[test]
+fn ends_quietly_when_output_is_closed() {
+    let running = SHORT.map(|name| {
+        let ending = move || {
+            let mut command = example(name);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = command.spawn().expect("the example runs");
+            drop(child.stdout.take());
+            wait(&mut child);
+            child.wait_with_output().expect("it has ended")
+        };
+        (name, thread::spawn(ending))
+    });
+    for (name, output) in running {
+        let output = output.join().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{name}: {said}");
+        assert_eq!(said, "", "{name}");
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn http_server_answers_requests_in_flight_before_it_stops() {
+    for signal in ["-TERM", "-INT"] {
+        let mut server = Server::start_example("http_keepalive", "60");
+        let mut silent = server.connect();
+        let mut asking = server.connect();
+        // Answered before the next one: the server has accepted both.
+        for client in [&mut silent, &mut asking] {
+            client
+                .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+                .expect("it is open");
+            let mut response = Vec::new();
+            while !response.ends_with(b"0\r\n\r\n") {
+                let mut byte = [0];
+                client.read_exact(&mut byte).expect("it answers");
+                response.extend(byte);
+            }
+        }
+        let began = Instant::now();
+        asking
+            .write_all(b"GET /slow/2 HTTP/1.1\r\nhost: x\r\n\r\n")
+            .expect("it is open");
+        thread::sleep(Duration::from_millis(500));
+        server.signal(signal);
+        closed_after(began, silent);
+        let mut response = String::new();
+        asking.read_to_string(&mut response).expect("it is text");
+        assert!(
+            response.contains("that took a while\n"),
+            "{signal}: {response:?}"
+        );
+        let (status, said) = server.wait_until_stopped();
+        assert_eq!(status.code(), Some(0), "{said}");
+        assert!(said.ends_with("stopped\n"), "{said}");
     }
 }

@@ -1,34 +1,35 @@
-//! The word of an activity against its reaper, as loom sees it. [`crate::model`] says how.
+//! Loom models of the activity word and of the limits that rest on it. [`crate::model`] explains how they run.
 //!
-//! Each model names changes, of `activity.rs`, that make it fail; each was tried.
+//! Each model names changes, of `activity.rs` or `limits.rs`, that make it fail; each was tried.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64 as PlainU64;
 
 use loom::thread;
 
+use super::limits::{Kind, Limits, UNLIMITED};
 use super::{Activity, Reap};
 use crate::model::check;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// What activity is rounded up to: nothing.
+/// The length of a tick: activity is not rounded.
 const GRAIN: u64 = 1;
 
-/// What two threads share.
+/// The state that two threads share.
 struct World {
     /// Last active at 0.
     activity: Activity,
     /// Not loom's: reading a clock orders nothing.
     clock: PlainU64,
-    /// Something that is noted elsewhere.
+    /// A write elsewhere.
     note: AtomicU64,
 }
 
-/// Lets two threads do one thing each, after `prepare`, and `judge` what they returned and what is left.
+/// Lets two threads do one thing each, after `prepare`, and lets `judge` look at what they returned and what is left.
 ///
-/// Each is once what the first thread does, and once what a second one does that the first has made. Loom remembers of
-/// an atomic the last access only; a load that is followed by one of the other thread's is forgotten, and what would
-/// have been between them is not tried. In the other roles it is.
+/// Runs twice, with the roles of the spawning and the spawned thread exchanged: loom remembers only the last access to
+/// an atomic, so a load that another thread's load follows is forgotten, and some interleavings are tried in one of the
+/// roles only.
 fn race<A: 'static, B: 'static>(
     prepare: impl Fn(&Activity) + Copy + Send + Sync + 'static,
     one: impl Fn(&World) -> A + Copy + Send + Sync + 'static,
@@ -160,7 +161,8 @@ fn enter_against_reap() {
     });
 }
 
-/// The last request ends while the connection, not active otherwise for long, is looked at: it is not idle in between.
+/// The last request ends while the reaper processes a connection that was not active otherwise: it is not idle in
+/// between.
 ///
 /// Fails if [`Activity::leave`] first clears the bit and then records the release, or does not record it.
 #[test]
@@ -235,7 +237,7 @@ fn leave_against_leave() {
     });
 }
 
-/// What was noted elsewhere before the last guard left, who finds it gone sees, whatever comes after it.
+/// Observing zero guards happens after every write made before the last guard dropped.
 ///
 /// Fails if the exchange in `advance`, or the load in [`Activity::is_busy`], is relaxed.
 #[test]
@@ -353,5 +355,133 @@ fn clamp_against_enter_and_against_end() {
     race(ahead, end, clamp, |_, clamped, activity| {
         assert!(matches!(clamped, None | Some(10)), "{clamped:?}");
         assert_eq!(activity.last(), None);
+    });
+}
+
+// --- the decision ---
+
+/// Two tasks touch, a guard is taken and dropped, and the owner decides: whoever is told that it counted comes before
+/// the decision, which is then not made; whoever comes after it is told so.
+///
+/// Fails if [`Activity::reap`] stores [`GONE`](super::GONE), does not ask for the busy bit or asks for the activity only
+/// once, and without the question for it in `advance`.
+#[test]
+fn two_touchers_and_guard_against_decider() {
+    check(Some(2), || {
+        let limits = Arc::new(Limits::new(10, [UNLIMITED; 3], 0, GRAIN));
+        let touchers = [5, 7].map(|nanos| {
+            let limits = Arc::clone(&limits);
+            thread::spawn(move || limits.touch(nanos))
+        });
+        let guard = {
+            let limits = Arc::clone(&limits);
+            thread::spawn(move || {
+                let entered = limits.enter();
+                if entered {
+                    limits.leave(6);
+                }
+                entered
+            })
+        };
+        // The idle duration since the beginning has passed, but not since any of them.
+        let idle = limits.decide(11);
+        let touched = touchers.map(|toucher| toucher.join().unwrap());
+        let entered = guard.join().unwrap();
+        if idle {
+            assert_eq!((touched, entered), ([false; 2], false));
+            assert_eq!(limits.last(), 0);
+            assert_eq!(limits.due(11, || 11), Some(0));
+            limits.revive(11);
+            assert!(limits.touch(11) && limits.enter());
+            assert_eq!(limits.last(), 11);
+        } else {
+            assert_eq!((touched, entered), ([true; 2], true));
+            assert_eq!(limits.due(11, || 11), Some(17));
+            assert!(!limits.decide(16));
+            assert!(limits.decide(17));
+        }
+    });
+}
+
+/// The owner decides and begins a new period while a task touches: a touch that counts is in one of the periods.
+///
+/// Fails without the question for [`GONE`](super::GONE) in `advance`.
+#[test]
+fn touch_against_decide_and_revive() {
+    check(None, || {
+        let limits = Arc::new(Limits::new(10, [UNLIMITED; 3], 0, GRAIN));
+        let toucher = {
+            let limits = Arc::clone(&limits);
+            thread::spawn(move || limits.touch(12))
+        };
+        let idle = limits.decide(11);
+        if idle {
+            limits.revive(11);
+        }
+        let touched = toucher.join().unwrap();
+        let last = if touched { 12 } else { 11 };
+        assert!(idle || touched);
+        assert_eq!(limits.last(), last);
+        assert_eq!(limits.due(11, || 11), Some(last + 10));
+    });
+}
+
+/// A stream with limits of several kinds: the decision by any of them is one for all.
+///
+/// Fails if [`Limits::touch`] or [`Limits::enter`] leaves a kind out or ignores what it says, and if an `enter` that
+/// fails leaves a guard behind.
+#[test]
+fn touch_and_guard_against_decision_by_each_kind() {
+    for deciding in [Kind::Read, Kind::Write, Kind::KeepAlive] {
+        check(Some(2), move || {
+            let mut kinds = [1_000; 3];
+            kinds[deciding as usize] = 10;
+            let limits = Arc::new(Limits::new(1_000, kinds, 0, GRAIN));
+            let toucher = {
+                let limits = Arc::clone(&limits);
+                thread::spawn(move || limits.touch(5))
+            };
+            let guard = {
+                let limits = Arc::clone(&limits);
+                thread::spawn(move || {
+                    let entered = limits.enter();
+                    if entered {
+                        limits.leave(6);
+                    }
+                    entered
+                })
+            };
+            let idle = limits.decide(11);
+            let (touched, entered) = (toucher.join().unwrap(), guard.join().unwrap());
+            assert_eq!((touched, entered), (!idle, !idle));
+            if idle {
+                assert!(limits.decide(11), "it is final");
+                assert!(!limits.touch(12) && !limits.enter());
+            } else {
+                assert_eq!(limits.due(11, || 11), Some(16));
+                assert!(limits.decide(16));
+            }
+        });
+    }
+}
+
+/// A guard fails because another kind has decided, while a task touches: nothing stays busy.
+#[test]
+fn guard_that_fails_leaves_nothing_behind() {
+    check(Some(2), || {
+        let limits = Arc::new(Limits::new(10, [10, UNLIMITED, 10], 0, GRAIN));
+        // As much activity as there can be without the limit on reading.
+        limits.progress(Kind::Write, 9);
+        let guard = {
+            let limits = Arc::clone(&limits);
+            thread::spawn(move || limits.enter())
+        };
+        let idle = limits.decide(12);
+        let entered = guard.join().unwrap();
+        assert_eq!(entered, !idle);
+        if idle {
+            // By the limit on both, once its own duration has passed: it is not busy.
+            assert_eq!(limits.all.activity.reap(9), Reap::Reaped(9));
+        }
     });
 }

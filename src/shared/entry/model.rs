@@ -1,6 +1,6 @@
-//! The entry against its actor, as loom sees it. [`crate::model`] says how.
+//! Loom models of an entry between its owner and the actor. See [`crate::model`].
 //!
-//! Each model names changes, of `entry.rs` unless it says otherwise, that make it fail; each was tried.
+//! Each model names changes that make it fail, to `entry.rs` unless it says otherwise. Each was tried.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -12,7 +12,7 @@ use crate::model::{Actor, Shared, SleepEntry, Wakes, check};
 use crate::sync::{Mutex, lock};
 use crate::tick::NEVER;
 
-/// An actor, at tick 0, and an entry that is armed and filed at `tick`, for the task that is given last.
+/// An actor at tick 0, and an entry that is armed and scheduled at `tick` for the task that is returned last.
 fn armed(tick: u64) -> (Arc<Shared>, Actor, Arc<SleepEntry>, Arc<Wakes>) {
     let shared = Shared::new(1);
     let mut actor = Actor::new(&shared);
@@ -23,22 +23,23 @@ fn armed(tick: u64) -> (Arc<Shared>, Actor, Arc<SleepEntry>, Arc<Wakes>) {
     (shared, actor, entry, wakes)
 }
 
-/// The same, but cancelled: the entry is a spare one, filed at `tick`.
-fn spare(tick: u64) -> (Arc<Shared>, Actor, Arc<SleepEntry>) {
+/// The same, but cancelled: an entry for the pool, scheduled at `tick`.
+fn cancelled(tick: u64) -> (Arc<Shared>, Actor, Arc<SleepEntry>) {
     let (shared, actor, entry, _) = armed(tick);
-    assert_eq!(entry.disarm(), (Phase::Armed, tick));
+    let disarmed = entry.disarm();
+    assert_eq!((disarmed.was, disarmed.scheduled), (Phase::Armed, tick));
     (shared, actor, entry)
 }
 
-/// The three invariants of the module, at a moment when nobody is doing anything.
+/// Asserts the module's invariants while no other thread runs.
 fn assert_invariants(actor: &mut Actor, entry: &Arc<SleepEntry>) {
     let queued = actor.fetch(entry);
     let on_wheel = actor.tick_of(entry);
     let state = entry.state.lock();
     if state.phase == Phase::Armed && state.deadline != NEVER {
         assert!(state.scheduled <= state.deadline, "{state:?}");
-        let looks_by = state.scheduled.max(actor.now());
-        let is_on_wheel = on_wheel.is_some_and(|tick| tick <= looks_by);
+        let processed_by = state.scheduled.max(actor.now());
+        let is_on_wheel = on_wheel.is_some_and(|tick| tick <= processed_by);
         assert!(
             is_on_wheel || queued > 0,
             "on the wheel at {on_wheel:?}, {state:?}"
@@ -51,7 +52,7 @@ fn assert_invariants(actor: &mut Actor, entry: &Arc<SleepEntry>) {
     );
 }
 
-/// The actor goes on until `tick`, and at `tick` the entry fires, not before; then nobody else holds it.
+/// Lets the actor go on until `tick`. Asserts that the entry fires at `tick` and not before, and that the actor drops it.
 fn assert_fires_at(tick: u64, mut actor: Actor, entry: &Arc<SleepEntry>, wakes: &Wakes) {
     assert_invariants(&mut actor, entry);
     if !actor.fired().is_empty() {
@@ -63,16 +64,16 @@ fn assert_fires_at(tick: u64, mut actor: Actor, entry: &Arc<SleepEntry>, wakes: 
     assert_eq!(wakes.count(), 1);
     assert_eq!(entry.phase(), Phase::Fired);
     assert_invariants(&mut actor, entry);
-    assert_let_go(&actor, entry);
+    assert_dropped(&actor, entry);
 }
 
-/// The actor holds nothing any more.
-fn assert_let_go(actor: &Actor, entry: &Arc<SleepEntry>) {
+/// Asserts that the actor holds nothing any more.
+fn assert_dropped(actor: &Actor, entry: &Arc<SleepEntry>) {
     assert_eq!(actor.next_wake(), None);
     assert_eq!(Arc::strong_count(entry), 1, "the actor holds the entry");
 }
 
-/// The actor does one turn at `tick` in a thread of its own.
+/// Lets the actor take one turn at `tick` in a thread of its own.
 fn turn(mut actor: Actor, tick: u64) -> JoinHandle<Actor> {
     thread::spawn(move || {
         actor.turn(tick);
@@ -80,14 +81,15 @@ fn turn(mut actor: Actor, tick: u64) -> JoinHandle<Actor> {
     })
 }
 
-// --- against look ---
+// --- against process_expiration ---
 
-/// A spare entry is armed while the actor looks at its old filing.
+/// A cancelled entry is armed while the actor processes it at its old tick.
 ///
-/// Fails without `state.scheduled = NEVER` where [`Entry::look`] lets go: the owner believes that a look is due.
-fn arm_against_look(deadline: u64) {
+/// Fails without `state.scheduled = NEVER` where [`Entry::process_expiration`] deregisters: the owner
+/// believes that the actor is going to process the entry.
+fn arm_against_expiration(deadline: u64) {
     check(None, move || {
-        let (shared, actor, entry) = spare(2);
+        let (shared, actor, entry) = cancelled(2);
         let actor = turn(actor, 2);
         let (wakes, waker) = Wakes::task();
         assert!(shared.arm(&entry, deadline, waker));
@@ -97,25 +99,25 @@ fn arm_against_look(deadline: u64) {
 }
 
 #[test]
-fn arm_for_the_same_tick_against_look() {
-    arm_against_look(2);
+fn arms_for_the_same_tick_during_expiration() {
+    arm_against_expiration(2);
 }
 
 #[test]
-fn arm_for_a_later_tick_against_look() {
-    arm_against_look(3);
+fn arms_for_a_later_tick_during_expiration() {
+    arm_against_expiration(3);
 }
 
 /// A sleep is dropped while it fires: it is woken only if it had fired before it was cancelled.
 ///
 /// Fails without `state.phase = Phase::Idle` in [`Entry::disarm`], without `state.phase = Phase::Fired` in
-/// [`Entry::look`], and if `look` does not ask for the phase.
+/// [`Entry::process_expiration`], and if that does not ask for the phase.
 #[test]
-fn cancel_against_fire() {
+fn cancels_during_firing() {
     check(None, || {
         let (_shared, actor, entry, wakes) = armed(2);
         let actor = turn(actor, 2);
-        let (was, _) = entry.disarm();
+        let was = entry.disarm().was;
         let fired = usize::from(was == Phase::Fired);
         let mut actor = actor.join().unwrap();
         assert_eq!(wakes.count(), fired);
@@ -124,15 +126,16 @@ fn cancel_against_fire() {
         actor.turn(9);
         assert_eq!(wakes.count(), fired);
         assert_eq!(Arc::strong_count(&wakes), 1, "a waker is left somewhere");
-        assert_let_go(&actor, &entry);
+        assert_dropped(&actor, &entry);
     });
 }
 
-/// A sleep that was moved later is moved earlier while the actor files it again: the earlier deadline is not lost.
+/// A sleep that was moved later is moved earlier while the actor reschedules it: the earlier deadline is not lost.
 ///
-/// Fails without `state.scheduled = state.deadline` in [`Entry::look`]: the owner believes that the look of old is due.
+/// Fails without `state.scheduled = state.deadline` in [`Entry::process_expiration`]: the owner
+/// believes that the actor still processes the entry at the old tick.
 #[test]
-fn move_earlier_against_refile() {
+fn moves_earlier_during_rescheduling() {
     check(None, || {
         let (shared, actor, entry, wakes) = armed(2);
         assert_eq!(entry.move_to(4), (Phase::Armed, Notify::None));
@@ -148,7 +151,7 @@ fn move_earlier_against_refile() {
 /// Fails if [`Entry::poll`] answers with the phase it saw before it cloned the waker, if it swaps wakers without
 /// asking for the phase again, and if it keeps the waker that is there.
 #[test]
-fn two_polls_against_fire() {
+fn polls_twice_during_firing() {
     check(None, || {
         let (_shared, actor, entry, first) = armed(2);
         let (second, second_waker) = Wakes::task();
@@ -159,7 +162,7 @@ fn two_polls_against_fire() {
             let (entry, waits) = (Arc::clone(&entry), Arc::clone(&waits));
             move || {
                 let mut waits = lock(&waits);
-                if entry.poll(&waker) == Phase::Armed {
+                if entry.poll(&waker).0 == Phase::Armed {
                     *waits = number;
                 }
             }
@@ -177,19 +180,19 @@ fn two_polls_against_fire() {
     });
 }
 
-/// A cancelled sleep is used again, by another thread, while the actor looks at its old filing: who cancelled it is not
-/// woken, who armed it anew is, at the new deadline.
+/// Another thread arms a cancelled entry again while the actor processes it at its old tick. The task that cancelled is
+/// not woken; the one that armed is, at the new deadline.
 ///
 /// Fails without `state.phase = Phase::Idle` in [`Entry::disarm`], and without `state.scheduled = NEVER` where
-/// [`Entry::look`] lets go.
+/// [`Entry::process_expiration`] deregisters.
 #[test]
-fn recycle_against_look() {
+fn reuses_an_entry_during_expiration() {
     check(None, || {
         let (shared, actor, entry, cancelled) = armed(2);
         let actor = turn(actor, 2);
         let releasing = thread::spawn({
             let shared = Arc::clone(&shared);
-            move || shared.release(entry)
+            move || shared.give(entry)
         });
         let entry = shared.take(3);
         let (wakes, waker) = Wakes::task();
@@ -206,31 +209,30 @@ fn recycle_against_look() {
     });
 }
 
-/// An entry is given up while the actor looks at it: it leaves the wheel, in whichever order, and is then not queued
-/// for nothing.
+/// An entry is released while the actor processes it. It leaves the wheel, in whichever order, and is not queued in vain.
 ///
 /// Fails without `state.scheduled == NEVER` in [`Entry::release`].
 #[test]
-fn abandon_against_look() {
+fn releases_during_expiration() {
     check(None, || {
-        let (shared, actor, entry) = spare(2);
+        let (shared, actor, entry) = cancelled(2);
         let actor = turn(actor, 2);
         shared.release(&entry);
         let mut actor = actor.join().unwrap();
         assert_invariants(&mut actor, &entry);
         actor.turn(2);
-        assert_let_go(&actor, &entry);
+        assert_dropped(&actor, &entry);
         assert_eq!(entry.release(), Notify::None);
     });
 }
 
-// --- against attend ---
+// --- against register ---
 
-/// A sleep that is in the queue is moved earlier while the actor attends to it.
+/// A sleep that is in the queue is moved earlier while the actor registers it.
 ///
-/// Fails without `state.queued = false` in [`Entry::attend`]: the owner believes that it will come out of a queue.
+/// Fails without `state.queued = false` in [`Entry::register`]: the owner believes that it will come out of a queue.
 #[test]
-fn move_earlier_against_attend() {
+fn moves_earlier_during_registration() {
     check(None, || {
         let (shared, actor, entry, wakes) = armed(9);
         assert_eq!(shared.reset(&entry, 4), Phase::Armed);
@@ -243,9 +245,9 @@ fn move_earlier_against_attend() {
 
 /// The same, moved later first: the wheel's tick is now behind the one for which the entry was queued.
 ///
-/// Fails without `state.scheduled = state.deadline` in [`Entry::attend`].
+/// Fails without `state.scheduled = state.deadline` in [`Entry::register`].
 #[test]
-fn move_later_and_earlier_against_attend() {
+fn moves_later_and_earlier_during_registration() {
     check(None, || {
         let (shared, actor, entry, wakes) = armed(9);
         assert_eq!(shared.reset(&entry, 4), Phase::Armed);
@@ -258,12 +260,12 @@ fn move_later_and_earlier_against_attend() {
     });
 }
 
-/// A sleep that is in the queue is cancelled, and armed again, while the actor attends to it.
+/// A sleep that is in the queue is cancelled and armed again while the actor registers it.
 ///
-/// Fails without `state.scheduled = here` in [`Entry::attend`]: it let the entry pass, and the owner believes that a look
-/// is due.
+/// Fails without `state.scheduled = scheduled` in [`Entry::register`]: the actor drops the entry, and the owner believes
+/// that it is going to process it.
 #[test]
-fn cancel_and_arm_against_attend() {
+fn cancels_and_arms_during_registration() {
     check(None, || {
         let shared = Shared::new(1);
         let actor = Actor::new(&shared);
@@ -271,7 +273,7 @@ fn cancel_and_arm_against_attend() {
         let (cancelled, waker) = Wakes::task();
         assert!(shared.arm(&entry, 9, waker));
         let actor = turn(actor, 0);
-        assert_eq!(entry.disarm().0, Phase::Armed);
+        assert_eq!(entry.disarm().was, Phase::Armed);
         let (wakes, waker) = Wakes::task();
         assert!(shared.arm(&entry, 9, waker));
         let actor = actor.join().unwrap();
@@ -280,24 +282,24 @@ fn cancel_and_arm_against_attend() {
     });
 }
 
-/// An entry that is in the queue, and on the wheel, is given up while the actor attends to it.
+/// An entry that is in the queue and on the wheel is released while the actor registers it.
 ///
 /// Fails without `state.queued` in [`Entry::release`], which would queue it twice; without `state.queued = true` there,
-/// since the invariant does not hold then; and if [`Entry::attend`] keeps what is abandoned.
+/// since the invariant does not hold then; and if [`Entry::register`] keeps what is released.
 #[test]
-fn abandon_against_attend() {
+fn releases_during_registration() {
     check(None, || {
         let (shared, actor, entry, wakes) = armed(9);
         assert_eq!(shared.reset(&entry, 4), Phase::Armed);
         let actor = turn(actor, 0);
-        let (was, _) = entry.disarm();
+        let was = entry.disarm().was;
         assert_eq!(was, Phase::Armed);
         shared.release(&entry);
         let mut actor = actor.join().unwrap();
         assert_invariants(&mut actor, &entry);
         // Not a tick later.
         actor.turn(0);
-        assert_let_go(&actor, &entry);
+        assert_dropped(&actor, &entry);
         assert_eq!(wakes.count(), 0);
     });
 }
@@ -306,11 +308,11 @@ fn abandon_against_attend() {
 ///
 /// Fails without `state.scheduled = NEVER` in [`Entry::deregister_unarmed`], and if that does not ask for the phase.
 #[test]
-fn arm_against_let_go() {
+fn arms_during_the_search_for_cancelled_entries() {
     check(None, || {
-        let (shared, mut actor, entry) = spare(9);
+        let (shared, mut actor, entry) = cancelled(9);
         let actor = thread::spawn(move || {
-            actor.let_all_go();
+            actor.deregister_unarmed();
             actor
         });
         let (wakes, waker) = Wakes::task();
@@ -322,16 +324,16 @@ fn arm_against_let_go() {
 
 // --- against close ---
 
-/// The actor ends while an entry is armed, a new one or one that is on the wheel: whoever arms it is refused, or woken
-/// to see that it is closed.
+/// The actor ends while an entry is armed, a new one or one that is on the wheel: arming fails, or the task is woken and
+/// finds the entry closed.
 ///
 /// Fails without `state.phase = Phase::Closed` in [`Entry::close`], if that does not give the waker back, and, for a new
 /// entry, if `Actor::close` closes what it took out of the queues before it closes them.
 fn arm_against_close(on_wheel: bool) {
     check(None, move || {
-        let (shared, actor, spare) = spare(2);
+        let (shared, actor, entry) = cancelled(2);
         let entry = if on_wheel {
-            spare
+            entry
         } else {
             Arc::new(Entry::new(()))
         };
@@ -346,12 +348,12 @@ fn arm_against_close(on_wheel: bool) {
 }
 
 #[test]
-fn arm_a_new_entry_against_close() {
+fn arms_a_new_entry_during_the_end() {
     arm_against_close(false);
 }
 
 #[test]
-fn arm_a_spare_entry_against_close() {
+fn arms_a_pooled_entry_during_the_end() {
     arm_against_close(true);
 }
 
@@ -360,7 +362,7 @@ fn arm_a_spare_entry_against_close() {
 /// Fails if `Sleep::reset` drops the waker of an entry that it closes, and without `state.waker.take()` in
 /// [`Entry::close`].
 #[test]
-fn move_earlier_against_close() {
+fn moves_earlier_during_the_end() {
     check(None, || {
         let (shared, actor, entry, wakes) = armed(9);
         let closing = thread::spawn(move || actor.close());
@@ -375,11 +377,11 @@ fn move_earlier_against_close() {
 ///
 /// Fails without `state.waker.take()` in [`Entry::disarm`].
 #[test]
-fn cancel_against_close() {
+fn cancels_during_the_end() {
     check(None, || {
         let (_shared, actor, entry, wakes) = armed(9);
         let closing = thread::spawn(move || actor.close());
-        let (was, _) = entry.disarm();
+        let was = entry.disarm().was;
         closing.join().unwrap();
         assert_eq!(wakes.count(), usize::from(was == Phase::Closed));
         assert_eq!(entry.phase(), Phase::Closed);
@@ -388,12 +390,12 @@ fn cancel_against_close() {
 }
 
 /// A sleep fires, and the actor ends, while the sleep is moved, so that its entry is in the queue: what has fired stays
-/// so, and its entry is of no use for another sleep.
+/// so, and its entry cannot be armed for another sleep.
 ///
 /// Fails if [`Entry::close`] does not except what has fired, without `state.queued = false` there, and if
-/// `Sleep::reset` does not close an entry that it could not queue: whoever arms it again waits for ever.
+/// `Sleep::reset` does not close an entry that it could not queue: a task that arms it again waits for ever.
 #[test]
-fn fire_and_close_against_move_earlier() {
+fn moves_earlier_during_firing_and_the_end() {
     check(None, || {
         let (shared, mut actor, entry, wakes) = armed(9);
         let closing = thread::spawn(move || {
@@ -402,7 +404,7 @@ fn fire_and_close_against_move_earlier() {
         });
         let was = shared.reset(&entry, 8);
         closing.join().unwrap();
-        // It was on the wheel, and the actor looked.
+        // It was on the wheel, and the actor has processed it.
         assert_eq!(entry.phase(), Phase::Fired, "it was {was:?}");
         assert_eq!(wakes.count(), 1);
         assert!(!shared.arm(&entry, 10, Waker::noop().clone()));

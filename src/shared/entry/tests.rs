@@ -14,11 +14,11 @@ fn armed(deadline: u64) -> Entry<()> {
 }
 
 #[test]
-fn an_entry_takes_56_bytes_and_72_with_its_reference_counts() {
+fn takes_56_bytes_and_72_with_its_reference_counts() {
     assert_eq!(size_of::<Entry<Arc<()>>>(), 56);
 }
 
-/// The node of an entry that has one, and the node that the wheel would give next.
+/// The node of an entry on the wheel, and the node in which the wheel would insert the next one.
 const NODE: u32 = 3;
 const NEXT: u32 = 7;
 
@@ -29,9 +29,17 @@ fn on_no_wheel(node: u32) -> Option<u64> {
 /// Armed, and on the wheel at its deadline.
 fn scheduled(deadline: u64) -> Entry<()> {
     let entry = armed(deadline);
-    let attended = entry.attend(NODE, on_no_wheel);
-    assert_eq!(attended, Register::Insert(deadline));
+    let registered = entry.register(NODE, on_no_wheel);
+    assert_eq!(registered, Register::Insert(deadline));
     entry
+}
+
+/// The phase that ended, and when the actor processes the entry.
+fn disarm(entry: &Entry<()>) -> (Phase, u64) {
+    let disarmed = entry.disarm();
+    let was_armed = disarmed.was == Phase::Armed;
+    assert_eq!(disarmed.waker.is_some(), was_armed, "the caller drops it");
+    (disarmed.was, disarmed.scheduled)
 }
 
 /// An entry in this state, with a waker if it is armed.
@@ -49,7 +57,7 @@ fn put(phase: Phase, deadline: u64, scheduled: u64, queued: bool) -> Entry<()> {
     entry
 }
 
-/// The phase, the tick of the next look, the node, whether it is queued, and whether it has a waker.
+/// The phase, the tick by which it is processed, the node, whether it is queued, and whether it has a waker.
 fn seen(entry: &Entry<()>) -> (Phase, u64, Option<u32>, bool, bool) {
     let state = entry.state.lock();
     let node = (state.node != NO_NODE).then_some(state.node);
@@ -58,7 +66,7 @@ fn seen(entry: &Entry<()>) -> (Phase, u64, Option<u32>, bool, bool) {
 }
 
 #[test]
-fn only_an_armed_entry_is_moved() {
+fn moves_only_an_armed_entry() {
     for phase in [Phase::Idle, Phase::Fired, Phase::Released, Phase::Closed] {
         let entry = put(phase, 10, 10, false);
         assert_eq!(entry.move_to(5), (phase, Notify::None));
@@ -71,43 +79,50 @@ fn only_an_armed_entry_is_moved() {
 }
 
 #[test]
-fn a_poll_leaves_its_waker_only_with_an_entry_that_is_armed() {
+fn keeps_a_pollers_waker_only_while_armed() {
     for phase in [Phase::Idle, Phase::Fired, Phase::Released, Phase::Closed] {
         let entry = put(phase, 10, 10, false);
-        assert_eq!(entry.poll(Waker::noop()), phase);
+        assert_eq!(entry.poll(Waker::noop()).0, phase);
         assert_eq!(seen(&entry), (phase, 10, Some(NODE), false, false));
     }
 }
 
 #[test]
-fn who_polled_last_is_woken() {
+fn keeps_the_waker_of_the_last_poll_and_returns_the_other() {
     struct Task;
     impl Wake for Task {
         fn wake(self: Arc<Self>) {}
     }
     let wakers = [(); 3].map(|()| Waker::from(Arc::new(Task)));
     let entry = scheduled(10);
+    let mut last = None;
     for waker in wakers.iter().chain(&wakers[..1]) {
-        assert_eq!(entry.poll(waker), Phase::Armed);
+        let (phase, replaced) = entry.poll(waker);
+        assert_eq!(phase, Phase::Armed);
+        // The first waker replaces the one that armed the entry.
+        let replaced = replaced.expect("another one was there");
+        assert!(last.is_none_or(|last| replaced.will_wake(last)));
+        last = Some(waker);
+        assert!(entry.poll(waker).1.is_none(), "the same once more");
         let state = entry.state.lock();
         assert!(state.waker.as_ref().is_some_and(|w| w.will_wake(waker)));
     }
 }
 
 #[test]
-fn a_cancelled_entry_has_no_waker_and_says_when_the_actor_looks() {
+fn returns_waker_and_schedule_when_disarmed() {
     for phase in [Phase::Idle, Phase::Armed, Phase::Fired, Phase::Released] {
         let entry = put(phase, 20, 10, true);
-        assert_eq!(entry.disarm(), (phase, 10));
+        assert_eq!(disarm(&entry), (phase, 10));
         assert_eq!(seen(&entry), (Phase::Idle, 10, Some(NODE), true, false));
     }
     let entry = put(Phase::Closed, 20, NEVER, false);
-    assert_eq!(entry.disarm(), (Phase::Closed, NEVER));
+    assert_eq!(disarm(&entry), (Phase::Closed, NEVER));
     assert_eq!(entry.phase(), Phase::Closed);
 }
 
 #[test]
-fn an_entry_that_is_given_up_is_queued_unless_it_is_or_the_actor_does_not_know_it() {
+fn queues_a_released_entry_once_if_it_is_scheduled() {
     let on_wheel = put(Phase::Idle, 10, 10, false);
     assert_eq!(on_wheel.release(), Notify::Enqueue(NEVER));
     let state = (Phase::Released, 10, Some(NODE), true, false);
@@ -127,16 +142,16 @@ fn an_entry_that_is_given_up_is_queued_unless_it_is_or_the_actor_does_not_know_i
 }
 
 #[test]
-fn what_comes_out_of_a_queue_is_filed_if_it_is_armed_for_before_its_node() {
-    let attend = |phase, deadline, on_wheel: Option<u64>| {
+fn registers_an_armed_entry_by_its_deadline() {
+    let register = |phase, deadline, on_wheel: Option<u64>| {
         let entry = put(phase, deadline, 1, true);
-        let attend = entry.attend(NEXT, |node| {
+        let registered = entry.register(NEXT, |node| {
             assert_eq!(node, NODE);
             on_wheel
         });
         let (now, scheduled, node, queued, _) = seen(&entry);
         assert_eq!((now, queued), (phase, false));
-        (attend, scheduled, node)
+        (registered, scheduled, node)
     };
     let node = Some(NODE);
     for (here, scheduled) in [(None, NEVER), (Some(11), 11), (Some(10), 10), (Some(9), 9)] {
@@ -145,59 +160,65 @@ fn what_comes_out_of_a_queue_is_filed_if_it_is_armed_for_before_its_node() {
             Some(..=10) => (Register::Keep, scheduled, node),
             Some(_) => (Register::Reschedule(NODE, 10), 10, node),
         };
-        assert_eq!(attend(Phase::Armed, 10, here), armed);
+        assert_eq!(register(Phase::Armed, 10, here), armed);
         for phase in [Phase::Idle, Phase::Fired] {
-            assert_eq!(attend(phase, 10, here), (Register::Keep, scheduled, node));
+            assert_eq!(register(phase, 10, here), (Register::Keep, scheduled, node));
         }
         for phase in [Phase::Released, Phase::Closed] {
-            let attended = here.map_or(Register::Keep, |_| Register::Deregister(NODE));
-            assert_eq!(attend(phase, 10, here), (attended, NEVER, None));
+            let registered = here.map_or(Register::Keep, |_| Register::Deregister(NODE));
+            assert_eq!(register(phase, 10, here), (registered, NEVER, None));
         }
     }
-    let never = attend(Phase::Armed, NEVER, None);
+    let never = register(Phase::Armed, NEVER, None);
     assert_eq!(never, (Register::Keep, NEVER, node));
 }
 
 #[test]
-fn a_look_fires_what_is_due_files_what_is_armed_and_lets_the_rest_go() {
+fn fires_reschedules_or_deregisters_at_expiration() {
     // Due at 10, put off to `later`, seen at `now`.
-    let look = |phase, now, later| {
+    let expire = |phase, now, later| {
         let entry = put(phase, 10, 1, true);
-        let look = entry.look(now, NEXT, || later);
+        let expiration = entry.process_expiration(now, NEXT, || later);
         let (phase, scheduled, node, queued, waker) = seen(&entry);
-        assert!(queued, "of the queue it knows nothing");
-        let again = matches!(look, Expiration::Reschedule(_)).then_some(NEXT);
+        assert!(queued, "the queue is none of its business");
+        let again = matches!(expiration, Expiration::Reschedule(_)).then_some(NEXT);
         assert_eq!(node, again, "it has left its node");
-        let looked = match look {
+        let outcome = match expiration {
             Expiration::Fire { deadline, waker } => {
                 assert!(waker.is_some());
                 ("fire", deadline)
             }
-            Expiration::Reschedule(tick) => ("file", tick),
-            Expiration::Deregister => ("let go", 0),
+            Expiration::Reschedule(tick) => ("reschedule", tick),
+            Expiration::Deregister => ("deregister", 0),
         };
-        (looked, scheduled, phase, waker)
+        (outcome, scheduled, phase, waker)
     };
     let armed = Phase::Armed;
     let fired = |tick| (("fire", tick), NEVER, Phase::Fired, false);
-    let scheduled = |tick| (("file", tick), tick, armed, true);
-    assert_eq!(look(armed, 9, 8), scheduled(10));
+    let scheduled = |tick| (("reschedule", tick), tick, armed, true);
+    assert_eq!(expire(armed, 9, 8), scheduled(10));
     assert_eq!(
-        look(armed, 9, 12),
+        expire(armed, 9, 12),
         scheduled(10),
-        "nobody asks before it is due"
+        "it is not asked before it is due"
     );
-    assert_eq!(look(armed, 10, 8), fired(10));
-    assert_eq!(look(armed, 12, 12), fired(12));
-    assert_eq!(look(armed, 12, 13), scheduled(13));
-    assert_eq!(look(armed, 12, NEVER), (("let go", 0), NEVER, armed, true));
+    assert_eq!(expire(armed, 10, 8), fired(10));
+    assert_eq!(expire(armed, 12, 12), fired(12));
+    assert_eq!(expire(armed, 12, 13), scheduled(13));
+    assert_eq!(
+        expire(armed, 12, NEVER),
+        (("deregister", 0), NEVER, armed, true)
+    );
     for phase in [Phase::Idle, Phase::Fired, Phase::Released, Phase::Closed] {
-        assert_eq!(look(phase, 12, 0), (("let go", 0), NEVER, phase, false));
+        assert_eq!(
+            expire(phase, 12, 0),
+            (("deregister", 0), NEVER, phase, false)
+        );
     }
 }
 
 #[test]
-fn closing_ends_all_but_what_has_fired_and_takes_the_waker() {
+fn closes_all_but_what_has_fired_and_returns_the_waker() {
     for phase in [Phase::Idle, Phase::Armed, Phase::Released, Phase::Closed] {
         let entry = put(phase, 10, 10, true);
         assert_eq!(entry.close().is_some(), phase == Phase::Armed);
@@ -215,7 +236,7 @@ fn closing_ends_all_but_what_has_fired_and_takes_the_waker() {
 }
 
 #[test]
-fn what_is_armed_is_not_let_go() {
+fn deregisters_what_is_not_armed() {
     let entry = put(Phase::Armed, 10, 10, false);
     assert!(!entry.deregister_unarmed());
     assert_eq!(seen(&entry), (Phase::Armed, 10, Some(NODE), false, true));
@@ -227,77 +248,80 @@ fn what_is_armed_is_not_let_go() {
 }
 
 #[test]
-fn moving_later_and_cancelling_and_arming_again_later_cost_no_message() {
+fn sends_no_command_for_later_moves_cancels_and_reuse() {
     let entry = scheduled(10);
     assert_eq!(entry.move_to(20), (Phase::Armed, Notify::None));
-    assert_eq!(entry.disarm(), (Phase::Armed, 10));
+    assert_eq!(disarm(&entry), (Phase::Armed, 10));
     assert_eq!(entry.arm(15, Waker::noop().clone()), Some(Notify::None));
     assert!(matches!(
-        entry.look(10, NEXT, || 0),
+        entry.process_expiration(10, NEXT, || 0),
         Expiration::Reschedule(15)
     ));
     assert!(matches!(
-        entry.look(15, NEXT, || 0),
+        entry.process_expiration(15, NEXT, || 0),
         Expiration::Fire { waker: Some(_), .. }
     ));
 }
 
 #[test]
-fn moving_earlier_queues_once_and_nudges_after_that() {
+fn queues_once_when_moved_earlier_and_follows_the_wake_rule() {
     let entry = scheduled(10);
     assert_eq!(entry.move_to(8), (Phase::Armed, Notify::Enqueue(8)));
     assert_eq!(entry.move_to(9), (Phase::Armed, Notify::None));
     assert_eq!(entry.move_to(3), (Phase::Armed, Notify::Wake(3)));
     assert_eq!(
-        entry.attend(NEXT, |_| Some(10)),
+        entry.register(NEXT, |_| Some(10)),
         Register::Reschedule(NODE, 3)
     );
 }
 
 #[test]
-fn a_cancelled_entry_in_a_queue_is_not_filed() {
+fn schedules_no_cancelled_entry_out_of_a_queue() {
     let entry = armed(10);
-    entry.disarm();
-    assert_eq!(entry.attend(NEXT, on_no_wheel), Register::Keep);
+    drop(entry.disarm());
+    assert_eq!(entry.register(NEXT, on_no_wheel), Register::Keep);
     assert_eq!(
         entry.arm(10, Waker::noop().clone()),
         Some(Notify::Enqueue(10)),
-        "nobody was going to look any more"
+        "the actor had dropped it"
     );
 }
 
 #[test]
-fn an_abandoned_entry_leaves_the_wheel() {
+fn takes_a_released_entry_off_the_wheel() {
     let entry = scheduled(10);
-    entry.disarm();
+    drop(entry.disarm());
     assert_eq!(entry.release(), Notify::Enqueue(NEVER));
-    assert_eq!(entry.attend(NEXT, |_| Some(10)), Register::Deregister(NODE));
+    assert_eq!(
+        entry.register(NEXT, |_| Some(10)),
+        Register::Deregister(NODE)
+    );
 }
 
 #[test]
-fn an_entry_that_never_fires_is_not_filed() {
+fn schedules_no_entry_that_never_fires() {
     let entry = Entry::new(());
     assert_eq!(entry.arm(NEVER, Waker::noop().clone()), Some(Notify::None));
     assert!(matches!(
-        entry.look(u64::MAX - 1, NEXT, || 0),
+        entry.process_expiration(u64::MAX - 1, NEXT, || 0),
         Expiration::Deregister
     ));
 }
 
 #[test]
-fn a_closed_entry_stays_closed_and_gives_its_waker_back() {
+fn stays_closed_whatever_its_owner_does() {
     let entry = armed(10);
     assert!(entry.close().is_some());
     assert_eq!(entry.arm(5, Waker::noop().clone()), None);
-    assert_eq!(entry.poll(Waker::noop()), Phase::Closed);
-    assert_eq!(entry.disarm().0, Phase::Closed);
+    assert_eq!(entry.poll(Waker::noop()).0, Phase::Closed);
+    assert_eq!(entry.disarm().was, Phase::Closed);
 }
 
 #[test]
-fn what_has_fired_stays_fired_when_the_actor_goes() {
+fn stays_fired_when_the_actor_ends() {
     let entry = armed(10);
     assert!(matches!(
-        entry.look(10, NEXT, || 0),
+        entry.process_expiration(10, NEXT, || 0),
         Expiration::Fire { .. }
     ));
     assert!(entry.close().is_none());

@@ -9,6 +9,7 @@ use loom::thread;
 
 use super::{ActorGuard, ActorLink, ActorMutex};
 use crate::model::{ActorNotifier, check};
+use crate::shared::batch::Batch;
 use crate::shared::mailbox::{Backlog, Mailbox};
 use crate::tick::NEVER;
 
@@ -88,9 +89,10 @@ impl Set {
         let mut slots = self.slots.lock(&link);
         let slot = &mut slots[index as usize];
         slot.armed = true;
-        if tick < slot.scheduled {
+        let before = slot.scheduled;
+        if tick < before {
             slot.scheduled = tick;
-            mark(slots, index, tick);
+            mark(slots, index, before, tick);
         }
     }
 
@@ -98,7 +100,7 @@ impl Set {
         let link = self.link(thread);
         let mut slots = self.slots.lock(&link);
         slots[index as usize].armed = false;
-        mark(slots, index, NEVER);
+        mark(slots, index, NEVER, NEVER);
     }
 
     /// A turn of the actor.
@@ -106,11 +108,11 @@ impl Set {
         let mut backlog = Backlog::new();
         self.mailbox.take(&mut backlog);
         while backlog.pop().is_some() {
-            let mut batch = Vec::new();
-            self.slots.take_dirty(&mut batch);
+            let mut batch = Batch::default();
+            self.slots.take_dirty(&mut batch, 4);
             let link = self.link(0);
             let mut slots = self.slots.lock(&link);
-            for index in batch {
+            for index in batch.urgent.into_iter().chain(batch.rest) {
                 let slot = &mut slots[index as usize];
                 slot.dirty = false;
                 slot.on_wheel = slot.armed.then_some(slot.scheduled);
@@ -157,10 +159,10 @@ impl Set {
     }
 }
 
-fn mark(mut slots: ActorGuard<'_, Slots, Link<'_>>, index: u32, tick: u64) {
+fn mark(mut slots: ActorGuard<'_, Slots, Link<'_>>, index: u32, before: u64, tick: u64) {
     let slot = &mut slots[index as usize];
     if std::mem::replace(&mut slot.dirty, true) {
-        slots.need(tick);
+        slots.hasten(index, before, tick);
     } else {
         slots.mark(index, tick);
     }
@@ -212,7 +214,7 @@ fn a_far_and_a_near_timer_against_parking_again() {
 
 /// Both threads change the same timer: the earlier tick counts.
 ///
-/// Fails if an index that is dirty already is not announced with its earlier tick (`need` does nothing).
+/// Fails if an index that is dirty already is not announced with its earlier tick (`hasten` does nothing).
 #[test]
 fn two_threads_on_one_timer_against_park() {
     check(Some(3), || {

@@ -93,6 +93,33 @@ fn ends_its_thread_with_the_last_handle() {
     assert!(ended.is_none());
 }
 
+/// Whether this process has a thread of this name.
+#[cfg(target_os = "linux")]
+fn has_thread(name: &str) -> bool {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux has it");
+    tasks.filter_map(Result::ok).any(|task| {
+        let comm = std::fs::read_to_string(task.path().join("comm"));
+        comm.is_ok_and(|comm| comm.trim_end() == name)
+    })
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn its_thread_is_gone_after_shutdown() {
+    let builder = TimerWheel::builder().name("wheel-that-ends");
+    let wheel = builder.dedicated_thread().start().expect("it starts");
+    wheel.settle().await;
+    assert!(has_thread("wheel-that-ends"));
+    wheel.shutdown().await;
+    // The thread says that the actor has ended, and then ends.
+    let waiting = Instant::now();
+    while has_thread("wheel-that-ends") {
+        assert!(waiting.elapsed() < Duration::from_secs(60), "it stays");
+        tokio::time::sleep(ms(1)).await;
+    }
+    drop(wheel);
+}
+
 #[tokio::test(start_paused = true)]
 async fn rejects_a_paused_clock() {
     let refused = TimerWheel::builder().dedicated_thread().start();

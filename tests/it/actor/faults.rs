@@ -114,6 +114,51 @@ async fn p12_survives_a_waker_that_panics_when_dropped() {
     assert_pending!(poll_idly(&mut closed));
 }
 
+#[tokio::test(start_paused = true)]
+async fn p12_wakers_that_panic_when_settled_harm_no_timer() {
+    let wheel = TimerWheel::new();
+    let panicking = waker_fn(|| panic!("a waker's own affair"));
+    let (woken, waker) = Wakes::new();
+    let (timers, mut expirations) = wheel.keyed();
+    timers.set_timer("innocent", (), ms(50)).unwrap();
+    let mut settling: Vec<_> = (0..10).map(|_| Box::pin(wheel.settle())).collect();
+    for (n, settled) in settling.iter_mut().enumerate() {
+        let waker = if n % 2 == 0 { &panicking } else { &waker };
+        assert_pending!(poll_with(settled, waker));
+    }
+    wheel.settle().await;
+    assert_eq!(woken.count(), 5);
+    assert!(!wheel.is_shutdown());
+    assert_eq!(expirations.recv().await.unwrap().key, "innocent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn p12_wakers_that_panic_in_a_queue_skip_no_step_of_the_end() {
+    let wheel = TimerWheel::new();
+    let panicking = waker_fn(|| panic!("a waker's own affair"));
+    let (woken, waker) = Wakes::new();
+    let (timers, mut expirations) = wheel.keyed::<u32, ()>();
+    timers.set_timer(1, (), HOUR).unwrap();
+    let mut on_the_wheel = wheel.sleep(HOUR);
+    assert_pending!(poll_with(&mut on_the_wheel, &waker));
+    wheel.settle().await;
+    // All of these are queued when the actor ends.
+    let mut ending: Vec<_> = (0..6).map(|_| Box::pin(wheel.shutdown())).collect();
+    let mut settling: Vec<_> = (0..6).map(|_| Box::pin(wheel.settle())).collect();
+    for n in 0..6 {
+        let waker = if n % 2 == 0 { &panicking } else { &waker };
+        assert_pending!(poll_with(&mut settling[n], waker));
+        assert_pending!(poll_with(&mut ending[n], waker));
+    }
+    let mut in_a_queue = wheel.sleep(HOUR);
+    assert_pending!(poll_with(&mut in_a_queue, &waker));
+    time::timeout(HOUR / 2, wheel.shutdown()).await.unwrap();
+    assert!(wheel.is_shutdown());
+    assert_eq!(woken.count(), 3 + 3 + 2);
+    assert!(expirations.recv().await.is_none());
+    assert_eq!(expirations.unexpired().len(), 1);
+}
+
 // --- wakers that come back ---
 
 #[tokio::test(start_paused = true)]
@@ -340,15 +385,15 @@ fn p7_wakes_nobody_after_drops_that_race_with_firing() {
                         .map(|_| {
                             let (woken, waker) = Wakes::new();
                             let mut sleep = wheel.sleep(us(1 + numbers.below(3_000)));
-                            let _ = poll_with(&mut sleep, &waker);
-                            (sleep, woken)
+                            let waits = poll_with(&mut sleep, &waker).is_pending();
+                            (sleep, woken, waits)
                         })
                         .collect();
                     std::thread::sleep(us(numbers.below(2_000)));
                     let dropped: Vec<_> = batch
                         .drain(..)
-                        .map(|(sleep, woken)| {
-                            let elapsed = sleep.is_elapsed();
+                        .map(|(sleep, woken, waits)| {
+                            let elapsed = waits && sleep.is_elapsed();
                             drop(sleep);
                             // What fired in the middle of the drop may be waking still: its waker is the actor's.
                             (elapsed, woken)

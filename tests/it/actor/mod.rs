@@ -1,5 +1,6 @@
 //! The actor, seen from outside: fairness, faults, the end, and time.
 
+mod blocked_workers;
 mod dedicated_thread;
 mod fairness;
 mod faults;

@@ -140,6 +140,9 @@ fn reads_no_clock_in_the_wheel() {
 #[test]
 fn shows_the_quick_start_example_on_front_page_and_readme() {
     let example = include_str!("../../../examples/quickstart.rs");
+    // `say!` is a `println!` that does not mind a closed pipe.
+    let printing = "#[path = \"support/say.rs\"]\n#[macro_use]\nmod say;\n\n";
+    let example = example.replace(printing, "").replace("say!", "println!");
     let body = example.lines().filter(|line| !line.starts_with("//!"));
     let body = body.collect::<Vec<_>>().join("\n");
     let front = include_str!("../../../src/lib.rs").lines();

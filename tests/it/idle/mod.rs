@@ -1,6 +1,10 @@
 //! Idle timers, idle streams and the reaper.
 
+mod keep_alive;
 mod reaper;
 mod sockets;
 mod stream;
+mod stream_regressions;
+mod stream_table;
 mod timer;
+mod timer_regressions;

@@ -1,4 +1,4 @@
-//! The idle stream: which progress keeps which limit away, what fails and what does not, under the paused clock.
+//! The idle stream: which progress delays which limit, and which operations fail, under the paused clock.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -62,7 +62,7 @@ async fn read_until_idle(stream: &mut IdleStream<DuplexStream>) -> Duration {
 // --- the limits ---
 
 #[tokio::test(start_paused = true)]
-async fn fails_a_read_when_any_of_its_limits_expires() {
+async fn fails_read_when_first_limit_is_reached() {
     let (read, write, all) = (ms(100), ms(150), ms(70));
     // The peer sends until 400 ms; nothing is written.
     for (limits, expected) in [
@@ -87,7 +87,7 @@ async fn fails_a_read_when_any_of_its_limits_expires() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fails_a_write_when_any_of_its_limits_expires() {
+async fn fails_write_when_first_limit_is_reached() {
     // The peer takes 64 bytes at once, and ten more, one by one until 400 ms; nothing is read.
     for (limits, expected) in [
         (none().read(ms(100)), 100),
@@ -116,7 +116,7 @@ async fn fails_a_write_when_any_of_its_limits_expires() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keeps_the_limits_of_reading_and_writing_apart() {
+async fn counts_directions_separately() {
     let wheel = TimerWheel::new();
     for limits in [none().read(IDLE), none().write(IDLE)] {
         let (stream, mut peer) = pair(&wheel, limits);
@@ -144,7 +144,7 @@ async fn keeps_the_limits_of_reading_and_writing_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn survives_on_a_byte_just_before_each_deadline() {
+async fn stays_alive_by_byte_just_before_each_deadline() {
     let wheel = TimerWheel::new();
     let (mut stream, peer) = pair(&wheel, none().all(IDLE));
     trickle(peer, JUST_BEFORE, 100);
@@ -154,7 +154,7 @@ async fn survives_on_a_byte_just_before_each_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wakes_both_halves_of_a_split_stream() {
+async fn wakes_both_halves_of_split_stream() {
     let wheel = TimerWheel::new();
     for limits in [none().read(IDLE), none().write(IDLE), none().all(IDLE)] {
         let (stream, _peer) = pair(&wheel, limits);
@@ -172,7 +172,7 @@ async fn wakes_both_halves_of_a_split_stream() {
 // --- what counts ---
 
 #[tokio::test(start_paused = true)]
-async fn counts_progress_and_not_empty_operations_or_flushes() {
+async fn ignores_empty_operations_and_flushes() {
     let wheel = TimerWheel::new();
     let (mut stream, _peer) = pair(&wheel, none().all(IDLE));
     for _ in 0..9 {
@@ -185,7 +185,7 @@ async fn counts_progress_and_not_empty_operations_or_flushes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reports_end_of_file_as_such_and_not_as_idle() {
+async fn end_of_file_is_not_idleness() {
     let wheel = TimerWheel::new();
     let (mut stream, peer) = pair(&wheel, none().read(IDLE).all(IDLE));
     drop(peer);
@@ -197,7 +197,7 @@ async fn reports_end_of_file_as_such_and_not_as_idle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn passes_on_errors_of_the_inner_stream() {
+async fn passes_inner_errors_on() {
     let wheel = TimerWheel::new();
     let (mut stream, peer) = pair(&wheel, none().all(IDLE));
     drop(peer);
@@ -207,7 +207,7 @@ async fn passes_on_errors_of_the_inner_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn returns_available_bytes_when_polled_late_or_else_fails() {
+async fn late_operation_succeeds_if_it_can() {
     let wheel = TimerWheel::new();
     let (mut stream, mut peer) = pair(&wheel, none().all(IDLE));
     peer.write_all(b"xy").await.expect("it is open");
@@ -225,7 +225,7 @@ async fn returns_available_bytes_when_polled_late_or_else_fails() {
 
 /// A touch through the handle, and a guard, hold every limit off: a limit on reading too.
 #[tokio::test(start_paused = true)]
-async fn touches_and_guards_both_directions_by_its_handle() {
+async fn handle_touches_and_guards_both_directions() {
     for limits in [
         none().all(IDLE),
         none().read(IDLE),
@@ -255,7 +255,7 @@ async fn touches_and_guards_both_directions_by_its_handle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn counts_each_limit_from_the_release_of_a_guard() {
+async fn counts_each_limit_from_release_of_guard() {
     for limits in [none().all(IDLE), none().read(IDLE), none().write(IDLE)] {
         let wheel = TimerWheel::new();
         let (mut stream, _peer) = pair(&wheel, limits);
@@ -271,7 +271,7 @@ async fn counts_each_limit_from_the_release_of_a_guard() {
 // --- what fails, and what does not ---
 
 #[tokio::test(start_paused = true)]
-async fn fails_all_later_operations_except_shutdown() {
+async fn fails_later_operations_except_shutdown() {
     let wheel = TimerWheel::new();
     let (socket, mut peer) = duplex(64);
     let mut stream = wheel.idle_stream(BufReader::new(socket), IDLE);
@@ -290,7 +290,7 @@ async fn fails_all_later_operations_except_shutdown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn gives_the_inner_stream_back_after_it_went_idle() {
+async fn gives_inner_stream_back_for_goodbye() {
     let wheel = TimerWheel::new();
     let (mut stream, mut peer) = pair(&wheel, none().all(IDLE));
     assert!(is_idle(stream.read_u8().await));
@@ -327,7 +327,7 @@ async fn p7_wakes_nobody_after_a_stream_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn arms_no_timers_without_limits() {
+async fn has_no_timer_without_limits() {
     let wheel = TimerWheel::new();
     let (mut stream, mut peer) = pair(&wheel, none());
     assert!(stream.handle().is_none());
@@ -346,7 +346,7 @@ async fn arms_no_timers_without_limits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keeps_bytes_and_limit_when_reads_are_cancelled() {
+async fn cancelled_reads_lose_neither_bytes_nor_limit() {
     let wheel = TimerWheel::new();
     let (mut stream, mut peer) = pair(&wheel, none().all(IDLE));
     let start = Instant::now();
@@ -439,7 +439,7 @@ impl AsyncWrite for Sink {
 }
 
 #[tokio::test(start_paused = true)]
-async fn passes_vectored_writes_through_and_counts_them() {
+async fn passes_vectored_writes_through() {
     let wheel = TimerWheel::new();
     for vectored in [false, true] {
         let sink = Sink {
@@ -458,7 +458,7 @@ async fn passes_vectored_writes_through_and_counts_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn passes_buffered_reads_through_and_counts_them() {
+async fn passes_buffered_reads_through() {
     let wheel = TimerWheel::new();
     let (socket, mut peer) = duplex(64);
     let stream = wheel.idle_stream(BufReader::new(socket), IDLE);
@@ -480,7 +480,7 @@ async fn passes_buffered_reads_through_and_counts_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ignores_what_is_done_on_the_inner_stream_directly() {
+async fn ignores_operations_on_inner_stream() {
     let wheel = TimerWheel::new();
     let (mut stream, mut peer) = pair(&wheel, none().all(IDLE));
     time::advance(ms(60)).await;
@@ -493,12 +493,12 @@ async fn ignores_what_is_done_on_the_inner_stream_directly() {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "an idle duration must be longer than zero")]
-async fn rejects_a_stream_of_no_duration() {
+async fn refuses_stream_of_zero_duration() {
     let _ = TimerWheel::new().idle_stream(duplex(1).0, Duration::ZERO);
 }
 
 #[test]
-fn rejects_limits_of_no_duration() {
+fn refuses_limits_of_zero_duration() {
     let limits: [fn(IdleLimits, Duration) -> IdleLimits; 3] =
         [IdleLimits::read, IdleLimits::write, IdleLimits::all];
     for limit in limits {
@@ -510,7 +510,7 @@ fn rejects_limits_of_no_duration() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn treats_limits_without_end_as_none() {
+async fn treats_longest_limits_as_none() {
     let wheel = TimerWheel::new();
     let (mut stream, peer) = pair(&wheel, none().read(Duration::MAX).all(Duration::MAX));
     let mut read = task::spawn(stream.read_u8());

@@ -4,4 +4,6 @@ mod basics;
 mod interval;
 mod model;
 mod pool;
+mod regressions;
 mod timeout;
+mod timeout_regressions;

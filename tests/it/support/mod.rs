@@ -82,7 +82,7 @@ pub(crate) fn poll_idly<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
 
 /// Gives the sleep another deadline.
 pub(crate) fn reset(sleep: &mut Sleep, deadline: Instant) {
-    Pin::new(sleep).reset(deadline);
+    sleep.reset(deadline);
 }
 
 /// Moves the paused clock at once: no other task runs meanwhile, nor does the actor.

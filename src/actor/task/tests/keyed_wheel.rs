@@ -140,22 +140,25 @@ async fn removing_rings_only_when_512_slots_are_noted() {
     let (timers, stream) = wheel.keyed::<u64, ()>();
     set_far(&timers, 0..600);
     assert_eq!(step(&mut actor), "wait");
-    assert!(!rang(&shared), "it was awake");
+    assert!(!was_notified(&shared), "it was awake");
     for key in 0..511 {
         timers.remove_timer(&key).expect("it is open");
     }
-    assert!(!rang(&shared));
+    assert!(!was_notified(&shared));
     timers.remove_timer(&511).expect("it is open");
-    assert!(rang(&shared));
+    assert!(was_notified(&shared));
     assert_eq!(step(&mut actor), "wait");
     assert_eq!(actor.items(), 600 - 512);
     drop(timers);
     assert!(
-        !rang(&shared),
+        !was_notified(&shared),
         "nor does the last handle: timers are pending"
     );
     drop(stream);
-    assert!(rang(&shared), "what was dropped leaves the wheel at once");
+    assert!(
+        was_notified(&shared),
+        "what was dropped leaves the wheel at once"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! An idle timer that has completed, and one whose wheel or runtime is gone.
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 
 use tickwheel::TimerWheel;
@@ -13,20 +13,27 @@ use super::{IDLE, completion};
 use crate::support::ms;
 
 #[tokio::test(start_paused = true)]
-async fn stays_complete_until_touched_and_then_waits_anew() {
+async fn begins_new_period_when_polled_after_completion() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
-    for round in 1..=5 {
-        assert_eq!(completion(&mut idle, start).await, round * IDLE);
-        assert_eq!(completion(&mut idle, start).await, round * IDLE);
-        assert!(!idle.touch());
-        assert!(!idle.touch(), "it was not polled");
-        let mut pending = task::spawn(&mut idle);
-        assert_pending!(pending.poll());
-        drop(pending);
-        assert!(idle.touch());
+    let handle = idle.handle();
+    let mut expected = ms(0);
+    for pause in [0, 1, 30, 250] {
+        time::advance(ms(pause)).await;
+        expected += ms(pause) + IDLE;
+        assert_eq!(completion(&mut idle, start).await, expected);
+        assert!(!handle.touch(), "too late");
+        time::advance(ms(7)).await;
+        expected += ms(7);
+        assert!(!idle.touch(), "not polled since");
+        assert!(!idle.busy().is_effective());
+        assert_eq!(idle.last_active(), start + expected - IDLE - ms(7));
     }
+    let mut pending = task::spawn(&mut idle);
+    assert_pending!(pending.poll());
+    drop(pending);
+    assert!(idle.touch() && idle.busy().is_effective());
     wheel.settle().await;
     let metrics = wheel.metrics();
     drop(idle);
@@ -37,14 +44,33 @@ async fn stays_complete_until_touched_and_then_waits_anew() {
     );
 }
 
+/// In a loop around `select!` a completed timer must not be ready all the time.
 #[tokio::test(start_paused = true)]
-async fn revives_a_completed_timer_by_a_longer_duration() {
+async fn ticks_once_per_idle_duration_in_select_loop() {
+    let wheel = TimerWheel::new();
+    let mut idle = wheel.idle_timer(IDLE);
+    let mut end = pin!(time::sleep(ms(1_050)));
+    let mut completed = 0;
+    loop {
+        tokio::select! {
+            () = &mut idle => completed += 1,
+            () = &mut end => break,
+        }
+    }
+    assert_eq!(completed, 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reset_after_completion_applies_to_next_period() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
     completion(&mut idle, start).await;
     idle.reset_idle(ms(300));
-    assert_eq!(completion(&mut idle, start).await, ms(300));
+    assert!(!idle.touch(), "it has completed");
+    assert_eq!(completion(&mut idle, start).await, IDLE + ms(300));
+    idle.reset_idle(ms(20));
+    assert_eq!(completion(&mut idle, start).await, IDLE + ms(320));
 }
 
 #[tokio::test(start_paused = true)]
@@ -94,9 +120,13 @@ async fn p15_respects_touches_by_tokios_timer_after_shutdown() {
     assert_eq!(completion(&mut late, start).await, ms(50 + 900 + 450 + 100));
 
     assert!(!late.touch());
-    assert_eq!(completion(&mut late, start).await, ms(1_600));
+    assert_eq!(
+        completion(&mut late, start).await,
+        ms(1_600),
+        "a new period"
+    );
     late.reset_idle(ms(500));
-    assert_eq!(completion(&mut late, start).await, ms(2_000));
+    assert_eq!(completion(&mut late, start).await, ms(2_100));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The idle timer: what touches, guards and new durations do to when it completes, under the paused clock.
+//! The idle timer: how touches, guards and new durations change when it completes, under the paused clock.
 
 mod end;
 
@@ -33,7 +33,7 @@ async fn completion(idle: &mut IdleTimer, start: Instant) -> Duration {
 // --- touches ---
 
 #[tokio::test(start_paused = true)]
-async fn completes_untouched_after_its_duration() {
+async fn completes_after_its_duration_untouched() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
@@ -41,7 +41,7 @@ async fn completes_untouched_after_its_duration() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn postpones_completion_by_a_touch_just_before_the_deadline() {
+async fn touch_just_before_deadline_delays_completion() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
@@ -54,7 +54,7 @@ async fn postpones_completion_by_a_touch_just_before_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn counts_a_touch_at_the_deadline_until_completion_is_seen() {
+async fn touch_at_deadline_counts_until_poll_completes() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = task::spawn(wheel.idle_timer(IDLE));
@@ -62,15 +62,15 @@ async fn counts_a_touch_at_the_deadline_until_completion_is_seen() {
 
     time::advance(IDLE).await;
     wheel.settle().await;
-    assert!(idle.is_woken(), "the wheel has seen that it is due");
-    assert!(idle.touch(), "and the task has not");
+    assert!(idle.is_woken(), "the actor has fired its entry");
+    assert!(idle.touch(), "and the task has not polled it");
     assert_pending!(idle.poll());
 
     assert_eq!(completion(&mut idle.into_inner(), start).await, IDLE + IDLE);
 }
 
 #[tokio::test(start_paused = true)]
-async fn refuses_a_touch_after_completion_but_counts_it_later() {
+async fn touch_after_completion_returns_false() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
@@ -80,11 +80,15 @@ async fn refuses_a_touch_after_completion_but_counts_it_later() {
     time::advance(T).await;
     assert!(!handle.touch());
     assert!(!idle.touch());
-    assert_eq!(completion(&mut idle, start).await, IDLE + T + IDLE);
+    assert_eq!(
+        completion(&mut idle, start).await,
+        IDLE + T + IDLE,
+        "a new period"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn completes_once_after_touches_a_tick_before_each_deadline() {
+async fn completes_once_after_touches_end() {
     for tick in [T, ms(10)] {
         let wheel = wheel_with_tick(tick);
         let mut idle = wheel.idle_timer(IDLE);
@@ -113,7 +117,7 @@ async fn completes_once_after_touches_a_tick_before_each_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn completes_within_two_ticks_wherever_the_touch_was() {
+async fn completes_within_two_ticks_of_its_duration() {
     const TICK: Duration = ms(10);
     for idle_for in [ms(1), ms(10), ms(37), ms(100)] {
         for into_tick in 0..10 {
@@ -133,10 +137,10 @@ async fn completes_within_two_ticks_wherever_the_touch_was() {
     }
 }
 
-/// netpoll's wheel never stored the timeout, and so kicked connections that were active: an early look must file the
-/// timer anew, with all of its duration.
+/// netpoll's wheel never stored the timeout, and so kicked connections that were active: a timer that is processed before
+/// it is due must be rescheduled, with all of its duration.
 #[tokio::test(start_paused = true)]
-async fn reschedules_a_timer_processed_too_early() {
+async fn reschedules_when_processed_before_due() {
     let wheel = TimerWheel::new();
     let mut idle = task::spawn(wheel.idle_timer(IDLE));
     assert_pending!(idle.poll());
@@ -159,7 +163,7 @@ async fn reschedules_a_timer_processed_too_early() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ignores_a_touch_in_the_past() {
+async fn ignores_touch_in_the_past() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
@@ -171,7 +175,7 @@ async fn ignores_a_touch_in_the_past() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn counts_from_a_touch_a_little_ahead() {
+async fn counts_from_touch_in_near_future() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
@@ -180,14 +184,14 @@ async fn counts_from_a_touch_a_little_ahead() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn limits_a_touch_far_ahead_to_one_duration() {
+async fn limits_touch_in_far_future_to_one_duration() {
     let wheel = TimerWheel::new();
     for ahead in [ms(101), ms(3_600_000), Duration::from_secs(u32::MAX.into())] {
         let start = Instant::now();
         let mut idle = task::spawn(wheel.idle_timer(IDLE));
         assert_pending!(idle.poll());
         assert!(idle.touch_at(start + ahead));
-        // The wheel looks when the idle duration has passed.
+        // The actor processes it when the idle duration has passed.
         let completed = completion(&mut idle.into_inner(), start).await;
         assert!(completed >= IDLE + IDLE, "{completed:?}");
         assert!(completed <= IDLE + IDLE + IDLE, "{completed:?}");
@@ -195,7 +199,7 @@ async fn limits_a_touch_far_ahead_to_one_duration() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stays_pending_while_the_clock_stands_still() {
+async fn waits_while_clock_stands_still() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = task::spawn(wheel.idle_timer(T));
@@ -212,7 +216,7 @@ async fn stays_pending_while_the_clock_stands_still() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rounds_last_active_up_to_a_tick_but_not_beyond_now() {
+async fn rounds_last_active_up_but_not_beyond_now() {
     let wheel = wheel_with_tick(ms(10));
     let start = Instant::now();
     let idle = wheel.idle_timer(IDLE);
@@ -231,7 +235,7 @@ async fn rounds_last_active_up_to_a_tick_but_not_beyond_now() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sends_no_command_and_makes_no_move_for_a_touch() {
+async fn touches_send_no_command() {
     let wheel = TimerWheel::new();
     let mut idle = task::spawn(wheel.idle_timer(IDLE));
     assert_pending!(idle.poll());
@@ -253,7 +257,7 @@ async fn sends_no_command_and_makes_no_move_for_a_touch() {
 // --- guards ---
 
 #[tokio::test(start_paused = true)]
-async fn stays_pending_while_a_guard_is_held() {
+async fn waits_while_guard_is_held() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = task::spawn(wheel.idle_timer(IDLE));
@@ -274,7 +278,7 @@ async fn stays_pending_while_a_guard_is_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn counts_from_the_last_release_of_several_guards() {
+async fn counts_from_release_of_last_guard() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
@@ -292,7 +296,7 @@ async fn counts_from_the_last_release_of_several_guards() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn holds_by_a_guard_taken_at_the_deadline() {
+async fn guard_at_deadline_counts_until_poll_completes() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = task::spawn(wheel.idle_timer(IDLE));
@@ -308,7 +312,7 @@ async fn holds_by_a_guard_taken_at_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn counts_from_the_later_of_guard_and_touch() {
+async fn counts_from_later_of_guard_and_touch() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
@@ -325,7 +329,7 @@ async fn counts_from_the_later_of_guard_and_touch() {
 // --- another duration ---
 
 #[tokio::test(start_paused = true)]
-async fn applies_a_shorter_duration_while_awaited() {
+async fn shorter_duration_applies_while_awaited() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = task::spawn(wheel.idle_timer(ms(3_600_000)));
@@ -345,7 +349,7 @@ async fn applies_a_shorter_duration_while_awaited() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn completes_at_once_by_a_duration_that_has_passed() {
+async fn completes_at_once_when_reset_to_passed_duration() {
     let wheel = TimerWheel::new();
     let mut idle = task::spawn(wheel.idle_timer(ms(1_000)));
     assert_pending!(idle.poll());
@@ -357,7 +361,7 @@ async fn completes_at_once_by_a_duration_that_has_passed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn counts_a_longer_duration_from_the_last_activity() {
+async fn longer_duration_counts_from_last_activity() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = task::spawn(wheel.idle_timer(IDLE));
@@ -372,7 +376,7 @@ async fn counts_a_longer_duration_from_the_last_activity() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shortens_a_duration_without_end() {
+async fn longest_duration_is_never_until_shortened() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = task::spawn(wheel.idle_timer(Duration::MAX));
@@ -394,7 +398,7 @@ async fn shortens_a_duration_without_end() {
 
 /// Under the real clock: handles on other threads touch it, and it is never early for the last of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn touches_by_handles_from_other_tasks_and_threads() {
+async fn accepts_touches_from_other_threads() {
     let wheel = TimerWheel::new();
     let idle = wheel.idle_timer(ms(120));
     let touching: Vec<_> = (0..4)
@@ -422,7 +426,7 @@ async fn touches_by_handles_from_other_tasks_and_threads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wakes_the_last_of_two_tasks_that_poll() {
+async fn wakes_last_of_two_pollers() {
     let wheel = TimerWheel::new();
     let mut idle = wheel.idle_timer(IDLE);
     let mut first = task::spawn(());
@@ -440,13 +444,13 @@ async fn wakes_the_last_of_two_tasks_that_poll() {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "an idle duration must be longer than zero")]
-async fn rejects_an_idle_timer_of_no_duration() {
+async fn refuses_zero_duration() {
     drop(TimerWheel::new().idle_timer(Duration::ZERO));
 }
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "an idle duration must be longer than zero")]
-async fn rejects_a_reset_to_no_duration() {
+async fn refuses_reset_to_zero_duration() {
     TimerWheel::new()
         .idle_timer(IDLE)
         .reset_idle(Duration::ZERO);

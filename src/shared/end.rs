@@ -1,0 +1,159 @@
+//! The end of the actor, and those who wait for it.
+
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use slab::Slab;
+
+use crate::panic::{catch_panic, wake};
+use crate::sync::lock_with_backoff;
+
+/// Whether the actor has ended. Each task that waits for it is woken on its own, so that a waker that panics harms
+/// nobody else.
+#[derive(Debug, Default)]
+pub(crate) struct End {
+    /// Written under the lock of `waiting`, so that nobody begins to wait after the last one was woken.
+    ended: AtomicBool,
+    waiting: Mutex<Slab<Waker>>,
+}
+
+impl End {
+    pub(crate) fn is_ended(&self) -> bool {
+        // Acquire: whoever sees the end sees all that the actor did before it.
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Says that the actor has ended.
+    pub(crate) fn end(&self) {
+        let waiting = {
+            let mut waiting = lock_with_backoff(&self.waiting);
+            self.ended.store(true, Ordering::Release);
+            mem::take(&mut *waiting)
+        };
+        for (_, waker) in waiting {
+            wake(Some(waker));
+        }
+    }
+
+    /// Completes when the actor has ended.
+    pub(crate) fn wait(&self) -> Ended<'_> {
+        Ended {
+            end: self,
+            index: None,
+        }
+    }
+}
+
+/// See [`End::wait`].
+#[derive(Debug)]
+pub(crate) struct Ended<'a> {
+    end: &'a End,
+    /// Where the waker lies, from the first poll until the end.
+    index: Option<usize>,
+}
+
+impl Future for Ended<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.end.is_ended() {
+            return Poll::Ready(());
+        }
+        // Cloned and dropped while nothing is locked.
+        let mut waker = cx.waker().clone();
+        let mut waiting = lock_with_backoff(&self.end.waiting);
+        if self.end.is_ended() {
+            return Poll::Ready(());
+        }
+        match self.index {
+            Some(index) => mem::swap(&mut waiting[index], &mut waker),
+            None => self.index = Some(waiting.insert(waker)),
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        let Some(index) = self.index else {
+            return;
+        };
+        let mut waiting = lock_with_backoff(&self.end.waiting);
+        // After the end the list is empty, and stays so.
+        let waker = waiting.try_remove(index);
+        drop(waiting);
+        catch_panic("the drop of a waker", || drop(waker));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Wake;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    struct Panicking;
+
+    impl Wake for Panicking {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker's own affair");
+        }
+    }
+
+    fn poll(ended: Pin<&mut Ended<'_>>, waker: &Waker) -> Poll<()> {
+        ended.poll(&mut Context::from_waker(waker))
+    }
+
+    #[test]
+    fn wakes_everybody_once_past_a_waker_that_panics() {
+        let end = End::default();
+        let count = Arc::<Count>::default();
+        let (waker, panicking) = (Waker::from(Arc::clone(&count)), Arc::new(Panicking).into());
+        let mut waiting: Vec<_> = (0..10).map(|_| Box::pin(end.wait())).collect();
+        for (n, ended) in waiting.iter_mut().enumerate() {
+            let waker = if n % 2 == 0 { &panicking } else { &waker };
+            assert!(poll(ended.as_mut(), waker).is_pending());
+        }
+        assert!(!end.is_ended());
+        end.end();
+        assert!(end.is_ended());
+        assert_eq!(count.0.load(Ordering::Relaxed), 5);
+        for ended in &mut waiting {
+            assert!(poll(ended.as_mut(), &waker).is_ready());
+        }
+        assert!(poll(pin!(end.wait()), &waker).is_ready());
+        end.end();
+        assert_eq!(count.0.load(Ordering::Relaxed), 5);
+    }
+
+    #[test]
+    fn wakes_the_last_poller_and_forgets_who_was_dropped() {
+        let end = End::default();
+        let counts: [Arc<Count>; 3] = Default::default();
+        let wakers = counts.clone().map(Waker::from);
+        let mut moved = Box::pin(end.wait());
+        assert!(poll(moved.as_mut(), &wakers[0]).is_pending());
+        assert!(poll(moved.as_mut(), &wakers[1]).is_pending());
+        let mut dropped = Box::pin(end.wait());
+        assert!(poll(dropped.as_mut(), &wakers[2]).is_pending());
+        drop((dropped, end.wait()));
+        end.end();
+        let woken = counts.map(|count| count.0.load(Ordering::Relaxed));
+        assert_eq!(woken, [0, 1, 0]);
+    }
+}

@@ -1,0 +1,187 @@
+//! The mailbox on one thread. Its models are in `model`.
+
+use super::*;
+use std::sync::atomic::AtomicUsize;
+
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Notifier for Count {
+    fn notify(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn drain<C>(backlog: &mut Backlog<C>) -> Vec<C> {
+    std::iter::from_fn(|| backlog.pop()).collect()
+}
+
+/// How often the actor was notified.
+fn notified<C>(mailbox: &Mailbox<C, Count>) -> usize {
+    mailbox.notifier.0.load(Ordering::Relaxed)
+}
+
+#[test]
+fn notifies_once_and_only_for_a_tick_before_the_next_wake() {
+    let mailbox = Mailbox::new(2, Count::default());
+    assert!(mailbox.park(Some(10)));
+    for tick in [10, 11, NEVER] {
+        assert_eq!(mailbox.push(0, tick, ()), Ok(()));
+    }
+    assert_eq!(notified(&mailbox), 0);
+    for tick in [9, 0] {
+        assert_eq!(mailbox.push(1, tick, ()), Ok(()));
+    }
+    assert_eq!(notified(&mailbox), 1, "the second finds it awake");
+}
+
+#[test]
+fn notifies_for_a_long_queue_whatever_the_tick() {
+    let mailbox = Mailbox::new(1, Count::default());
+    assert!(mailbox.park(None));
+    for n in 1..=QUEUE_BOUND {
+        assert_eq!(notified(&mailbox), 0, "after {} commands", n - 1);
+        assert_eq!(mailbox.push(0, NEVER, n), Ok(()));
+    }
+    assert_eq!(notified(&mailbox), 1);
+}
+
+#[test]
+fn notifies_nobody_when_it_only_enqueues() {
+    let mailbox = Mailbox::new(1, Count::default());
+    assert!(mailbox.park(None));
+    for _ in 1..QUEUE_BOUND {
+        assert_eq!(mailbox.enqueue(0, 7, ()), Ok(7));
+    }
+    assert_eq!(mailbox.enqueue(0, 7, ()), Ok(AWAKE), "the queue is long");
+    assert_eq!(notified(&mailbox), 0);
+    mailbox.wake_by(AWAKE);
+    assert_eq!(notified(&mailbox), 1);
+}
+
+#[test]
+fn does_not_park_while_a_queue_holds_anything() {
+    let mailbox = Mailbox::new(4, Count::default());
+    assert_eq!(mailbox.push(3, 5, 'x'), Ok(()));
+    assert!(!mailbox.park(Some(1)));
+    let mut taken = Backlog::new();
+    mailbox.take(&mut taken);
+    assert_eq!(drain(&mut taken), ['x']);
+    assert!(mailbox.park(Some(1)));
+}
+
+#[test]
+fn has_a_queue_for_each_core_up_to_a_power_of_two() {
+    for (cores, queues) in [(0, 1), (1, 1), (2, 2), (3, 4), (4, 4), (5, 8)] {
+        let mailbox = Mailbox::new(cores, Count::default());
+        assert_eq!(mailbox.shards.len(), queues);
+        for thread in 0..16 {
+            assert_eq!(mailbox.push(thread, 5, thread), Ok(()));
+        }
+        for (n, shard) in mailbox.shards.iter().enumerate() {
+            let threads: Vec<_> = (n..16).step_by(queues).collect();
+            let mut taken = Backlog::new();
+            taken.take(&mut lock(&shard.0.queue));
+            assert_eq!(drain(&mut taken), threads);
+        }
+    }
+}
+
+#[test]
+fn appends_what_it_takes_in_order() {
+    let mailbox = Mailbox::new(4, Count::default());
+    for (thread, command) in [(3, 'f'), (1, 'c'), (1, 'd'), (3, 'g'), (2, 'e')] {
+        assert_eq!(mailbox.push(thread, 5, command), Ok(()));
+    }
+    let mut taken = Backlog::new();
+    taken.append(&mut vec!['a', 'b'], 5);
+    mailbox.take(&mut taken);
+    mailbox.take(&mut taken);
+    assert_eq!(drain(&mut taken), ['a', 'b', 'c', 'd', 'e', 'f', 'g']);
+}
+
+#[test]
+fn takes_the_earliest_tick_along() {
+    let mailbox = Mailbox::new(2, Count::default());
+    let mut backlog = Backlog::new();
+    for (thread, tick, earliest) in [(0, 9, 9), (1, 7, 7), (0, 8, 7), (1, 3, 3)] {
+        assert_eq!(mailbox.push(thread, tick, tick), Ok(()));
+        mailbox.take(&mut backlog);
+        assert_eq!(backlog.earliest(), earliest);
+    }
+    assert_eq!(drain(&mut backlog).len(), 4);
+    assert_eq!(backlog.earliest(), NEVER);
+}
+
+#[test]
+fn announces_an_earlier_tick_from_any_thread_by_the_wake_rule() {
+    let mailbox = Mailbox::new(2, Count::default());
+    let mut backlog = Backlog::new();
+    assert!(mailbox.park(Some(5)));
+    assert_eq!(mailbox.push(0, 9, 'x'), Ok(()));
+    mailbox.announce(1, 6);
+    assert_eq!(notified(&mailbox), 0, "it runs in time");
+    mailbox.announce(1, 4);
+    mailbox.announce(1, 4);
+    assert_eq!(notified(&mailbox), 1);
+    mailbox.take(&mut backlog);
+    assert_eq!(backlog.earliest(), 4);
+    mailbox.announce(0, 3);
+    mailbox.take(&mut backlog);
+    assert_eq!(backlog.earliest(), 3, "it was in the backlog already");
+    assert_eq!(drain(&mut backlog), ['x']);
+    assert_eq!(mailbox.push(0, 9, 'y'), Ok(()));
+    mailbox.take(&mut backlog);
+    assert_eq!(backlog.earliest(), 9, "what was announced is applied");
+}
+
+#[test]
+fn notifies_an_actor_that_runs_at_once_for_tick_zero_alone() {
+    let mailbox = Mailbox::new(1, Count::default());
+    assert!(mailbox.park(Some(0)));
+    mailbox.wake_by(1);
+    assert_eq!(notified(&mailbox), 0);
+    mailbox.wake_by(0);
+    assert_eq!(notified(&mailbox), 1);
+    mailbox.wake_by(0);
+    assert_eq!(notified(&mailbox), 1, "it is awake");
+    assert!(mailbox.park(Some(8)));
+    mailbox.awake();
+    mailbox.wake_by(0);
+    assert_eq!(notified(&mailbox), 1, "it says that it is awake");
+    assert_eq!(mailbox.push(0, 9, ()), Ok(()));
+    assert!(!mailbox.park(Some(8)));
+    mailbox.wake_by(0);
+    assert_eq!(notified(&mailbox), 1, "it goes on at once");
+}
+
+#[test]
+fn notifies_for_a_queue_beyond_its_bound_too() {
+    let mailbox = Mailbox::new(1, Count::default());
+    assert!(mailbox.park(Some(1)));
+    for _ in 0..=QUEUE_BOUND {
+        assert_eq!(mailbox.push(0, NEVER, ()), Ok(()));
+    }
+    assert_eq!(notified(&mailbox), 1);
+    mailbox.take(&mut Backlog::new());
+    for _ in 0..QUEUE_BOUND {
+        assert_eq!(mailbox.push(0, NEVER, ()), Ok(()));
+    }
+    assert_eq!(notified(&mailbox), 1);
+    mailbox.next_wake.0.store(1, Ordering::SeqCst);
+    assert_eq!(mailbox.push(0, NEVER, ()), Ok(()));
+    assert_eq!(notified(&mailbox), 2, "it did not wait to be asked again");
+}
+
+#[test]
+fn gives_a_command_back_after_the_end() {
+    let mailbox = Mailbox::new(2, Count::default());
+    assert_eq!(mailbox.push(0, 5, 'a'), Ok(()));
+    assert_eq!(mailbox.push(1, 5, 'c'), Ok(()));
+    let mut left = Backlog::new();
+    left.append(&mut vec!['x'], 5);
+    mailbox.close(&mut left);
+    assert_eq!(drain(&mut left), ['x', 'a', 'c']);
+    assert_eq!(mailbox.push(0, 5, 'b'), Err('b'));
+    assert_eq!(mailbox.enqueue(0, 5, 'b'), Err('b'));
+}

@@ -1,0 +1,180 @@
+//! What a thread keeps, what a new sleep takes, and what goes.
+
+use super::*;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Weak;
+use std::task::{Context, Waker};
+use std::thread;
+use std::time::Duration;
+
+use crate::{Sleep, TimerWheel};
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// A sleep that waits, without a task.
+fn armed(wheel: &TimerWheel, length: Duration) -> Sleep {
+    let mut sleep = wheel.sleep(length);
+    let polled = pin!(&mut sleep).poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending());
+    sleep
+}
+
+fn entry_of(sleep: &Sleep) -> Weak<SleepEntry> {
+    sleep.entry.as_ref().map(Arc::downgrade).unwrap_or_default()
+}
+
+/// Leaves an entry in the pool that is on the wheel, `length` from now.
+async fn pool_entry(wheel: &TimerWheel, length: Duration) -> Weak<SleepEntry> {
+    let sleep = armed(wheel, length);
+    wheel.settle().await;
+    let entry = entry_of(&sleep);
+    drop(sleep);
+    assert!(entry.strong_count() > 1, "in the pool and on the wheel");
+    entry
+}
+
+/// The wheels that this thread has pools for, in order.
+fn pooled_wheels() -> Vec<u64> {
+    POOLS.with(|pools| pools.borrow().iter().map(|pool| pool.id).collect())
+}
+
+fn id(wheel: &TimerWheel) -> u64 {
+    wheel.shared().id
+}
+
+#[tokio::test(start_paused = true)]
+async fn evicts_the_least_recently_used_pool() {
+    let wheels: Vec<_> = (0..=POOLS_PER_THREAD).map(|_| TimerWheel::new()).collect();
+    let (last, first) = wheels.split_last().expect("some");
+    let mut entries = Vec::new();
+    for wheel in first {
+        entries.push(pool_entry(wheel, ms(100)).await);
+    }
+    // The first four in another order: then the fifth is the one that was not used for longest.
+    for at in [2, 0, 3, 1] {
+        drop(armed(&first[at], ms(100)));
+    }
+    let mut expected: Vec<_> = [1, 3, 0, 2].iter().map(|&at| id(&first[at])).collect();
+    expected.extend(first[4..].iter().rev().map(id));
+    assert_eq!(pooled_wheels(), expected);
+
+    drop(armed(last, ms(100)));
+    expected.insert(0, id(last));
+    assert_eq!(expected.pop(), Some(id(&first[4])));
+    assert_eq!(pooled_wheels(), expected);
+    first[4].settle().await;
+    for (at, entry) in entries.iter().enumerate() {
+        let is_kept = entry.strong_count() > 0;
+        assert_eq!(is_kept, at != 4, "the entry of wheel {at}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reuses_entries_of_eight_wheels_in_turn() {
+    let mut wheels = Vec::from([(); 8].map(|()| TimerWheel::new()));
+    for _ in 0..3 {
+        let mut before = Vec::new();
+        for wheel in &wheels {
+            pool_entry(wheel, ms(100)).await;
+            before.push(wheel.metrics().commands);
+        }
+        for _ in 0..50 {
+            for wheel in &wheels {
+                drop(armed(wheel, ms(100)));
+            }
+        }
+        for (wheel, before) in wheels.iter().zip(before) {
+            wheel.settle().await;
+            let the_barrier = 1;
+            assert_eq!(wheel.metrics().commands - before - the_barrier, 0);
+        }
+        // The others go on when one of them has ended and another takes its place.
+        wheels.remove(1).shutdown().await;
+        wheels.push(TimerWheel::new());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn takes_no_entry_that_is_scheduled_too_late() {
+    let wheel = TimerWheel::new();
+    let late = pool_entry(&wheel, ms(100)).await;
+    let before = wheel.metrics().commands;
+    let early = armed(&wheel, ms(99));
+    assert!(!entry_of(&early).ptr_eq(&late), "the actor is late for it");
+    let fits = armed(&wheel, ms(100));
+    assert!(entry_of(&fits).ptr_eq(&late));
+    wheel.settle().await;
+    let commands = wheel.metrics().commands - before;
+    assert_eq!(commands, 2, "the new entry, and the barrier");
+}
+
+#[tokio::test(start_paused = true)]
+async fn takes_the_latest_entry_that_is_early_enough() {
+    let wheel = TimerWheel::new();
+    let lengths = [20, 100, 60, 40, 80].map(ms);
+    let sleeps = lengths.map(|length| armed(&wheel, length));
+    wheel.settle().await;
+    let entries = sleeps.map(|sleep| entry_of(&sleep));
+    let taken = [70, 70, 200, 90, 25].map(|n| armed(&wheel, ms(n)));
+    for (sleep, at) in taken.iter().zip([2, 3, 1, 4, 0]) {
+        assert!(entry_of(sleep).ptr_eq(&entries[at]), "{sleep:?}");
+    }
+}
+
+// One that was reset before it was polled has the entry that fitted its first deadline.
+#[tokio::test(start_paused = true)]
+async fn pools_an_entry_with_the_tick_of_the_wheel() {
+    let wheel = TimerWheel::new();
+    let entry = pool_entry(&wheel, ms(100)).await;
+    let mut sleep = wheel.sleep(ms(150));
+    assert!(entry_of(&sleep).ptr_eq(&entry));
+    sleep.reset(tokio::time::Instant::now() + ms(10));
+    drop(sleep);
+    let early = wheel.sleep(ms(50));
+    assert!(
+        !entry_of(&early).ptr_eq(&entry),
+        "it is scheduled at 100 ms"
+    );
+}
+
+#[test]
+fn releases_its_entries_when_its_thread_ends() {
+    use futures::executor::block_on;
+
+    let wheel = TimerWheel::builder()
+        .dedicated_thread()
+        .start()
+        .expect("a thread");
+    let pooling = thread::spawn({
+        let wheel = wheel.clone();
+        move || block_on(pool_entry(&wheel, Duration::from_secs(3600)))
+    });
+    let entry = pooling.join().expect("no panic");
+    block_on(wheel.settle());
+    assert_eq!(entry.strong_count(), 0, "it waits on the wheel for an hour");
+}
+
+#[tokio::test(start_paused = true)]
+async fn drops_what_it_kept_of_wheels_that_have_ended() {
+    let [ended, orphaned, lives] = [(); 3].map(|()| TimerWheel::new());
+    let mut entries = Vec::new();
+    for wheel in [&ended, &orphaned, &lives] {
+        entries.push(pool_entry(wheel, ms(100)).await);
+    }
+    ended.shutdown().await;
+    let shared = [&ended, &orphaned].map(|wheel| Arc::downgrade(wheel.shared()));
+    drop(ended);
+    let its_end = Arc::clone(orphaned.shared());
+    drop(orphaned);
+    its_end.ended().await;
+    drop(its_end);
+    let another = TimerWheel::new();
+    drop(armed(&another, ms(1)));
+    assert_eq!(pooled_wheels(), [id(&another), id(&lives)]);
+    let kept = entries.iter().map(|entry| entry.strong_count() > 0);
+    assert!(kept.eq([false, false, true]));
+    assert!(shared.iter().all(|shared| shared.strong_count() == 0));
+}

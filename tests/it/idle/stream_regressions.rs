@@ -1,0 +1,126 @@
+//! Idle streams: bugs that were found once, and must not come back.
+
+use std::io::{self, ErrorKind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tickwheel::{IdleLimits, TimerWheel};
+use tokio::io::{
+    AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, ReadBuf,
+    duplex,
+};
+use tokio::time::{self, Instant};
+use tokio_test::{assert_pending, assert_ready, task};
+
+const IDLE: Duration = ms(100);
+
+const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn is_idle<R: std::fmt::Debug>(result: io::Result<R>) -> bool {
+    result.is_err_and(|error| error.kind() == ErrorKind::TimedOut)
+}
+
+// --- idle is final, for both directions ---
+
+/// Touches and guards that came after one direction had failed put the other direction off for ever.
+#[tokio::test(start_paused = true)]
+async fn fails_other_direction_despite_later_touches() {
+    for limits in [
+        IdleLimits::none().all(IDLE),
+        IdleLimits::none().read(IDLE),
+        IdleLimits::none().write(IDLE),
+    ] {
+        let wheel = TimerWheel::new();
+        let (socket, _peer) = duplex(8);
+        let mut stream = wheel.idle_stream_with(socket, limits);
+        stream.write_all(&[0; 8]).await.expect("there is room");
+        let handle = stream.handle().expect("it has limits");
+        let (mut reading, mut writing) = tokio::io::split(stream);
+        let mut write = task::spawn(writing.write_u8(1));
+        assert_pending!(write.poll());
+
+        time::advance(IDLE).await;
+        // The read finds the stream idle before the actor does.
+        let mut read = task::spawn(reading.read_u8());
+        assert!(is_idle(assert_ready!(read.poll())), "{limits:?}");
+        assert!(!handle.touch(), "idle is final: {limits:?}");
+        let busy = handle.busy();
+        assert!(!busy.is_effective(), "idle is final: {limits:?}");
+        assert!(write.is_woken(), "{limits:?}");
+        assert!(is_idle(assert_ready!(write.poll())), "{limits:?}");
+    }
+}
+
+// --- buffered bytes ---
+
+/// Looking at the same bytes again was progress.
+#[tokio::test(start_paused = true)]
+async fn ignores_fill_buf_without_new_bytes() {
+    let wheel = TimerWheel::new();
+    let (socket, mut peer) = duplex(64);
+    let mut stream = wheel.idle_stream(BufReader::new(socket), IDLE);
+    let handle = stream.handle().expect("it has limits");
+    peer.write_all(b"abc").await.expect("it is open");
+    assert_eq!(stream.fill_buf().await.expect("not idle"), b"abc");
+    let arrived = Instant::now();
+    for _ in 0..5 {
+        time::advance(ms(30)).await;
+        assert_eq!(stream.fill_buf().await.expect("not idle"), b"abc");
+        assert_eq!(handle.last_active(), arrived);
+    }
+    // Taking them is progress, each time.
+    stream.consume(2);
+    assert_eq!(handle.last_active(), Instant::now());
+    time::advance(ms(30)).await;
+    assert_eq!(stream.fill_buf().await.expect("not idle"), b"c");
+    assert_eq!(handle.last_active(), Instant::now() - ms(30));
+    stream.consume(0);
+    assert_eq!(handle.last_active(), Instant::now() - ms(30));
+    stream.consume(1);
+    let start = Instant::now();
+    assert!(is_idle(stream.fill_buf().await));
+    assert_eq!(start.elapsed(), IDLE);
+}
+
+/// Shows one byte more at each look, as a source does whose buffer grows.
+struct Growing(usize);
+
+impl AsyncRead for Growing {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        _: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        unreachable!("it is read through its buffer")
+    }
+}
+
+impl AsyncBufRead for Growing {
+    fn poll_fill_buf(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        self.0 += 1;
+        Poll::Ready(Ok(&[0; 16][..self.0]))
+    }
+
+    fn consume(mut self: Pin<&mut Self>, amount: usize) {
+        self.0 -= amount;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn counts_new_bytes_behind_unconsumed_ones() {
+    let wheel = TimerWheel::new();
+    let mut stream = wheel.idle_stream(Growing(0), IDLE);
+    let handle = stream.handle().expect("it has limits");
+    for length in 1..5 {
+        time::advance(ms(30)).await;
+        assert_eq!(stream.fill_buf().await.expect("not idle").len(), length);
+        assert_eq!(handle.last_active(), Instant::now());
+    }
+    stream.consume(3);
+    time::advance(ms(30)).await;
+    assert_eq!(stream.fill_buf().await.expect("not idle").len(), 2);
+    assert_eq!(handle.last_active(), Instant::now());
+}

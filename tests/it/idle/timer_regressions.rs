@@ -1,0 +1,142 @@
+//! Idle timers: bugs that were found once, and must not come back.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Waker};
+use std::thread;
+use std::time::Duration;
+
+use tickwheel::{IdleHandle, IdleTimer, TimerWheel};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+/// How long the stress tests run. The code without the fixes fails within a tenth of that.
+const STRESS: Duration = Duration::from_secs(3);
+
+const IDLE: Duration = Duration::from_micros(300);
+
+/// What the other thread did at the deadline.
+struct Done {
+    /// It was told that it counted.
+    counted: bool,
+    /// When it was done, at the earliest.
+    at: Instant,
+}
+
+/// Polls timers on one thread, without pause, while another does `act` as close to the deadline as it can: if that
+/// counted, the timer completes an idle duration after it, or later.
+fn stress_deadline(act: fn(&IdleHandle) -> bool) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_time()
+        .build()
+        .expect("a runtime");
+    let _inside = runtime.enter();
+    let wheel = TimerWheel::builder()
+        .tick(Duration::from_micros(1))
+        .start()
+        .expect("it starts");
+    let (aim, mut aims) = mpsc::unbounded_channel::<(IdleHandle, Instant)>();
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let acting = thread::spawn(move || {
+        while let Some((handle, when)) = aims.blocking_recv() {
+            while Instant::now() < when {
+                std::hint::spin_loop();
+            }
+            let at = Instant::now();
+            let counted = act(&handle);
+            let _ = tell.send(Done { counted, at });
+        }
+    });
+
+    let began = Instant::now();
+    let (mut counted, mut refused) = (0, 0);
+    let mut cx = Context::from_waker(Waker::noop());
+    for round in 0_u64.. {
+        if began.elapsed() > STRESS {
+            break;
+        }
+        let mut idle: IdleTimer = wheel.idle_timer(IDLE);
+        let deadline = idle.last_active() + IDLE;
+        let jitter = Duration::from_nanos(round * 37 % 4_000);
+        let aimed = deadline - Duration::from_micros(1) + jitter;
+        aim.send((idle.handle(), aimed)).expect("it listens");
+        while Pin::new(&mut idle).poll(&mut cx).is_pending() {
+            std::hint::spin_loop();
+        }
+        let completed = Instant::now();
+        let done = told.blocking_recv().expect("it answers");
+        if done.counted {
+            counted += 1;
+            let after = completed.saturating_duration_since(done.at);
+            assert!(
+                after >= IDLE,
+                "round {round}: completed {after:?} after it counted"
+            );
+        } else {
+            refused += 1;
+        }
+    }
+    drop(aim);
+    acting.join().expect("it does not panic");
+    assert!(
+        counted > 0 && refused > 0,
+        "missed the deadline: {counted}, {refused}"
+    );
+}
+
+/// A touch that fell between the look at the activity and the mark that it had ended was told that it counted, and the
+/// timer completed all the same.
+#[test]
+fn touch_or_completion_but_never_both() {
+    stress_deadline(IdleHandle::touch);
+}
+
+/// The same of a guard.
+#[test]
+fn guard_or_completion_but_never_both() {
+    static HELD: AtomicU64 = AtomicU64::new(0);
+    stress_deadline(|handle| {
+        let busy = handle.busy();
+        HELD.fetch_add(1, Ordering::Relaxed);
+        busy.is_effective()
+    });
+}
+
+/// The wheel's clock is paused and jumps; the task's is not. What one clock has reached is decided, not looked at again
+/// and again.
+#[test]
+fn completes_by_wheels_clock_when_clocks_differ() {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (give, given) = std::sync::mpsc::channel();
+    let paused = thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async {
+            give.send(TimerWheel::new()).expect("it is awaited");
+            let _ = stopped.await;
+        });
+    });
+    let wheel = given.recv().expect("it is made");
+    let (tell, told) = std::sync::mpsc::channel();
+    let waiting = thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async {
+            let mut idle = wheel.idle_timer(Duration::from_secs(3_600));
+            (&mut idle).await;
+            tell.send(idle.touch()).expect("it is awaited");
+        });
+    });
+    let touched = told.recv_timeout(Duration::from_secs(30));
+    assert_eq!(touched, Ok(false));
+    drop(stop);
+    waiting.join().expect("it does not panic");
+    paused.join().expect("it does not panic");
+}
