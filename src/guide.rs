@@ -151,12 +151,6 @@
 //! The stream ends when no handle and no timer is left. A handler that sets timers of its own set holds a
 //! [`WeakKeyedTimers`](crate::WeakKeyedTimers), so that it does not keep the stream open:
 //!
-//! A stream behind a server that answers requests, such as hyper or axum, wants
-//! [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive): it does not count from the moment a request is read until
-//! its response begins, so a slow handler is not cut, and a silent connection is closed. A limit on all bytes cuts the
-//! slow handler. On HTTP/2, where the server also writes on its own, take a guard for each request from
-//! [`IdleStream::handle`].
-//!
 //! ```
 //! use std::time::Duration;
 //!
@@ -205,9 +199,11 @@
 //! stream. For the second, hold a [`Busy`] guard for the length of each request; the idle duration then counts from the
 //! release of the last guard.
 //!
-//! A server that answers requests wants the second meaning. With a limit on bytes alone, a handler that takes longer than the
-//! limit gets its connection closed in the middle of the request. [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive)
-//! is right for such servers without a guard: it does not count while a response is owed.
+//! A server that answers requests, such as hyper or axum, wants the second meaning. With a limit on all bytes, a handler
+//! that takes longer than the limit gets its connection closed in the middle of the request.
+//! [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive) does not count from the moment a request is read until its
+//! response begins, so a slow handler is not cut, and a silent connection is closed. On HTTP/2, where the server also writes
+//! on its own, take a guard for each request from [`IdleStream::handle`].
 //!
 //! ```
 //! use std::time::Duration;
