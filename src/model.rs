@@ -33,6 +33,7 @@ use crate::actor::sleep_wheel::{Processed, SleepWheel};
 use crate::shared::entry::{Entry, Notify, Phase};
 use crate::shared::mailbox::{Backlog, Mailbox, Notifier};
 use crate::sync::{Mutex, lock};
+use crate::tick::NEVER;
 use loom::sync::Condvar;
 use loom::sync::atomic::{AtomicBool, Ordering};
 
@@ -48,23 +49,23 @@ pub(crate) fn check(preemptions: Option<usize>, model: impl Fn() + Send + Sync +
 /// What the actor waits for: a permit that is kept, or a tick.
 #[derive(Debug, Default)]
 pub(crate) struct ActorNotifier {
-    ringing: Mutex<Ringing>,
+    state: Mutex<NotifierState>,
     changed: Condvar,
     /// The clock. Not loom's, so that reading it orders nothing.
     now: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Ringing {
+struct NotifierState {
     permit: bool,
-    rung: usize,
+    notified: usize,
 }
 
 impl Notifier for ActorNotifier {
     fn notify(&self) {
-        let mut ringing = lock(&self.ringing);
-        ringing.permit = true;
-        ringing.rung += 1;
+        let mut state = lock(&self.state);
+        state.permit = true;
+        state.notified += 1;
         self.changed.notify_one();
     }
 }
@@ -72,12 +73,12 @@ impl Notifier for ActorNotifier {
 impl ActorNotifier {
     /// Whether a permit waits for the actor.
     pub(crate) fn has_permit(&self) -> bool {
-        lock(&self.ringing).permit
+        lock(&self.state).permit
     }
 
-    /// How often it was rung.
-    pub(crate) fn rung(&self) -> usize {
-        lock(&self.ringing).rung
+    /// How often the actor was notified.
+    pub(crate) fn notified(&self) -> usize {
+        lock(&self.state).notified
     }
 
     pub(crate) fn now(&self) -> u64 {
@@ -87,15 +88,15 @@ impl ActorNotifier {
     /// Time passes until `tick`.
     pub(crate) fn pass(&self, tick: u64) {
         self.now.store(tick, Ordering::SeqCst);
-        let _ringing = lock(&self.ringing);
+        let _state = lock(&self.state);
         self.changed.notify_one();
     }
 
     /// Waits for the permit, or for the tick.
-    fn wait(&self, until: Option<u64>) {
-        let mut ringing = lock(&self.ringing);
-        while !mem::take(&mut ringing.permit) && until.is_none_or(|tick| self.now() < tick) {
-            ringing = self.changed.wait(ringing).expect("not poisoned");
+    pub(crate) fn wait(&self, until: Option<u64>) {
+        let mut state = lock(&self.state);
+        while !mem::take(&mut state.permit) && until.is_none_or(|tick| self.now() < tick) {
+            state = self.changed.wait(state).expect("not poisoned");
         }
     }
 }
@@ -199,7 +200,7 @@ impl Shared {
     fn tell(&self, entry: &Arc<SleepEntry>, tell: Notify) -> bool {
         match tell {
             Notify::None => {}
-            Notify::Wake(tick) => self.mailbox.wake_by(tick),
+            Notify::Wake(tick) => self.mailbox.announce(0, tick),
             Notify::Enqueue(tick) => {
                 let command = Command::Sleep(Arc::clone(entry));
                 return self.mailbox.push(0, tick, command).is_ok();
@@ -213,7 +214,7 @@ impl Shared {
     }
 
     /// What dropping an armed sleep does, with a cache that has room. Returns the phase that ended.
-    pub(crate) fn release(&self, entry: Arc<SleepEntry>) -> Phase {
+    pub(crate) fn cancel(&self, entry: Arc<SleepEntry>) -> Phase {
         let (was, scheduled) = entry.disarm();
         if self.is_orphaned() {
             self.release(&entry);
@@ -233,20 +234,27 @@ impl Shared {
     }
 
     pub(crate) fn release(&self, entry: &Arc<SleepEntry>) {
-        let tell = match entry.release() {
-            Notify::Enqueue(_) if self.is_orphaned() => Notify::Enqueue(0),
-            tell => tell,
-        };
-        self.tell(entry, tell);
+        let tell = entry.release();
+        if tell != Notify::None && self.is_orphaned() {
+            self.send_now(Command::Sleep(Arc::clone(entry)));
+        } else {
+            self.tell(entry, tell);
+        }
     }
 
     pub(crate) fn orphan(&self) {
         self.orphaned.store(true, Ordering::Release);
-        let _ = self.mailbox.push(0, 0, Command::Orphaned);
+        self.send_now(Command::Orphaned);
     }
 
     pub(crate) fn shutdown(&self) {
-        let _ = self.mailbox.push(0, 0, Command::Shutdown);
+        self.send_now(Command::Shutdown);
+    }
+
+    fn send_now(&self, command: Command) {
+        if self.mailbox.enqueue(0, NEVER, command).is_ok() {
+            self.mailbox.wake_by(0);
+        }
     }
 }
 
@@ -330,7 +338,7 @@ impl Actor {
             |command: &&Command| matches!(command, Command::Sleep(e) if Arc::ptr_eq(e, entry));
         let mut commands: Vec<_> = std::iter::from_fn(|| self.backlog.pop()).collect();
         let times = commands.iter().filter(is_it).count();
-        self.backlog.append(&mut commands);
+        self.backlog.append(&mut commands, 0);
         times
     }
 
@@ -338,7 +346,7 @@ impl Actor {
         self.shared.mailbox.take(&mut self.backlog);
         while let Some(command) = self.backlog.pop() {
             match command {
-                Command::Sleep(entry) => self.sleeps.attend(entry),
+                Command::Sleep(entry) => self.sleeps.register(entry),
                 Command::Orphaned => self.sweeping = true,
                 Command::Shutdown => self.must_end = true,
             }
@@ -367,8 +375,8 @@ impl Actor {
 
     fn advance(&mut self, until: u64) {
         let fired = &mut self.fired;
-        let looked = |looked| {
-            if let Processed::Fired { deadline, waker } = looked {
+        let processed = |processed| {
+            if let Processed::Fired { deadline, waker } = processed {
                 assert!(deadline <= until, "fired early, at {until}");
                 fired.push(deadline);
                 wake(waker);
@@ -376,7 +384,7 @@ impl Actor {
         };
         let left = self
             .sleeps
-            .advance(until, &mut { usize::MAX }, |()| 0, looked);
+            .advance(until, &mut { usize::MAX }, |()| 0, processed);
         assert!(!left || until < self.sleeps.wheel().now());
     }
 

@@ -97,7 +97,7 @@ fn use_again_and_wait() {
         let (shared, actor, entry, _) = armed(2);
         let actor = run(actor, 1);
         shared.notifier().pass(2);
-        let was = shared.release(entry);
+        let was = shared.cancel(entry);
         let entry = shared.take(4);
         let (sleeper, waker) = Sleeper::task();
         let armed = shared.arm(&entry, 4, waker);
@@ -138,7 +138,7 @@ fn arm_and_drop_the_last_handle() {
 fn arm_against_the_last_handle(tick: u64) {
     check(Some(3), move || {
         let (shared, actor, entry, _) = armed(5);
-        shared.release(entry);
+        shared.cancel(entry);
         let actor = run(actor, usize::MAX);
         let handle = thread::spawn({
             let shared = Arc::clone(&shared);
@@ -170,7 +170,7 @@ fn arm_a_spare_entry_against_the_last_handle() {
 
 /// The last handle is dropped while a sleep is dropped: the actor ends without waiting for the tick.
 ///
-/// Fails if `Shared::release` does not ask for `orphaned`, if `Shared::release` is not urgent, and without the search
+/// Fails if `Shared::release` does not ask for `orphaned`, if a released entry is not sent at once, and without the search
 /// in `Actor::sweep`. At most three preemptions.
 #[test]
 fn cancel_against_the_last_handle() {
@@ -181,7 +181,7 @@ fn cancel_against_the_last_handle() {
             let shared = Arc::clone(&shared);
             move || shared.orphan()
         });
-        shared.release(entry);
+        shared.cancel(entry);
         handle.join().unwrap();
         actor.join().unwrap();
         assert_eq!(shared.notifier().now(), 0);

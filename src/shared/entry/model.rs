@@ -189,7 +189,7 @@ fn recycle_against_look() {
         let actor = turn(actor, 2);
         let releasing = thread::spawn({
             let shared = Arc::clone(&shared);
-            move || shared.release(entry)
+            move || shared.cancel(entry)
         });
         let entry = shared.take(3);
         let (wakes, waker) = Wakes::task();
