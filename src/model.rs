@@ -33,6 +33,7 @@ use crate::actor::sleep_wheel::{Processed, SleepWheel};
 use crate::shared::entry::{Disarmed, Entry, Notify, Phase};
 use crate::shared::mailbox::{Backlog, Mailbox, Notifier};
 use crate::sync::{Mutex, lock};
+use crate::tick::NEVER;
 use loom::sync::Condvar;
 use loom::sync::atomic::{AtomicBool, Ordering};
 
@@ -48,23 +49,23 @@ pub(crate) fn check(preemptions: Option<usize>, model: impl Fn() + Send + Sync +
 /// The actor waits on it for a permit, which is kept, or for a tick.
 #[derive(Debug, Default)]
 pub(crate) struct ActorNotifier {
-    notified: Mutex<Notified>,
+    state: Mutex<NotifierState>,
     changed: Condvar,
     /// The clock. Not loom's, so that reading it orders nothing.
     now: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Notified {
+struct NotifierState {
     permit: bool,
-    rung: usize,
+    notified: usize,
 }
 
 impl Notifier for ActorNotifier {
     fn notify(&self) {
-        let mut notified = lock(&self.notified);
-        notified.permit = true;
-        notified.rung += 1;
+        let mut state = lock(&self.state);
+        state.permit = true;
+        state.notified += 1;
         self.changed.notify_one();
     }
 }
@@ -72,12 +73,12 @@ impl Notifier for ActorNotifier {
 impl ActorNotifier {
     /// Whether a permit waits for the actor.
     pub(crate) fn has_permit(&self) -> bool {
-        lock(&self.notified).permit
+        lock(&self.state).permit
     }
 
-    /// How often it was rung.
-    pub(crate) fn rung(&self) -> usize {
-        lock(&self.notified).rung
+    /// How often the actor was notified.
+    pub(crate) fn notified(&self) -> usize {
+        lock(&self.state).notified
     }
 
     pub(crate) fn now(&self) -> u64 {
@@ -87,15 +88,15 @@ impl ActorNotifier {
     /// Time passes until `tick`.
     pub(crate) fn pass(&self, tick: u64) {
         self.now.store(tick, Ordering::SeqCst);
-        let _notified = lock(&self.notified);
+        let _state = lock(&self.state);
         self.changed.notify_one();
     }
 
     /// Waits for the permit, or for the tick.
-    fn wait(&self, until: Option<u64>) {
-        let mut notified = lock(&self.notified);
-        while !mem::take(&mut notified.permit) && until.is_none_or(|tick| self.now() < tick) {
-            notified = self.changed.wait(notified).expect("not poisoned");
+    pub(crate) fn wait(&self, until: Option<u64>) {
+        let mut state = lock(&self.state);
+        while !mem::take(&mut state.permit) && until.is_none_or(|tick| self.now() < tick) {
+            state = self.changed.wait(state).expect("not poisoned");
         }
     }
 }
@@ -199,7 +200,7 @@ impl Shared {
     fn tell(&self, entry: &Arc<SleepEntry>, notify: Notify) -> bool {
         match notify {
             Notify::None => {}
-            Notify::Wake(tick) => self.mailbox.wake_by(tick),
+            Notify::Wake(tick) => self.mailbox.announce(0, tick),
             Notify::Enqueue(tick) => {
                 let command = Command::Sleep(Arc::clone(entry));
                 return self.mailbox.push(0, tick, command).is_ok();
@@ -242,11 +243,17 @@ impl Shared {
 
     pub(crate) fn orphan(&self) {
         self.orphaned.store(true, Ordering::Release);
-        let _ = self.mailbox.push(0, 0, Command::Orphaned);
+        self.send_now(Command::Orphaned);
     }
 
     pub(crate) fn shutdown(&self) {
-        let _ = self.mailbox.push(0, 0, Command::Shutdown);
+        self.send_now(Command::Shutdown);
+    }
+
+    fn send_now(&self, command: Command) {
+        if self.mailbox.enqueue(0, NEVER, command).is_ok() {
+            self.mailbox.wake_by(0);
+        }
     }
 }
 

@@ -298,7 +298,14 @@ impl Actor {
                 return;
             };
             budget -= 1;
-            add(&self.shared.metrics.0.commands, 1);
+            let is_second_round = matches!(
+                command,
+                Command::Settle {
+                    is_second_round: true,
+                    ..
+                }
+            );
+            add(&self.shared.metrics.0.commands, u64::from(!is_second_round));
             match command {
                 Command::Sleep(entry) => self.sleeps.register(entry),
                 Command::Set(set) => self.keyed.receive(&set, turn),

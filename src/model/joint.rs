@@ -170,7 +170,7 @@ fn arms_a_pooled_entry_while_the_last_handle_drops() {
 
 /// The last handle is dropped while a sleep is dropped: the actor ends without waiting for the tick.
 ///
-/// Fails if `Shared::release` does not ask for `orphaned`, if `Shared::release` is not urgent, and without the search
+/// Fails if `Shared::release` does not ask for `orphaned`, if a released entry is not sent at once, and without the search
 /// in `Actor::sweep`. At most three preemptions.
 #[test]
 fn cancels_while_the_last_handle_drops() {

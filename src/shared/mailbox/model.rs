@@ -1,15 +1,17 @@
-//! The wake rule, as loom sees it. [`crate::model`] says how.
+//! The wake rule and the earliest tick, as loom sees them. [`crate::model`] says how.
 //!
-//! Each model names changes, of `submit.rs` unless it says otherwise, that make it fail; each was tried.
+//! Each model names changes, of `mailbox.rs` unless it says otherwise, that make it fail; each was tried.
 
 use std::sync::Arc;
 
+use loom::sync::atomic::AtomicBool;
 use loom::thread;
 
 use super::{AWAKE, Backlog, Mailbox, QUEUE_BOUND};
 use crate::model::{Actor, ActorNotifier, Shared, Wakes, check};
 use crate::shared::entry::{Entry, Phase};
 use crate::sync::atomic::Ordering;
+use crate::sync::{Mutex, lock};
 use crate::tick::NEVER;
 
 /// A command is the tick by which it is needed.
@@ -19,7 +21,7 @@ fn mail(queues: usize) -> Arc<Mail> {
     Arc::new(Mailbox::new(queues, ActorNotifier::default()))
 }
 
-/// What is submitted now.
+/// Everything that is queued now.
 fn take(mail: &Mail) -> Vec<u64> {
     let mut backlog = Backlog::new();
     mail.take(&mut backlog);
@@ -50,7 +52,7 @@ fn park(mail: &Mail, next_wakes: &[Option<u64>]) -> Parked {
 }
 
 /// When everybody is done, none of the `pushed` commands was missed: the actor has it, or is awake and is going to
-/// take it, or was signalled, or wakes by itself in time; and it gets each once.
+/// take it, or was notified, or wakes by itself in time; and it gets each once.
 fn assert_none_missed(mail: &Mail, actor: Parked, pushed: &[u64]) {
     let next_wake = mail.next_wake.0.load(Ordering::SeqCst);
     let wakes_by = |tick| next_wake != AWAKE && next_wake <= tick;
@@ -72,8 +74,8 @@ fn assert_none_missed(mail: &Mail, actor: Parked, pushed: &[u64]) {
 
 /// A command is pushed, for a tick before the next wake-up, at it, or after it, while the actor parks.
 ///
-/// Fails without `self.wake_by(tick)` in [`Mailbox::push`]; without the look into the queues in [`Mailbox::park`], or if
-/// that comes before the publication; without `self.awake()` there; without the signal in `claim`; if `wake_by`
+/// Fails without `self.wake_by(tick)` in [`Mailbox::push`]; without the check of the queues in [`Mailbox::park`], or if
+/// that comes before the publication; without `self.awake()` there; without the notification in `claim`; if `wake_by`
 /// compares the other way, or with `<=`; if `next_wake` of `None` is published as 0.
 #[test]
 fn push_against_park() {
@@ -94,17 +96,20 @@ fn push_against_park() {
             let actor = actor.join().unwrap();
             assert_none_missed(&mail, actor, &[tick]);
             let is_early = next_wake.is_none_or(|next_wake| tick < next_wake);
-            assert!(is_early || mail.notifier().rung() == 0, "woken for nothing");
+            assert!(
+                is_early || mail.notifier().notified() == 0,
+                "woken for nothing"
+            );
         });
     }
 }
 
-/// Two threads push for early ticks, each into its own queue, while the actor parks: one of them signals.
+/// Two threads push for early ticks, each into its own queue, while the actor parks: one of them notifies it.
 ///
-/// Fails if `claim` stores instead of exchanging, in that both signal, and if [`Mailbox::park`] looks into the first
+/// Fails if `claim` stores instead of exchanging, in that both notify, and if [`Mailbox::park`] checks the first
 /// queue alone, or [`Mailbox::take`] takes it alone.
 #[test]
-fn two_submitters_against_park() {
+fn two_callers_against_park() {
     check(None, || {
         let mail = mail(2);
         let actor = thread::spawn({
@@ -119,14 +124,14 @@ fn two_submitters_against_park() {
         assert_eq!(other.join().unwrap(), Ok(()));
         let actor = actor.join().unwrap();
         assert_none_missed(&mail, actor, &[3, 4]);
-        assert!(mail.notifier().rung() <= 1, "signalled twice");
+        assert!(mail.notifier().notified() <= 1, "notified twice");
     });
 }
 
 /// The actor wakes up by itself and parks again, for the same tick or a later one, while a command is pushed: the
 /// exchange in `claim` may fail, or succeed for the later parking, and neither loses the command.
 ///
-/// Fails if [`Mailbox::park`] looks into the queues before it publishes.
+/// Fails if [`Mailbox::park`] checks the queues before it publishes.
 #[test]
 fn push_against_parking_again() {
     for second in [5, 7] {
@@ -149,7 +154,7 @@ fn push_against_parking_again() {
 ///
 /// Fails as the one before does. At most three preemptions.
 #[test]
-fn two_submitters_against_parking_again() {
+fn two_callers_against_parking_again() {
     check(Some(3), || {
         let mail = mail(1);
         let actor = thread::spawn({
@@ -165,15 +170,15 @@ fn two_submitters_against_parking_again() {
         let actor = actor.join().unwrap();
         assert_none_missed(&mail, actor, &[3, 4]);
         assert!(
-            mail.notifier().rung() <= 2,
-            "signalled more often than parked"
+            mail.notifier().notified() <= 2,
+            "notified more often than parked"
         );
     });
 }
 
 /// Commands that nobody needs soon fill a queue while the actor parks: a queue that is full does not wait for its tick.
 ///
-/// Fails without `length >= QUEUE_BOUND` in [`Mailbox::push`], or if it is `>`. At most three preemptions.
+/// Fails if [`Mailbox::enqueue`] returns the tick of a long queue too. At most three preemptions.
 #[test]
 fn a_full_queue_against_park() {
     check(Some(3), || {
@@ -199,7 +204,7 @@ fn a_full_queue_against_park() {
 
 /// The actor ends while two threads push: each command comes back, or is handed over, and none does both.
 ///
-/// Fails without `queue.closed = true` in [`Mailbox::close`], and if [`Mailbox::push`] does not ask for it.
+/// Fails without `queue.closed = true` in [`Mailbox::close`], and if [`Mailbox::enqueue`] does not ask for it.
 #[test]
 fn push_against_close() {
     check(None, || {
@@ -230,8 +235,137 @@ fn push_against_close() {
     });
 }
 
-/// An entry that was queued for a late tick, which signals nobody, is needed earlier while the actor takes it out,
-/// files it and parks.
+/// Two threads change what a lock guards, and share one command for it, as the handles of a set do: the first one marks
+/// it as queued and pushes it before it releases the lock, the other finds it queued and announces its earlier tick. Both
+/// notify the actor after they have released the lock. The actor takes the lock to apply the command, and parks twice.
+///
+/// Fails if the command is pushed after the lock is released: then the other thread's tick is missed while the first one
+/// pauses. Fails without `self.wake_by(tick)` in [`Mailbox::announce`]. At most three preemptions.
+#[test]
+fn enqueue_under_a_lock_and_wake_after_it() {
+    #[derive(Default)]
+    struct Guarded {
+        queued: bool,
+        earliest: Option<u64>,
+    }
+
+    fn change(mail: &Mail, guarded: &Mutex<Guarded>, thread: usize, tick: u64) {
+        let mut guard = lock(guarded);
+        guard.earliest = Some(guard.earliest.map_or(tick, |earliest| earliest.min(tick)));
+        if std::mem::replace(&mut guard.queued, true) {
+            drop(guard);
+            mail.announce(thread, tick);
+        } else {
+            let wake_by = mail.enqueue(thread, tick, tick).unwrap();
+            drop(guard);
+            mail.wake_by(wake_by);
+        }
+    }
+
+    check(Some(3), || {
+        let mail = mail(1);
+        let guarded = Arc::new(Mutex::new(Guarded::default()));
+        let actor = thread::spawn({
+            let (mail, guarded) = (Arc::clone(&mail), Arc::clone(&guarded));
+            move || {
+                let (mut applied, mut waits) = (NEVER, false);
+                for _ in 0..2 {
+                    // It was notified, or woke up by itself.
+                    mail.notifier().wait(Some(0));
+                    mail.awake();
+                    if !take(&mail).is_empty() {
+                        let mut guard = lock(&guarded);
+                        guard.queued = false;
+                        applied = applied.min(guard.earliest.take().unwrap_or(NEVER));
+                    }
+                    waits = mail.park(Some(applied.min(9)));
+                }
+                (applied, waits)
+            }
+        });
+        let other = thread::spawn({
+            let (mail, guarded) = (Arc::clone(&mail), Arc::clone(&guarded));
+            move || change(&mail, &guarded, 1, 11)
+        });
+        change(&mail, &guarded, 0, 3);
+        other.join().unwrap();
+        let (applied, waits) = actor.join().unwrap();
+        let needed = lock(&guarded).earliest;
+        let next_wake = mail.next_wake.0.load(Ordering::SeqCst);
+        assert_eq!(applied.min(needed.unwrap_or(NEVER)), 3, "a change is lost");
+        assert!(
+            !waits
+                || mail.notifier().has_permit()
+                || needed.is_none_or(|tick| next_wake != AWAKE && next_wake <= tick),
+            "{needed:?} is missed, the actor waits until {next_wake}"
+        );
+    });
+}
+
+/// A command is pushed, and then announced by way of another queue, while the actor takes turns without applying it: a
+/// turn that begins after the announcement knows the earlier tick, and so does each turn after it.
+///
+/// Fails if [`Mailbox::take`] collects the announcements after the queues, or each with its queue, and without
+/// `backlog.lower_bound(announced)` there.
+#[test]
+fn announce_against_turns() {
+    check(Some(3), || {
+        let mail = mail(2);
+        let is_announced = Arc::new(AtomicBool::new(false));
+        let actor = thread::spawn({
+            let (mail, is_announced) = (Arc::clone(&mail), Arc::clone(&is_announced));
+            move || {
+                let mut backlog = Backlog::new();
+                for _ in 0..2 {
+                    let is_announced = is_announced.load(Ordering::SeqCst);
+                    mail.take(&mut backlog);
+                    let earliest = backlog.earliest();
+                    assert!(!is_announced || earliest <= 3, "it is to be {earliest}");
+                }
+                backlog
+            }
+        });
+        assert_eq!(mail.push(0, 9, 9), Ok(()));
+        mail.announce(1, 3);
+        is_announced.store(true, Ordering::SeqCst);
+        let mut backlog = actor.join().unwrap();
+        mail.take(&mut backlog);
+        assert_eq!(backlog.earliest(), 3);
+        assert_eq!(all(backlog), [9]);
+    });
+}
+
+/// Two threads announce while the actor takes: the earlier tick of both is known in the end.
+///
+/// Fails if [`Mailbox::announce`] stores instead of taking the minimum, and if the actor stores [`NEVER`] instead of
+/// exchanging it.
+#[test]
+fn two_announcements_against_take() {
+    check(None, || {
+        let mail = mail(1);
+        assert_eq!(mail.push(0, 9, 9), Ok(()));
+        let actor = thread::spawn({
+            let mail = Arc::clone(&mail);
+            move || {
+                let mut backlog = Backlog::new();
+                mail.take(&mut backlog);
+                backlog
+            }
+        });
+        let other = thread::spawn({
+            let mail = Arc::clone(&mail);
+            move || mail.announce(0, 5)
+        });
+        mail.announce(0, 3);
+        other.join().unwrap();
+        let mut backlog = actor.join().unwrap();
+        mail.take(&mut backlog);
+        assert_eq!(backlog.earliest(), 3);
+    });
+}
+
+/// An entry that was queued for a late tick, which notifies nobody, is needed earlier while the actor takes it out,
+/// schedules it and parks.
 ///
 /// Fails if `Shared::tell` does nothing for `Notify::Wake`, and without `state.queued = false` in `Entry::attend`.
 #[test]

@@ -54,6 +54,28 @@ async fn fails_other_direction_despite_later_touches() {
     }
 }
 
+/// The operation that decides wakes the other direction itself: the actor may be late, or as here not run at all.
+#[test]
+fn wakes_other_direction_without_actor() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime");
+    // Nothing drives the runtime after this, and the clock is the real one.
+    let wheel = runtime.block_on(async { TimerWheel::new() });
+    let (socket, _peer) = duplex(8);
+    let stream = wheel.idle_stream(socket, ms(10));
+    let (mut reading, mut writing) = tokio::io::split(stream);
+    let mut write = task::spawn(writing.write_all(&[0; 9]));
+    assert_pending!(write.poll());
+    std::thread::sleep(ms(20));
+    assert!(!write.is_woken());
+    let mut read = task::spawn(reading.read_u8());
+    assert!(is_idle(assert_ready!(read.poll())));
+    assert!(write.is_woken());
+    assert!(is_idle(assert_ready!(write.poll())));
+}
+
 // --- buffered bytes ---
 
 /// Looking at the same bytes again was progress.

@@ -13,10 +13,10 @@ pub(crate) const NEVER: Nanos = u64::MAX as Nanos;
 /// How far a sleep has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Made with a delay and not polled: its first poll need not look at the clock.
+    /// Made, and not polled.
     New,
-    /// Made or reset, and not polled.
-    Unpolled,
+    /// Reset while it did not wait, and not polled since.
+    Reset,
     /// This task is to be woken.
     Waiting(usize),
     /// Its task has been woken, and it has not been polled since.
@@ -45,8 +45,6 @@ pub(crate) struct Books {
 pub(crate) enum Polled {
     Ready,
     Pending,
-    /// It is due, and this is the first poll.
-    Either,
 }
 
 pub(crate) fn nanos(duration: Duration) -> Nanos {
@@ -60,10 +58,10 @@ pub(crate) fn fires_at(deadline: Nanos, tick: Nanos) -> Nanos {
 }
 
 impl Model {
-    pub(crate) fn new(deadline: Nanos, stage: Stage) -> Self {
+    pub(crate) fn new(deadline: Nanos) -> Self {
         Model {
             deadline,
-            stage,
+            stage: Stage::New,
             woken: [false; TASKS],
         }
     }
@@ -75,14 +73,19 @@ impl Model {
     pub(crate) fn poll(&self, now: Nanos) -> Polled {
         match self.stage {
             Stage::Fired | Stage::Done => Polled::Ready,
-            Stage::New if self.is_due(now) => Polled::Either,
             _ if self.is_due(now) => Polled::Ready,
             _ => Polled::Pending,
         }
     }
 
+    /// Whether it counts as fired.
     pub(crate) fn is_elapsed(&self) -> bool {
         matches!(self.stage, Stage::Fired | Stage::Done)
+    }
+
+    /// What its `is_elapsed` says: by the clock, if nobody has polled it since it was reset.
+    pub(crate) fn shows_elapsed(&self, now: Nanos) -> bool {
+        self.is_elapsed() || self.stage == Stage::Reset && self.is_due(now)
     }
 
     /// Who has its waker.

@@ -123,14 +123,9 @@ impl Run {
         match op {
             Op::Make(span) => {
                 let delay = self.span(span);
-                let deadline = self.deadline(&Instant::now().checked_add(delay));
-                let stage = if delay.is_zero() {
-                    Stage::Unpolled
-                } else {
-                    Stage::New
-                };
+                let deadline = self.deadline(Instant::now().checked_add(delay));
                 let sleep = self.wheel.sleep(delay);
-                self.make(sleep, deadline, stage);
+                self.make(sleep, deadline);
             }
             Op::MakeAt(span) => {
                 if let Some(at) = Instant::now().checked_add(self.span(span)) {
@@ -187,18 +182,18 @@ impl Run {
     }
 
     fn make_at(&mut self, at: Instant) {
-        let deadline = self.deadline(&Some(at));
+        let deadline = self.deadline(Some(at));
         let sleep = self.wheel.sleep_until(at);
         assert_eq!(sleep.deadline(), at);
-        self.make(sleep, deadline, Stage::Unpolled);
+        self.make(sleep, deadline);
     }
 
-    fn make(&mut self, sleep: Sleep, deadline: Nanos, stage: Stage) {
+    fn make(&mut self, sleep: Sleep, deadline: Nanos) {
         self.books.made += 1;
         self.live.push(Case {
             sleep: Some(sleep),
             tasks: [task::spawn(()), task::spawn(()), task::spawn(())],
-            model: Model::new(deadline, stage),
+            model: Model::new(deadline),
         });
         if self.live.len() > MOST {
             self.drop_sleep(0);
@@ -215,7 +210,6 @@ impl Run {
         let is_as_expected = match expected {
             Polled::Ready => polled.is_ready(),
             Polled::Pending => polled.is_pending(),
-            Polled::Either => true,
         };
         assert!(is_as_expected, "{polled:?} at {now}: {:?}", case.model);
         match polled {
@@ -230,7 +224,7 @@ impl Run {
 
     fn reset(&mut self, name: u8, to: Instant) {
         let Some(at) = self.named(name) else { return };
-        let deadline = self.deadline(&Some(to));
+        let deadline = self.deadline(Some(to));
         let case = &mut self.live[at];
         let sleep = case.sleep.as_mut().expect("it is live");
         Pin::new(&mut *sleep).reset(to);
@@ -238,9 +232,9 @@ impl Run {
         case.model.deadline = deadline;
         match case.model.stage {
             Stage::Waiting(_) => self.books.moved += 1,
-            Stage::New | Stage::Unpolled => case.model.stage = Stage::Unpolled,
+            Stage::New | Stage::Reset => case.model.stage = Stage::Reset,
             Stage::Fired | Stage::Done => {
-                case.model.stage = Stage::Unpolled;
+                case.model.stage = Stage::Reset;
                 self.books.made += 1;
             }
         }
@@ -299,7 +293,7 @@ impl Run {
         let now = self.now();
         let case = &mut self.live[at];
         case.sleep = Some(sleep);
-        if case.model.is_elapsed() || case.model.stage != Stage::New && case.model.is_due(before) {
+        if case.model.is_elapsed() || case.model.is_due(before) {
             assert_eq!(now, before, "there was nothing to wait for");
         } else {
             assert!(now >= case.model.deadline, "early");
@@ -328,7 +322,7 @@ impl Run {
                 );
             }
             if let Some(sleep) = &case.sleep {
-                assert_eq!(sleep.is_elapsed(), case.model.is_elapsed());
+                assert_eq!(sleep.is_elapsed(), case.model.shows_elapsed(self.now()));
             }
         }
         let m = self.wheel.metrics();
