@@ -108,8 +108,8 @@ pub(super) struct Arena<T> {
     /// The chunks with room; the last one is used next.
     open: Vec<u32>,
     len: usize,
-    /// What a node that has never been used starts with: above every generation that was given out by nodes
-    /// whose memory has been returned.
+    /// The generation of a node that has never been used: above every generation that was given out by nodes whose memory
+    /// has been returned.
     fresh: NonZeroU32,
     /// The highest generation any node has, or had.
     highest: NonZeroU32,

@@ -24,7 +24,7 @@ fn empty(arena: &mut Arena<usize>, tokens: &[Token]) {
 }
 
 #[test]
-fn no_token_is_given_out_twice() {
+fn gives_no_token_out_twice() {
     let mut wheel = Wheel::new(64);
     let mut tokens = HashSet::new();
     for round in 0..200_u64 {
@@ -41,7 +41,7 @@ fn no_token_is_given_out_twice() {
 }
 
 #[test]
-fn nodes_are_reused_last_in_first_out() {
+fn reuses_nodes_last_in_first_out() {
     let mut arena = Arena::new();
     let tokens = fill(&mut arena, 4);
     for index in [1, 3, 0] {
@@ -57,7 +57,7 @@ fn nodes_are_reused_last_in_first_out() {
 }
 
 #[test]
-fn a_large_arena_gives_its_memory_back_when_it_is_empty() {
+fn returns_the_memory_of_a_large_empty_arena() {
     let mut arena = Arena::new();
     let tokens = fill(&mut arena, MANY);
     empty(&mut arena, &tokens[1..]);
@@ -68,7 +68,7 @@ fn a_large_arena_gives_its_memory_back_when_it_is_empty() {
 }
 
 #[test]
-fn a_small_arena_keeps_its_memory() {
+fn keeps_the_memory_of_a_small_arena() {
     let mut arena = Arena::new();
     let tokens = fill(&mut arena, 1_024);
     let capacity = arena.capacity();
@@ -78,7 +78,7 @@ fn a_small_arena_keeps_its_memory() {
 }
 
 #[test]
-fn tokens_from_before_the_memory_was_given_back_stay_stale() {
+fn keeps_tokens_stale_after_memory_was_returned() {
     let mut wheel = Wheel::new(64);
     let mut stale: Vec<Token> = Vec::new();
     for round in 0..4 {
@@ -123,7 +123,7 @@ fn tokens_from_before_the_memory_was_given_back_stay_stale() {
 }
 
 #[test]
-fn the_oldest_node_decides_where_the_next_ones_begin() {
+fn starts_new_nodes_above_the_oldest_generation() {
     let mut arena = Arena::new();
     let tokens = fill(&mut arena, MANY);
     empty(&mut arena, &tokens[..1]);
@@ -138,7 +138,7 @@ fn the_oldest_node_decides_where_the_next_ones_begin() {
 }
 
 #[test]
-fn a_node_whose_generations_are_used_up_is_retired() {
+fn retires_a_node_whose_generations_are_used_up() {
     let mut arena = Arena::new();
     let first = arena.insert(0);
     arena.remove(first.index());
@@ -158,7 +158,7 @@ fn a_node_whose_generations_are_used_up_is_retired() {
 }
 
 #[test]
-fn near_the_end_of_the_generations_the_memory_is_kept() {
+fn keeps_memory_near_the_end_of_the_generations() {
     for (age, kept) in [(LAST / 2, true), (LAST / 2 - 1, false)] {
         let mut arena = Arena::new();
         let mut tokens = fill(&mut arena, MANY);
@@ -175,7 +175,7 @@ fn near_the_end_of_the_generations_the_memory_is_kept() {
 }
 
 #[test]
-fn a_token_of_another_wheel_does_no_harm() {
+fn survives_a_token_of_another_wheel() {
     let mut one = Wheel::new(64);
     let mut two = Wheel::new(64);
     let far = (0..10).map(|n| one.insert(n, ())).last().expect("ten");
@@ -187,7 +187,7 @@ fn a_token_of_another_wheel_does_no_harm() {
 }
 
 #[test]
-fn lists_are_unlinked_in_the_middle_and_at_both_ends() {
+fn unlinks_nodes_in_the_middle_and_at_both_ends() {
     for gone in 0..8_u32 {
         let mut arena = Arena::new();
         let mut list = List::EMPTY;
@@ -208,7 +208,7 @@ fn lists_are_unlinked_in_the_middle_and_at_both_ends() {
 }
 
 #[test]
-fn a_growing_arena_moves_no_full_chunk() {
+fn moves_no_full_chunk_when_growing() {
     let mut arena = Arena::new();
     let tokens = fill(&mut arena, CHUNK);
     let before = arena.item(tokens[0].index()).map(std::ptr::from_ref);
@@ -227,7 +227,7 @@ fn a_growing_arena_moves_no_full_chunk() {
 }
 
 #[test]
-fn memory_goes_back_from_the_end_a_few_chunks_at_a_time() {
+fn returns_memory_from_the_end_a_few_chunks_at_a_time() {
     let mut wheel = Wheel::new(64);
     let tokens: Vec<Token> = (0..20 * CHUNK).map(|n| wheel.insert(7, n)).collect();
     for &token in &tokens[1..] {
@@ -256,7 +256,7 @@ fn memory_goes_back_from_the_end_a_few_chunks_at_a_time() {
 }
 
 #[test]
-fn the_index_of_the_next_item_is_known_before() {
+fn predicts_the_index_of_the_next_item() {
     let mut arena = Arena::new();
     let insert = |arena: &mut Arena<usize>| {
         let next = arena.next_index();

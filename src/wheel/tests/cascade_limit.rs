@@ -110,7 +110,7 @@ fn a_half_cascaded_bucket_can_be_changed_in_every_way() {
 }
 
 #[test]
-fn what_has_been_handed_out_before_the_limit_stays_handed_out() {
+fn keeps_items_handed_out_before_the_limit() {
     let (mut wheel, _) = crowded(|_| 8191);
     wheel.insert(7, MANY);
     assert_eq!(wheel.advance(9000, usize::MAX).collect::<Vec<_>>(), [MANY]);
@@ -127,7 +127,7 @@ fn what_has_been_handed_out_before_the_limit_stays_handed_out() {
 }
 
 #[test]
-fn a_budget_of_nothing_does_nothing() {
+fn does_nothing_on_a_budget_of_zero() {
     let (mut wheel, _) = crowded(|_| 4096);
     assert_eq!(wheel.advance(9000, 0).next(), None);
     assert_eq!(wheel.now(), 0);
@@ -135,7 +135,7 @@ fn a_budget_of_nothing_does_nothing() {
 
 /// With the allowance of one a call every half-way state there is comes to pass.
 #[test]
-fn the_smallest_allowance_hands_out_the_same() {
+fn hands_out_the_same_on_the_smallest_budget() {
     for slots in [2, 4, 64] {
         let mut wheel = Wheel::starting_at(slots, 5);
         let mut ticks: Vec<u64> = (0..40).map(|n| 5 + n * n * n % 301).collect();

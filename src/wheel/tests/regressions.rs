@@ -13,7 +13,7 @@ fn fires_exactly_at(mut wheel: Wheel<()>, due: u64) {
 /// Kafka and `RussellLuo/timingwheel` round a deadline down to the start of its bucket: 900 ms on a wheel of seconds
 /// fired after 432 ms.
 #[test]
-fn an_item_in_a_wide_bucket_does_not_fire_at_the_buckets_start() {
+fn fires_no_item_at_the_start_of_its_wide_bucket() {
     for slots in [2, 4, 8, 64] {
         for level in 1..levels(slots).min(7) {
             let width = (slots as u64).pow(u32::try_from(level).expect("few"));
@@ -33,7 +33,7 @@ fn an_item_in_a_wide_bucket_does_not_fire_at_the_buckets_start() {
 /// Tokio before 1.54, and `DelayQueue` still: an entry 2^36 ticks ahead lies in the *current* slot of the top level,
 /// and every nearer entry waits behind it. A timer of 300 ms took 2.2 years.
 #[test]
-fn a_far_item_in_the_slot_of_the_present_hides_no_nearer_one() {
+fn hides_no_near_item_behind_a_far_one_in_its_bucket() {
     for slots in [2, 4, 8, 16, 64, 256, 4096] {
         for bits in 1..64 {
             for far in [(1 << bits) - 1, 1 << bits, (1_u64 << bits) + 1] {
@@ -62,7 +62,7 @@ fn a_far_item_in_the_slot_of_the_present_hides_no_nearer_one() {
 
 /// `DelayQueue` panics on deadlines 2^36 ms away and more; three large projects hit that in production.
 #[test]
-fn no_deadline_is_too_far() {
+fn accepts_every_deadline() {
     for slots in [2, 4, 8, 16, 64, 256, 4096] {
         for origin in [0, 1, u64::MAX / 2, u64::MAX - 1, u64::MAX] {
             let mut wheel = Wheel::starting_at(slots, origin);
@@ -76,7 +76,7 @@ fn no_deadline_is_too_far() {
 
 /// trantor's and netpoll's queues are one off beyond the first: in base 10 a delay of 20 fired at 11.
 #[test]
-fn delays_around_the_end_of_each_level_fire_at_their_tick() {
+fn fires_delays_around_each_level_end_at_their_tick() {
     for slots in [2_u64, 4, 8, 16] {
         let size = usize::try_from(slots).expect("small");
         for level in 1..5 {
@@ -124,7 +124,7 @@ fn an_item_one_rotation_away_is_not_scheduled_for_the_present() {
 /// akka: a wheel whose time was stale after idling fired a burst of fresh timers early. go-zero, which counts ticks,
 /// was late for ever after.
 #[test]
-fn after_a_long_silence_fresh_items_are_on_time() {
+fn fires_fresh_items_on_time_after_a_long_silence() {
     let mut wheel = Wheel::new(64);
     for silence in [1, 63, 64, 1 << 20, 1 << 36, 1 << 50] {
         let now = wheel.now() + silence;
@@ -141,7 +141,7 @@ fn after_a_long_silence_fresh_items_are_on_time() {
 
 /// go-zero before 2020: what was left of a removed entry took the new one of the same key with it.
 #[test]
-fn a_token_of_an_earlier_item_does_not_touch_a_later_one() {
+fn protects_a_later_item_from_an_earlier_token() {
     let mut wheel = Wheel::new(64);
     let old = wheel.insert(10, "old");
     assert_eq!(wheel.remove(old), Some("old"));
@@ -157,7 +157,7 @@ fn a_token_of_an_earlier_item_does_not_touch_a_later_one() {
 
 /// `DelayQueue`: its keys have no generation, so a key that had fired removed somebody else's item.
 #[test]
-fn a_token_whose_item_was_handed_out_is_stale() {
+fn makes_a_token_stale_when_its_item_is_handed_out() {
     let mut wheel = Wheel::new(64);
     let old = wheel.insert(1, "old");
     assert!(wheel.advance(1, usize::MAX).eq(["old"]));
@@ -169,7 +169,7 @@ fn a_token_whose_item_was_handed_out_is_stale() {
 
 /// Netty counted a cancelled timeout twice, and Dubbo's copy of it still does.
 #[test]
-fn removing_twice_counts_once() {
+fn counts_a_double_removal_once() {
     let mut wheel = Wheel::new(64);
     let tokens = [
         wheel.insert(5, ()),
@@ -188,7 +188,7 @@ fn removing_twice_counts_once() {
 
 /// go-zero: a move to less than a tick fired at once and left the entry, which fired again.
 #[test]
-fn an_item_moved_to_the_present_or_the_past_fires_once() {
+fn fires_an_item_moved_to_the_past_once() {
     for to in [0, 99, 100] {
         let mut wheel = Wheel::starting_at(64, 100);
         let token = wheel.insert(200, ());
@@ -201,7 +201,7 @@ fn an_item_moved_to_the_present_or_the_past_fires_once() {
 
 /// Netty keeps cancelled timeouts, and what they refer to, until their slot comes round.
 #[test]
-fn what_is_removed_or_handed_out_is_dropped_there_and_then() {
+fn drops_removed_items_at_once() {
     let item = std::rc::Rc::new(());
     let mut wheel = Wheel::new(64);
     let far = wheel.insert(1 << 40, item.clone());
@@ -218,7 +218,7 @@ fn what_is_removed_or_handed_out_is_dropped_there_and_then() {
 
 /// `RussellLuo/timingwheel` recurses until the stack is gone when it is given no slots.
 #[test]
-fn numbers_of_slots_that_make_no_wheel_are_refused() {
+fn refuses_invalid_numbers_of_slots() {
     for slots in [0, 1, 3, 63, 65, 4095, 8192, usize::MAX] {
         let made = std::panic::catch_unwind(|| Wheel::<()>::new(slots));
         let refusal = made.expect_err("no such wheel");

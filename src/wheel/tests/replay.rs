@@ -5,7 +5,7 @@ use std::path::Path;
 use super::script::play_bytes;
 
 #[test]
-fn every_script_of_the_corpus_plays() {
+fn plays_every_script_of_the_corpus() {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
     if !fuzz.join("Cargo.toml").exists() {
         return; // the published package comes without it
@@ -22,7 +22,7 @@ fn every_script_of_the_corpus_plays() {
 }
 
 #[test]
-fn any_bytes_are_a_script() {
+fn plays_any_bytes_as_a_script() {
     play_bytes(&[]);
     for byte in 0..=u8::MAX {
         play_bytes(&[byte; 40]);

@@ -228,27 +228,27 @@ fn visit_every_state(slots: usize, most: usize, distances: &[u64], advances: &[u
 }
 
 #[test]
-fn every_state_of_two_slots_and_three_items() {
+fn explores_two_slots_and_three_items() {
     let distances: Vec<u64> = (0..=5).collect();
     let states = visit_every_state(2, 3, &distances, &[0, 1, 2, 3, 5]);
     assert!(states > 5_000, "{states}");
 }
 
 #[test]
-fn every_state_of_two_slots_and_two_items_over_five_levels() {
+fn explores_two_slots_and_two_items_over_five_levels() {
     let distances: Vec<u64> = (0..=9).collect();
     let states = visit_every_state(2, 2, &distances, &[1, 2, 3, 4, 7, 8, 9]);
     assert!(states > 5_000, "{states}");
 }
 
 #[test]
-fn every_state_of_four_slots_and_two_items_over_three_levels() {
+fn explores_four_slots_and_two_items_over_three_levels() {
     let states = visit_every_state(4, 2, &[0, 1, 3, 4, 5, 15, 16, 17], &[1, 3, 4, 16]);
     assert!(states > 5_000, "{states}");
 }
 
 #[test]
-fn every_state_of_four_slots_and_three_items() {
+fn explores_four_slots_and_three_items() {
     let states = visit_every_state(4, 3, &[0, 1, 2, 3, 4, 5, 6], &[1, 2, 3, 4, 5]);
     assert!(states > 5_000, "{states}");
 }
@@ -292,19 +292,19 @@ fn play_every_script(
 }
 
 #[test]
-fn every_script_of_three_steps_on_two_slots() {
+fn plays_every_script_of_three_steps_on_two_slots() {
     let distances = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
     play_every_script(2, 3, 0..8, &distances, &[1, 2, 3, 4, 8]);
 }
 
 #[test]
-fn every_script_of_three_steps_on_four_slots() {
+fn plays_every_script_of_three_steps_on_four_slots() {
     let distances = [0, 1, 3, 4, 5, 16, 17, 63];
     play_every_script(4, 3, 0..64, &distances, &[1, 4, 15]);
 }
 
 #[test]
-fn every_script_of_three_steps_at_the_end_of_time() {
+fn plays_every_script_of_three_steps_at_the_end_of_time() {
     let distances = [0, 1, 2, 3, 4, 5, 9, u64::MAX];
     for slots in [2, 4] {
         let origins = (0..9).map(|left| u64::MAX - left);
@@ -341,13 +341,13 @@ fn move_every_item_once(slots: u64, distances: &[u64]) {
 }
 
 #[test]
-fn every_single_move_on_two_slots_fires_at_its_tick() {
+fn fires_every_single_move_on_two_slots_at_its_tick() {
     let distances: Vec<u64> = (0..=18).collect();
     move_every_item_once(2, &distances);
 }
 
 #[test]
-fn every_single_move_on_four_slots_fires_at_its_tick() {
+fn fires_every_single_move_on_four_slots_at_its_tick() {
     let near = 0..=9;
     let far = [
         12, 15, 16, 17, 19, 20, 31, 32, 33, 48, 62, 63, 64, 65, 67, 68,

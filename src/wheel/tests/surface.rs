@@ -3,7 +3,7 @@
 use super::{Wheel, inspect};
 
 #[test]
-fn the_worked_example_of_the_module_is_true() {
+fn follows_the_worked_example() {
     let mut wheel = Wheel::new(4);
     let first = wheel.insert(9, "first");
     let place = |wheel: &Wheel<_>, token| (super::level_of(wheel, token), wheel.next_wake());
@@ -17,7 +17,7 @@ fn the_worked_example_of_the_module_is_true() {
 }
 
 #[test]
-fn levels_are_made_when_they_are_needed() {
+fn makes_levels_when_needed() {
     let mut wheel = Wheel::new(64);
     assert_eq!(wheel.levels.len(), 0);
     for (tick, levels) in [(63, 1), (64, 2), (4095, 2), (4096, 3), (u64::MAX, 11)] {
@@ -27,7 +27,7 @@ fn levels_are_made_when_they_are_needed() {
 }
 
 #[test]
-fn a_tick_that_is_not_in_the_future_is_due_at_once() {
+fn treats_past_ticks_as_due_at_once() {
     let mut wheel = Wheel::starting_at(64, 1_000);
     let tokens = [0, 1, 999, 1_000].map(|tick| wheel.insert(tick, tick));
     for token in tokens {
@@ -50,7 +50,7 @@ fn p9_time_does_not_go_backwards() {
 }
 
 #[test]
-fn time_moves_as_the_iterator_is_consumed() {
+fn moves_time_as_the_iterator_is_consumed() {
     let mut wheel = Wheel::new(64);
     for tick in [10, 20, 30] {
         wheel.insert(tick, tick);
@@ -66,7 +66,7 @@ fn time_moves_as_the_iterator_is_consumed() {
 }
 
 #[test]
-fn a_spent_budget_leaves_the_rest_due_at_once() {
+fn leaves_the_rest_due_at_once_on_a_spent_budget() {
     let mut wheel = Wheel::new(64);
     for tick in [10, 10, 10, 70, 70] {
         wheel.insert(tick, tick);
@@ -82,7 +82,7 @@ fn a_spent_budget_leaves_the_rest_due_at_once() {
 }
 
 #[test]
-fn an_hour_of_silence_costs_nothing_and_a_far_item_one_stop_a_level() {
+fn stops_once_a_level_for_a_far_item() {
     let mut wheel = Wheel::new(64);
     let hour = 3_600_001;
     wheel.insert(hour, ());
@@ -124,7 +124,7 @@ fn an_item_can_be_read_and_written_while_it_is_scheduled() {
 }
 
 #[test]
-fn the_index_of_a_token_leads_to_it_while_its_item_is_there() {
+fn finds_the_token_of_an_index_while_its_item_is_there() {
     let mut wheel = Wheel::new(64);
     let (one, two) = (wheel.insert(1, ()), wheel.insert(2, ()));
     assert_eq!(wheel.token_at(one.index()), Some(one));
@@ -137,7 +137,7 @@ fn the_index_of_a_token_leads_to_it_while_its_item_is_there() {
 }
 
 #[test]
-fn a_copy_goes_its_own_way() {
+fn clones_independently() {
     let mut wheel = Wheel::new(64);
     let token = wheel.insert(100, ());
     let mut copy = wheel.clone();
@@ -149,7 +149,7 @@ fn a_copy_goes_its_own_way() {
 }
 
 #[test]
-fn debug_shows_the_state_and_not_the_items() {
+fn shows_its_state_but_not_its_items() {
     let mut wheel = Wheel::starting_at(64, 7);
     let token = wheel.insert(100, "secret");
     assert_eq!(
@@ -165,7 +165,7 @@ fn debug_shows_the_state_and_not_the_items() {
 }
 
 #[test]
-fn the_wheel_knows_no_clock_no_runtime_no_thread_and_no_logger() {
+fn knows_no_clock_runtime_thread_or_logger() {
     let files = [
         include_str!("../mod.rs"),
         include_str!("../level.rs"),

@@ -6,10 +6,7 @@ use tokio::time;
 use crate::support::{advance, assert_balanced, ms, received};
 
 fn wheel(max_keyed: usize) -> TimerWheel {
-    TimerWheel::builder()
-        .max_keyed(max_keyed)
-        .start()
-        .unwrap()
+    TimerWheel::builder().max_keyed(max_keyed).start().unwrap()
 }
 
 /// How many new keys, from `first` on, find room.
