@@ -22,7 +22,7 @@ struct Slot {
     on_wheel: Option<u64>,
 }
 
-type Slots = [Slot; 2];
+type Slots = [Slot; 3];
 
 /// A set and its mailbox. The thread's number chooses the queue.
 struct Set {
@@ -72,7 +72,7 @@ impl Set {
             ..vacant
         };
         Arc::new(Set {
-            slots: ActorMutex::new([vacant, far]),
+            slots: ActorMutex::new([vacant, far, vacant]),
             mailbox: Mailbox::new(2, ActorNotifier::default()),
         })
     }
@@ -191,7 +191,7 @@ fn a_removal_and_a_near_timer_against_park() {
     });
 }
 
-/// Two threads arm timers, one of them far, while the actor parks twice.
+/// Two threads arm timers, one of them later than the actor wakes by itself, while the actor parks twice.
 ///
 /// Fails if the guard pushes the command after it has released the lock.
 #[test]
@@ -204,7 +204,7 @@ fn a_far_and_a_near_timer_against_parking_again() {
         });
         let other = thread::spawn({
             let set = Arc::clone(&set);
-            move || set.arm(1, 1, 7)
+            move || set.arm(1, 2, 20)
         });
         set.arm(0, 0, 3);
         other.join().unwrap();
@@ -225,7 +225,7 @@ fn two_threads_on_one_timer_against_park() {
         });
         let other = thread::spawn({
             let set = Arc::clone(&set);
-            move || set.arm(1, 0, 5)
+            move || set.arm(1, 0, 20)
         });
         set.arm(0, 0, 3);
         other.join().unwrap();
