@@ -104,7 +104,29 @@
 //!
 //! # Why keyed timers live in a set
 //!
-//! This section is still to be written.
+//! The timers of one [`keyed`](crate::TimerWheel::keyed) set, and the watches of one reaper, lie in one table under one lock
+//! that callers, the stream and the actor share. The other shape was an entry for each timer, as a sleep has: a map from keys
+//! to entries on the callers' side, and an expiration to deliver where a sleep has a waker to wake. It has one protocol for all
+//! timers, and maps can be sharded. The set was chosen, for four reasons:
+//!
+//! * **Answers.** A call answers when it returns: the value that was replaced, whether there was a timer, how many there are.
+//!   With a map and entries, each call needs the map's lock and the entry's, and *removed or fired, never both* has to hold
+//!   across the two. Under one lock it holds by itself.
+//! * **Commands.** A new entry costs a command each. A set sends one command for all indices that changed since the actor
+//!   last looked, however many those are.
+//! * **Order.** Expirations leave in the order in which their timers were armed, by tick and over several turns. That takes an
+//!   order and a heap for the set in either shape.
+//! * **Bytes.** A slot with a `u64` key and value takes 48 bytes, and some 8 more in the index of keys. An entry with its
+//!   reference counts, its way to the wheel, a lock of its own and room for what it delivers takes about twice that.
+//!
+//! The price is that producers of one set meet at its lock. So every hold of it is bounded, by 256 timers; the hash table that
+//! finds a key grows in steps of a few hundred keys; and `Hash` runs before the lock is taken. A service that needs more makes
+//! several sets: they share the wheel and nothing else.
+//!
+//! What made the set's first version lose timers was not the lock but the duty to tell the actor, which callers carried as a
+//! value from one function to the next: it could be dropped, overwritten by another, or carried out after the lock was released.
+//! Now the guard of the lock has that duty. It collects what changed, pushes the command before it unlocks, and follows the
+//! wake rule after. The module `timer_set` has the invariants, and its `lock` the argument.
 //!
 //! # Promises
 //!
