@@ -107,11 +107,11 @@ async fn shifts_the_schedule_of_a_moved_interval() {
     let (timers, mut stream) = wheel.keyed();
     let start = Instant::now();
     timers.set_interval((), (), ms(10)).unwrap();
-    timers.move_timer((), ms(13)).unwrap();
+    timers.move_timer(&(), ms(13)).unwrap();
     assert_eq!(millis(&timed(&mut stream, start, 3).await), [13, 23, 33]);
-    timers.move_timer_at((), start + ms(36)).unwrap();
+    timers.move_timer_at(&(), start + ms(36)).unwrap();
     assert_eq!(millis(&timed(&mut stream, start, 3).await), [36, 46, 56]);
-    timers.move_timer((), ms(0)).unwrap();
+    timers.move_timer(&(), ms(0)).unwrap();
     assert_eq!(millis(&timed(&mut stream, start, 2).await), [56, 66]);
 }
 

@@ -123,7 +123,7 @@ impl Run {
         match op {
             Op::Make(span) => {
                 let delay = self.span(span);
-                let deadline = self.deadline(&Instant::now().checked_add(delay));
+                let deadline = self.deadline(Instant::now().checked_add(delay));
                 let stage = if delay.is_zero() {
                     Stage::Unpolled
                 } else {
@@ -187,7 +187,7 @@ impl Run {
     }
 
     fn make_at(&mut self, at: Instant) {
-        let deadline = self.deadline(&Some(at));
+        let deadline = self.deadline(Some(at));
         let sleep = self.wheel.sleep_until(at);
         assert_eq!(sleep.deadline(), at);
         self.make(sleep, deadline, Stage::Unpolled);
@@ -230,7 +230,7 @@ impl Run {
 
     fn reset(&mut self, name: u8, to: Instant) {
         let Some(at) = self.named(name) else { return };
-        let deadline = self.deadline(&Some(to));
+        let deadline = self.deadline(Some(to));
         let case = &mut self.live[at];
         let sleep = case.sleep.as_mut().expect("it is live");
         Pin::new(&mut *sleep).reset(to);
