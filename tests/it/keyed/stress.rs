@@ -462,3 +462,48 @@ async fn p1_p11_fires_all_and_none_early_while_threads_flood() {
     wheel.settle().await;
     assert_eq!(wheel.metrics().keyed_pending, 0);
 }
+
+/// The near timer of each round is armed while others set and remove far ones in the same set. Once, a thread that was
+/// paused between marking the set and telling the actor let the others believe that the actor had been told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn p2_fires_a_near_timer_among_calls_that_need_no_wake() {
+    const NEAR: u64 = u64::MAX;
+    let wheel = TimerWheel::builder()
+        .tick(Duration::from_micros(100))
+        .start()
+        .unwrap();
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    let began = std::time::Instant::now();
+    let mut round = 0;
+    while began.elapsed() < ms(3_000) {
+        let others: Vec<_> = (0..3)
+            .map(|task| {
+                let timers = timers.clone();
+                tokio::spawn(async move {
+                    for n in 0..20 {
+                        timers.set_timer(task, (), ms(3_600_000)).unwrap();
+                        if (n + round) % 3 == 0 {
+                            tokio::task::yield_now().await;
+                        }
+                        timers.remove_timer(&task).unwrap();
+                    }
+                })
+            })
+            .collect();
+        let near = timers.clone();
+        let near = tokio::spawn(async move {
+            near.set_timer(NEAR, (), ms(1)).unwrap();
+        });
+        near.await.unwrap();
+        for other in others {
+            other.await.unwrap();
+        }
+        // Nothing but the near timer itself is left to wake the actor.
+        let expired = tokio::time::timeout(ms(10_000), stream.recv()).await;
+        let expired = expired.unwrap_or_else(|_| panic!("lost in round {round}"));
+        assert_eq!(expired.map(|expired| expired.key), Some(NEAR));
+        round += 1;
+    }
+    assert!(round > 10, "{round} rounds prove little");
+    assert!(timers.is_empty());
+}

@@ -477,3 +477,98 @@ async fn rejects_a_reaper_of_no_duration() {
 fn rejects_a_greatest_age_of_zero() {
     let _ = WatchOptions::new().max_age(Duration::ZERO);
 }
+
+// --- the memory and the index of watches that are gone ---
+
+#[tokio::test(start_paused = true)]
+async fn hands_out_what_was_delivered_after_its_memory_was_given_back() {
+    const WATCHES: u32 = 3_000;
+    let wheel = TimerWheel::new();
+    let (reaper, mut idle) = wheel.reaper(IDLE);
+    let mut watches: Vec<Watch> = (0..WATCHES)
+        .map(|n| reaper.watch(n, "w").unwrap())
+        .collect();
+    wheel.settle().await;
+    time::advance(IDLE).await;
+    assert!(watches.iter().step_by(2).all(Watch::touch));
+    wheel.settle().await;
+    watches.clear();
+    wheel.settle().await;
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(reaper.len(), 0);
+    // The table has begun anew, and its indices mean others.
+    let other = reaper.watch(WATCHES, "other").unwrap();
+    for n in (0..WATCHES).filter(|n| n % 2 == 1) {
+        assert_eq!(idle.recv().await.unwrap().key, n);
+    }
+    assert!(other.touch());
+    assert!(is_empty(&mut idle));
+    assert_eq!(idle.recv().await.unwrap().key, WATCHES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reaps_the_successors_of_watches_dropped_as_they_are_due() {
+    let wheel = TimerWheel::new();
+    let (reaper, mut idle) = wheel.reaper(IDLE);
+    let mut key = 0;
+    let mut watch = || {
+        key += 1;
+        (key, reaper.watch(key, "w").unwrap())
+    };
+    // The actor is behind by `lag` when the first ones go and others take their indices.
+    for (lag, keep) in [0, 1, 50, 99, 100, 101, 500]
+        .into_iter()
+        .flat_map(|lag| [(lag, 0), (lag, 1), (lag, 2)])
+    {
+        let mut first: Vec<_> = (0..3).map(|_| watch()).collect();
+        wheel.settle().await;
+        time::advance(IDLE + ms(lag)).await;
+        let kept: Vec<_> = first.drain(..keep).collect();
+        assert!(kept.iter().all(|(_, watch)| watch.touch()));
+        drop(first);
+        let since = Instant::now();
+        let second: Vec<_> = (keep..3).map(|_| watch()).collect();
+        wheel.settle().await;
+        assert!(is_empty(&mut idle), "lag {lag}, {keep} kept");
+        let mut expected: Vec<_> = kept.iter().chain(&second).map(|(key, _)| *key).collect();
+        expected.sort_unstable();
+        let mut reaped = Vec::new();
+        for _ in 0..3 {
+            let (key, after) = next(&mut idle, since).await.unwrap();
+            assert_eq!(after, IDLE, "lag {lag}, {keep} kept");
+            reaped.push(key);
+        }
+        reaped.sort_unstable();
+        assert_eq!(reaped, expected, "lag {lag}, {keep} kept");
+    }
+    assert!(reaper.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn reports_the_idle_deadline_when_it_came_before_the_age() {
+    let wheel = TimerWheel::new();
+    let (reaper, mut idle) = wheel.reaper(IDLE);
+    let start = Instant::now();
+    let aged = WatchOptions::new().max_age(ms(200));
+    let _idle_first = reaper.watch_with(1, "idle", aged).unwrap();
+    let busy = reaper.watch_with(2, "busy", aged).unwrap();
+    let _guard = busy.busy();
+    let touched = reaper.watch_with(3, "touched", aged).unwrap();
+    wheel.settle().await;
+    time::advance(ms(110)).await;
+    assert!(touched.touch());
+    // Both have passed when the actor looks.
+    time::advance(ms(1_000)).await;
+    wheel.settle().await;
+    let mut deadlines = [Duration::ZERO; 3];
+    for _ in 0..3 {
+        let expired = idle.try_recv().unwrap();
+        deadlines[expired.key as usize - 1] = expired.deadline - start;
+    }
+    assert_eq!(deadlines[0], IDLE);
+    let age = ms(180)..=ms(220);
+    assert!(age.contains(&deadlines[1]), "{deadlines:?}");
+    assert!(age.contains(&deadlines[2]), "{deadlines:?}");
+}
