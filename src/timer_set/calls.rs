@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::ledger::Ended;
 use super::table::{Timer, hash_of};
 use super::{Closed, Payload, Phase, Plain, Repeat, Set, SetTimerError};
-use crate::panic::wake;
+use crate::panic::{drop_caught, wake};
 use crate::tick::{NEVER, Timestamp};
 
 impl<K: Hash + Eq, V> Set<K, Plain<V>> {
@@ -59,7 +59,9 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         state.schedule_by(index, tick);
         state.assert_slot(index, |deadline| self.tick(deadline));
         drop(state);
-        let (replaced, _key) = unused;
+        let (replaced, key) = unused;
+        // The answer is the caller's, whatever the drop of the key does.
+        drop_caught(key);
         Ok(replaced)
     }
 
@@ -101,7 +103,10 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         state.ledger.ended(Ended::Removed);
         state.assert_slot(index, |deadline| self.tick(deadline));
         drop(state);
-        Ok(taken.map(|timer| timer.value.0))
+        Ok(taken.map(|Timer { key, value, .. }| {
+            drop_caught([key]);
+            value.0
+        }))
     }
 
     /// The deadline of a timer.
@@ -171,7 +176,10 @@ impl<K, S: Payload> Set<K, S> {
         };
         drop(state);
         wake(receiver);
-        drop(taken);
+        if let Some(Timer { key, value, .. }) = taken {
+            drop_caught([key]);
+            drop_caught([value]);
+        }
     }
 }
 

@@ -62,7 +62,7 @@ impl<K, S: Payload> Set<K, S> {
     }
 
     /// Visits all indices, a batch under each hold of the lock.
-    fn in_batches(&self, mut visit: impl FnMut(&mut Guard<'_, K, S>, Range<u32>)) {
+    pub(super) fn in_batches(&self, mut visit: impl FnMut(&mut Guard<'_, K, S>, Range<u32>)) {
         let mut next = 0_u32;
         loop {
             let mut state = self.lock();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::mem;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use super::delivered::Delivered;
 use super::{BATCH, Expired, Payload, Phase, Set, State, TryRecvError};
@@ -38,28 +38,7 @@ where
         limit: usize,
         out: &mut dyn FnMut(Expired<K, S::Value>),
     ) -> Poll<usize> {
-        let mut waker = None;
-        loop {
-            let mut state = self.lock();
-            let taken = state.take_delivered(limit, out);
-            if taken > 0 || state.is_finished() {
-                drop(state);
-                return Poll::Ready(taken + self.take_more(limit - taken, taken, out));
-            }
-            let knows = |receiver: &std::task::Waker| receiver.will_wake(cx.waker());
-            if state.receiver.as_ref().is_some_and(knows) {
-                return Poll::Pending;
-            }
-            if waker.is_some() {
-                mem::swap(&mut state.receiver, &mut waker);
-                drop(state);
-                catch_panic("the drop of a waker", || drop(waker));
-                return Poll::Pending;
-            }
-            // A waker is cloned while the set is not locked, and what was delivered meanwhile is looked for again.
-            drop(state);
-            waker = Some(cx.waker().clone());
-        }
+        self.poll_taking(cx.waker(), Waker::clone, limit, out)
     }
 
     fn try_recv(&self) -> Result<Expired<K, S::Value>, TryRecvError> {
@@ -93,6 +72,38 @@ where
 }
 
 impl<K, S: Payload> Set<K, S> {
+    /// Takes what was delivered, or leaves a clone of the waker behind.
+    pub(super) fn poll_taking(
+        &self,
+        consumer: &Waker,
+        clone: impl Fn(&Waker) -> Waker,
+        limit: usize,
+        out: &mut dyn FnMut(Expired<K, S::Value>),
+    ) -> Poll<usize> {
+        let mut waker = None;
+        loop {
+            let mut state = self.lock();
+            let taken = state.take_delivered(limit, out);
+            if taken > 0 || state.is_finished() {
+                drop(state);
+                return Poll::Ready(taken + self.take_more(limit - taken, taken, out));
+            }
+            let knows = |receiver: &Waker| receiver.will_wake(consumer);
+            if state.receiver.as_ref().is_some_and(knows) {
+                return Poll::Pending;
+            }
+            if waker.is_some() {
+                mem::swap(&mut state.receiver, &mut waker);
+                drop(state);
+                catch_panic("the drop of a waker", || drop(waker));
+                return Poll::Pending;
+            }
+            // A waker is cloned while the set is not locked, and what was delivered meanwhile is looked for again.
+            drop(state);
+            waker = Some(clone(consumer));
+        }
+    }
+
     /// Goes on taking after a full batch, as far as there is more; ends when it meets what was delivered meanwhile in
     /// smaller portions, so that a consumer cannot be kept busy for ever.
     fn take_more(
@@ -113,7 +124,11 @@ impl<K, S: Payload> Set<K, S> {
 
 impl<K, S: Payload> State<K, S> {
     /// Takes at most a batch of what was delivered.
-    fn take_delivered(&mut self, limit: usize, out: &mut dyn FnMut(Expired<K, S::Value>)) -> usize {
+    pub(super) fn take_delivered(
+        &mut self,
+        limit: usize,
+        out: &mut dyn FnMut(Expired<K, S::Value>),
+    ) -> usize {
         let mut taken = 0;
         while taken < limit.min(BATCH as usize) {
             let Some(expired) = self.delivered.pop() else {

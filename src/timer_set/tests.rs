@@ -1,7 +1,10 @@
 //! A set without an actor: what it keeps, which nobody else sees.
 
+use std::cell::RefCell;
 use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -295,4 +298,100 @@ fn a_timer_set_again_does_not_repeat() {
 #[test]
 fn a_slot_with_a_u64_key_and_value_takes_48_bytes() {
     assert_eq!(size_of::<table::Slot<u64, Plain<u64>>>(), 48);
+}
+
+/// Fires the timers at these indices.
+fn fire(shared: &Shared, set: &Timers, nodes: &mut Nodes, indices: &[u32], at: u64) {
+    let turn = Turn::new(at, tick(at), &shared.metrics.0);
+    process(set, &turn, nodes);
+    set.process_expirations(indices, &turn, nodes);
+    let delivery = set.deliver(at + 1, &mut 1_000_000, &turn, nodes);
+    assert_eq!(delivery, Delivery::Done);
+}
+
+#[test]
+fn finds_what_is_delivered_while_a_waker_is_cloned() {
+    let (shared, set) = set();
+    let nodes = RefCell::new(Nodes::default());
+    arm(&set, 0..1, 5);
+    let deliver = |waker: &Waker| {
+        fire(&shared, &set, &mut nodes.borrow_mut(), &[0], 5);
+        waker.clone()
+    };
+    let mut keys = Vec::new();
+    let mut out = |expired: Expired<u64, ()>| keys.push(expired.key);
+    let polled = set.poll_taking(Waker::noop(), deliver, 1, &mut out);
+    assert_eq!((polled, keys), (Poll::Ready(1), vec![0]));
+    assert!(set.lock().receiver.is_none());
+}
+
+#[test]
+fn sees_the_end_that_comes_while_a_waker_is_cloned() {
+    let (_shared, set) = set();
+    let close = |waker: &Waker| {
+        TimerSet::close(&*set);
+        waker.clone()
+    };
+    let polled = set.poll_taking(Waker::noop(), close, 1, &mut |_| ());
+    assert_eq!(polled, Poll::Ready(0));
+}
+
+#[test]
+fn survives_a_waker_whose_clone_panics() {
+    let (shared, set) = set();
+    let mut nodes = Nodes::default();
+    arm(&set, 0..1, 5);
+    let clone = |_: &Waker| -> Waker { panic!("the clone of a waker panics") };
+    let poll = || set.poll_taking(Waker::noop(), clone, 1, &mut |_| ());
+    assert!(catch_unwind(AssertUnwindSafe(poll)).is_err());
+    arm(&set, 1..2, 5);
+    fire(&shared, &set, &mut nodes, &[0, 1], 5);
+    assert_eq!(lengths(&set), (2, 0, 0));
+    let polled = set.poll_taking(Waker::noop(), Waker::clone, 9, &mut |_| ());
+    assert_eq!(polled, Poll::Ready(2));
+    let polled = set.poll_taking(Waker::noop(), Waker::clone, 9, &mut |_| ());
+    assert_eq!(polled, Poll::Pending);
+    assert!(set.lock().receiver.is_some());
+}
+
+#[test]
+fn takes_a_batch_at_most_under_one_hold_of_the_lock() {
+    const MANY: u64 = 100_000;
+    let (shared, set) = set();
+    let mut nodes = Nodes::default();
+    arm(&set, 0..MANY, 5);
+    let indices: Vec<_> = (0..100_000).collect();
+    fire(&shared, &set, &mut nodes, &indices, 5);
+    let batch = BATCH as usize;
+    let mut keys = Vec::new();
+    let mut out = |expired: Expired<u64, ()>| keys.push(expired.key);
+    assert_eq!(set.lock().take_delivered(usize::MAX, &mut out), batch);
+    assert_eq!(set.lock().take_delivered(7, &mut out), 7);
+    // One call takes the rest all the same.
+    let polled = set.poll_taking(Waker::noop(), Waker::clone, usize::MAX, &mut out);
+    assert_eq!(polled, Poll::Ready(indices.len() - batch - 7));
+    assert!(keys.into_iter().eq(0..MANY));
+
+    arm(&set, 0..MANY, 5);
+    let mut visited = 0;
+    set.in_batches(|_, range| {
+        assert!(range.start == visited && range.len() <= batch);
+        visited = range.end;
+    });
+    assert_eq!(visited, set.lock().table.end());
+    assert_eq!(set.take_all(u64::MAX).len(), indices.len());
+}
+
+#[test]
+fn takes_no_more_than_the_limit_over_several_batches() {
+    let (shared, set) = set();
+    let mut nodes = Nodes::default();
+    arm(&set, 0..2_000, 5);
+    let indices: Vec<_> = (0..2_000).collect();
+    fire(&shared, &set, &mut nodes, &indices, 5);
+    for limit in [1, 255, 256, 257, 512, 513] {
+        let polled = set.poll_taking(Waker::noop(), Waker::clone, limit, &mut |_| ());
+        assert_eq!(polled, Poll::Ready(limit));
+    }
+    assert_eq!(lengths(&set).0, 2_000 - 1 - 255 - 256 - 257 - 512 - 513);
 }

@@ -267,3 +267,134 @@ fn forgets_ten_thousand_dropped_sets() {
     assert!(info.bytes_current < 20_000, "{info:?}");
     assert_eq!(wheel.metrics().keyed_drained, 10_010);
 }
+
+/// More than anything keeps memory for.
+const CROWD: u64 = 300_000;
+
+#[test]
+fn gives_back_the_memory_of_keyed_timers_received() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let (timers, mut stream) = wheel.keyed::<u64, u64>();
+    let info = measured(&runtime, async {
+        for key in 0..CROWD {
+            timers.set_timer(key, key, ms(key % 100)).unwrap();
+        }
+        let mut received = Vec::new();
+        let mut n = 0;
+        while n < CROWD as usize {
+            n += stream.recv_many(&mut received, 1_000).await;
+            received.clear();
+        }
+        drop(received);
+        wheel.settle().await;
+    });
+    assert!(info.bytes_max > 10_000_000, "{info:?}");
+    assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
+    drop((timers, stream));
+}
+
+#[test]
+fn gives_back_the_memory_of_keyed_timers_unread_and_then_received() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let (timers, mut stream) = wheel.keyed::<u64, u64>();
+    let info = measured(&runtime, async {
+        for key in 0..CROWD {
+            timers.set_timer(key, key, ms(key % 100)).unwrap();
+        }
+        time::advance(ms(100)).await;
+        wheel.settle().await;
+        assert!(timers.is_empty());
+        let mut n = 0;
+        while stream.try_recv().is_ok() {
+            n += 1;
+        }
+        assert_eq!(n, CROWD);
+        wheel.settle().await;
+    });
+    assert!(info.bytes_max > 10_000_000, "{info:?}");
+    assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
+    drop((timers, stream));
+}
+
+#[test]
+fn gives_back_the_memory_of_keyed_timers_removed_or_drained() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let (timers, stream) = wheel.keyed::<u64, u64>();
+    let info = measured(&runtime, async {
+        for is_drained in [false, true] {
+            for key in 0..CROWD {
+                timers.set_timer(key, key, HOUR).unwrap();
+            }
+            wheel.settle().await;
+            if is_drained {
+                assert_eq!(timers.drain().unwrap().len() as u64, CROWD);
+            } else {
+                for key in 0..CROWD {
+                    assert_eq!(timers.remove_timer(&key), Ok(Some(key)));
+                }
+            }
+            wheel.settle().await;
+        }
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    });
+    assert!(info.bytes_max > 10_000_000, "{info:?}");
+    assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
+    drop((timers, stream));
+}
+
+#[test]
+fn gives_back_the_memory_of_intervals() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let (timers, mut stream) = wheel.keyed::<u64, u64>();
+    let info = measured(&runtime, async {
+        for key in 0..CROWD {
+            timers.set_interval(key, key, HOUR).unwrap();
+        }
+        time::advance(HOUR).await;
+        wheel.settle().await;
+        let mut n = 0;
+        while stream.try_recv().is_ok() {
+            n += 1;
+        }
+        assert_eq!(n, CROWD);
+        for key in 0..CROWD {
+            timers.remove_timer(&key).unwrap();
+        }
+        wheel.settle().await;
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    });
+    assert!(info.bytes_max > 10_000_000, "{info:?}");
+    assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
+    drop((timers, stream));
+}
+
+#[test]
+fn gives_back_the_memory_of_watches_reaped() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let (reaper, mut idle) = wheel.reaper::<u64, u64>(HOUR);
+    let info = measured(&runtime, async {
+        let watches: Vec<_> = (0..CROWD)
+            .map(|key| reaper.watch(key, key).unwrap())
+            .collect();
+        let mut n = 0;
+        while n < CROWD {
+            assert_eq!(idle.recv().await.map(|expired| expired.key), Some(n));
+            n += 1;
+        }
+        assert!(watches.iter().all(|watch| !watch.touch()));
+        drop(watches);
+        wheel.settle().await;
+    });
+    assert!(info.bytes_max > 10_000_000, "{info:?}");
+    assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
+    drop((reaper, idle));
+}

@@ -137,10 +137,7 @@ async fn b03_spares_the_new_timer_from_remains_of_the_old() {
     assert_eq!(stream.try_recv().map(|e| e.key), Ok("fired"));
     assert!(stream.try_recv().is_err());
     for key in ["removed", "replaced", "moved", "fired"] {
-        assert!(
-            timers.deadline(&key).unwrap().is_some(),
-            "{key} is still there"
-        );
+        assert!(timers.deadline(key).is_some(), "{key} is still there");
     }
     advance(&wheel, ms(1)).await;
     let values: Vec<_> = std::iter::from_fn(|| stream.try_recv().ok().map(|e| e.value)).collect();
@@ -402,7 +399,7 @@ async fn b11_neither_panics_nor_hides_by_far_deadlines() {
             .unwrap();
         timers.set_timer(bit + 100, (), ms(1)).unwrap();
         timers
-            .move_timer(&bit + 100, Duration::from_millis((1 << bit) - 1))
+            .move_timer(&(bit + 100), Duration::from_millis((1 << bit) - 1))
             .unwrap();
     }
     timers.set_timer(0, (), ms(300)).unwrap();

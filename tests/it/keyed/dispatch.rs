@@ -202,3 +202,80 @@ async fn ends_dispatch_after_shutdown_once_all_is_handled() {
     let left: Vec<_> = stream.unexpired().iter().map(|e| e.key).collect();
     assert_eq!(left, [1, 3, 5, 7, 9]);
 }
+
+/// Panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("the drop of a handler panics");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn p12_goes_on_after_a_handler_whose_drop_panics() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    for key in 0..30 {
+        timers.set_timer(key, (), ms(key)).unwrap();
+    }
+    drop(timers);
+    let finished = AtomicUsize::new(0);
+    let dispatch = stream.dispatch(2, |expired| {
+        // Dropped with the future, after it has finished.
+        let bomb = (expired.key % 3 == 1).then(|| Bomb);
+        let (wheel, finished) = (&wheel, &finished);
+        async move {
+            wheel.sleep(ms(3)).await;
+            finished.fetch_add(1, Ordering::SeqCst);
+            drop(bomb);
+        }
+    });
+    dispatch.await;
+    assert_eq!(finished.load(Ordering::SeqCst), 30);
+
+    // So does one that is dropped before it has finished.
+    let (timers, mut stream) = wheel.keyed();
+    for key in 0..4 {
+        timers.set_timer(key, (), ms(0)).unwrap();
+    }
+    wheel.settle().await;
+    {
+        let mut dispatch = pin!(stream.dispatch(3, |_| async {
+            let _bomb = Bomb;
+            std::future::pending::<()>().await;
+        }));
+        assert!(poll!(&mut dispatch).is_pending());
+    }
+    assert_eq!(received(&mut stream), [(3, ())]);
+    assert_balanced(&wheel);
+}
+
+/// A future that finishes at its first poll, and whose drop panics.
+struct Ready(Bomb);
+
+impl Future for Ready {
+    type Output = ();
+
+    fn poll(self: std::pin::Pin<&mut Self>, _: &mut std::task::Context<'_>) -> std::task::Poll<()> {
+        let Ready(_) = &*self;
+        std::task::Poll::Ready(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn p12_goes_on_after_a_finished_handler_whose_drop_panics() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    for key in 0..10 {
+        timers.set_timer(key, (), ms(key)).unwrap();
+    }
+    drop(timers);
+    let mut called = 0;
+    let dispatch = stream.dispatch(1, |_| {
+        called += 1;
+        Ready(Bomb)
+    });
+    dispatch.await;
+    assert_eq!(called, 10);
+}

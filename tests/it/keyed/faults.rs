@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
 use tickwheel::{Expirations, KeyedTimers, TimerWheel};
+use tokio::time::Instant;
 
 use crate::support::{advance, assert_balanced, ms};
 
@@ -79,10 +80,16 @@ fn received<V: Send + 'static>(stream: &mut Expirations<Key, V>) -> Vec<(u64, V)
         .collect()
 }
 
+/// Whether the call unwinds. Nothing may have changed then.
+fn unwinds<T>(call: impl FnOnce() -> T) -> bool {
+    catch_unwind(AssertUnwindSafe(call)).is_err()
+}
+
 #[tokio::test(start_paused = true)]
-async fn p12_finds_the_others_beside_a_key_whose_hash_panics() {
+async fn p12_unwinds_into_the_caller_when_hash_panics() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
+    let start = Instant::now();
     let bad = Key::new(7);
     timers.set_timer(bad.clone(), 7, ms(10)).unwrap();
     for number in 100..110 {
@@ -91,28 +98,38 @@ async fn p12_finds_the_others_beside_a_key_whose_hash_panics() {
     bad.hash.light();
     let value = Arc::new(());
     let (arcs, _arc_stream) = wheel.keyed();
-    arcs.set_timer(bad.clone(), Arc::clone(&value), ms(10))
-        .unwrap();
-    assert_eq!(
-        Arc::strong_count(&value),
-        1,
-        "it could not be filed, and was dropped"
-    );
-    timers.move_timer(&bad, ms(50)).unwrap();
-    timers.remove_timer(&bad).unwrap();
-    assert_eq!(timers.remove_timer(&bad), Ok(None));
-    assert_eq!(timers.deadline(&bad), Ok(None));
-    // The table grows over a key whose hash panics.
+    assert!(unwinds(|| arcs.set_timer(
+        bad.clone(),
+        Arc::clone(&value),
+        ms(10)
+    )));
+    assert!(unwinds(|| arcs.set_interval(
+        bad.clone(),
+        Arc::clone(&value),
+        ms(10)
+    )));
+    assert_eq!(Arc::strong_count(&value), 1, "it was not set");
+    assert!(arcs.is_empty());
+    let before = wheel.metrics();
+    assert!(unwinds(|| timers.set_timer(bad.clone(), 8, ms(50))));
+    assert!(unwinds(|| timers.move_timer(&bad, ms(50))));
+    assert!(unwinds(|| timers.remove_timer(&bad)));
+    assert!(unwinds(|| timers.deadline(&bad)));
+    assert!(unwinds(|| timers.contains(&bad)));
+    let after = wheel.metrics();
+    assert_eq!(after.keyed_set, before.keyed_set);
+    assert_eq!((after.keyed_moved, after.keyed_removed), (0, 0));
+    // The table grows over a key whose hash would panic: it is not asked again.
     for number in 110..1000 {
         timers.set_timer(Key::new(number), number, ms(10)).unwrap();
     }
     for number in 100..1000 {
-        assert!(
-            timers.deadline(&Key::new(number)).unwrap().is_some(),
-            "{number}"
-        );
+        assert!(timers.contains(&Key::new(number)), "{number}");
     }
     assert_eq!(timers.len(), 901);
+    bad.hash.quench();
+    assert_eq!(timers.deadline(&bad), Some(start + ms(10)));
+    bad.hash.light();
     advance(&wheel, ms(10)).await;
     let fired = received(&mut stream);
     assert_eq!(fired[0], (7, 7), "it fires all the same");
@@ -142,9 +159,10 @@ async fn p12_drains_a_key_whose_hash_panics() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_treats_a_key_whose_eq_panics_as_unequal() {
+async fn p12_unwinds_into_the_caller_when_eq_panics() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
+    let start = Instant::now();
     let bad = Key::new(5);
     for number in 0..40 {
         let key = if number == 5 {
@@ -155,11 +173,26 @@ async fn p12_treats_a_key_whose_eq_panics_as_unequal() {
         timers.set_timer(key, number, ms(10)).unwrap();
     }
     bad.eq.light();
-    assert_eq!(timers.remove_timer(&bad), Ok(None));
-    timers.remove_timer(&Key::new(9)).unwrap();
-    for number in (0..40).filter(|n| ![5, 9].contains(n)) {
+    let before = wheel.metrics();
+    assert!(unwinds(|| timers.set_timer(bad.clone(), 8, ms(50))));
+    assert!(unwinds(|| timers.set_interval(bad.clone(), 8, ms(50))));
+    assert!(unwinds(|| timers.move_timer(&bad, ms(50))));
+    assert!(unwinds(|| timers.remove_timer(&bad)));
+    assert!(unwinds(|| timers.deadline(&bad)));
+    assert!(unwinds(|| timers.contains(&bad)));
+    let after = wheel.metrics();
+    assert_eq!(after.keyed_set, before.keyed_set);
+    assert_eq!((after.keyed_moved, after.keyed_removed), (0, 0));
+    assert_eq!(timers.len(), 40);
+    bad.eq.quench();
+    assert_eq!(timers.deadline(&bad), Some(start + ms(10)));
+
+    for number in (0..40).filter(|&n| n != 5) {
         timers.move_timer(&Key::new(number), ms(20)).unwrap();
     }
+    assert_eq!(timers.remove_timer(&Key::new(9)), Ok(Some(9)));
+    // Nobody compares keys when a timer fires.
+    bad.eq.light();
     advance(&wheel, ms(10)).await;
     assert_eq!(received(&mut stream), [(5, 5)]);
     advance(&wheel, ms(10)).await;
@@ -222,17 +255,19 @@ impl Bombs {
 async fn p12_drops_values_whose_drop_panics_once_each() {
     let wheel = TimerWheel::new();
     let mut bombs = bombs(&wheel);
-    bombs.timers.remove_timer(&0).unwrap();
-    assert_eq!(bombs.drops(), 1);
-    bombs.timers.set_timer(1, bombs.value(), ms(5)).unwrap();
-    assert_eq!(bombs.drops(), 2, "replaced");
-    bombs.timers.set_timer(1, bombs.value(), ms(5)).unwrap();
-    assert_eq!(bombs.drops(), 3, "replaced");
+    // What is removed or replaced is the caller's to drop.
+    let removed = bombs.timers.remove_timer(&0).unwrap();
+    assert!(removed.is_some() && bombs.drops() == 0);
+    assert!(unwinds(|| drop(removed)) && bombs.drops() == 1);
+    for drops in 2..4 {
+        let replaced = bombs.timers.set_timer(1, bombs.value(), ms(5)).unwrap();
+        assert!(replaced.is_some() && bombs.drops() == drops - 1);
+        assert!(unwinds(|| drop(replaced)) && bombs.drops() == drops);
+    }
     advance(&wheel, ms(5)).await;
     let received = bombs.stream.try_recv().unwrap();
     assert_eq!(bombs.drops(), 3, "it was handed over whole");
-    let dropped = catch_unwind(AssertUnwindSafe(|| drop(received)));
-    assert!(dropped.is_err() && bombs.drops() == 4);
+    assert!(unwinds(|| drop(received)) && bombs.drops() == 4);
     assert_eq!(bombs.timers.len(), 8);
     advance(&wheel, ms(7)).await;
     let Bombs {
@@ -283,11 +318,13 @@ async fn p12_survives_keys_whose_drop_panics() {
     timers.set_timer(Key::new(2), 2, ms(10)).unwrap();
     let again = bad.clone();
     bad.drop.light();
-    timers.set_timer(again, 3, ms(20)).unwrap();
-    assert_eq!(timers.remove_timer(&bad), Ok(Some(3)));
+    let replaced = timers.set_timer(again, 3, ms(20));
+    let removed = timers.remove_timer(&bad);
+    bad.drop.quench();
+    assert_eq!(replaced, Ok(Some(1)), "the answer is not lost");
+    assert_eq!(removed, Ok(Some(3)));
     advance(&wheel, ms(20)).await;
     assert_eq!(received(&mut stream), [(2, 2)]);
-    bad.drop.quench();
     assert_balanced(&wheel);
 }
 
@@ -453,7 +490,7 @@ async fn p12_lets_a_replaced_waker_use_its_own_set() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed::<u32, u32>();
     let in_drop = timers.clone();
-    let waker = waker(|| (), move || in_drop.set_timer(1, 1, ms(5)).unwrap());
+    let waker = waker(|| (), move || drop(in_drop.set_timer(1, 1, ms(5))));
     assert_eq!(
         stream.poll_recv(&mut Context::from_waker(&waker)),
         Poll::Pending
@@ -506,7 +543,7 @@ async fn p12_lets_values_use_their_own_set_when_dropped() {
             if let Some(timers) = self.0.take() {
                 let again = Rearm(None, Arc::clone(&self.1), self.2 + 100);
                 let _ = timers.set_timer(self.2 + 100, again, ms(5));
-                let _ = timers.remove_timer(&self.2 + 50);
+                let _ = timers.remove_timer(&(self.2 + 50));
             }
             self.1.lock().unwrap().push(self.2);
         }

@@ -39,7 +39,7 @@ async fn coalesces_missed_periods_into_one_expiration() {
     timers.set_interval((), (), ms(10)).unwrap();
     advance(&wheel, ms(95)).await;
     let expired = stream.try_recv().unwrap();
-    assert_eq!(expired.deadline, start + ms(10));
+    assert_eq!((expired.deadline, expired.missed), (start + ms(10), 8));
     assert_eq!(received(&mut stream), [], "no burst");
     assert_eq!(millis(&timed(&mut stream, start, 3).await), [100, 110, 120]);
     advance(&wheel, ms(100)).await;
@@ -107,11 +107,11 @@ async fn shifts_the_schedule_of_a_moved_interval() {
     let (timers, mut stream) = wheel.keyed();
     let start = Instant::now();
     timers.set_interval((), (), ms(10)).unwrap();
-    timers.move_timer((), ms(13)).unwrap();
+    timers.move_timer(&(), ms(13)).unwrap();
     assert_eq!(millis(&timed(&mut stream, start, 3).await), [13, 23, 33]);
-    timers.move_timer_at((), start + ms(36)).unwrap();
+    timers.move_timer_at(&(), start + ms(36)).unwrap();
     assert_eq!(millis(&timed(&mut stream, start, 3).await), [36, 46, 56]);
-    timers.move_timer((), ms(0)).unwrap();
+    timers.move_timer(&(), ms(0)).unwrap();
     assert_eq!(millis(&timed(&mut stream, start, 2).await), [56, 66]);
 }
 
@@ -172,4 +172,32 @@ async fn fires_an_unread_interval_while_a_handle_or_stream_lives() {
     advance(&wheel, ms(1000)).await;
     assert_eq!(wheel.metrics().keyed_fired, fired);
     assert_balanced(&wheel);
+}
+
+#[tokio::test(start_paused = true)]
+async fn counts_the_periods_that_passed_unnoticed() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    let start = Instant::now();
+    timers.set_interval((), (), ms(10)).unwrap();
+    let mut beats = 0;
+    // Up to, exactly at, and beyond the next periods.
+    for jump in [10, 19, 1, 10, 20, 30, 29, 1, 5, 5, 100, 1_000_000] {
+        wheel.settle().await;
+        time::advance(ms(jump)).await;
+        wheel.settle().await;
+        while let Ok(expired) = stream.try_recv() {
+            beats += 1;
+            assert_eq!(expired.deadline, start + ms(10 * beats));
+            beats += expired.missed;
+        }
+        assert_eq!(u128::from(beats), start.elapsed().as_millis() / 10);
+    }
+    timers.set_timer((), (), ms(10)).unwrap();
+    advance(&wheel, ms(1_000)).await;
+    let late = stream.try_recv().unwrap();
+    assert_eq!(
+        late.missed, 0,
+        "a timer that does not repeat misses nothing"
+    );
 }

@@ -58,7 +58,8 @@ async fn frees_its_share_of_the_limit_by_every_end() {
         assert_eq!(room(&timers, first), 10, "round {round}");
         match round % 5 {
             0 => assert_eq!(timers.drain().unwrap().len(), 10),
-            1 => (first..first + 10).for_each(|key| timers.remove_timer(&key).unwrap()),
+            1 => (first..first + 10)
+                .for_each(|key| assert_eq!(timers.remove_timer(&key), Ok(Some(())))),
             2 => {
                 for key in first..first + 10 {
                     assert_eq!(timers.remove_timer(&key), Ok(Some(())));
@@ -70,8 +71,10 @@ async fn frees_its_share_of_the_limit_by_every_end() {
             }
             _ => {
                 // On the tick itself some are removed and the others fire.
+                wheel.settle().await;
                 time::advance(ms(1)).await;
-                (first..first + 5).for_each(|key| timers.remove_timer(&key).unwrap());
+                (first..first + 5)
+                    .for_each(|key| assert_eq!(timers.remove_timer(&key), Ok(Some(()))));
                 wheel.settle().await;
                 received(&mut stream);
             }
@@ -138,9 +141,9 @@ async fn keeps_the_count_exact_over_refused_and_unknown_keys() {
     timers.set_timer(1, (), ms(5)).unwrap();
     for key in 2..100 {
         assert!(timers.set_timer(key, (), ms(0)).is_err());
-        timers.remove_timer(&key).unwrap();
-        timers.move_timer(&key, ms(0)).unwrap();
-        timers.set_timer(1, (), ms(5)).unwrap();
+        assert_eq!(timers.remove_timer(&key), Ok(None));
+        assert_eq!(timers.move_timer(&key, ms(0)), Ok(false));
+        assert_eq!(timers.set_timer(1, (), ms(5)), Ok(Some(())));
         assert_eq!(timers.remove_timer(&key), Ok(None));
     }
     assert_eq!(timers.len(), 1);

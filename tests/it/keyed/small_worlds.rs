@@ -98,13 +98,13 @@ impl World {
                 self.written += 1;
                 let value = self.written;
                 let set = self.timers.set_timer(key, value, ticks(distance));
-                set.expect("it is open");
-                self.pending.insert(key, due(distance, value));
+                let replaced = self.pending.insert(key, due(distance, value));
+                assert_eq!(set, Ok(replaced.map(|timer| timer.value)));
             }
             Op::Move(key, distance) => {
                 self.written += 1;
                 let moved = self.timers.move_timer(&key, ticks(distance));
-                moved.expect("it is open");
+                assert_eq!(moved, Ok(self.pending.contains_key(&key)));
                 if let Some(timer) = self.pending.get_mut(&key) {
                     let value = timer.value;
                     *timer = due(distance, self.written);
@@ -112,8 +112,9 @@ impl World {
                 }
             }
             Op::Remove(key) => {
-                self.timers.remove_timer(&key).expect("it is open");
-                self.pending.remove(&key);
+                let removed = self.timers.remove_timer(&key);
+                let expected = self.pending.remove(&key);
+                assert_eq!(removed, Ok(expected.map(|timer| timer.value)));
             }
             Op::Jump(by) => {
                 time::advance(ticks(by)).await;

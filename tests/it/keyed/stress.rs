@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tickwheel::{Expired, KeyedTimers, TimerWheel};
-use tokio::sync::mpsc::error::TryRecvError;
+use tickwheel::{Expired, KeyedTimers, TimerWheel, TryRecvError};
 
 use crate::support::{Numbers, ms};
 
@@ -62,14 +61,12 @@ impl Drop for Value {
     }
 }
 
-fn now_or_panic<T>(future: impl Future<Output = T>) -> T {
-    futures::FutureExt::now_or_never(future).expect("ready when first polled")
-}
-
 /// What one thread has counted, to be held against the wheel's metrics.
 #[derive(Default)]
 struct Tally {
     set: u64,
+    moved: u64,
+    replaced: u64,
     taken: u64,
     drained: u64,
     refused: u64,
@@ -86,7 +83,13 @@ fn storm(timers: &KeyedTimers<u64, Value>, ends: &Arc<Ends>, first: usize, n: us
         match random.below(100) {
             0..50 => {
                 match timers.set_timer(key, ends.value(next), delay) {
-                    Ok(()) => tally.set += 1,
+                    Ok(replaced) => {
+                        tally.set += 1;
+                        if let Some(replaced) = replaced {
+                            replaced.hand_over();
+                            tally.replaced += 1;
+                        }
+                    }
                     Err(refused) => {
                         refused.into_inner().1.hand_over();
                         tally.refused += 1;
@@ -94,23 +97,22 @@ fn storm(timers: &KeyedTimers<u64, Value>, ends: &Arc<Ends>, first: usize, n: us
                 }
                 next += 1;
             }
-            50..70 => drop(timers.move_timer(&key, delay)),
-            70..80 => drop(timers.remove_timer(&key)),
-            80..95 => {
-                if let Ok(Some(value)) = now_or_panic(timers.remove_timer(&key)) {
+            50..70 => tally.moved += u64::from(timers.move_timer(&key, delay) == Ok(true)),
+            70..95 => {
+                if let Ok(Some(value)) = timers.remove_timer(&key) {
                     value.hand_over();
                     tally.taken += 1;
                 }
             }
             95 => {
-                for expired in now_or_panic(timers.drain()).unwrap_or_default() {
+                for expired in timers.drain().unwrap_or_default() {
                     expired.value.hand_over();
                     tally.drained += 1;
                 }
             }
             _ => {
                 assert!(timers.len() <= 64);
-                let _ = now_or_panic(timers.deadline(&key));
+                let _ = timers.deadline(&key);
             }
         }
     }
@@ -122,6 +124,8 @@ fn joined(threads: Vec<thread::JoinHandle<Tally>>) -> Tally {
     for thread in threads {
         let tally = thread.join().expect("no thread panics");
         sum.set += tally.set;
+        sum.moved += tally.moved;
+        sum.replaced += tally.replaced;
         sum.taken += tally.taken;
         sum.drained += tally.drained;
         sum.refused += tally.refused;
@@ -172,11 +176,14 @@ async fn p6_p16_ends_every_timer_once_whatever_threads_do() {
     assert_eq!(m.keyed_set, sum.set);
     assert_eq!(m.keyed_fired, received);
     assert_eq!(m.keyed_drained, sum.drained);
-    assert_eq!(m.keyed_removed + m.keyed_replaced, dropped + sum.taken);
+    assert_eq!(m.keyed_moved, sum.moved);
+    assert_eq!(m.keyed_removed, sum.taken);
+    assert_eq!(m.keyed_replaced, sum.replaced);
+    assert_eq!(dropped, 0, "every value was handed to somebody");
     assert_eq!(m.keyed_pending, 0);
-    assert_eq!(sum.set, received + sum.drained + sum.taken + dropped);
+    assert_eq!(sum.set, received + sum.drained + sum.taken + sum.replaced);
     assert!(
-        received > 0 && sum.taken > 0 && dropped > 0,
+        received > 0 && sum.taken > 0 && sum.replaced > 0 && sum.moved > 0,
         "all ways were taken"
     );
 }
@@ -211,6 +218,10 @@ async fn p15_loses_no_value_in_a_shutdown_amid_a_storm() {
         refused += sum.refused;
         assert_eq!(m.keyed_set, sum.set);
         assert_eq!(m.keyed_fired, received);
+        assert_eq!(
+            (m.keyed_removed, m.keyed_replaced),
+            (sum.taken, sum.replaced)
+        );
         assert_eq!(m.keyed_drained, sum.drained + left);
         assert_eq!(m.keyed_pending, 0);
         let ended = m.keyed_fired + m.keyed_removed + m.keyed_replaced + m.keyed_drained;
@@ -259,27 +270,24 @@ async fn p5_applies_the_calls_of_one_thread_in_order() {
                 for round in 0..3000 {
                     let key = |n| (thread, round % 100 * 10 + n);
                     let far = ms(3_600_000);
-                    timers.set_timer(key(0), round, far).unwrap();
-                    timers.move_timer(&key(0), ms(0)).unwrap();
-                    timers.move_timer(&key(0), far).unwrap();
-                    timers.set_timer(key(0), round + 1, far).unwrap();
+                    assert_eq!(timers.set_timer(key(0), round, far), Ok(None));
+                    assert_eq!(timers.move_timer(&key(0), ms(0)), Ok(true));
                     // It was due for a moment, and may have fired then; not with the second value, though.
-                    assert_eq!(
-                        now_or_panic(timers.remove_timer(&key(0))),
-                        Ok(Some(round + 1))
-                    );
-                    timers.set_timer(key(1), round, far).unwrap();
-                    timers.remove_timer(&key(1)).unwrap();
-                    timers.set_timer(key(2), round, far).unwrap();
-                    timers.set_timer(key(2), round + 1, far).unwrap();
-                    assert_eq!(
-                        now_or_panic(timers.remove_timer(&key(2))),
-                        Ok(Some(round + 1))
-                    );
-                    timers.remove_timer(&key(3)).unwrap();
-                    timers.set_timer(key(3), round, far).unwrap();
-                    assert!(now_or_panic(timers.deadline(&key(3))).unwrap().is_some());
-                    timers.remove_timer(&key(3)).unwrap();
+                    let is_pending = timers.move_timer(&key(0), far).unwrap();
+                    let replaced = timers.set_timer(key(0), round + 1, far);
+                    assert_eq!(replaced, Ok(is_pending.then_some(round)));
+                    assert_eq!(timers.remove_timer(&key(0)), Ok(Some(round + 1)));
+                    assert_eq!(timers.set_timer(key(1), round, far), Ok(None));
+                    assert_eq!(timers.remove_timer(&key(1)), Ok(Some(round)));
+                    assert_eq!(timers.set_timer(key(2), round, far), Ok(None));
+                    let replaced = timers.set_timer(key(2), round + 1, far);
+                    assert_eq!(replaced, Ok(Some(round)));
+                    assert_eq!(timers.remove_timer(&key(2)), Ok(Some(round + 1)));
+                    assert_eq!(timers.remove_timer(&key(3)), Ok(None));
+                    assert_eq!(timers.move_timer(&key(3), far), Ok(false));
+                    assert_eq!(timers.set_timer(key(3), round, far), Ok(None));
+                    assert!(timers.deadline(&key(3)).is_some());
+                    assert_eq!(timers.remove_timer(&key(3)), Ok(Some(round)));
                 }
             })
         })
@@ -418,13 +426,15 @@ async fn p1_p11_fires_all_and_none_early_while_threads_flood() {
                 while !stop.load(Ordering::Relaxed) {
                     let key = 1_000_000 + random.below(2000);
                     match random.below(3) {
-                        0 => timers
-                            .set_timer(key, 0, ms(60_000 + random.below(999)))
-                            .unwrap(),
-                        1 => timers
-                            .move_timer(&key, ms(60_000 + random.below(999)))
-                            .unwrap(),
-                        _ => timers.remove_timer(&key).unwrap(),
+                        0 => {
+                            let far = ms(60_000 + random.below(999));
+                            timers.set_timer(key, 0, far).unwrap();
+                        }
+                        1 => {
+                            let far = ms(60_000 + random.below(999));
+                            timers.move_timer(&key, far).unwrap();
+                        }
+                        _ => drop(timers.remove_timer(&key).unwrap()),
                     }
                 }
             })
@@ -451,4 +461,49 @@ async fn p1_p11_fires_all_and_none_early_while_threads_flood() {
     timers.drain().unwrap();
     wheel.settle().await;
     assert_eq!(wheel.metrics().keyed_pending, 0);
+}
+
+/// The near timer of each round is armed while others set and remove far ones in the same set. Once, a thread that was
+/// paused between marking the set and telling the actor let the others believe that the actor had been told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn p2_fires_a_near_timer_among_calls_that_need_no_wake() {
+    const NEAR: u64 = u64::MAX;
+    let wheel = TimerWheel::builder()
+        .tick(Duration::from_micros(100))
+        .start()
+        .unwrap();
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    let began = std::time::Instant::now();
+    let mut round = 0;
+    while began.elapsed() < ms(3_000) {
+        let others: Vec<_> = (0..3)
+            .map(|task| {
+                let timers = timers.clone();
+                tokio::spawn(async move {
+                    for n in 0..20 {
+                        timers.set_timer(task, (), ms(3_600_000)).unwrap();
+                        if (n + round) % 3 == 0 {
+                            tokio::task::yield_now().await;
+                        }
+                        timers.remove_timer(&task).unwrap();
+                    }
+                })
+            })
+            .collect();
+        let near = timers.clone();
+        let near = tokio::spawn(async move {
+            near.set_timer(NEAR, (), ms(1)).unwrap();
+        });
+        near.await.unwrap();
+        for other in others {
+            other.await.unwrap();
+        }
+        // Nothing but the near timer itself is left to wake the actor.
+        let expired = tokio::time::timeout(ms(10_000), stream.recv()).await;
+        let expired = expired.unwrap_or_else(|_| panic!("lost in round {round}"));
+        assert_eq!(expired.map(|expired| expired.key), Some(NEAR));
+        round += 1;
+    }
+    assert!(round > 10, "{round} rounds prove little");
+    assert!(timers.is_empty());
 }

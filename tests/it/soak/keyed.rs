@@ -1,10 +1,7 @@
 //! The shares of keyed timers, repeating ones and watches.
 
-use std::future::Future;
 use std::ops::Range;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use tickwheel::{Busy, KeyedTimers, Reaper, SetTimerError, Watch};
 
@@ -60,16 +57,8 @@ impl Share for Keyed {
                 self.set(key, numbers);
                 Ok(())
             }
-            6..=13 => self.timers.move_timer(&key, delay(numbers)),
-            14 => self.timers.remove_timer(&key),
-            _ => {
-                let mut taken = pin!(self.timers.remove_timer(&key));
-                let mut cx = Context::from_waker(Waker::noop());
-                match taken.as_mut().poll(&mut cx) {
-                    Poll::Ready(taken) => taken.map(drop),
-                    Poll::Pending => panic!("taking waits"),
-                }
-            }
+            6..=13 => self.timers.move_timer(&key, delay(numbers)).map(drop),
+            _ => self.timers.remove_timer(&key).map(drop),
         };
         assert!(result.is_ok(), "it is open");
     }

@@ -6,8 +6,7 @@ mod race;
 
 use std::time::Duration;
 
-use tickwheel::{Expirations, Expired, SetTimerError, TimerWheel, Watch, WatchOptions};
-use tokio::sync::mpsc::error::TryRecvError;
+use tickwheel::{Expirations, SetTimerError, TimerWheel, TryRecvError, Watch, WatchOptions};
 use tokio::time::{self, Instant};
 
 use crate::support::ms;
@@ -53,12 +52,8 @@ async fn reaps_an_untouched_watch_with_key_value_and_deadline() {
     assert_eq!(reaper.len(), 1);
 
     let expired = idle.recv().await.unwrap();
-    let expected = Expired {
-        key: 7,
-        value: "seven",
-        deadline: start + IDLE,
-    };
-    assert_eq!(expired, expected);
+    assert_eq!((expired.key, expired.value), (7, "seven"));
+    assert_eq!((expired.deadline, expired.missed), (start + IDLE, 0));
     assert_eq!(start.elapsed(), IDLE);
     assert!(!watch.is_watched());
     assert!(reaper.is_empty());
@@ -75,11 +70,12 @@ async fn postpones_by_touches_up_to_the_deadline_and_not_after() {
 
     pass(&wheel, JUST_BEFORE).await;
     assert!(before.touch());
-    pass(&wheel, T).await;
-    assert!(at.touch(), "it is due, and was not handed out");
-    assert_eq!(next(&mut idle, start).await, Some((3, IDLE)));
-    assert!(!after.touch(), "it was handed out");
+    time::advance(T).await;
+    assert!(at.touch(), "it is due, and was not delivered");
+    wheel.settle().await;
+    assert!(!after.touch(), "it was delivered, and not received yet");
     assert!(!after.touch_at(Instant::now() + IDLE));
+    assert_eq!(next(&mut idle, start).await, Some((3, IDLE)));
 
     assert_eq!(next(&mut idle, start).await, Some((1, JUST_BEFORE + IDLE)));
     assert_eq!(next(&mut idle, start).await, Some((2, IDLE + IDLE)));
@@ -129,21 +125,23 @@ async fn reschedules_a_watch_processed_too_early() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reschedules_a_watch_touched_before_it_is_received() {
+async fn reschedules_a_watch_touched_before_it_is_delivered() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
     let watches: Vec<Watch> = (0..10).map(|n| reaper.watch(n, "w").unwrap()).collect();
-    // Nobody reads for long.
-    pass(&wheel, IDLE * 5).await;
+    wheel.settle().await;
+    // The actor does not run while the clock jumps.
+    time::advance(IDLE * 5).await;
     for (n, watch) in watches.iter().enumerate() {
         assert!(watch.is_watched());
         assert!(n % 2 == 0 || watch.touch());
     }
+    wheel.settle().await;
+    assert_eq!(reaper.len(), 5);
     for n in [0, 2, 4, 6, 8] {
         assert_eq!(next(&mut idle, start).await, Some((n, ms(500))));
     }
-    assert_eq!(reaper.len(), 5);
     for n in [1, 3, 5, 7, 9] {
         assert_eq!(next(&mut idle, start).await, Some((n, ms(600))));
     }
@@ -151,13 +149,39 @@ async fn reschedules_a_watch_touched_before_it_is_received() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn spares_a_watch_touched_each_time_before_it_is_received() {
+async fn refuses_touches_of_what_was_delivered_and_not_received() {
+    let wheel = TimerWheel::new();
+    let (reaper, mut idle) = wheel.reaper(IDLE);
+    let start = Instant::now();
+    let watches: Vec<Watch> = (0..10).map(|n| reaper.watch(n, "w").unwrap()).collect();
+    // Nobody reads for long.
+    pass(&wheel, IDLE * 5).await;
+    for watch in &watches {
+        assert!(!watch.is_watched());
+        assert!(!watch.touch());
+        assert!(!watch.touch_at(Instant::now() + IDLE));
+        assert!(!watch.busy().is_effective());
+    }
+    assert_eq!(reaper.len(), 0);
+    drop(watches);
+    for n in 0..10 {
+        let expired = idle.recv().await.unwrap();
+        assert_eq!((expired.key, expired.deadline), (n, start + IDLE));
+    }
+    let metrics = wheel.metrics();
+    assert_eq!((metrics.keyed_fired, metrics.keyed_removed), (10, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn spares_a_watch_touched_each_time_before_it_is_delivered() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let watch = reaper.watch(1, "w").unwrap();
+    wheel.settle().await;
     for _ in 0..50 {
-        pass(&wheel, IDLE * 2).await;
+        time::advance(IDLE * 2).await;
         assert!(watch.touch());
+        wheel.settle().await;
         assert!(is_empty(&mut idle));
     }
 }
@@ -234,16 +258,22 @@ async fn drops_the_value_of_a_dropped_watch_without_an_event() {
     drop(watch);
     assert_eq!(std::sync::Arc::strong_count(&value), 2);
     assert_eq!(reaper.len(), 1);
-    // One that is due, and waits to be received.
-    pass(&wheel, ms(50)).await;
+    // One that is due, and was not delivered.
+    time::advance(ms(50)).await;
     drop(due);
     assert_eq!(std::sync::Arc::strong_count(&value), 1);
+    // One that was delivered is the receiver's.
+    let delivered = reaper.watch(3, value.clone()).unwrap();
+    pass(&wheel, IDLE).await;
+    drop(delivered);
+    assert_eq!(std::sync::Arc::strong_count(&value), 2);
 
     pass(&wheel, IDLE * 3).await;
+    assert_eq!(idle.try_recv().map(|expired| expired.key), Ok(3));
     assert!(matches!(idle.try_recv(), Err(TryRecvError::Empty)));
     let metrics = wheel.metrics();
-    assert_eq!((metrics.keyed_set, metrics.keyed_removed), (2, 2));
-    assert_eq!((metrics.keyed_pending, metrics.keyed_fired), (0, 0));
+    assert_eq!((metrics.keyed_set, metrics.keyed_removed), (3, 2));
+    assert_eq!((metrics.keyed_pending, metrics.keyed_fired), (0, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -252,10 +282,13 @@ async fn spares_a_reused_index_from_its_former_watchs_deadline() {
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
     let old = reaper.watch(1, "old").unwrap();
-    pass(&wheel, IDLE).await;
+    wheel.settle().await;
+    time::advance(IDLE).await;
+    // It is due, and the wheel has yet to reach its index.
     drop(old);
     let new = reaper.watch(2, "new").unwrap();
-    assert!(is_empty(&mut idle), "the expiration was of the old one");
+    wheel.settle().await;
+    assert!(is_empty(&mut idle), "the deadline was of the old one");
     assert!(new.touch());
     assert_eq!(next(&mut idle, start).await, Some((2, IDLE + IDLE)));
 
@@ -289,23 +322,26 @@ async fn counts_idle_time_from_the_last_guards_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn honours_a_guard_taken_before_receipt_and_not_after() {
+async fn honours_a_guard_taken_before_delivery_and_not_after() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
     let watch = reaper.watch(1, "w").unwrap();
-    pass(&wheel, IDLE).await;
+    wheel.settle().await;
+    time::advance(IDLE).await;
     let busy = watch.busy();
     assert!(busy.is_effective());
+    wheel.settle().await;
     assert!(is_empty(&mut idle));
     pass(&wheel, ms(300)).await;
     assert!(is_empty(&mut idle));
     drop(busy);
-    assert_eq!(next(&mut idle, start).await, Some((1, ms(500))));
+    pass(&wheel, IDLE).await;
     let late = watch.busy();
     assert!(!late.is_effective());
     drop(late);
     assert!(!watch.is_watched());
+    assert_eq!(next(&mut idle, start).await, Some((1, ms(500))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -405,12 +441,14 @@ async fn hands_back_a_watch_over_the_limit_of_timers() {
     drop(first);
     let second = reaper.watch(2, "second").unwrap();
     assert!(reaper.watch(3, "third").is_err());
-    pass(&wheel, IDLE).await;
-    assert!(reaper.watch(3, "third").is_err(), "it was not handed out");
-    assert_eq!(idle.recv().await.unwrap().key, 2);
+    wheel.settle().await;
+    time::advance(IDLE).await;
+    assert!(reaper.watch(3, "third").is_err(), "it was not delivered");
+    wheel.settle().await;
     let third = reaper.watch(3, "third").unwrap();
-    // What was reaped had given its place back already.
+    // What was reaped had given its share back already.
     drop(second);
+    assert_eq!(idle.recv().await.unwrap().key, 2);
     assert!(reaper.watch(4, "fourth").is_err());
     drop(third);
     assert_eq!(wheel.metrics().keyed_pending, 1);
@@ -438,4 +476,99 @@ async fn rejects_a_reaper_of_no_duration() {
 #[should_panic(expected = "a maximum age must be longer than zero")]
 fn rejects_a_greatest_age_of_zero() {
     let _ = WatchOptions::new().max_age(Duration::ZERO);
+}
+
+// --- the memory and the index of watches that are gone ---
+
+#[tokio::test(start_paused = true)]
+async fn hands_out_what_was_delivered_after_its_memory_was_given_back() {
+    const WATCHES: u32 = 3_000;
+    let wheel = TimerWheel::new();
+    let (reaper, mut idle) = wheel.reaper(IDLE);
+    let mut watches: Vec<Watch> = (0..WATCHES)
+        .map(|n| reaper.watch(n, "w").unwrap())
+        .collect();
+    wheel.settle().await;
+    time::advance(IDLE).await;
+    assert!(watches.iter().step_by(2).all(Watch::touch));
+    wheel.settle().await;
+    watches.clear();
+    wheel.settle().await;
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(reaper.len(), 0);
+    // The table has begun anew, and its indices mean others.
+    let other = reaper.watch(WATCHES, "other").unwrap();
+    for n in (0..WATCHES).filter(|n| n % 2 == 1) {
+        assert_eq!(idle.recv().await.unwrap().key, n);
+    }
+    assert!(other.touch());
+    assert!(is_empty(&mut idle));
+    assert_eq!(idle.recv().await.unwrap().key, WATCHES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reaps_the_successors_of_watches_dropped_as_they_are_due() {
+    let wheel = TimerWheel::new();
+    let (reaper, mut idle) = wheel.reaper(IDLE);
+    let mut key = 0;
+    let mut watch = || {
+        key += 1;
+        (key, reaper.watch(key, "w").unwrap())
+    };
+    // The actor is behind by `lag` when the first ones go and others take their indices.
+    for (lag, keep) in [0, 1, 50, 99, 100, 101, 500]
+        .into_iter()
+        .flat_map(|lag| [(lag, 0), (lag, 1), (lag, 2)])
+    {
+        let mut first: Vec<_> = (0..3).map(|_| watch()).collect();
+        wheel.settle().await;
+        time::advance(IDLE + ms(lag)).await;
+        let kept: Vec<_> = first.drain(..keep).collect();
+        assert!(kept.iter().all(|(_, watch)| watch.touch()));
+        drop(first);
+        let since = Instant::now();
+        let second: Vec<_> = (keep..3).map(|_| watch()).collect();
+        wheel.settle().await;
+        assert!(is_empty(&mut idle), "lag {lag}, {keep} kept");
+        let mut expected: Vec<_> = kept.iter().chain(&second).map(|(key, _)| *key).collect();
+        expected.sort_unstable();
+        let mut reaped = Vec::new();
+        for _ in 0..3 {
+            let (key, after) = next(&mut idle, since).await.unwrap();
+            assert_eq!(after, IDLE, "lag {lag}, {keep} kept");
+            reaped.push(key);
+        }
+        reaped.sort_unstable();
+        assert_eq!(reaped, expected, "lag {lag}, {keep} kept");
+    }
+    assert!(reaper.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn reports_the_idle_deadline_when_it_came_before_the_age() {
+    let wheel = TimerWheel::new();
+    let (reaper, mut idle) = wheel.reaper(IDLE);
+    let start = Instant::now();
+    let aged = WatchOptions::new().max_age(ms(200));
+    let _idle_first = reaper.watch_with(1, "idle", aged).unwrap();
+    let busy = reaper.watch_with(2, "busy", aged).unwrap();
+    let _guard = busy.busy();
+    let touched = reaper.watch_with(3, "touched", aged).unwrap();
+    wheel.settle().await;
+    time::advance(ms(110)).await;
+    assert!(touched.touch());
+    // Both have passed when the actor looks.
+    time::advance(ms(1_000)).await;
+    wheel.settle().await;
+    let mut deadlines = [Duration::ZERO; 3];
+    for _ in 0..3 {
+        let expired = idle.try_recv().unwrap();
+        deadlines[expired.key as usize - 1] = expired.deadline - start;
+    }
+    assert_eq!(deadlines[0], IDLE);
+    let age = ms(180)..=ms(220);
+    assert!(age.contains(&deadlines[1]), "{deadlines:?}");
+    assert!(age.contains(&deadlines[2]), "{deadlines:?}");
 }

@@ -103,3 +103,34 @@ async fn p6_reaps_once_or_never_while_another_thread_touches() {
     assert_eq!(metrics.keyed_removed, 400 - reaped.len() as u64);
     assert_eq!(metrics.keyed_pending, 0);
 }
+
+/// The consumer's clock stands still. Were it asked whether a watch is idle, it would say no for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reaps_for_a_consumer_whose_clock_is_paused() {
+    let wheel = TimerWheel::new();
+    let (tell, told) = std::sync::mpsc::channel();
+    let (reaper, mut idle) = wheel.reaper(ms(20));
+    let consumer = thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            while let Some(expired) = idle.recv().await {
+                tell.send(expired.key).unwrap();
+            }
+        });
+    });
+    for key in 0..3 {
+        let watch = reaper.watch(key, ()).unwrap();
+        let turns = wheel.metrics().turns;
+        let reaped = told.recv_timeout(ms(10_000));
+        assert_eq!(reaped, Ok(key), "it was never reaped");
+        assert!(!watch.touch());
+        let turns = wheel.metrics().turns - turns;
+        assert!(turns < 100, "{turns} turns for one watch");
+    }
+    drop(reaper);
+    consumer.join().unwrap();
+}

@@ -23,6 +23,7 @@ pub(crate) struct Out {
     pub(crate) key: u8,
     pub(crate) value: u32,
     pub(crate) deadline: Nanos,
+    pub(crate) missed: Nanos,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -77,17 +78,17 @@ impl Oracle {
         self.order
     }
 
-    /// Returns false when the key is refused.
+    /// Returns the value that is replaced; an error when the key is refused.
     pub(crate) fn set(
         &mut self,
         key: u8,
         value: u32,
         deadline: Nanos,
         period: Option<Duration>,
-    ) -> bool {
+    ) -> Result<Option<u32>, ()> {
         let is_new = !self.pending.contains_key(&key);
         if is_new && self.pending.len() >= self.max_keyed {
-            return false;
+            return Err(());
         }
         let timer = Timer {
             value,
@@ -95,19 +96,22 @@ impl Oracle {
             order: self.next_order(),
             period: period.map(|period| nanos(period).max(self.tick).min(NEVER)),
         };
-        self.pending.insert(key, timer);
+        let replaced = self.pending.insert(key, timer);
         self.counts.set += 1;
         self.counts.replaced += u64::from(!is_new);
-        true
+        Ok(replaced.map(|timer| timer.value))
     }
 
-    pub(crate) fn move_to(&mut self, key: u8, deadline: Nanos) {
+    /// Returns whether there is such a timer.
+    pub(crate) fn move_to(&mut self, key: u8, deadline: Nanos) -> bool {
         let order = self.next_order();
         if let Some(timer) = self.pending.get_mut(&key) {
             timer.deadline = deadline.min(NEVER);
             timer.order = order;
             self.counts.moved += 1;
+            return true;
         }
+        false
     }
 
     pub(crate) fn remove(&mut self, key: u8) -> Option<u32> {
@@ -125,6 +129,7 @@ impl Oracle {
             key,
             value: timer.value,
             deadline: timer.deadline,
+            missed: 0,
         };
         all.into_iter().map(out).collect()
     }
@@ -152,17 +157,18 @@ impl Oracle {
                 "fired at {now}: {timer:?} of key {key} is due at {at}"
             );
             self.counts.fired += 1;
+            let missed = (timer.period).map_or(0, |period| (now - timer.deadline) / period);
             self.fired.push_back(Out {
                 key,
                 value: timer.value,
                 deadline: timer.deadline,
+                missed,
             });
             let order = self.next_order();
             let Some(period) = timer.period else {
                 self.pending.remove(&key);
                 continue;
             };
-            let missed = (now - timer.deadline) / period;
             let next = timer.deadline + period * (missed + 1);
             let timer = self.pending.get_mut(&key).expect("it is pending");
             timer.deadline = next.min(NEVER);

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use tickwheel::{Expirations, Expired, KeyedTimers, SetTimerError, TimerWheel};
-use tokio::sync::mpsc::error::TryRecvError;
+use tickwheel::{
+    Closed, Expirations, Expired, KeyedTimers, SetTimerError, TimerWheel, TryRecvError,
+};
 use tokio::time::{self, Instant};
 
 use super::ops::{Op, Setup, Span};
@@ -17,6 +18,8 @@ const LAST: Nanos = 200 * 365 * 86_400 * 1_000_000_000;
 /// A value that is counted.
 #[derive(Debug, Clone)]
 struct Value(u32, #[allow(dead_code)] Arc<()>);
+
+type SetResult = Result<Option<Value>, SetTimerError<u8, Value>>;
 
 struct Run {
     wheel: TimerWheel,
@@ -150,45 +153,30 @@ impl Run {
             Op::Move(key, span) => {
                 let span = self.span(span);
                 let (_, deadline) = self.after(span);
-                self.move_to(key, deadline, |t| t.move_timer(&key, span).is_ok());
+                self.move_to(key, deadline, |t| t.move_timer(&key, span));
             }
             Op::MoveAt(key, span) => {
                 if let (Some(at), deadline) = self.after(self.span(span)) {
-                    self.move_to(key, deadline, |t| t.move_timer_at(&key, at).is_ok());
+                    self.move_to(key, deadline, |t| t.move_timer_at(&key, at));
                 }
             }
             Op::MovePast(key, span) => {
                 if let Some(at) = Instant::now().checked_sub(self.span(span)) {
-                    self.move_to(key, self.nanos(at), |t| t.move_timer_at(&key, at).is_ok());
+                    self.move_to(key, self.nanos(at), |t| t.move_timer_at(&key, at));
                 }
             }
             Op::Remove(key) => {
                 let Some(timers) = self.handles.last() else {
                     return;
                 };
-                assert_eq!(timers.remove_timer(&key).is_ok(), self.is_open());
-                if self.is_open() {
-                    self.oracle.remove(key);
+                let removed = timers.remove_timer(&key);
+                assert_eq!(removed.is_ok(), self.is_open());
+                if let Ok(removed) = removed {
+                    let expected = self.oracle.remove(key);
+                    assert_eq!(removed.map(|value| value.0), expected, "key {key}");
                 }
             }
-            Op::Take(key) => {
-                let Some(timers) = self.handles.last() else {
-                    return;
-                };
-                let taken = timers
-                    .remove_timer(&key)
-                    .now_or_never()
-                    .expect("ready at once");
-                assert_eq!(taken.is_ok(), self.is_open());
-                if let Ok(taken) = taken {
-                    assert_eq!(
-                        taken.map(|value| value.0),
-                        self.oracle.remove(key),
-                        "key {key}"
-                    );
-                }
-            }
-            Op::Deadline(key) => self.deadline(&key),
+            Op::Deadline(key) => self.deadline(key),
             Op::Drain => self.drain(),
             Op::Advance(span) => {
                 let by = self.span(span).min(to_duration(LAST - self.now()));
@@ -226,7 +214,7 @@ impl Run {
         key: u8,
         deadline: Nanos,
         period: Option<Duration>,
-        call: impl FnOnce(&KeyedTimers<u8, Value>, Value) -> Result<(), SetTimerError<u8, Value>>,
+        call: impl FnOnce(&KeyedTimers<u8, Value>, Value) -> SetResult,
     ) {
         let value = self.value();
         let number = value.0;
@@ -235,11 +223,15 @@ impl Run {
         };
         let result = call(timers, value);
         if self.is_open() {
-            let fits = self.oracle.set(key, number, deadline, period);
-            assert_eq!(result.is_ok(), fits, "key {key}, {result:?}");
+            let expected = self.oracle.set(key, number, deadline, period);
+            let replaced = (result.as_ref())
+                .map(|replaced| replaced.as_ref().map(|value| value.0))
+                .map_err(|_| ());
+            assert_eq!(replaced, expected, "key {key}");
         }
         if let Err(refused) = result {
             assert_eq!(refused.is_closed(), !self.is_open());
+            assert_eq!(refused.is_full(), self.is_open());
             let (back, value) = refused.into_inner();
             assert_eq!((back, value.0), (key, number), "handed back");
         }
@@ -249,14 +241,15 @@ impl Run {
         &mut self,
         key: u8,
         deadline: Nanos,
-        call: impl FnOnce(&KeyedTimers<u8, Value>) -> bool,
+        call: impl FnOnce(&KeyedTimers<u8, Value>) -> Result<bool, Closed>,
     ) {
         let Some(timers) = self.handles.last() else {
             return;
         };
-        assert_eq!(call(timers), self.is_open());
-        if self.is_open() {
-            self.oracle.move_to(key, deadline);
+        let moved = call(timers);
+        assert_eq!(moved.is_ok(), self.is_open());
+        if let Ok(moved) = moved {
+            assert_eq!(moved, self.oracle.move_to(key, deadline), "key {key}");
         }
     }
 
@@ -264,7 +257,7 @@ impl Run {
         let Some(timers) = self.handles.last() else {
             return;
         };
-        let drained = timers.drain().now_or_never().expect("ready at once");
+        let drained = timers.drain();
         assert_eq!(drained.is_ok(), self.is_open());
         if let Ok(drained) = drained {
             let expected = self.oracle.drain();
@@ -276,9 +269,8 @@ impl Run {
         let Some(timers) = self.handles.last() else {
             return;
         };
-        let deadline = timers.deadline(&key).now_or_never().expect("ready at once");
-        assert_eq!(deadline.is_ok(), self.is_open());
-        let Ok(deadline) = deadline else { return };
+        let deadline = timers.deadline(&key);
+        assert_eq!(timers.contains(&key), deadline.is_some());
         let expected = self.oracle.pending.get(&key).map(|timer| timer.deadline);
         assert_eq!(deadline.is_some(), expected.is_some(), "key {key}");
         if let (Some(deadline), Some(expected)) = (deadline, expected) {
@@ -307,6 +299,7 @@ impl Run {
     fn assert_out(&self, expired: &Expired<u8, Value>, expected: Out) {
         let got = (expired.key, expired.value.0);
         assert_eq!(got, (expected.key, expected.value), "expected {expected:?}");
+        assert_eq!(Nanos::from(expired.missed), expected.missed);
         self.assert_deadline(expired.deadline, expected.deadline);
     }
 
@@ -373,7 +366,7 @@ impl Run {
         match (received, self.oracle.fired.pop_front()) {
             (Ok(expired), Some(expected)) => self.assert_out(&expired, expected),
             (Err(TryRecvError::Empty), None) => assert!(!self.is_finished()),
-            (Err(TryRecvError::Disconnected), None) => assert!(self.is_finished()),
+            (Err(TryRecvError::Closed), None) => assert!(self.is_finished()),
             (received, expected) => panic!("{received:?}, expected {expected:?}"),
         }
     }
