@@ -138,7 +138,7 @@ async fn removing_rings_only_when_512_slots_are_noted() {
     let (mut actor, wheel) = start();
     let shared = Arc::clone(wheel.shared());
     let (timers, stream) = wheel.keyed::<u64, ()>();
-    note(&timers, 0..600);
+    set_far(&timers, 0..600);
     assert_eq!(step(&mut actor), "wait");
     assert!(!was_notified(&shared), "it was awake");
     for key in 0..511 {
@@ -228,7 +228,7 @@ async fn watches_touched_while_they_wait_to_be_received_are_all_looked_at_again(
 async fn a_set_that_is_attended_to_in_part_is_the_first_of_the_next_turn() {
     let (mut actor, wheel) = start();
     let (timers, _stream) = wheel.keyed::<u64, ()>();
-    note(&timers, 0..9_000);
+    set_far(&timers, 0..9_000);
     let _sleep = armed(&wheel, FAR);
     for (timers, sleeps) in [(4_096, 0), (8_192, 0), (9_000, 1)] {
         step(&mut actor);
@@ -251,7 +251,7 @@ async fn what_is_set_again_while_it_waits_to_be_delivered_comes_after_what_was_s
     assert_eq!(step(&mut actor), "again");
     assert_eq!(received(&mut stream).len(), 256);
     // More than a turn applies, and behind that one that is due; the last one knows that it is due already.
-    note(&timers, 1_000..6_000);
+    set_far(&timers, 1_000..6_000);
     set(350, Duration::ZERO);
     set(256, Duration::ZERO);
     while step(&mut actor) == "again" {}
@@ -338,7 +338,7 @@ async fn a_set_that_is_ended_in_the_midst_of_a_turn_is_let_go_when_it_is_off_the
     let (mut actor, wheel) = start();
     let shared = Arc::clone(wheel.shared());
     let (timers, stream) = wheel.keyed::<u64, ()>();
-    note(&timers, 1..10);
+    set_far(&timers, 1..10);
     timers.set_timer(0, (), ms(5)).expect("there is room");
     let mut sleep = wheel.sleep(ms(5));
     let waker = Waker::from(Arc::new(EndSet(std::sync::Mutex::new(Some(timers)))));
@@ -355,7 +355,7 @@ async fn a_set_that_is_ended_in_the_midst_of_a_turn_is_let_go_when_it_is_off_the
 async fn a_set_that_was_let_go_and_is_heard_of_again_does_no_harm() {
     let (mut actor, wheel) = start();
     let (timers, stream) = wheel.keyed::<u64, ()>();
-    note(&timers, 0..3);
+    set_far(&timers, 0..3);
     drop(stream);
     assert_eq!(step(&mut actor), "wait");
     // The actor is told of it.
@@ -370,7 +370,7 @@ async fn what_was_noted_first_is_attended_to_first() {
     let (mut actor, wheel) = start();
     let (timers, _stream) = wheel.keyed::<u64, ()>();
     timers.set_timer(9_000, (), ms(5)).expect("there is room");
-    note(&timers, 0..5_000);
+    set_far(&timers, 0..5_000);
     assert_eq!(step(&mut actor), "again");
     assert_eq!(actor.next_wake(), Some(5));
 }
