@@ -80,7 +80,7 @@ impl<H> SleepWheel<H> {
                 for entry in due.drain(..) {
                     match entry.look(wheel.now(), wheel.next_index(), || later(entry.origin())) {
                         Expiration::Fire { deadline, waker } => {
-                            processed(Processed::Fired { deadline, waker })
+                            processed(Processed::Fired { deadline, waker });
                         }
                         Expiration::Reschedule(tick) => {
                             wheel.insert(tick, entry);

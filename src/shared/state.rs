@@ -249,16 +249,16 @@ impl Shared {
 
     /// Sends a command that is needed by `tick`. Gives it back when the actor has ended.
     pub(crate) fn send(&self, tick: u64, command: Command) -> Result<(), Command> {
-        let needed_by = match &command {
-            // The set may become dirty for earlier ticks while its command is queued.
-            Command::Set(_) => tick.min(self.ticks.now(Instant::now())),
-            _ => tick,
-        };
         let thread = counts::thread_number();
-        let wake_by = self.mailbox.enqueue(thread, needed_by, command)?;
-        let is_long = wake_by != needed_by;
-        self.mailbox.wake_by(if is_long { wake_by } else { tick });
-        Ok(())
+        if let Command::Set(_) = &command {
+            // The set may become dirty for earlier ticks while its command is queued, but for none that has passed.
+            let needed_by = tick.min(self.ticks.now(Instant::now()));
+            let wake_by = self.mailbox.enqueue(thread, needed_by, command)?;
+            let is_long = wake_by != needed_by;
+            self.mailbox.wake_by(if is_long { wake_by } else { tick });
+            return Ok(());
+        }
+        self.mailbox.push(thread, tick, command)
     }
 
     /// Sends a command that the actor should apply now, and that no timer has to wait for.
