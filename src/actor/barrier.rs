@@ -2,8 +2,8 @@
 //!
 //! A barrier has two parts. First the commands that were pushed before its own are applied. Its own command is in one
 //! queue, and the actor may have emptied the others a moment before they were pushed; so when the command comes out of
-//! the backlog, the actor sends it round once more, behind everything that the next turn takes. When it comes out again
-//! all of that is applied. Then everything that is due by that turn fires; this module waits for that.
+//! the backlog, the actor sends it round once more, behind everything that it takes next. When it comes out again all of
+//! that is applied. Then everything that is due by that turn fires; this module waits for that.
 
 use std::collections::VecDeque;
 

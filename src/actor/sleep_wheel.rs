@@ -82,7 +82,7 @@ impl<H> SleepWheel<H> {
                         later(entry.origin())
                     }) {
                         Expiration::Fire { deadline, waker } => {
-                            processed(Processed::Fired { deadline, waker })
+                            processed(Processed::Fired { deadline, waker });
                         }
                         Expiration::Reschedule(tick) => {
                             wheel.insert(tick, entry);

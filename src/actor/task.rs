@@ -6,12 +6,13 @@
 //!
 //! # A turn
 //!
-//! 1. It reads the clock, and takes everything that is queued in the [mailbox](crate::shared::mailbox) into the backlog.
+//! 1. It reads the clock. If its backlog is empty, it takes everything that is queued in the
+//!    [mailbox](crate::shared::mailbox) into it.
 //! 2. It applies commands from the backlog, a bounded number.
-//! 3. It fires what is due, a bounded number. If commands are left, it stops before the earliest tick by which one of
-//!    them is needed: a timer fires before those that are due after it, also when it is still in the backlog (P4), and
-//!    does not wait for commands that are all later (P11). What is pushed after step 1 is not due before the tick of
-//!    this turn.
+//! 3. It fires what is due, a bounded number. If commands are left, in the backlog or the mailbox, it stops before the
+//!    earliest tick by which one of them is needed: a timer fires before those that are due after it, also when its
+//!    command is not applied yet (P4), and does not wait for commands that are all later (P11). What is pushed after
+//!    step 1 is not due before the tick of this turn.
 //!
 //! If something is left to do the actor lets other tasks run and takes the next turn. Otherwise it
 //! [parks](crate::shared::mailbox::Mailbox::park), and waits for the next tick of its wheels or a notification.
@@ -235,8 +236,9 @@ impl Actor {
         let turn = Turn::new(now, shared.ticks.timestamp(began), &shared.metrics.0);
 
         self.take();
+        let earliest_queued = shared.mailbox.earliest();
         self.apply(&turn);
-        let earliest = self.earliest_unapplied();
+        let earliest = self.earliest_unapplied().min(earliest_queued);
         // Nothing fires at this tick or after it.
         let before = earliest.min(now.saturating_add(1));
         let sweeping = self.sweep();
@@ -257,7 +259,9 @@ impl Actor {
 
         turn.end(began.elapsed());
         self.warn_if_late(turn.latest(), began);
-        !self.backlog.is_empty()
+        // Held back by a command that is to be applied first.
+        before <= now
+            || !self.backlog.is_empty()
             || self.keyed.has_unprocessed()
             || !self.second_round.is_empty()
             || sweeping
@@ -269,14 +273,17 @@ impl Actor {
 
     // --- commands ---
 
-    /// Takes everything that is queued into the backlog.
+    /// Takes everything that is queued into the backlog, once that is empty.
     fn take(&mut self) {
+        if !self.backlog.is_empty() {
+            return;
+        }
         self.shared.mailbox.take(&mut self.backlog);
         // Behind everything that was pushed before them. No timer waits for them.
         self.backlog.append(&mut self.second_round, NEVER);
     }
 
-    /// No command that is left over is needed before this tick; `NEVER` when none is left.
+    /// No command that was taken and is left over is needed before this tick; `NEVER` when none is left.
     fn earliest_unapplied(&self) -> u64 {
         self.backlog
             .earliest()

@@ -3,8 +3,9 @@
 //! # Sharding
 //!
 //! There is a queue for each core, on a cache line of its own, and each thread uses one of them: two cores that arm
-//! timers do not meet. At every turn the actor swaps the queues empty, one after the other, into its [`Backlog`];
-//! commands of one queue stay in order.
+//! timers do not meet. Whenever its [`Backlog`] is empty the actor swaps the queues empty into it, one after the other;
+//! commands of one queue stay in order. It does not do so at every turn: under a flood of commands it would wait for the
+//! queues' locks more often than it applies anything.
 //!
 //! # The wake rule
 //!
@@ -35,18 +36,18 @@
 //! # The earliest tick
 //!
 //! Timers fire in the order of their ticks also while commands are left over for later turns (P4), and do not wait for
-//! commands that are all later than they are (P11). So each command is pushed with the tick by which it is needed, the
-//! [`Backlog`] knows the [earliest](Backlog::earliest) of those that are not applied, and a turn fires what is due
-//! before that tick.
+//! commands that are all later than they are (P11). So each command is pushed with the tick by which it is needed. The
+//! [`Backlog`] knows the [earliest](Backlog::earliest) of those in it, the mailbox the [earliest](Mailbox::earliest) of
+//! those in its queues, and a turn fires what is due before both. A command that is not seen there was pushed after the
+//! turn read the clock: it is not due before what that turn fires.
 //!
 //! A timer whose command is queued already may be moved earlier. Its command stays where it is, in whichever queue, or
 //! in the backlog; the caller [announces](Mailbox::announce) the earlier tick, and then follows the wake rule with it.
 //!
-//! *No announcement comes too late:* the command was pushed before it is announced. At every turn the actor first
-//! collects the announcements and then empties the queues. So when it finds an announcement, the command is in the
-//! backlog by the end of [`take`](Mailbox::take), if it is not applied yet: the tick that was announced holds until all
-//! of the backlog up to there is applied. An announcement that it does not find was made after the turn began, and after
-//! the turn has read the clock: what is announced is not due before what that turn fires.
+//! *No announcement is forgotten too soon:* the mailbox knows the tick until the actor empties the queues, and the
+//! command was pushed before it is announced. When it empties them the actor first collects the announcements. So the
+//! command of each that it finds is in the backlog by the end of [`take`](Mailbox::take), unless it is applied; and the
+//! backlog holds the tick until everything in it by then is applied.
 //!
 //! # After the end
 //!
@@ -90,6 +91,8 @@ pub(crate) struct Mailbox<C, S> {
 #[derive(Debug)]
 struct Shard<C> {
     queue: Mutex<Queue<C>>,
+    /// The earliest tick of the commands in the queue. Written under its lock, read without.
+    earliest: AtomicU64,
     /// The earliest tick that was announced and not collected by the actor.
     announced: AtomicU64,
 }
@@ -100,6 +103,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
         let shard = |_| {
             CachePadded(Shard {
                 queue: Mutex::new(Queue::new()),
+                earliest: AtomicU64::new(NEVER),
                 announced: AtomicU64::new(NEVER),
             })
         };
@@ -130,9 +134,13 @@ impl<C, S: Notifier> Mailbox<C, S> {
     ///
     /// For a caller that holds a lock: it queues the command before it releases the lock, and notifies the actor after.
     pub(crate) fn enqueue(&self, thread: usize, tick: u64, command: C) -> Result<u64, C> {
-        let mut queue = lock(&self.shard(thread).queue);
+        let shard = self.shard(thread);
+        let mut queue = lock(&shard.queue);
         if queue.closed {
             return Err(command);
+        }
+        if tick < shard.earliest.load(Ordering::Relaxed) {
+            shard.earliest.store(tick, Ordering::SeqCst);
         }
         let is_long = queue.push(tick, command, QUEUE_BOUND);
         Ok(if is_long { AWAKE } else { tick })
@@ -203,10 +211,21 @@ impl<C, S: Notifier> Mailbox<C, S> {
     pub(crate) fn take(&self, backlog: &mut Backlog<C>) {
         // Before the queues: the command that was announced is in one of them, or has been taken earlier.
         let announced = self.collect_announced();
-        for shard in &self.shards {
-            backlog.take(&mut lock(&shard.0.queue));
+        for CachePadded(shard) in &self.shards {
+            let mut queue = lock(&shard.queue);
+            shard.earliest.store(NEVER, Ordering::SeqCst);
+            backlog.take(&mut queue);
         }
         backlog.lower_bound(announced);
+    }
+
+    /// No command in a queue is needed before this tick, and none was announced to be. `NEVER` when all are empty.
+    pub(crate) fn earliest(&self) -> u64 {
+        let earliest = |CachePadded(shard): &CachePadded<Shard<C>>| {
+            let queued = shard.earliest.load(Ordering::SeqCst);
+            queued.min(shard.announced.load(Ordering::SeqCst))
+        };
+        self.shards.iter().map(earliest).fold(NEVER, u64::min)
     }
 
     /// Takes the earliest tick that was announced.

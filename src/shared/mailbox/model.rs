@@ -305,8 +305,8 @@ fn enqueue_under_a_lock_and_wake_after_it() {
 /// A command is pushed, and then announced by way of another queue, while the actor takes turns without applying it: a
 /// turn that begins after the announcement knows the earlier tick, and so does each turn after it.
 ///
-/// Fails if [`Mailbox::take`] collects the announcements after the queues, or each with its queue, and without
-/// `backlog.lower_bound(announced)` there.
+/// Fails if [`Mailbox::take`] collects the announcements after the queues, without `backlog.lower_bound(announced)`
+/// there, and if [`Mailbox::earliest`] leaves the announcements out.
 #[test]
 fn announce_against_turns() {
     check(Some(3), || {
@@ -318,8 +318,10 @@ fn announce_against_turns() {
                 let mut backlog = Backlog::new();
                 for _ in 0..2 {
                     let is_announced = is_announced.load(Ordering::SeqCst);
-                    mail.take(&mut backlog);
-                    let earliest = backlog.earliest();
+                    if backlog.is_empty() {
+                        mail.take(&mut backlog);
+                    }
+                    let earliest = mail.earliest().min(backlog.earliest());
                     assert!(!is_announced || earliest <= 3, "it is to be {earliest}");
                 }
                 backlog

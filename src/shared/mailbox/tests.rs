@@ -105,11 +105,14 @@ fn takes_the_earliest_tick_along() {
     let mailbox = Mailbox::new(2, Count::default());
     let mut backlog = Backlog::new();
     for (thread, tick, earliest) in [(0, 9, 9), (1, 7, 7), (0, 8, 7), (1, 3, 3)] {
+        assert_eq!(mailbox.earliest(), NEVER);
         assert_eq!(mailbox.push(thread, tick, tick), Ok(()));
+        assert_eq!(mailbox.push(thread, tick + 1, tick), Ok(()));
+        assert_eq!(mailbox.earliest(), tick);
         mailbox.take(&mut backlog);
         assert_eq!(backlog.earliest(), earliest);
     }
-    assert_eq!(drain(&mut backlog).len(), 4);
+    assert_eq!(drain(&mut backlog).len(), 8);
     assert_eq!(backlog.earliest(), NEVER);
 }
 
@@ -124,9 +127,11 @@ fn announces_an_earlier_tick_from_any_thread_by_the_wake_rule() {
     mailbox.announce(1, 4);
     mailbox.announce(1, 4);
     assert_eq!(notified(&mailbox), 1);
+    assert_eq!(mailbox.earliest(), 4);
     mailbox.take(&mut backlog);
-    assert_eq!(backlog.earliest(), 4);
+    assert_eq!((mailbox.earliest(), backlog.earliest()), (NEVER, 4));
     mailbox.announce(0, 3);
+    assert_eq!(mailbox.earliest(), 3);
     mailbox.take(&mut backlog);
     assert_eq!(backlog.earliest(), 3, "it was in the backlog already");
     assert_eq!(drain(&mut backlog), ['x']);

@@ -6,7 +6,7 @@ use super::*;
 // --- being late ---
 
 #[tokio::test(start_paused = true)]
-async fn it_complains_of_being_late_and_again_after_ten_seconds() {
+async fn warns_of_being_late_once_in_ten_seconds() {
     let warnings = Arc::new(Warnings::default());
     let _here = tracing::subscriber::set_default(Arc::clone(&warnings));
     let (mut actor, wheel) = start_with(ms(100));
@@ -42,7 +42,7 @@ impl Wake for SawTheEnd {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_has_ended_when_all_are_told() {
+async fn has_ended_only_when_all_are_woken() {
     let (mut actor, wheel) = start();
     let shared = Arc::clone(wheel.shared());
     let saw = Arc::new(SawTheEnd(Arc::clone(&shared), std::sync::Mutex::default()));
@@ -58,7 +58,7 @@ async fn it_has_ended_when_all_are_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancelled_sleeps_are_searched_for_in_bounded_turns_when_the_last_handle_is_gone() {
+async fn sweeps_cancelled_sleeps_in_bounded_turns() {
     let (mut actor, wheel) = start();
     let mut sleeps: Vec<_> = (0..9_000).map(|_| Some(armed(&wheel, FAR))).collect();
     while step(&mut actor) == "again" {}
@@ -81,7 +81,7 @@ async fn cancelled_sleeps_are_searched_for_in_bounded_turns_when_the_last_handle
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_search_that_has_just_seen_all_there_is_leaves_nothing() {
+async fn waits_after_a_sweep_that_sees_just_all() {
     let (mut actor, wheel) = start();
     let _sleeps: Vec<_> = (0..4_096).map(|_| armed(&wheel, FAR)).collect();
     assert_eq!(step(&mut actor), "wait");
@@ -91,7 +91,7 @@ async fn a_search_that_has_just_seen_all_there_is_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_ends_when_it_is_told_to_and_when_nothing_is_armed_and_nobody_could_arm() {
+async fn ends_when_told_to_or_when_nobody_could_arm() {
     let (mut actor, wheel) = start();
     assert_eq!(step(&mut actor), "wait");
     drop(wheel);
