@@ -146,3 +146,18 @@ async fn counts_new_bytes_behind_unconsumed_ones() {
     assert_eq!(stream.fill_buf().await.expect("not idle").len(), 2);
     assert_eq!(handle.last_active(), Instant::now());
 }
+
+#[tokio::test(start_paused = true)]
+async fn counts_new_bytes_after_buffer_was_read() {
+    let wheel = TimerWheel::new();
+    let (socket, mut peer) = duplex(64);
+    let mut stream = wheel.idle_stream(BufReader::new(socket), IDLE);
+    let handle = stream.handle().expect("it has limits");
+    peer.write_all(b"abc").await.expect("it is open");
+    assert_eq!(stream.fill_buf().await.expect("not idle"), b"abc");
+    assert_eq!(stream.read(&mut [0; 3]).await.expect("not idle"), 3);
+    time::advance(ms(60)).await;
+    peer.write_all(b"de").await.expect("it is open");
+    assert_eq!(stream.fill_buf().await.expect("not idle"), b"de");
+    assert_eq!(handle.last_active(), Instant::now());
+}
