@@ -79,7 +79,7 @@ impl Scheduler {
     }
 
     /// Whether the task will not run because of this call.
-    async fn revoke(&self, id: u64) -> bool {
+    fn revoke(&self, id: u64) -> bool {
         matches!(self.timers.remove_timer(&id), Ok(Some(_)))
     }
 
@@ -144,7 +144,7 @@ async fn main() -> Result<ExitCode, SetTimerError<u64, Task>> {
     scheduler.wheel.sleep(10 * MINUTE).await;
     let mut revoked = 0;
     for order in (0..12).step_by(3) {
-        revoked += u32::from(scheduler.revoke(tasks[order]).await);
+        revoked += u32::from(scheduler.revoke(tasks[order]));
     }
     say!("minute 10: {revoked} orders are paid");
     scheduler.reschedule(tasks[11], 60 * MINUTE);
@@ -153,7 +153,7 @@ async fn main() -> Result<ExitCode, SetTimerError<u64, Task>> {
     scheduler.wheel.sleep(20 * MINUTE).await;
     let cancelled = shop.cancelled();
     say!("minute 30: orders {cancelled:?} are cancelled");
-    let too_late = !scheduler.revoke(tasks[1]).await;
+    let too_late = !scheduler.revoke(tasks[1]);
     say!("minute 30: order 1 cannot be saved any more: {too_late}");
 
     let left = scheduler.stop().await;

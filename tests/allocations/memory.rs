@@ -282,7 +282,7 @@ fn gives_back_the_memory_of_keyed_timers_received() {
         }
         let mut received = Vec::new();
         let mut n = 0;
-        while n < CROWD as usize {
+        while (n as u64) < CROWD {
             n += stream.recv_many(&mut received, 1_000).await;
             received.clear();
         }

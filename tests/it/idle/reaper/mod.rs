@@ -549,7 +549,7 @@ async fn reaps_the_successors_of_watches_dropped_as_they_are_due() {
 #[tokio::test(start_paused = true)]
 async fn reports_the_idle_deadline_when_it_came_before_the_age() {
     let wheel = TimerWheel::new();
-    let (reaper, mut idle) = wheel.reaper(IDLE);
+    let (reaper, mut idle) = wheel.reaper::<usize, _>(IDLE);
     let start = Instant::now();
     let aged = WatchOptions::new().max_age(ms(200));
     let _idle_first = reaper.watch_with(1, "idle", aged).unwrap();
@@ -565,7 +565,7 @@ async fn reports_the_idle_deadline_when_it_came_before_the_age() {
     let mut deadlines = [Duration::ZERO; 3];
     for _ in 0..3 {
         let expired = idle.try_recv().unwrap();
-        deadlines[expired.key as usize - 1] = expired.deadline - start;
+        deadlines[expired.key - 1] = expired.deadline - start;
     }
     assert_eq!(deadlines[0], IDLE);
     let age = ms(180)..=ms(220);
