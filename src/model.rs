@@ -188,7 +188,7 @@ impl Shared {
         told == Some(true)
     }
 
-    /// What `Sleep::reset` does with an armed sleep. Returns the phase it was in.
+    /// Resets an armed sleep as `Sleep::reset` does. Returns the phase it was in.
     pub(crate) fn reset(&self, entry: &Arc<SleepEntry>, tick: u64) -> Phase {
         let (was, notify) = entry.move_to(tick);
         if was == Phase::Armed && !self.tell(entry, notify) {
@@ -213,7 +213,7 @@ impl Shared {
         self.orphaned.load(Ordering::Acquire)
     }
 
-    /// What dropping an armed sleep does while the pool has room. Returns the phase that ended.
+    /// Drops an armed sleep while the pool has room. Returns the phase that ended.
     pub(crate) fn give(&self, entry: Arc<SleepEntry>) -> Phase {
         let Disarmed { was, scheduled, .. } = entry.disarm();
         if self.is_orphaned() {
@@ -388,7 +388,7 @@ impl Actor {
         assert!(!left || until < self.sleeps.wheel().now());
     }
 
-    /// What dropping the actor does.
+    /// Ends as dropping the actor does.
     pub(crate) fn close(mut self) {
         self.shared.mailbox.close(&mut self.backlog);
         while let Some(command) = self.backlog.pop() {

@@ -97,7 +97,7 @@ thread_local! {
     static TOUCH: Last = const { Last::new() };
 }
 
-/// What a thread remembers of the instants that it has rounded up.
+/// The result of rounding that a thread remembers.
 ///
 /// The range of a tick is worked out when the same tick comes twice in a row. Where each is another it would be of no
 /// use.

@@ -5,7 +5,7 @@ use crate::wheel::Wheel;
 /// How many items are taken off a wheel at a time.
 const BATCH: usize = 64;
 
-/// What a step counts as when items only cascaded to lower levels: as much as so many items that are due.
+/// The cost of a step in which items only cascaded to lower levels, in items that are due.
 const CASCADE_COST: usize = 128;
 
 /// Hands the items that are due by `until` to `process`, tick by tick, as far as the budget goes; true when there may be

@@ -17,7 +17,7 @@ pub(crate) struct SleepWheel<H> {
     due: Vec<Arc<Entry<H>>>,
 }
 
-/// What became of an armed entry whose scheduled tick was reached.
+/// The outcome for an armed entry whose scheduled tick was reached.
 #[derive(Debug)]
 pub(crate) enum Processed {
     /// It fired at its deadline; this waker is to be woken.

@@ -66,7 +66,7 @@ pub struct Watch {
     watches: Arc<Watches>,
 }
 
-/// What all watches of one reaper share: one pointer in each of perhaps a million. It keeps the actor, since a watch
+/// The state that all watches of one reaper share: one pointer in each of perhaps a million. It keeps the actor, since a watch
 /// may wait for delivery and be touched then.
 struct Watches {
     ticks: Ticks,
@@ -74,7 +74,7 @@ struct Watches {
     _wheel: TimerWheel,
 }
 
-/// What one watch has beside its reaper's idle duration.
+/// The options of one watch, beside its reaper's idle duration.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WatchOptions {
     max_age: Option<Duration>,
@@ -86,13 +86,13 @@ pub(crate) struct Watched<V> {
     activity: Arc<Activity>,
 }
 
-/// What the watches of a reaper have in common.
+/// The rules that all watches of a reaper share.
 pub(crate) struct WatchRules {
     ticks: Ticks,
     idle_nanos: u64,
 }
 
-/// What a watch needs of its reaper.
+/// Ends watches, whatever their key and value are.
 trait Unwatch: Send + Sync {
     /// Its watch was dropped; the activity has ended.
     fn unwatch(&self, activity: &Arc<Activity>);

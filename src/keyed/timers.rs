@@ -95,7 +95,7 @@ pub struct WeakKeyedTimers<K, V> {
     handles: Weak<KeyedHandles>,
 }
 
-/// What all strong handles of a set share.
+/// The state that all strong handles of a set share.
 struct KeyedHandles {
     /// Tells the set when the last handle is gone.
     _of_set: Handles,

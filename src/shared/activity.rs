@@ -36,7 +36,7 @@
 //! A mutex of their own counts the guards. The first guard sets the bit; the last one clears it and records its release
 //! as activity, in one exchange, so the word is never idle between the two.
 //!
-//! [`model`] holds the invariants for up to four threads.
+//! The loom models beside this file hold the invariants for up to four threads.
 
 use crate::sync::SpinMutex;
 use crate::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! What changed in a set since the actor last looked.
+//! The indices of a set that changed since the actor last took them.
 
 /// Dirty indices.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// What one thread has counted for one wheel. Only that thread writes it.
+/// The counters of one thread for one wheel. Only that thread writes it.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     /// Sleeps that were made, or reset after they had fired.

@@ -92,7 +92,7 @@ pub(crate) enum Phase {
     Closed,
 }
 
-/// What an owner has to tell the actor after changing an entry.
+/// The action that an owner must take after changing an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Notify {
@@ -104,7 +104,7 @@ pub(crate) enum Notify {
     Enqueue(u64),
 }
 
-/// What was there when an entry was disarmed.
+/// The state of an entry when it was disarmed.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Disarmed {
@@ -115,7 +115,7 @@ pub(crate) struct Disarmed {
     pub(crate) waker: Option<Waker>,
 }
 
-/// What the actor has to do with an entry that came out of a queue.
+/// The action that the actor must take on an entry that came out of the mailbox.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Register {
@@ -129,7 +129,7 @@ pub(crate) enum Register {
     Deregister(u32),
 }
 
-/// What the actor has to do with an entry that came off the wheel.
+/// The action that the actor must take on an entry that came off the wheel.
 #[derive(Debug)]
 #[must_use]
 pub(crate) enum Expiration {

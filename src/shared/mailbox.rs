@@ -73,7 +73,7 @@ const AWAKE: u64 = 0;
 /// The models could not fill a real one.
 pub(crate) const QUEUE_BOUND: usize = if cfg!(tickwheel_loom) { 3 } else { 512 };
 
-/// What the actor waits for.
+/// Wakes the actor.
 pub(crate) trait Notifier {
     /// Wakes the actor now, or makes its next wait return at once.
     fn notify(&self);

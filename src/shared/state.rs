@@ -1,4 +1,4 @@
-//! What the handles of one wheel and its actor have in common.
+//! The state that all handles of one wheel share with its actor.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -27,7 +27,7 @@ pub(crate) type SleepEntry = Entry<Arc<Origin>>;
 #[derive(Debug)]
 pub(crate) struct Origin {
     pub(crate) shared: Arc<Shared>,
-    /// What an idle timer is put off by, without its entry being told.
+    /// The clock of an idle timer. It puts the deadline off without changing the entry.
     pub(crate) clock: Option<Arc<IdleClock>>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Shared {
     sets: SetList,
 }
 
-/// What a [`Shared`] is made of.
+/// The parts of a [`Shared`].
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) name: String,

@@ -38,7 +38,7 @@ impl<'a> Turn<'a> {
         self.fired(lateness);
     }
 
-    /// A timer was looked at, found to be due later, and filed again.
+    /// A timer was processed, found to be due later, and rescheduled.
     pub(crate) fn rescheduled(&self) {
         add(&self.metrics.rescheduled, 1);
     }

@@ -1,4 +1,4 @@
-//! What the actor does with a set.
+//! The actor's half of a set: it processes dirty indices and expirations, and delivers.
 
 use std::cmp::Reverse;
 use std::sync::atomic::AtomicU32;

@@ -1,4 +1,4 @@
-//! What the handles of a set do.
+//! The calls of the handles of a set.
 
 use std::borrow::Borrow;
 use std::hash::Hash;

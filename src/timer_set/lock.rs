@@ -64,7 +64,7 @@ struct Inner<T> {
     value: T,
 }
 
-/// What the actor has to be told.
+/// The message that waits for the actor.
 #[derive(Debug)]
 struct Outbox {
     /// L2: indices that changed since the actor last took them.

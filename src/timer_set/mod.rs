@@ -150,7 +150,7 @@ struct Due {
     index: u32,
 }
 
-/// What makes a timer repeat.
+/// How a timer repeats.
 pub(crate) struct Repeat<K, S: Payload> {
     /// In nanoseconds; above zero.
     pub(crate) period: i64,

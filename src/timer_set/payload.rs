@@ -1,4 +1,4 @@
-//! What a set keeps under a key: a value, or a value that is watched for activity.
+//! The values of a set: plain ones, and those that are watched for activity.
 
 use crate::tick::Timestamp;
 
@@ -6,7 +6,7 @@ use crate::tick::Timestamp;
 pub(crate) trait Payload {
     /// The value that is delivered.
     type Value;
-    /// What all values of a set have in common.
+    /// Data that all values of a set share.
     type Rules;
     /// Whether timers are looked up by their key.
     const KEYED: bool;

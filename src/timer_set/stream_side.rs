@@ -1,4 +1,4 @@
-//! What the stream of a set does: it takes what was delivered.
+//! The stream of a set: it takes what was delivered.
 
 use std::fmt;
 use std::mem;
@@ -8,7 +8,7 @@ use super::delivered::Delivered;
 use super::{BATCH, Expired, Payload, Phase, Set, State, TryRecvError};
 use crate::panic::{catch_panic, drop_caught};
 
-/// What a stream of expirations reads from, whatever the set keeps for a value.
+/// The source of a stream of expirations, whatever the set keeps for a value.
 pub(crate) trait Source<K, V>: Send + Sync + fmt::Debug {
     /// Hands out at most `limit` expirations; ready with how many. Zero when there will be no more.
     fn poll_recv(

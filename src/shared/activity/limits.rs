@@ -18,7 +18,7 @@ use super::{Activity, LATEST_NANOS, Reap};
 /// No limit.
 pub(crate) const UNLIMITED: u64 = u64::MAX;
 
-/// What can have a limit of its own beside the activity of any kind.
+/// The kinds of activity that can have a limit of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Read,

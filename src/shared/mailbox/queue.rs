@@ -36,7 +36,7 @@ impl<C> Block<C> {
     }
 }
 
-/// What callers fill.
+/// The end that callers fill.
 #[derive(Debug)]
 pub(super) struct Queue<C> {
     full: Vec<Block<C>>,

@@ -13,7 +13,7 @@ use crate::shared::batch::Batch;
 use crate::shared::mailbox::{Backlog, Mailbox};
 use crate::tick::NEVER;
 
-/// What the protocol needs of a timer.
+/// A timer, reduced to what the protocol needs.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     armed: bool,

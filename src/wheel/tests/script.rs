@@ -54,14 +54,14 @@ pub(super) enum Op {
     },
 }
 
-/// What the wheel holds: which item this is, and how often it has been written to.
+/// An item of the wheel: its number, and how often it has been written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Item {
     id: usize,
     marks: u32,
 }
 
-/// What became of an item.
+/// The fate of an item.
 #[derive(Debug, Clone, Copy)]
 struct Ticket {
     token: Token,
@@ -322,7 +322,7 @@ pub(super) fn play_bytes(bytes: &[u8]) {
     world.finish();
 }
 
-/// What is left of a script. Every part of it is one byte, or one and eight for an arbitrary number of ticks.
+/// The rest of a script. Every part of it is one byte, or one and eight for an arbitrary number of ticks.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {

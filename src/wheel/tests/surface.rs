@@ -1,4 +1,4 @@
-//! What the documentation of the surface says, one rule a test.
+//! The rules that the documentation states, one a test.
 
 use super::{Wheel, inspect};
 

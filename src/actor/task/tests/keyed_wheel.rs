@@ -1,4 +1,4 @@
-//! What sets of keyed timers and idle timers cost the actor, and whom they wake.
+//! The cost of keyed timers and idle timers for the actor, and the wakers they wake.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -73,7 +73,7 @@ async fn a_timer_costs_a_command_only_if_it_is_needed_before_the_actor_looks() {
     assert_eq!(costs(&[30, 25, 28], 1), Some(28));
     assert_eq!(costs(&[50], 0), Some(28));
     jump(ms(28));
-    assert_eq!(costs(&[], 0), Some(50), "it was filed again");
+    assert_eq!(costs(&[], 0), Some(50), "it was rescheduled");
     assert_eq!(wheel.metrics().rescheduled, 1);
     jump(ms(22));
     assert_eq!(step(&mut actor), "wait");

@@ -1,4 +1,4 @@
-//! What fires, and in which order, while commands are left over for later turns.
+//! The order of firing while commands are left over for later turns.
 
 use std::sync::Mutex;
 
