@@ -13,8 +13,8 @@ pub(crate) use std::sync::{Mutex, MutexGuard, atomic};
 #[cfg(tickwheel_loom)]
 pub(crate) use loom::sync::{Mutex, MutexGuard, atomic};
 
-/// Locks a mutex, poisoned or not. No code of a user runs under these mutexes uncaught, so a poisoned one holds nothing
-/// half done.
+/// Locks a mutex, poisoned or not. Code of a user runs under these mutexes only if its panics are caught, or before
+/// anything is changed; so a poisoned one holds nothing half done.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -24,17 +24,23 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Two threads that take turns at a lock move what it guards from one core to the other each time. A thread that backs
 /// off lets the other do much in one go.
 #[cfg(not(tickwheel_loom))]
-pub(crate) fn lock_with_backoff<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+#[inline]
+pub(crate) fn lock_with_backoff<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.try_lock().unwrap_or_else(|_| back_off(mutex))
+}
+
+#[cfg(not(tickwheel_loom))]
+#[cold]
+fn back_off<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     for doublings in 0..BACKOFF_STEPS {
+        (0..1 << doublings).for_each(|_| std::hint::spin_loop());
         match mutex.try_lock() {
             Ok(guard) => return guard,
             Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                (0..1 << doublings).for_each(|_| std::hint::spin_loop());
-            }
+            Err(TryLockError::WouldBlock) => {}
         }
     }
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(mutex)
 }
 
 #[cfg(tickwheel_loom)]

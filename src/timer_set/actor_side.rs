@@ -244,13 +244,13 @@ impl<K, S: Payload> Set<K, S> {
         let (key, value, missed) = if repeats {
             let Some(repeated) = self.repeat(state, index, deadline, turn, wheel) else {
                 // Its clone panicked.
-                lost.extend(state.remove(index));
+                lost.extend(state.remove(index, |_| {}));
                 state.ledger.ended(Ended::Removed);
                 return false;
             };
             repeated
         } else {
-            let Some(timer) = state.remove(index) else {
+            let Some(timer) = state.remove(index, |_| {}) else {
                 return false;
             };
             state.ledger.ended(Ended::Fired);

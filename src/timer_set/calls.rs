@@ -2,12 +2,13 @@
 
 use std::borrow::Borrow;
 use std::hash::Hash;
+use std::mem;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use super::ledger::Ended;
-use super::table::{Timer, hash_of};
+use super::table::{Slot, Timer, hash_of};
 use super::{Closed, Payload, Phase, Plain, Repeat, Set, SetTimerError};
 use crate::panic::{drop_caught, wake};
 use crate::tick::{NEVER, Timestamp};
@@ -22,46 +23,51 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         repeat: Option<Repeat<K, Plain<V>>>,
     ) -> Result<Option<V>, SetTimerError<K, V>> {
         let hash = hash_of(&self.hasher, &key);
-        let mut state = self.lock();
+        let tick = self.tick(deadline);
+        let mut guard = self.lock();
+        let (state, outbox) = guard.split();
         if state.phase != Phase::Open {
-            drop(state);
+            drop(guard);
             return Err(SetTimerError::Closed(key, value));
         }
         let found = state.table.find(hash, |other| *other == key);
-        let (index, unused) = if let Some(index) = found {
-            let order = state.next_order();
-            let replaced = state.table.timer_mut(index).map(|timer| {
+        let order = state.next_order();
+        let (index, replaced, unused_key) = if let Some(index) = found {
+            let slot = state.table.slot_mut(index);
+            let replaced = slot.and_then(|slot| {
+                let timer = slot.timer.as_mut()?;
                 timer.deadline = deadline;
                 timer.order = order;
-                std::mem::replace(&mut timer.value, Plain(value)).0
+                let replaced = mem::replace(&mut timer.value, Plain(value));
+                slot.schedule_by(outbox, index, tick);
+                Some(replaced.0)
             });
             state.ledger.replaced();
-            (index, (replaced, Some(key)))
+            (index, replaced, Some(key))
         } else {
             if !state.ledger.set() {
-                drop(state);
+                drop(guard);
                 return Err(SetTimerError::Full(key, value));
             }
             let timer = Timer {
                 deadline,
-                order: state.next_order(),
+                order,
                 key,
                 value: Plain(value),
             };
-            (state.table.insert_keyed(hash, timer), (None, None))
+            let (index, slot) = state.table.insert_keyed(hash, timer);
+            slot.schedule_by(outbox, index, tick);
+            (index, None, None)
         };
         if let Some(repeat) = repeat {
             state.repeats.insert(index, repeat);
         } else if !state.repeats.is_empty() {
             state.repeats.remove(&index);
         }
-        let tick = self.tick(deadline);
-        state.schedule_by(index, tick);
         state.assert_slot(index, |deadline| self.tick(deadline));
-        drop(state);
-        let (replaced, key) = unused;
+        drop(guard);
         // The answer is the caller's, whatever the drop of the key does.
-        drop_caught(key);
+        drop_caught(unused_key);
         Ok(replaced)
     }
 
@@ -72,18 +78,21 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         Q: Hash + Eq + ?Sized,
     {
         let hash = hash_of(&self.hasher, key);
-        let mut state = self.open()?;
+        let tick = self.tick(deadline);
+        let mut guard = self.open()?;
+        let (state, outbox) = guard.split();
         let Some(index) = state.table.find(hash, |other| other.borrow() == key) else {
             return Ok(false);
         };
         let order = state.next_order();
-        if let Some(timer) = state.table.timer_mut(index) {
-            timer.deadline = deadline;
-            timer.order = order;
+        if let Some(slot) = state.table.slot_mut(index) {
+            if let Some(timer) = &mut slot.timer {
+                timer.deadline = deadline;
+                timer.order = order;
+            }
+            slot.schedule_by(outbox, index, tick);
         }
         state.ledger.moved();
-        let tick = self.tick(deadline);
-        state.schedule_by(index, tick);
         state.assert_slot(index, |deadline| self.tick(deadline));
         Ok(true)
     }
@@ -95,18 +104,19 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         Q: Hash + Eq + ?Sized,
     {
         let hash = hash_of(&self.hasher, key);
-        let mut state = self.open()?;
-        let Some(index) = state.table.find(hash, |other| other.borrow() == key) else {
+        let mut guard = self.open()?;
+        let (state, outbox) = guard.split();
+        let vacated = |index, slot: &mut Slot<K, _>| slot.vacated(outbox, index);
+        let found = (state.table).find_and_remove(hash, |other| other.borrow() == key, vacated);
+        let Some((index, Timer { key, value, .. })) = found else {
             return Ok(None);
         };
-        let taken = state.take_out(index);
+        state.repeats.remove(&index);
         state.ledger.ended(Ended::Removed);
         state.assert_slot(index, |deadline| self.tick(deadline));
-        drop(state);
-        Ok(taken.map(|Timer { key, value, .. }| {
-            drop_caught([key]);
-            value.0
-        }))
+        drop(guard);
+        drop_caught([key]);
+        Ok(Some(value.0))
     }
 
     /// The deadline of a timer.
@@ -135,46 +145,45 @@ impl<K, S: Payload> Set<K, S> {
         now: Timestamp,
         make: impl FnOnce(S::Value, u32) -> (S, R),
     ) -> Result<R, SetTimerError<K, S::Value>> {
-        let mut state = self.lock();
+        let mut guard = self.lock();
+        let (state, outbox) = guard.split();
         if state.phase != Phase::Open {
-            drop(state);
+            drop(guard);
             return Err(SetTimerError::Closed(key, value));
         }
         if !state.ledger.set() {
-            drop(state);
+            drop(guard);
             return Err(SetTimerError::Full(key, value));
         }
         let index = state.table.take_vacant();
         let (value, result) = make(value, index);
         let tick = self.tick(value.due(deadline, now, &self.rules));
-        let order = state.next_order();
-        state.table.fill(
-            index,
-            Timer {
-                deadline,
-                order,
-                key,
-                value,
-            },
-        );
-        state.schedule_by(index, tick);
+        let timer = Timer {
+            deadline,
+            order: state.next_order(),
+            key,
+            value,
+        };
+        let slot = state.table.fill(index, 0, timer);
+        slot.schedule_by(outbox, index, tick);
         Ok(result)
     }
 
     /// Removes the timer at an index, if it is the one that is meant, and drops its key and value.
     pub(crate) fn forget(&self, index: u32, is_meant: impl FnOnce(&S) -> bool) {
-        let mut state = self.lock();
+        let mut guard = self.lock();
+        let (state, outbox) = guard.split();
         if !(state.table.timer(index)).is_some_and(|timer| is_meant(&timer.value)) {
             return;
         }
-        let taken = state.take_out(index);
+        let taken = state.take_out(outbox, index);
         state.ledger.ended(Ended::Removed);
         let receiver = if state.is_finished() {
             state.receiver.take()
         } else {
             None
         };
-        drop(state);
+        drop(guard);
         wake(receiver);
         if let Some(Timer { key, value, .. }) = taken {
             drop_caught([key]);
@@ -213,12 +222,13 @@ where
     S: Payload<Value: Send, Rules: Send + Sync> + Send,
 {
     fn handles_gone(&self) {
-        let mut state = self.lock();
+        let mut guard = self.lock();
+        let (state, outbox) = guard.split();
         state.has_handles = false;
         let receiver = state.receiver.take();
         // The actor may know the set, perhaps only until now.
-        state.need(NEVER);
-        drop(state);
+        outbox.need(NEVER);
+        drop(guard);
         wake(receiver);
     }
 }

@@ -5,8 +5,9 @@ use std::ops::Range;
 use tokio::time::Instant;
 
 use super::ledger::Ended;
+use super::lock::Outbox;
 use super::table::Timer;
-use super::{BATCH, Closed, Expired, Guard, Payload, Set};
+use super::{BATCH, Closed, Expired, Payload, Set, State};
 
 impl<K, S: Payload> Set<K, S> {
     /// Takes every timer out that was armed before this call, earliest first.
@@ -19,7 +20,7 @@ impl<K, S: Payload> Set<K, S> {
     pub(super) fn take_all(&self, armed_by: u64) -> Vec<Expired<K, S::Value>> {
         let now = self.shared.ticks.timestamp(Instant::now());
         let mut taken: Vec<Timer<K, S>> = Vec::new();
-        self.in_batches(|state, indices| {
+        self.in_batches(|state, outbox, indices| {
             for index in indices {
                 let Some(timer) = state.table.timer(index) else {
                     continue;
@@ -28,7 +29,7 @@ impl<K, S: Payload> Set<K, S> {
                     continue;
                 }
                 let due = timer.value.end(timer.deadline, now, &self.rules);
-                if let Some(mut timer) = state.take_out(index) {
+                if let Some(mut timer) = state.take_out(outbox, index) {
                     timer.deadline = due.unwrap_or(timer.deadline);
                     state.ledger.ended(Ended::Drained);
                     taken.push(timer);
@@ -50,9 +51,10 @@ impl<K, S: Payload> Set<K, S> {
     /// Ends every value and leaves its timer where it is, with the deadline it would have reached. The set is closed.
     pub(super) fn end_all(&self) {
         let now = self.shared.ticks.timestamp(Instant::now());
-        self.in_batches(|state, indices| {
+        self.in_batches(|state, _, indices| {
             for index in indices {
-                if let Some(timer) = state.table.timer_mut(index) {
+                let slot = state.table.slot_mut(index);
+                if let Some(timer) = slot.and_then(|slot| slot.timer.as_mut()) {
                     if let Some(due) = timer.value.end(timer.deadline, now, &self.rules) {
                         timer.deadline = due;
                     }
@@ -62,15 +64,19 @@ impl<K, S: Payload> Set<K, S> {
     }
 
     /// Visits all indices, a batch under each hold of the lock.
-    pub(super) fn in_batches(&self, mut visit: impl FnMut(&mut Guard<'_, K, S>, Range<u32>)) {
+    pub(super) fn in_batches(
+        &self,
+        mut visit: impl FnMut(&mut State<K, S>, &mut Outbox, Range<u32>),
+    ) {
         let mut next = 0_u32;
         loop {
-            let mut state = self.lock();
+            let mut guard = self.lock();
+            let (state, outbox) = guard.split();
             let until = state.table.end().min(next.saturating_add(BATCH));
             if next >= until {
                 return;
             }
-            visit(&mut state, next..until);
+            visit(state, outbox, next..until);
             next = until;
         }
     }

@@ -42,6 +42,7 @@ impl KeyIndex {
     }
 
     /// The index with this hash for which `is_it` is true.
+    #[inline]
     pub(super) fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let part = &self.parts[self.part_of(hash)];
         part.table
@@ -61,14 +62,17 @@ impl KeyIndex {
         table.insert_unique(spread(hash), index, |&index| spread(hash_of(index)));
     }
 
-    /// Removes an index that was added with this hash.
-    pub(super) fn remove(&mut self, hash: u32, index: u32, hash_of: impl Fn(u32) -> u32) {
+    /// Removes the index with this hash for which `is_it` is true.
+    pub(super) fn remove(
+        &mut self,
+        hash: u32,
+        mut is_it: impl FnMut(u32) -> bool,
+        hash_of: impl Fn(u32) -> u32,
+    ) -> Option<u32> {
         let part = self.part_of(hash);
         let table = &mut self.parts[part].table;
-        let found = table.find_entry(spread(hash), |&other| other == index);
-        debug_assert!(found.is_ok(), "index {index} was added with this hash");
-        let Ok(found) = found else { return };
-        found.remove();
+        let found = table.find_entry(spread(hash), |&index| is_it(index));
+        let (index, _) = found.ok()?.remove();
         self.len -= 1;
         if table.len() < table.capacity() / 8 && table.capacity() > KEPT_CAPACITY {
             table.shrink_to(table.len() * 2, |&index| spread(hash_of(index)));
@@ -76,8 +80,10 @@ impl KeyIndex {
         if self.len == 0 && self.parts.len() > 1 {
             *self = KeyIndex::new();
         }
+        Some(index)
     }
 
+    #[inline]
     fn part_of(&self, hash: u32) -> usize {
         self.directory[leading(hash, self.bits)] as usize
     }
@@ -129,8 +135,12 @@ impl Part {
 }
 
 /// The leading bits of a hash, as a number.
+#[inline]
 fn leading(hash: u32, bits: u32) -> usize {
-    hash.checked_shr(u32::BITS - bits).unwrap_or(0) as usize
+    // Shifted through 64 bits, so that no bits at all need no case of their own.
+    #[allow(clippy::cast_possible_truncation)] // at most `bits` bits
+    let leading = ((u64::from(hash) << bits) >> u32::BITS) as usize;
+    leading
 }
 
 /// A hash for [`HashTable`], which uses the lowest bits and the highest seven. All hashes of a part share their leading
@@ -172,7 +182,10 @@ mod tests {
                 Some(index)
             );
             if index % 3 == 0 {
-                map.remove(hash_of(index), index, hash_of);
+                assert!(
+                    map.remove(hash_of(index), |other| other == index, hash_of)
+                        .is_some()
+                );
             }
         }
         for index in 0..50_000 {
@@ -180,7 +193,10 @@ mod tests {
             assert_eq!(found, (index % 3 != 0).then_some(index));
         }
         for index in (0..50_000).filter(|index| index % 3 != 0) {
-            map.remove(hash_of(index), index, hash_of);
+            assert!(
+                map.remove(hash_of(index), |other| other == index, hash_of)
+                    .is_some()
+            );
         }
         assert_eq!((map.len, map.parts.len()), (0, 1));
     }
@@ -202,7 +218,7 @@ mod tests {
         assert!(map.directory.len() <= 256, "{}", map.directory.len());
         for index in 0..5_000 {
             assert_eq!(map.find(7, |other| other == index), Some(index));
-            map.remove(7, index, |_| 7);
+            assert!(map.remove(7, |other| other == index, |_| 7).is_some());
         }
         assert_eq!(map.len, 0);
     }
@@ -213,7 +229,10 @@ mod tests {
         let mut map = fill(&hashes);
         let hash_of = |index: u32| hashes[index as usize];
         for index in 100..20_000 {
-            map.remove(hash_of(index), index, hash_of);
+            assert!(
+                map.remove(hash_of(index), |other| other == index, hash_of)
+                    .is_some()
+            );
         }
         for Part { table, .. } in &map.parts {
             let capacity = table.capacity();

@@ -55,18 +55,18 @@ pub(crate) trait ActorLink {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct ActorMutex<T> {
-    inner: Mutex<Inner<T>>,
+    contents: Mutex<Contents<T>>,
 }
 
 #[derive(Debug)]
-struct Inner<T> {
-    outbox: Outbox,
+struct Contents<T> {
     value: T,
+    outbox: Outbox,
 }
 
 /// The message that waits for the actor.
 #[derive(Debug)]
-struct Outbox {
+pub(crate) struct Outbox {
     /// L2: indices that changed since the actor last took them.
     dirty: Batch,
     /// L1: the command is on its way.
@@ -75,37 +75,38 @@ struct Outbox {
     announced: u64,
     /// L4: what is needed before this tick is urgent. The actor sets it when it takes the indices.
     horizon: u64,
+    /// The earliest tick by which the actor is needed since this hold of the lock began; `None` if it is not.
+    needed: Option<u64>,
 }
 
-/// Unlocks the set and tells the actor what was marked, in that order of effects that the module describes.
+/// Unlocks the set and tells the actor what was marked, as the module describes.
 pub(crate) struct ActorGuard<'a, T, L: ActorLink> {
     /// `Some` until the drop.
-    inner: Option<MutexGuard<'a, Inner<T>>>,
+    contents: Option<MutexGuard<'a, Contents<T>>>,
     link: &'a L,
-    /// The earliest tick by which the actor is needed; `None` if it need not be told.
-    needed: Option<u64>,
 }
 
 impl<T> ActorMutex<T> {
     pub(crate) fn new(value: T) -> Self {
         ActorMutex {
-            inner: Mutex::new(Inner {
+            contents: Mutex::new(Contents {
+                value,
                 outbox: Outbox {
                     dirty: Batch::default(),
                     queued: false,
                     announced: NEVER,
                     horizon: 0,
+                    needed: None,
                 },
-                value,
             }),
         }
     }
 
+    #[inline]
     pub(crate) fn lock<'a, L: ActorLink>(&'a self, link: &'a L) -> ActorGuard<'a, T, L> {
         ActorGuard {
-            inner: Some(lock_with_backoff(&self.inner)),
+            contents: Some(lock_with_backoff(&self.contents)),
             link,
-            needed: None,
         }
     }
 
@@ -113,8 +114,8 @@ impl<T> ActorMutex<T> {
     /// `horizon` are urgent. `batch` must be empty; its memory serves the next changes.
     pub(crate) fn take_dirty(&self, batch: &mut Batch, horizon: u64) {
         debug_assert_eq!(batch.len(), 0, "the last batch was processed");
-        let mut inner = lock_with_backoff(&self.inner);
-        let outbox = &mut inner.outbox;
+        let mut contents = lock_with_backoff(&self.contents);
+        let outbox = &mut contents.outbox;
         mem::swap(batch, &mut outbox.dirty);
         outbox.queued = false;
         batch.earliest = mem::replace(&mut outbox.announced, NEVER);
@@ -123,82 +124,98 @@ impl<T> ActorMutex<T> {
 
     /// Reads the value without the means to tell the actor anything.
     pub(crate) fn read<R>(&self, read: impl FnOnce(&T) -> R) -> R {
-        read(&lock_with_backoff(&self.inner).value)
+        read(&lock_with_backoff(&self.contents).value)
     }
 }
 
-impl<T, L: ActorLink> ActorGuard<'_, T, L> {
+impl Outbox {
     /// Marks an index that was clean: the actor must process it by `tick`.
+    #[inline]
     pub(crate) fn mark(&mut self, index: u32, tick: u64) {
-        if let Some(inner) = &mut self.inner {
-            let Outbox { dirty, horizon, .. } = &mut inner.outbox;
-            if tick < *horizon {
-                dirty.urgent.push(index);
-            } else {
-                dirty.rest.push(index);
-            }
+        if tick < self.horizon {
+            self.dirty.urgent.push(index);
+        } else {
+            self.dirty.rest.push(index);
         }
         self.need(tick);
     }
 
     /// An index that is dirty is needed by `tick` now, where it was needed by `before`.
+    #[inline]
     pub(crate) fn hasten(&mut self, index: u32, before: u64, tick: u64) {
-        if let Some(inner) = &mut self.inner {
-            let Outbox { dirty, horizon, .. } = &mut inner.outbox;
-            // An index crosses the horizon once, since the tick only falls while it is dirty.
-            if tick < *horizon && before >= *horizon {
-                dirty.urgent.push(index);
-            }
+        // An index crosses the horizon once, since the tick only falls while it is dirty.
+        if tick < self.horizon && before >= self.horizon {
+            self.dirty.urgent.push(index);
         }
         self.need(tick);
     }
 
-    /// The actor must look at the set by `tick`.
+    /// The actor must take a turn for the set by `tick`.
+    #[inline]
     pub(crate) fn need(&mut self, tick: u64) {
         self.needed = Some(self.needed.map_or(tick, |needed| needed.min(tick)));
+    }
+}
+
+impl<T, L: ActorLink> ActorGuard<'_, T, L> {
+    /// The value, and the outbox to mark what is changed.
+    #[inline]
+    pub(crate) fn split(&mut self) -> (&mut T, &mut Outbox) {
+        let contents = self.contents.as_deref_mut();
+        let Contents { value, outbox } = contents.expect("the guard holds the lock until its drop");
+        (value, outbox)
     }
 }
 
 impl<T, L: ActorLink> Deref for ActorGuard<'_, T, L> {
     type Target = T;
 
+    #[inline]
     fn deref(&self) -> &T {
-        match &self.inner {
-            Some(inner) => &inner.value,
-            None => unreachable!("the guard is taken only by its drop"),
-        }
+        let contents = self.contents.as_deref();
+        &contents
+            .expect("the guard holds the lock until its drop")
+            .value
     }
 }
 
 impl<T, L: ActorLink> DerefMut for ActorGuard<'_, T, L> {
+    #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        match &mut self.inner {
-            Some(inner) => &mut inner.value,
-            None => unreachable!("the guard is taken only by its drop"),
-        }
+        self.split().0
     }
 }
 
 impl<T, L: ActorLink> Drop for ActorGuard<'_, T, L> {
+    #[inline]
     fn drop(&mut self) {
-        let (Some(mut inner), Some(needed)) = (self.inner.take(), self.needed) else {
+        let Some(mut contents) = self.contents.take() else {
             return;
         };
-        let outbox = &mut inner.outbox;
-        // A long list is worth a turn of its own: that bounds how long removed timers stay on the wheel.
-        let mut tick = if outbox.dirty.len() >= QUEUE_BOUND {
-            0
-        } else {
-            needed
+        let Some(needed) = contents.outbox.needed.take() else {
+            return;
         };
-        if !mem::replace(&mut outbox.queued, true) {
-            outbox.announced = tick;
-            tick = self.link.enqueue(tick);
-        } else if tick < outbox.announced {
-            outbox.announced = tick;
-            self.link.announce(tick);
-        }
-        drop(inner);
+        let tick = push(&mut contents.outbox, needed, self.link);
+        drop(contents);
         self.link.wake_by(tick);
     }
+}
+
+/// Pushes the command, unless it is on its way. Returns the tick for the wake rule.
+fn push(outbox: &mut Outbox, needed: u64, link: &impl ActorLink) -> u64 {
+    // A long list is worth a turn of its own: that bounds how long removed timers stay on the wheel.
+    let tick = if outbox.dirty.len() >= QUEUE_BOUND {
+        0
+    } else {
+        needed
+    };
+    if !mem::replace(&mut outbox.queued, true) {
+        outbox.announced = tick;
+        return link.enqueue(tick);
+    }
+    if tick < outbox.announced {
+        outbox.announced = tick;
+        link.announce(tick);
+    }
+    tick
 }

@@ -90,8 +90,8 @@ use crate::shared::{Shared, counts};
 use crate::tick::{NEVER, Timestamp};
 use delivered::Delivered;
 use ledger::Ledger;
-use lock::{ActorGuard, ActorLink, ActorMutex};
-use table::{Table, Timer, Whereabouts};
+use lock::{ActorGuard, ActorLink, ActorMutex, Outbox};
+use table::{Slot, Table, Timer, Whereabouts};
 
 pub(crate) use calls::Handles;
 pub use error::{Closed, SetTimerError, TryRecvError};
@@ -205,10 +205,12 @@ impl<K, S: Payload> Set<K, S> {
         self.state.read(|state| state.phase != Phase::Open)
     }
 
+    #[inline]
     fn lock(&self) -> Guard<'_, K, S> {
         self.state.lock(self)
     }
 
+    #[inline]
     fn open(&self) -> Result<Guard<'_, K, S>, Closed> {
         let state = self.lock();
         if state.phase == Phase::Open {
@@ -245,20 +247,27 @@ impl<K, S: Payload> ActorLink for Set<K, S> {
 }
 
 impl<K, S: Payload> State<K, S> {
+    #[inline]
     fn next_order(&mut self) -> NonZeroU64 {
         self.order += 1;
         NonZeroU64::MIN.saturating_add(self.order - 1)
     }
 
-    fn remove(&mut self, index: u32) -> Option<Timer<K, S>> {
+    /// Takes a timer out, and changes its slot.
+    fn remove(&mut self, index: u32, change: impl FnOnce(&mut Slot<K, S>)) -> Option<Timer<K, S>> {
         if !self.repeats.is_empty() {
             self.repeats.remove(&index);
         }
         if S::KEYED {
-            self.table.remove_keyed(index)
+            self.table.remove_keyed(index, change)
         } else {
-            self.table.remove_unkeyed(index)
+            self.table.remove_unkeyed(index, change)
         }
+    }
+
+    /// Takes a timer out, and sees to it that its index leaves the wheel.
+    fn take_out(&mut self, outbox: &mut Outbox, index: u32) -> Option<Timer<K, S>> {
+        self.remove(index, |slot| slot.vacated(outbox, index))
     }
 
     /// Whether the stream has ended once it has taken what was delivered.
@@ -287,51 +296,44 @@ impl<K, S: Payload> State<K, S> {
     }
 }
 
-impl<K, S: Payload> Guard<'_, K, S> {
-    /// The timer at this index was armed or moved: sees to it that the actor processes it by `tick`.
-    fn schedule_by(&mut self, index: u32, tick: u64) {
-        let marked = self.table.change(index, |slot| {
-            if slot.location.get() == Whereabouts::Due {
-                // Its entry in the heap is stale now (S7).
-                slot.location.set(Whereabouts::Nowhere);
-                slot.scheduled = NEVER;
-            }
-            let before = slot.scheduled;
-            if before <= tick {
-                return None;
-            }
-            slot.scheduled = tick;
-            let was_dirty = slot.location.is_dirty();
-            slot.location.set_dirty(true);
-            Some((was_dirty, before))
-        });
-        match marked.flatten() {
-            Some((false, _)) => self.mark(index, tick),
-            Some((true, before)) => self.hasten(index, before, tick),
-            None => {}
+impl<K, S> Slot<K, S> {
+    /// The timer of this slot was armed or moved: sees to it that the actor processes it by `tick`.
+    #[inline]
+    fn schedule_by(&mut self, outbox: &mut Outbox, index: u32, tick: u64) {
+        if self.location.get() == Whereabouts::Due {
+            self.leave_due();
+        }
+        let before = self.scheduled;
+        if before <= tick {
+            return;
+        }
+        self.scheduled = tick;
+        if self.location.is_dirty() {
+            outbox.hasten(index, before, tick);
+        } else {
+            self.location.set_dirty(true);
+            outbox.mark(index, tick);
         }
     }
 
-    /// Takes a timer out, and sees to it that its index leaves the wheel.
-    fn take_out(&mut self, index: u32) -> Option<Timer<K, S>> {
-        let timer = self.remove(index)?;
-        let marked = self.table.change(index, |slot| match slot.location.get() {
-            Whereabouts::Nowhere => false,
-            Whereabouts::Due => {
-                slot.location.set(Whereabouts::Nowhere);
-                slot.scheduled = NEVER;
-                false
-            }
+    /// Its timer was taken out: sees to it that the index leaves the wheel.
+    fn vacated(&mut self, outbox: &mut Outbox, index: u32) {
+        match self.location.get() {
+            Whereabouts::Nowhere => {}
+            Whereabouts::Due => self.leave_due(),
             Whereabouts::OnWheel(_) => {
-                let was_dirty = slot.location.is_dirty();
-                slot.location.set_dirty(true);
-                !was_dirty
+                if !self.location.is_dirty() {
+                    self.location.set_dirty(true);
+                    outbox.mark(index, NEVER);
+                }
             }
-        });
-        if marked == Some(true) {
-            self.mark(index, NEVER);
         }
-        Some(timer)
+    }
+
+    /// The timer is not due any more: its entry in the heap is stale now (S7).
+    fn leave_due(&mut self) {
+        self.location.set(Whereabouts::Nowhere);
+        self.scheduled = NEVER;
     }
 }
 

@@ -185,13 +185,15 @@ impl<K, S> Table<K, S> {
     }
 
     pub(super) fn timer(&self, index: u32) -> Option<&Timer<K, S>> {
-        self.get(index)?.timer.as_ref()
+        timer_at(&self.chunks, index)
     }
 
-    pub(super) fn timer_mut(&mut self, index: u32) -> Option<&mut Timer<K, S>> {
+    /// The slot, to change its timer or to put it on the wheel. What could leave it unused goes through
+    /// [`change`](Self::change).
+    #[inline]
+    pub(super) fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<K, S>> {
         let (chunk, at) = split(index);
-        let slot = self.chunks.get_mut(chunk)?.as_mut()?.slots.get_mut(at)?;
-        slot.timer.as_mut()
+        self.chunks.get_mut(chunk)?.as_mut()?.slots.get_mut(at)
     }
 
     /// Changes a slot. Its chunk goes back to the allocator when that leaves nothing in use in it.
@@ -219,22 +221,54 @@ impl<K, S> Table<K, S> {
     }
 
     /// Puts a timer into a slot from [`take_vacant`](Self::take_vacant).
-    pub(super) fn fill(&mut self, index: u32, timer: Timer<K, S>) {
+    pub(super) fn fill(&mut self, index: u32, hash: u32, timer: Timer<K, S>) -> &mut Slot<K, S> {
         self.len += 1;
-        self.change(index, |slot| slot.timer = Some(timer));
+        let (number, at) = split(index);
+        let chunk = self.chunks[number].as_mut();
+        let chunk = chunk.expect("a chunk with a vacant slot is there");
+        let slot = &mut chunk.slots[at];
+        if !slot.is_in_use() {
+            chunk.in_use += 1;
+        }
+        slot.hash = hash;
+        slot.timer = Some(timer);
+        slot
     }
 
-    /// Takes a timer out. The slot stays known to the actor, if it is.
-    pub(super) fn remove_unkeyed(&mut self, index: u32) -> Option<Timer<K, S>> {
+    /// Takes a timer out, and changes its slot, which stays known to the actor if it is.
+    pub(super) fn remove_unkeyed(
+        &mut self,
+        index: u32,
+        change: impl FnOnce(&mut Slot<K, S>),
+    ) -> Option<Timer<K, S>> {
+        Some(self.take(index, change)?.0)
+    }
+
+    /// Takes a timer out with the hash of its key.
+    fn take(
+        &mut self,
+        index: u32,
+        change: impl FnOnce(&mut Slot<K, S>),
+    ) -> Option<(Timer<K, S>, u32)> {
         let (number, at) = split(index);
         let chunk = self.chunks.get_mut(number)?.as_mut()?;
-        chunk.slots.get(at)?.timer.as_ref()?;
+        let slot = chunk.slots.get_mut(at)?;
+        let timer = slot.timer.take()?;
+        let hash = slot.hash;
+        change(slot);
+        let is_in_use = slot.is_in_use();
         chunk.vacant[at / 64] |= 1 << (at % 64);
         if !std::mem::replace(&mut chunk.is_roomy, true) {
             self.roomy.push(index / CHUNK);
         }
         self.len -= 1;
-        self.change(index, |slot| slot.timer.take())?
+        if !is_in_use {
+            chunk.in_use -= 1;
+            if chunk.in_use == 0 {
+                self.give_back(index / CHUNK);
+            }
+        }
+        Some((timer, hash))
     }
 
     /// The index of a slot without a timer, which the caller [fills](Self::fill) at once.
@@ -302,23 +336,46 @@ impl<K, S> Table<K, S> {
         self.keys.find(hash, is_it)
     }
 
-    /// Adds a timer under a key that has none.
-    pub(super) fn insert_keyed(&mut self, hash: u32, timer: Timer<K, S>) -> u32 {
+    /// Adds a timer under a key that has none; returns its index and slot.
+    pub(super) fn insert_keyed(&mut self, hash: u32, timer: Timer<K, S>) -> (u32, &mut Slot<K, S>) {
         let index = self.take_vacant();
-        self.fill(index, timer);
-        self.change(index, |slot| slot.hash = hash);
         let Table { keys, chunks, .. } = self;
         keys.insert(hash, index, |index| hash_at(chunks, index));
-        index
+        (index, self.fill(index, hash, timer))
     }
 
-    /// Takes a timer out that was added under a key.
-    pub(super) fn remove_keyed(&mut self, index: u32) -> Option<Timer<K, S>> {
-        let hash = self.get(index).filter(|slot| slot.timer.is_some())?.hash;
+    /// Takes a timer out that was added under a key, and changes its slot.
+    pub(super) fn remove_keyed(
+        &mut self,
+        index: u32,
+        change: impl FnOnce(&mut Slot<K, S>),
+    ) -> Option<Timer<K, S>> {
+        let (timer, hash) = self.take(index, change)?;
         let Table { keys, chunks, .. } = self;
-        keys.remove(hash, index, |index| hash_at(chunks, index));
-        self.remove_unkeyed(index)
+        let removed = keys.remove(hash, |other| other == index, |i| hash_at(chunks, i));
+        debug_assert!(removed.is_some(), "index {index} was added with this hash");
+        Some(timer)
     }
+
+    /// Takes the timer out whose key has this hash and for which `is_it` is true, and changes its slot. Returns its
+    /// index.
+    pub(super) fn find_and_remove(
+        &mut self,
+        hash: u32,
+        mut is_it: impl FnMut(&K) -> bool,
+        change: impl FnOnce(u32, &mut Slot<K, S>),
+    ) -> Option<(u32, Timer<K, S>)> {
+        let Table { keys, chunks, .. } = self;
+        let is_it = |index| timer_at(chunks, index).is_some_and(|timer| is_it(&timer.key));
+        let index = keys.remove(hash, is_it, |index| hash_at(chunks, index))?;
+        let (timer, _) = self.take(index, |slot| change(index, slot))?;
+        Some((index, timer))
+    }
+}
+
+fn timer_at<K, S>(chunks: &[Option<Chunk<K, S>>], index: u32) -> Option<&Timer<K, S>> {
+    let (chunk, at) = split(index);
+    chunks.get(chunk)?.as_ref()?.slots.get(at)?.timer.as_ref()
 }
 
 fn hash_at<K, S>(chunks: &[Option<Chunk<K, S>>], index: u32) -> u32 {

@@ -374,7 +374,7 @@ fn takes_a_batch_at_most_under_one_hold_of_the_lock() {
 
     arm(&set, 0..MANY, 5);
     let mut visited = 0;
-    set.in_batches(|_, range| {
+    set.in_batches(|_, _, range| {
         assert!(range.start == visited && range.len() <= batch);
         visited = range.end;
     });

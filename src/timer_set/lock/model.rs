@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use super::{ActorGuard, ActorLink, ActorMutex};
+use super::{ActorLink, ActorMutex, Outbox};
 use crate::model::{ActorNotifier, check};
 use crate::shared::batch::Batch;
 use crate::shared::mailbox::{Backlog, Mailbox};
@@ -86,21 +86,24 @@ impl Set {
 
     fn arm(&self, thread: usize, index: u32, tick: u64) {
         let link = self.link(thread);
-        let mut slots = self.slots.lock(&link);
+        let mut guard = self.slots.lock(&link);
+        let (slots, outbox) = guard.split();
         let slot = &mut slots[index as usize];
         slot.armed = true;
         let before = slot.scheduled;
         if tick < before {
             slot.scheduled = tick;
-            mark(slots, index, before, tick);
+            mark(slot, outbox, index, before, tick);
         }
     }
 
     fn remove(&self, thread: usize, index: u32) {
         let link = self.link(thread);
-        let mut slots = self.slots.lock(&link);
-        slots[index as usize].armed = false;
-        mark(slots, index, NEVER, NEVER);
+        let mut guard = self.slots.lock(&link);
+        let (slots, outbox) = guard.split();
+        let slot = &mut slots[index as usize];
+        slot.armed = false;
+        mark(slot, outbox, index, NEVER, NEVER);
     }
 
     /// A turn of the actor.
@@ -159,12 +162,11 @@ impl Set {
     }
 }
 
-fn mark(mut slots: ActorGuard<'_, Slots, Link<'_>>, index: u32, before: u64, tick: u64) {
-    let slot = &mut slots[index as usize];
+fn mark(slot: &mut Slot, outbox: &mut Outbox, index: u32, before: u64, tick: u64) {
     if std::mem::replace(&mut slot.dirty, true) {
-        slots.hasten(index, before, tick);
+        outbox.hasten(index, before, tick);
     } else {
-        slots.mark(index, tick);
+        outbox.mark(index, tick);
     }
 }
 
