@@ -181,7 +181,7 @@ impl Shared {
     }
 
     pub(crate) fn arm(&self, entry: &Arc<SleepEntry>, tick: u64, waker: Waker) -> bool {
-        let told = (entry.arm(tick, waker)).map(|notify| self.tell(entry, notify));
+        let told = (entry.arm(tick, waker)).map(|notify| self.act(entry, notify));
         if told == Some(false) {
             drop(entry.close());
         }
@@ -191,13 +191,13 @@ impl Shared {
     /// Resets an armed sleep as `Sleep::reset` does. Returns the phase it was in.
     pub(crate) fn reset(&self, entry: &Arc<SleepEntry>, tick: u64) -> Phase {
         let (was, notify) = entry.move_to(tick);
-        if was == Phase::Armed && !self.tell(entry, notify) {
+        if was == Phase::Armed && !self.act(entry, notify) {
             wake(entry.close());
         }
         was
     }
 
-    fn tell(&self, entry: &Arc<SleepEntry>, notify: Notify) -> bool {
+    fn act(&self, entry: &Arc<SleepEntry>, notify: Notify) -> bool {
         match notify {
             Notify::None => {}
             Notify::Wake(tick) => self.mailbox.announce(0, tick),
@@ -238,7 +238,7 @@ impl Shared {
             Notify::Enqueue(_) if self.is_orphaned() => Notify::Enqueue(0),
             notify => notify,
         };
-        self.tell(entry, notify);
+        self.act(entry, notify);
     }
 
     pub(crate) fn orphan(&self) {

@@ -215,6 +215,7 @@ impl Sleep {
         }
     }
 
+    #[inline]
     fn reset_to(&mut self, deadline: Instant, tick: u64) {
         let Some(entry) = &self.entry else { return };
         let shared = &entry.origin().shared;
@@ -225,7 +226,7 @@ impl Sleep {
             Stage::Armed => {
                 let (was, notify) = entry.move_to(tick);
                 if was == Phase::Armed {
-                    if shared.tell(entry, notify) {
+                    if shared.act(entry, notify) {
                         pool::count(shared, |counts| &counts.moved);
                         return;
                     }
@@ -260,23 +261,12 @@ impl Sleep {
         }
     }
 
-    /// Like [`poll_elapsed`](Self::poll_elapsed), but a first poll reads the clock only if the deadline may have passed
-    /// when the sleep was made.
-    ///
-    /// An overdue sleep that is armed here fires on the actor's next turn.
-    #[inline]
-    fn poll_elapsed_unchecked(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match self.stage {
-            Stage::New => self.poll_arm(cx),
-            _ => self.poll_elapsed(cx),
-        }
-    }
-
     /// Whether the clock has reached the deadline.
     fn is_due(&self) -> bool {
         self.tick != NEVER && Instant::now() >= self.deadline
     }
 
+    /// Arms the entry without reading the clock. An overdue sleep that is armed fires on the actor's next turn.
     #[inline]
     fn poll_arm(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(entry) = &self.entry else {

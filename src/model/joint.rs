@@ -70,7 +70,7 @@ fn fires_what_is_armed_while_the_actor_parks() {
 
 /// A task arms a sleep for later than the actor wakes, which notifies nobody, and resets it to earlier.
 ///
-/// Fails if `Shared::tell` does nothing for `Notify::Wake`, without `self.wake_by(tick)` in `Mailbox::push`, and without
+/// Fails if `Shared::act` does nothing for `Notify::Wake`, without `self.wake_by(tick)` in `Mailbox::push`, and without
 /// `state.queued = false` in `Entry::register`.
 #[test]
 fn fires_what_is_reset_to_earlier() {

@@ -178,6 +178,7 @@ impl<H> Entry<H> {
 
     /// Changes the deadline of an entry that is armed. Returns the phase it was in; one in any other phase is left as it
     /// is, and has to be armed.
+    #[inline]
     pub(crate) fn move_to(&self, deadline: u64) -> (Phase, Notify) {
         let mut state = self.state.lock();
         let was = state.phase;

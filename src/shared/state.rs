@@ -134,22 +134,27 @@ impl Shared {
     pub(crate) fn arm(&self, entry: &Arc<SleepEntry>, tick: u64, waker: Waker) -> bool {
         match entry.arm(tick, waker) {
             Some(Notify::None) => true,
-            Some(tell) => {
-                let told = self.tell(entry, tell);
-                if !told {
-                    // Its owner, who calls, finds out by itself.
+            Some(notify) => {
+                let is_running = self.notify_actor(entry, notify);
+                if !is_running {
+                    // The caller owns it, and learns of it by the answer.
                     drop(entry.close());
                 }
-                told
+                is_running
             }
             None => false,
         }
     }
 
-    /// Says to the actor what a change of the entry requires. False when there is none; the entry should then be
+    /// Takes the action that a change of the entry requires. False when the actor has ended; the entry should then be
     /// [closed](Entry::close).
-    pub(crate) fn tell(&self, entry: &Arc<SleepEntry>, tell: Notify) -> bool {
-        match tell {
+    #[inline]
+    pub(crate) fn act(&self, entry: &Arc<SleepEntry>, notify: Notify) -> bool {
+        notify == Notify::None || self.notify_actor(entry, notify)
+    }
+
+    fn notify_actor(&self, entry: &Arc<SleepEntry>, notify: Notify) -> bool {
+        match notify {
             Notify::None => {}
             Notify::Wake(tick) => self.mailbox.announce(counts::thread_number(), tick),
             Notify::Enqueue(tick) => {
@@ -176,11 +181,11 @@ impl Shared {
     /// Gives the entry up: the actor takes it off the wheel, and at once if that may be all it lives for.
     #[cold]
     pub(crate) fn release(&self, entry: &Arc<SleepEntry>) {
-        let tell = entry.release();
-        if tell != Notify::None && self.is_orphaned() {
+        let notify = entry.release();
+        if notify != Notify::None && self.is_orphaned() {
             let _ = self.send_now(Command::Sleep(Arc::clone(entry)));
         } else {
-            self.tell(entry, tell);
+            self.act(entry, notify);
         }
     }
 

@@ -59,34 +59,35 @@ impl<F> Timeout<F> {
 impl<F: Future> Future for Timeout<F> {
     type Output = Result<F::Output, Elapsed>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let may_overdraw = may_overdraw(this.sleep);
+        let stage = this.sleep.stage;
+        // Elapsing costs budget like any progress, or a loop of timeouts that elapse at once would let no other task
+        // run. But a future that uses all of the budget at each poll must not keep its own deadline from being seen. So
+        // the budget does not count if it was the future that used it up, nor if this timeout has been pending before:
+        // then others have run.
+        let may_overdraw = match stage {
+            // This poll only arms the timer.
+            Stage::New => false,
+            Stage::NewUnchecked | Stage::Reset => coop::has_budget_remaining(),
+            Stage::Armed | Stage::Fallback | Stage::Done => true,
+        };
         if let Poll::Ready(output) = this.future.poll(cx) {
             return Poll::Ready(Ok(output));
         }
-        poll_deadline(this.sleep, may_overdraw, cx).map(Err)
+        let elapsed = match stage {
+            Stage::New => this.sleep.poll_arm(cx),
+            _ => this.sleep.poll_elapsed(cx),
+        };
+        ready!(elapsed);
+        elapse(may_overdraw, cx).map(Err)
     }
 }
 
-/// Whether the timeout may elapse although the budget is used up after its future was polled.
-///
-/// Elapsing costs budget like any progress, or a loop of timeouts that elapse at once would let no other task run. But a
-/// future that uses all of the budget at each poll must not keep its own deadline from being seen. So the budget does
-/// not count if it was the future that used it up, nor if this timeout has been pending before: then others have run.
-#[inline]
-fn may_overdraw(sleep: &Sleep) -> bool {
-    match sleep.stage {
-        // This poll only arms it.
-        Stage::New => false,
-        Stage::NewUnchecked | Stage::Reset => coop::has_budget_remaining(),
-        Stage::Armed | Stage::Fallback | Stage::Done => true,
-    }
-}
-
-#[inline]
-fn poll_deadline(sleep: &mut Sleep, may_overdraw: bool, cx: &mut Context<'_>) -> Poll<Elapsed> {
-    ready!(sleep.poll_elapsed_unchecked(cx));
+/// The deadline has passed: takes part in the cooperative budget, if it has to.
+#[cold]
+fn elapse(may_overdraw: bool, cx: &mut Context<'_>) -> Poll<Elapsed> {
     match coop::poll_proceed(cx) {
         Poll::Ready(budget) => budget.made_progress(),
         Poll::Pending if may_overdraw => {}

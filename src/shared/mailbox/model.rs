@@ -369,7 +369,7 @@ fn two_announcements_against_take() {
 /// An entry that was queued for a late tick, which notifies nobody, is needed earlier while the actor takes it out,
 /// schedules it and parks.
 ///
-/// Fails if `Shared::tell` does nothing for `Notify::Wake`, and without `state.queued = false` in `Entry::register`.
+/// Fails if `Shared::act` does nothing for `Notify::Wake`, and without `state.queued = false` in `Entry::register`.
 #[test]
 fn sooner_against_park() {
     check(None, || {
