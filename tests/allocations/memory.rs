@@ -3,6 +3,9 @@
 //! Only the allocations of the thread that measures are counted, and everything runs on that thread.
 
 use std::future::Future;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{HOUR, ms, poll_idly, reset};
 use allocation_counter::{AllocationInfo, measure};
@@ -379,4 +382,92 @@ fn gives_back_the_memory_of_watches_reaped() {
     assert!(info.bytes_max > 10_000_000, "{info:?}");
     assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
     drop((reaper, idle));
+}
+
+/// A key whose `Hash` panics once its switch is on.
+struct Grumpy(u64, Arc<AtomicBool>);
+
+impl Hash for Grumpy {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        assert!(!self.1.load(Ordering::SeqCst), "Hash panics");
+        self.0.hash(state);
+    }
+}
+
+impl PartialEq for Grumpy {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Grumpy {}
+
+#[test]
+fn gives_back_the_memory_of_keys_whose_hash_panics() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let (timers, mut stream) = wheel.keyed::<Grumpy, u64>();
+    let calm = Arc::new(AtomicBool::new(false));
+    let info = measured(&runtime, async {
+        for round in 0..5 {
+            let switch = Arc::new(AtomicBool::new(false));
+            for key in 0..20_000 {
+                let key = Grumpy(key, Arc::clone(&switch));
+                timers.set_timer(key, round, HOUR).unwrap();
+            }
+            wheel.settle().await;
+            switch.store(true, Ordering::SeqCst);
+            match round {
+                // Equal keys of a better temper find them.
+                0 => {
+                    for key in 0..20_000 {
+                        let removed = timers.remove_timer(&Grumpy(key, Arc::clone(&calm)));
+                        assert_eq!(removed, Ok(Some(round)));
+                    }
+                }
+                1 => assert_eq!(timers.drain().unwrap().len(), 20_000),
+                _ => {
+                    time::advance(HOUR).await;
+                    wheel.settle().await;
+                    for key in 0..20_000 {
+                        assert_eq!(stream.try_recv().unwrap().key.0, key);
+                    }
+                }
+            }
+            assert!(timers.is_empty());
+        }
+        wheel.settle().await;
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    });
+    assert!(info.bytes_max > 1_000_000, "{info:?}");
+    assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
+    drop((timers, stream));
+}
+
+#[test]
+fn uses_the_memory_of_removed_timers_again() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let (timers, stream) = wheel.keyed::<u64, u64>();
+    let rounds = async |rounds: u64| {
+        for round in 0..rounds {
+            for key in 0..500 {
+                timers.set_timer(key, round, HOUR).unwrap();
+            }
+            for key in 0..500 {
+                assert_eq!(timers.remove_timer(&key), Ok(Some(round)));
+            }
+            if round % 7 == 0 {
+                wheel.settle().await;
+            }
+        }
+        wheel.settle().await;
+    };
+    runtime.block_on(rounds(20));
+    let info = measured(&runtime, rounds(2_000));
+    assert!(info.bytes_max < 200_000, "{info:?}");
+    assert!(info.bytes_current < 50_000, "{info:?}");
+    drop((timers, stream));
 }
