@@ -147,6 +147,23 @@ fn indices_are_used_again() {
 }
 
 #[test]
+fn chunks_that_were_given_back_are_numbered_again() {
+    let (shared, set) = set();
+    let mut nodes = Nodes::default();
+    let turn = Turn::new(0, tick(0), &shared.metrics.0);
+    // Some stay, so that the table never begins anew.
+    arm(&set, 0..1_000, 5);
+    for _ in 0..50 {
+        arm(&set, 1_000..4_000, 5);
+        process(&set, &turn, &mut nodes);
+        (1_000..4_000).for_each(|key| assert!(set.remove(&key).is_ok()));
+        process(&set, &turn, &mut nodes);
+        assert!(set.lock().table.chunks() <= 5);
+    }
+    assert!(set.lock().table.end() <= 17 * 256);
+}
+
+#[test]
 fn due_timers_of_a_closed_set_are_not_delivered() {
     let (shared, set) = set();
     let mut nodes = Nodes::default();
