@@ -1,7 +1,7 @@
 //! Tasks that run later unless they are revoked, in the manner of Celery: "cancel the order in twenty minutes unless
 //! it is paid".
 //!
-//! A task is a keyed timer; workers are `dispatch`; revoking is `take_timer`, which tells whether it came in time. What
+//! A task is a keyed timer; workers are `dispatch`; revoking is `remove_timer`, which tells whether it came in time. What
 //! has not run when the scheduler stops comes back, to be stored and scheduled again at the next start.
 //!
 //! A minute of this demonstration takes 50 ms.
@@ -75,7 +75,7 @@ impl Scheduler {
     }
 
     /// Whether the task will not run because of this call.
-    async fn revoke(&self, id: u64) -> bool {
+    fn revoke(&self, id: u64) -> bool {
         matches!(self.timers.remove_timer(&id), Ok(Some(_)))
     }
 
@@ -140,7 +140,7 @@ async fn main() -> Result<ExitCode, SetTimerError<u64, Task>> {
     scheduler.wheel.sleep(10 * MINUTE).await;
     let mut revoked = 0;
     for order in (0..12).step_by(3) {
-        revoked += u32::from(scheduler.revoke(tasks[order]).await);
+        revoked += u32::from(scheduler.revoke(tasks[order]));
     }
     println!("minute 10: {revoked} orders are paid");
     scheduler.reschedule(tasks[11], 60 * MINUTE);
@@ -149,7 +149,7 @@ async fn main() -> Result<ExitCode, SetTimerError<u64, Task>> {
     scheduler.wheel.sleep(20 * MINUTE).await;
     let cancelled = shop.cancelled();
     println!("minute 30: orders {cancelled:?} are cancelled");
-    let too_late = !scheduler.revoke(tasks[1]).await;
+    let too_late = !scheduler.revoke(tasks[1]);
     println!("minute 30: order 1 cannot be saved any more: {too_late}");
 
     let left = scheduler.stop().await;

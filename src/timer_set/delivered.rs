@@ -21,10 +21,6 @@ impl<T> Delivered<T> {
         self.blocks.iter().map(VecDeque::len).sum()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.blocks.front().is_none_or(VecDeque::is_empty)
-    }
-
     pub(super) fn push(&mut self, expired: T) {
         match self.blocks.back_mut() {
             Some(block) if block.len() < BLOCK => block.push_back(expired),
@@ -66,7 +62,7 @@ mod tests {
             (0..1_000).for_each(|n| delivered.push(n));
             assert_eq!(delivered.len(), 1_000);
             assert!((0..1_000).all(|n| delivered.pop() == Some(n)), "{round}");
-            assert!(delivered.is_empty() && delivered.pop().is_none());
+            assert!(delivered.len() == 0 && delivered.pop().is_none());
             assert_eq!(delivered.blocks.len(), 1);
             assert!(delivered.blocks.capacity() <= 4);
         }

@@ -267,8 +267,8 @@ fn gives_back_the_memory_of_keyed_timers_received() {
         }
         let mut received = Vec::new();
         let mut n = 0;
-        while n < CROWD as usize {
-            n += stream.recv_many(&mut received, 1_000).await;
+        while n < CROWD {
+            n += stream.recv_many(&mut received, 1_000).await as u64;
             received.clear();
         }
         drop(received);

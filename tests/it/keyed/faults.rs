@@ -490,7 +490,10 @@ async fn p12_lets_a_replaced_waker_use_its_own_set() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed::<u32, u32>();
     let in_drop = timers.clone();
-    let waker = waker(|| (), move || drop(in_drop.set_timer(1, 1, ms(5))));
+    let waker = waker(
+        || (),
+        move || assert_eq!(in_drop.set_timer(1, 1, ms(5)), Ok(None)),
+    );
     assert_eq!(
         stream.poll_recv(&mut Context::from_waker(&waker)),
         Poll::Pending
