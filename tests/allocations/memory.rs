@@ -471,3 +471,24 @@ fn uses_the_memory_of_removed_timers_again() {
     assert!(info.bytes_current < 50_000, "{info:?}");
     drop((timers, stream));
 }
+
+/// Nobody is left to tell the actor that a set is over when its last timer fires after its last handle.
+#[test]
+fn keeps_memory_flat_over_sets_whose_last_timer_fired_last() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let come_and_go = async |sets: u64| {
+        for n in 0..sets {
+            let (timers, mut stream) = wheel.keyed();
+            timers.set_timer(n, [n; 16], ms(5)).unwrap();
+            wheel.settle().await;
+            drop(timers);
+            assert_eq!(stream.recv().await.map(|expired| expired.key), Some(n));
+            assert!(stream.recv().await.is_none());
+        }
+        wheel.settle().await;
+    };
+    runtime.block_on(come_and_go(100));
+    let info = measured(&runtime, come_and_go(2_000));
+    assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
+}
