@@ -90,7 +90,7 @@ impl<V: Clone + Send + 'static> Cache<V> {
 
     fn remove(&self, key: &str) -> Option<V> {
         let mut items = self.lock();
-        let _ = self.timers.remove_timer(&key.to_owned());
+        let _ = self.timers.remove_timer(key);
         items.remove(key)
     }
 
@@ -206,7 +206,7 @@ async fn main() -> ExitCode {
 
     let mut lives = Vec::new();
     for user in 300..1_200 {
-        let deadline = cache.timers.deadline(&format!("user {user}"));
+        let deadline = cache.timers.deadline(format!("user {user}").as_str());
         lives.extend(deadline.map(|at| at - began));
     }
     let shortest = lives.iter().min().copied().unwrap_or_default();

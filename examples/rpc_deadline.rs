@@ -2,7 +2,7 @@
 //! number, and the timer's value is whom to tell.
 //!
 //! So the timers are the table of pending calls. A response takes the timer; if there is none any more, the call has
-//! timed out and the response is late. `take_timer` decides between the two: a call never has both outcomes, nor none.
+//! timed out and the response is late. `remove_timer` decides between the two: a call never has both outcomes, nor none.
 
 use std::fmt;
 use std::process::ExitCode;

@@ -300,6 +300,10 @@ impl<V> Payload for Watched<V> {
         Some(rules.idle_after(last).min(oldest))
     }
 
+    fn has_ended(&self) -> bool {
+        self.activity.last().is_none()
+    }
+
     fn into_value(self) -> V {
         self.value
     }

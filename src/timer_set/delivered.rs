@@ -59,10 +59,10 @@ mod tests {
     fn hands_out_in_order_and_gives_blocks_back() {
         let mut delivered = Delivered::new();
         for round in 0..3 {
-            (0..1_000).for_each(|n| delivered.push(n));
-            assert_eq!(delivered.len(), 1_000);
-            assert!((0..1_000).all(|n| delivered.pop() == Some(n)), "{round}");
-            assert!(delivered.pop().is_none());
+            (0..10_000).for_each(|n| delivered.push(n));
+            assert_eq!(delivered.len(), 10_000);
+            assert!((0..10_000).all(|n| delivered.pop() == Some(n)), "{round}");
+            assert!(delivered.len() == 0 && delivered.pop().is_none());
             assert_eq!(delivered.blocks.len(), 1);
             assert!(delivered.blocks.capacity() <= 4);
         }

@@ -159,7 +159,7 @@ mod tests {
     /// Hashes as the table makes them.
     fn hashes(n: u32) -> Vec<u32> {
         let hasher = DefaultHashBuilder::default();
-        let low = |n: u32| u32::try_from(hasher.hash_one(n) >> 32).expect("half of it");
+        let low = |n: u32| u32::try_from(hasher.hash_one(n) >> 32).expect("a half");
         (0..n).map(low).collect()
     }
 

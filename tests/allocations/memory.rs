@@ -3,6 +3,9 @@
 //! Only the allocations of the thread that measures are counted, and everything runs on that thread.
 
 use std::future::Future;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{HOUR, ms, poll_idly, reset};
 use allocation_counter::{AllocationInfo, measure};
@@ -282,8 +285,8 @@ fn gives_back_the_memory_of_keyed_timers_received() {
         }
         let mut received = Vec::new();
         let mut n = 0;
-        while (n as u64) < CROWD {
-            n += stream.recv_many(&mut received, 1_000).await;
+        while n < CROWD {
+            n += stream.recv_many(&mut received, 1_000).await as u64;
             received.clear();
         }
         drop(received);
@@ -397,4 +400,113 @@ fn gives_back_the_memory_of_watches_reaped() {
     assert!(info.bytes_max > 10_000_000, "{info:?}");
     assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
     drop((reaper, idle));
+}
+
+/// A key whose `Hash` panics once its switch is on.
+struct Grumpy(u64, Arc<AtomicBool>);
+
+impl Hash for Grumpy {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        assert!(!self.1.load(Ordering::SeqCst), "Hash panics");
+        self.0.hash(state);
+    }
+}
+
+impl PartialEq for Grumpy {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Grumpy {}
+
+#[test]
+fn gives_back_the_memory_of_keys_whose_hash_panics() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let (timers, mut stream) = wheel.keyed::<Grumpy, u64>();
+    let calm = Arc::new(AtomicBool::new(false));
+    let info = measured(&runtime, async {
+        for round in 0..5 {
+            let switch = Arc::new(AtomicBool::new(false));
+            for key in 0..20_000 {
+                let key = Grumpy(key, Arc::clone(&switch));
+                timers.set_timer(key, round, HOUR).unwrap();
+            }
+            wheel.settle().await;
+            switch.store(true, Ordering::SeqCst);
+            match round {
+                // Equal keys of a better temper find them.
+                0 => {
+                    for key in 0..20_000 {
+                        let removed = timers.remove_timer(&Grumpy(key, Arc::clone(&calm)));
+                        assert_eq!(removed, Ok(Some(round)));
+                    }
+                }
+                1 => assert_eq!(timers.drain().unwrap().len(), 20_000),
+                _ => {
+                    time::advance(HOUR).await;
+                    wheel.settle().await;
+                    for key in 0..20_000 {
+                        assert_eq!(stream.try_recv().unwrap().key.0, key);
+                    }
+                }
+            }
+            assert!(timers.is_empty());
+        }
+        wheel.settle().await;
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    });
+    assert!(info.bytes_max > 1_000_000, "{info:?}");
+    assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
+    drop((timers, stream));
+}
+
+#[test]
+fn uses_the_memory_of_removed_timers_again() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let (timers, stream) = wheel.keyed::<u64, u64>();
+    let rounds = async |rounds: u64| {
+        for round in 0..rounds {
+            for key in 0..500 {
+                timers.set_timer(key, round, HOUR).unwrap();
+            }
+            for key in 0..500 {
+                assert_eq!(timers.remove_timer(&key), Ok(Some(round)));
+            }
+            if round % 7 == 0 {
+                wheel.settle().await;
+            }
+        }
+        wheel.settle().await;
+    };
+    runtime.block_on(rounds(20));
+    let info = measured(&runtime, rounds(2_000));
+    assert!(info.bytes_max < 200_000, "{info:?}");
+    assert!(info.bytes_current < 50_000, "{info:?}");
+    drop((timers, stream));
+}
+
+/// Nobody is left to tell the actor that a set is over when its last timer fires after its last handle.
+#[test]
+fn keeps_memory_flat_over_sets_whose_last_timer_fired_last() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let come_and_go = async |sets: u64| {
+        for n in 0..sets {
+            let (timers, mut stream) = wheel.keyed();
+            timers.set_timer(n, [n; 16], ms(5)).unwrap();
+            wheel.settle().await;
+            drop(timers);
+            assert_eq!(stream.recv().await.map(|expired| expired.key), Some(n));
+            assert!(stream.recv().await.is_none());
+        }
+        wheel.settle().await;
+    };
+    runtime.block_on(come_and_go(100));
+    let info = measured(&runtime, come_and_go(2_000));
+    assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
 }

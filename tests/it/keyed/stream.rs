@@ -262,3 +262,23 @@ async fn lets_other_tasks_run_beside_a_reader_of_a_full_stream() {
     }
     assert!(reads_before_other < 1000, "{reads_before_other}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn ends_the_stream_though_a_weak_handle_is_left() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    let weak = timers.downgrade();
+    let upgraded = weak.upgrade().expect("a handle is left");
+    assert_eq!(upgraded.set_timer(1, 'a', ms(5)), Ok(None));
+    assert_eq!(timers.remove_timer(&1), Ok(Some('a')), "it is one set");
+    drop(timers);
+    assert_eq!(stream.try_recv(), Err(TryRecvError::Empty));
+    let again = weak.clone().upgrade().expect("an upgraded handle is one");
+    drop(upgraded);
+    again.set_timer(2, 'b', ms(5)).unwrap();
+    drop(again);
+    assert!(weak.upgrade().is_none(), "a timer is no handle");
+    assert_eq!(stream.recv().await.map(|e| e.key), Some(2));
+    assert_eq!(stream.recv().await, None);
+    assert!(weak.upgrade().is_none());
+}

@@ -507,3 +507,33 @@ async fn p2_fires_a_near_timer_among_calls_that_need_no_wake() {
     assert!(round > 10, "{round} rounds prove little");
     assert!(timers.is_empty());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn frees_its_share_of_the_limit_once_drained() {
+    let wheel = TimerWheel::builder().max_keyed(1).start().unwrap();
+    let (timers, _stream) = wheel.keyed::<u64, ()>();
+    let stop = Arc::new(AtomicBool::new(false));
+    let drainer = {
+        let (timers, stop) = (timers.clone(), Arc::clone(&stop));
+        thread::spawn(move || {
+            let mut spins = 0;
+            while !stop.load(Ordering::SeqCst) {
+                timers.drain().unwrap();
+                wait_a_little(&mut spins);
+            }
+        })
+    };
+    let setter = tokio::task::spawn_blocking(move || {
+        let mut spins = 0;
+        for _ in 0..3000 {
+            while !timers.is_empty() {
+                wait_a_little(&mut spins);
+            }
+            let set = timers.set_timer(0, (), ms(10_000));
+            set.expect("no timer is pending");
+        }
+        stop.store(true, Ordering::SeqCst);
+    });
+    setter.await.unwrap();
+    drainer.join().unwrap();
+}

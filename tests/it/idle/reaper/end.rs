@@ -1,6 +1,6 @@
 //! What is left of a reaper at the end.
 
-use tickwheel::{SetTimerError, TimerWheel, TryRecvError, Watch};
+use tickwheel::{SetTimerError, TimerWheel, TryRecvError, Watch, WatchOptions};
 use tokio::time::{self, Instant};
 use tokio_test::{assert_pending, assert_ready, task};
 
@@ -170,4 +170,37 @@ async fn keeps_a_touched_watch_after_all_handles_are_dropped() {
         touched + IDLE
     );
     assert!(assert_ready!(idle.poll_next()).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn p15_bounds_the_deadline_of_an_unexpired_watch() {
+    let wheel = TimerWheel::new();
+    let (reaper, mut idle) = wheel.reaper(IDLE);
+    let start = Instant::now();
+    let aged = WatchOptions::new().max_age(ms(120));
+    let old = reaper.watch_with(1, "old", aged).unwrap();
+    let ahead = reaper.watch(2, "ahead").unwrap();
+    let busy = reaper.watch(3, "busy").unwrap();
+    let _guard = busy.busy();
+    let young = reaper.watch_with(4, "young", aged).unwrap();
+    time::advance(ms(90)).await;
+    assert!(old.touch());
+    // A touch counts for one idle duration ahead at most.
+    assert!(ahead.touch_at(Instant::now() + IDLE * 1_000));
+    wheel.shutdown().await;
+    time::advance(ms(10_000)).await;
+    let left = idle.unexpired();
+    let deadline = |key| {
+        let expired = left.iter().find(|expired| expired.key == key).unwrap();
+        expired.deadline - start
+    };
+    assert_eq!(left.len(), 4);
+    let age = ms(108)..=ms(132);
+    assert!(age.contains(&deadline(1)), "at its age: {:?}", deadline(1));
+    assert_eq!(deadline(2), ms(90) + IDLE + IDLE);
+    assert_eq!(deadline(3), IDLE);
+    assert_eq!(deadline(4), IDLE, "idle before its age");
+    assert!(left.is_sorted_by_key(|expired| expired.deadline));
+    drop((old, ahead, busy, young));
+    assert_eq!(wheel.metrics().keyed_drained, 4);
 }
