@@ -2,11 +2,10 @@
 
 use std::ops::Range;
 
-use tokio::time::Instant;
-
 use super::ledger::Ended;
 use super::table::Timer;
 use super::{BATCH, Closed, Expired, Guard, Payload, Set};
+use crate::clock;
 
 impl<K, S: Payload> Set<K, S> {
     /// Takes every timer out that was armed before this call, earliest first.
@@ -17,7 +16,7 @@ impl<K, S: Payload> Set<K, S> {
 
     /// Takes every timer out whose order of arming is at most `armed_by`, earliest first.
     pub(super) fn take_all(&self, armed_by: u64) -> Vec<Expired<K, S::Value>> {
-        let now = self.shared.ticks.timestamp(Instant::now());
+        let now = self.shared.ticks.timestamp(clock::now());
         let mut taken: Vec<Timer<K, S>> = Vec::new();
         self.in_batches(|state, indices| {
             for index in indices {
@@ -49,7 +48,7 @@ impl<K, S: Payload> Set<K, S> {
 
     /// Ends every value and leaves its timer where it is, with the deadline it would have reached. The set is closed.
     pub(super) fn end_all(&self) {
-        let now = self.shared.ticks.timestamp(Instant::now());
+        let now = self.shared.ticks.timestamp(clock::now());
         self.in_batches(|state, indices| {
             for index in indices {
                 if let Some(timer) = state.table.timer_mut(index) {
