@@ -2,7 +2,7 @@
 //! and every atomic who goes on.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg tickwheel_shuttle" cargo test --release --lib explore
+//! RUSTFLAGS="--cfg tickwheel_shuttle" cargo test --release --lib explore::
 //! ```
 //!
 //! The loom models take parts through every interleaving. What only shows where two real parties meet, in code that no
