@@ -195,6 +195,20 @@ fn keyed_timers_fire_on_time() {
     explore("keyed_timers_fire_on_time", mix);
 }
 
+/// Few changes of one set, so that nothing mends what one of them has broken: the actor hears of each in time.
+#[test]
+fn changes_of_one_set_reach_the_actor() {
+    let mix = Mix {
+        threads: (2, 3),
+        steps: 3,
+        set: 8,
+        move_to: 3,
+        remove: 4,
+        ..Mix::default()
+    };
+    explore("changes_of_one_set_reach_the_actor", mix);
+}
+
 /// Watches that are touched, dropped and replaced while the reader of the stream is away, or not.
 #[test]
 fn idle_watches_are_reaped() {
