@@ -5,8 +5,8 @@
 //! RUSTFLAGS="--cfg tickwheel_shuttle" cargo test --release --lib explore::
 //! ```
 //!
-//! The loom models take parts through every interleaving. What only shows where two real parties meet, in code that no
-//! model contains, is looked for here, at random: [shuttle] runs the threads as coroutines, and chooses by its random
+//! The loom models take parts through every interleaving. This module looks, at random, for bugs that show only where
+//! two real parties meet, in code that no model contains: [shuttle] runs the threads as coroutines, and chooses by its random
 //! scheduler and by probabilistic concurrency testing. Time is virtual, see [`world`]; what the threads do is random
 //! too, see [`work`].
 //!
@@ -24,7 +24,8 @@
 //! # Numbers
 //!
 //! A schedule has a number. It gives the work and the scheduler with its seed: sixteen schedules in a row, a group, share
-//! both. Of four groups one is scheduled at random, one by PCT, and two [sluggishly](sluggish). One that fails is printed with its number, and replayed by it:
+//! both. One group in four is scheduled at random, one by PCT, and two [sluggishly](sluggish). A schedule that fails is
+//! printed with its number, and replayed by it:
 //!
 //! | in the environment | |
 //! |---|---|
@@ -118,7 +119,7 @@ fn explore(name: &str, mix: Mix) {
     assert!(only.is_none(), "schedule {from} of `{name}` does not fail");
 }
 
-/// What failed, without its numbers.
+/// The failure without its numbers.
 fn kind(why: &str) -> String {
     let mut kind = String::new();
     for c in why.chars().take(160) {
@@ -176,7 +177,7 @@ fn explore_group(
 
 /// Keyed timers that several threads set, move and remove.
 #[test]
-fn keyed_timers_fire_on_time() {
+fn fires_keyed_timers_on_time() {
     let mix = Mix {
         threads: (2, 3),
         steps: 6,
@@ -192,12 +193,12 @@ fn keyed_timers_fire_on_time() {
         metrics: 1,
         ..Mix::default()
     };
-    explore("keyed_timers_fire_on_time", mix);
+    explore("fires_keyed_timers_on_time", mix);
 }
 
 /// Changes of one set and nothing else that could mend what one of them has broken: the actor hears of each in time.
 #[test]
-fn changes_of_one_set_reach_the_actor() {
+fn tells_the_actor_of_every_change_of_a_set() {
     let mix = Mix {
         threads: (2, 3),
         steps: 8,
@@ -206,12 +207,12 @@ fn changes_of_one_set_reach_the_actor() {
         remove: 6,
         ..Mix::default()
     };
-    explore("changes_of_one_set_reach_the_actor", mix);
+    explore("tells_the_actor_of_every_change_of_a_set", mix);
 }
 
 /// Watches that are touched, dropped and replaced while the reader of the stream is away, or not.
 #[test]
-fn idle_watches_are_reaped() {
+fn reaps_idle_watches() {
     let mix = Mix {
         threads: (2, 3),
         steps: 24,
@@ -225,12 +226,12 @@ fn idle_watches_are_reaped() {
         lagging: 50,
         ..Mix::default()
     };
-    explore("idle_watches_are_reaped", mix);
+    explore("reaps_idle_watches", mix);
 }
 
 /// Watches that are touched when their expirations have been delivered, but not received.
 #[test]
-fn watches_touched_late_are_reaped_later() {
+fn decides_once_on_watches_that_are_touched_late() {
     let mix = Mix {
         threads: (1, 2),
         steps: 40,
@@ -241,12 +242,12 @@ fn watches_touched_late_are_reaped_later() {
         lagging: 30,
         ..Mix::default()
     };
-    explore("watches_touched_late_are_reaped_later", mix);
+    explore("decides_once_on_watches_that_are_touched_late", mix);
 }
 
-/// Watches whose place is taken by others, while the actor is late.
+/// Watches whose index is taken by others, while the actor is late.
 #[test]
-fn watches_in_place_of_others_are_reaped() {
+fn reaps_watches_at_reused_indices() {
     let mix = Mix {
         threads: (2, 3),
         steps: 40,
@@ -258,12 +259,12 @@ fn watches_in_place_of_others_are_reaped() {
         lagging: 30,
         ..Mix::default()
     };
-    explore("watches_in_place_of_others_are_reaped", mix);
+    explore("reaps_watches_at_reused_indices", mix);
 }
 
 /// Wakers that panic, and wheels that are shut down.
 #[test]
-fn panicking_wakers_harm_nobody_else() {
+fn survives_panicking_wakers() {
     let mix = Mix {
         threads: (2, 3),
         steps: 4,
@@ -275,12 +276,12 @@ fn panicking_wakers_harm_nobody_else() {
         panicking: 40,
         ..Mix::default()
     };
-    explore("panicking_wakers_harm_nobody_else", mix);
+    explore("survives_panicking_wakers", mix);
 }
 
 /// Sleeps alone, which several threads arm, reset and drop.
 #[test]
-fn sleeps_end_on_time() {
+fn ends_sleeps_on_time() {
     let mix = Mix {
         threads: (2, 3),
         steps: 6,
@@ -292,12 +293,12 @@ fn sleeps_end_on_time() {
         metrics: 1,
         ..Mix::default()
     };
-    explore("sleeps_end_on_time", mix);
+    explore("ends_sleeps_on_time", mix);
 }
 
 /// All of it at once.
 #[test]
-fn everything_at_once_works() {
+fn does_everything_at_once() {
     let mix = Mix {
         threads: (2, 3),
         steps: 8,
@@ -320,5 +321,5 @@ fn everything_at_once_works() {
         panicking: 10,
         lagging: 30,
     };
-    explore("everything_at_once_works", mix);
+    explore("does_everything_at_once", mix);
 }

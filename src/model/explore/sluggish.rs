@@ -12,9 +12,9 @@ use super::work::Random;
 #[derive(Debug)]
 pub(super) struct Sluggish {
     random: Random,
-    /// Of a hundred steps so many are followed by one of the same thread.
+    /// How many of a hundred steps are followed by one of the same thread.
     stays: u64,
-    /// Who is held up, and for how many steps more.
+    /// The thread that is held up, and for how many steps more.
     held_up: Option<(TaskId, u64)>,
     left: u64,
 }

@@ -37,9 +37,9 @@ pub(super) struct Mix {
     pub(super) settle: u64,
     pub(super) metrics: u64,
     pub(super) shutdown: u64,
-    /// Of a hundred wakers so many panic.
+    /// How many of a hundred wakers panic.
     pub(super) panicking: u64,
-    /// Of a hundred receives so many are preceded by a pause.
+    /// How many of a hundred receives follow a pause.
     pub(super) lagging: u64,
 }
 
@@ -130,7 +130,7 @@ fn delay(random: &mut Random) -> Duration {
     }
 }
 
-/// What is known of the whole from outside: never locked across a step.
+/// The facts that are known from outside. Never locked across a step.
 #[derive(Debug, Default)]
 struct Ledger {
     next: u64,
@@ -216,7 +216,7 @@ pub(super) fn run(mix: Mix, seed: u64) {
         reaper = Some(handle);
         parties.push(reap(mix, random.next(), &ledger, stream));
     }
-    // What the wheel holds before anybody begins: else only the third step or so could meet with another.
+    // The wheel holds some timers before anybody begins. Without them only the third step or so could meet another.
     if let Some(timers) = timers.as_ref().filter(|_| random.percent(70)) {
         for key in 0..=random.below(KEYS) {
             let value = book(&ledger, Ledger::next_value);
@@ -272,7 +272,7 @@ pub(super) fn run(mix: Mix, seed: u64) {
 
 // --- what must be true ---
 
-/// No keyed timer is due, and the actor looks soon enough for each.
+/// No keyed timer is due, and the actor runs soon enough for each.
 fn check_timers(timers: &KeyedTimers<u64, u64>, target: Option<Duration>) -> Result<(), String> {
     let now = clock::elapsed();
     for key in (0..KEYS).chain(INTERVALS..INTERVALS + 4) {
@@ -290,7 +290,7 @@ fn check_timers(timers: &KeyedTimers<u64, u64>, target: Option<Duration>) -> Res
     Ok(())
 }
 
-/// No watch is idle that was not reaped, and the actor looks soon enough for each.
+/// No watch is idle that was not reaped, and the actor runs soon enough for each.
 fn check_watches(ledger: &Ledger, target: Option<Duration>) -> Result<(), String> {
     let now = clock::elapsed();
     if ledger.reader_is_away {

@@ -40,7 +40,7 @@ struct World {
     jumps: Vec<(Duration, Duration)>,
     check: Option<Check>,
     failure: Option<String>,
-    /// What happened, if that is to be shown.
+    /// The events of the schedule, if they are to be shown.
     trace: Option<Vec<String>>,
 }
 
@@ -86,7 +86,7 @@ pub(super) fn begin(tracing: bool) {
         };
         std::mem::replace(world, new)
     });
-    // What a failed schedule left is not dropped: it would call into an execution that is over.
+    // The check of a failed schedule is not dropped: it would call into an execution that is over.
     std::mem::forget(old.check);
 }
 
@@ -95,7 +95,7 @@ pub(super) fn failure() -> (Option<String>, Vec<String>) {
     with(|world| (world.failure.take(), world.trace.take().unwrap_or_default()))
 }
 
-/// What to ask before time jumps.
+/// Sets the question to ask before time jumps.
 pub(super) fn set_check(check: impl Fn(Option<Duration>) -> Result<(), String> + 'static) {
     with(|world| world.check = Some(Rc::new(check)));
 }
@@ -146,7 +146,7 @@ fn has_failed() -> bool {
     with(|world| world.failure.is_some())
 }
 
-/// Notes what happens, if that is to be shown.
+/// Records what happens, if that is to be shown.
 pub(super) fn note(me: Me, what: impl FnOnce() -> String) {
     if TRACING.get() {
         let what = what();
@@ -461,7 +461,7 @@ pub(super) fn block_on<F: Future>(me: Me, how: Wait, future: F) -> F::Output {
 
 // --- the actor ---
 
-/// What notifies the actor: see `Builder::start_explored`.
+/// Notifies the actor: see `Builder::start_explored`.
 pub(super) fn notify_actor() {
     signal(ACTOR);
 }
