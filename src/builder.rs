@@ -6,14 +6,14 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::Instant;
 
 use crate::actor::Actor;
+use crate::clock;
 use crate::error::BuildError;
 use crate::panic::catch_panic;
 use crate::shared::notifier::ActorNotifier;
 use crate::shared::{Config, Shared};
-use crate::tick::{Ticks, clock_is_virtual};
+use crate::tick::Ticks;
 use crate::timer_wheel::TimerWheel;
 use crate::wheel::SLOTS;
 
@@ -194,7 +194,7 @@ impl Builder {
 
     /// Starts the actor on a thread of its own.
     fn start_thread(self) -> Result<Arc<Shared>, BuildError> {
-        if clock_is_virtual() {
+        if clock::is_virtual() {
             return Err(BuildError::PausedClock);
         }
         let slots = self.slots;
@@ -209,12 +209,22 @@ impl Builder {
         }
     }
 
+    /// Makes a wheel whose actor the explorer drives: it calls [`Actor::step`], waits until `notify` is called or the
+    /// clock reaches [`Actor::next_turn`], and drops the actor at the end.
+    #[cfg(all(test, tickwheel_shuttle))]
+    pub(crate) fn start_explored(self, notify: fn()) -> Result<(TimerWheel, Actor), BuildError> {
+        let slots = self.slots;
+        let shared = self.shared(ActorNotifier::Explored(notify), None)?;
+        let actor = Actor::new(Arc::clone(&shared), slots);
+        Ok((TimerWheel::new_handle(shared), actor))
+    }
+
     fn shared(
         self,
         notifier: ActorNotifier,
         runtime: Option<tokio::runtime::Id>,
     ) -> Result<Arc<Shared>, BuildError> {
-        let ticks = Ticks::new(Instant::now(), self.tick).ok_or(BuildError::Tick {
+        let ticks = Ticks::new(clock::now(), self.tick).ok_or(BuildError::Tick {
             value: self.tick,
             bounds: TICKS,
         })?;
@@ -225,7 +235,7 @@ impl Builder {
             max_keyed: self.max_keyed,
             notifier,
             runtime,
-            virtual_clock: clock_is_virtual(),
+            virtual_clock: clock::is_virtual(),
         })))
     }
 }

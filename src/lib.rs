@@ -78,8 +78,12 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The models are of some parts only; what the others need of them is not used then.
-#![cfg_attr(tickwheel_loom, allow(dead_code, unused_imports))]
+#![cfg_attr(
+    any(tickwheel_loom, tickwheel_shuttle),
+    allow(dead_code, unused_imports)
+)]
 
+mod clock;
 #[cfg(not(tickwheel_loom))]
 pub mod guide;
 mod shared;
@@ -88,6 +92,9 @@ mod tick;
 pub mod wheel;
 
 mod actor;
+#[cfg(all(test, tickwheel_shuttle))]
+#[path = "model/explore/mod.rs"]
+mod explore;
 #[cfg(all(test, tickwheel_loom))]
 mod model;
 

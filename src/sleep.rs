@@ -18,6 +18,7 @@ use tokio::time::{self, Instant};
 pub use interval::Interval;
 pub use timeout::Timeout;
 
+use crate::clock;
 use crate::panic::{catch_panic, wake};
 use crate::shared::entry::{Entry, Phase};
 use crate::shared::idle_clock::IdleClock;
@@ -261,9 +262,15 @@ impl Sleep {
         }
     }
 
+    /// Whether it goes on with Tokio's timer, which the explorer does not move.
+    #[cfg(all(test, tickwheel_shuttle))]
+    pub(crate) fn is_on_fallback(&self) -> bool {
+        self.stage == Stage::Fallback
+    }
+
     /// Whether the clock has reached the deadline.
     fn is_due(&self) -> bool {
-        self.tick != NEVER && Instant::now() >= self.deadline
+        self.tick != NEVER && clock::now() >= self.deadline
     }
 
     /// Arms the entry without reading the clock. An overdue sleep that is armed fires on the actor's next turn.

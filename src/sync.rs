@@ -1,17 +1,30 @@
 //! Locks and atomics for the protocols between threads.
 //!
 //! They are the standard library's, or loom's when the models are checked (`--cfg tickwheel_loom`; plain `--cfg loom`
-//! would switch Tokio's internals too).
+//! would switch Tokio's internals too), or shuttle's when the whole is explored (`--cfg tickwheel_shuttle`).
 
 use std::sync::PoisonError;
-#[cfg(not(tickwheel_loom))]
+#[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
 use std::sync::TryLockError;
 
-#[cfg(not(tickwheel_loom))]
-pub(crate) use std::sync::{Mutex, MutexGuard, atomic};
+#[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic};
 
 #[cfg(tickwheel_loom)]
-pub(crate) use loom::sync::{Mutex, MutexGuard, atomic};
+pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, atomic};
+
+#[cfg(tickwheel_shuttle)]
+pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, atomic};
+
+// The models have no thread-local state. Shuttle's threads are coroutines on one thread and need keys of their own.
+#[cfg(not(tickwheel_shuttle))]
+pub(crate) use std::{thread::LocalKey, thread_local};
+
+#[cfg(tickwheel_shuttle)]
+pub(crate) use shuttle::{thread::LocalKey, thread_local};
+
+/// Whether the whole is explored. Its schedules are short, so limits are lower then: they have to be reached.
+pub(crate) const EXPLORED: bool = cfg!(tickwheel_shuttle);
 
 /// Locks a mutex, poisoned or not. Code of a user runs under these mutexes only if its panics are caught, or before
 /// anything is changed; so a poisoned one holds nothing half done.
@@ -23,13 +36,13 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 ///
 /// Two threads that take turns at a lock move what it guards from one core to the other each time. A thread that backs
 /// off lets the other do much in one go.
-#[cfg(not(tickwheel_loom))]
+#[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
 #[inline]
 pub(crate) fn lock_with_backoff<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.try_lock().unwrap_or_else(|_| back_off(mutex))
 }
 
-#[cfg(not(tickwheel_loom))]
+#[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
 #[cold]
 fn back_off<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     for doublings in 0..BACKOFF_STEPS {
@@ -43,11 +56,11 @@ fn back_off<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     lock(mutex)
 }
 
-#[cfg(tickwheel_loom)]
+#[cfg(any(tickwheel_loom, tickwheel_shuttle))]
 pub(crate) use lock as lock_with_backoff;
 
 /// How often the backoff doubles before a thread blocks: a few microseconds in all.
-#[cfg(not(tickwheel_loom))]
+#[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
 const BACKOFF_STEPS: u32 = 8;
 
 /// A mutex for critical sections of a few instructions that call nothing. It is made for the case without contention.
@@ -59,17 +72,17 @@ const BACKOFF_STEPS: u32 = 8;
 pub(crate) struct SpinMutex<T>(Spin<T>);
 
 /// How long a thread that has spun and yielded sleeps before each further attempt.
-#[cfg(not(tickwheel_loom))]
+#[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
 const SLEEP: std::time::Duration = std::time::Duration::new(0, 50_000);
 
-#[cfg(not(tickwheel_loom))]
+#[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
 type Spin<T> = spin::mutex::SpinMutex<T>;
-#[cfg(not(tickwheel_loom))]
+#[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
 pub(crate) type SpinGuard<'a, T> = spin::mutex::SpinMutexGuard<'a, T>;
 
-#[cfg(tickwheel_loom)]
+#[cfg(any(tickwheel_loom, tickwheel_shuttle))]
 type Spin<T> = Mutex<T>;
-#[cfg(tickwheel_loom)]
+#[cfg(any(tickwheel_loom, tickwheel_shuttle))]
 pub(crate) type SpinGuard<'a, T> = MutexGuard<'a, T>;
 
 impl<T> SpinMutex<T> {
@@ -77,18 +90,18 @@ impl<T> SpinMutex<T> {
         SpinMutex(Spin::new(value))
     }
 
-    #[cfg(tickwheel_loom)]
+    #[cfg(any(tickwheel_loom, tickwheel_shuttle))]
     pub(crate) fn lock(&self) -> SpinGuard<'_, T> {
         lock(&self.0)
     }
 
-    #[cfg(not(tickwheel_loom))]
+    #[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
     #[inline]
     pub(crate) fn lock(&self) -> SpinGuard<'_, T> {
         self.0.try_lock().unwrap_or_else(|| self.lock_later())
     }
 
-    #[cfg(not(tickwheel_loom))]
+    #[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
     #[cold]
     fn lock_later(&self) -> SpinGuard<'_, T> {
         let mut attempts = 0_u32;
@@ -112,7 +125,7 @@ impl<T> SpinMutex<T> {
 #[repr(align(128))]
 pub(crate) struct CachePadded<T>(pub(crate) T);
 
-#[cfg(all(test, not(tickwheel_loom)))]
+#[cfg(all(test, not(any(tickwheel_loom, tickwheel_shuttle))))]
 mod tests {
     use super::*;
     use std::thread;

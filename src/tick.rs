@@ -13,10 +13,12 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::LocalKey;
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::clock;
+use crate::sync::{LocalKey, thread_local};
 
 /// The tick of a deadline too far away to be reached.
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -269,22 +271,13 @@ pub(crate) fn round_up_to_tick(nanos: u64, tick_nanos: u64) -> u64 {
 
 /// `now + delay`, or `None` if that is too far to be an `Instant`.
 pub(crate) fn after(delay: Duration) -> Option<Instant> {
-    Instant::now().checked_add(delay)
+    clock::now().checked_add(delay)
 }
 
 /// An instant to show for "never".
 pub(crate) fn far_future() -> Instant {
-    let now = Instant::now();
+    let now = clock::now();
     now.checked_add(FAR_FUTURE).unwrap_or(now)
-}
-
-/// Whether this thread's Tokio clock differs from the real one because it is paused, or has been.
-pub(crate) fn clock_is_virtual() -> bool {
-    let before = Instant::now().into_std();
-    let real = std::time::Instant::now();
-    let after = Instant::now().into_std();
-    // The real clock read in between lies between two readings of a clock that follows it.
-    !(before <= real && real <= after)
 }
 
 /// The duration in nanoseconds, if it is under 584 years.
@@ -466,16 +459,16 @@ mod tests {
 
     #[test]
     fn takes_the_real_clock_for_real() {
-        assert!(!clock_is_virtual());
+        assert!(!clock::is_virtual());
     }
 
     #[tokio::test(start_paused = true)]
     async fn takes_a_clock_that_is_or_was_paused_for_virtual() {
-        assert!(clock_is_virtual(), "it stands behind the real one");
+        assert!(clock::is_virtual(), "it stands behind the real one");
         tokio::time::advance(Duration::from_secs(3_600)).await;
-        assert!(clock_is_virtual(), "it stands before the real one");
+        assert!(clock::is_virtual(), "it stands before the real one");
         tokio::time::resume();
-        assert!(clock_is_virtual(), "it runs, but an hour ahead");
+        assert!(clock::is_virtual(), "it runs, but an hour ahead");
     }
 
     proptest! {

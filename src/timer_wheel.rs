@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::builder::Builder;
+use crate::clock;
 use crate::idle::{IdleLimits, IdleStream, IdleTimer, Reaper, assert_not_zero, reaper};
 use crate::keyed::{Expirations, KeyedTimers, pair};
 use crate::metrics::WheelMetrics;
@@ -167,7 +168,7 @@ impl TimerWheel {
     #[doc(alias = "periodic")]
     #[track_caller]
     pub fn interval(&self, period: Duration) -> Interval {
-        self.interval_at(Instant::now(), period)
+        self.interval_at(clock::now(), period)
     }
 
     /// Makes an interval that ticks at `start`, and then every `period`.

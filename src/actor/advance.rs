@@ -1,12 +1,13 @@
 //! How the actor moves a wheel on: a bounded amount of work at a time.
 
+use crate::sync::EXPLORED;
 use crate::wheel::Wheel;
 
 /// How many items are taken off a wheel at a time.
-const BATCH: usize = 64;
+const BATCH: usize = if EXPLORED { 2 } else { 64 };
 
 /// The cost of a step in which items only cascaded to lower levels, in items that are due.
-const CASCADE_COST: usize = 128;
+const CASCADE_COST: usize = if EXPLORED { 2 } else { 128 };
 
 /// Hands the items that are due by `until` to `process`, tick by tick, as far as the budget goes; true when there may be
 /// more. `due` is where they are put; it is empty before and after.

@@ -10,9 +10,10 @@ use std::collections::VecDeque;
 use tokio::sync::oneshot;
 
 use crate::panic::catch_panic;
+use crate::sync::EXPLORED;
 
 /// How many tasks are woken in one turn.
-const WAKES_PER_TURN: usize = 256;
+const WAKES_PER_TURN: usize = if EXPLORED { 1 } else { 256 };
 
 /// See the module.
 #[derive(Debug, Default)]

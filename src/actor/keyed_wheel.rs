@@ -11,14 +11,15 @@ use super::advance::advance;
 use super::task::LOOKS_PER_TURN;
 use crate::shared::timer_set::{Batch, Delivery, SetWheel, TimerSet};
 use crate::shared::turn::Turn;
+use crate::sync::EXPLORED;
 use crate::tick::NEVER;
 use crate::wheel::Wheel;
 
 /// The most dirty indices that are processed under one hold of a set's lock.
-const BATCH: usize = 256;
+const BATCH: usize = if EXPLORED { 2 } else { 256 };
 
 /// Indices that are needed within so many ticks are processed before all others.
-const HORIZON: u64 = 256;
+const HORIZON: u64 = if EXPLORED { 4 } else { 256 };
 
 /// A batch that was processed keeps memory for this many indices.
 const KEPT_BATCH: usize = 1024;

@@ -11,3 +11,5 @@ mod task;
 
 #[cfg(not(tickwheel_loom))]
 pub(crate) use task::Actor;
+#[cfg(all(test, tickwheel_shuttle))]
+pub(crate) use task::Step;

@@ -41,6 +41,7 @@ use tokio::time::{self, Instant};
 use tracing::Instrument;
 
 use crate::actor::sleep_wheel::{Processed, SleepWheel, fetch};
+use crate::clock;
 use crate::metrics::add;
 use crate::panic::{catch_panic, wake};
 use crate::shared::command::Command;
@@ -48,16 +49,17 @@ use crate::shared::mailbox::Backlog;
 use crate::shared::notifier::ActorNotifier;
 use crate::shared::turn::Turn;
 use crate::shared::{Origin, Shared};
+use crate::sync::EXPLORED;
 use crate::tick::NEVER;
 
 /// How many commands, and how many dirty timers of a set, a turn applies.
-pub(super) const COMMANDS_PER_TURN: usize = 4096;
+pub(super) const COMMANDS_PER_TURN: usize = if EXPLORED { 3 } else { 4096 };
 
 /// How many indices of a wheel a turn searches for cancelled sleeps.
-const INDICES_PER_TURN: u32 = 4096;
+const INDICES_PER_TURN: u32 = if EXPLORED { 2 } else { 4096 };
 
 /// How many sleeps, and how many keyed timers, a turn processes.
-pub(super) const LOOKS_PER_TURN: usize = 256;
+pub(super) const LOOKS_PER_TURN: usize = if EXPLORED { 2 } else { 256 };
 
 /// How many commands are fetched into the processor's cache before the first of them is applied.
 const FETCHED: usize = 16;
@@ -88,7 +90,8 @@ pub(crate) struct Actor {
 }
 
 /// What to do after a turn.
-enum Step {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
     /// There is more to do, once others have had their turn.
     Again,
     /// Wait until there is.
@@ -147,7 +150,7 @@ impl Actor {
     }
 
     /// Takes a turn, and says what to do after it.
-    fn step(&mut self) -> Step {
+    pub(crate) fn step(&mut self) -> Step {
         self.shared.mailbox.awake();
         let more = self.turn();
         if self.must_end {
@@ -177,9 +180,9 @@ impl Actor {
     }
 
     /// When that tick begins.
-    fn next_turn(&self) -> Option<Instant> {
+    pub(crate) fn next_turn(&self) -> Option<Instant> {
         let tick = self.next_wake()?;
-        let now = Instant::now();
+        let now = clock::now();
         let far = now.checked_add(LONGEST_SLEEP).unwrap_or(now);
         let at = self.shared.ticks.begin(tick);
         Some(at.map_or(far, |at| at.min(far)))
@@ -222,7 +225,7 @@ impl Actor {
     fn wait_on_thread(&self) {
         match self.next_turn() {
             None => thread::park(),
-            Some(at) => thread::park_timeout(at.saturating_duration_since(Instant::now())),
+            Some(at) => thread::park_timeout(at.saturating_duration_since(clock::now())),
         }
     }
 
@@ -231,7 +234,7 @@ impl Actor {
         let span = tracing::trace_span!("turn");
         let _in_span = span.enter();
         let shared = Arc::clone(&self.shared);
-        let began = Instant::now();
+        let began = clock::now();
         let now = shared.ticks.now(began);
         let turn = Turn::new(now, shared.ticks.timestamp(began), &shared.metrics.0);
 
@@ -257,7 +260,7 @@ impl Actor {
             left_to_fire = sleeps_left || timers_left || left_to_deliver;
         }
 
-        turn.end(began.elapsed());
+        turn.end(clock::now().duration_since(began));
         self.warn_if_late(turn.latest(), began);
         // Held back by a command that is to be applied first.
         before <= now

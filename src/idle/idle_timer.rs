@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock;
 use crate::shared::Shared;
 use crate::shared::activity::Activity;
 use crate::shared::idle_clock::{IdleClock, IdleDurations};
@@ -129,7 +130,7 @@ impl IdleTimer {
     /// ```
     #[inline]
     pub fn touch(&self) -> bool {
-        self.clock.touch_at(Instant::now())
+        self.clock.touch_at(clock::now())
     }
 
     /// Records activity at an instant, for callers that have just read the clock. Otherwise like [`touch`](Self::touch).
@@ -195,7 +196,7 @@ impl IdleTimer {
 
     /// Makes the sleep's deadline the instant at which the timer is due. A later one sends no command.
     fn move_to_due(&mut self) {
-        let now = Instant::now();
+        let now = clock::now();
         let due = match self.clock.due(self.clock.ticks().nanos(now)) {
             Some(due) => self.clock.ticks().at(due),
             // Never. Whenever the sleep is due, it is time to ask again.
@@ -225,7 +226,7 @@ impl IdleHandle {
     /// Records activity now. Returns `false`, and records nothing, if the timer has completed or the stream is idle.
     #[inline]
     pub fn touch(&self) -> bool {
-        self.clock.touch_at(Instant::now())
+        self.clock.touch_at(clock::now())
     }
 
     /// Records activity at an instant, like [`IdleTimer::touch_at`].
@@ -278,7 +279,7 @@ impl Drop for Busy {
         match &self.on {
             BusyOn::Timer(clock) => clock.leave(),
             BusyOn::Watch(activity) => {
-                activity.leave(self.ticks.nanos(Instant::now()), self.ticks.tick_nanos());
+                activity.leave(self.ticks.nanos(clock::now()), self.ticks.tick_nanos());
             }
             BusyOn::Nothing => {}
         }

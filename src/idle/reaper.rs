@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::idle_timer::Busy;
+use crate::clock;
 use crate::keyed::Expirations;
 use crate::shared::activity::{Activity, LATEST_NANOS, Reap};
 use crate::tick::{Ticks, Timestamp, after};
@@ -169,7 +170,7 @@ impl<K, V> Reaper<K, V> {
         options: WatchOptions,
     ) -> Result<Watch, SetTimerError<K, V>> {
         let ticks = self.set.shared().ticks;
-        let now = ticks.nanos(Instant::now());
+        let now = ticks.nanos(clock::now());
         let oldest = options.max_age.and_then(|age| after(jittered(age)));
         let oldest = oldest.map_or(Timestamp::NEVER, |at| ticks.timestamp(at));
         let activity = self
@@ -201,7 +202,7 @@ impl Watch {
     /// Records activity now. False when it has been reaped, and nothing is recorded.
     #[inline]
     pub fn touch(&self) -> bool {
-        self.touch_at(Instant::now())
+        self.touch_at(clock::now())
     }
 
     /// Records activity at an instant, for who has just read the clock.
@@ -270,7 +271,7 @@ impl<V> Payload for Watched<V> {
             // Time to look again.
             Some(now)
         } else {
-            let again = || rules.latest(rules.ticks.nanos(Instant::now()));
+            let again = || rules.latest(rules.ticks.nanos(clock::now()));
             self.activity.clamp(rules.latest(now), again)
         };
         // A watch that has ended is about to be taken out.

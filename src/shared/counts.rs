@@ -3,8 +3,11 @@
 //! A counter with one writer needs no atomic addition, and threads that count never share a cache line. Reading adds up
 //! the counters of all threads.
 
+#[cfg(not(tickwheel_shuttle))]
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicU64;
+#[cfg(not(tickwheel_shuttle))]
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The counters of one thread for one wheel. Only that thread writes it.
 #[derive(Debug, Default)]
@@ -21,11 +24,13 @@ pub(crate) struct Counts {
     pub(crate) handed_over: AtomicU64,
 }
 
+#[cfg(not(tickwheel_shuttle))]
 thread_local! {
     static THREAD: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
 /// A small number for this thread. Threads started one after the other have different ones.
+#[cfg(not(tickwheel_shuttle))]
 pub(crate) fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     THREAD
@@ -37,4 +42,10 @@ pub(crate) fn thread_number() -> usize {
         })
         // The thread is ending.
         .unwrap_or(0)
+}
+
+/// Under the explorer it is the same each time a schedule is replayed.
+#[cfg(tickwheel_shuttle)]
+pub(crate) fn thread_number() -> usize {
+    shuttle::current::me().into()
 }

@@ -3,14 +3,13 @@
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use slab::Slab;
 
 use crate::panic::{catch_panic, wake};
-use crate::sync::lock_with_backoff;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, lock_with_backoff};
 
 /// Whether the actor has ended. Each task that waits for it is woken on its own, so that a waker that panics harms
 /// nobody else.

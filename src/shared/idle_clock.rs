@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock;
 use crate::shared::activity::limits::{Kind, Limits, UNLIMITED};
 use crate::tick::Ticks;
 
@@ -35,7 +36,7 @@ impl IdleClock {
             write,
             keep_alive,
         } = idle;
-        let now = ticks.nanos(Instant::now());
+        let now = ticks.nanos(clock::now());
         let kinds = [read, write, keep_alive].map(nanos);
         IdleClock {
             ticks,
@@ -65,7 +66,7 @@ impl IdleClock {
 
     /// Records that bytes were read or written.
     pub(crate) fn progress(&self, kind: Kind) {
-        self.limits.progress(kind, self.ticks.touch(Instant::now()));
+        self.limits.progress(kind, self.ticks.touch(clock::now()));
     }
 
     /// A response is owed from now on. Returns `false` if nothing depends on that.
@@ -88,7 +89,7 @@ impl IdleClock {
 
     pub(crate) fn last_active(&self) -> Instant {
         // Rounding up may have moved it into the future, by less than a tick.
-        self.ticks.at(self.limits.last()).min(Instant::now())
+        self.ticks.at(self.limits.last()).min(clock::now())
     }
 
     /// When this will be idle, in nanoseconds from the origin, if nothing happens until then; `None` if never.
@@ -114,7 +115,7 @@ impl IdleClock {
     }
 
     fn now(&self) -> u64 {
-        self.ticks.nanos(Instant::now())
+        self.ticks.nanos(clock::now())
     }
 }
 

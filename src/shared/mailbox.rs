@@ -60,7 +60,7 @@ mod queue;
 mod tests;
 
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{CachePadded, Mutex, lock};
+use crate::sync::{CachePadded, EXPLORED, Mutex, lock};
 use crate::tick::NEVER;
 
 pub(crate) use queue::Backlog;
@@ -71,7 +71,13 @@ const AWAKE: u64 = 0;
 
 /// A queue that has grown this long is worth waking the actor for, however far the ticks: it bounds the garbage.
 /// The models could not fill a real one.
-pub(crate) const QUEUE_BOUND: usize = if cfg!(tickwheel_loom) { 3 } else { 512 };
+pub(crate) const QUEUE_BOUND: usize = if cfg!(tickwheel_loom) {
+    3
+} else if EXPLORED {
+    8
+} else {
+    512
+};
 
 /// Wakes the actor.
 pub(crate) trait Notifier {

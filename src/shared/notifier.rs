@@ -41,6 +41,9 @@ pub(crate) enum ActorNotifier {
     Task(TaskNotifier),
     /// The actor's own thread, from before it first says that it waits.
     Thread(OnceLock<Thread>),
+    /// The explorer's, whose own thread drives the actor.
+    #[cfg(tickwheel_shuttle)]
+    Explored(fn()),
 }
 
 /// Notifies an actor that is a task.
@@ -78,6 +81,8 @@ impl Notifier for ActorNotifier {
                     thread.unpark();
                 }
             }
+            #[cfg(tickwheel_shuttle)]
+            ActorNotifier::Explored(notify) => notify(),
         }
     }
 }

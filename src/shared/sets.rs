@@ -15,12 +15,13 @@
 //! any more; until it retires the reader waits. By 3 that takes a few instructions and never waits for the reader's own
 //! thread.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use slab::Slab;
 
 use super::timer_set::TimerSet;
 use crate::metrics::KeyedCounts;
+use crate::sync::{Condvar, Mutex, MutexGuard, lock};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -98,7 +99,7 @@ impl SetList {
     }
 
     fn lock(&self) -> MutexGuard<'_, Sets> {
-        self.sets.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.sets)
     }
 }
 

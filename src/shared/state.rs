@@ -1,12 +1,13 @@
 //! The state that all handles of one wheel share with its actor.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+use crate::clock;
 use crate::metrics::{KeyedCounts, Metrics, WheelMetrics};
 use crate::shared::command::{Command, CommandMailbox};
 use crate::shared::counts;
@@ -16,8 +17,9 @@ use crate::shared::idle_clock::IdleClock;
 use crate::shared::notifier::ActorNotifier;
 use crate::shared::sets::{SetKey, SetList};
 use crate::shared::timer_set::{MAX_KEYED, TimerSet};
-use crate::sync::CachePadded;
-use crate::tick::{NEVER, Ticks, Timestamp, clock_is_virtual};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{CachePadded, EXPLORED};
+use crate::tick::{NEVER, Ticks, Timestamp};
 
 /// The entry of a sleeping future.
 pub(crate) type SleepEntry = Entry<Arc<Origin>>;
@@ -81,6 +83,7 @@ impl Shared {
     pub(crate) fn new(config: Config) -> Self {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = if EXPLORED { 2 } else { cores };
         Shared {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             name: config.name,
@@ -103,7 +106,7 @@ impl Shared {
     /// A paused clock belongs to one runtime; deadlines stamped by another clock mean nothing to it.
     pub(crate) fn check_clock(&self) {
         let here = Handle::try_current().ok().map(|runtime| runtime.id());
-        if (here.is_none() || here != self.runtime) && (self.virtual_clock || clock_is_virtual()) {
+        if (here.is_none() || here != self.runtime) && (self.virtual_clock || clock::is_virtual()) {
             tracing::warn!(
                 wheel = %self.name,
                 "the wheel is used from outside its runtime while a clock is paused: its timers do not follow the clock here"

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior};
 
+use crate::clock;
 use crate::sleep::Sleep;
 
 /// A tick that is later than this counts as missed.
@@ -69,7 +70,7 @@ impl Interval {
     pub fn poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<Instant> {
         ready!(Pin::new(&mut self.sleep).poll(cx));
         let due = self.sleep.deadline();
-        let now = Instant::now();
+        let now = clock::now();
         let missed = (due.checked_add(MISSED_AFTER)).is_some_and(|late| now > late);
         let next = if missed {
             self.next_after_missed(due, now)
@@ -82,17 +83,17 @@ impl Interval {
 
     /// Makes the next tick come one period from now.
     pub fn reset(&mut self) {
-        self.set_next(Instant::now().checked_add(self.period));
+        self.set_next(clock::now().checked_add(self.period));
     }
 
     /// Makes the next tick come at once.
     pub fn reset_immediately(&mut self) {
-        self.set_next(Some(Instant::now()));
+        self.set_next(Some(clock::now()));
     }
 
     /// Makes the next tick come after `after`, or never if that is too far to be represented.
     pub fn reset_after(&mut self, after: Duration) {
-        self.set_next(Instant::now().checked_add(after));
+        self.set_next(clock::now().checked_add(after));
     }
 
     /// Makes the next tick come at `deadline`.

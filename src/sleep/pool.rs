@@ -19,13 +19,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::shared::counts::Counts;
 use crate::shared::entry::Entry;
 use crate::shared::{Origin, Shared, SleepEntry};
+use crate::sync::{EXPLORED, thread_local};
 use crate::tick::NEVER;
 
 #[cfg(test)]
 mod tests;
 
 /// How many cancelled entries of one wheel a thread keeps.
-const POOLED_ENTRIES: usize = 128;
+const POOLED_ENTRIES: usize = if EXPLORED { 3 } else { 128 };
 
 /// How many of them a new timeout considers.
 const SEARCHED: usize = 8;

@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 
+use crate::sync::EXPLORED;
+
 /// How many expirations a block has.
-const BLOCK: usize = 256;
+const BLOCK: usize = if EXPLORED { 2 } else { 256 };
 
 /// A queue made of blocks: growing it moves none of them, and a block goes back when it has been taken.
 pub(super) struct Delivered<T> {

@@ -2,12 +2,11 @@
 
 use std::ops::Range;
 
-use tokio::time::Instant;
-
 use super::ledger::Ended;
 use super::lock::Outbox;
 use super::table::Timer;
 use super::{BATCH, Closed, Expired, Payload, Set, State};
+use crate::clock;
 
 impl<K, S: Payload> Set<K, S> {
     /// Takes every timer out that was armed before this call, earliest first.
@@ -18,7 +17,7 @@ impl<K, S: Payload> Set<K, S> {
 
     /// Takes every timer out whose order of arming is at most `armed_by`, earliest first.
     pub(super) fn take_all(&self, armed_by: u64) -> Vec<Expired<K, S::Value>> {
-        let now = self.shared.ticks.timestamp(Instant::now());
+        let now = self.shared.ticks.timestamp(clock::now());
         let mut taken: Vec<Timer<K, S>> = Vec::new();
         self.in_batches(|state, outbox, indices| {
             for index in indices {
@@ -50,7 +49,7 @@ impl<K, S: Payload> Set<K, S> {
 
     /// Ends every value and leaves its timer where it is, with the deadline it would have reached. The set is closed.
     pub(super) fn end_all(&self) {
-        let now = self.shared.ticks.timestamp(Instant::now());
+        let now = self.shared.ticks.timestamp(clock::now());
         self.in_batches(|state, _, indices| {
             for index in indices {
                 let slot = state.table.slot_mut(index);

@@ -88,6 +88,7 @@ use hashbrown::DefaultHashBuilder;
 use crate::shared::command::Command;
 use crate::shared::timer_set::TimerSet;
 use crate::shared::{Shared, counts};
+use crate::sync::EXPLORED;
 use crate::tick::{NEVER, Timestamp};
 use delivered::Delivered;
 use ledger::Ledger;
@@ -101,7 +102,7 @@ pub(crate) use payload::{Payload, Plain};
 pub(crate) use stream_side::Source;
 
 /// The most timers that one hold of the lock touches.
-const BATCH: u32 = 256;
+const BATCH: u32 = if EXPLORED { 2 } else { 256 };
 
 /// A list that is empty keeps memory for this many entries.
 const KEPT: usize = 64;

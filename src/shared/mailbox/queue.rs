@@ -11,10 +11,11 @@
 use std::collections::VecDeque;
 use std::mem;
 
+use crate::sync::EXPLORED;
 use crate::tick::NEVER;
 
 /// How many commands there are to a block.
-const BLOCK: usize = 512;
+const BLOCK: usize = if EXPLORED { 4 } else { 512 };
 
 /// How many empty blocks the backlog keeps, to give them to the queues.
 const FREE_BLOCKS: usize = 4;

@@ -138,6 +138,14 @@ fn reads_no_clock_in_the_wheel() {
 }
 
 #[test]
+fn reads_the_clock_in_one_place() {
+    for file in sources() {
+        let reads = file.text.contains("Instant::now()") || file.text.contains(".elapsed()");
+        assert!(!reads || part(&file) == "clock", "{} reads it", file.path);
+    }
+}
+
+#[test]
 fn shows_the_quick_start_example_on_front_page_and_readme() {
     let example = include_str!("../../../examples/quickstart.rs");
     // `say!` is a `println!` that does not mind a closed pipe.

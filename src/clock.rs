@@ -1,0 +1,61 @@
+//! The one place where the crate reads the time.
+//!
+//! It is Tokio's clock, which tests can pause. Under the explorer (`--cfg tickwheel_shuttle`) it is a virtual clock that
+//! only the explorer moves. Reading that is no step at which another thread could run.
+
+#[cfg(not(tickwheel_shuttle))]
+use tokio::time::Instant;
+
+/// The current time.
+#[cfg(not(tickwheel_shuttle))]
+#[inline]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+/// Whether this thread's Tokio clock differs from the real one because it is paused, or has been.
+#[cfg(not(tickwheel_shuttle))]
+pub(crate) fn is_virtual() -> bool {
+    let before = now().into_std();
+    let real = std::time::Instant::now();
+    let after = now().into_std();
+    // The real clock read in between lies between two readings of a clock that follows it.
+    !(before <= real && real <= after)
+}
+
+#[cfg(all(test, tickwheel_shuttle))]
+pub(crate) use explored::{elapsed, set};
+#[cfg(tickwheel_shuttle)]
+pub(crate) use explored::{is_virtual, now};
+
+#[cfg(tickwheel_shuttle)]
+mod explored {
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    std::thread_local! {
+        static BEGAN: Instant = Instant::now();
+        static ELAPSED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    }
+
+    pub(crate) fn now() -> Instant {
+        BEGAN.with(|&began| began) + elapsed()
+    }
+
+    /// All parties of a schedule go by the same clock.
+    pub(crate) fn is_virtual() -> bool {
+        false
+    }
+
+    /// How much virtual time has passed.
+    pub(crate) fn elapsed() -> Duration {
+        ELAPSED.get()
+    }
+
+    /// Moves the clock.
+    pub(crate) fn set(elapsed: Duration) {
+        ELAPSED.set(elapsed);
+    }
+}
