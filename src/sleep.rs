@@ -22,7 +22,7 @@ use crate::clock;
 use crate::panic::{catch_panic, wake};
 use crate::shared::entry::{Entry, Phase};
 use crate::shared::idle_clock::IdleClock;
-use crate::shared::{Origin, Shared, SleepEntry};
+use crate::shared::{Shared, SleepContext, SleepEntry};
 use crate::tick::{NEVER, after, far_future};
 
 /// Completes once its deadline is reached. Made by [`TimerWheel::sleep`](crate::TimerWheel::sleep) and
@@ -103,9 +103,9 @@ enum Stage {
 
 impl Sleep {
     #[inline]
-    pub(crate) fn after(origin: &Arc<Origin>, duration: Duration) -> Self {
+    pub(crate) fn after(context: &Arc<SleepContext>, duration: Duration) -> Self {
         let (deadline, tick) = match after(duration) {
-            Some(deadline) => (deadline, origin.shared.ticks.deadline(deadline)),
+            Some(deadline) => (deadline, context.shared.ticks.deadline(deadline)),
             None => (far_future(), NEVER),
         };
         let stage = if duration.is_zero() {
@@ -113,20 +113,20 @@ impl Sleep {
         } else {
             Stage::New
         };
-        Self::new(origin, deadline, tick, stage)
+        Self::new(context, deadline, tick, stage)
     }
 
-    pub(crate) fn at(origin: &Arc<Origin>, deadline: Instant) -> Self {
-        let tick = origin.shared.ticks.deadline(deadline);
-        Self::new(origin, deadline, tick, Stage::NewUnchecked)
+    pub(crate) fn at(context: &Arc<SleepContext>, deadline: Instant) -> Self {
+        let tick = context.shared.ticks.deadline(deadline);
+        Self::new(context, deadline, tick, Stage::NewUnchecked)
     }
 
     #[inline]
-    fn new(origin: &Arc<Origin>, deadline: Instant, tick: u64, stage: Stage) -> Self {
+    fn new(context: &Arc<SleepContext>, deadline: Instant, tick: u64, stage: Stage) -> Self {
         Sleep {
             deadline,
             tick,
-            entry: Some(pool::take(origin, tick)),
+            entry: Some(pool::take(context, tick)),
             stage,
             fallback: None,
         }
@@ -135,7 +135,7 @@ impl Sleep {
     /// The sleep of an idle timer: the actor asks the clock before it fires.
     pub(crate) fn on_clock(shared: &Arc<Shared>, clock: Arc<IdleClock>, deadline: Instant) -> Self {
         pool::count(shared, |counts| &counts.made);
-        let entry = Entry::new(Arc::new(Origin {
+        let entry = Entry::new(Arc::new(SleepContext {
             shared: Arc::clone(shared),
             clock: Some(clock),
         }));
@@ -204,7 +204,7 @@ impl Sleep {
     /// ```
     pub fn reset(&mut self, deadline: Instant) {
         let Some(entry) = &self.entry else { return };
-        let tick = entry.origin().shared.ticks.deadline(deadline);
+        let tick = entry.context().shared.ticks.deadline(deadline);
         self.reset_to(deadline, tick);
     }
 
@@ -219,7 +219,7 @@ impl Sleep {
     #[inline]
     fn reset_to(&mut self, deadline: Instant, tick: u64) {
         let Some(entry) = &self.entry else { return };
-        let shared = &entry.origin().shared;
+        let shared = &entry.context().shared;
         self.deadline = deadline;
         self.tick = tick;
         let has_fired = match self.stage {
@@ -279,7 +279,7 @@ impl Sleep {
         let Some(entry) = &self.entry else {
             return Poll::Ready(());
         };
-        let shared = &entry.origin().shared;
+        let shared = &entry.context().shared;
         if shared.arm(entry, self.tick, cx.waker().clone()) {
             self.stage = Stage::Armed;
             Poll::Pending
@@ -318,7 +318,7 @@ impl Sleep {
     fn poll_due(&mut self) -> Poll<()> {
         self.stage = Stage::Done;
         if let Some(entry) = &self.entry {
-            pool::count(&entry.origin().shared, |counts| &counts.elapsed);
+            pool::count(&entry.context().shared, |counts| &counts.elapsed);
         }
         Poll::Ready(())
     }
@@ -338,7 +338,7 @@ impl Sleep {
             self.fallback = Some(fallback::sleep_until(self.deadline));
             self.stage = Stage::Fallback;
             if let Some(entry) = &self.entry {
-                pool::count(&entry.origin().shared, |counts| &counts.handed_over);
+                pool::count(&entry.context().shared, |counts| &counts.handed_over);
             }
         }
         let Some(fallback) = &mut self.fallback else {
@@ -397,7 +397,7 @@ impl Drop for Sleep {
             Stage::Fallback => return,
         };
         if let Err(entry) = pool::give(entry, scheduled, is_cancelled) {
-            entry.origin().shared.release(&entry);
+            entry.context().shared.release(&entry);
         }
     }
 }

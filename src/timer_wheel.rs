@@ -15,7 +15,7 @@ use crate::idle::{IdleLimits, IdleStream, IdleTimer, Reaper, assert_not_zero, re
 use crate::keyed::{Expirations, KeyedTimers, pair};
 use crate::metrics::WheelMetrics;
 use crate::shared::command::Command;
-use crate::shared::{Origin, Shared};
+use crate::shared::{Shared, SleepContext};
 use crate::sleep::Interval;
 use crate::sleep::Sleep;
 use crate::sleep::Timeout;
@@ -51,7 +51,7 @@ use crate::sleep::Timeout;
 #[doc(alias = "HashedWheelTimer")]
 #[derive(Clone)]
 pub struct TimerWheel {
-    origin: Arc<Origin>,
+    context: Arc<SleepContext>,
     /// Dropped with the last handle.
     _alive: Arc<Alive>,
 }
@@ -90,18 +90,18 @@ impl TimerWheel {
 
     pub(crate) fn new_handle(shared: Arc<Shared>) -> Self {
         let alive = Arc::new(Alive(Arc::clone(&shared)));
-        let origin = Origin {
+        let context = SleepContext {
             shared,
             clock: None,
         };
         TimerWheel {
-            origin: Arc::new(origin),
+            context: Arc::new(context),
             _alive: alive,
         }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.origin.shared
+        &self.context.shared
     }
 
     /// Makes a future that completes once `duration` has passed.
@@ -114,14 +114,14 @@ impl TimerWheel {
     /// Dropping the future cancels it; see [`Sleep`].
     #[doc(alias = "delay")]
     pub fn sleep(&self, duration: Duration) -> Sleep {
-        Sleep::after(&self.origin, duration)
+        Sleep::after(&self.context, duration)
     }
 
     /// Makes a future that completes at `deadline`. A deadline in the past is ready at the first poll.
     ///
     /// Otherwise like [`sleep`](Self::sleep).
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
-        Sleep::at(&self.origin, deadline)
+        Sleep::at(&self.context, deadline)
     }
 
     /// Limits how long `future` may take.
@@ -223,7 +223,7 @@ impl TimerWheel {
     #[track_caller]
     pub fn idle_timer(&self, idle: Duration) -> IdleTimer {
         assert_not_zero(idle);
-        IdleTimer::new(&self.origin.shared, idle)
+        IdleTimer::new(&self.context.shared, idle)
     }
 
     /// Wraps a stream so that its operations fail with [`TimedOut`](std::io::ErrorKind::TimedOut) once nothing has been
@@ -240,7 +240,7 @@ impl TimerWheel {
 
     /// Wraps a stream with separate limits for reading, for writing and for both. Without any limit it costs nothing.
     pub fn idle_stream_with<S>(&self, io: S, limits: IdleLimits) -> IdleStream<S> {
-        IdleStream::new(&self.origin.shared, io, limits)
+        IdleStream::new(&self.context.shared, io, limits)
     }
 
     /// Watches many connections or sessions at once: the handle to watch one more, and the stream of those on which
@@ -268,7 +268,7 @@ impl TimerWheel {
     /// It locks each set of keyed timers for a moment, so it belongs in an exporter and not on a hot path.
     #[doc(alias = "stats")]
     pub fn metrics(&self) -> WheelMetrics {
-        self.origin.shared.read_metrics()
+        self.context.shared.read_metrics()
     }
 
     /// Waits until everything done before this call has taken effect and every timer due by then has fired.
@@ -303,7 +303,7 @@ impl TimerWheel {
             done,
             is_second_round: false,
         };
-        if self.origin.shared.send_now(command).is_ok() {
+        if self.context.shared.send_now(command).is_ok() {
             // An error means that the actor has ended.
             let _ = settled.await;
         }
@@ -341,32 +341,32 @@ impl TimerWheel {
     #[doc(alias = "stop")]
     pub async fn shutdown(&self) {
         // An error means that the actor has ended or is about to.
-        let _ = self.origin.shared.send_now(Command::Shutdown);
-        self.origin.shared.ended().await;
+        let _ = self.context.shared.send_now(Command::Shutdown);
+        self.context.shared.ended().await;
     }
 
     /// Whether the actor has ended, by [`shutdown`](Self::shutdown) or because its runtime was dropped.
     pub fn is_shutdown(&self) -> bool {
-        self.origin.shared.is_ended()
+        self.context.shared.is_ended()
     }
 
     /// The length of a tick.
     #[doc(alias = "resolution")]
     #[doc(alias = "granularity")]
     pub fn tick_duration(&self) -> Duration {
-        self.origin.shared.ticks.tick()
+        self.context.shared.ticks.tick()
     }
 
     /// The wheel's name, as given to [`Builder::name`].
     pub fn name(&self) -> &str {
-        &self.origin.shared.name
+        &self.context.shared.name
     }
 }
 
 impl fmt::Debug for TimerWheel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TimerWheel")
-            .field("name", &self.origin.shared.name)
+            .field("name", &self.context.shared.name)
             .field("tick_duration", &self.tick_duration())
             .field("is_shutdown", &self.is_shutdown())
             .finish_non_exhaustive()

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use slab::Slab;
 
 use super::advance::advance;
-use super::task::LOOKS_PER_TURN;
+use super::task::TIMERS_PER_TURN;
 use crate::shared::timer_set::{Batch, Delivery, SetWheel, TimerSet};
 use crate::shared::turn::Turn;
 use crate::sync::EXPLORED;
@@ -208,7 +208,7 @@ impl KeyedWheel {
 
     /// Delivers the timers that are due before tick `before`; true when some of them are left.
     pub(super) fn deliver(&mut self, before: u64, turn: &Turn<'_>) -> bool {
-        let mut limit = LOOKS_PER_TURN;
+        let mut limit = TIMERS_PER_TURN;
         let mut left = false;
         for number in mem::take(&mut self.due) {
             let record = &mut self.records[key(number)];

@@ -79,7 +79,7 @@ impl<H> SleepWheel<H> {
                 // They fire here, with the wheel at rest: a waker may drop or arm others.
                 for entry in due.drain(..) {
                     match entry.process_expiration(wheel.now(), wheel.next_index(), || {
-                        later(entry.origin())
+                        later(entry.context())
                     }) {
                         Expiration::Fire { deadline, waker } => {
                             processed(Processed::Fired { deadline, waker });

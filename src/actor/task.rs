@@ -48,7 +48,7 @@ use crate::shared::command::Command;
 use crate::shared::mailbox::Backlog;
 use crate::shared::notifier::ActorNotifier;
 use crate::shared::turn::Turn;
-use crate::shared::{Origin, Shared};
+use crate::shared::{Shared, SleepContext};
 use crate::sync::EXPLORED;
 use crate::tick::NEVER;
 
@@ -59,7 +59,7 @@ pub(super) const COMMANDS_PER_TURN: usize = if EXPLORED { 3 } else { 4096 };
 const INDICES_PER_TURN: u32 = if EXPLORED { 2 } else { 4096 };
 
 /// How many sleeps, and how many keyed timers, a turn processes.
-pub(super) const LOOKS_PER_TURN: usize = if EXPLORED { 2 } else { 256 };
+pub(super) const TIMERS_PER_TURN: usize = if EXPLORED { 2 } else { 256 };
 
 /// How many commands are fetched into the processor's cache before the first of them is applied.
 const FETCHED: usize = 16;
@@ -75,7 +75,7 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 pub(crate) struct Actor {
     shared: Arc<Shared>,
     /// The sleeping futures, and the keyed timers: a wheel for each.
-    sleeps: SleepWheel<Arc<Origin>>,
+    sleeps: SleepWheel<Arc<SleepContext>>,
     keyed: KeyedWheel,
     /// Commands taken from the mailbox.
     backlog: Backlog<Command>,
@@ -248,7 +248,7 @@ impl Actor {
         let mut left_to_fire = true;
         if let Some(until) = before.checked_sub(1) {
             let sleeps_left = self.fire_sleeps(until, &turn);
-            let timers_left = self.keyed.advance(until, &mut { LOOKS_PER_TURN }, &turn);
+            let timers_left = self.keyed.advance(until, &mut { TIMERS_PER_TURN }, &turn);
             // At the tick at which a wheel stopped there may be more to come.
             let sleeps_before = self.sleeps.wheel().now() + u64::from(!sleeps_left);
             let timers_before = self.keyed.now() + u64::from(!timers_left);
@@ -364,7 +364,7 @@ impl Actor {
     /// Processes the sleeps that are scheduled by tick `until`; true when there may be more.
     fn fire_sleeps(&mut self, until: u64, turn: &Turn<'_>) -> bool {
         let ticks = &self.shared.ticks;
-        let later = |origin: &Arc<Origin>| origin.put_off_to(turn.now);
+        let later = |context: &Arc<SleepContext>| context.put_off_to(turn.now);
         let processed = |processed| match processed {
             Processed::Fired { deadline, waker } => {
                 let due = ticks.begin(deadline);
@@ -375,7 +375,7 @@ impl Actor {
             Processed::Rescheduled => turn.rescheduled(),
         };
         self.sleeps
-            .advance(until, &mut { LOOKS_PER_TURN }, later, processed)
+            .advance(until, &mut { TIMERS_PER_TURN }, later, processed)
     }
 
     fn warn_if_late(&mut self, lateness: Duration, now: Instant) {

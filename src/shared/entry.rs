@@ -58,7 +58,7 @@ const NO_NODE: u32 = u32::MAX;
 /// See the module. `H` is how the owner reaches the actor; the protocol does not use it.
 #[derive(Debug)]
 pub(crate) struct Entry<H> {
-    origin: H,
+    context: H,
     state: SpinMutex<State>,
 }
 
@@ -143,9 +143,9 @@ pub(crate) enum Expiration {
 
 impl<H> Entry<H> {
     /// An idle entry that is on no wheel.
-    pub(crate) fn new(origin: H) -> Self {
+    pub(crate) fn new(context: H) -> Self {
         Entry {
-            origin,
+            context,
             state: SpinMutex::new(State {
                 deadline: NEVER,
                 scheduled: NEVER,
@@ -157,8 +157,8 @@ impl<H> Entry<H> {
         }
     }
 
-    pub(crate) fn origin(&self) -> &H {
-        &self.origin
+    pub(crate) fn context(&self) -> &H {
+        &self.context
     }
 
     // --- the owner ---

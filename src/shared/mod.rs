@@ -31,4 +31,4 @@ pub(crate) mod timer_set;
 pub(crate) mod turn;
 
 #[cfg(not(tickwheel_loom))]
-pub(crate) use state::{Config, Origin, Shared, SleepEntry};
+pub(crate) use state::{Config, Shared, SleepContext, SleepEntry};

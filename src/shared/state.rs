@@ -22,18 +22,19 @@ use crate::sync::{CachePadded, EXPLORED};
 use crate::tick::{NEVER, Ticks, Timestamp};
 
 /// The entry of a sleeping future.
-pub(crate) type SleepEntry = Entry<Arc<Origin>>;
+pub(crate) type SleepEntry = Entry<Arc<SleepContext>>;
 
-/// Where an entry belongs: all plain ones of a wheel to the same, an idle timer's to one of its own. An entry holds the
-/// way to its actor, so that a sleep made from a thread's cache touches no count that another core touches.
+/// The wheel of an entry, and the clock of an idle timer. All plain entries of a wheel share one; an idle timer has one of
+/// its own. An entry keeps it for its whole life, so that a sleep made from a pool changes no reference count that another
+/// core writes.
 #[derive(Debug)]
-pub(crate) struct Origin {
+pub(crate) struct SleepContext {
     pub(crate) shared: Arc<Shared>,
     /// The clock of an idle timer. It puts the deadline off without changing the entry.
     pub(crate) clock: Option<Arc<IdleClock>>,
 }
 
-impl Origin {
+impl SleepContext {
     /// The tick up to which the entry has been put off.
     pub(crate) fn put_off_to(&self, now: Timestamp) -> u64 {
         let Some(clock) = &self.clock else {

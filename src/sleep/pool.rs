@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::shared::counts::Counts;
 use crate::shared::entry::Entry;
-use crate::shared::{Origin, Shared, SleepEntry};
+use crate::shared::{Shared, SleepContext, SleepEntry};
 use crate::sync::{EXPLORED, thread_local};
 use crate::tick::NEVER;
 
@@ -86,10 +86,10 @@ thread_local! {
 
 /// An entry for a new sleep due at `deadline`: a cancelled one if one fits, else a new one.
 #[inline]
-pub(crate) fn take(origin: &Arc<Origin>, deadline: u64) -> Arc<SleepEntry> {
+pub(crate) fn take(context: &Arc<SleepContext>, deadline: u64) -> Arc<SleepEntry> {
     let pooled = with(
-        origin,
-        |origin| &origin.shared,
+        context,
+        |context| &context.shared,
         |pool, _| {
             increment(&pool.counts.made);
             pool.take(deadline)
@@ -97,11 +97,11 @@ pub(crate) fn take(origin: &Arc<Origin>, deadline: u64) -> Arc<SleepEntry> {
     );
     match pooled {
         Ok(Some(entry)) => entry,
-        Ok(None) => Arc::new(Entry::new(Arc::clone(origin))),
+        Ok(None) => Arc::new(Entry::new(Arc::clone(context))),
         Err(_) => {
-            let counts = origin.shared.metrics.0.elsewhere();
+            let counts = context.shared.metrics.0.elsewhere();
             counts.made.fetch_add(1, Ordering::Relaxed);
-            Arc::new(Entry::new(Arc::clone(origin)))
+            Arc::new(Entry::new(Arc::clone(context)))
         }
     }
 }
@@ -116,12 +116,12 @@ pub(crate) fn give(
 ) -> Result<(), Arc<SleepEntry>> {
     let given = with(
         entry,
-        |entry| &entry.origin().shared,
+        |entry| &entry.context().shared,
         |pool, entry| {
             if is_cancelled {
                 increment(&pool.counts.cancelled);
             }
-            let usable = entry.origin().clock.is_none() && !pool.shared.is_orphaned();
+            let usable = entry.context().clock.is_none() && !pool.shared.is_orphaned();
             if usable && pool.entries.len() < POOLED_ENTRIES {
                 // One that is not scheduled fits any deadline: that saves an allocation, if not the command.
                 let scheduled = if scheduled == NEVER { 0 } else { scheduled };
@@ -134,7 +134,7 @@ pub(crate) fn give(
     );
     given.unwrap_or_else(|entry| {
         if is_cancelled {
-            let counts = entry.origin().shared.metrics.0.elsewhere();
+            let counts = entry.context().shared.metrics.0.elsewhere();
             counts.cancelled.fetch_add(1, Ordering::Relaxed);
         }
         Err(entry)
@@ -165,16 +165,16 @@ fn increment(count: &AtomicU64) {
 #[inline]
 fn with<T, R>(
     subject: T,
-    origin: impl Fn(&T) -> &Arc<Shared>,
+    context: impl Fn(&T) -> &Arc<Shared>,
     f: impl FnOnce(&mut Pool, T) -> R,
 ) -> Result<R, T> {
     let mut subject = Some(subject);
     let result = POOLS.try_with(|all| {
-        let id = origin(subject.as_ref()?).id;
+        let id = context(subject.as_ref()?).id;
         let mut pool = all.borrow_mut();
         if pool.first().is_none_or(|first| first.id != id) {
             drop(pool);
-            bring_to_front(all, origin(subject.as_ref()?));
+            bring_to_front(all, context(subject.as_ref()?));
             pool = all.borrow_mut();
         }
         Some(f(pool.first_mut()?, subject.take()?))
