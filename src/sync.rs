@@ -39,7 +39,11 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
 #[inline]
 pub(crate) fn lock_with_backoff<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.try_lock().unwrap_or_else(|_| back_off(mutex))
+    match mutex.try_lock() {
+        Ok(guard) => guard,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => back_off(mutex),
+    }
 }
 
 #[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
