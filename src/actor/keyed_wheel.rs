@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 use slab::Slab;
 
 use super::advance::advance;
-use super::task::TIMERS_PER_TURN;
 use crate::shared::timer_set::{Batch, Delivery, SetWheel, TimerSet};
 use crate::shared::turn::Turn;
 use crate::sync::EXPLORED;
@@ -206,9 +205,8 @@ impl KeyedWheel {
         })
     }
 
-    /// Delivers the timers that are due before tick `before`; true when some of them are left.
-    pub(super) fn deliver(&mut self, before: u64, turn: &Turn<'_>) -> bool {
-        let mut limit = TIMERS_PER_TURN;
+    /// Delivers the timers that are due before tick `before`, at most `limit`; true when some of them are left.
+    pub(super) fn deliver(&mut self, before: u64, mut limit: usize, turn: &Turn<'_>) -> bool {
         let mut left = false;
         for number in mem::take(&mut self.due) {
             let record = &mut self.records[key(number)];

@@ -53,13 +53,13 @@ use crate::sync::EXPLORED;
 use crate::tick::NEVER;
 
 /// How many commands, and how many dirty timers of a set, a turn applies.
-pub(super) const COMMANDS_PER_TURN: usize = if EXPLORED { 3 } else { 4096 };
+const COMMANDS_PER_TURN: usize = if EXPLORED { 3 } else { 4096 };
 
 /// How many indices of a wheel a turn searches for cancelled sleeps.
 const INDICES_PER_TURN: u32 = if EXPLORED { 2 } else { 4096 };
 
 /// How many sleeps, and how many keyed timers, a turn processes.
-pub(super) const TIMERS_PER_TURN: usize = if EXPLORED { 2 } else { 256 };
+const TIMERS_PER_TURN: usize = if EXPLORED { 2 } else { 256 };
 
 /// How many commands are fetched into the processor's cache before the first of them is applied.
 const FETCHED: usize = 16;
@@ -252,7 +252,8 @@ impl Actor {
             // At the tick at which a wheel stopped there may be more to come.
             let sleeps_before = self.sleeps.wheel().now() + u64::from(!sleeps_left);
             let timers_before = self.keyed.now() + u64::from(!timers_left);
-            let left_to_deliver = self.keyed.deliver(timers_before.min(before), &turn);
+            let deliver_before = timers_before.min(before);
+            let left_to_deliver = (self.keyed).deliver(deliver_before, TIMERS_PER_TURN, &turn);
             if !left_to_deliver {
                 self.barrier
                     .fired(sleeps_before.min(timers_before).min(before));

@@ -12,9 +12,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 
 use super::chunk::{CHUNK, Chunk};
-
-/// The index that means "no node": an end of a list, or an empty list.
-pub(super) const NIL: u32 = u32::MAX;
+use super::node::{NIL, Node};
 
 /// The first generation of every node.
 const FIRST: NonZeroU32 = NonZeroU32::MIN;
@@ -71,33 +69,6 @@ impl List {
     /// The node at the front.
     pub(super) fn front(self) -> Option<u32> {
         (self.head != NIL).then_some(self.head)
-    }
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct Node<T> {
-    /// The tick the item is scheduled for.
-    tick: u64,
-    pub(super) generation: NonZeroU32,
-    /// Neighbours on the node's list. Of a vacant node, `next` is the next vacant place of its chunk.
-    prev: u32,
-    pub(super) next: u32,
-    /// The level whose bucket the node is on.
-    level: u8,
-    /// `None` while the node is vacant.
-    pub(super) item: Option<T>,
-}
-
-impl<T> Node<T> {
-    pub(super) fn new(item: T, generation: NonZeroU32) -> Self {
-        Node {
-            tick: 0,
-            generation,
-            prev: NIL,
-            next: NIL,
-            level: 0,
-            item: Some(item),
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use super::arena::{NIL, Node};
+use super::node::{NIL, Node};
 
 /// How many nodes there are to a chunk; a power of two.
 pub(super) const CHUNK: usize = 4096;

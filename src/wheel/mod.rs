@@ -53,6 +53,7 @@
 mod arena;
 mod chunk;
 mod level;
+mod node;
 #[cfg(test)]
 mod tests;
 
