@@ -72,6 +72,9 @@ const BACKOFF_STEPS: u32 = 8;
 /// Releasing it is a plain store. A mutex that blocks threads has to exchange a word to learn whether one is blocked; a
 /// timeout then needs four such exchanges instead of two. A thread that finds it taken spins, then yields, since the
 /// holder may have been preempted, and at last sleeps, so that a holder of lower priority gets to run too.
+///
+/// With `parking_lot::Mutex` in its place, 384,000 timeouts took 1.035 times the CPU time on one worker and 1.056 times on
+/// two (medians of 15 alternating runs, the tasks included): 6 to 10 ns of a timeout.
 #[derive(Debug)]
 pub(crate) struct SpinMutex<T>(Spin<T>);
 

@@ -78,8 +78,9 @@ pub(crate) struct Ticks {
 
 /// A tick that instants were rounded up to, and the range of instants that round up to it.
 ///
-/// Subtracting and dividing costs more than all the rest of arming a timer or touching one; comparing is cheap. A busy
-/// thread rounds thousands of instants up to the same tick, one after the other.
+/// A busy thread rounds thousands of instants up to the same tick, one after the other, and comparing is cheaper than
+/// subtracting and dividing: by 54 of the 907 instructions of a timeout, the task included. Of its CPU time that is 0 to 3 %;
+/// a touch is little else.
 #[derive(Debug, Clone, Copy)]
 struct RoundedUp {
     /// The id of the [`Ticks`].
