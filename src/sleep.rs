@@ -73,6 +73,8 @@ use crate::tick::{NEVER, after, far_future};
 /// would: within a runtime that has no time driver, and after the runtime whose timer it went on with was dropped.
 /// Outside a runtime it panics if the thread for such sleeps cannot be started. A waker that panics when it is dropped
 /// does so in the task that drops the sleep.
+#[doc(alias = "delay")]
+#[doc(alias = "timer")]
 #[must_use = "futures do nothing unless you `.await` or poll them"]
 pub struct Sleep {
     deadline: Instant,

@@ -241,12 +241,11 @@ impl Ticks {
         Timestamp(-before.unwrap_or(i64::MAX))
     }
 
-    /// The timestamp as an instant. For `NEVER`, and where there is no such `Instant`, an instant decades from now.
+    /// The timestamp as an instant. `NEVER` is the last one, 292 years after the origin, so that instants keep the order of
+    /// timestamps. Where there is no such `Instant`, one decades from now.
     pub(crate) fn instant(&self, timestamp: Timestamp) -> Instant {
         let distance = Duration::from_nanos(timestamp.0.unsigned_abs());
-        let instant = if timestamp == Timestamp::NEVER {
-            None
-        } else if timestamp.0 >= 0 {
+        let instant = if timestamp.0 >= 0 {
             self.origin.checked_add(distance)
         } else {
             self.origin.checked_sub(distance)
@@ -474,7 +473,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn puts_a_deadline_less_than_a_tick_before_the_begin_of_its_tick(
+        fn starts_the_tick_less_than_a_tick_after_its_deadline(
             nanos in 0..u64::MAX / 4,
             tick in 1..100_000_000_000_u64,
         ) {

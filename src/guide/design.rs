@@ -151,6 +151,6 @@
 //! | P14 | exact and deterministic under `start_paused = true` | `p14_advances_the_clock_to_exactly_the_next_deadline`, `p14_runs_the_same_program_the_same_way_each_time` |
 //! | P15 | nothing is lost at shutdown: keyed leftovers are returned, a pending `Sleep` keeps its promise on Tokio's own timer | `p15_fires_pending_sleeps_on_time_after_shutdown`, `p15_returns_what_had_not_fired_once_earliest_first`, `p15_leaves_sleeps_usable_after_their_runtime_is_dropped` |
 //! | P16 | the books balance: set = pending + fired + removed + replaced + drained | `p16_balances_the_books_after_any_mix_of_operations`, `p16_counts_each_end_of_a_sleep_once`, `p16_counts_a_set_once_while_it_is_dropped` |
-//! | P17 | while any worker thread is free timers fire, whatever blocks the others - the one that armed last included | `p17_a_task_that_arms_the_next_timer_and_blocks_delays_nothing`, `p17_a_sleeper_that_blocks_when_it_is_woken_delays_no_other` |
+//! | P17 | while any worker thread is free timers fire, whatever blocks the others - the one that armed last included | `p17_fires_on_time_when_the_arming_task_blocks`, `p17_fires_on_time_when_a_woken_task_blocks` |
 //!
 //! What each operation costs is in the [guide](super#what-it-costs).

@@ -58,6 +58,7 @@ use crate::tick::{Ticks, far_future};
 /// # }
 /// ```
 #[must_use = "futures do nothing unless you `.await` or poll them"]
+#[doc(alias = "watchdog")]
 pub struct IdleTimer {
     clock: Arc<IdleClock>,
     /// Its deadline is a lower bound of the instant at which the timer is idle.
@@ -77,6 +78,7 @@ pub struct IdleHandle {
 ///
 /// Idle durations count from the instant at which the last guard is dropped.
 #[must_use = "a guard keeps something busy only while it is held"]
+#[doc(alias = "in_flight")]
 pub struct Busy {
     on: BusyOn,
     ticks: Ticks,

@@ -242,7 +242,8 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         self.set.remove(key)
     }
 
-    /// The deadline of the timer with this key; `None` without one. Decades from now for a timer that never expires.
+    /// The deadline of the timer with this key; `None` without one. For a timer that never expires, an instant 292 years
+    /// after the start of the wheel.
     pub fn deadline<Q>(&self, key: &Q) -> Option<Instant>
     where
         K: Borrow<Q>,

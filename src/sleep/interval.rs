@@ -40,6 +40,8 @@ const MISSED_AFTER: Duration = Duration::from_millis(5);
 /// # }
 /// ```
 #[derive(Debug)]
+#[doc(alias = "ticker")]
+#[doc(alias = "periodic")]
 pub struct Interval {
     sleep: Sleep,
     period: Duration,

@@ -265,7 +265,7 @@ fn take(set: &Timers, horizon: u64) -> (Vec<u32>, Vec<u32>, [u64; 2]) {
 }
 
 #[test]
-fn an_index_is_dirty_once() {
+fn marks_an_index_dirty_once() {
     let (shared, set) = set();
     for at in [5, 4, 3] {
         arm(&set, 0..2, at);
@@ -295,7 +295,7 @@ fn indices_needed_before_the_horizon_are_urgent() {
 }
 
 #[test]
-fn a_timer_set_again_does_not_repeat() {
+fn stops_repeating_when_set_again() {
     let (_shared, set) = set();
     let repeat = || {
         Some(Repeat {
@@ -313,7 +313,7 @@ fn a_timer_set_again_does_not_repeat() {
 }
 
 #[test]
-fn a_slot_with_a_u64_key_and_value_takes_48_bytes() {
+fn takes_48_bytes_for_a_slot_with_a_u64_key_and_value() {
     assert_eq!(size_of::<table::Slot<u64, Plain<u64>>>(), 48);
 }
 

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_occupied_bucket_is_found_from_every_slot_of_every_size() {
+    fn finds_the_next_occupied_bucket_from_every_slot() {
         for bits in 1..=12 {
             let slots = 1 << bits;
             for occupied in [0, slots / 2, slots - 1] {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_occupied_buckets_the_next_in_turn_is_found() {
+    fn finds_the_nearer_of_two_occupied_buckets() {
         let (mut level, mut arena) = (Level::new(256), Arena::new());
         occupy(&mut level, &mut arena, 3);
         occupy(&mut level, &mut arena, 200);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn an_emptied_bucket_is_not_found_again() {
+    fn does_not_find_an_emptied_bucket() {
         let (mut level, mut arena) = (Level::new(64), Arena::new());
         let token = arena.insert(());
         arena.push_back(level.bucket_mut(9), 0, 0, token.index());

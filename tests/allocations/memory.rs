@@ -298,7 +298,7 @@ fn gives_back_the_memory_of_keyed_timers_received() {
 }
 
 #[test]
-fn gives_back_the_memory_of_keyed_timers_unread_and_then_received() {
+fn gives_back_the_memory_of_keyed_timers_received_late() {
     let runtime = paused_runtime();
     let wheel = used_wheel(&runtime);
     let (timers, mut stream) = wheel.keyed::<u64, u64>();

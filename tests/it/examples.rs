@@ -335,7 +335,7 @@ fn runs_fewer_clients_when_few_files_are_allowed() {
 }
 
 #[test]
-fn what_the_short_examples_show_holds() {
+fn runs_the_short_examples_successfully() {
     let running = SHORT.map(|name| (name, thread::spawn(move || output(example(name)))));
     for (name, output) in running {
         let Output {

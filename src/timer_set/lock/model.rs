@@ -176,7 +176,7 @@ fn mark(slot: &mut Slot, outbox: &mut Outbox, index: u32, before: u64, tick: u64
 /// Fails if the guard pushes the command after it has released the lock, if it does not follow the wake rule when the
 /// command is on its way already, and if `take_dirty` does not clear `queued`.
 #[test]
-fn a_removal_and_a_near_timer_against_park() {
+fn loses_no_near_timer_beside_a_removal() {
     check(Some(3), || {
         let set = Set::new();
         let actor = thread::spawn({
@@ -197,7 +197,7 @@ fn a_removal_and_a_near_timer_against_park() {
 ///
 /// Fails if the guard pushes the command after it has released the lock.
 #[test]
-fn a_far_and_a_near_timer_against_parking_again() {
+fn loses_no_near_timer_beside_a_far_one() {
     check(Some(2), || {
         let set = Set::new();
         let actor = thread::spawn({
@@ -218,7 +218,7 @@ fn a_far_and_a_near_timer_against_parking_again() {
 ///
 /// Fails if an index that is dirty already is not announced with its earlier tick (`hasten` does nothing).
 #[test]
-fn two_threads_on_one_timer_against_park() {
+fn loses_no_earlier_tick_of_a_shared_timer() {
     check(Some(3), || {
         let set = Set::new();
         let actor = thread::spawn({

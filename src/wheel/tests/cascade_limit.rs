@@ -13,7 +13,7 @@ fn crowded(due: impl Fn(u64) -> u64) -> (Wheel<u64>, Vec<Token>) {
 }
 
 #[test]
-fn a_crowded_bucket_cascades_in_parts_and_nothing_is_lost() {
+fn cascades_a_crowded_bucket_in_parts_and_loses_nothing() {
     let (mut wheel, _) = crowded(|n| 4096 + n % 4096);
     for _ in 0..2 {
         assert_eq!(wheel.advance(5000, usize::MAX).next(), None);
@@ -57,7 +57,7 @@ fn each_call_cascades_exactly_the_limit() {
 }
 
 #[test]
-fn an_iterator_that_has_cascaded_enough_has_ended() {
+fn ends_the_iterator_at_the_cascade_limit() {
     let (mut wheel, _) = crowded(|_| 4096);
     let mut advance = wheel.advance(5000, usize::MAX);
     for _ in 0..3 {
@@ -69,7 +69,7 @@ fn an_iterator_that_has_cascaded_enough_has_ended() {
 }
 
 #[test]
-fn a_half_cascaded_bucket_can_be_changed_in_every_way() {
+fn allows_every_change_to_a_half_cascaded_bucket() {
     let (mut wheel, tokens) = crowded(|n| 4096 + n / 3);
     assert_eq!(wheel.advance(4096, usize::MAX).next(), None);
     // Both halves: the rescheduled items at the front, and those still in the old bucket.

@@ -102,7 +102,7 @@ fn fires_delays_around_each_level_end_at_their_tick() {
 /// Wheels that choose the level by the duration and the slot by `tick % slots` disagree with themselves once the
 /// window has slid: an item a whole rotation away lands in the current bucket.
 #[test]
-fn an_item_one_rotation_away_is_not_scheduled_for_the_present() {
+fn keeps_an_item_one_rotation_away_out_of_the_present() {
     for slots in [2_u64, 4, 16, 64] {
         let size = usize::try_from(slots).expect("small");
         for width in [1, slots, slots * slots] {

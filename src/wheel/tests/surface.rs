@@ -97,7 +97,7 @@ fn stops_once_a_level_for_a_far_item() {
 
 /// An item that comes down from above at its very tick is not overtaken by one that was scheduled low later.
 #[test]
-fn a_bucket_that_starts_now_is_emptied_before_level_0_hands_out() {
+fn empties_a_bucket_that_starts_now_before_level_0() {
     let mut wheel = Wheel::new(4);
     wheel.insert(16, "from level 2");
     assert_eq!(wheel.advance(15, usize::MAX).next(), None);
@@ -108,7 +108,7 @@ fn a_bucket_that_starts_now_is_emptied_before_level_0_hands_out() {
 }
 
 #[test]
-fn an_item_can_be_read_and_written_while_it_is_scheduled() {
+fn allows_access_to_items_in_the_wheel() {
     let mut wheel = Wheel::new(64);
     let token = wheel.insert(1 << 30, 1);
     *wheel.get_mut(token).expect("it is there") += 1;

@@ -31,7 +31,7 @@ fn assert_in_time(latest: &[Duration]) {
 }
 
 #[test]
-fn p17_a_task_that_arms_the_next_timer_and_blocks_delays_nothing() {
+fn p17_fires_on_time_when_the_arming_task_blocks() {
     let latest = four_workers().block_on(async {
         let wheel = TimerWheel::new();
         let (timers, mut expirations) = wheel.keyed();
@@ -53,7 +53,7 @@ fn p17_a_task_that_arms_the_next_timer_and_blocks_delays_nothing() {
 }
 
 #[test]
-fn p17_a_sleeper_that_blocks_when_it_is_woken_delays_no_other() {
+fn p17_fires_on_time_when_a_woken_task_blocks() {
     const SLEEPERS: usize = 3_000;
     let latest = four_workers().block_on(async {
         let wheel = TimerWheel::new();

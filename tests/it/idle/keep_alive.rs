@@ -234,7 +234,7 @@ async fn guard_and_touch_count_beside_what_is_owed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_limit_counts_while_response_is_owed() {
+async fn counts_limit_on_all_while_response_is_owed() {
     let wheel = TimerWheel::new();
     let (socket, mut peer) = duplex(64);
     let limits = keep_alive().all(IDLE * 2);

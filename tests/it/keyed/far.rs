@@ -155,3 +155,19 @@ async fn p2_fires_a_delay_of_zero_by_the_next_tick() {
     assert_eq!(stream.recv().await.map(|e| e.key), Some(1));
     assert!(start.elapsed() <= ms(200));
 }
+
+#[tokio::test(start_paused = true)]
+async fn drains_in_the_order_of_the_deadlines_it_shows() {
+    let wheel = TimerWheel::new();
+    let (timers, _expirations) = wheel.keyed::<u32, ()>();
+    let year = Duration::from_secs(86_400 * 365);
+    for (key, years) in [(4, 290), (2, 40), (1, 1), (3, 100)] {
+        timers.set_timer(key, (), years * year).unwrap();
+    }
+    timers.set_timer(5, (), Duration::MAX).unwrap();
+    let shown: Vec<_> = (1..=5).map(|key| timers.deadline(&key).unwrap()).collect();
+    assert!(shown.is_sorted(), "{shown:?}");
+    let drained = timers.drain().unwrap();
+    assert!(drained.iter().map(|expired| expired.key).eq(1..=5));
+    assert!(drained.iter().map(|expired| expired.deadline).eq(shown));
+}

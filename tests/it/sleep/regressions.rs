@@ -88,7 +88,7 @@ impl Future for NextTick {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tick_an_endless_period_away_never_comes() {
+async fn never_ticks_after_an_endless_period() {
     for behavior in [
         MissedTickBehavior::Burst,
         MissedTickBehavior::Delay,
@@ -111,7 +111,7 @@ async fn a_tick_an_endless_period_away_never_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tick_reset_to_an_endless_wait_never_comes() {
+async fn never_ticks_after_a_reset_to_an_endless_wait() {
     let wheel = TimerWheel::new();
     let mut interval = wheel.interval(ms(10));
     interval.reset_after(Duration::MAX);
@@ -128,7 +128,7 @@ async fn a_tick_reset_to_an_endless_wait_never_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endless_sleep_never_completes_after_shutdown() {
+async fn never_completes_an_endless_sleep_after_shutdown() {
     let wheel = TimerWheel::new();
     // Their entries lie in this thread's pool, and are closed with the wheel.
     let mut pooled: Vec<_> = (0..8).map(|_| wheel.sleep(HOUR)).collect();
@@ -148,7 +148,7 @@ async fn an_endless_sleep_never_completes_after_shutdown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endless_sleep_after_shutdown_can_be_given_an_end() {
+async fn completes_an_endless_sleep_given_an_end_after_shutdown() {
     let wheel = TimerWheel::new();
     let pooled = wheel.sleep(HOUR);
     drop(pooled);
@@ -268,7 +268,7 @@ fn panics(f: impl FnOnce()) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waker_whose_drop_panics_leaves_the_books_balanced() {
+async fn balances_the_books_when_a_waker_drop_panics() {
     let wheel = TimerWheel::new();
     let arm = || {
         let mut sleep = wheel.sleep(ms(10));

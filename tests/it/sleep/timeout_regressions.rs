@@ -111,7 +111,7 @@ async fn elapses_at_the_poll_that_finds_it_due() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lets_other_tasks_run_in_a_loop_of_timeouts_that_use_the_budget_up() {
+async fn lets_others_run_in_a_loop_of_greedy_timeouts() {
     let wheel = TimerWheel::new();
     for _ in 0..2 {
         let other = tokio::spawn(async {});
@@ -155,7 +155,7 @@ async fn waits_for_budget_that_was_gone_before_its_first_poll() {
 
 // The saving that a timeout keeps: it polls its future before it looks at a clock.
 #[tokio::test(start_paused = true)]
-async fn prefers_an_output_that_is_ready_to_a_deadline_that_has_passed() {
+async fn prefers_a_ready_output_to_a_passed_deadline() {
     let wheel = TimerWheel::new();
     let timeout = wheel.timeout(ms(10), std::future::ready(1));
     jump(ms(50));

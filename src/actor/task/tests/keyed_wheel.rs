@@ -32,7 +32,7 @@ fn commands(wheel: &TimerWheel) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timer_that_never_fires_costs_no_command_and_no_place_on_the_wheel() {
+async fn sends_no_command_for_a_timer_that_never_fires() {
     let (mut actor, wheel) = start();
     let (timers, _stream) = wheel.keyed::<u64, ()>();
     timers
@@ -51,7 +51,7 @@ async fn a_timer_that_never_fires_costs_no_command_and_no_place_on_the_wheel() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timer_costs_a_command_only_if_it_is_needed_before_the_actor_looks() {
+async fn sends_a_command_only_for_an_earlier_tick() {
     let (mut actor, wheel) = start();
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
     let mut costs = |to: &[u64], cost| {
@@ -81,7 +81,7 @@ async fn a_timer_costs_a_command_only_if_it_is_needed_before_the_actor_looks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_due_timer_that_is_moved_is_scheduled_anew() {
+async fn schedules_a_moved_due_timer_anew() {
     let (mut actor, wheel) = start();
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
     for key in 0..300 {
@@ -115,7 +115,7 @@ async fn a_due_timer_that_is_moved_is_scheduled_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_is_not_woken_for_what_was_moved_or_removed() {
+async fn wakes_no_stream_for_timers_moved_or_removed() {
     let (mut actor, wheel) = start();
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
     timers.set_timer(1, (), ms(5)).expect("there is room");
@@ -134,7 +134,7 @@ async fn a_stream_is_not_woken_for_what_was_moved_or_removed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn removing_rings_only_when_512_slots_are_noted() {
+async fn notifies_for_removals_only_at_512_dirty_indices() {
     let (mut actor, wheel) = start();
     let shared = Arc::clone(wheel.shared());
     let (timers, stream) = wheel.keyed::<u64, ()>();
@@ -162,7 +162,7 @@ async fn removing_rings_only_when_512_slots_are_noted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_large_set_drained_in_the_midst_of_its_work_goes_on() {
+async fn goes_on_after_a_large_set_is_drained_while_processed() {
     let all = [(ms(5), 1, 0), (ms(5), 1, 1), (FAR, 0, 0), (FAR, 0, 1)];
     for (timers_set, (length, steps, steps_after)) in [3_000, 5_000]
         .into_iter()
@@ -196,7 +196,7 @@ async fn a_large_set_drained_in_the_midst_of_its_work_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_is_touched_or_expires_at_its_delivery() {
+async fn decides_on_a_watch_at_its_delivery() {
     let (mut actor, wheel) = start();
     let (reaper, mut stream) = wheel.reaper::<u64, ()>(ms(10));
     let watches = [1, 2, 3].map(|key| reaper.watch(key, ()).expect("there is room"));
@@ -217,7 +217,7 @@ async fn a_watch_is_touched_or_expires_at_its_delivery() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_that_is_attended_to_in_part_is_the_first_of_the_next_turn() {
+async fn goes_on_with_a_partly_processed_set_first() {
     let (mut actor, wheel) = start();
     let (timers, _stream) = wheel.keyed::<u64, ()>();
     set_far(&timers, 0..9_000);
@@ -230,7 +230,7 @@ async fn a_set_that_is_attended_to_in_part_is_the_first_of_the_next_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_set_again_while_it_waits_to_be_delivered_comes_after_what_was_set_before_that() {
+async fn delivers_a_due_timer_set_again_in_its_new_order() {
     let (mut actor, wheel) = start();
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
     let set = |key, delay| timers.set_timer(key, (), delay).expect("there is room");
@@ -252,7 +252,7 @@ async fn what_is_set_again_while_it_waits_to_be_delivered_comes_after_what_was_s
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_timer_that_was_touched_is_filed_again_and_wakes_nobody() {
+async fn reschedules_a_touched_idle_timer_and_wakes_nobody() {
     let (mut actor, wheel) = start();
     let mut idle = wheel.idle_timer(ms(10));
     let count = Arc::<Count>::default();
@@ -274,7 +274,7 @@ async fn an_idle_timer_that_was_touched_is_filed_again_and_wakes_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_left_of_one_set_is_not_forgotten_for_another_that_has_nothing() {
+async fn delivers_the_rest_of_one_set_beside_an_empty_one() {
     let (mut actor, wheel) = start();
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
     let (others, _stream) = wheel.keyed::<u64, ()>();
@@ -292,7 +292,7 @@ async fn what_is_left_of_one_set_is_not_forgotten_for_another_that_has_nothing()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_barrier_does_not_wait_for_a_set_whose_storm_came_later() {
+async fn settles_without_waiting_for_a_later_storm() {
     let (mut actor, wheel) = start();
     let (timers, _stream) = wheel.keyed::<u64, ()>();
     let _storm: Vec<_> = (0..300).map(|_| armed(&wheel, ms(4))).collect();
@@ -326,7 +326,7 @@ impl Wake for EndSet {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_that_is_ended_in_the_midst_of_a_turn_is_let_go_when_it_is_off_the_wheel() {
+async fn forgets_a_set_that_ends_within_a_turn() {
     let (mut actor, wheel) = start();
     let shared = Arc::clone(wheel.shared());
     let (timers, stream) = wheel.keyed::<u64, ()>();
@@ -344,7 +344,7 @@ async fn a_set_that_is_ended_in_the_midst_of_a_turn_is_let_go_when_it_is_off_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_that_was_let_go_and_is_heard_of_again_does_no_harm() {
+async fn survives_a_command_of_a_forgotten_set() {
     let (mut actor, wheel) = start();
     let (timers, stream) = wheel.keyed::<u64, ()>();
     set_far(&timers, 0..3);
@@ -358,7 +358,7 @@ async fn a_set_that_was_let_go_and_is_heard_of_again_does_no_harm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_noted_first_is_attended_to_first() {
+async fn processes_dirty_indices_in_order() {
     let (mut actor, wheel) = start();
     let (timers, _stream) = wheel.keyed::<u64, ()>();
     timers.set_timer(9_000, (), ms(5)).expect("there is room");
@@ -368,7 +368,7 @@ async fn what_was_noted_first_is_attended_to_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_touched_in_a_storm_takes_its_new_place_in_the_order() {
+async fn delivers_a_watch_touched_in_a_storm_in_its_new_order() {
     let (mut actor, wheel) = start();
     let (reaper, mut stream) = wheel.reaper::<u64, ()>(ms(10));
     let watches: Vec<_> = (0..600)
@@ -385,7 +385,7 @@ async fn a_watch_touched_in_a_storm_takes_its_new_place_in_the_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_interval_less_than_a_period_late_has_missed_nothing() {
+async fn misses_no_period_when_less_than_one_late() {
     let (mut actor, wheel) = start();
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
     timers.set_interval(1, (), ms(10)).expect("there is room");
@@ -417,7 +417,7 @@ impl Drop for Bad {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_interval_that_is_lost_is_dropped_in_peace_and_the_stream_learns_that_it_was_the_last() {
+async fn ends_the_stream_when_its_last_interval_is_lost() {
     let (mut actor, wheel) = start();
     let (timers, mut stream) = wheel.keyed::<Bad, ()>();
     assert!(timers.set_interval(Bad(true), (), ms(10)).is_ok());
@@ -434,7 +434,7 @@ async fn an_interval_that_is_lost_is_dropped_in_peace_and_the_stream_learns_that
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_of_many_watches_learn_that_the_actor_has_ended() {
+async fn tells_all_watches_that_the_actor_has_ended() {
     let (actor, wheel) = start();
     let (reaper, _stream) = wheel.reaper::<u64, ()>(ms(10));
     let watches: Vec<_> = (0..600)
