@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::task::{Wake, Waker};
 
+use crate::actor::advance::Step;
 use crate::actor::sleep_wheel::{Processed, SleepWheel};
 use crate::shared::entry::{Disarmed, Entry, Notify, Phase};
 use crate::shared::mailbox::{Backlog, Mailbox, Notifier};
@@ -374,18 +375,24 @@ impl Actor {
     }
 
     fn advance(&mut self, until: u64) {
-        let fired = &mut self.fired;
-        let processed = |processed| {
-            if let Processed::Fired { deadline, waker } = processed {
-                assert!(deadline <= until, "fired early, at {until}");
-                fired.push(deadline);
-                wake(waker);
+        let mut budget = usize::MAX;
+        loop {
+            match self.sleeps.step(until, &mut budget) {
+                Step::Batch => {}
+                Step::More => {
+                    assert!(until < self.sleeps.wheel().now());
+                    return;
+                }
+                Step::Done => return,
             }
-        };
-        let left = self
-            .sleeps
-            .advance(until, &mut { usize::MAX }, |()| 0, processed);
-        assert!(!left || until < self.sleeps.wheel().now());
+            while let Some(processed) = self.sleeps.process_next(|()| 0) {
+                if let Processed::Fired { deadline, waker } = processed {
+                    assert!(deadline <= until, "fired early, at {until}");
+                    self.fired.push(deadline);
+                    wake(waker);
+                }
+            }
+        }
     }
 
     /// Ends as dropping the actor does.

@@ -9,36 +9,49 @@ const BATCH: usize = if EXPLORED { 2 } else { 64 };
 /// The cost of a step in which items only cascaded to lower levels, in items that are due.
 const CASCADE_COST: usize = if EXPLORED { 2 } else { 128 };
 
-/// Hands the items that are due by `until` to `process`, tick by tick, as far as the budget goes; true when there may be
-/// more. `due` is where they are put; it is empty before and after.
-pub(crate) fn advance<T>(
+/// The result of one step of a wheel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Step {
+    /// Some items of one tick were taken off, or cascaded. They are to be processed before the next step.
+    Batch,
+    /// The budget is used up, or items have to wait for commands: there may be more.
+    More,
+    /// No item is scheduled by then any more.
+    Done,
+}
+
+/// Takes a step of the wheel towards tick `until`, and puts the items that it reaches into `due`, which is empty.
+///
+/// A step reaches one tick at most. An item that turns out to have been moved is therefore rescheduled before the next
+/// tick is processed, and does not overtake items that are due between its old deadline and its new one.
+pub(crate) fn step<T>(
     wheel: &mut Wheel<T>,
     due: &mut Vec<T>,
     until: u64,
     budget: &mut usize,
-    mut process: impl FnMut(&mut Wheel<T>, &mut Vec<T>),
-) -> bool {
+) -> Step {
+    debug_assert!(due.is_empty(), "the last batch was processed");
     if until < wheel.now() {
         // The wheel went further in an earlier turn. Items that were scheduled at its tick since then are overdue, as
         // are commands that are still in the backlog, and wait for them.
-        return true;
+        return Step::More;
     }
-    while let Some(tick) = wheel.next_wake().filter(|&tick| tick <= until) {
-        if *budget == 0 {
-            return true;
-        }
-        due.extend(wheel.advance(tick, BATCH.min(*budget)));
-        let cost = if due.is_empty() {
-            CASCADE_COST
-        } else {
-            due.len()
-        };
-        *budget = budget.saturating_sub(cost);
-        process(wheel, due);
-        due.clear();
+    let Some(tick) = wheel.next_wake().filter(|&tick| tick <= until) else {
+        // Only time moves on.
+        let none = wheel.advance(until, 1).next();
+        debug_assert!(none.is_none(), "nothing is due by then any more");
+        return Step::Done;
+    };
+    if *budget == 0 {
+        return Step::More;
     }
-    // Only time moves on.
-    let none = wheel.advance(until, 1).next();
-    debug_assert!(none.is_none(), "nothing is due by then any more");
-    false
+    due.extend(wheel.advance(tick, BATCH.min(*budget)));
+    let cost = if due.is_empty() {
+        CASCADE_COST
+    } else {
+        due.len()
+    };
+    *budget = budget.saturating_sub(cost);
+    Step::Batch
 }

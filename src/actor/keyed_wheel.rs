@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use slab::Slab;
 
-use super::advance::advance;
+use super::advance::{Step, step};
 use crate::shared::timer_set::{Batch, Delivery, SetWheel, TimerSet};
 use crate::shared::turn::Turn;
 use crate::sync::EXPLORED;
@@ -181,6 +181,17 @@ impl KeyedWheel {
 
     /// Processes the timers that the wheel reaches by tick `until`, as far as the budget goes; true when there are more.
     pub(super) fn advance(&mut self, until: u64, budget: &mut usize, turn: &Turn<'_>) -> bool {
+        loop {
+            match step(&mut self.wheel, &mut self.expired, until, budget) {
+                Step::Batch => self.process_expired(turn),
+                Step::More => return true,
+                Step::Done => return false,
+            }
+        }
+    }
+
+    /// Processes the items that the wheel has reached.
+    fn process_expired(&mut self, turn: &Turn<'_>) {
         let KeyedWheel {
             wheel,
             records,
@@ -189,20 +200,19 @@ impl KeyedWheel {
             due,
             ..
         } = self;
-        advance(wheel, expired, until, budget, |wheel, expired| {
-            for run in expired.chunk_by(|one, next| one.set == next.set) {
-                indices.clear();
-                indices.extend(run.iter().map(|item| item.index));
-                let number = run[0].set;
-                let record = &mut records[key(number)];
-                record.nodes -= run.len();
-                let (set, mut wheel) = record.lend(number, wheel);
-                set.process_expirations(indices, turn, &mut wheel);
-                if !mem::replace(&mut record.is_due, true) {
-                    due.push(number);
-                }
+        for run in expired.chunk_by(|one, next| one.set == next.set) {
+            indices.clear();
+            indices.extend(run.iter().map(|item| item.index));
+            let number = run[0].set;
+            let record = &mut records[key(number)];
+            record.nodes -= run.len();
+            let (set, mut wheel) = record.lend(number, wheel);
+            set.process_expirations(indices, turn, &mut wheel);
+            if !mem::replace(&mut record.is_due, true) {
+                due.push(number);
             }
-        })
+        }
+        expired.clear();
     }
 
     /// Delivers the timers that are due before tick `before`, at most `limit`; true when some of them are left.

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::task::Waker;
 
-use crate::actor::advance::advance;
+use super::advance::{Step, step};
 use crate::shared::entry::{Entry, Expiration, Register};
 use crate::wheel::Wheel;
 
@@ -17,13 +17,15 @@ pub(crate) struct SleepWheel<H> {
     due: Vec<Arc<Entry<H>>>,
 }
 
-/// The outcome for an armed entry whose scheduled tick was reached.
+/// The outcome for an entry whose scheduled tick was reached.
 #[derive(Debug)]
 pub(crate) enum Processed {
     /// It fired at its deadline; this waker is to be woken.
     Fired { deadline: u64, waker: Option<Waker> },
     /// Its deadline had moved to later, and it was rescheduled.
     Rescheduled,
+    /// It was cancelled, and has left the wheel.
+    Deregistered,
 }
 
 impl<H> SleepWheel<H> {
@@ -57,40 +59,31 @@ impl<H> SleepWheel<H> {
         }
     }
 
-    /// Processes the entries that are scheduled by `until`, as far as the budget goes; true when there may be more. An
-    /// entry that would fire is put off to the tick that `later` gives, if that is later.
+    /// Takes a step towards tick `until`. After [`Step::Batch`], [`process_next`](Self::process_next) processes the
+    /// entries that the step has reached.
+    pub(crate) fn step(&mut self, until: u64, budget: &mut usize) -> Step {
+        let step = step(&mut self.wheel, &mut self.due, until, budget);
+        self.due.iter().for_each(fetch);
+        // They are taken from the end.
+        self.due.reverse();
+        step
+    }
+
+    /// Processes the next entry that the last step has reached; `None` when there is none left. An entry that would fire
+    /// is put off to the tick that `later` gives, if that is later.
     ///
-    /// It takes one tick at a time: an entry that turns out to have been moved is rescheduled before the next tick is
-    /// processed, and does not overtake what is due between its old deadline and its new one.
-    pub(crate) fn advance(
-        &mut self,
-        until: u64,
-        budget: &mut usize,
-        mut later: impl FnMut(&H) -> u64,
-        mut processed: impl FnMut(Processed),
-    ) -> bool {
-        advance(
-            &mut self.wheel,
-            &mut self.due,
-            until,
-            budget,
-            |wheel, due| {
-                due.iter().for_each(fetch);
-                // They fire here, with the wheel at rest: a waker may drop or arm others.
-                for entry in due.drain(..) {
-                    match entry.process_expiration(wheel.now(), wheel.next_index(), || {
-                        later(entry.context())
-                    }) {
-                        Expiration::Fire { deadline, waker } => {
-                            processed(Processed::Fired { deadline, waker });
-                        }
-                        Expiration::Reschedule(tick) => {
-                            wheel.insert(tick, entry);
-                            processed(Processed::Rescheduled);
-                        }
-                        Expiration::Deregister => {}
-                    }
+    /// The wheel is at rest when this returns: waking the waker may drop or arm other sleeps.
+    pub(crate) fn process_next(&mut self, later: impl FnOnce(&H) -> u64) -> Option<Processed> {
+        let entry = self.due.pop()?;
+        let (now, node) = (self.wheel.now(), self.wheel.next_index());
+        Some(
+            match entry.process_expiration(now, node, || later(entry.context())) {
+                Expiration::Fire { deadline, waker } => Processed::Fired { deadline, waker },
+                Expiration::Reschedule(tick) => {
+                    self.wheel.insert(tick, entry);
+                    Processed::Rescheduled
                 }
+                Expiration::Deregister => Processed::Deregistered,
             },
         )
     }

@@ -34,6 +34,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
+use super::advance;
 use super::barrier::Barrier;
 use super::keyed_wheel::KeyedWheel;
 use tokio::sync::oneshot;
@@ -364,19 +365,27 @@ impl Actor {
 
     /// Processes the sleeps that are scheduled by tick `until`; true when there may be more.
     fn fire_sleeps(&mut self, until: u64, turn: &Turn<'_>) -> bool {
-        let ticks = &self.shared.ticks;
-        let later = |context: &Arc<SleepContext>| context.put_off_to(turn.now);
-        let processed = |processed| match processed {
-            Processed::Fired { deadline, waker } => {
-                let due = ticks.begin(deadline);
-                let due = due.map_or(turn.now, |due| ticks.timestamp(due));
-                turn.fired_sleep(turn.now.since(due));
-                wake(waker);
+        let mut budget = TIMERS_PER_TURN;
+        loop {
+            match self.sleeps.step(until, &mut budget) {
+                advance::Step::Batch => {}
+                advance::Step::More => return true,
+                advance::Step::Done => return false,
             }
-            Processed::Rescheduled => turn.rescheduled(),
-        };
-        self.sleeps
-            .advance(until, &mut { TIMERS_PER_TURN }, later, processed)
+            let later = |context: &Arc<SleepContext>| context.put_off_to(turn.now);
+            while let Some(processed) = self.sleeps.process_next(later) {
+                match processed {
+                    Processed::Fired { deadline, waker } => {
+                        let due = self.shared.ticks.begin(deadline);
+                        let due = due.map_or(turn.now, |due| self.shared.ticks.timestamp(due));
+                        turn.fired_sleep(turn.now.since(due));
+                        wake(waker);
+                    }
+                    Processed::Rescheduled => turn.rescheduled(),
+                    Processed::Deregistered => {}
+                }
+            }
+        }
     }
 
     fn warn_if_late(&mut self, lateness: Duration, now: Instant) {
