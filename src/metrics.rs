@@ -401,7 +401,7 @@ impl fmt::Debug for LatenessHistogram {
 mod tests {
     use super::*;
 
-    /// What is read after this many microseconds have been recorded.
+    /// The reading after this many microseconds have been recorded.
     fn recorded(micros: impl IntoIterator<Item = u64>) -> LatenessHistogram {
         let histogram = Histogram::default();
         for micros in micros {

@@ -57,7 +57,7 @@ impl Pool {
         }
     }
 
-    /// Of the last few entries, the one scheduled latest among those that are scheduled early enough.
+    /// The entry scheduled latest among those of the last few that are scheduled early enough.
     fn take(&mut self, deadline: u64) -> Option<Arc<SleepEntry>> {
         let first = self.entries.len().saturating_sub(SEARCHED);
         let mut best = None;

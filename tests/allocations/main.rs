@@ -1,4 +1,4 @@
-//! What is allocated, and what is freed again.
+//! Allocations, and the memory that is freed again.
 //!
 //! A binary of its own, since it has an allocator of its own: one that counts, for each thread, what it hands out.
 

@@ -152,7 +152,7 @@ fn limits() -> [(IdleLimits, &'static [Operation]); 4] {
             none().all(IDLE),
             &[Read, FillBuf, Consume, Write, WriteVectored],
         ),
-        // What is read leaves a response owed.
+        // Bytes that were read leave a response owed.
         (none().keep_alive(IDLE), &[Consume, Write, WriteVectored]),
     ]
 }

@@ -255,7 +255,7 @@ impl Bombs {
 async fn p12_drops_values_whose_drop_panics_once_each() {
     let wheel = TimerWheel::new();
     let mut bombs = bombs(&wheel);
-    // What is removed or replaced is the caller's to drop.
+    // Removed and replaced values are the caller's to drop.
     let removed = bombs.timers.remove_timer(&0).unwrap();
     assert!(removed.is_some() && bombs.drops() == 0);
     assert!(unwinds(|| drop(removed)) && bombs.drops() == 1);

@@ -446,7 +446,7 @@ async fn hands_back_a_watch_over_the_limit_of_timers() {
     assert!(reaper.watch(3, "third").is_err(), "it was not delivered");
     wheel.settle().await;
     let third = reaper.watch(3, "third").unwrap();
-    // What was reaped had given its share back already.
+    // Reaped watches had given their share back already.
     drop(second);
     assert_eq!(idle.recv().await.unwrap().key, 2);
     assert!(reaper.watch(4, "fourth").is_err());
