@@ -56,8 +56,8 @@ pub struct Builder {
 impl Builder {
     pub(crate) fn new() -> Self {
         Builder {
-            tick: Duration::from_millis(1),
-            slots: 64,
+            tick: Duration::from_micros(100),
+            slots: 256,
             max_keyed: usize::MAX,
             late_warning: Duration::from_secs(1),
             name: String::from("tickwheel"),
@@ -66,12 +66,12 @@ impl Builder {
         }
     }
 
-    /// Sets the length of a tick, from a microsecond to a day. The default is 1 ms.
+    /// Sets the length of a tick, from a microsecond to a day. The default is 0.1 ms.
     ///
     /// A timer fires at the first tick that begins at its deadline or later: never early, and up to a tick late. With a
-    /// longer tick the actor wakes less often and fires more timers each time. A tick far below a millisecond makes the
-    /// order of timers finer but not their instant, because the actor waits on Tokio's own timer, whose resolution is a
-    /// millisecond; [`dedicated_thread`](Self::dedicated_thread) avoids that.
+    /// longer tick the actor wakes less often and fires more timers each time. With a shorter one the order of timers is
+    /// finer but hardly their instant, because the actor waits on Tokio's own timer, whose resolution is a millisecond;
+    /// [`dedicated_thread`](Self::dedicated_thread) avoids that.
     #[doc(alias = "resolution")]
     #[doc(alias = "granularity")]
     #[doc(alias = "precision")]
@@ -80,7 +80,7 @@ impl Builder {
         self
     }
 
-    /// Sets how many buckets each level of the wheel has: a power of two from 2 to 4096. The default is 64.
+    /// Sets how many buckets each level of the wheel has: a power of two from 2 to 4096. The default is 256.
     ///
     /// With more slots a far timer cascades through fewer levels, and each level takes more memory.
     #[doc(alias = "wheel_size")]

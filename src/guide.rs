@@ -288,23 +288,23 @@
 //!
 //! # Accuracy and ticks
 //!
-//! The wheel counts time in ticks of equal length, 1 ms unless [`Builder::tick`] says otherwise. It rounds a deadline *up* to
+//! The wheel counts time in ticks of equal length, 0.1 ms unless [`Builder::tick`] says otherwise. It rounds a deadline *up* to
 //! a tick and the clock *down*, so no timer is early. How late a timer can be is a sum:
 //!
 //! | part | at most |
 //! |---|---|
 //! | the deadline, rounded up to a tick | less than one tick |
-//! | Tokio's timer, on which the actor waits and which rounds up to a millisecond too | less than 1 ms |
+//! | Tokio's timer, on which the actor waits and which rounds up to a millisecond | less than 1 ms |
 //! | the operating system, which wakes the runtime's thread | usually far under a millisecond; not bounded |
 //! | the actor and then the woken task, which wait for a worker thread | what the other tasks take; not bounded |
 //!
-//! A longer tick makes the actor wake less often and fire more timers each time. For timeouts of seconds, 10 ms or 100 ms are
-//! as good as 1 ms. A shorter tick, down to a microsecond, makes the *order* of timers finer. It hardly changes the instant,
-//! because Tokio's millisecond stays, unless the actor has a [thread of its own](Builder::dedicated_thread).
+//! With these ticks timers are as late as Tokio's own. A longer tick makes the actor wake less often and fire more timers each
+//! time. For timeouts of seconds, 10 ms or 100 ms are as good. A shorter tick, down to a microsecond, makes the *order* of
+//! timers finer. It hardly changes the instant, because Tokio's millisecond stays, unless the actor has a
+//! [thread of its own](Builder::dedicated_thread).
 //!
-//! The ticks here and Tokio's milliseconds do not begin at the same instants, since Tokio does not show when its own do. Up to
-//! a millisecond lies between the end of a tick and Tokio's next one, the same for every timer of a wheel. With a tick of
-//! 0.1 ms nearly all of that goes, and timers are as late as Tokio's own.
+//! A tick of 1 ms is not as good as Tokio's. The ticks here and Tokio's milliseconds do not begin at the same instants, since
+//! Tokio does not show when its own do, so that a deadline would be rounded up twice.
 //!
 //! A duration of zero and a deadline in the past are no errors. A sleep is then ready at its first poll. A keyed timer expires
 //! on the actor's next turn, or with the next tick if its deadline lies within the current one. A deadline too far away is
@@ -349,9 +349,8 @@
 //! # }
 //! ```
 //!
-//! It is as exact as the ticks are: to the nanosecond for deadlines at whole milliseconds and ticks of one. Tokio's clock
-//! stops at whole milliseconds only. After `advance(Duration::from_micros(300))`, its own timers and those of a wheel can be
-//! off by up to one millisecond.
+//! It is exact to the nanosecond for deadlines at whole milliseconds. Tokio's clock stops at whole milliseconds only. After
+//! `advance(Duration::from_micros(300))`, its own timers and those of a wheel can be off by up to one millisecond.
 //!
 //! ## `advance`, then `settle`
 //!

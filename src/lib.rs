@@ -53,8 +53,8 @@
 //!
 //! # Guarantees
 //!
-//! A timer is never early. It is late by less than a tick, which is 1 ms by default, plus up to a millisecond of Tokio's own
-//! timer, plus the time that the operating system and other tasks take. Under Tokio's paused clock it is exact.
+//! A timer is never early. It is late by less than a tick, which is 0.1 ms by default, plus up to a millisecond of Tokio's
+//! own timer, plus the time that the operating system and other tasks take. Under Tokio's paused clock it is exact.
 //!
 //! Sleeps are woken tick by tick. Keyed timers expire in the order of their ticks, and within a tick in the order in which
 //! they were armed. A timer fires or is cancelled, never both, and the calls say which. A future that is dropped wakes nobody

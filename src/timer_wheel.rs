@@ -68,7 +68,7 @@ impl Drop for Alive {
 impl TimerWheel {
     /// Starts a wheel with default settings on the current Tokio runtime.
     ///
-    /// A tick is 1 ms. [`builder`](Self::builder) starts a wheel with other settings.
+    /// A tick is 0.1 ms. [`builder`](Self::builder) starts a wheel with other settings.
     ///
     /// # Panics
     ///

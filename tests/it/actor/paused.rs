@@ -198,7 +198,11 @@ async fn p13_wakes_at_most_once_per_level_for_one_far_timer() {
             (1 << 30) + 1,
             31_535_999_999_u64,
         ] {
-            let wheel = TimerWheel::builder().slots(slots).start().unwrap();
+            let wheel = TimerWheel::builder()
+                .tick(ms(1))
+                .slots(slots)
+                .start()
+                .unwrap();
             wheel.settle().await;
             let before = wheel.metrics().wake_ups;
             let mut sleep = task::spawn(wheel.sleep(ms(length)));
