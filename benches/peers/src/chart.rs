@@ -132,7 +132,7 @@ const PEERS: [(&str, RGBColor); 5] = [
 /// How late sleeps were, under light and under heavy load. False without any.
 pub fn lateness(figures: &Figures, path: &Path) -> Result<bool, String> {
     let panels: Vec<_> = [
-        ("light", "100 sleepers"),
+        ("S12", "100 sleepers"),
         ("S3", "very many sleepers, 2 workers"),
     ]
     .into_iter()

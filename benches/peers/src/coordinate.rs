@@ -1,6 +1,7 @@
 //! Starts a process for each job and collects what it measured.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,7 +9,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use crate::measure::{FIGURE, Scale};
-use crate::plan::Job;
+use crate::plan::{Job, Program, Workload};
 
 /// How long one process may take before it counts as hanging.
 const PATIENCE: Duration = Duration::from_mins(5);
@@ -38,36 +39,43 @@ impl Figures {
     }
 }
 
-/// The program that counts allocations, built now, since only this one is built by `cargo run`.
-pub fn build_counted() -> Result<PathBuf, String> {
+/// Another program of this package, built now, since only this one is built by `cargo run`.
+pub fn build(program: Program) -> Result<PathBuf, String> {
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
-    let counted = this.with_file_name("counted");
+    // This program lies in <target>/<profile>.
+    let profile = this.parent().and_then(Path::parent).zip(this.parent());
+    let Some((target, (Some(profile), Some(this_name)))) =
+        profile.map(|(target, profile)| (target, (profile.file_name(), this.file_name())))
+    else {
+        return Ok(this);
+    };
+    let (target, name) = match program {
+        Program::Peers => return Ok(this.clone()),
+        Program::Counted => (target.to_owned(), OsStr::new("counted")),
+        // What is built with other flags has a directory of its own.
+        Program::Alternative => (target.join("alternative"), this_name),
+    };
+    let built = target.join(profile).join(name);
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args([
-        "build",
-        "--quiet",
-        "--bin",
-        "counted",
-        "--manifest-path",
-        manifest,
-    ]);
+    command.args(["build", "--quiet", "--manifest-path", manifest]);
+    command.arg("--bin").arg(name);
+    command.arg("--target-dir").arg(target);
     if !cfg!(debug_assertions) {
         command.arg("--release");
     }
-    // Into the directory this program lies in: <target>/<profile>/peers.
-    if let Some(target) = this.parent().and_then(Path::parent) {
-        command.arg("--target-dir").arg(target);
+    if program == Program::Alternative {
+        command.env("RUSTFLAGS", "--cfg tokio_unstable");
     }
     let status = command
         .stdin(Stdio::null())
         .status()
         .map_err(|error| format!("cargo could not be started: {error}"))?;
-    if !status.success() || !counted.exists() {
-        return Err("`counted` could not be built".to_owned());
+    if !status.success() || !built.exists() {
+        return Err(format!("{} could not be built", built.display()));
     }
-    Ok(counted)
+    Ok(built)
 }
 
 /// Runs one job to its end; its figures are added to the others only if it succeeds.
@@ -75,19 +83,14 @@ pub fn run(
     scale: Scale,
     number: usize,
     job: &Job,
-    counted: Option<&Path>,
+    program: &Path,
     figures: &mut Figures,
 ) -> Result<(), String> {
-    let mut command = if let Some(name) = job.counted() {
-        let program = counted.ok_or("`counted` was not built")?;
-        let mut command = Command::new(program);
-        command.arg(name);
-        command
-    } else {
-        let this = std::env::current_exe().map_err(|error| error.to_string())?;
-        let mut command = Command::new(this);
-        command.arg("--job").arg(number.to_string());
-        command
+    let mut command = Command::new(program);
+    match job.workload {
+        Workload::Bytes => command.arg("bytes"),
+        Workload::Allocations => command.arg("allocations"),
+        _ => command.arg("--job").arg(number.to_string()),
     };
     if scale.quick {
         command.arg("--quick");

@@ -8,6 +8,8 @@
 //! such as memory, the processes take turns. Exit code 0 also if a bar is missed; 1 if a workload fails; 2 on a bad
 //! argument.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -47,7 +49,9 @@ fn main() -> ExitCode {
         Ok(Some(arguments)) => arguments,
         Ok(None) => {
             println!("peers [--quick] [--only ID]... [--out DIR]");
-            println!("IDs: S1 S2 S2b S3 S4 S5 S6 S7 S8 S9 S10 S11 threads idle light allocations");
+            println!(
+                "IDs: S1 S2 S2b S3 S4 S5 S6 S7 S8 S9 S10 S11 S12 S13 S2a S4a threads idle allocations"
+            );
             return ExitCode::SUCCESS;
         }
         Err(error) => {
@@ -82,12 +86,11 @@ fn main() -> ExitCode {
 
     let begun = Instant::now();
     let mut broken = Vec::new();
-    let mut counted = None;
-    if chosen.iter().any(|(_, job)| job.counted().is_some()) {
-        println!("building the program that counts allocations");
-        match coordinate::build_counted() {
-            Ok(program) => counted = Some(program),
-            Err(error) => broken.push(error),
+    let mut programs = HashMap::new();
+    for (_, job) in &chosen {
+        if let Entry::Vacant(vacant) = programs.entry(job.program) {
+            println!("building {:?}", job.program);
+            vacant.insert(coordinate::build(job.program));
         }
     }
     let mut figures = Figures::default();
@@ -95,7 +98,8 @@ fn main() -> ExitCode {
         let start = Instant::now();
         print!("[{:2}/{}] {}: {}", turn + 1, chosen.len(), job.id, job.what);
         flush();
-        match coordinate::run(scale, number, job, counted.as_deref(), &mut figures) {
+        let done = programs[&job.program].clone();
+        match done.and_then(|program| coordinate::run(scale, number, job, &program, &mut figures)) {
             Ok(()) => println!(", {:.1} s", start.elapsed().as_secs_f64()),
             Err(error) => {
                 println!(", BROKEN: {error}");

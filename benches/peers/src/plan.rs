@@ -16,6 +16,7 @@ pub enum Workload {
     },
     Many(Side),
     Few(Side),
+    Blocked(Side),
     Reset {
         workers: usize,
     },
@@ -45,16 +46,23 @@ pub struct Job {
     pub id: &'static str,
     pub what: &'static str,
     pub workload: Workload,
+    pub program: Program,
+}
+
+/// The program that runs a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Program {
+    /// This one.
+    Peers,
+    /// The one whose allocator counts.
+    Counted,
+    /// This one, built for Tokio's alternative timer.
+    Alternative,
 }
 
 impl Job {
-    /// The workloads of memory have a program of their own, whose allocator counts.
-    pub fn counted(&self) -> Option<&'static str> {
-        match self.workload {
-            Workload::Bytes => Some("bytes"),
-            Workload::Allocations => Some("allocations"),
-            _ => None,
-        }
+    fn by(self, program: Program) -> Self {
+        Job { program, ..self }
     }
 }
 
@@ -64,6 +72,7 @@ const fn job(id: &'static str, group: &'static str, what: &'static str, workload
         id,
         what,
         workload,
+        program: Program::Peers,
     }
 }
 
@@ -167,26 +176,35 @@ pub fn jobs(scale: Scale) -> Vec<Job> {
     for (group, what, resident) in wheels {
         jobs.push(job("S8", group, what, Workload::Wheels { resident }));
     }
-    jobs.push(job("S10", "S10", "bytes of a timer", Workload::Bytes));
-    jobs.push(job(
-        "allocations",
-        "allocations",
-        "allocations of a timeout",
-        Workload::Allocations,
-    ));
+    let allocated = "allocations of a timeout";
+    for job in [
+        job("S10", "S10", "bytes of a timer", Workload::Bytes),
+        job(
+            "allocations",
+            "allocations",
+            allocated,
+            Workload::Allocations,
+        ),
+    ] {
+        jobs.push(job.by(Program::Counted));
+    }
     for with in [Idle::NoWheel, Idle::NoTimers, Idle::OneFarTimer] {
         jobs.push(job("S11", "S11", with.name(), Workload::Idle(with)));
     }
-    for side in [
-        Side::Tickwheel,
-        Side::ShortTick,
-        Side::OwnThread,
-        Side::Tokio,
-        Side::Pingora,
-        Side::FuturesTimer,
-        Side::AsyncIo,
+    light(&mut jobs, scale);
+    for (group, what, workload) in [
+        (
+            "S2a",
+            "churn, 2 workers, alternative timer",
+            churn(2, false, false),
+        ),
+        (
+            "S4a",
+            "reset, 2 workers, alternative timer",
+            Workload::Reset { workers: 2 },
+        ),
     ] {
-        jobs.push(job("light", "light", side.name(), Workload::Few(side)));
+        jobs.push(job(group, group, what, workload).by(Program::Alternative));
     }
     for (id, repetitions, of) in [
         (
@@ -212,6 +230,35 @@ pub fn jobs(scale: Scale) -> Vec<Job> {
     jobs
 }
 
+/// S12 and S13. The sides that are compared with a bar take turns, each time in a process of its own.
+fn light(jobs: &mut Vec<Job>, scale: Scale) {
+    for repetition in 0..scale.pick(2, 10) {
+        let mut sides = [Side::Tokio, Side::Tickwheel, Side::LongTick];
+        sides.rotate_left(repetition % 3);
+        for side in sides {
+            jobs.push(job("S12", "S12", side.name(), Workload::Few(side)));
+        }
+    }
+    for side in [
+        Side::OwnThread,
+        Side::Pingora,
+        Side::FuturesTimer,
+        Side::AsyncIo,
+    ] {
+        jobs.push(job("S12", "S12", side.name(), Workload::Few(side)));
+    }
+    for side in [Side::Tokio, Side::Tickwheel, Side::OwnThread] {
+        jobs.push(job("S13", "S13", side.name(), Workload::Blocked(side)));
+    }
+    let side = Side::TokioAlternative;
+    for (id, workload) in [
+        ("S12", Workload::Few(side)),
+        ("S13", Workload::Blocked(side)),
+    ] {
+        jobs.push(job(id, id, side.name(), workload).by(Program::Alternative));
+    }
+}
+
 /// Runs it in this process.
 pub fn run(scale: Scale, workload: Workload) {
     match workload {
@@ -222,6 +269,7 @@ pub fn run(scale: Scale, workload: Workload) {
         } => churn::run(scale, workers, mixed, others),
         Workload::Many(side) => sleepers::many(scale, side),
         Workload::Few(side) => sleepers::few(scale, side),
+        Workload::Blocked(side) => sleepers::blocked(scale, side),
         Workload::Reset { workers } => touch::reset(scale, workers),
         Workload::Touch => touch::touch(scale),
         Workload::Echo => idle::echo(scale),

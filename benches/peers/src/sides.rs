@@ -144,23 +144,26 @@ async fn either<T>(future: impl Future<Output = ()>, timer: impl Future<Output =
 pub enum Side {
     Floor,
     Tickwheel,
-    /// With a tick of 0.1 ms.
-    ShortTick,
-    /// With the actor on a thread of its own, and a tick of 0.1 ms.
+    /// With a tick of 1 ms.
+    LongTick,
+    /// With the actor on a thread of its own.
     OwnThread,
     Tokio,
+    /// On a runtime with Tokio's alternative timer: see [`runtime`].
+    TokioAlternative,
     Pingora,
     FuturesTimer,
     AsyncIo,
 }
 
 impl Side {
-    pub const ALL: [Side; 8] = [
+    pub const ALL: [Side; 9] = [
         Side::Floor,
         Side::Tickwheel,
-        Side::ShortTick,
+        Side::LongTick,
         Side::OwnThread,
         Side::Tokio,
+        Side::TokioAlternative,
         Side::Pingora,
         Side::FuturesTimer,
         Side::AsyncIo,
@@ -170,9 +173,10 @@ impl Side {
         match self {
             Side::Floor => "floor",
             Side::Tickwheel => "tickwheel",
-            Side::ShortTick => "tickwheel, tick of 0.1 ms",
+            Side::LongTick => "tickwheel, tick of 1 ms",
             Side::OwnThread => "tickwheel, own thread",
             Side::Tokio => "tokio::time",
+            Side::TokioAlternative => "tokio::time, alternative",
             Side::Pingora => "pingora-timeout",
             Side::FuturesTimer => "futures-timer",
             Side::AsyncIo => "async-io",
@@ -195,12 +199,12 @@ macro_rules! with_side {
                 $body
             }
             $crate::sides::Side::Tickwheel
-            | $crate::sides::Side::ShortTick
+            | $crate::sides::Side::LongTick
             | $crate::sides::Side::OwnThread => {
                 let $timer = $crate::sides::Tickwheel($wheel.clone());
                 $body
             }
-            $crate::sides::Side::Tokio => {
+            $crate::sides::Side::Tokio | $crate::sides::Side::TokioAlternative => {
                 let $timer = $crate::sides::Tokio;
                 $body
             }
@@ -221,15 +225,17 @@ macro_rules! with_side {
 }
 pub use crate::with_side;
 
-/// A runtime with so many workers; with one, a single-threaded one.
+/// A runtime with so many workers; with one, a single-threaded one. In a program built with `--cfg tokio_unstable`, a
+/// runtime with several workers has Tokio's alternative timer.
 pub fn runtime(workers: usize) -> Runtime {
     let runtime = if workers == 1 {
         Builder::new_current_thread().enable_all().build()
     } else {
-        Builder::new_multi_thread()
-            .worker_threads(workers)
-            .enable_all()
-            .build()
+        let mut builder = Builder::new_multi_thread();
+        builder.worker_threads(workers).enable_all();
+        #[cfg(tokio_unstable)]
+        builder.enable_alt_timer();
+        builder.build()
     };
     runtime.expect("the runtime starts")
 }
@@ -241,12 +247,13 @@ pub fn wheel_on(runtime: &Runtime) -> TimerWheel {
 
 /// The wheel of this side.
 pub fn wheel_of(side: Side, runtime: &Runtime) -> TimerWheel {
-    let short = TimerWheel::builder().tick(Duration::from_micros(100));
-    let wheel = match side {
-        Side::ShortTick => runtime.block_on(async { short.start() }),
-        Side::OwnThread => runtime.block_on(async { short.dedicated_thread().start() }),
-        _ => return wheel_on(runtime),
+    let builder = TimerWheel::builder();
+    let builder = match side {
+        Side::LongTick => builder.tick(Duration::from_millis(1)),
+        Side::OwnThread => builder.dedicated_thread(),
+        _ => builder,
     };
+    let wheel = runtime.block_on(async { builder.start() });
     wheel.expect("the wheel starts")
 }
 

@@ -1,4 +1,4 @@
-//! S3, S9 and the lateness under light load: sleeps that fire.
+//! S3, S9, S11, S12 and S13: sleeps that fire.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -117,23 +117,26 @@ fn sleep_thrice<T: Timer>(runtime: &Runtime, timer: &T, side: Side, tasks: usize
     emit_lateness(series, late, early);
 }
 
-/// A hundred tasks on an otherwise idle runtime.
+/// S12: a hundred tasks that sleep 20 ms, again and again, on an otherwise idle runtime.
 pub fn few(scale: Scale, side: Side) {
     const TASKS: usize = 100;
-    let sleeps = scale.pick(8, 40);
+    const LENGTH: Duration = Duration::from_millis(20);
+    let sleeps = scale.pick(20, 100);
     let runtime = runtime(2);
+    // The ticks of a wheel and Tokio's milliseconds lie differently in each process.
+    let mut rng = Rng::new();
+    std::thread::sleep(Duration::from_micros(rng.u64(0..1_000)));
     let wheel = wheel_of(side, &runtime);
     let log = Log::new(TASKS, TASKS * sleeps);
     with_side!(side, wheel, |timer| runtime.block_on(async {
         for task in 0..TASKS {
             let (log, timer) = (Arc::clone(&log), timer.clone());
+            let start = Duration::from_micros(rng.u64(0..20_000));
             tokio::spawn(async move {
-                let mut rng = Rng::with_seed(task as u64);
+                timer.sleep(start).await;
                 for sleep in 0..sleeps {
-                    // Not at whole milliseconds after each other.
-                    let length = Duration::from_micros(rng.u64(1_000..=500_000));
-                    let due = Instant::now() + length;
-                    timer.sleep(length).await;
+                    let due = Instant::now() + LENGTH;
+                    timer.sleep(LENGTH).await;
                     log.woke(task * sleeps + sleep, due);
                 }
                 log.task_done();
@@ -143,6 +146,43 @@ pub fn few(scale: Scale, side: Side) {
     }));
     let (late, early) = log.read();
     emit_lateness(side.name(), late, early);
+}
+
+/// S13: twenty tasks sleep 20 ms on four workers, and the task that armed the last of these sleeps blocks its worker.
+pub fn blocked(scale: Scale, side: Side) {
+    const TASKS: usize = 20;
+    const LENGTH: Duration = Duration::from_millis(20);
+    const BLOCKED: Duration = Duration::from_millis(300);
+    let runtime = runtime(4);
+    let wheel = wheel_of(side, &runtime);
+    for _ in 0..scale.pick(3, 20) {
+        let log = Log::new(TASKS, TASKS);
+        with_side!(side, wheel, |timer| runtime.block_on(async {
+            let (inner, timer) = (Arc::clone(&log), timer.clone());
+            let blocking = tokio::spawn(async move {
+                for task in 0..TASKS {
+                    let (log, timer) = (Arc::clone(&inner), timer.clone());
+                    tokio::spawn(async move {
+                        let due = Instant::now() + LENGTH;
+                        timer.sleep(LENGTH).await;
+                        log.woke(task, due);
+                        log.task_done();
+                    });
+                }
+                // Its own sleep is armed and cancelled; it is this worker that told the actor of it.
+                tokio::select! {
+                    biased;
+                    () = timer.sleep(LENGTH) => {}
+                    () = tokio::task::yield_now() => {}
+                }
+                std::thread::sleep(BLOCKED);
+            });
+            log.done.notified().await;
+            blocking.await.expect("it does not panic");
+        }));
+        let (late, early) = log.read();
+        emit_lateness(side.name(), late, early);
+    }
 }
 
 /// S9: a million sleeps that are due at one tick.
