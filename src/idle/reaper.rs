@@ -95,7 +95,7 @@ pub(crate) struct WatchRules {
 
 /// Ends watches, whatever their key and value are.
 trait Unwatch: Send + Sync {
-    /// Its watch was dropped; the activity has ended.
+    /// Its watch was dropped.
     fn unwatch(&self, activity: &Arc<Activity>);
 }
 
@@ -230,7 +230,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.activity.end();
+        // The set decides under its lock: the watch was delivered before this, or never is.
         self.watches.set.unwatch(&self.activity);
     }
 }
@@ -274,7 +274,7 @@ impl<V> Payload for Watched<V> {
             let again = || rules.latest(rules.ticks.nanos(clock::now()));
             self.activity.clamp(rules.latest(now), again)
         };
-        // A watch that has ended is about to be taken out.
+        // The activity is gone only once the set is closed, when the actor has ended.
         last.map_or(Timestamp::NEVER, |last| rules.idle_after(last).min(oldest))
     }
 
@@ -299,10 +299,6 @@ impl<V> Payload for Watched<V> {
         let last = self.activity.end()?;
         let last = last.min(rules.latest(now.after_origin()));
         Some(rules.idle_after(last).min(oldest))
-    }
-
-    fn has_ended(&self) -> bool {
-        self.activity.last().is_none()
     }
 
     fn into_value(self) -> V {

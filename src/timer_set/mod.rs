@@ -33,8 +33,7 @@
 //!
 //! They hold whenever the lock is free, and debug builds assert S1 to S5 for each slot that was changed.
 //!
-//! * **S1** An index with a timer that is not due is scheduled no later than the tick of its deadline. One whose value
-//!   has [ended](Payload::has_ended) need not be: a watch ends before it takes its timer out.
+//! * **S1** An index with a timer that is not due is scheduled no later than the tick of its deadline.
 //! * **S2** An index on the wheel lies there at its scheduled tick, or later and is dirty. One that is nowhere is
 //!   scheduled never, or is dirty.
 //! * **S3** An index that is due holds a timer and is scheduled at the tick of its entry in the heap.
@@ -289,7 +288,7 @@ impl<K, S: Payload> State<K, S> {
         let timer = slot.timer.as_ref();
         if let (Some(timer), true) = (timer, location != Whereabouts::Due) {
             let is_in_time = slot.scheduled <= tick(timer.deadline);
-            assert!(is_in_time || timer.value.has_ended(), "S1: index {index}");
+            assert!(is_in_time, "S1: index {index}");
         }
         match location {
             Whereabouts::Nowhere => assert!(dirty || slot.scheduled == NEVER, "S2: index {index}"),

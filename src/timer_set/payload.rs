@@ -23,11 +23,6 @@ pub(crate) trait Payload {
     /// before.
     fn end(&self, deadline: Timestamp, now: Timestamp, rules: &Self::Rules) -> Option<Timestamp>;
 
-    /// Whether the value has ended already, and its timer is about to be taken out. Once true, it stays true.
-    fn has_ended(&self) -> bool {
-        false
-    }
-
     fn into_value(self) -> Self::Value;
 }
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -411,72 +411,4 @@ fn takes_no_more_than_the_limit_over_several_batches() {
         assert_eq!(polled, Poll::Ready(limit));
     }
     assert_eq!(lengths(&set).0, 2_000 - 1 - 255 - 256 - 257 - 512 - 513);
-}
-
-/// A value that can end before its timer does, as a watch that is being dropped.
-struct Fading(Arc<AtomicBool>);
-
-impl Payload for Fading {
-    type Value = ();
-    type Rules = ();
-    const KEYED: bool = false;
-
-    fn due(&self, deadline: Timestamp, _: Timestamp, (): &()) -> Timestamp {
-        if self.has_ended() {
-            Timestamp::NEVER
-        } else {
-            deadline
-        }
-    }
-
-    fn expire(&self, deadline: Timestamp, _: Timestamp, (): &()) -> Option<Timestamp> {
-        (!self.has_ended()).then_some(deadline)
-    }
-
-    fn end(&self, deadline: Timestamp, _: Timestamp, (): &()) -> Option<Timestamp> {
-        (!self.0.swap(true, Ordering::SeqCst)).then_some(deadline)
-    }
-
-    fn has_ended(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
-    }
-
-    fn into_value(self) {}
-}
-
-/// The activity of a watch ends first, and its index is taken out after that. In between the actor may come by, at any
-/// step. The deadline is an age.
-#[test]
-fn lets_a_value_end_before_its_timer_is_taken_out() {
-    for step in 0..4 {
-        let (shared, _) = set();
-        let set: Arc<Set<u64, Fading>> = Set::new(&shared, ());
-        let mut nodes = Nodes::default();
-        let turn = Turn::new(5, tick(5), &shared.metrics.0);
-        let gone = Arc::new(AtomicBool::new(false));
-        let end = |at| gone.fetch_or(at == step, Ordering::SeqCst);
-        let make = |(), index| (Fading(Arc::clone(&gone)), index);
-        let index = set.add(1, (), tick(5), tick(0), make).unwrap_or(u32::MAX);
-        end(0);
-        let mut batch = Batch::default();
-        set.take_dirty(&mut batch, 0);
-        set.process(&batch.rest, &turn, &mut nodes);
-        end(1);
-        if !nodes.ticks.is_empty() {
-            set.process_expirations(&[index], &turn, &mut nodes);
-            end(2);
-        }
-        let delivery = set.deliver(6, &mut 9, &turn, &mut nodes);
-        assert_eq!(delivery, Delivery::Done);
-        let fired = usize::from(step == 3);
-        assert_eq!(set.lock().delivered.len(), fired, "step {step}");
-        assert_eq!(set.len(), 1 - fired, "step {step}");
-        set.forget(index, |_| true);
-        assert_eq!(set.len(), 0);
-        let counts = set.counts();
-        assert_eq!(
-            (counts.fired, counts.removed),
-            (fired as u64, 1 - fired as u64)
-        );
-    }
 }
