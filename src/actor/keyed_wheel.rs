@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use slab::Slab;
 
 use super::advance::{Step, step};
-use crate::shared::timer_set::{Batch, Delivery, SetWheel, TimerSet};
+use crate::shared::timer_set::{Batch, Delivery, DueHeap, SetWheel, TimerSet};
 use crate::shared::turn::Turn;
 use crate::sync::EXPLORED;
 use crate::tick::NEVER;
@@ -53,6 +53,8 @@ struct Record {
     set: Arc<dyn TimerSet>,
     /// How many of its indices are on the wheel.
     nodes: usize,
+    /// Its timers that are due and were not delivered.
+    due: DueHeap,
     /// It is in the list of sets with timers that are due.
     is_due: bool,
 }
@@ -248,6 +250,7 @@ impl KeyedWheel {
         vacant.insert(Record {
             set: Arc::clone(set),
             nodes: 0,
+            due: DueHeap::new(),
             is_due: false,
         });
         number
@@ -276,23 +279,22 @@ impl Record {
         number: NonZeroU32,
         wheel: &'a mut Wheel<Item>,
     ) -> (&'a dyn TimerSet, Lent<'a>) {
-        let nodes = &mut self.nodes;
-        (
-            &*self.set,
-            Lent {
-                wheel,
-                number,
-                nodes,
-            },
-        )
+        let lent = Lent {
+            wheel,
+            number,
+            nodes: &mut self.nodes,
+            due: &mut self.due,
+        };
+        (&*self.set, lent)
     }
 }
 
-/// The wheel in the hands of one set.
+/// The wheel and the heap of due timers, lent to one set.
 struct Lent<'a> {
     wheel: &'a mut Wheel<Item>,
     number: NonZeroU32,
     nodes: &'a mut usize,
+    due: &'a mut DueHeap,
 }
 
 impl SetWheel for Lent<'_> {
@@ -318,5 +320,9 @@ impl SetWheel for Lent<'_> {
         if token.and_then(|t| self.wheel.remove(t)).is_some() {
             *self.nodes -= 1;
         }
+    }
+
+    fn due(&mut self) -> &mut DueHeap {
+        self.due
     }
 }

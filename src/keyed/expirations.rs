@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 use tokio::task::coop;
 
 use super::dispatch::Handler;
-use crate::timer_set::{Expired, Source, TryRecvError};
+use crate::timer_set::{Expired, Receiver, Source, TryRecvError};
 
 /// The expirations of one set of timers. Made by [`TimerWheel::keyed`](crate::TimerWheel::keyed) and
 /// [`TimerWheel::reaper`](crate::TimerWheel::reaper).
@@ -45,7 +45,7 @@ impl<K, V> Expirations<K, V> {
     /// Polls for the next expiration; `None` when there will be no more.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Expired<K, V>>> {
         let mut one = None;
-        ready!(self.poll_into(cx, 1, &mut |expired| one = Some(expired)));
+        ready!(self.poll_into(cx, 1, &mut one));
         Poll::Ready(one)
     }
 
@@ -62,6 +62,8 @@ impl<K, V> Expirations<K, V> {
     /// Waits for expirations and appends at most `limit` of them to `into`. Returns how many; zero when there will be no
     /// more, or when `limit` is zero.
     ///
+    /// `into` is given room for `limit` more expirations, and for no more than 256 at a time, before the set is locked.
+    ///
     /// # Cancel safety
     ///
     /// Dropping the future loses nothing.
@@ -69,7 +71,7 @@ impl<K, V> Expirations<K, V> {
         if limit == 0 {
             return 0;
         }
-        poll_fn(|cx| self.poll_into(cx, limit, &mut |expired| into.push(expired))).await
+        poll_fn(|cx| self.poll_into(cx, limit, into)).await
     }
 
     /// Runs `handler` for each expiration, at most `concurrency` of them at once, until there are no more and all
@@ -124,7 +126,7 @@ impl<K, V> Expirations<K, V> {
         &mut self,
         cx: &mut Context<'_>,
         limit: usize,
-        out: &mut dyn FnMut(Expired<K, V>),
+        out: &mut dyn Receiver<Expired<K, V>>,
     ) -> Poll<usize> {
         let budget = ready!(coop::poll_proceed(cx));
         let received = ready!(self.set.poll_recv(cx, limit, out));

@@ -1,6 +1,9 @@
 //! A set of timers as the actor sees it, whatever its keys and values are.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::atomic::AtomicU32;
 
 pub(crate) use super::batch::Batch;
@@ -25,7 +28,7 @@ pub(crate) trait TimerSet: Send + Sync + fmt::Debug {
     /// The wheel has reached these indices.
     fn process_expirations(&self, indices: &[u32], turn: &Turn<'_>, wheel: &mut dyn SetWheel);
 
-    /// Delivers the timers that are due before tick `before`, at most `limit`, which is lowered by how many it looks at.
+    /// Delivers the timers that are due before tick `before`. Processes at most `limit` of them, and lowers it by that number.
     fn deliver(
         &self,
         before: u64,
@@ -55,7 +58,19 @@ pub(crate) enum Delivery {
     More,
 }
 
-/// The wheel in the hands of one set.
+/// A timer that came off the wheel and waits to be delivered, ordered by tick and then by arming. The
+/// [set](crate::timer_set) says whether it still counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Due {
+    pub(crate) tick: u64,
+    pub(crate) order: NonZeroU64,
+    pub(crate) index: u32,
+}
+
+/// The due timers of one set, the first to be delivered on top.
+pub(crate) type DueHeap = BinaryHeap<Reverse<Due>>;
+
+/// The actor's state for one set, as the set may use it: the wheel, and the heap of its due timers.
 pub(crate) trait SetWheel {
     /// Puts an index on the wheel; returns the node.
     fn insert(&mut self, tick: u64, index: u32) -> u32;
@@ -65,4 +80,6 @@ pub(crate) trait SetWheel {
     fn reschedule(&mut self, node: u32, tick: u64);
     /// Takes a node off the wheel.
     fn remove(&mut self, node: u32);
+    /// The due timers of the set.
+    fn due(&mut self) -> &mut DueHeap;
 }

@@ -18,7 +18,8 @@ impl<K, S: Payload> Set<K, S> {
     /// Takes every timer out whose order of arming is at most `armed_by`, earliest first.
     pub(super) fn take_all(&self, armed_by: u64) -> Vec<Expired<K, S::Value>> {
         let now = self.shared.ticks.timestamp(clock::now());
-        let mut taken: Vec<Timer<K, S>> = Vec::new();
+        // Timers armed from here on are not taken, so this does not grow while the set is locked.
+        let mut taken: Vec<Timer<K, S>> = Vec::with_capacity(self.len());
         self.in_batches(|state, outbox, indices| {
             for index in indices {
                 let Some(timer) = state.table.timer(index) else {

@@ -74,8 +74,7 @@ mod table;
 #[cfg(all(test, not(tickwheel_loom)))]
 mod tests;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::atomic::AtomicU32;
@@ -98,12 +97,12 @@ pub(crate) use calls::Handles;
 pub use error::{Closed, SetTimerError, TryRecvError};
 pub use expired::Expired;
 pub(crate) use payload::{Payload, Plain};
-pub(crate) use stream_side::Source;
+pub(crate) use stream_side::{Receiver, Source};
 
 /// The most timers that one hold of the lock touches.
 const BATCH: u32 = if EXPLORED { 2 } else { 256 };
 
-/// A list that is empty keeps memory for this many entries.
+/// A heap of due timers that is empty keeps memory for this many.
 const KEPT: usize = 64;
 
 /// See the module.
@@ -124,7 +123,6 @@ struct State<K, S: Payload> {
     table: Table<K, S>,
     /// The repeating timers, by index.
     repeats: BTreeMap<u32, Repeat<K, S>>,
-    due: BinaryHeap<Reverse<Due>>,
     delivered: Delivered<Expired<K, S::Value>>,
     receiver: Option<Waker>,
     /// The order of the last arming.
@@ -141,14 +139,6 @@ enum Phase {
     Unread,
     /// The actor has ended.
     Ended,
-}
-
-/// A timer that came off the wheel, by tick and then by order of arming. S7 says whether it still counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Due {
-    tick: u64,
-    order: NonZeroU64,
-    index: u32,
 }
 
 /// How a timer repeats.
@@ -177,7 +167,6 @@ where
                 ledger: Ledger::new(shared),
                 table: Table::new(),
                 repeats: BTreeMap::new(),
-                due: BinaryHeap::new(),
                 delivered: Delivered::new(),
                 receiver: None,
                 order: 0,

@@ -13,7 +13,7 @@ use super::*;
 use crate::shared::Config;
 use crate::shared::mailbox::Backlog;
 use crate::shared::notifier::ActorNotifier;
-use crate::shared::timer_set::{Batch, Delivery, SetWheel};
+use crate::shared::timer_set::{Batch, Delivery, DueHeap, SetWheel};
 use crate::shared::turn::Turn;
 use crate::tick::Ticks;
 
@@ -23,6 +23,7 @@ struct Nodes {
     ticks: Vec<u64>,
     rescheduled: usize,
     removed: usize,
+    due: DueHeap,
 }
 
 impl SetWheel for Nodes {
@@ -42,6 +43,10 @@ impl SetWheel for Nodes {
 
     fn remove(&mut self, _: u32) {
         self.removed += 1;
+    }
+
+    fn due(&mut self) -> &mut DueHeap {
+        &mut self.due
     }
 }
 
@@ -83,10 +88,10 @@ fn tick(n: u64) -> Timestamp {
     Timestamp::at(n * 1_000_000)
 }
 
-/// How many are delivered, how many are pending, and how many entries the heap has.
-fn lengths(set: &Timers) -> (usize, usize, usize) {
+/// How many timers are delivered, how many are pending, and how many entries the heap has.
+fn lengths(set: &Timers, nodes: &Nodes) -> (usize, usize, usize) {
     let state = set.lock();
-    (state.delivered.len(), state.table.len(), state.due.len())
+    (state.delivered.len(), state.table.len(), nodes.due.len())
 }
 
 fn arm(set: &Timers, keys: std::ops::Range<u64>, at: u64) {
@@ -128,7 +133,7 @@ fn memory_follows_the_number_of_timers() {
     let delivery = set.deliver(6, &mut 20_000, &turn, &mut nodes);
     assert_eq!(delivery, Delivery::Done);
     let state = set.lock();
-    assert!(state.table.chunks() <= 1 && state.due.capacity() <= KEPT);
+    assert!(state.table.chunks() <= 1 && nodes.due.capacity() <= KEPT);
     assert_eq!(state.delivered.len(), 10_000);
 }
 
@@ -174,11 +179,11 @@ fn due_timers_of_a_closed_set_are_not_delivered() {
     let mut limit = 9;
     let early = set.deliver(5, &mut limit, &turn, &mut nodes);
     assert_eq!(early, Delivery::Early);
-    assert_eq!((lengths(&set), limit), ((0, 3, 3), 9));
+    assert_eq!((lengths(&set, &nodes), limit), ((0, 3, 3), 9));
     TimerSet::close(&*set);
     let closed = set.deliver(6, &mut limit, &turn, &mut nodes);
     assert_eq!(closed, Delivery::Done);
-    assert_eq!((lengths(&set), limit), ((0, 3, 0), 9));
+    assert_eq!((lengths(&set, &nodes), limit), ((0, 3, 0), 9));
 }
 
 #[test]
@@ -193,12 +198,12 @@ fn delivery_stops_at_its_limit_and_at_its_tick() {
     let mut limit = 2;
     let delivery = set.deliver(6, &mut limit, &turn, &mut nodes);
     assert_eq!(delivery, Delivery::More);
-    assert_eq!((limit, lengths(&set)), (0, (2, 2, 2)));
+    assert_eq!((limit, lengths(&set, &nodes)), (0, (2, 2, 2)));
     assert_eq!(shared.pending_keyed(), 2);
     limit = 2;
     let delivery = set.deliver(6, &mut limit, &turn, &mut nodes);
     assert_eq!(delivery, Delivery::Early);
-    assert_eq!((limit, lengths(&set)), (1, (3, 1, 1)));
+    assert_eq!((limit, lengths(&set, &nodes)), (1, (3, 1, 1)));
     let delivery = set.deliver(7, &mut limit, &turn, &mut nodes);
     assert_eq!(delivery, Delivery::Done);
     assert_eq!((limit, set.counts().fired), (0, 4));
@@ -220,7 +225,10 @@ fn stale_entries_of_the_heap_are_skipped() {
     assert_eq!(set.move_to(&2, tick(9)), Ok(true));
     assert_eq!(set.move_to(&3, tick(2)), Ok(true));
     let delivery = set.deliver(6, &mut 9, &turn, &mut nodes);
-    assert_eq!((delivery, lengths(&set)), (Delivery::Done, (0, 3, 0)));
+    assert_eq!(
+        (delivery, lengths(&set, &nodes)),
+        (Delivery::Done, (0, 3, 0))
+    );
     assert_eq!(process(&set, &turn, &mut nodes), 3);
     assert_eq!(nodes.ticks[4..], [7, 9, 2], "they are on the wheel again");
 }
@@ -335,10 +343,12 @@ fn finds_what_is_delivered_while_a_waker_is_cloned() {
         fire(&shared, &set, &mut nodes.borrow_mut(), &[0], 5);
         waker.clone()
     };
-    let mut keys = Vec::new();
-    let mut out = |expired: Expired<u64, ()>| keys.push(expired.key);
+    let mut out = None;
     let polled = set.poll_taking(Waker::noop(), deliver, 1, &mut out);
-    assert_eq!((polled, keys), (Poll::Ready(1), vec![0]));
+    assert_eq!(
+        (polled, out.map(|expired| expired.key)),
+        (Poll::Ready(1), Some(0))
+    );
     assert!(set.lock().receiver.is_none());
 }
 
@@ -349,7 +359,7 @@ fn sees_the_end_that_comes_while_a_waker_is_cloned() {
         TimerSet::close(&*set);
         waker.clone()
     };
-    let polled = set.poll_taking(Waker::noop(), close, 1, &mut |_| ());
+    let polled = set.poll_taking(Waker::noop(), close, 1, &mut Vec::new());
     assert_eq!(polled, Poll::Ready(0));
 }
 
@@ -359,14 +369,14 @@ fn survives_a_waker_whose_clone_panics() {
     let mut nodes = Nodes::default();
     arm(&set, 0..1, 5);
     let clone = |_: &Waker| -> Waker { panic!("the clone of a waker panics") };
-    let poll = || set.poll_taking(Waker::noop(), clone, 1, &mut |_| ());
+    let poll = || set.poll_taking(Waker::noop(), clone, 1, &mut Vec::new());
     assert!(catch_unwind(AssertUnwindSafe(poll)).is_err());
     arm(&set, 1..2, 5);
     fire(&shared, &set, &mut nodes, &[0, 1], 5);
-    assert_eq!(lengths(&set), (2, 0, 0));
-    let polled = set.poll_taking(Waker::noop(), Waker::clone, 9, &mut |_| ());
+    assert_eq!(lengths(&set, &nodes), (2, 0, 0));
+    let polled = set.poll_taking(Waker::noop(), Waker::clone, 9, &mut Vec::new());
     assert_eq!(polled, Poll::Ready(2));
-    let polled = set.poll_taking(Waker::noop(), Waker::clone, 9, &mut |_| ());
+    let polled = set.poll_taking(Waker::noop(), Waker::clone, 9, &mut Vec::new());
     assert_eq!(polled, Poll::Pending);
     assert!(set.lock().receiver.is_some());
 }
@@ -380,14 +390,13 @@ fn takes_a_batch_at_most_under_one_hold_of_the_lock() {
     let indices: Vec<_> = (0..100_000).collect();
     fire(&shared, &set, &mut nodes, &indices, 5);
     let batch = BATCH as usize;
-    let mut keys = Vec::new();
-    let mut out = |expired: Expired<u64, ()>| keys.push(expired.key);
+    let mut out: Vec<Expired<u64, ()>> = Vec::new();
     assert_eq!(set.lock().take_delivered(usize::MAX, &mut out), batch);
     assert_eq!(set.lock().take_delivered(7, &mut out), 7);
     // One call takes the rest all the same.
     let polled = set.poll_taking(Waker::noop(), Waker::clone, usize::MAX, &mut out);
     assert_eq!(polled, Poll::Ready(indices.len() - batch - 7));
-    assert!(keys.into_iter().eq(0..MANY));
+    assert!(out.iter().map(|expired| expired.key).eq(0..MANY));
 
     arm(&set, 0..MANY, 5);
     let mut visited = 0;
@@ -407,8 +416,11 @@ fn takes_no_more_than_the_limit_over_several_batches() {
     let indices: Vec<_> = (0..2_000).collect();
     fire(&shared, &set, &mut nodes, &indices, 5);
     for limit in [1, 255, 256, 257, 512, 513] {
-        let polled = set.poll_taking(Waker::noop(), Waker::clone, limit, &mut |_| ());
+        let polled = set.poll_taking(Waker::noop(), Waker::clone, limit, &mut Vec::new());
         assert_eq!(polled, Poll::Ready(limit));
     }
-    assert_eq!(lengths(&set).0, 2_000 - 1 - 255 - 256 - 257 - 512 - 513);
+    assert_eq!(
+        lengths(&set, &nodes).0,
+        2_000 - 1 - 255 - 256 - 257 - 512 - 513
+    );
 }
