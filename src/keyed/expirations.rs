@@ -84,8 +84,8 @@ impl<K, V> Expirations<K, V> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the handlers that have not finished. Expirations that no handler was called for stay
-    /// in the stream.
+    /// Dropping the future drops the handlers that have not finished. Expirations without a handler yet stay in the
+    /// stream.
     ///
     /// # Examples
     ///

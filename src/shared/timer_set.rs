@@ -1,4 +1,4 @@
-//! A set of timers as the actor sees it, whatever its keys and values are.
+//! A set of timers as the actor sees it, without the types of its keys and values.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -40,7 +40,7 @@ pub(crate) trait TimerSet: Send + Sync + fmt::Debug {
     /// The actor ends: nothing will expire any more.
     fn close(&self);
 
-    /// Whether no timer will ever be set in it again, and none is pending.
+    /// Whether no timer is pending, and none can be set any more.
     fn is_over(&self) -> bool;
 
     /// The set's counters.
@@ -52,7 +52,7 @@ pub(crate) trait TimerSet: Send + Sync + fmt::Debug {
 pub(crate) enum Delivery {
     /// Nothing waits to be delivered.
     Done,
-    /// The rest belongs to a tick that the wheel has not handed out in full.
+    /// The rest is due at a tick that the wheel has not finished.
     Early,
     /// The limit was reached.
     More,

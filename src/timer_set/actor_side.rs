@@ -120,7 +120,7 @@ where
 }
 
 impl<K, S: Payload> Set<K, S> {
-    /// The tick at which the timer is due as far as is known now.
+    /// The tick at which the timer is due, as far as that is known now.
     fn due_tick(&self, timer: &Timer<K, S>, turn: &Turn<'_>) -> u64 {
         self.tick(timer.value.due(timer.deadline, turn.now, &self.rules))
     }
@@ -232,7 +232,7 @@ impl<K, S: Payload> Set<K, S> {
         }
     }
 
-    /// Hands a timer that expires to the stream, and arms it again if it repeats.
+    /// Delivers a timer that expires to the stream, and arms it again if it repeats.
     fn expire(
         &self,
         state: &mut State<K, S>,

@@ -8,7 +8,7 @@ use super::delivered::Delivered;
 use super::{BATCH, Expired, Payload, Phase, Set, State, TryRecvError};
 use crate::panic::{catch_panic, drop_caught};
 
-/// The source of a stream of expirations, whatever the set keeps for a value.
+/// The source of a stream of expirations: a set with any payload.
 pub(crate) trait Source<K, V>: Send + Sync + fmt::Debug {
     /// Puts at most `limit` expirations into `out`; ready with how many. Zero when there will be no more.
     fn poll_recv(
@@ -23,7 +23,7 @@ pub(crate) trait Source<K, V>: Send + Sync + fmt::Debug {
     /// The timers that had not expired when the actor ended.
     fn unexpired(&self) -> Vec<Expired<K, V>>;
 
-    /// The stream was dropped, and with it every timer of the set.
+    /// The stream was dropped: drops every timer of the set.
     fn close_unread(&self);
 }
 
