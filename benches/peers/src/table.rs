@@ -277,8 +277,8 @@ fn touches(c: &mut Checks) {
     let watches = Series("watches", OURS);
     for (metric, unit, bar) in [
         ("commands", "", Some(0.0)),
-        ("looks", "in each period", None),
-        ("cpu of a look", "ns", None),
+        ("reschedules", "in each period", None),
+        ("cpu of a reschedule", "ns", None),
         ("share of a core", "%", None),
     ] {
         c.absolute("idle", what, (metric, unit), watches, bar);
