@@ -2,6 +2,7 @@
 
 mod arena;
 mod cascade_limit;
+mod corpus;
 mod properties;
 mod regressions;
 mod replay;

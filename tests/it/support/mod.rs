@@ -4,6 +4,7 @@
 #![allow(dead_code)] // it does not use all of it
 
 mod keyed;
+pub(crate) mod script_time;
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::ops::{Op, Setup, Span};
+use super::ops::{Op, Setup};
+use crate::support::script_time::Span;
 
 const TICKS_IN_MICROS: [u64; 6] = [1000, 1, 250, 1001, 10_000, 1_000_000];
 
@@ -17,7 +18,7 @@ pub(crate) fn decode(bytes: &[u8]) -> (Setup, Vec<Op>) {
     (setup, script)
 }
 
-/// What is left of a script. Operations and keys are one byte each, spans two.
+/// The rest of a script. Operations and keys are one byte each, spans two.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {

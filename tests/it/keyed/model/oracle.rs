@@ -1,11 +1,11 @@
-//! What ought to happen: a sorted map, and the counts of everything.
+//! The oracle of keyed timers: a sorted map, and the counts of everything.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Nanoseconds from the wheel's start.
-pub(crate) type Nanos = i128;
+use crate::support::script_time::{Nanos, nanos};
 
+/// Nanoseconds from the wheel's start.
 /// The deadline of a timer that never fires: the library's range is 292 years.
 pub(crate) const NEVER: Nanos = i64::MAX as Nanos;
 
@@ -45,10 +45,6 @@ pub(crate) struct Oracle {
     /// Fired and not received.
     pub(crate) fired: VecDeque<Out>,
     pub(crate) counts: Counts,
-}
-
-fn nanos(duration: Duration) -> Nanos {
-    Nanos::try_from(duration.as_nanos()).expect("2^64 seconds fit")
 }
 
 impl Oracle {

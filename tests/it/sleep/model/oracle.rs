@@ -1,12 +1,9 @@
 //! What ought to happen to one sleep, and the wheel's books.
 
-use std::time::Duration;
-
 use super::ops::TASKS;
+use crate::support::script_time::Nanos;
 
 /// Nanoseconds from the wheel's start.
-pub(crate) type Nanos = i128;
-
 /// The deadline of a sleep that never completes: the wheel's ticks are counted in 584 years of nanoseconds.
 pub(crate) const NEVER: Nanos = u64::MAX as Nanos;
 
@@ -45,10 +42,6 @@ pub(crate) struct Books {
 pub(crate) enum Polled {
     Ready,
     Pending,
-}
-
-pub(crate) fn nanos(duration: Duration) -> Nanos {
-    Nanos::try_from(duration.as_nanos()).expect("2^64 seconds fit")
 }
 
 /// The start of the tick at which something with this deadline fires: rounded up.
