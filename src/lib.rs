@@ -57,8 +57,8 @@
 //! timer, plus the time that the operating system and other tasks take. Under Tokio's paused clock it is exact.
 //!
 //! Sleeps are woken tick by tick. Keyed timers expire in the order of their ticks, and within a tick in the order in which
-//! they were armed. A timer fires or is cancelled, never both, and the calls say which. A future that is dropped wakes nobody
-//! afterwards, and its memory does not wait for the deadline.
+//! they were armed. A timer fires or is cancelled, never both, and the calls say which. A future that is dropped wakes no
+//! task afterwards, and its memory does not wait for the deadline.
 //!
 //! Deadlines in the past fire at once, and deadlines too far to be represented never do. No `Instant` panics. A `Duration`
 //! panics only if it is a period, an idle duration or a maximum age of zero.

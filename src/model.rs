@@ -299,8 +299,8 @@ impl Actor {
         self.sleeps.wheel().next_wake()
     }
 
-    /// Runs until told to end, until no handle and no armed sleep is left, or until so many sleeps have fired. Then closes
-    /// what it holds.
+    /// Runs until a command ends it, until no handle and no armed sleep is left, or until `enough` sleeps have fired. Then
+    /// it closes its entries.
     pub(crate) fn run(mut self, enough: usize) {
         loop {
             self.shared.mailbox.awake();

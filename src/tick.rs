@@ -70,7 +70,7 @@ impl Timestamp {
 /// Where ticks begin and how long one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ticks {
-    /// Unique, so that one comparison tells these ticks from others.
+    /// Unique, so that one comparison distinguishes these ticks from others.
     id: u64,
     origin: Instant,
     nanos_per_tick: u64,

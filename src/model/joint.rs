@@ -68,7 +68,7 @@ fn fires_what_is_armed_while_the_actor_parks() {
     }
 }
 
-/// A task arms a sleep for later than the actor wakes, which notifies nobody, and resets it to earlier.
+/// A task arms a sleep for a tick after the actor's next wake-up, without a notification, and resets it to earlier.
 ///
 /// Fails if `Shared::act` does nothing for `Notify::Wake`, without `self.wake_by(tick)` in `Mailbox::push`, and without
 /// `state.queued = false` in `Entry::register`.
@@ -112,8 +112,8 @@ fn fires_a_sleep_that_reuses_an_entry() {
 
 /// A task arms a sleep and drops the last handle: the actor lives until the sleep has fired.
 ///
-/// Fails if `Actor::step` asks for `orphaned` only after it has parked: the sleep may have been armed, and the handle
-/// dropped, since it checked the queues. Fails if `Actor::is_unused` does not ask whether the wheel is empty.
+/// Fails if `Actor::step` reads `orphaned` only after it has parked: the sleep may have been armed, and the handle
+/// dropped, since it checked the queues. Fails if `Actor::is_unused` does not check that the wheel is empty.
 /// At most four preemptions.
 #[test]
 fn fires_what_is_armed_before_the_last_handle_drops() {

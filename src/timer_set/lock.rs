@@ -10,7 +10,7 @@
 //!
 //! # Invariants
 //!
-//! * **L1** `queued` implies that the set's command lies in the mailbox, or in the hands of an actor that is awake and
+//! * **L1** `queued` implies that the set's command lies in the mailbox, or was taken by an actor that is awake and
 //!   will call [`take_dirty`](ActorMutex::take_dirty) before it parks. The flag is raised under the lock by the thread
 //!   that pushes the command under the same hold, and is cleared by `take_dirty` alone.
 //! * **L2** An index is in `dirty` only while `queued` is true.

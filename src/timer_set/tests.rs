@@ -1,4 +1,4 @@
-//! A set without an actor: what it keeps, which nobody else sees.
+//! A set without an actor: its memory, its dirty indices, and its heap.
 
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -17,7 +17,7 @@ use crate::shared::timer_set::{Batch, Delivery, DueHeap, SetWheel};
 use crate::shared::turn::Turn;
 use crate::tick::Ticks;
 
-/// A wheel on which nothing comes round.
+/// A wheel whose time stands still.
 #[derive(Default)]
 struct Nodes {
     ticks: Vec<u64>,
@@ -52,7 +52,8 @@ impl SetWheel for Nodes {
 
 type Timers = Arc<Set<u64, Plain<()>>>;
 
-/// A wheel without an actor, which would empty the queue at its end: what is queued holds the set, and that the queue.
+/// A wheel without an actor. An actor would empty the queues at its end, and break the circle of references: a queued
+/// command holds the set, and the set holds the queues.
 struct Undriven(Arc<Shared>);
 
 impl Deref for Undriven {
@@ -279,7 +280,7 @@ fn marks_an_index_dirty_once() {
         arm(&set, 0..2, at);
     }
     assert_eq!(take(&set, 0), (vec![], vec![0, 1], [3, 3]));
-    // In the hands of the actor it stays dirty, and the actor is told of an earlier tick all the same.
+    // An index in the actor's batch stays dirty. An earlier tick is announced nevertheless.
     arm(&set, 0..1, 2);
     assert_eq!(take(&set, 0), (vec![], vec![], [2, 2]));
     let mut nodes = Nodes::default();

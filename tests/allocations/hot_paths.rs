@@ -1,8 +1,7 @@
-//! What the frequent operations must not do: allocate, or send the actor a message.
+//! Frequent operations allocate nothing and send no command.
 //!
-//! Counted, not timed, so that it fails for a reason. Allocations are those of the thread that measures, and the actor
-//! runs on it too; every path is warmed up first. How many instructions the same operations take is checked by
-//! `.ci/gate`.
+//! The tests count, and measure no time. They count the allocations of the measuring thread, on which the actor runs too.
+//! Every path is warmed up first. `.ci/gate` checks how many instructions the same operations take.
 
 use std::future::Future;
 use std::time::Duration;
@@ -40,9 +39,9 @@ fn assert_free<F: Future<Output = ()>>(
     };
     rounds(0..1_000);
     runtime.block_on(wheel.settle());
-    // The actor answers before it begins to wait; what it needs for waiting is not what is measured.
+    // The actor answers before it begins to wait. Its allocations for waiting do not count.
     rounds(0..1_000);
-    // Entering the runtime may allocate, whatever is done there.
+    // Entering the runtime alone may allocate.
     let entering = measure(|| rounds(0..0)).count_total;
     let before = wheel.metrics();
     let info = measure(|| rounds(1_000..1_000 + ROUNDS));

@@ -1,4 +1,4 @@
-//! What can be seen of it: the state of everything public, the texts of errors, and the warning of being late.
+//! `Debug` of every public type, the texts of errors, and the warning about late timers.
 
 #[path = "../../src/actor/task/tests/warnings.rs"]
 pub(crate) mod warnings;

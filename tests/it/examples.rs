@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What should have happened by then never will.
+/// How long a test waits for a program before it fails.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The examples that take `--listen`.
@@ -55,7 +55,7 @@ fn wait(child: &mut Child) -> ExitStatus {
     }
 }
 
-/// What a program that ends by itself has to say. It must be less than a pipe holds.
+/// The output of a program that ends by itself. It must fit into a pipe.
 fn output(mut command: Command) -> Output {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the example runs");

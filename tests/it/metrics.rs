@@ -1,4 +1,4 @@
-//! What the wheel counts: that the books balance, and that most timers cost no message.
+//! Metrics: the books balance, and most timers need no command.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What `metrics` counts of sets of keyed timers that come and go.
+//! The counts in `metrics` of sets of keyed timers that are made and dropped.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;

@@ -1,4 +1,4 @@
-//! What the idle kit costs: a stream that is watched, and a million connections.
+//! The cost of idle timers: a stream that is watched, and a million connections.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

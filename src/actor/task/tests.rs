@@ -72,7 +72,7 @@ fn step(actor: &mut Actor) -> &'static str {
     }
 }
 
-/// Whether the actor was notified since this was asked last.
+/// Whether the actor was notified since the last call.
 fn was_notified(shared: &Shared) -> bool {
     let ActorNotifier::Task(notifier) = shared.mailbox.notifier() else {
         unreachable!("it has no thread");
@@ -398,7 +398,7 @@ async fn delivers_sets_that_are_due_together_by_turns() {
     assert_eq!(step(&mut actor), "wait");
     jump(ms(5));
     let mut received = [0; 2];
-    // The first turns look at what is due, and nothing is delivered before all of its tick is known.
+    // The first turns process due timers. Nothing is delivered before all timers of its tick are known.
     for delivered in [[0, 0], [0, 0], [0, 256], [256, 256], [350, 350]] {
         assert_eq!(step(&mut actor) == "wait", delivered == [350, 350]);
         for (n, (_, stream)) in received.iter_mut().zip(&mut sets) {

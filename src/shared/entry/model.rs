@@ -146,10 +146,10 @@ fn moves_earlier_during_rescheduling() {
     });
 }
 
-/// Two tasks poll in turn while the sleep fires: the last one that was told to wait is woken, and only that one.
+/// Two tasks poll in turn while the sleep fires: the last one whose poll was pending is woken, and only that one.
 ///
 /// Fails if [`Entry::poll`] answers with the phase it saw before it cloned the waker, if it swaps wakers without
-/// asking for the phase again, and if it keeps the waker that is there.
+/// checking the phase again, and if it keeps the waker that is there.
 #[test]
 fn polls_twice_during_firing() {
     check(None, || {

@@ -32,7 +32,7 @@ fn all(mut backlog: Backlog<u64>) -> Vec<u64> {
     std::iter::from_fn(|| backlog.pop()).collect()
 }
 
-/// What an actor did: the commands it took, and whether it waits now.
+/// The state of the actor: the commands that it took, and whether it waits now.
 struct Parked {
     taken: Vec<u64>,
     waits: bool,
@@ -51,8 +51,8 @@ fn park(mail: &Mail, next_wakes: &[Option<u64>]) -> Parked {
     Parked { taken, waits }
 }
 
-/// When everybody is done, none of the `pushed` commands was missed: the actor has it, or is awake and is going to
-/// take it, or was notified, or wakes by itself in time; and it gets each once.
+/// Asserts, once all threads have ended, that none of the `pushed` commands was missed: the actor has it, or is awake and
+/// is going to take it, or was notified, or wakes by itself in time. The actor gets each command once.
 fn assert_none_missed(mail: &Mail, actor: Parked, pushed: &[u64]) {
     let next_wake = mail.next_wake.0.load(Ordering::SeqCst);
     let wakes_by = |tick| next_wake != AWAKE && next_wake <= tick;
@@ -176,7 +176,7 @@ fn two_callers_against_parking_again() {
     });
 }
 
-/// Commands that nobody needs soon fill a queue while the actor parks: a queue that is full does not wait for its tick.
+/// Commands that are needed late fill a queue while the actor parks: a full queue does not wait for their tick.
 ///
 /// Fails if [`Mailbox::enqueue`] returns the tick of a long queue too. At most three preemptions.
 #[test]
@@ -202,9 +202,9 @@ fn a_full_queue_against_park() {
     });
 }
 
-/// The actor ends while two threads push: each command comes back, or is handed over, and none does both.
+/// The actor ends while two threads push: each command is either returned or taken by the actor.
 ///
-/// Fails without `queue.closed = true` in [`Mailbox::close`], and if [`Mailbox::enqueue`] does not ask for it.
+/// Fails without `queue.closed = true` in [`Mailbox::close`], and if [`Mailbox::enqueue`] does not check it.
 #[test]
 fn push_against_close() {
     check(None, || {
@@ -366,7 +366,7 @@ fn two_announcements_against_take() {
     });
 }
 
-/// An entry that was queued for a late tick, which notifies nobody, is needed earlier while the actor takes it out,
+/// An entry was queued for a late tick, without a notification. It is needed earlier while the actor takes it out,
 /// schedules it and parks.
 ///
 /// Fails if `Shared::act` does nothing for `Notify::Wake`, and without `state.queued = false` in `Entry::register`.

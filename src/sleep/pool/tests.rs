@@ -1,4 +1,4 @@
-//! What a thread keeps, what a new sleep takes, and what goes.
+//! The entries that a thread keeps, those that a new sleep takes, and those that are released.
 
 use super::*;
 use std::future::Future;

@@ -1,4 +1,4 @@
-//! Generations: a stale token finds nothing, whatever has become of the memory behind it.
+//! Generations: a stale token finds nothing, even if its memory was reused or freed.
 
 use std::collections::HashSet;
 

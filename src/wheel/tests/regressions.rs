@@ -155,7 +155,7 @@ fn protects_a_later_item_from_an_earlier_token() {
     assert!(wheel.advance(10, usize::MAX).eq(["new"]));
 }
 
-/// `DelayQueue`: its keys have no generation, so a key that had fired removed somebody else's item.
+/// `DelayQueue`: its keys have no generation, so a key that had fired removed another item.
 #[test]
 fn makes_a_token_stale_when_its_item_is_handed_out() {
     let mut wheel = Wheel::new(64);
@@ -199,7 +199,7 @@ fn fires_an_item_moved_to_the_past_once() {
     }
 }
 
-/// Netty keeps cancelled timeouts, and what they refer to, until their slot comes round.
+/// Netty keeps cancelled timeouts, and the objects they refer to, until its wheel reaches their bucket.
 #[test]
 fn drops_removed_items_at_once() {
     let item = std::rc::Rc::new(());

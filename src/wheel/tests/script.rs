@@ -2,7 +2,7 @@
 //!
 //! The property tests make their scripts from a distribution, the fuzz target and the replay of its corpus decode
 //! them from bytes. This file names nothing but what the module around it imports, so both can include it: `Wheel` and
-//! `Token`, and `inspect`, which looks into the wheel as deeply as the place allows.
+//! `Token`, and `inspect`, which checks as much of the wheel as the including crate can see.
 
 use std::collections::BTreeSet;
 
@@ -273,7 +273,7 @@ impl World {
         }
     }
 
-    /// Everything that can be asked of a wheel, against the oracle.
+    /// Compares every answer of the wheel with the oracle's.
     fn check(&self) {
         inspect(&self.wheel);
         assert_eq!(self.wheel.len(), self.oracle.len());

@@ -97,7 +97,7 @@ async fn p11_bounds_turns_in_a_flood_of_commands() {
     wheel.settle().await;
     let seen = witness.report().await;
     assert!(wheel.metrics().commands >= SLEEPS);
-    // The runtime may well poll one task twice before it comes round to another.
+    // The runtime may poll one task twice before it polls another.
     assert!(seen.most_commands <= 2 * MOST_PER_TURN, "{seen:?}");
     assert!(seen.polls >= SLEEPS / MOST_PER_TURN, "{seen:?}");
 }
@@ -204,7 +204,7 @@ async fn p11_fires_a_due_timer_after_the_commands_before_it() {
         tokio::task::yield_now().await;
     }
     let waited_for = wheel.metrics().commands - before;
-    // What was submitted after it had come due is behind it.
+    // Commands that were pushed after its deadline are behind it.
     assert!(waited_for <= FLOOD + 2 * MOST_PER_TURN, "{waited_for}");
 }
 

@@ -395,7 +395,7 @@ fn p7_wakes_nobody_after_drops_that_race_with_firing() {
                         .map(|(sleep, woken, waits)| {
                             let elapsed = waits && sleep.is_elapsed();
                             drop(sleep);
-                            // What fired in the middle of the drop may be waking still: its waker is the actor's.
+                            // The actor may still be waking a sleep that fired during the drop.
                             (elapsed, woken)
                         })
                         .collect();
@@ -432,7 +432,7 @@ fn p3_loses_no_wake_up_when_two_threads_poll_in_turn() {
                 for _ in 0..4 {
                     let sleep = Arc::new(Mutex::new(wheel.sleep(us(numbers.below(4_000)))));
                     let polling = Arc::clone(&sleep);
-                    // Polls it for a while, so that the other task's waker is replaced, and then tells it to go on.
+                    // Polls it for a while, so that the other task's waker is replaced, and then resumes that task.
                     let (told, tell) = tokio::sync::oneshot::channel();
                     let pause = us(numbers.below(4_000));
                     tokio::spawn(async move {

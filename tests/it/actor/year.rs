@@ -82,7 +82,7 @@ async fn p2_p14_p16_keeps_a_year_of_timers_exact() {
         }
     }
     assert_eq!(start.elapsed(), DAY * DAYS);
-    // Of the last hour, the timers of all three lengths fire at one tick, in the order in which they were armed.
+    // At the last hour the timers of all three lengths fire at one tick, in the order in which they were armed.
     assert_eq!((hours, days), (times(DAYS, HOUR) - 1, DAYS - 1));
     assert_eq!(reaped.count(), 0, "touched every day");
     assert!(idlers.try_recv().is_err());
@@ -104,7 +104,7 @@ async fn p2_p14_p16_keeps_a_year_of_timers_exact() {
     assert_eq!((m.keyed_removed, m.keyed_pending), (1, 1));
 }
 
-// A wheel nobody uses costs nothing, for a year; and what is a year away is exact.
+// An unused wheel costs nothing for a year, and a timer a year away is exact.
 #[tokio::test(start_paused = true)]
 async fn p2_p13_fires_a_timer_a_year_away_at_its_tick() {
     for slots in [2_u32, 64, 4096] {

@@ -162,7 +162,7 @@ async fn b04_never_fires_when_set_then_removed_by_one_task() {
     assert_eq!((m.keyed_removed, m.keyed_fired), (10_000, 0));
 }
 
-// tao: with nobody reading, the loop blocks, and with it everybody who calls.
+// tao: without a reader the loop blocks, and with it every caller.
 #[tokio::test(start_paused = true)]
 async fn b05_blocks_no_call_without_a_consumer_or_after_the_end() {
     let wheel = TimerWheel::new();
@@ -333,7 +333,7 @@ async fn b09_fires_no_timer_early_after_long_idling() {
     }
 }
 
-// Netty: cancelled timeouts stay, with what they hold, until their slot comes round.
+// Netty: cancelled timeouts stay, with the objects they hold, until its wheel reaches their bucket.
 #[tokio::test(start_paused = true)]
 async fn b10_drops_what_a_cancelled_timer_holds_at_once() {
     let wheel = TimerWheel::new();

@@ -63,7 +63,7 @@ fn b11_hides_nothing_behind_a_far_item_in_the_bucket() {
     }
 }
 
-// `DelayQueue`: removing with a stale key removed somebody else's item.
+// `DelayQueue`: removing with a stale key removed another item.
 #[test]
 fn b12_finds_nothing_by_a_stale_token() {
     let mut wheel = Wheel::new(64);

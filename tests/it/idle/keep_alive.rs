@@ -34,7 +34,7 @@ fn keep_alive() -> IdleLimits {
 
 // --- behind hyper ---
 
-/// What became of a connection on the server's side: after how long, and whether hyper failed.
+/// The end of a connection on the server's side: how long it lasted, and whether hyper failed.
 type Served = JoinHandle<(Duration, bool)>;
 
 /// A hyper server on one end of a pipe, whose stream has these limits, and the other end.

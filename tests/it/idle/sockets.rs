@@ -19,11 +19,11 @@ const IDLE: Duration = Duration::from_millis(500);
 /// How long all of it may take.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// A connection as its server knew it at its end.
+/// A server's record of a connection at its end.
 #[derive(Debug)]
 struct Ended {
     last_touch: Instant,
-    /// When it was told that it is reaped, and whether a touch counted then; `None` when the peer hung up before.
+    /// The instant at which its server received it, and whether a touch counted then; `None` if the peer hung up before.
     reaped: Option<(Instant, bool)>,
 }
 
@@ -60,9 +60,9 @@ async fn echo(
         }
         let now = Instant::now();
         if !watch.touch_at(now) {
-            // It has been reaped, and will be told; who went on would be cut off in the middle. The clock is read again:
-            // `now` may be from before it was reaped, if this thread stood still in between.
-            (&mut closed).await.expect("what is reaped is told");
+            // It has been reaped, and its server closes it soon; going on would be cut off. The clock is read again: `now`
+            // may be older than the reaping, if this thread was paused in between.
+            (&mut closed).await.expect("the reaper closes it");
             break Some((Instant::now(), watch.touch()));
         }
         last_touch = now;

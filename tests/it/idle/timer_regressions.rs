@@ -16,11 +16,11 @@ const STRESS: Duration = Duration::from_secs(3);
 
 const IDLE: Duration = Duration::from_micros(300);
 
-/// What the other thread did at the deadline.
+/// The other thread's operation at the deadline.
 struct Done {
-    /// It was told that it counted.
+    /// It returned that it counted.
     counted: bool,
-    /// When it was done, at the earliest.
+    /// The earliest instant at which it took place.
     at: Instant,
 }
 
@@ -86,8 +86,8 @@ fn stress_deadline(act: fn(&IdleHandle) -> bool) {
     );
 }
 
-/// A touch that fell between the look at the activity and the mark that it had ended was told that it counted, and the
-/// timer completed all the same.
+/// In an earlier version, a touch between the check of the activity and the mark of its end returned `true`, and the timer
+/// completed nevertheless.
 #[test]
 fn touch_or_completion_but_never_both() {
     stress_deadline(IdleHandle::touch);
@@ -104,8 +104,8 @@ fn guard_or_completion_but_never_both() {
     });
 }
 
-/// The wheel's clock is paused and jumps; the task's is not. What one clock has reached is decided, not looked at again
-/// and again.
+/// The wheel's clock is paused and jumps; the task's is not. An instant that one clock has reached is decided, and
+/// not checked again and again.
 #[test]
 fn completes_by_wheels_clock_when_clocks_differ() {
     let (stop, stopped) = oneshot::channel::<()>();

@@ -1,10 +1,10 @@
-//! The keyed interface on tiny wheels, exhaustively: every script of a few calls, over every alignment of the present.
+//! The keyed interface on tiny wheels, exhaustively: every script of a few calls, at every alignment of the current tick.
 //!
-//! Whether a timer fires at its tick can depend on where the tick lies in its bucket, where the present lies in its own,
-//! and what else is filed there. On wheels with two or four slots those are few cases, so all of them are played, against a
-//! sorted map. Random scripts (`model`) go further and meet less.
+//! Whether a timer fires at its tick can depend on the positions of that tick and of the current one in their buckets, and
+//! on the other timers there. On wheels with two or four slots those are few cases, so all of them are played, against a
+//! sorted map. Random scripts (`model`) have more steps, and cover fewer of the cases.
 //!
-//! Two scripts that differ only in the names of their keys are one, and a call that names a key nobody has set is left out
+//! Scripts that differ only in the names of their keys are played once. A call with a key that was never set is left out
 //! unless it comes last.
 
 use std::collections::BTreeMap;
@@ -21,18 +21,18 @@ enum Op {
     Set(u8, u64),
     Move(u8, u64),
     Remove(u8),
-    /// The clock jumps, and then the actor gets to run.
+    /// The clock jumps, and then the actor runs.
     Jump(u64),
     /// The clock goes by itself, from one timer to the next.
     Walk(u64),
 }
 
-/// What the scripts are made of.
+/// The steps of the scripts.
 struct Alphabet {
     slots: usize,
     keys: u8,
     steps: usize,
-    /// All presents modulo this are tried.
+    /// The scripts start at all ticks below this one.
     alignments: u64,
     distances: &'static [u64],
     jumps: &'static [u64],
@@ -133,7 +133,7 @@ impl World {
         assert_eq!(self.timers.len(), self.pending.len());
     }
 
-    /// What is due by now, taken off the books: the earliest.
+    /// Takes the earliest timer that is due by now off the oracle.
     fn take_due(&mut self) -> Option<(u8, Due)> {
         let now = self.now();
         let first = self.pending.iter().min_by_key(|(_, due)| **due);
@@ -168,9 +168,9 @@ impl World {
         assert_eq!(self.now(), due.tick, "late");
     }
 
-    /// Lets what is left fire. Nothing but the wheel's own timer wakes the actor meanwhile.
+    /// Lets the remaining timers fire. Only the wheel's own timer wakes the actor meanwhile.
     async fn finish(&mut self) {
-        // What a jump made due without the actor's having seen it has been received, so the rest lies ahead, or at now.
+        // Timers that a jump made due have been received, so the rest is due now or later.
         while !self.pending.is_empty() {
             let expired = self.stream.recv().await;
             self.check_next(expired.as_ref());

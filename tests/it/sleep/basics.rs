@@ -11,8 +11,8 @@ use tickwheel::{Sleep, TimerWheel};
 use tokio::time::{self, Instant};
 use tokio_test::{assert_pending, assert_ready, task};
 
-/// The lengths at which a wheel's levels begin and end, and one that Tokio's own wheel cannot tell from the present
-/// (deadlines 2^36 ms ahead hid nearer ones there before 1.54).
+/// The lengths at which a wheel's levels begin and end, and one that Tokio's own wheel confused with the current
+/// tick (deadlines 2^36 ms ahead hid nearer ones there before 1.54).
 const LENGTHS_MS: [u64; 13] = [
     0,
     1,

@@ -14,7 +14,7 @@ use super::keyed::{Keyed, Repeating, Watches};
 use super::{World, consumers};
 use crate::support::{Numbers, Wakes, ms, poll_with, reset};
 
-/// What a driver does before it lets others run.
+/// How many operations a driver makes before it lets other tasks run.
 const BATCH: usize = 256;
 
 const PAUSE: Duration = Duration::from_millis(4);

@@ -1,4 +1,4 @@
-//! What a run says, and what it reads of the machine.
+//! The report of a run, and the readings of the machine.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,7 +55,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Where the system tells nothing there are no samples.
+    /// Takes a sample. On systems without `/proc` there are none.
     pub(crate) fn sample(&mut self, at: Duration) {
         let Ok(status) = std::fs::read_to_string("/proc/self/status") else {
             return;

@@ -1,4 +1,4 @@
-//! What several modules of tests use.
+//! Helpers that several modules of tests use.
 //!
 //! The binary `allocations` includes this folder too.
 #![allow(dead_code)] // it does not use all of it

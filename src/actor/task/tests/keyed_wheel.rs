@@ -350,7 +350,7 @@ async fn survives_a_command_of_a_forgotten_set() {
     set_far(&timers, 0..3);
     drop(stream);
     assert_eq!(step(&mut actor), "wait");
-    // The actor is told of it.
+    // This sends a command.
     drop(timers);
     assert_eq!(step(&mut actor), "wait");
     assert_eq!(commands(&wheel), 2);

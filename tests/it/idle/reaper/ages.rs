@@ -5,8 +5,8 @@ use std::time::Duration;
 use tickwheel::{TimerWheel, Watch, WatchOptions};
 use tokio::time::{self, Instant};
 
-use super::{IDLE, T, is_empty, next, pass};
-use crate::support::ms;
+use super::{IDLE, T, is_empty, next};
+use crate::support::{advance, ms};
 
 #[tokio::test(start_paused = true)]
 async fn ends_a_watch_at_its_maximum_age_though_busy() {
@@ -68,7 +68,7 @@ async fn treats_an_age_without_end_as_none() {
     let forever = WatchOptions::new().max_age(Duration::MAX);
     let watch = reaper.watch_with(1, "for ever", forever).unwrap();
     let plain = reaper.watch(2, "for ever too").unwrap();
-    pass(&wheel, Duration::from_secs(86_400 * 365 * 50)).await;
+    advance(&wheel, Duration::from_secs(86_400 * 365 * 50)).await;
     assert!(is_empty(&mut idle));
     assert!(watch.touch() && plain.touch());
 }

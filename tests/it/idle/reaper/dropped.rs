@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tickwheel::{TimerWheel, TryRecvError, Watch};
 use tokio::time::{self, Instant};
 
-use super::{IDLE, is_empty, next, pass};
-use crate::support::ms;
+use super::{IDLE, is_empty, next};
+use crate::support::{advance, ms};
 
 #[tokio::test(start_paused = true)]
 async fn drops_the_value_of_a_dropped_watch_without_an_event() {
@@ -25,11 +25,11 @@ async fn drops_the_value_of_a_dropped_watch_without_an_event() {
     assert_eq!(Arc::strong_count(&value), 1);
     // A delivered value belongs to the receiver.
     let delivered = reaper.watch(3, value.clone()).unwrap();
-    pass(&wheel, IDLE).await;
+    advance(&wheel, IDLE).await;
     drop(delivered);
     assert_eq!(Arc::strong_count(&value), 2);
 
-    pass(&wheel, IDLE * 3).await;
+    advance(&wheel, IDLE * 3).await;
     assert_eq!(idle.try_recv().map(|expired| expired.key), Ok(3));
     assert!(matches!(idle.try_recv(), Err(TryRecvError::Empty)));
     let metrics = wheel.metrics();

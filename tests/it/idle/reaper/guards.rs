@@ -3,8 +3,8 @@
 use tickwheel::TimerWheel;
 use tokio::time::{self, Instant};
 
-use super::{IDLE, is_empty, next, pass};
-use crate::support::ms;
+use super::{IDLE, is_empty, next};
+use crate::support::{advance, ms};
 
 #[tokio::test(start_paused = true)]
 async fn counts_idle_time_from_the_last_guards_release() {
@@ -16,11 +16,11 @@ async fn counts_idle_time_from_the_last_guards_release() {
     let second = watch.busy();
     assert!(first.is_effective() && second.is_effective());
     for _ in 0..200 {
-        pass(&wheel, IDLE).await;
+        advance(&wheel, IDLE).await;
         assert!(is_empty(&mut idle));
     }
     drop(first);
-    pass(&wheel, IDLE + ms(37)).await;
+    advance(&wheel, IDLE + ms(37)).await;
     assert!(is_empty(&mut idle), "the second is held");
     drop(second);
     let released = start.elapsed();
@@ -39,10 +39,10 @@ async fn honours_a_guard_taken_before_delivery_and_not_after() {
     assert!(busy.is_effective());
     wheel.settle().await;
     assert!(is_empty(&mut idle));
-    pass(&wheel, ms(300)).await;
+    advance(&wheel, ms(300)).await;
     assert!(is_empty(&mut idle));
     drop(busy);
-    pass(&wheel, IDLE).await;
+    advance(&wheel, IDLE).await;
     let late = watch.busy();
     assert!(!late.is_effective());
     drop(late);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tickwheel::{Expirations, SetTimerError, TimerWheel, TryRecvError, Watch};
 use tokio::time::{self, Instant};
 
-use crate::support::ms;
+use crate::support::{advance, ms};
 
 /// The wheel's tick, unless a test sets another one.
 const T: Duration = ms(1);
@@ -21,12 +21,6 @@ const IDLE: Duration = ms(100);
 
 /// A tick less than that.
 const JUST_BEFORE: Duration = ms(99);
-
-/// Lets time pass and the wheel settle.
-async fn pass(wheel: &TimerWheel, time: Duration) {
-    time::advance(time).await;
-    wheel.settle().await;
-}
 
 fn is_empty(idle: &mut Expirations<u32, &'static str>) -> bool {
     idle.try_recv() == Err(TryRecvError::Empty)
@@ -71,7 +65,7 @@ async fn postpones_by_touches_up_to_the_deadline_and_not_after() {
     let at = reaper.watch(2, "at").unwrap();
     let after = reaper.watch(3, "after").unwrap();
 
-    pass(&wheel, JUST_BEFORE).await;
+    advance(&wheel, JUST_BEFORE).await;
     assert!(before.touch());
     time::advance(T).await;
     assert!(at.touch(), "it is due, and was not delivered");
@@ -105,7 +99,7 @@ async fn reaps_once_after_touches_a_tick_before_each_deadline() {
         assert!(reaped <= last + IDLE + 2 * tick, "{:?}", reaped - last);
         assert!(!watch.touch());
 
-        pass(&wheel, IDLE * 5).await;
+        advance(&wheel, IDLE * 5).await;
         assert!(is_empty(&mut idle), "it was reaped twice");
         assert!(wheel.metrics().rescheduled <= 101, "{:?}", wheel.metrics());
     }
@@ -118,9 +112,9 @@ async fn reschedules_a_watch_processed_too_early() {
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
     let watch = reaper.watch(1, "early").unwrap();
-    pass(&wheel, ms(60)).await;
+    advance(&wheel, ms(60)).await;
     assert!(watch.touch());
-    pass(&wheel, ms(40)).await;
+    advance(&wheel, ms(40)).await;
     assert_eq!(wheel.metrics().rescheduled, 1);
     assert!(is_empty(&mut idle));
     assert_eq!(next(&mut idle, start).await, Some((1, ms(160))));
@@ -158,7 +152,7 @@ async fn refuses_touches_of_what_was_delivered_and_not_received() {
     let start = Instant::now();
     let watches: Vec<Watch> = (0..10).map(|n| reaper.watch(n, "w").unwrap()).collect();
     // The stream is not read for a long time.
-    pass(&wheel, IDLE * 5).await;
+    advance(&wheel, IDLE * 5).await;
     for watch in &watches {
         assert!(!watch.is_watched());
         assert!(!watch.touch());

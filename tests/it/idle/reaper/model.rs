@@ -10,7 +10,7 @@ use crate::support::{Numbers, ms};
 
 const T: Duration = ms(10);
 
-/// What the oracle knows of one connection.
+/// The oracle's record of one connection.
 struct Connection {
     last: Instant,
     guards: Vec<Busy>,
@@ -19,7 +19,7 @@ struct Connection {
     is_reaped: bool,
 }
 
-/// What is done to connections between two moments.
+/// The operations on connections between two steps of the clock.
 struct Load {
     touches: usize,
     guards: usize,
@@ -141,7 +141,7 @@ impl Simulation {
         }
     }
 
-    /// Time passes until `until`; whatever expires meanwhile is received promptly, and judged.
+    /// Lets time pass until `until`. Receives each watch that expires meanwhile at once, and checks it.
     async fn pass_until(&mut self, until: Instant) {
         loop {
             tokio::select! {
@@ -175,7 +175,7 @@ impl Simulation {
         }
     }
 
-    /// What is watched is what should be, and nothing of it has been idle for too long.
+    /// Asserts that the right connections are watched, and that none of them has been idle for too long.
     fn check(&self) {
         let mut watched = 0;
         let mut busy = 0;
@@ -311,8 +311,8 @@ async fn reaps_each_of_many_that_come_and_go_while_the_actor_lags() {
     simulation.finish().await;
 }
 
-/// The actor is late: what is touched before it gets its turn is not reaped, however often that happens, and what is not
-/// touched is, once. The reader is slow: what was delivered is told so, and stays reaped.
+/// The actor is late: watches that are touched before its turn are not reaped, however often that happens, and the others
+/// are, once. The reader is slow: touches of delivered watches return `false`, and the watches stay reaped.
 #[tokio::test(start_paused = true)]
 async fn spares_what_is_touched_before_a_late_actor_delivers() {
     const CONNECTIONS: usize = 10_000;

@@ -102,7 +102,7 @@ impl Bytes<'_> {
         })
     }
 
-    /// Not before the oldest deadline that can be told.
+    /// A span into the past, up to the oldest deadline that can be represented.
     fn past(&mut self) -> Option<Span> {
         Some(match self.ticks()? {
             Span::Ticks(ticks, eighths) => Span::Ticks(ticks % (1 << 20), eighths),

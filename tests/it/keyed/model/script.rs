@@ -363,7 +363,7 @@ impl Run {
         self.assert_all(left, expected);
     }
 
-    /// What has to hold after every step.
+    /// Asserts the invariants after every step.
     fn check(&self) {
         let m = self.wheel.metrics();
         let counts = Counts {

@@ -1,4 +1,4 @@
-//! What ought to happen to one sleep, and the wheel's books.
+//! The oracle of a sleep, and of the wheel's books.
 
 use super::ops::TASKS;
 use crate::support::script_time::Nanos;
@@ -7,14 +7,14 @@ use crate::support::script_time::Nanos;
 /// The deadline of a sleep that never completes: the wheel's ticks are counted in 584 years of nanoseconds.
 pub(crate) const NEVER: Nanos = u64::MAX as Nanos;
 
-/// How far a sleep has come.
+/// The state of a sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Made, and not polled.
     New,
     /// Reset while it did not wait, and not polled since.
     Reset,
-    /// This task is to be woken.
+    /// It has the waker of this task.
     Waiting(usize),
     /// Its task has been woken, and it has not been polled since.
     Fired,
@@ -37,7 +37,7 @@ pub(crate) struct Books {
     pub(crate) moved: u64,
 }
 
-/// What a poll has to return.
+/// The result that a poll has to return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Polled {
     Ready,
@@ -76,12 +76,12 @@ impl Model {
         matches!(self.stage, Stage::Fired | Stage::Done)
     }
 
-    /// What its `is_elapsed` says: by the clock, if nobody has polled it since it was reset.
+    /// The answer of `is_elapsed`: by the clock, if the sleep was reset and not polled since.
     pub(crate) fn shows_elapsed(&self, now: Nanos) -> bool {
         self.is_elapsed() || self.stage == Stage::Reset && self.is_due(now)
     }
 
-    /// Who has its waker.
+    /// The task whose waker it has.
     pub(crate) fn waits(&self) -> Option<usize> {
         match self.stage {
             Stage::Waiting(task) => Some(task),

@@ -13,13 +13,13 @@ use super::ops::{Op, Setup, TASKS};
 use super::oracle::{Books, Model, NEVER, Polled, Stage, fires_at};
 use crate::support::script_time::{LAST, Nanos, ScriptClock, Span, nanos, to_duration};
 
-/// So many sleeps exist at once.
+/// The greatest number of sleeps at once.
 const MOST: usize = 12;
 
-/// The tasks of so many dropped sleeps are watched on.
+/// For how many dropped sleeps the tasks are still checked.
 const MOST_GONE: usize = 16;
 
-/// A sleep, or what is left of it: its tasks, which nobody may wake any more.
+/// A sleep and its tasks. A dropped sleep leaves its tasks, which must not be woken any more.
 struct Case {
     sleep: Option<Sleep>,
     tasks: [Spawn<()>; TASKS],
@@ -40,7 +40,7 @@ pub(crate) fn run(setup: &Setup, script: &[Op]) {
         .start_paused(true)
         .build()
         .expect("a runtime");
-    // A script is one task; that it polls so much should not make the sleeps yield.
+    // A script is one task. Its many polls must not use up the cooperative budget.
     runtime.block_on(tokio::task::coop::unconstrained(async {
         time::advance(setup.offset).await;
         let builder = TimerWheel::builder().tick(setup.tick).slots(setup.slots);
@@ -273,7 +273,7 @@ impl Run {
         self.catch_up();
     }
 
-    /// What has to hold after every step.
+    /// Asserts the invariants after every step.
     fn check(&self) {
         for case in self.live.iter().chain(&self.gone) {
             for (n, task) in case.tasks.iter().enumerate() {
