@@ -4,7 +4,7 @@ use tickwheel::{SetTimerError, TimerWheel, TryRecvError, Watch, WatchOptions};
 use tokio::time::{self, Instant};
 use tokio_test::{assert_pending, assert_ready, task};
 
-use super::{IDLE, pass};
+use super::IDLE;
 use crate::support::{advance, ms};
 
 #[tokio::test(start_paused = true)]
