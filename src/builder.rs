@@ -132,6 +132,25 @@ impl Builder {
     /// Timers fire on time even while every worker of the runtime is blocked, and a tick under a millisecond is as precise
     /// as the operating system wakes a thread. A task that a timer wakes still waits for a worker to run it, as with any
     /// timer. The thread ends with the wheel.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tickwheel::TimerWheel;
+    ///
+    /// # fn main() -> Result<(), tickwheel::BuildError> {
+    /// // No runtime is needed to start it, nor to set timers.
+    /// let wheel = TimerWheel::builder()
+    ///     .tick(Duration::from_micros(100))
+    ///     .dedicated_thread()
+    ///     .start()?;
+    /// let (timers, _expirations) = wheel.keyed::<&str, ()>();
+    /// assert_eq!(timers.set_timer("lease", (), Duration::from_secs(5)), Ok(None));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "realtime")]
     pub fn dedicated_thread(mut self) -> Self {
         self.dedicated_thread = true;
         self

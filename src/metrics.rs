@@ -249,6 +249,23 @@ fn bucket_start(bucket: usize) -> u64 {
 /// sleeps_made = sleeps_pending + sleeps_fired + sleeps_cancelled + sleeps_handed_over
 /// keyed_set   = keyed_pending + keyed_fired + keyed_removed + keyed_replaced + keyed_drained
 /// ```
+///
+/// # Examples
+///
+/// ```
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// # let wheel = tickwheel::TimerWheel::new();
+/// let (timers, _expirations) = wheel.keyed::<u32, ()>();
+/// timers.set_timer(1, (), Duration::from_secs(5)).unwrap();
+/// timers.set_timer(2, (), Duration::from_secs(5)).unwrap();
+/// timers.remove_timer(&1).unwrap();
+///
+/// let metrics = wheel.metrics();
+/// assert_eq!((metrics.keyed_set, metrics.keyed_removed, metrics.keyed_pending), (2, 1, 1));
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct WheelMetrics {

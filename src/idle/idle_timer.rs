@@ -77,6 +77,28 @@ pub struct IdleHandle {
 /// Keeps a timer, stream or watch from being idle while it is held, as while a request is in flight.
 ///
 /// Idle durations count from the instant at which the last guard is dropped.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tokio::time::{self, Instant};
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let wheel = tickwheel::TimerWheel::new();
+/// let start = Instant::now();
+/// let idle = wheel.idle_timer(Duration::from_secs(30));
+///
+/// let request = idle.busy();
+/// tokio::spawn(async move {
+///     time::sleep(Duration::from_secs(100)).await;
+///     drop(request);
+/// });
+///
+/// idle.await;
+/// assert_eq!(start.elapsed(), Duration::from_secs(130));
+/// # }
+/// ```
 #[must_use = "a guard keeps something busy only while it is held"]
 #[doc(alias = "in_flight")]
 pub struct Busy {

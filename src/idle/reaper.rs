@@ -64,6 +64,7 @@ pub struct Reaper<K, V> {
 /// Keeps something watched. Dropping it ends the watching: it is not delivered afterwards.
 ///
 /// It keeps the wheel's actor running. Dropping it locks the reaper's set, and sends one command at most.
+#[doc(alias = "lease")]
 #[must_use = "dropping it ends the watching"]
 pub struct Watch {
     activity: Arc<Activity>,
@@ -137,9 +138,28 @@ impl WatchOptions {
     /// Each watch gets an age that is chosen at random within a tenth of this one, more or less. So watches that began
     /// together do not end together.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tickwheel::WatchOptions;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (reaper, mut idle) = wheel.reaper::<u32, ()>(Duration::from_secs(60));
+    /// let hour = WatchOptions::new().max_age(Duration::from_secs(3600));
+    /// let session = reaper.watch_with(1, (), hour).unwrap();
+    ///
+    /// let _request = session.busy(); // never idle
+    /// assert_eq!(idle.recv().await.unwrap().key, 1); // after 54 to 66 minutes
+    /// # }
+    /// ```
+    ///
     /// # Panics
     ///
     /// Panics if `age` is zero.
+    #[doc(alias = "ttl")]
+    #[doc(alias = "time_to_live")]
     #[must_use]
     #[track_caller]
     pub fn max_age(mut self, age: Duration) -> Self {
@@ -205,6 +225,9 @@ impl<K, V> Reaper<K, V> {
 
 impl Watch {
     /// Records activity now. Returns `false`, and records nothing, if it was reaped.
+    #[doc(alias = "heartbeat")]
+    #[doc(alias = "refresh")]
+    #[doc(alias = "reset")]
     #[inline]
     pub fn touch(&self) -> bool {
         self.touch_at(clock::now())

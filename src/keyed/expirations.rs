@@ -67,6 +67,27 @@ impl<K, V> Expirations<K, V> {
     /// # Cancel safety
     ///
     /// Dropping the future loses nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (timers, mut expirations) = wheel.keyed::<u32, ()>();
+    /// for key in 0..100 {
+    ///     timers.set_timer(key, (), Duration::from_secs(5)).unwrap();
+    /// }
+    ///
+    /// let mut batch = Vec::new();
+    /// while batch.len() < 100 {
+    ///     expirations.recv_many(&mut batch, 64).await;
+    /// }
+    /// assert!(batch.iter().map(|expired| expired.key).eq(0..100));
+    /// # }
+    /// ```
+    #[doc(alias = "batch")]
     pub async fn recv_many(&mut self, into: &mut Vec<Expired<K, V>>, limit: usize) -> usize {
         if limit == 0 {
             return 0;
@@ -105,6 +126,8 @@ impl<K, V> Expirations<K, V> {
     ///     .await;
     /// # }
     /// ```
+    #[doc(alias = "for_each_concurrent")]
+    #[doc(alias = "workers")]
     pub async fn dispatch<H, F>(&mut self, concurrency: usize, mut handler: H)
     where
         H: FnMut(Expired<K, V>) -> F,
@@ -116,8 +139,8 @@ impl<K, V> Expirations<K, V> {
         .await;
     }
 
-    /// After the wheel was shut down: the timers that had not expired, earliest first. A second call returns nothing, and
-    /// so does one while the wheel runs.
+    /// Returns, after the shutdown of the wheel, the timers that had not expired, earliest first. A second call returns
+    /// nothing, and so does one while the wheel runs. [`TimerWheel::shutdown`](crate::TimerWheel::shutdown) has an example.
     pub fn unexpired(&mut self) -> Vec<Expired<K, V>> {
         self.set.unexpired()
     }

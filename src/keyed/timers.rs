@@ -174,6 +174,28 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     /// # Errors
     ///
     /// As [`set_timer`](Self::set_timer).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (timers, mut checks) = wheel.keyed::<&str, u16>();
+    /// timers.set_interval("db", 5432, Duration::from_secs(10))?;
+    ///
+    /// for _ in 0..3 {
+    ///     let check = checks.recv().await.unwrap();
+    ///     assert_eq!((check.key, check.value, check.missed), ("db", 5432, 0));
+    /// }
+    /// timers.remove_timer("db")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "periodic")]
+    #[doc(alias = "repeat")]
+    #[doc(alias = "ticker")]
     pub fn set_interval(
         &self,
         key: K,
@@ -256,8 +278,10 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] when the wheel is shut down or the stream dropped. [`Expirations::unexpired`] has what was pending.
+    /// [`Closed`] when the wheel is shut down or the stream dropped. [`Expirations::unexpired`] returns the timers that were
+    /// pending.
     #[doc(alias = "cancel")]
+    #[doc(alias = "delete")]
     #[doc(alias = "take")]
     pub fn remove_timer<Q>(&self, key: &Q) -> Result<Option<V>, Closed>
     where
@@ -293,7 +317,26 @@ impl<K, V> KeyedTimers<K, V> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] when the wheel is shut down or the stream dropped. [`Expirations::unexpired`] has what was pending.
+    /// [`Closed`] when the wheel is shut down or the stream dropped. [`Expirations::unexpired`] returns the timers that were
+    /// pending.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (timers, _expirations) = wheel.keyed::<&str, u32>();
+    /// timers.set_timer("later", 2, Duration::from_secs(20))?;
+    /// timers.set_timer("soon", 1, Duration::from_secs(10))?;
+    ///
+    /// let pending: Vec<_> = timers.drain()?.into_iter().map(|timer| timer.key).collect();
+    /// assert_eq!(pending, ["soon", "later"]);
+    /// assert!(timers.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[doc(alias = "clear")]
     pub fn drain(&self) -> Result<Vec<Expired<K, V>>, Closed> {
         self.set.drain()

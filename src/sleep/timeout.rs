@@ -26,6 +26,21 @@ pin_project! {
     /// # Cancel safety
     ///
     /// Dropping it drops the inner future and cancels the timer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let wheel = tickwheel::TimerWheel::new();
+    /// let stuck = std::future::pending::<()>();
+    /// let mut limited = Box::pin(wheel.timeout(Duration::from_secs(1), stuck));
+    ///
+    /// assert!(limited.as_mut().await.is_err());
+    /// # }
+    /// ```
+    #[doc(alias = "deadline")]
     #[must_use = "futures do nothing unless you `.await` or poll them"]
     #[derive(Debug)]
     pub struct Timeout<F> {

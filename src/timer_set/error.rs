@@ -4,6 +4,24 @@ use std::error::Error;
 use std::fmt;
 
 /// The error of a timer that could not be set. It returns the key and the value.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tickwheel::{SetTimerError, TimerWheel};
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), tickwheel::BuildError> {
+/// let wheel = TimerWheel::builder().max_keyed(1).start()?;
+/// let (timers, _expirations) = wheel.keyed::<u32, &str>();
+/// let minute = Duration::from_secs(60);
+/// assert_eq!(timers.set_timer(1, "one", minute), Ok(None));
+///
+/// let refused = timers.set_timer(2, "two", minute);
+/// assert_eq!(refused, Err(SetTimerError::Full(2, "two")));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SetTimerError<K, V> {
