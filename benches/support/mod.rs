@@ -79,7 +79,7 @@ pub(crate) fn poll_once(future: Pin<&mut impl Future<Output = ()>>) {
     assert!(future.poll(&mut context).is_pending(), "it is not over yet");
 }
 
-/// Numbers that look random and are the same in every run (xorshift64*).
+/// Pseudo-random numbers, the same ones in every run (xorshift64*).
 #[derive(Debug)]
 pub(crate) struct Random(u64);
 

@@ -178,7 +178,7 @@ impl<K, V> Reaper<K, V> {
     /// # Errors
     ///
     /// [`Full`](SetTimerError::Full) when `max_keyed` timers are pending on the wheel,
-    /// [`Closed`](SetTimerError::Closed) when the wheel is shut down or the stream dropped. Both give key and value back.
+    /// [`Closed`](SetTimerError::Closed) when the wheel is shut down or the stream dropped. Both return key and value.
     pub fn watch(&self, key: K, value: V) -> Result<Watch, SetTimerError<K, V>> {
         self.watch_with(key, value, WatchOptions::new())
     }

@@ -132,7 +132,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     ///
     /// [`Full`](SetTimerError::Full) when the key is new and the wheel has as many timers as
     /// [`Builder::max_keyed`](crate::Builder::max_keyed) allows; [`Closed`](SetTimerError::Closed) when the wheel is
-    /// shut down or the stream dropped. Both hand key and value back.
+    /// shut down or the stream dropped. Both return key and value.
     #[doc(alias = "insert")]
     #[doc(alias = "debounce")]
     #[doc(alias = "ttl")]

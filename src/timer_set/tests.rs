@@ -125,7 +125,7 @@ fn memory_follows_the_number_of_timers() {
     assert_eq!(nodes.removed, 10_000);
     assert_eq!(set.lock().table.chunks(), 0);
 
-    // Expirations give it back too.
+    // Expirations free it too.
     arm(&set, 0..10_000, 5);
     process(&set, &turn, &mut nodes);
     let turn = Turn::new(5, tick(5), &shared.metrics.0);

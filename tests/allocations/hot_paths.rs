@@ -23,7 +23,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_time().build().unwrap()
 }
 
-/// Runs the operation until it is warm, and then checks that it allocates nothing and sends no message.
+/// Runs the operation until it is warm, and then checks that it allocates nothing and sends no command.
 fn assert_free<F: Future<Output = ()>>(
     runtime: &Runtime,
     wheel: &TimerWheel,
@@ -53,7 +53,7 @@ fn assert_free<F: Future<Output = ()>>(
     assert_eq!(
         after.commands - before.commands,
         0,
-        "messages in {ROUNDS} rounds"
+        "commands in {ROUNDS} rounds"
     );
 }
 
@@ -126,7 +126,7 @@ fn allocates_nothing_for_a_keyed_timer_set_and_moved_again() {
             timers.set_timer(key, 0, LONG * 100).unwrap();
         }
         runtime.block_on(wheel.settle());
-        // Keys that are there: the value and the deadline are replaced, and the actor has nothing to hear of.
+        // The keys have timers: value and deadline are replaced, and no command is sent.
         assert_free(runtime, wheel, |n| {
             let key = n % 1_000;
             timers.set_timer(key, 1, HOUR * 2).unwrap();

@@ -116,7 +116,7 @@ fn warns_when_used_from_another_runtime_under_a_paused_clock() {
         let wheel = builder.start().unwrap();
         {
             let _within = other.map(Runtime::enter);
-            // The first use on this thread is checked, and no more.
+            // Only the first use on this thread is checked.
             drop((wheel.sleep(ms(5)), wheel.sleep(ms(5))));
         }
         assert_eq!(warnings.count() - before, warned, "{own:?} {other:?}");

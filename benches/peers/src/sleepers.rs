@@ -130,7 +130,7 @@ pub fn few(scale: Scale, side: Side) {
             tokio::spawn(async move {
                 let mut rng = Rng::with_seed(task as u64);
                 for sleep in 0..sleeps {
-                    // Not at whole milliseconds after each other.
+                    // The deadlines are not whole milliseconds apart.
                     let length = Duration::from_micros(rng.u64(1_000..=500_000));
                     let due = Instant::now() + length;
                     timer.sleep(length).await;

@@ -417,7 +417,7 @@ impl Wake for Task {
         signal(self.party);
         // A second panic would abort the process, and with it the exploration.
         if self.panics && !std::thread::panicking() {
-            // Not by `panic!`, which prints.
+            // `panic!` would print.
             resume_unwind(Box::new("a waker of the explorer's panicked"));
         }
     }

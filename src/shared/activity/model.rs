@@ -208,7 +208,7 @@ fn enter_against_touch() {
     });
 }
 
-/// One request begins while another ends: it is busy, until that one ends too.
+/// One request begins while another ends: the watch is busy until both have ended.
 ///
 /// Fails if [`Activity::enter`] or [`Activity::leave`] writes the word outside the mutex.
 #[test]
@@ -221,7 +221,7 @@ fn enter_against_leave() {
     });
 }
 
-/// Two requests end: it is not busy then, and idle since the later.
+/// Two requests end: the watch is not busy then, and was last active at the later end.
 ///
 /// Fails if [`Activity::leave`] writes the word outside the mutex and by what it read of it before, and without `max`
 /// in `advance`.
@@ -267,10 +267,10 @@ fn end_against_reap() {
     });
 }
 
-/// A watch ends while another task touches it and takes a guard: they do not bring it back, and are counted only if
+/// A watch ends while another task touches it and takes a guard: they do not revive it, and return `true` only if
 /// they came before.
 ///
-/// Fails without the question for [`GONE`](super::GONE) in `advance`, and if that stores the word.
+/// Fails without the check for [`GONE`](super::GONE) in `advance`, and if that stores the word.
 #[test]
 fn end_against_touch_and_guard() {
     let use_it = |world: &World| {
@@ -340,9 +340,9 @@ fn clamp_against_touch() {
     });
 }
 
-/// A guard is taken, and the watch ends, while activity in the future is taken back: it stays busy, and gone.
+/// A guard is taken, and the watch ends, while activity in the future is lowered: it stays busy, and gone.
 ///
-/// Fails if [`Activity::clamp`] forgets the busy bit, if it does not ask for [`GONE`](super::GONE), and if it stores the
+/// Fails if [`Activity::clamp`] forgets the busy bit, if it does not check for [`GONE`](super::GONE), and if it stores the
 /// word.
 #[test]
 fn clamp_against_enter_and_against_end() {
@@ -464,7 +464,7 @@ fn touch_and_guard_against_decision_by_each_kind() {
 fn guard_that_fails_leaves_nothing_behind() {
     check(Some(2), || {
         let limits = Arc::new(Limits::new(10, [10, UNLIMITED, 10], 0, GRAIN));
-        // As much activity as there can be without the limit on reading.
+        // All kinds of activity take place except reading.
         limits.progress(Kind::Write, 9);
         let guard = {
             let limits = Arc::clone(&limits);

@@ -1,6 +1,6 @@
-//! The wake rule and the earliest tick, as loom sees them. [`crate::model`] says how.
+//! Loom models of the wake rule and the earliest tick. [`crate::model`] explains such models.
 //!
-//! Each model names changes, of `mailbox.rs` unless it says otherwise, that make it fail; each was tried.
+//! Each model names changes that make it fail, of `mailbox.rs` unless it says otherwise; each change was tried.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ struct Parked {
     waits: bool,
 }
 
-/// The actor takes what there is and parks, once for each of `next_wakes`. After each but the last it wakes up by
+/// The actor takes all commands and parks, once for each of `next_wakes`. After each time but the last it wakes up by
 /// itself.
 fn park(mail: &Mail, next_wakes: &[Option<u64>]) -> Parked {
     let mut taken = Vec::new();
@@ -150,9 +150,9 @@ fn push_against_parking_again() {
     }
 }
 
-/// The same with two who push.
+/// The same with two threads that push.
 ///
-/// Fails as the one before does. At most three preemptions.
+/// Fails with the same change. At most three preemptions.
 #[test]
 fn two_callers_against_parking_again() {
     check(Some(3), || {
@@ -235,7 +235,7 @@ fn push_against_close() {
     });
 }
 
-/// Two threads change what a lock guards, and share one command for it, as the handles of a set do: the first one marks
+/// Two threads change a value under a lock, and share one command for it, as the handles of a set do: the first one marks
 /// it as queued and pushes it before it releases the lock, the other finds it queued and announces its earlier tick. Both
 /// notify the actor after they have released the lock. The actor takes the lock to apply the command, and parks twice.
 ///

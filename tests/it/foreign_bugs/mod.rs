@@ -1,4 +1,4 @@
-//! Bugs that other timer systems have or had, each as a test of the shape it has.
+//! Bugs that other timer systems have or had, each with a test.
 //!
 //! | | system | shape | test |
 //! |---|---|---|---|
@@ -38,7 +38,7 @@ async fn b01_fires_every_single_move_at_its_new_deadline() {
         let wheel = TimerWheel::builder().slots(slots).start().unwrap();
         let (timers, mut stream) = wheel.keyed();
         let start = Instant::now();
-        // Set to fire at `from`, at `at` moved to fire `by` later.
+        // The timer is set to fire at `from`, and moved at `at` to fire `by` later.
         let moves = || {
             let pairs = (1..FAR).flat_map(|from| (0..from).map(move |at| (from, at)));
             pairs.flat_map(|(from, at)| (0..FAR).map(move |by| (from, at, by)))
@@ -118,7 +118,7 @@ async fn b02_shuts_down_twice_as_once() {
     assert!(wheel.is_shutdown());
 }
 
-// go-zero before 2020: removing marked the old entry, and when its slot came round its key was deleted.
+// go-zero before 2020: removing marked the old entry, and when the wheel reached its bucket its key was deleted.
 #[tokio::test(start_paused = true)]
 async fn b03_spares_the_new_timer_from_remains_of_the_old() {
     let wheel = TimerWheel::new();
@@ -290,7 +290,7 @@ async fn b08_spawns_no_tasks_for_timers_that_fire() {
     drop(stream);
 }
 
-// go-zero: the ticks are counted, so what was late once is late for ever.
+// go-zero: the ticks are counted, so a wheel that was late once stays late.
 #[tokio::test(start_paused = true)]
 async fn b09_fires_all_due_after_a_standstill_and_the_rest_in_time() {
     let wheel = TimerWheel::new();
@@ -299,7 +299,7 @@ async fn b09_fires_all_due_after_a_standstill_and_the_rest_in_time() {
         timers.set_timer(key, (), ms(key * 100)).unwrap();
     }
     wheel.settle().await;
-    // Nobody runs for three seconds.
+    // No task runs for three seconds.
     let start = Instant::now();
     advance(&wheel, ms(3000)).await;
     for key in 1..=30 {
@@ -433,7 +433,7 @@ async fn b12_spares_a_new_timer_from_a_stale_key() {
     }
 }
 
-// pingora-timeout: it loads its flag, then makes the future that is notified; what happens between is lost.
+// pingora-timeout: it loads its flag, then makes the future that is notified; a notification between the two is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b13_leaves_no_sleeper_behind() {
     let wheel = TimerWheel::new();
@@ -450,7 +450,7 @@ async fn b13_leaves_no_sleeper_behind() {
             })
         })
         .collect();
-    // And a consumer that waits while the actor delivers, again and again.
+    // The same for a consumer that waits while the actor delivers, again and again.
     for key in 0..200 {
         timers
             .set_timer(key, (), Duration::from_micros(key * 13 % 1500))

@@ -1,4 +1,4 @@
-//! Each operation of an idle stream, with each outcome, against each limit: what is activity, and who is woken.
+//! Each operation of an idle stream, with each outcome, against each limit: which is activity, and which task is woken.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use tokio_test::{assert_pending, task};
 
 const IDLE: Duration = Duration::from_millis(100);
 
-/// When the operation is done.
+/// The instant of the operation.
 const LATER: Duration = Duration::from_millis(60);
 
 /// The result of the inner stream's operations.

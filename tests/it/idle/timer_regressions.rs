@@ -1,4 +1,4 @@
-//! Idle timers: bugs that were found once, and must not come back.
+//! Bugs that idle timers once had.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,8 +24,8 @@ struct Done {
     at: Instant,
 }
 
-/// Polls timers on one thread, without pause, while another does `act` as close to the deadline as it can: if that
-/// counted, the timer completes an idle duration after it, or later.
+/// Polls timers on one thread, without pause, while another calls `act` as close to the deadline as it can. If `act` had
+/// an effect, the timer completes an idle duration after it, or later.
 fn stress_deadline(act: fn(&IdleHandle) -> bool) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -93,7 +93,7 @@ fn touch_or_completion_but_never_both() {
     stress_deadline(IdleHandle::touch);
 }
 
-/// The same of a guard.
+/// The same with a guard.
 #[test]
 fn guard_or_completion_but_never_both() {
     static HELD: AtomicU64 = AtomicU64::new(0);

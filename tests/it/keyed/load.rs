@@ -73,7 +73,7 @@ async fn p11_applies_commands_in_the_midst_of_a_storm() {
     }
     wheel.settle().await;
     time::advance(ms(50)).await;
-    // One that is due no later than the storm, set when the storm has begun.
+    // This one is set when the storm has begun, and is due no later than it.
     others.set_timer((), (), ms(0)).unwrap();
     let mut received_at = None;
     for turn in 0..10_000 {
@@ -178,7 +178,7 @@ async fn p5_sends_no_command_for_moves_to_later() {
     assert_eq!(received(&mut stream), []);
     assert!(
         wheel.metrics().rescheduled <= before.rescheduled + 1000,
-        "each is filed again once"
+        "each is rescheduled once"
     );
     advance(&wheel, ms(1)).await;
     assert_eq!(received(&mut stream).len(), 1000);

@@ -64,7 +64,7 @@ async fn does_work_by_dirty_sets_and_not_by_sets_there_are() {
     );
     assert!(
         costs[0].1 <= 30,
-        "a set is attended to once for many timers: {costs:?}"
+        "a set is processed once for many timers: {costs:?}"
     );
 }
 

@@ -72,14 +72,14 @@ impl World {
         }
     }
 
-    /// The present as a tick: the script moves the clock by whole ones.
+    /// The current tick; the script moves the clock by whole ticks.
     fn now(&self) -> u64 {
         let now = self.origin.elapsed();
         assert_eq!(now.as_nanos() % TICK.as_nanos(), 0, "between two ticks");
         u64::try_from(now.as_millis()).expect("not so far")
     }
 
-    /// Lets the clock run until so many ticks are a multiple of `cycle`, plus `alignment`.
+    /// Lets the clock run until the number of ticks is a multiple of `cycle`, plus `alignment`.
     async fn align(&mut self, cycle: u64, alignment: u64) {
         let ahead = (alignment + cycle - self.now() % cycle) % cycle;
         time::advance(ticks(ahead)).await;
@@ -147,7 +147,7 @@ impl World {
         assert_eq!(expired.deadline, self.origin + ticks(due.tick));
     }
 
-    /// Everything that is due has fired, in its order, and nothing else.
+    /// Asserts that every timer that is due has fired, in order, and no other.
     fn receive_due(&mut self) {
         while let Some((key, due)) = self.take_due() {
             let expired = self.stream.try_recv();
@@ -158,7 +158,7 @@ impl World {
         assert!(early.is_err(), "early, or twice: {early:?}");
     }
 
-    /// The next one comes at its very tick, while the clock goes by itself.
+    /// Asserts that the next timer comes at its tick, while the clock goes by itself.
     fn check_next(&mut self, expired: Option<&Expired<u8, u32>>) {
         let expired = expired.expect("a handle is left");
         let (key, due) = self
@@ -190,7 +190,7 @@ fn ticks(n: u64) -> Duration {
     TICK * u32::try_from(n).expect("few")
 }
 
-/// Prints what led to a failed assertion.
+/// Prints the script of a failed assertion.
 struct Trail<'a>(u64, &'a [Op]);
 
 impl Drop for Trail<'_> {
@@ -202,7 +202,7 @@ impl Drop for Trail<'_> {
 }
 
 impl Alphabet {
-    /// Every step that can follow: of the keys that were not used yet the first one stands for all.
+    /// Every step that can follow. The first of the unused keys stands for all of them.
     fn next(&self, script: &[Op]) -> Vec<Op> {
         let mut used = 0;
         let mut set = vec![false; self.keys.into()];
@@ -247,7 +247,7 @@ impl Alphabet {
         scripts
     }
 
-    /// Plays all of them; returns how many that were.
+    /// Plays all scripts. Returns how many there were.
     fn play(&self) -> usize {
         let scripts = self.scripts();
         let mut played = 0;
@@ -258,7 +258,7 @@ impl Alphabet {
                 .build()
                 .expect("a runtime");
             runtime.block_on(tokio::task::coop::unconstrained(async {
-                // One wheel after the other, so that what one script leaves behind meets some of those that follow.
+                // Scripts share a wheel, so that remains of one could disturb the next.
                 for some in scripts.chunks(64) {
                     let mut world = World::new(self.slots);
                     for script in some {

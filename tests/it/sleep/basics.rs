@@ -1,4 +1,4 @@
-//! `Sleep`: when it fires, whom it woken, and what a reset does.
+//! `Sleep`: when it fires, which task it wakes, and what a reset does.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -157,7 +157,7 @@ async fn fires_an_overdue_sleep_soon_after_its_first_poll() {
     let wheel = TimerWheel::new();
     let mut sleep = task::spawn(wheel.sleep(ms(5)));
     time::advance(ms(20)).await;
-    // Made for later and so armed unseen, the actor finds it due at once.
+    // It was made for a later instant, and is armed without reading the clock. The actor finds it due at once.
     if sleep.poll().is_pending() {
         wheel.settle().await;
         assert!(sleep.is_woken());
@@ -527,7 +527,7 @@ async fn p3_loses_no_wake_up_by_resets_that_race_with_firing() {
     assert_eq!(fired.load(Ordering::Relaxed), 8 * ROUNDS);
 }
 
-/// Moves it while it waits, but not back to life: that would take the place of a firing its task has not seen.
+/// A reset moves a waiting sleep, but does not arm a fired one again: its task has not seen yet that it fired.
 fn move_pending(sleep: &Mutex<Sleep>, by: Duration) {
     let mut sleep = sleep.lock().unwrap();
     if !sleep.is_elapsed() {

@@ -1,4 +1,4 @@
-//! Cancelled entries are used again: what that saves, and what must not get in its way.
+//! Cancelled entries are used again, which saves commands.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::support::{HOUR, poll_idly, reset};
 use tickwheel::{Sleep, TimerWheel};
 use tokio_test::assert_pending;
 
-/// The messages that a thousand timeouts cost, one after the other, none of which elapses.
+/// The commands that a thousand timeouts cost, one after the other, none of which elapses.
 async fn commands_of_a_thousand_timeouts(wheel: &TimerWheel) -> u64 {
     wheel.settle().await;
     let before = wheel.metrics().commands;
@@ -33,8 +33,8 @@ async fn keeps_room_in_the_pool_after_sleeps_fired() {
     let wheel = TimerWheel::new();
     let sleeps = (0..1000).map(|_| wheel.sleep(Duration::from_millis(5)));
     futures::future::join_all(sleeps).await;
-    let messages = commands_of_a_thousand_timeouts(&wheel).await;
-    assert!(messages <= 1, "{messages} messages");
+    let commands = commands_of_a_thousand_timeouts(&wheel).await;
+    assert!(commands <= 1, "{commands} commands");
 }
 
 /// The last operations of a thread.

@@ -12,7 +12,7 @@ use tokio::task::coop;
 use tokio::time::{self, Instant};
 use tokio_test::{assert_err, assert_ok, assert_pending, assert_ready};
 
-/// Is never done, and leaves nothing of the task's budget at each poll.
+/// Never completes, and uses up the task's budget at each poll.
 async fn read_nothing_for_ever() {
     let mut buffer = [0; 1];
     loop {

@@ -1,4 +1,4 @@
-//! Those who read what fires.
+//! The tasks that receive expirations and completions.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -140,7 +140,7 @@ async fn soak(timers: usize, length: Duration, seed: u64) {
     world.wheel.shutdown().await;
 }
 
-/// All timers are gone, and each is accounted for once.
+/// Asserts that no timer is left, and that each was counted once.
 fn check_books(world: &World) {
     let m = world.wheel.metrics();
     let ended = m.sleeps_fired + m.sleeps_cancelled + m.sleeps_handed_over;

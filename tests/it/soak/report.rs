@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::World;
 
-/// Memory may swing by so much, and by a twentieth of what there is.
+/// Memory may vary by this much, and by a twentieth of it.
 const SWING_KIB: u64 = 48 * 1024;
 
 /// Writes a line at once: what tests print is otherwise kept until they have ended.
 pub(crate) fn say(line: &str) {
-    // Nobody listening is no reason to stop.
+    // A closed pipe does not end the run.
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 

@@ -101,7 +101,7 @@ pub(crate) async fn wait_for(sleep: Arc<Mutex<Sleep>>) {
     poll_fn(|cx| Pin::new(&mut *sleep.lock().unwrap()).poll(cx)).await;
 }
 
-/// A small generator of numbers that look random, the same ones in every run.
+/// A small generator of pseudo-random numbers, the same ones in every run.
 #[derive(Debug)]
 pub(crate) struct Numbers(pub(crate) u64);
 

@@ -1,4 +1,4 @@
-//! Being late, and ending.
+//! Late timers, and the actor's end.
 
 use super::warnings::Warnings;
 use super::*;

@@ -14,7 +14,7 @@ const T: Duration = ms(10);
 struct Connection {
     last: Instant,
     guards: Vec<Busy>,
-    /// None when it was dropped.
+    /// `None` once it was dropped.
     watch: Option<Watch>,
     is_reaped: bool,
 }
@@ -32,14 +32,14 @@ struct Simulation {
     reaper: Reaper<usize, u64>,
     expirations: Expirations<usize, u64>,
     idle: Duration,
-    /// By how much the actor may be behind.
+    /// How late the actor may be.
     lag: Duration,
     random: Numbers,
     connections: Vec<Connection>,
     touched: u64,
     reaped: usize,
     dropped: usize,
-    /// Those that are watched and held by a guard.
+    /// The connections that are watched and held by a guard.
     busy: usize,
 }
 
@@ -82,12 +82,12 @@ impl Simulation {
         self.random.index(self.connections.len())
     }
 
-    /// Does a random amount of everything at this instant; what touches say must be what the oracle knows.
+    /// Makes random operations at this instant, and compares the answers of touches with the oracle.
     fn act(&mut self, load: &Load) {
         let now = Instant::now();
         for _ in 0..load.touches {
             let key = self.pick();
-            // Some have read the clock a little ago, and some a lot.
+            // Some threads read the clock a little earlier, and some much earlier.
             let at = if self.random.chance(8) {
                 let earlier = ms(self.random.below(200));
                 now.checked_sub(earlier).unwrap_or(now)
@@ -197,7 +197,7 @@ impl Simulation {
         assert_eq!(ended + watched, self.connections.len());
     }
 
-    /// Everything is left alone: all but those that are busy are reaped, and these when they are released.
+    /// Ends all activity: all connections are reaped, the busy ones when their guards are released.
     async fn finish(mut self) {
         self.pass_until(Instant::now() + self.idle + 3 * T).await;
         self.check();
@@ -244,14 +244,14 @@ async fn reaps_each_of_100_000_touched_guarded_connections_in_time() {
             reaped_under_load = simulation.reaped;
         }
     }
-    // It is a test of both: those that are reaped among those that are not.
+    // Some connections were reaped, and some were not.
     assert!(reaped_under_load > 10_000, "{reaped_under_load}");
     assert!(simulation.reaper.len() > 50_000);
     assert!(simulation.busy > 1_000);
     simulation.finish().await;
 }
 
-/// Systems that move a timer at each touch send a command each; here not even the number of looks follows the touches.
+/// Systems that move a timer at each touch send a command each; here not even the number of reschedulings follows the touches.
 #[tokio::test(start_paused = true)]
 async fn reaps_in_time_when_one_in_a_hundred_is_touched_each_tick() {
     const CONNECTIONS: usize = 100_000;

@@ -142,8 +142,8 @@ async fn completes_within_two_ticks_of_its_duration() {
     }
 }
 
-/// netpoll's wheel never stored the timeout, and so kicked connections that were active: a timer that is processed before
-/// it is due must be rescheduled, with all of its duration.
+/// netpoll's wheel never stored the timeout, and so closed active connections: a timer that is processed before it
+/// is due must be rescheduled, with its whole duration.
 #[tokio::test(start_paused = true)]
 async fn reschedules_when_processed_before_due() {
     let wheel = TimerWheel::new();

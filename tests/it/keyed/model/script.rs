@@ -193,7 +193,7 @@ impl Run {
             assert_eq!(refused.is_closed(), !self.is_open());
             assert_eq!(refused.is_full(), self.is_open());
             let (back, value) = refused.into_inner();
-            assert_eq!((back, value.0), (key, number), "handed back");
+            assert_eq!((back, value.0), (key, number), "returned");
         }
     }
 

@@ -3,7 +3,6 @@
 use super::ops::TASKS;
 use crate::support::script_time::Nanos;
 
-/// Nanoseconds from the wheel's start.
 /// The deadline of a sleep that never completes: the wheel's ticks are counted in 584 years of nanoseconds.
 pub(crate) const NEVER: Nanos = u64::MAX as Nanos;
 
