@@ -153,7 +153,7 @@ fn indices_are_used_again() {
 }
 
 #[test]
-fn chunks_that_were_given_back_are_numbered_again() {
+fn reuses_the_numbers_of_freed_chunks() {
     let (shared, set) = set();
     let mut nodes = Nodes::default();
     let turn = Turn::new(0, tick(0), &shared.metrics.0);
@@ -424,4 +424,35 @@ fn takes_no_more_than_the_limit_over_several_batches() {
         lengths(&set, &nodes).0,
         2_000 - 1 - 255 - 256 - 257 - 512 - 513
     );
+}
+
+/// Counts the room that it was asked for. It uses the set then, which would wait for ever under the set's lock.
+struct Room<'a> {
+    set: &'a Timers,
+    left: usize,
+}
+
+impl Receiver<Expired<u64, ()>> for Room<'_> {
+    fn reserve(&mut self, more: usize) {
+        assert_eq!(self.set.len(), 0);
+        self.left = more;
+    }
+
+    fn push(&mut self, _: Expired<u64, ()>) {
+        self.left = self.left.checked_sub(1).expect("there is room");
+    }
+}
+
+#[test]
+fn makes_room_for_every_batch_before_it_locks_the_set() {
+    let (shared, set) = set();
+    let mut nodes = Nodes::default();
+    arm(&set, 0..1_000, 5);
+    let indices: Vec<_> = (0..1_000).collect();
+    fire(&shared, &set, &mut nodes, &indices, 5);
+    let mut room = Room { set: &set, left: 0 };
+    let polled = set.poll_taking(Waker::noop(), Waker::clone, 300, &mut room);
+    assert_eq!((polled, room.left), (Poll::Ready(300), 0));
+    let polled = set.poll_taking(Waker::noop(), Waker::clone, usize::MAX, &mut room);
+    assert_eq!(polled, Poll::Ready(700));
 }

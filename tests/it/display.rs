@@ -51,7 +51,7 @@ async fn shows_the_state_of_everything_public() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn says_what_is_wrong_in_every_error() {
+async fn names_the_fault_in_every_error() {
     let (timers, stream) = TimerWheel::new().keyed::<u64, ()>();
     drop(stream);
     let closed: Closed = timers.remove_timer(&1).unwrap_err();

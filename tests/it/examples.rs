@@ -285,7 +285,7 @@ fn closes_a_client_that_never_reads() {
 
 #[test]
 #[cfg(unix)]
-fn closes_open_connections_when_told_to_stop() {
+fn closes_open_connections_when_stopped() {
     let server = Server::start("60");
     let clients = [server.connect(), server.connect()];
     let names = clients.each_ref().map(|c| c.local_addr().expect("bound"));

@@ -75,7 +75,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 proptest! {
     #[test]
-    fn a_wheel_does_what_a_sorted_set_does(
+    fn behaves_like_a_sorted_set(
         slots in slots(),
         origin in origin(),
         ops in vec(op(), 1..60),

@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | 1 | go-zero | a move compares slot numbers, not distances | `b01_fires_every_single_move_at_its_new_deadline` |
 //! | 2 | go-zero | fires twice after a short move; deaf after a drain; deadlocks in it; a second stop panics | `b02_*` |
-//! | 3 | go-zero before 2020 | the tombstone of an old entry deletes the new one's key | `b03_spares_the_new_timer_from_remains_of_the_old` |
+//! | 3 | go-zero before 2020 | the tombstone of an old entry deletes the new one's key | `b03_keeps_the_new_timer_despite_remains_of_the_old` |
 //! | 4 | tao | separate queues for add and cancel | `b04_never_fires_when_set_then_removed_by_one_task` |
 //! | 5 | tao | the loop waits for the consumer, and callers wait for the loop | `b05_blocks_no_call_without_a_consumer_or_after_the_end` |
 //! | 6 | netpoll | off beyond the first queue; fine ticks divide by zero; active connections expire | `b06_*` |
@@ -120,7 +120,7 @@ async fn b02_shuts_down_twice_as_once() {
 
 // go-zero before 2020: removing marked the old entry, and when the wheel reached its bucket its key was deleted.
 #[tokio::test(start_paused = true)]
-async fn b03_spares_the_new_timer_from_remains_of_the_old() {
+async fn b03_keeps_the_new_timer_despite_remains_of_the_old() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer("removed", 1, ms(10)).unwrap();
@@ -415,7 +415,7 @@ async fn b11_neither_panics_nor_hides_by_far_deadlines() {
 
 // The same for keyed timers, which are named by their keys: a slot used again belongs to its new key alone.
 #[tokio::test(start_paused = true)]
-async fn b12_spares_a_new_timer_from_a_stale_key() {
+async fn b12_keeps_a_new_timer_despite_a_stale_key() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     for key in 0..100 {

@@ -167,7 +167,7 @@ async fn fires_an_overdue_sleep_soon_after_its_first_poll() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tells_its_progress_by_is_elapsed_and_deadline() {
+async fn shows_its_progress_by_is_elapsed_and_deadline() {
     let wheel = TimerWheel::new();
     let deadline = Instant::now() + ms(5);
     let mut sleep = wheel.sleep_until(deadline);
@@ -289,7 +289,7 @@ async fn p3_drops_wakers_that_were_replaced_or_fired() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p3_wakes_the_task_that_holds_a_sleep_handed_on() {
+async fn p3_wakes_the_task_that_a_sleep_was_moved_to() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut sleep = wheel.sleep(ms(100));

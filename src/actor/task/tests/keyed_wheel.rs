@@ -434,7 +434,7 @@ async fn ends_the_stream_when_its_last_interval_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tells_all_watches_that_the_actor_has_ended() {
+async fn ends_all_watches_when_the_actor_has_ended() {
     let (actor, wheel) = start();
     let (reaper, _stream) = wheel.reaper::<u64, ()>(ms(10));
     let watches: Vec<_> = (0..600)

@@ -38,7 +38,7 @@ async fn drops_the_value_of_a_dropped_watch_without_an_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn spares_a_reused_index_from_its_former_watchs_deadline() {
+async fn keeps_a_watch_at_a_reused_index_past_the_old_deadline() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();

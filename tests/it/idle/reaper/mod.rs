@@ -146,7 +146,7 @@ async fn reschedules_a_watch_touched_before_it_is_delivered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refuses_touches_of_what_was_delivered_and_not_received() {
+async fn refuses_touches_of_delivered_watches_not_received() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
@@ -170,7 +170,7 @@ async fn refuses_touches_of_what_was_delivered_and_not_received() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn spares_a_watch_touched_each_time_before_it_is_delivered() {
+async fn keeps_a_watch_touched_each_time_before_delivery() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let watch = reaper.watch(1, "w").unwrap();
@@ -245,7 +245,7 @@ async fn sends_no_command_for_a_touch() {
 // --- limits and errors ---
 
 #[tokio::test(start_paused = true)]
-async fn hands_back_a_watch_over_the_limit_of_timers() {
+async fn returns_a_watch_over_the_limit_of_timers() {
     let wheel = TimerWheel::builder().max_keyed(2).start().unwrap();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let (timers, _expirations) = wheel.keyed::<u32, ()>();

@@ -314,7 +314,7 @@ async fn reaps_each_of_many_that_come_and_go_while_the_actor_lags() {
 /// The actor is late: watches that are touched before its turn are not reaped, however often that happens, and the others
 /// are, once. The reader is slow: touches of delivered watches return `false`, and the watches stay reaped.
 #[tokio::test(start_paused = true)]
-async fn spares_what_is_touched_before_a_late_actor_delivers() {
+async fn keeps_watches_touched_before_a_late_actor_delivers() {
     const CONNECTIONS: usize = 10_000;
     let mut simulation = Simulation::new(0x510, ms(100), CONNECTIONS);
     simulation.wheel.settle().await;

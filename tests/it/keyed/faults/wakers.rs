@@ -144,7 +144,7 @@ async fn p12_drops_timers_despite_a_waker_whose_drop_panics() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_spares_the_successor_of_a_waker_whose_drop_panics() {
+async fn p12_keeps_the_successor_of_a_waker_whose_drop_panics() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed::<u32, u32>();
     let waker = waker(|| (), || panic!("the drop of a waker panics"));
