@@ -49,7 +49,7 @@ impl Log {
         }
     }
 
-    /// All that was noted.
+    /// All recorded latenesses.
     fn read(&self) -> (Vec<u32>, usize) {
         let late: Vec<_> = self
             .late
@@ -130,7 +130,7 @@ pub fn few(scale: Scale, side: Side) {
             tokio::spawn(async move {
                 let mut rng = Rng::with_seed(task as u64);
                 for sleep in 0..sleeps {
-                    // Not at whole milliseconds after each other.
+                    // The deadlines are not whole milliseconds apart.
                     let length = Duration::from_micros(rng.u64(1_000..=500_000));
                     let due = Instant::now() + length;
                     timer.sleep(length).await;
@@ -195,7 +195,7 @@ fn storm_of<T: Timer>(
                     tokio::task::yield_now().await;
                 }
             }
-            // What has been spawned runs before this does again, or soon after.
+            // The spawned tasks run before this one does again, or soon after.
             tokio::task::yield_now().await;
             let armed = Instant::now() < deadline;
             log.done.notified().await;
@@ -245,7 +245,7 @@ pub fn idle(scale: Scale, with: Idle) {
     drop(sleeper);
 }
 
-/// What is there while nothing happens.
+/// The state of an idle process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Idle {
     NoWheel,
