@@ -1,6 +1,6 @@
 //! Keyed timers: set, moved and removed by one and by two tasks, among few and among very many others.
 //!
-//! What the actor does about it is measured too: each sample ends when the wheel has settled.
+//! The actor's work is measured too: each sample ends when the wheel has settled.
 #![allow(missing_docs)]
 
 mod support;

@@ -1,4 +1,4 @@
-//! A sleep that somebody waits for is moved later, again and again: what traffic does to a connection's timeout.
+//! A sleep that a task waits for is moved later again and again, as traffic does to a connection's timeout.
 #![allow(missing_docs)]
 
 mod support;

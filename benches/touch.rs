@@ -1,4 +1,4 @@
-//! What it costs to say that a connection is not idle.
+//! The cost of touching a connection.
 #![allow(missing_docs)]
 
 mod support;

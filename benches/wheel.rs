@@ -1,4 +1,4 @@
-//! The wheel alone: items put in, taken out and handed out, among up to ten million others.
+//! The wheel alone: items are inserted, removed and handed out, among up to ten million others.
 #![allow(missing_docs)]
 
 mod support;
@@ -87,7 +87,7 @@ impl Filled {
         self.tokens[at] = self.wheel.insert(due, item);
     }
 
-    /// Time passes until so many are handed out, each of which is put in again at once. How long that took.
+    /// Advances until this many items are handed out, and inserts each again at once. Returns how long that took.
     fn advance(&mut self, items: u64) -> Duration {
         let mut handed_out = 0;
         let start = Instant::now();

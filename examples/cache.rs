@@ -1,8 +1,8 @@
 //! A cache whose items expire, in the manner of go-zero's: each item has a timer under its key.
 //!
-//! * Items that were set together do not expire together: each lives for the expiry, give or take 5 %.
+//! * Items that were set together do not expire together: each lives for the expiry, changed by up to 5 %.
 //! * Setting an item again renews its life. That is `set_timer` again: it replaces value and deadline of a key at once.
-//! * The cache is limited: beyond that the item goes that was not used for the longest time.
+//! * The cache has a limit. Beyond it, the least recently used item is evicted.
 //! * It counts hits, misses, expired and evicted items, and prints them now and then.
 
 use std::collections::{BTreeMap, HashMap};
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 #[macro_use]
 mod say;
 
-/// How much shorter or longer than asked an item may live.
+/// The part of the expiry by which an item's life is shorter or longer at most.
 const SPREAD: f64 = 0.05;
 
 /// A cheap handle; clones share the items.

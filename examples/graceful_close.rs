@@ -1,8 +1,8 @@
-//! Closing an idle connection gracefully: tell the peer, wait a grace period for what it still has to say, then drop.
+//! Closing an idle connection gracefully: say goodbye, wait a grace period for the peer's last bytes, then drop.
 //!
-//! An [`IdleStream`](tickwheel::IdleStream) fails when it is idle, and its inner stream is whole: it is taken back, the
-//! peer is told, the writing side is shut down, and what comes is read until the peer hangs up too or the grace period
-//! has passed. Run it: it has three clients of its own, and exits with 1 if one of them saw anything else.
+//! An [`IdleStream`](tickwheel::IdleStream) fails when it is idle, and its inner stream is still usable. The server takes it
+//! back, says goodbye, shuts the writing side down, and reads until the peer hangs up too or the grace period has passed.
+//! The program has three clients of its own, and exits with 1 if one of them sees anything else.
 
 use std::io;
 use std::net::SocketAddr;
@@ -53,7 +53,7 @@ async fn serve(wheel: &TimerWheel, socket: TcpStream) -> io::Result<End> {
     let goodbye = async {
         socket.write_all(GOODBYE).await?;
         socket.shutdown().await?;
-        // What is left unread when a socket is dropped resets the connection, and the peer may lose the goodbye.
+        // Dropping a socket with unread bytes resets the connection, and the peer may lose the goodbye.
         socket.read_to_string(&mut last_words).await
     };
     match wheel.timeout(GRACE, goodbye).await {
@@ -72,7 +72,7 @@ async fn accept(listener: TcpListener, ended: mpsc::UnboundedSender<io::Result<E
     }
 }
 
-/// How a client behaves after it has been told goodbye.
+/// How a client behaves after the server's goodbye.
 #[derive(Debug, Clone, Copy)]
 enum Client {
     /// Hangs up.
@@ -83,7 +83,7 @@ enum Client {
     Deaf,
 }
 
-/// Says something, falls silent, and is told goodbye. Returns how long after its last word.
+/// Sends something, falls silent, and receives the goodbye. Returns how long after its last bytes that came.
 async fn client(server: SocketAddr, client: Client) -> io::Result<Duration> {
     let mut socket = TcpStream::connect(server).await?;
     let spoke = Instant::now();

@@ -1,7 +1,7 @@
 //! An HTTP server that closes keep-alive connections on which no request is in flight, and leaves the busy ones alone.
 //!
 //! Each connection has an [idle timer](tickwheel::IdleTimer), and each request holds a [guard](tickwheel::Busy) of it,
-//! from the moment it is read until the last byte of its answer is handed to the socket. That is the reading of idle
+//! from the moment it is read until the last byte of its answer is written to the socket. That is the meaning of idle
 //! that servers want: a request that takes a minute is not idle, and a client that sends a header byte by byte is.
 //!
 //! Without arguments it demonstrates itself with clients on the loopback interface; with `--listen` it is a plain
@@ -43,10 +43,10 @@ mod stop;
 
 const NAME: &str = "http_keepalive";
 
-/// How long an idle connection that is told to end has for what is half done.
+/// How long an idle connection may take to end.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// How long a server that is asked to stop waits for the requests in flight.
+/// How long a server that stops waits for the requests in flight.
 const DRAIN: Duration = Duration::from_secs(60);
 
 /// How a connection came to its end.

@@ -145,9 +145,9 @@ async fn main() -> ExitCode {
     failback.backend.up.store(true, Ordering::Relaxed);
     say!("the backend is up again");
 
-    let patience = Instant::now() + Duration::from_secs(4);
+    let limit = Instant::now() + Duration::from_secs(4);
     let settled = || get(&outcomes.delivered) + get(&outcomes.exhausted) + get(&outcomes.refused);
-    while settled() < calls && Instant::now() < patience {
+    while settled() < calls && Instant::now() < limit {
         wheel.sleep(2 * FIRST_BACKOFF).await;
         say!(
             "{} delivered after {} attempts, {} given up, {} waiting",

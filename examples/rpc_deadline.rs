@@ -1,8 +1,8 @@
 //! Deadlines of remote calls, in the manner of Dubbo: each call that waits for its response has a timer under its
-//! number, and the timer's value is whom to tell.
+//! number. The timer's value is the channel to the caller.
 //!
-//! So the timers are the table of pending calls. A response takes the timer; if there is none any more, the call has
-//! timed out and the response is late. `remove_timer` decides between the two: a call never has both outcomes, nor none.
+//! So the timers are the table of pending calls. A response removes the timer. If there is none any more, the call has
+//! timed out and the response is late. `remove_timer` decides between the two: each call has exactly one outcome.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -131,7 +131,7 @@ async fn main() -> ExitCode {
     tokio::spawn(server(requests, responses));
     let client = Arc::new(Client::new(&wheel, to_server, from_server));
 
-    // Of ten calls seven are quick, two are slow, and one is never answered.
+    // In each ten calls seven are quick, two are slow, and one is never answered.
     let kind = |n: usize| match n % 10 {
         0..7 => "quick",
         7..9 => "slow",

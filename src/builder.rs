@@ -17,7 +17,7 @@ use crate::tick::Ticks;
 use crate::timer_wheel::TimerWheel;
 use crate::wheel::SLOTS;
 
-/// The ticks a wheel can have.
+/// The bounds of a tick.
 const TICKS: RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_secs(86_400);
 
 /// Configures and starts a [`TimerWheel`]. Made by [`TimerWheel::builder`].
@@ -90,8 +90,8 @@ impl Builder {
         self
     }
 
-    /// Limits how many keyed timers may be pending at once, over all sets of the wheel; at least 1. There is no limit by
-    /// default.
+    /// Limits how many keyed timers may be pending at once, over all sets of the wheel; at least 1. The default, and the
+    /// most there can be, is 2<sup>30</sup>.
     ///
     /// Timers from [`TimerWheel::keyed`] and connections watched by a [`Reaper`](crate::Reaper) count; sleeps, timeouts,
     /// intervals and idle timers do not. Over the limit, setting a timer under a new key returns key and value in
@@ -119,17 +119,38 @@ impl Builder {
         self
     }
 
-    /// Sets the runtime that the actor runs on. The default is the current one.
+    /// Sets the runtime that the actor runs on. The default is the current one. It has no effect on a
+    /// [dedicated thread](Self::dedicated_thread).
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self
     }
 
-    /// Runs the actor on a thread of its own instead of as a task. It then needs no runtime.
+    /// Runs the actor on a thread of its own instead of as a task. It then needs no runtime, and ignores
+    /// [`runtime`](Self::runtime).
     ///
     /// Timers fire on time even while every worker of the runtime is blocked, and a tick under a millisecond is as precise
     /// as the operating system wakes a thread. A task that a timer wakes still waits for a worker to run it, as with any
     /// timer. The thread ends with the wheel.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tickwheel::TimerWheel;
+    ///
+    /// # fn main() -> Result<(), tickwheel::BuildError> {
+    /// // No runtime is needed to start it, nor to set timers.
+    /// let wheel = TimerWheel::builder()
+    ///     .tick(Duration::from_micros(100))
+    ///     .dedicated_thread()
+    ///     .start()?;
+    /// let (timers, _expirations) = wheel.keyed::<&str, ()>();
+    /// assert_eq!(timers.set_timer("lease", (), Duration::from_secs(5)), Ok(None));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "realtime")]
     pub fn dedicated_thread(mut self) -> Self {
         self.dedicated_thread = true;
         self
@@ -180,9 +201,9 @@ impl Builder {
             Some(runtime) => runtime.clone(),
             None => Handle::try_current().map_err(|_| BuildError::NoRuntime)?,
         };
-        // Within the runtime: its clock is the one that is read.
+        // The clock that is read from here on is the runtime's.
         let within = runtime.enter();
-        // Tokio tells in no other way whether there is a timer: see `# Panics` of `start`.
+        // Only making a sleep shows whether the runtime has a timer: see `# Panics` of `start`.
         let has_timer = catch_panic("Tokio's timer", || drop(tokio::time::sleep(Duration::ZERO)));
         has_timer.ok_or(BuildError::NoTimer)?;
         let slots = self.slots;

@@ -1,7 +1,7 @@
 //! The one place where the crate reads the time.
 //!
 //! It is Tokio's clock, which tests can pause. Under the explorer (`--cfg tickwheel_shuttle`) it is a virtual clock that
-//! only the explorer moves. Reading that is no step at which another thread could run.
+//! only the explorer moves. Reading the virtual clock lets no other thread run.
 
 #[cfg(not(tickwheel_shuttle))]
 use tokio::time::Instant;
@@ -19,7 +19,7 @@ pub(crate) fn is_virtual() -> bool {
     let before = now().into_std();
     let real = std::time::Instant::now();
     let after = now().into_std();
-    // The real clock read in between lies between two readings of a clock that follows it.
+    // A clock that follows the real one gives readings before and after it.
     !(before <= real && real <= after)
 }
 

@@ -184,8 +184,8 @@
 //!
 //! # Idle connections and sessions
 //!
-//! An idle timer is *touched* when there is activity and completes when there has been none for its idle duration. What was
-//! last active is one word, shared with the actor. A touch reads the clock and compares the word with it; the first touch in
+//! An idle timer is *touched* when there is activity and completes when there has been none for its idle duration. The last
+//! activity is one word, shared with the actor. A touch reads the clock and compares the word with it; the first touch in
 //! each tick writes the word with a compare-and-exchange. It wakes no task and sends no command. The actor finds out when the
 //! wheel reaches the timer, about once in each idle duration.
 //!
@@ -461,8 +461,9 @@
 //! Two things are left out of the table because every timer has them: reading the clock (some 30 ns) and cloning a waker.
 //! *Own* means memory that no other thread writes meanwhile: the thread's pool and counts, and the timer's entry. Its lock is
 //! uncontended unless the actor processes this very entry, or the future moved to another thread. A *command* is a push into
-//! the queue of the thread's core, under that queue's lock, and a read of the tick at which the actor next runs; it notifies
-//! the actor only if that would be too late, or if 512 commands lie in the queue.
+//! the thread's queue, under that queue's lock, and a read of the tick at which the actor next runs; it notifies the actor
+//! only if that would be too late, or if 512 commands lie in the queue. The memory of commands is used again, and counts as
+//! nothing here.
 //!
 //! | operation | allocates | locks | commands |
 //! |---|---|---|---|
@@ -473,15 +474,16 @@
 //! | [`Sleep::reset`] to later | nothing | its own entry's | none |
 //! | [`Sleep::reset`] to earlier than the tick at which its entry is scheduled | nothing | its own entry's | one, unless one is queued |
 //! | [`set_timer`](KeyedTimers::set_timer) of a new key | amortised | the set's | one for the set, unless one is queued |
-//! | [`set_timer`](KeyedTimers::set_timer) of a key that has a timer, [`move_timer`](KeyedTimers::move_timer) | nothing | the set's | none to later; to earlier, one for the set unless one is queued |
+//! | [`set_timer`](KeyedTimers::set_timer) of a key that has a timer, [`move_timer`](KeyedTimers::move_timer) | nothing | the set's | none, unless the timer is due already, or moves to before the tick at which it is scheduled: then one for the set, unless one is queued |
 //! | [`remove_timer`](KeyedTimers::remove_timer) | nothing | the set's | one for the set, unless one is queued |
 //! | [`deadline`](KeyedTimers::deadline), [`contains`](KeyedTimers::contains), [`len`](KeyedTimers::len) | nothing | the set's | none |
 //! | [`recv`](Expirations::recv) | nothing | the set's | none |
-//! | [`touch`](crate::Watch::touch) of a watch, timer or stream | nothing | none | none; one compare-and-exchange in each tick, else one load |
-//! | a [`Busy`] guard, taken and dropped | nothing | a lock of the watch or timer, twice | none |
+//! | [`touch`](crate::Watch::touch) of a watch, timer or stream | nothing | none | none; one compare-and-exchange in each tick, else one load; for a stream, for each of its limits |
+//! | a [`Busy`] guard, taken and dropped | nothing | a lock of the watch or timer, twice; for a stream, of each of its limits | none |
 //! | [`Reaper::watch`] | the activity, 32 bytes; the rest is amortised | the set's | one for the set, unless one is queued |
-//! | [`metrics`](TimerWheel::metrics) | a list | one for all threads' counts, one for each set | none |
-//! | [`settle`](TimerWheel::settle) | a channel | a queue's | two |
+//! | dropping a [`Watch`](crate::Watch) | nothing | the set's | one for the set, unless one is queued |
+//! | [`metrics`](TimerWheel::metrics) | a list of the sets, and 4 kB for the histogram | one for all threads' counts, one for the list of sets, one for each set | none |
+//! | [`settle`](TimerWheel::settle) | a channel | a queue's | one |
 //!
 //! Setting a new key, removing one and every expiration also change one count that all sets of the wheel share.
 //!
@@ -489,9 +491,9 @@
 //! it takes the entry off the wheel; the next timeout with this entry sends a command once more. That is about one command for
 //! each pooled entry and length of timeout, however many timeouts are made.
 //!
-//! The lock of a set is held for at most 256 timers at a time, whoever holds it: a caller, the reader or the actor. A thread
-//! that finds it taken spins for some microseconds before it blocks. Two producers of the same set meet there; sets that
-//! should not meet are made separately.
+//! Callers, the reader and the actor hold the lock of a set for at most 256 timers at a time. Its memory grows meanwhile, in
+//! small steps: at a million timers the largest one moves 2 MB. A thread that finds the lock taken spins for some
+//! microseconds before it blocks. Two producers of the same set meet there; sets that should not meet are made separately.
 //!
 //! A pending sleep takes about 150 bytes beside the future, a keyed timer with a `u64` key and value about 90, a watched
 //! connection about 140. Times are in `benches/README.md` of the repository.

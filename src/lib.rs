@@ -57,11 +57,11 @@
 //! own timer, plus the time that the operating system and other tasks take. Under Tokio's paused clock it is exact.
 //!
 //! Sleeps are woken tick by tick. Keyed timers expire in the order of their ticks, and within a tick in the order in which
-//! they were armed. A timer fires or is cancelled, never both, and the calls say which. A future that is dropped wakes nobody
-//! afterwards, and its memory does not wait for the deadline.
+//! they were armed. A timer fires or is cancelled, never both, and the calls say which. A future that is dropped wakes no
+//! task afterwards, and its memory does not wait for the deadline.
 //!
-//! Deadlines in the past fire at once, and deadlines too far to be represented never do. No `Instant` panics, and no
-//! `Duration` but a period or an idle duration of zero.
+//! Deadlines in the past fire at once, and deadlines too far to be represented never do. No `Instant` panics. A `Duration`
+//! panics only if it is a period, an idle duration or a maximum age of zero.
 //!
 //! The actor never waits for a consumer, and its turns are bounded: neither a flood of commands nor a storm of expirations
 //! starves the other, or the rest of the runtime. While any worker thread is free timers fire, whatever blocks the others. An
@@ -77,7 +77,7 @@
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// The models are of some parts only; what the others need of them is not used then.
+// The models are of some parts only, and leave functions unused that other parts call.
 #![cfg_attr(
     any(tickwheel_loom, tickwheel_shuttle),
     allow(dead_code, unused_imports)

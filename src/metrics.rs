@@ -1,4 +1,4 @@
-//! What a wheel has counted.
+//! The counters of a wheel, and the snapshot of them.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use crate::shared::counts::Counts;
 
-/// Histogram buckets for each power of two, as a power of two: a quantile is exact to an eighth.
+/// The logarithm of the number of histogram buckets for each power of two. Eight buckets make a quantile exact to an
+/// eighth.
 const SUB_BITS: u32 = 3;
 const SUB_BUCKETS: usize = 1 << SUB_BITS;
 const BUCKETS: usize = (64 - SUB_BITS as usize + 1) * SUB_BUCKETS;
@@ -20,7 +21,7 @@ const BUCKETS: usize = (64 - SUB_BITS as usize + 1) * SUB_BUCKETS;
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     threads: Mutex<Threads>,
-    /// What threads count whose thread-local storage is gone because they are ending.
+    /// The counts of threads that are ending, whose thread-local storage is gone.
     elsewhere: Counts,
     pub(crate) fired_sleeps: AtomicU64,
     pub(crate) rescheduled: AtomicU64,
@@ -68,7 +69,7 @@ impl Metrics {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let Threads { alive, gone } = &mut *threads;
         alive.retain_mut(|counts| {
-            // Unlike a look at the number of references, this also waits for what the thread wrote last.
+            // Unlike reading the number of references, this also synchronizes with the thread's last writes.
             match Arc::get_mut(counts) {
                 Some(counts) => {
                     counts.add_to(gone);
@@ -130,7 +131,7 @@ impl Metrics {
     }
 }
 
-/// What one set of keyed timers has counted.
+/// The counts of one set of keyed timers.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct KeyedCounts {
     pub(crate) set: u64,
@@ -223,7 +224,7 @@ fn bucket_end(bucket: usize) -> u64 {
     }
     let exponent = bucket / SUB_BUCKETS - 1;
     let mantissa = (bucket % SUB_BUCKETS + SUB_BUCKETS) as u64;
-    // The first number of the next bucket, less one; of the last bucket that wraps to the largest there is.
+    // The first number of the next bucket, less one. For the last bucket that is the largest number there is.
     (u128::from(mantissa + 1) << exponent)
         .saturating_sub(1)
         .try_into()
@@ -238,22 +239,40 @@ fn bucket_start(bucket: usize) -> u64 {
     }
 }
 
-/// What a wheel has counted since it started: a snapshot, made by [`TimerWheel::metrics`](crate::TimerWheel::metrics).
+/// A snapshot of a wheel's counts since it started. Made by [`TimerWheel::metrics`](crate::TimerWheel::metrics).
 ///
 /// Every count but `sleeps_pending` and `keyed_pending` only grows. The counters are read one after the other while the
-/// wheel goes on, so the sums below can be off by what happened meanwhile. After [`settle`](crate::TimerWheel::settle) on
-/// a quiet wheel they are exact:
+/// wheel goes on, so the sums below can be off by the changes made meanwhile. After
+/// [`settle`](crate::TimerWheel::settle) on a quiet wheel they are exact:
 ///
 /// ```text
 /// sleeps_made = sleeps_pending + sleeps_fired + sleeps_cancelled + sleeps_handed_over
 /// keyed_set   = keyed_pending + keyed_fired + keyed_removed + keyed_replaced + keyed_drained
 /// ```
+///
+/// # Examples
+///
+/// ```
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// # let wheel = tickwheel::TimerWheel::new();
+/// let (timers, _expirations) = wheel.keyed::<u32, ()>();
+/// timers.set_timer(1, (), Duration::from_secs(5)).unwrap();
+/// timers.set_timer(2, (), Duration::from_secs(5)).unwrap();
+/// timers.remove_timer(&1).unwrap();
+///
+/// let metrics = wheel.metrics();
+/// assert_eq!((metrics.keyed_set, metrics.keyed_removed, metrics.keyed_pending), (2, 1, 1));
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct WheelMetrics {
-    /// Sleeps that have not fired yet, including those inside timeouts and intervals.
+    /// Sleeps that have not fired yet, polled or not, including those inside timeouts, intervals, idle timers and idle
+    /// streams.
     pub sleeps_pending: u64,
-    /// Sleeps that were made. A sleep that is reset after it fired counts again.
+    /// Sleeps that were made. A sleep that is reset after it fired counts again, as an interval's does at each tick.
     pub sleeps_made: u64,
     /// Sleeps that reached their deadline.
     pub sleeps_fired: u64,
@@ -261,7 +280,8 @@ pub struct WheelMetrics {
     pub sleeps_cancelled: u64,
     /// Sleeps that went on with Tokio's own timer because the wheel had shut down.
     pub sleeps_handed_over: u64,
-    /// Calls of [`Sleep::reset`](crate::Sleep::reset) on a pending sleep.
+    /// How often a waiting sleep was given another deadline, by [`Sleep::reset`](crate::Sleep::reset), by an interval or
+    /// by an idle timer.
     pub sleeps_moved: u64,
     /// Keyed timers that are pending now, over all sets. A connection watched by a [`Reaper`](crate::Reaper) counts as a
     /// keyed timer, here and below.
@@ -280,11 +300,11 @@ pub struct WheelMetrics {
     pub keyed_moved: u64,
     /// Timers that the actor reached, found due later, and put on the wheel again.
     pub rescheduled: u64,
-    /// Commands the actor has received. Most timers need none.
+    /// Commands that the actor has applied. Most timers need none.
     pub commands: u64,
     /// Turns the actor has taken.
     pub turns: u64,
-    /// How often the actor was woken while it waited.
+    /// How often the actor began to wait. A wake-up ends each wait, so this counts wake-ups, and a wait that goes on.
     pub wake_ups: u64,
     /// The longest turn, by the runtime's clock: zero under a paused one.
     pub longest_turn: Duration,

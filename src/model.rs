@@ -1,4 +1,4 @@
-//! The parts of the loom models of the protocols between threads, and the models of the whole.
+//! The stand-ins that the loom models of the protocols between threads share, and the models of all parts together.
 //!
 //! `RUSTFLAGS="--cfg tickwheel_loom" cargo test --release --lib model` runs them. [loom] takes each through every
 //! interleaving of its threads, and through every value that a load of an atomic may return. It treats sequentially
@@ -14,7 +14,7 @@
 //! | [`Wakes`], [`Sleeper`] | a task: one counts how often it is woken, the other blocks until it is |
 //!
 //! The models of one part *step* the actor: it takes one turn while another thread does something, and the model then
-//! inspects the result. The models of the whole, in `joint`, let it *run*, and time passes only when a model says so. An
+//! inspects the result. The models of all parts together, in `joint`, let it *run*, and time passes only when a model says so. An
 //! actor that waits for a later tick than it should then waits for ever, and loom reports a deadlock.
 //!
 //! A model that would take more than some seconds bounds the number of preemptions, and says so. `LOOM_MAX_PREEMPTIONS`
@@ -52,7 +52,7 @@ pub(crate) fn check(preemptions: Option<usize>, model: impl Fn() + Send + Sync +
 pub(crate) struct ActorNotifier {
     state: Mutex<NotifierState>,
     changed: Condvar,
-    /// The clock. Not loom's, so that reading it orders nothing.
+    /// The clock. Its atomic is not loom's, so reading it orders nothing.
     now: AtomicU64,
 }
 
@@ -168,7 +168,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Makes so many queues; every thread uses the first.
+    /// Makes this many queues; every thread uses the first.
     pub(crate) fn new(queues: usize) -> Arc<Self> {
         Arc::new(Shared {
             mailbox: Mailbox::new(queues, ActorNotifier::default()),
@@ -299,8 +299,8 @@ impl Actor {
         self.sleeps.wheel().next_wake()
     }
 
-    /// Runs until told to end, until no handle and no armed sleep is left, or until so many sleeps have fired. Then closes
-    /// what it holds.
+    /// Runs until a command ends it, until no handle and no armed sleep is left, or until `enough` sleeps have fired. Then
+    /// it closes its entries.
     pub(crate) fn run(mut self, enough: usize) {
         loop {
             self.shared.mailbox.awake();
@@ -321,7 +321,7 @@ impl Actor {
         self.close();
     }
 
-    /// Nothing is armed.
+    /// Whether nothing is armed.
     fn is_unused(&self) -> bool {
         self.sleeps.wheel().is_empty()
     }
@@ -395,7 +395,7 @@ impl Actor {
         }
     }
 
-    /// Ends as dropping the actor does.
+    /// Ends like the drop of the actor.
     pub(crate) fn close(mut self) {
         self.shared.mailbox.close(&mut self.backlog);
         while let Some(command) = self.backlog.pop() {

@@ -35,17 +35,18 @@ use crate::tick::{NEVER, after, far_future};
 /// * A deadline too far to be represented is *never*: it does not complete, however much time passes.
 /// * A completed sleep that is reset wakes no task until it is polled again.
 ///
-/// The first poll arms it; making it costs the wheel nothing. Every poll compares the deadline with the clock, the first
-/// one too: a sleep that is overdue is ready, whether or not the actor has run. If several tasks poll it in turn, the
-/// last one is woken, and no other.
+/// The first poll arms it. Making it only takes a cancelled entry from the thread's pool, or allocates one. Every poll
+/// compares the deadline with the clock, the first one too: a sleep that is overdue is ready, whether or not the actor
+/// has run. If several tasks poll it in turn, the last one is woken, and no other.
 ///
 /// A sleep keeps its promise when its wheel is shut down or the wheel's runtime is gone: it goes on with a timer of the
 /// Tokio runtime in which it is polled next, or of a thread of this crate if it is polled outside a runtime.
 ///
 /// # Cancel safety
 ///
-/// Dropping it cancels it: no task is woken afterwards. That takes a short lock of its own. It sends a command to the
-/// actor only if the thread's pool of cancelled entries is full.
+/// Dropping it cancels it: no task is woken afterwards. That takes the entry's own lock, unless the sleep was neither
+/// polled nor reset. It sends a command to the actor only if the thread's pool cannot keep the entry: the pool is full,
+/// no handle of the wheel is left, or the thread is ending.
 ///
 /// # Examples
 ///
@@ -78,12 +79,12 @@ use crate::tick::{NEVER, after, far_future};
 #[must_use = "futures do nothing unless you `.await` or poll them"]
 pub struct Sleep {
     deadline: Instant,
-    /// The deadline's tick; `NEVER` whatever instant the deadline shows.
+    /// The deadline's tick. If it is `NEVER`, the instant in `deadline` means nothing.
     tick: u64,
     /// `None` only while it is being dropped.
     entry: Option<Arc<SleepEntry>>,
     stage: Stage,
-    /// Tokio's own timer; there once the stage is `Fallback`.
+    /// Tokio's own timer; `Some` once the stage is `Fallback`.
     fallback: Option<Pin<Box<time::Sleep>>>,
 }
 
@@ -134,7 +135,7 @@ impl Sleep {
         }
     }
 
-    /// The sleep of an idle timer: the actor asks the clock before it fires.
+    /// The sleep of an idle timer. The actor reads the idle clock before it fires the sleep.
     pub(crate) fn on_clock(shared: &Arc<Shared>, clock: Arc<IdleClock>, deadline: Instant) -> Self {
         pool::count(shared, |counts| &counts.made);
         let entry = Entry::new(Arc::new(SleepContext {
@@ -150,7 +151,8 @@ impl Sleep {
         }
     }
 
-    /// The instant at which it completes. For a sleep that never does, an instant decades from when it was made.
+    /// The instant at which it completes. For a sleep whose duration was too long to be represented, an instant some
+    /// thirty years from when it was made, at which it does not complete.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
@@ -172,14 +174,15 @@ impl Sleep {
         }
     }
 
-    /// Gives it another deadline, whether it has completed or not.
+    /// Gives it another deadline, whether it has completed or not. A deadline in the past makes it ready at its next poll,
+    /// and wakes a task that waits.
     ///
     /// A task that waits goes on waiting, for the new deadline. A sleep that has completed has to be polled again: until
-    /// then the new deadline wakes nobody. (Tokio's sleep wakes the task that polled it last; for that it keeps a clone
+    /// then the new deadline wakes no task. (Tokio's sleep wakes the task that polled it last; for that it keeps a clone
     /// of the waker of every sleep that has fired.)
     ///
-    /// Moving a waiting sleep later takes a short lock of its own and sends no command. Moving it to before the tick at
-    /// which the wheel has it scheduled sends one.
+    /// Moving a waiting sleep takes its entry's own lock. Moving it later sends no command. Moving it to before the tick at
+    /// which the wheel has it scheduled sends one, unless one is queued.
     ///
     /// # Examples
     ///
@@ -210,7 +213,7 @@ impl Sleep {
         self.reset_to(deadline, tick);
     }
 
-    /// Like [`reset`](Self::reset), to a deadline that is never reached if there is none.
+    /// Like [`reset`](Self::reset); without a deadline the sleep never completes.
     pub(crate) fn reset_or_never(&mut self, deadline: Option<Instant>) {
         match deadline {
             Some(deadline) => self.reset(deadline),
@@ -233,7 +236,7 @@ impl Sleep {
                         pool::count(shared, |counts| &counts.moved);
                         return;
                     }
-                    // The task that waits may be another one: it has to poll, and find that the actor is gone.
+                    // The actor is gone. The task that waits, perhaps another one, has to poll to find that out.
                     wake(entry.close());
                 }
                 was == Phase::Fired
@@ -252,7 +255,7 @@ impl Sleep {
         self.stage = Stage::Reset;
     }
 
-    /// Like [`poll`](Future::poll), but takes no part in the runtime's cooperative budget.
+    /// Like [`poll`](Future::poll), but leaves the runtime's cooperative budget alone.
     #[inline]
     fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self.stage {
@@ -264,7 +267,7 @@ impl Sleep {
         }
     }
 
-    /// Whether it goes on with Tokio's timer, which the explorer does not move.
+    /// Whether it goes on with Tokio's timer, whose clock the explorer does not move.
     #[cfg(all(test, tickwheel_shuttle))]
     pub(crate) fn is_on_fallback(&self) -> bool {
         self.stage == Stage::Fallback
@@ -306,7 +309,7 @@ impl Sleep {
             Phase::Armed | Phase::Idle | Phase::Released => {
                 let disarmed = entry.disarm();
                 if disarmed.was == Phase::Fired {
-                    // The actor was quicker, and has counted.
+                    // The actor has fired it in the meantime, and has counted that.
                     self.stage = Stage::Done;
                     return Poll::Ready(());
                 }
@@ -336,7 +339,7 @@ impl Sleep {
             if self.is_due() {
                 return self.poll_due();
             }
-            // Counted once there is such a timer: making one may panic.
+            // Making a timer may panic, so the sleep is counted after that.
             self.fallback = Some(fallback::sleep_until(self.deadline));
             self.stage = Stage::Fallback;
             if let Some(entry) = &self.entry {
@@ -347,7 +350,7 @@ impl Sleep {
             return Poll::Ready(());
         };
         loop {
-            // The budget is the caller's affair: a timeout whose future has used it up has to elapse all the same.
+            // The caller takes care of the budget: a timeout elapses even when its future has used all of it.
             ready!(pin!(coop::unconstrained(fallback.as_mut())).poll(cx));
             if self.tick != NEVER {
                 break;
@@ -360,7 +363,7 @@ impl Sleep {
     }
 }
 
-/// Drops a waker that another task may have left: its panic is none of this poll's business.
+/// Drops a waker that may belong to another task. Its panic must not end this poll.
 fn drop_replaced(waker: Option<Waker>) {
     if let Some(waker) = waker {
         catch_panic("the drop of a waker", || drop(waker));
@@ -372,7 +375,7 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         ready!(self.poll_elapsed(cx));
-        // Only progress costs budget; a task that always finds its sleeps ready still has to yield now and then.
+        // Only a ready poll costs budget, so that a task whose sleeps are always ready yields now and then.
         ready!(coop::poll_proceed(cx)).made_progress();
         Poll::Ready(())
     }
@@ -384,10 +387,10 @@ impl Drop for Sleep {
         let Some(entry) = self.entry.take() else {
             return;
         };
-        // Dropped last, when all is counted and put away: dropping it may panic.
+        // The waker is dropped last, because its drop may panic.
         let _waker;
         let (is_cancelled, scheduled) = match self.stage {
-            // The entry is as it was taken from the pool: scheduled at this tick or before it, if at all.
+            // The entry is as it came from the pool: scheduled at this tick or before it, if at all.
             Stage::New | Stage::NewUnchecked => (true, self.tick),
             Stage::Reset | Stage::Armed | Stage::Done => {
                 let disarmed = entry.disarm();

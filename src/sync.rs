@@ -1,7 +1,7 @@
 //! Locks and atomics for the protocols between threads.
 //!
 //! They are the standard library's, or loom's when the models are checked (`--cfg tickwheel_loom`; plain `--cfg loom`
-//! would switch Tokio's internals too), or shuttle's when the whole is explored (`--cfg tickwheel_shuttle`).
+//! would switch Tokio's internals too), or shuttle's under the explorer (`--cfg tickwheel_shuttle`).
 
 use std::sync::PoisonError;
 #[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
@@ -23,19 +23,19 @@ pub(crate) use std::{thread::LocalKey, thread_local};
 #[cfg(tickwheel_shuttle)]
 pub(crate) use shuttle::{thread::LocalKey, thread_local};
 
-/// Whether the whole is explored. Its schedules are short, so limits are lower then: they have to be reached.
+/// Whether this runs under the explorer. Its schedules are short, so limits are lower there, to be reached.
 pub(crate) const EXPLORED: bool = cfg!(tickwheel_shuttle);
 
-/// Locks a mutex, poisoned or not. Code of a user runs under these mutexes only if its panics are caught, or before
-/// anything is changed; so a poisoned one holds nothing half done.
+/// Locks a mutex, poisoned or not. Under these mutexes, code of a user runs only if its panics are caught, or before
+/// anything is changed. So the value of a poisoned mutex is never half changed.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Like [`lock`], but spins with exponential backoff before blocking.
 ///
-/// Two threads that take turns at a lock move what it guards from one core to the other each time. A thread that backs
-/// off lets the other do much in one go.
+/// Two threads that alternate at a lock move the guarded cache lines from one core to the other each time. A thread that
+/// backs off lets the other take the lock several times in a row.
 #[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
 #[inline]
 pub(crate) fn lock_with_backoff<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -70,8 +70,8 @@ const BACKOFF_STEPS: u32 = 8;
 /// A mutex for critical sections of a few instructions that call nothing. It is made for the case without contention.
 ///
 /// Releasing it is a plain store. A mutex that blocks threads has to exchange a word to learn whether one is blocked; a
-/// timeout then needs four such exchanges instead of two. A thread that finds it taken spins, then yields, since the
-/// holder may have been preempted, and at last sleeps, so that a holder of lower priority gets to run too.
+/// timeout then needs four such exchanges instead of two. A thread that finds it locked spins, then yields, since the
+/// holder may have been preempted, and at last sleeps, so that a holder of lower priority can run too.
 ///
 /// With `parking_lot::Mutex` in its place, 384,000 timeouts took 1.035 times the CPU time on one worker and 1.056 times on
 /// two (medians of 15 alternating runs, the tasks included): 6 to 10 ns of a timeout.

@@ -61,7 +61,7 @@ impl Timestamp {
         u64::try_from(self.0).unwrap_or(0)
     }
 
-    /// The timestamp so many nanoseconds from the origin; `NEVER` if that is too far.
+    /// The timestamp this many nanoseconds from the origin; `NEVER` if that is too far.
     pub(crate) fn at(nanos: u64) -> Timestamp {
         i64::try_from(nanos).map_or(Timestamp::NEVER, Timestamp)
     }
@@ -70,7 +70,7 @@ impl Timestamp {
 /// Where ticks begin and how long one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ticks {
-    /// Unique, so that one comparison tells these ticks from others.
+    /// Unique, so that one comparison distinguishes these ticks from others.
     id: u64,
     origin: Instant,
     nanos_per_tick: u64,
@@ -100,10 +100,9 @@ thread_local! {
     static TOUCH: Last = const { Last::new() };
 }
 
-/// The result of rounding that a thread remembers.
+/// The last result of rounding, for each thread.
 ///
-/// The range of a tick is worked out when the same tick comes twice in a row. Where each is another it would be of no
-/// use.
+/// The range of a tick is computed when the same tick comes twice in a row. It would not pay for ticks that come once.
 #[derive(Debug)]
 struct Last {
     result: Cell<Option<RoundedUp>>,
@@ -121,7 +120,7 @@ impl Last {
 }
 
 impl RoundedUp {
-    /// Whether the instant rounds up to this tick, for the ticks with this id.
+    /// Whether the instant, under the ticks with this id, rounds up to this tick.
     #[inline]
     fn holds(&self, id: u64, instant: Instant) -> bool {
         self.id == id && self.after < instant && instant <= self.begin
@@ -156,7 +155,7 @@ impl Ticks {
         nanos(instant.saturating_duration_since(self.origin)).unwrap_or(u64::MAX)
     }
 
-    /// The instant so many nanoseconds from the origin; an instant decades from now if there is none.
+    /// The instant this many nanoseconds from the origin; an instant decades from now if there is none.
     pub(crate) fn at(&self, nanos: u64) -> Instant {
         self.instant(Timestamp::at(nanos))
     }
@@ -242,7 +241,7 @@ impl Ticks {
     }
 
     /// The timestamp as an instant. `NEVER` is the last one, 292 years after the origin, so that instants keep the order of
-    /// timestamps. Where there is no such `Instant`, one decades from now.
+    /// timestamps. Without such an `Instant` on this platform, it is one decades from now.
     pub(crate) fn instant(&self, timestamp: Timestamp) -> Instant {
         let distance = Duration::from_nanos(timestamp.0.unsigned_abs());
         let instant = if timestamp.0 >= 0 {
@@ -262,8 +261,7 @@ impl Ticks {
     }
 }
 
-/// Rounds nanoseconds from the origin up to the beginning of a tick: how activity is recorded. At most
-/// [`LATEST_NANOS`].
+/// Rounds nanoseconds from the origin up to the begin of a tick, as activity is recorded. At most [`LATEST_NANOS`].
 pub(crate) fn round_up_to_tick(nanos: u64, tick_nanos: u64) -> u64 {
     let ticks = nanos.min(LATEST_NANOS).div_ceil(tick_nanos);
     ticks.saturating_mul(tick_nanos).min(LATEST_NANOS)

@@ -22,8 +22,8 @@ use crate::sleep::Timeout;
 
 /// A handle to a timer wheel and its actor. Cheap to clone, and usable from any thread and task.
 ///
-/// One wheel serves a whole process. The actor lives while a handle or an armed timer lives; a [`KeyedTimers`] counts as
-/// a handle.
+/// One wheel serves a whole process. The actor lives while a handle or an armed timer lives. A [`KeyedTimers`], a
+/// [`Reaper`] and a [`Watch`](crate::Watch) count as handles. A timer that never fires does not keep the actor.
 ///
 /// # Examples
 ///
@@ -238,7 +238,7 @@ impl TimerWheel {
         self.idle_stream_with(io, IdleLimits::none().all(idle))
     }
 
-    /// Wraps a stream with separate limits for reading, for writing and for both. Without any limit it costs nothing.
+    /// Wraps a stream with separate limits for reading, for writing and for both. Without any limit it has no timer.
     pub fn idle_stream_with<S>(&self, io: S, limits: IdleLimits) -> IdleStream<S> {
         IdleStream::new(&self.context.shared, io, limits)
     }
@@ -265,7 +265,8 @@ impl TimerWheel {
 
     /// A snapshot of what the wheel has counted.
     ///
-    /// It locks each set of keyed timers for a moment, so it belongs in an exporter and not on a hot path.
+    /// It locks each set of keyed timers for a moment and allocates some kilobytes, so it belongs in an exporter and not on
+    /// a hot path.
     #[doc(alias = "stats")]
     pub fn metrics(&self) -> WheelMetrics {
         self.context.shared.read_metrics()
@@ -345,7 +346,8 @@ impl TimerWheel {
         self.context.shared.ended().await;
     }
 
-    /// Whether the actor has ended, by [`shutdown`](Self::shutdown) or because its runtime was dropped.
+    /// Whether the actor has ended, by [`shutdown`](Self::shutdown) or because its runtime was dropped, and has closed
+    /// everything.
     pub fn is_shutdown(&self) -> bool {
         self.context.shared.is_ended()
     }

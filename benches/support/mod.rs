@@ -1,4 +1,4 @@
-//! What the benchmarks have in common.
+//! Helpers of the benchmarks.
 #![allow(dead_code, reason = "no benchmark uses all of it")]
 
 use std::future::Future;
@@ -67,7 +67,7 @@ where
     share(start.elapsed(), rounds, each * tasks as u64)
 }
 
-/// The time for `rounds` when what was run is a little more than was asked for.
+/// The time for `rounds`, given the time of a few more.
 #[allow(clippy::cast_precision_loss)]
 pub(crate) fn share(time: Duration, rounds: u64, run: u64) -> Duration {
     time.mul_f64(rounds as f64 / run as f64)
@@ -79,7 +79,7 @@ pub(crate) fn poll_once(future: Pin<&mut impl Future<Output = ()>>) {
     assert!(future.poll(&mut context).is_pending(), "it is not over yet");
 }
 
-/// Numbers that look random and are the same in every run (xorshift64*).
+/// Pseudo-random numbers, the same ones in every run (xorshift64*).
 #[derive(Debug)]
 pub(crate) struct Random(u64);
 

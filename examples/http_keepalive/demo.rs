@@ -25,7 +25,7 @@ const CLIENTS: usize = 40;
 /// The behaviour of a client before it falls silent.
 struct Kind {
     name: &'static str,
-    /// The paths it asks for, again and again on the same connection.
+    /// The paths that it requests again and again on the same connection.
     requests: &'static [&'static str],
     /// Its pause between them.
     pause: Duration,
@@ -69,7 +69,7 @@ const KINDS: [Kind; 5] = [
 /// The outcome of a client.
 struct Seen {
     kind: usize,
-    /// Whether all it asked for was answered.
+    /// Whether all its requests were answered.
     answered: bool,
     /// From when the server had nothing to do for it any more, at the earliest, until it closed the connection.
     idle: Duration,

@@ -30,7 +30,7 @@ const CHAT: Duration = Duration::from_secs(9);
 /// A silent client that is still open so long after it should have been closed has been forgotten.
 const GRACE: Duration = Duration::from_secs(4);
 
-/// Whatever happens, the demonstration ends.
+/// The demonstration ends after this time in every case.
 const GIVE_UP: Duration = Duration::from_secs(19);
 
 /// How many clients connect at once: the server's queue is not endless.

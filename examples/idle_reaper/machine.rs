@@ -27,7 +27,7 @@ pub(crate) fn allow_open_files(_wanted: u64) -> Option<u64> {
     None
 }
 
-/// The CPU time that this process has used, in its own code and in the kernel; `None` where that cannot be told.
+/// The CPU time that this process has used, in its own code and in the kernel; `None` on systems that do not report it.
 #[cfg(any(target_os = "linux", target_os = "macos", target_os = "freebsd"))]
 pub(crate) fn cpu_time() -> Option<Duration> {
     use rustix::time::{ClockId, clock_gettime};
@@ -35,7 +35,7 @@ pub(crate) fn cpu_time() -> Option<Duration> {
     Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).ok()
 }
 
-/// Cannot be told here.
+/// Always `None` on this system.
 #[cfg(not(any(target_os = "linux", target_os = "macos", target_os = "freebsd")))]
 pub(crate) fn cpu_time() -> Option<Duration> {
     None

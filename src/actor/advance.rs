@@ -1,4 +1,4 @@
-//! How the actor moves a wheel on: a bounded amount of work at a time.
+//! Moves a wheel on, by a bounded amount of work at a time.
 
 use crate::sync::EXPLORED;
 use crate::wheel::Wheel;
@@ -6,18 +6,18 @@ use crate::wheel::Wheel;
 /// How many items are taken off a wheel at a time.
 const BATCH: usize = if EXPLORED { 2 } else { 64 };
 
-/// The cost of a step in which items only cascaded to lower levels, in items that are due.
+/// The cost of a step in which items only cascaded to lower levels. The unit is one due item.
 const CASCADE_COST: usize = if EXPLORED { 2 } else { 128 };
 
 /// The result of one step of a wheel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Step {
-    /// Some items of one tick were taken off, or cascaded. They are to be processed before the next step.
+    /// Some items of one tick were taken off, or cascaded. They have to be processed before the next step.
     Batch,
     /// The budget is used up, or items have to wait for commands: there may be more.
     More,
-    /// No item is scheduled by then any more.
+    /// No item is left that is scheduled by that tick.
     Done,
 }
 
@@ -33,12 +33,12 @@ pub(crate) fn step<T>(
 ) -> Step {
     debug_assert!(due.is_empty(), "the last batch was processed");
     if until < wheel.now() {
-        // The wheel went further in an earlier turn. Items that were scheduled at its tick since then are overdue, as
-        // are commands that are still in the backlog, and wait for them.
+        // The wheel went further in an earlier turn. Items scheduled at its tick since then wait for commands in the
+        // backlog that are needed earlier.
         return Step::More;
     }
     let Some(tick) = wheel.next_wake().filter(|&tick| tick <= until) else {
-        // Only time moves on.
+        // Nothing is scheduled by then; only the current tick moves on.
         let none = wheel.advance(until, 1).next();
         debug_assert!(none.is_none(), "nothing is due by then any more");
         return Step::Done;

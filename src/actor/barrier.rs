@@ -1,9 +1,9 @@
-//! The tasks that wait for everything to be applied and fired: those in [`settle`](crate::TimerWheel::settle).
+//! The barriers: tasks in [`settle`](crate::TimerWheel::settle) that wait until everything is applied and has fired.
 //!
-//! A barrier has two parts. First the commands that were pushed before its own are applied. Its own command is in one
-//! queue, and the actor may have emptied the others a moment before they were pushed; so when the command comes out of
-//! the backlog, the actor sends it round once more, behind everything that it takes next. When it comes out again all of
-//! that is applied. Then everything that is due by that turn fires; this module waits for that.
+//! A barrier has two parts. First, the commands that were pushed before its own are applied. They may be in other queues,
+//! which the actor may have emptied a moment before they were pushed. So when the barrier's command comes out of the
+//! backlog, the actor appends it once more, behind everything that it takes next. When it comes out again all of that is
+//! applied. Second, every timer that is due by that turn fires; this module waits for that.
 
 use std::collections::VecDeque;
 
@@ -18,12 +18,13 @@ const WAKES_PER_TURN: usize = if EXPLORED { 1 } else { 256 };
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Barrier {
-    /// With the tick by which everything has to be fired. Ticks of turns do not decrease: the first one is met first.
+    /// Each waiting task, with the tick by which everything has to have fired. Ticks of turns do not decrease, so the
+    /// first one is met first.
     waiting: VecDeque<(u64, oneshot::Sender<()>)>,
 }
 
 impl Barrier {
-    /// All that was pushed before is applied, and `done` now waits for what is due by `tick`, the current one.
+    /// Adds a barrier whose commands are applied. It now waits for the timers due by `tick`, the current one.
     pub(super) fn add(&mut self, tick: u64, done: oneshot::Sender<()>) {
         self.waiting.push_back((tick, done));
     }
@@ -32,7 +33,7 @@ impl Barrier {
         self.waiting.is_empty()
     }
 
-    /// Everything due before tick `before` has fired: wakes some of those that wait for that.
+    /// Every timer due before tick `before` has fired: wakes some of the tasks that wait for that.
     pub(super) fn fired(&mut self, before: u64) {
         for _ in 0..WAKES_PER_TURN {
             let is_met = |&(tick, _): &(u64, _)| tick < before;
@@ -42,12 +43,12 @@ impl Barrier {
             let Some((_, done)) = self.waiting.pop_front() else {
                 return;
             };
-            // An error means that nobody waits any more.
+            // An error means that the task does not wait any more.
             catch_panic("a waker", || done.send(()));
         }
     }
 
-    /// The actor ends: wakes everybody.
+    /// The actor ends: wakes all tasks.
     pub(super) fn close(&mut self) {
         for (_, done) in self.waiting.drain(..) {
             catch_panic("a waker", || drop(done));

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use slab::Slab;
 
 use super::advance::{Step, step};
-use crate::shared::timer_set::{Batch, Delivery, SetWheel, TimerSet};
+use crate::shared::timer_set::{Batch, Delivery, DueHeap, SetWheel, TimerSet};
 use crate::shared::turn::Turn;
 use crate::sync::EXPLORED;
 use crate::tick::NEVER;
@@ -17,10 +17,10 @@ use crate::wheel::Wheel;
 /// The most dirty indices that are processed under one hold of a set's lock.
 const BATCH: usize = if EXPLORED { 2 } else { 256 };
 
-/// Indices that are needed within so many ticks are processed before all others.
+/// Indices that are needed within this many ticks are processed before all others.
 const HORIZON: u64 = if EXPLORED { 4 } else { 256 };
 
-/// A batch that was processed keeps memory for this many indices.
+/// A processed batch keeps memory for this many indices.
 const KEPT_BATCH: usize = 1024;
 
 /// A timer on the wheel: its set, and its index there.
@@ -53,11 +53,13 @@ struct Record {
     set: Arc<dyn TimerSet>,
     /// How many of its indices are on the wheel.
     nodes: usize,
+    /// Its timers that are due and were not delivered.
+    due: DueHeap,
     /// It is in the list of sets with timers that are due.
     is_due: bool,
 }
 
-/// Dirty indices that were taken from a set, as far as they are not processed yet.
+/// Dirty indices that were taken from a set, and how far they are processed.
 #[derive(Debug)]
 struct InHand {
     set: NonZeroU32,
@@ -98,7 +100,7 @@ impl KeyedWheel {
         }
     }
 
-    /// When the wheel next has something to do.
+    /// The tick at which the wheel next has something to do.
     pub(super) fn next_wake(&self) -> Option<u64> {
         self.wheel.next_wake()
     }
@@ -123,7 +125,7 @@ impl KeyedWheel {
         self.wheel.has_spare()
     }
 
-    /// Whether dirty indices are left that were taken from their set.
+    /// Whether dirty indices were taken from their set and are not processed yet.
     pub(super) fn has_unprocessed(&self) -> bool {
         self.in_hand.is_some()
     }
@@ -151,7 +153,7 @@ impl KeyedWheel {
         });
     }
 
-    /// Processes the dirty indices in hand, as far as the budget goes; true when some are left.
+    /// Processes the dirty indices in hand, as far as the budget goes. Returns whether some are left.
     pub(super) fn process(&mut self, budget: &mut usize, turn: &Turn<'_>) -> bool {
         let Some(mut hand) = self.in_hand.take() else {
             return false;
@@ -179,7 +181,8 @@ impl KeyedWheel {
         false
     }
 
-    /// Processes the timers that the wheel reaches by tick `until`, as far as the budget goes; true when there are more.
+    /// Processes the timers that the wheel reaches by tick `until`, as far as the budget goes. Returns whether there are
+    /// more.
     pub(super) fn advance(&mut self, until: u64, budget: &mut usize, turn: &Turn<'_>) -> bool {
         loop {
             match step(&mut self.wheel, &mut self.expired, until, budget) {
@@ -215,7 +218,7 @@ impl KeyedWheel {
         expired.clear();
     }
 
-    /// Delivers the timers that are due before tick `before`, at most `limit`; true when some of them are left.
+    /// Delivers the timers that are due before tick `before`, at most `limit`. Returns whether some of them are left.
     pub(super) fn deliver(&mut self, before: u64, mut limit: usize, turn: &Turn<'_>) -> bool {
         let mut left = false;
         for number in mem::take(&mut self.due) {
@@ -248,12 +251,13 @@ impl KeyedWheel {
         vacant.insert(Record {
             set: Arc::clone(set),
             nodes: 0,
+            due: DueHeap::new(),
             is_due: false,
         });
         number
     }
 
-    /// Lets go of a set that nobody uses any more.
+    /// Drops the record of a set that is over and has nothing on the wheel.
     fn forget_if_over(&mut self, number: NonZeroU32) {
         let record = &self.records[key(number)];
         let is_in_hand = self.in_hand.as_ref().is_some_and(|hand| hand.set == number);
@@ -276,23 +280,22 @@ impl Record {
         number: NonZeroU32,
         wheel: &'a mut Wheel<Item>,
     ) -> (&'a dyn TimerSet, Lent<'a>) {
-        let nodes = &mut self.nodes;
-        (
-            &*self.set,
-            Lent {
-                wheel,
-                number,
-                nodes,
-            },
-        )
+        let lent = Lent {
+            wheel,
+            number,
+            nodes: &mut self.nodes,
+            due: &mut self.due,
+        };
+        (&*self.set, lent)
     }
 }
 
-/// The wheel in the hands of one set.
+/// The wheel and the heap of due timers, lent to one set.
 struct Lent<'a> {
     wheel: &'a mut Wheel<Item>,
     number: NonZeroU32,
     nodes: &'a mut usize,
+    due: &'a mut DueHeap,
 }
 
 impl SetWheel for Lent<'_> {
@@ -318,5 +321,9 @@ impl SetWheel for Lent<'_> {
         if token.and_then(|t| self.wheel.remove(t)).is_some() {
             *self.nodes -= 1;
         }
+    }
+
+    fn due(&mut self) -> &mut DueHeap {
+        self.due
     }
 }

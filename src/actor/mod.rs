@@ -1,4 +1,4 @@
-//! The one task, or thread, that owns the wheels.
+//! The actor: the one task, or thread, that owns the wheels.
 
 pub(crate) mod advance;
 #[cfg(not(tickwheel_loom))]

@@ -72,7 +72,7 @@ impl<H> SleepWheel<H> {
     /// Processes the next entry that the last step has reached; `None` when there is none left. An entry that would fire
     /// is put off to the tick that `later` gives, if that is later.
     ///
-    /// The wheel is at rest when this returns: waking the waker may drop or arm other sleeps.
+    /// The wheel is not borrowed any more when the waker is woken, which may drop or arm other sleeps.
     pub(crate) fn process_next(&mut self, later: impl FnOnce(&H) -> u64) -> Option<Processed> {
         let entry = self.due.pop()?;
         let (now, node) = (self.wheel.now(), self.wheel.next_index());
@@ -88,8 +88,8 @@ impl<H> SleepWheel<H> {
         )
     }
 
-    /// Takes cancelled sleeps off the wheel, of those at so many indices from `from` on; returns where to go on. For when
-    /// nobody is left to use their entries again.
+    /// Takes cancelled sleeps off the wheel, once no handle is left to use their entries again. It checks `indices` indices
+    /// from `from` on, and returns the next one to check.
     pub(crate) fn deregister_unarmed(&mut self, from: u32, indices: u32) -> Option<u32> {
         let end = from.saturating_add(indices);
         for index in from..end.min(self.wheel.indices()) {
@@ -107,7 +107,7 @@ impl<H> SleepWheel<H> {
         (end < self.wheel.indices()).then_some(end)
     }
 
-    /// Takes all of them out.
+    /// Takes all entries out.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Arc<Entry<H>>> + '_ {
         let tokens = (0..self.wheel.indices()).filter_map(|index| {
             let token = self.wheel.token_at(index)?;
@@ -122,9 +122,9 @@ impl<H> SleepWheel<H> {
     }
 }
 
-/// Has the processor fetch the entry's memory, which is far away when there are many. The waits for several entries that
-/// are fetched one after the other overlap; those for their locks do not. Without it, half a million sleepers on two workers
-/// took 1.11 times the CPU time.
+/// Makes the processor fetch the entry's memory, which is not in its caches when there are many entries. The waits for
+/// entries that are fetched one after the other overlap; those for their locks do not. Without it, half a million sleepers
+/// on two workers took 1.11 times the CPU time.
 pub(crate) fn fetch<H>(entry: &Arc<Entry<H>>) {
     black_box(Arc::strong_count(entry));
 }

@@ -1,27 +1,27 @@
 //! The one task, or thread, that owns the wheels.
 //!
 //! Everything reaches it as a [command](crate::shared::command). It awaits nothing but its own notification and its own
-//! sleep, never a consumer; it does not tick; and its turns are bounded, so that neither a flood of commands nor a storm
-//! of expirations starves the other, or the rest of the runtime.
+//! sleep, never a consumer. It has no periodic tick. Its turns are bounded, so that neither a flood of commands nor a
+//! storm of expirations starves the other, or the rest of the runtime.
 //!
 //! # A turn
 //!
 //! 1. It reads the clock. If its backlog is empty, it takes everything that is queued in the
 //!    [mailbox](crate::shared::mailbox) into it.
 //! 2. It applies commands from the backlog, a bounded number.
-//! 3. It fires what is due, a bounded number. If commands are left, in the backlog or the mailbox, it stops before the
-//!    earliest tick by which one of them is needed: a timer fires before those that are due after it, also when its
-//!    command is not applied yet (P4), and does not wait for commands that are all later (P11). What is pushed after
-//!    step 1 is not due before the tick of this turn.
+//! 3. It fires timers that are due, a bounded number. If commands are left, in the backlog or the mailbox, it stops before
+//!    the earliest tick by which one of them is needed. So a timer fires before those that are due after it even if its
+//!    command is not applied yet (P4), and does not wait for commands that are needed later only (P11). A command that is
+//!    pushed after step 1 is not due before the tick of this turn.
 //!
 //! If something is left to do the actor lets other tasks run and takes the next turn. Otherwise it
 //! [parks](crate::shared::mailbox::Mailbox::park), and waits for the next tick of its wheels or a notification.
 //!
 //! # The end
 //!
-//! It ends when it is told to, or when no handle is left and nothing is armed. However it ends, also when its runtime
-//! is dropped under it, it closes what it holds: sleeping futures wake up and go on with Tokio's own timer, keyed
-//! timers go back to their stream. The wakers are a user's, and may panic: each is called on its own.
+//! It ends by a command, or when no handle is left and nothing is armed. In every case, also when its runtime is dropped,
+//! it closes what it holds: sleeping futures wake up and go on with Tokio's own timer, and keyed timers go back to their
+//! stream. Wakers are user code and may panic, so each is called on its own.
 
 #[cfg(test)]
 mod tests;
@@ -80,7 +80,7 @@ pub(crate) struct Actor {
     keyed: KeyedWheel,
     /// Commands taken from the mailbox.
     backlog: Backlog<Command>,
-    /// The commands of barriers, for their second round.
+    /// The commands of barriers that pass through the backlog a second time.
     second_round: Vec<Command>,
     barrier: Barrier,
     timer: Option<Pin<Box<time::Sleep>>>,
@@ -90,12 +90,12 @@ pub(crate) struct Actor {
     warned: Option<Instant>,
 }
 
-/// What to do after a turn.
+/// The actor's next action after a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// There is more to do, once others have had their turn.
+    /// Let other tasks run, and take the next turn.
     Again,
-    /// Wait until there is.
+    /// Wait for a tick or a notification.
     Wait,
     End,
 }
@@ -116,7 +116,7 @@ impl Actor {
         }
     }
 
-    /// Runs as a task until told to end, or until no handle and no armed timer is left.
+    /// Runs as a task until a command ends it, or until no handle and no armed timer is left.
     pub(crate) async fn run(mut self) {
         let span = tracing::debug_span!("tickwheel", wheel = %self.shared.name);
         async move {
@@ -132,7 +132,7 @@ impl Actor {
         .await;
     }
 
-    /// Runs on this thread, which is to do nothing else, as [`run`](Self::run) does on a task.
+    /// Runs on this thread, which does nothing else. Otherwise like [`run`](Self::run).
     pub(crate) fn run_on_thread(mut self) {
         let span = tracing::debug_span!("tickwheel", wheel = %self.shared.name);
         let _in_span = span.enter();
@@ -141,8 +141,8 @@ impl Actor {
         }
         loop {
             match self.step() {
-                // The system shares the processors fairly. Giving this one away after each turn would leave the actor
-                // behind whenever more threads are busy than there are processors.
+                // The operating system shares the processors among the threads. A yield after each turn would delay the
+                // actor whenever more threads are busy than there are processors.
                 Step::Again => {}
                 Step::Wait => self.wait_on_thread(),
                 Step::End => break,
@@ -157,7 +157,7 @@ impl Actor {
         if self.must_end {
             return Step::End;
         }
-        // Read before the queues are checked, which then finds all that was armed while there was a handle.
+        // This is read before the queues are checked: the check then finds every timer that was armed by a handle.
         let is_orphaned = self.shared.is_orphaned();
         if more || !self.shared.mailbox.park(self.next_wake()) {
             return Step::Again;
@@ -169,7 +169,7 @@ impl Actor {
         Step::Wait
     }
 
-    /// Nothing is armed.
+    /// Whether nothing is armed.
     fn is_unused(&self) -> bool {
         self.sleeps.wheel().is_empty() && self.keyed.is_empty()
     }
@@ -180,7 +180,7 @@ impl Actor {
         wakes.into_iter().flatten().min()
     }
 
-    /// When that tick begins.
+    /// The instant at which that tick begins.
     pub(crate) fn next_turn(&self) -> Option<Instant> {
         let tick = self.next_wake()?;
         let now = clock::now();
@@ -222,7 +222,7 @@ impl Actor {
         .await;
     }
 
-    /// As [`wait`](Self::wait), on a thread of its own.
+    /// Like [`wait`](Self::wait), on a thread of its own.
     fn wait_on_thread(&self) {
         match self.next_turn() {
             None => thread::park(),
@@ -230,7 +230,7 @@ impl Actor {
         }
     }
 
-    /// Does a bounded amount of what there is to do; true when something is left.
+    /// Does a bounded amount of work. Returns whether some is left.
     fn turn(&mut self) -> bool {
         let span = tracing::trace_span!("turn");
         let _in_span = span.enter();
@@ -243,14 +243,14 @@ impl Actor {
         let earliest_queued = shared.mailbox.earliest();
         self.apply(&turn);
         let earliest = self.earliest_unapplied().min(earliest_queued);
-        // Nothing fires at this tick or after it.
+        // No timer fires that is due at this tick or later.
         let before = earliest.min(now.saturating_add(1));
         let sweeping = self.sweep();
         let mut left_to_fire = true;
         if let Some(until) = before.checked_sub(1) {
             let sleeps_left = self.fire_sleeps(until, &turn);
             let timers_left = self.keyed.advance(until, &mut { TIMERS_PER_TURN }, &turn);
-            // At the tick at which a wheel stopped there may be more to come.
+            // A wheel that stopped may have more timers at its current tick.
             let sleeps_before = self.sleeps.wheel().now() + u64::from(!sleeps_left);
             let timers_before = self.keyed.now() + u64::from(!timers_left);
             let deliver_before = timers_before.min(before);
@@ -264,7 +264,7 @@ impl Actor {
 
         turn.end(clock::now().duration_since(began));
         self.warn_if_late(turn.latest(), began);
-        // Held back by a command that is to be applied first.
+        // If `before <= now`, timers wait for a command that has to be applied first.
         before <= now
             || !self.backlog.is_empty()
             || self.keyed.has_unprocessed()
@@ -284,7 +284,7 @@ impl Actor {
             return;
         }
         self.shared.mailbox.take(&mut self.backlog);
-        // Behind everything that was pushed before them. No timer waits for them.
+        // Barriers come behind every command that was pushed before them. No timer waits for them.
         self.backlog.append(&mut self.second_round, NEVER);
     }
 
@@ -331,7 +331,8 @@ impl Actor {
         }
     }
 
-    /// Sends a barrier round a second time, or has it wait until everything due by `tick` has fired: see [`Barrier`].
+    /// Appends a barrier's command a second time, or makes it wait until everything due by `tick` has fired: see
+    /// [`Barrier`].
     fn settle(&mut self, done: oneshot::Sender<()>, is_second_round: bool, tick: u64) {
         if is_second_round {
             self.barrier.add(tick, done);
@@ -343,7 +344,7 @@ impl Actor {
         }
     }
 
-    /// Has the processor fetch the entries of the next commands.
+    /// Makes the processor fetch the entries of the next commands.
     fn fetch(&self) {
         for command in self.backlog.next().take(FETCHED) {
             if let Command::Sleep(entry) = command {
@@ -352,7 +353,7 @@ impl Actor {
         }
     }
 
-    /// Takes cancelled sleeps off the wheel, once nobody is left to use their entries again.
+    /// Takes cancelled sleeps off the wheel, once no handle is left to use their entries again.
     fn sweep(&mut self) -> bool {
         let Some(from) = self.sweep else {
             return false;
@@ -363,7 +364,7 @@ impl Actor {
 
     // --- time ---
 
-    /// Processes the sleeps that are scheduled by tick `until`; true when there may be more.
+    /// Processes the sleeps that are scheduled by tick `until`. Returns whether there may be more.
     fn fire_sleeps(&mut self, until: u64, turn: &Turn<'_>) -> bool {
         let mut budget = TIMERS_PER_TURN;
         loop {
@@ -402,7 +403,7 @@ impl Actor {
 }
 
 impl Drop for Actor {
-    /// Closes everything, step by step: a panic in one is caught, and the next is taken all the same.
+    /// Closes everything, step by step. A panic in one step is caught, and the next step follows.
     fn drop(&mut self) {
         let shared = Arc::clone(&self.shared);
         shared.mailbox.close(&mut self.backlog);
@@ -423,7 +424,7 @@ impl Drop for Actor {
     }
 }
 
-/// Closes what a command was about. Dropping it may wake a task, or drop a set with its keys and values.
+/// Closes the entry of a command. Dropping the command may wake a task, or drop a set with its keys and values.
 fn close(command: Command) {
     if let Command::Sleep(entry) = &command {
         wake(entry.close());

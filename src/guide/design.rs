@@ -1,17 +1,18 @@
 //! How the crate is built, and what it promises. Documentation only.
 //!
-//! # What it set out to be
+//! # The model
 //!
 //! go-zero's `TimingWheel` is one goroutine, `run()`, that owns a wheel and receives from channels: set, move, remove, drain,
-//! stop, and a ticker. Nobody else touches the wheel, so it needs no lock. tickwheel is that actor for Tokio. One task owns the
-//! wheel; what it has to do reaches it as a command through one MPSC channel, the mailbox; everyone else holds cheap handles.
+//! stop, and a ticker. No other goroutine touches the wheel, so it needs no lock. tickwheel is that actor for Tokio. One task
+//! owns the wheel. Commands reach it through one MPSC channel, the mailbox. All others hold cheap handles.
 //!
-//! Two things differ. The loop has no ticker: it sleeps until the next bucket that holds anything. And most calls need no
+//! Two things differ. The loop has no ticker: it sleeps until the next bucket that is not empty. And most calls need no
 //! command. A channel send for each timer costs more than the timer: arming and cancelling a timeout through
-//! `tokio::sync::mpsc` took 140 ns on one thread and over 300 ns on two, against 62 to 75 ns without. So the truth about a timer
-//! lies where its owner can write it, and the wheel holds only a lower bound of its deadline. Moving a timer later and removing
-//! it are then writes to that place: the actor finds out when it gets there. Setting one needs a command unless a cancelled
-//! entry is on the wheel already and can be used again. Only what the actor would process too late has to be sent.
+//! `tokio::sync::mpsc` took 140 ns on one thread and over 300 ns on two, against 62 to 75 ns without. So the true deadline of
+//! a timer lies where its owner can write it, and the wheel holds only a lower bound of it. Moving a timer later and
+//! cancelling a sleep are then writes to that place: the actor finds them when the wheel reaches the timer. Arming a sleep
+//! needs a command unless a cancelled entry is on the wheel already and can be used again. A change needs a command only if
+//! the actor would process it too late otherwise.
 //!
 //! # The one idea
 //!
@@ -23,9 +24,9 @@
 //!
 //! A cancelled entry stays on the wheel, and its thread keeps it in a pool. A new timeout whose deadline is not before the
 //! entry's scheduled tick takes it over by writing deadline and waker. With timeouts of a constant length that is nearly every
-//! time. Of the last eight entries of its pool, a timeout takes the one that is scheduled latest, so that mixed lengths find
-//! entries too. So the number of entries on the wheel follows the number of timers there are *at once*, not the rate at which
-//! they are made.
+//! time. A timeout searches the last eight entries of its pool, and takes the one that is scheduled latest among those that
+//! are scheduled early enough, so that mixed lengths find entries too. So the number of entries on the wheel follows the
+//! number of timers there are *at once*, not the rate at which they are made.
 //!
 //! # The parts
 //!
@@ -44,8 +45,8 @@
 //! Dependencies point one way. `wheel` imports nothing of the crate and knows no clock. Callers never import the actor, and
 //! the actor never imports a caller: both know only what lies between them. `builder` alone knows both sides and starts the
 //! actor. Each protocol between threads is prose with numbered invariants at the top of its module, and a loom model beside it:
-//! the entry of a sleep, the mailbox, the lock of a timer set, the activity of an idle timer. What shows only where
-//! such parts meet is looked for by an explorer, which runs all of it under a scheduler of its own.
+//! the entry of a sleep, the mailbox, the lock of a timer set, the activity of an idle timer. An explorer, which runs all of
+//! the code under a scheduler of its own, searches for bugs between those parts.
 //!
 //! These absences are as deliberate:
 //!
@@ -63,8 +64,8 @@
 //! has a worked example.
 //!
 //! The actor has two wheels: one holds the entries of sleeps, the other the indices of keyed timers. Their nodes lie in chunks
-//! of 4096, and commands travel in blocks of 512, so that neither growing nor shrinking copies or frees megabytes within a turn.
-//! Memory goes back a little each turn.
+//! of 4096, and commands travel in blocks of 512, so that neither growing nor shrinking them copies or frees megabytes within
+//! a turn. Each turn frees some of the unused memory.
 //!
 //! # The wake rule
 //!
@@ -78,10 +79,10 @@
 //! ```text
 //! loop {
 //!     read the clock
-//!     take everything from the mailbox, and apply at most 4096 commands
+//!     take everything from the mailbox if the backlog is empty, and apply at most 4096 commands
 //!     fire at most 256 sleeps that are due, and reschedule those that were moved
 //!     process at most 256 keyed timers, and deliver at most 256 expirations in order
-//!     give some memory back, if there is any to spare
+//!     free some unused memory
 //!     if anything is left: let other tasks run, and go on
 //!     publish the next tick; if the queues hold anything after all: go on
 //!     wait for Tokio's timer at that tick (for none when both wheels are empty), or for a notification
@@ -96,7 +97,7 @@
 //!
 //! # Where the actor runs
 //!
-//! Whatever keeps the actor's task from running holds up every timer. On a multi-thread runtime two things could. A task that
+//! A delay of the actor's task delays every timer. On a multi-thread runtime two things could delay it. A task that
 //! notifies the actor and then blocks its worker leaves the actor in that worker's LIFO slot, from which no other worker steals.
 //! So a caller on such a worker also spawns an empty task, which pushes the actor out of the slot. And `yield_now` keeps a
 //! task on a private list of its worker, behind the tasks that the actor has just woken. So between turns the actor wakes itself
@@ -106,27 +107,27 @@
 //! # Why keyed timers live in a set
 //!
 //! The timers of one [`keyed`](crate::TimerWheel::keyed) set, and the watches of one reaper, lie in one table under one lock
-//! that callers, the stream and the actor share. The other shape was an entry for each timer, as a sleep has: a map from keys
+//! that callers, the stream and the actor share. The alternative was an entry for each timer, as a sleep has: a map from keys
 //! to entries on the callers' side, and an expiration to deliver where a sleep has a waker to wake. It has one protocol for all
-//! timers, and maps can be sharded. The set was chosen, for four reasons:
+//! timers, and maps can be sharded. The set was chosen for four reasons:
 //!
 //! * **Answers.** A call answers when it returns: the value that was replaced, whether there was a timer, how many there are.
 //!   With a map and entries, each call needs the map's lock and the entry's, and *removed or fired, never both* has to hold
 //!   across the two. Under one lock it holds by itself.
-//! * **Commands.** A new entry costs a command each. A set sends one command for all indices that changed since the actor
-//!   last looked, however many those are.
+//! * **Commands.** Each new entry costs a command. A set sends one command for all indices that changed since the actor last
+//!   took them.
 //! * **Order.** Expirations leave in the order in which their timers were armed, by tick and over several turns. That takes an
 //!   order and a heap for the set in either shape.
 //! * **Bytes.** A slot with a `u64` key and value takes 48 bytes, and some 8 more in the index of keys. An entry with its
-//!   reference counts, its way to the wheel, a lock of its own and room for what it delivers takes about twice that.
+//!   reference counts, its node, a lock of its own and room for its expiration takes about twice that.
 //!
-//! The price is that producers of one set meet at its lock. So every hold of it is bounded, by 256 timers; the hash table that
-//! finds a key grows in steps of a few hundred keys; and `Hash` runs before the lock is taken. A service that needs more makes
-//! several sets: they share the wheel and nothing else.
+//! The price is that producers of one set contend for its lock. So every hold of it is bounded, by 256 timers; the hash table
+//! that finds a key grows in steps of a few hundred keys; and `Hash` runs before the lock is taken. A service that needs more
+//! makes several sets: they share the wheel and the limit on keyed timers.
 //!
-//! What made the set's first version lose timers was not the lock but the duty to tell the actor, which callers carried as a
-//! value from one function to the next: it could be dropped, overwritten by another, or carried out after the lock was released.
-//! Now the guard of the lock has that duty. It collects what changed, pushes the command before it unlocks, and follows the
+//! The first version of the set lost timers. Its callers had to notify the actor, and carried that duty as a value from one
+//! function to the next. The value could be dropped, overwritten by another, or acted on after the lock was released. Now the
+//! guard of the lock has that duty. It collects the changed indices, pushes the command before it unlocks, and follows the
 //! wake rule after. The module `timer_set` has the invariants, and its `lock` the argument.
 //!
 //! # Promises
@@ -153,4 +154,4 @@
 //! | P16 | the books balance: set = pending + fired + removed + replaced + drained | `p16_balances_the_books_after_any_mix_of_operations`, `p16_counts_each_end_of_a_sleep_once`, `p16_counts_a_set_once_while_it_is_dropped` |
 //! | P17 | while any worker thread is free timers fire, whatever blocks the others - the one that armed last included | `p17_fires_on_time_when_the_arming_task_blocks`, `p17_fires_on_time_when_a_woken_task_blocks` |
 //!
-//! What each operation costs is in the [guide](super#what-it-costs).
+//! The [guide](super#what-it-costs) lists the cost of each operation.

@@ -143,13 +143,13 @@ pin_project! {
     /// [`idle_stream_with`](crate::TimerWheel::idle_stream_with) with any [limits](IdleLimits).
     ///
     /// Progress is activity: bytes that are read or written. Bytes in the buffer of an [`AsyncBufRead`] count when they
-    /// arrive and when they are consumed, not when they are looked at. Flushing, failing, empty operations and the end
+    /// arrive and when they are consumed, not when they are read again. Flushing, failing, empty operations and the end
     /// of the file are no activity.
     ///
-    /// A stream is found to be idle by an operation that can make no progress. An operation that can, however late,
-    /// succeeds; a task that has no operation pending is not told. Once one operation has found the stream idle, this is
-    /// final: the operation that is pending in the other direction fails, and so do all later ones except for shutting
-    /// down. Touches and guards of its [handle](Self::handle) that come after that have no effect, and say so. The inner
+    /// An operation that can make no progress finds the stream idle. An operation that can make progress succeeds,
+    /// however late it is, and a task without a pending operation is not woken. Once an operation has found the stream
+    /// idle, that is final: the pending operation in the other direction fails, and so do all later ones except for
+    /// shutting down. Later touches and guards of its [handle](Self::handle) have no effect, and report that. The inner
     /// stream is untouched; it can be [taken back](Self::into_inner), for instance to say goodbye on it.
     ///
     /// The two directions may be used by two tasks, as with [`tokio::io::split`].
@@ -159,7 +159,8 @@ pin_project! {
     ///
     /// # Cancel safety
     ///
-    /// That of the inner stream. A cancelled operation neither loses activity nor prolongs a limit.
+    /// Operations are as cancel safe as those of the inner stream. A cancelled operation neither loses activity nor
+    /// prolongs a limit.
     ///
     /// # Examples
     ///
@@ -195,7 +196,7 @@ struct Guard {
     is_idle: bool,
     /// Bytes were read and none were written since, and a limit depends on it.
     owes_response: bool,
-    /// The bytes that were in the buffer of a buffered inner stream at the last look, and are not consumed.
+    /// The number of bytes that were last seen in the buffer of a buffered inner stream and are not consumed.
     buffered: usize,
 }
 
@@ -205,7 +206,7 @@ enum Direction {
     Write,
 }
 
-/// The wakers of the operations that are pending, by [`Direction`]: the last poller's of each.
+/// The wakers of the pending operations, by [`Direction`]. Each is the last poller's.
 #[derive(Debug)]
 struct Pending(SpinMutex<[Option<Waker>; 2]>);
 
@@ -271,14 +272,14 @@ impl Guard {
         self.timer.clock().progress(Kind::Write);
     }
 
-    /// There are bytes to write: from here on it is the peer that has to take them.
+    /// There are bytes to write: no response is owed any more, and the peer has to take the bytes.
     fn begin_response(&mut self) {
         if mem::take(&mut self.owes_response) {
             self.timer.clock().respond();
         }
     }
 
-    /// The buffer of the inner stream holds so many bytes. Those that were not there at the last look have arrived.
+    /// The buffer of the inner stream holds this many bytes. If there are more than before, bytes have arrived.
     fn has_buffered(&mut self, bytes: usize) {
         if bytes > self.buffered {
             self.has_read();
@@ -461,7 +462,7 @@ impl<S: AsyncWrite> AsyncWrite for IdleStream<S> {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // An idle stream can always be ended.
+        // An idle stream can still be shut down.
         self.project().inner.poll_shutdown(cx)
     }
 }

@@ -77,6 +77,28 @@ pub struct IdleHandle {
 /// Keeps a timer, stream or watch from being idle while it is held, as while a request is in flight.
 ///
 /// Idle durations count from the instant at which the last guard is dropped.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tokio::time::{self, Instant};
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let wheel = tickwheel::TimerWheel::new();
+/// let start = Instant::now();
+/// let idle = wheel.idle_timer(Duration::from_secs(30));
+///
+/// let request = idle.busy();
+/// tokio::spawn(async move {
+///     time::sleep(Duration::from_secs(100)).await;
+///     drop(request);
+/// });
+///
+/// idle.await;
+/// assert_eq!(start.elapsed(), Duration::from_secs(130));
+/// # }
+/// ```
 #[must_use = "a guard keeps something busy only while it is held"]
 #[doc(alias = "in_flight")]
 pub struct Busy {
@@ -87,12 +109,12 @@ pub struct Busy {
 enum BusyOn {
     Timer(Arc<IdleClock>),
     Watch(Arc<Activity>),
-    /// The guard came too late, or there were too many.
+    /// The guard came too late, or too many were held.
     Nothing,
 }
 
 impl IdleTimer {
-    /// The caller has checked that `idle` is not zero.
+    /// A timer with one limit. The caller has checked that `idle` is not zero.
     pub(crate) fn new(shared: &Arc<Shared>, idle: Duration) -> Self {
         let idle = IdleDurations {
             all: Some(idle),
@@ -137,8 +159,8 @@ impl IdleTimer {
 
     /// Records activity at an instant, for callers that have just read the clock. Otherwise like [`touch`](Self::touch).
     ///
-    /// An instant before the last activity changes nothing. One in the future counts, but by no more than one idle
-    /// duration ahead of the instant at which the wheel asks.
+    /// An instant before the last activity changes nothing. An instant in the future counts, but no further than one idle
+    /// duration ahead of the time at which the actor or a poll reads it.
     #[inline]
     pub fn touch_at(&self, at: Instant) -> bool {
         self.clock.touch_at(at)
@@ -149,7 +171,7 @@ impl IdleTimer {
         self.clock.last_active()
     }
 
-    /// The idle duration.
+    /// The idle duration. A duration over 584 years is no limit, and shows as 584 years.
     pub fn idle(&self) -> Duration {
         self.clock.limit()
     }
@@ -184,12 +206,12 @@ impl IdleTimer {
         self.handle().busy()
     }
 
-    /// Ready once the timer is idle, and ever after.
+    /// Ready once the timer is idle, and at every later poll.
     pub(super) fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             self.move_to_due();
             ready!(Pin::new(&mut self.sleep).poll(cx));
-            // The sleep has only reached a lower bound. Activity that came meanwhile makes it wait again.
+            // The sleep has reached a lower bound only. After further activity it waits again.
             if self.clock.decide(self.sleep.deadline()) {
                 return Poll::Ready(());
             }
@@ -201,7 +223,7 @@ impl IdleTimer {
         let now = clock::now();
         let due = match self.clock.due(self.clock.ticks().nanos(now)) {
             Some(due) => self.clock.ticks().at(due),
-            // Never. Whenever the sleep is due, it is time to ask again.
+            // The timer is never due. The sleep is moved only when it is due itself.
             None if self.sleep.deadline() > now => return,
             None => far_future(),
         };

@@ -1,12 +1,12 @@
-//! Idle timers: activity is recorded in a word, and the actor looks at that word when the timer would be due.
+//! Idle timers: activity is recorded in a word, and the actor reads that word when the timer would be due.
 //!
-//! Three kinds for three kinds of users: a [future](IdleTimer), a [stream wrapper](IdleStream), and a [reaper](Reaper)
-//! for servers that keep their connections in one place.
+//! There are three kinds: a [future](IdleTimer), a [stream wrapper](IdleStream), and a [reaper](Reaper) for servers that
+//! keep their connections in one place.
 //!
 //! [`Activity`](crate::shared::activity) explains the word. A future and a stream are each one sleep, whose deadline is
 //! a lower bound of the instant at which they are idle:
 //!
-//! 1. When the wheel reaches the sleep's scheduled tick, the actor asks the
+//! 1. When the wheel reaches the sleep's scheduled tick, the actor reads the
 //!    [clock](crate::shared::idle_clock::IdleClock::due) and reschedules the sleep if there was activity. Otherwise it
 //!    fires the sleep. That wakes the future, and decides nothing.
 //! 2. The future, when polled, decides by one compare-and-exchange. If activity comes first, it arms the sleep again.

@@ -1,4 +1,4 @@
-//! Watches many things at once, and hands out those that have been idle for too long.
+//! Watches many things at once, and delivers those that have been idle for too long.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -15,19 +15,20 @@ use crate::tick::{Ticks, Timestamp, after};
 use crate::timer_set::{Handles, Payload, Set, SetTimerError};
 use crate::timer_wheel::TimerWheel;
 
-/// A maximum age is spread by this part of it, both ways.
+/// The part of a maximum age by which it is changed at most.
 const JITTER: f64 = 0.1;
 
-/// Watches connections, sessions, leases: whatever is to end once nothing has happened on it for a while. Made by
+/// Watches connections, sessions or leases that are to end once nothing has happened on them for a while. Made by
 /// [`TimerWheel::reaper`](crate::TimerWheel::reaper).
 ///
 /// Each thing that is watched has a [`Watch`], which its owner touches when it is active. A watch that nothing touched
-/// for the idle duration expires: it comes out of the one stream of [`Expirations`], not earlier than the idle duration
-/// after its last touch and at most two ticks later. No touch sends a command.
+/// for the idle duration expires: it comes out of the one stream of [`Expirations`]. The actor delivers it no earlier
+/// than the idle duration after its last touch and at most two ticks later, plus what the runtime adds. No touch sends a
+/// command.
 ///
 /// *Touched or expired, never both.* The actor decides with one atomic operation when it delivers the expiration. A
-/// touch before that keeps the watch; every later one returns false. A consumer that lags therefore receives watches
-/// that would have been touched meanwhile, and whoever touched them was told.
+/// touch before that keeps the watch; every later one returns `false`. A consumer that lags may therefore receive a watch
+/// whose owner has been active again since, and whose touches have returned `false`.
 ///
 /// Cheap to clone, and usable from any thread.
 ///
@@ -60,15 +61,18 @@ pub struct Reaper<K, V> {
     handles: Arc<Handles>,
 }
 
-/// Keeps something watched. Dropping it ends the watching, without an expiration.
+/// Keeps something watched. Dropping it ends the watching: it is not delivered afterwards.
+///
+/// It keeps the wheel's actor running. Dropping it locks the reaper's set, and sends one command at most.
+#[doc(alias = "lease")]
 #[must_use = "dropping it ends the watching"]
 pub struct Watch {
     activity: Arc<Activity>,
     watches: Arc<Watches>,
 }
 
-/// The state that all watches of one reaper share: one pointer in each of perhaps a million. It keeps the actor, since a watch
-/// may wait for delivery and be touched then.
+/// The state that all watches of one reaper share, so that a watch needs a single pointer for it. It keeps the actor
+/// running, because a watch that is due and not delivered can still be touched.
 struct Watches {
     ticks: Ticks,
     set: Arc<dyn Unwatch>,
@@ -93,9 +97,9 @@ pub(crate) struct WatchRules {
     idle_nanos: u64,
 }
 
-/// Ends watches, whatever their key and value are.
+/// Ends watches with any type of key and value.
 trait Unwatch: Send + Sync {
-    /// Its watch was dropped; the activity has ended.
+    /// Its watch was dropped.
     fn unwatch(&self, activity: &Arc<Activity>);
 }
 
@@ -129,13 +133,33 @@ impl WatchOptions {
         Self::default()
     }
 
-    /// The watch expires at this age too, counted from its start, however active or busy it is.
+    /// Ends the watch at this age, counted from its start, however active or busy it is.
     ///
-    /// The age is spread at random by a tenth of it both ways, so that those that began together do not end together.
+    /// Each watch gets an age that is chosen at random within a tenth of this one, more or less. So watches that began
+    /// together do not end together.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tickwheel::WatchOptions;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (reaper, mut idle) = wheel.reaper::<u32, ()>(Duration::from_secs(60));
+    /// let hour = WatchOptions::new().max_age(Duration::from_secs(3600));
+    /// let session = reaper.watch_with(1, (), hour).unwrap();
+    ///
+    /// let _request = session.busy(); // never idle
+    /// assert_eq!(idle.recv().await.unwrap().key, 1); // after 54 to 66 minutes
+    /// # }
+    /// ```
     ///
     /// # Panics
     ///
-    /// If it is zero.
+    /// Panics if `age` is zero.
+    #[doc(alias = "ttl")]
+    #[doc(alias = "time_to_live")]
     #[must_use]
     #[track_caller]
     pub fn max_age(mut self, age: Duration) -> Self {
@@ -148,12 +172,13 @@ impl WatchOptions {
 impl<K, V> Reaper<K, V> {
     /// Watches something from now on. Key and value come out of the stream when it has been idle for too long.
     ///
-    /// Keys need not be different: a watch is known by its guard.
+    /// Keys need not be different, because the [`Watch`] identifies what is watched. The call allocates 32 bytes for the
+    /// activity, besides memory of the set that serves many watches.
     ///
     /// # Errors
     ///
     /// [`Full`](SetTimerError::Full) when `max_keyed` timers are pending on the wheel,
-    /// [`Closed`](SetTimerError::Closed) when the wheel is shut down or the stream dropped. Both give key and value back.
+    /// [`Closed`](SetTimerError::Closed) when the wheel is shut down or the stream dropped. Both return key and value.
     pub fn watch(&self, key: K, value: V) -> Result<Watch, SetTimerError<K, V>> {
         self.watch_with(key, value, WatchOptions::new())
     }
@@ -199,30 +224,32 @@ impl<K, V> Reaper<K, V> {
 }
 
 impl Watch {
-    /// Records activity now. False when it has been reaped, and nothing is recorded.
+    /// Records activity now. Returns `false`, and records nothing, if it was reaped.
+    #[doc(alias = "heartbeat")]
+    #[doc(alias = "refresh")]
+    #[doc(alias = "reset")]
     #[inline]
     pub fn touch(&self) -> bool {
         self.touch_at(clock::now())
     }
 
-    /// Records activity at an instant, for who has just read the clock.
+    /// Records activity at an instant, for callers that have just read the clock. Otherwise like [`touch`](Self::touch).
     ///
-    /// An instant before the last activity changes nothing. One in the future counts as activity then, but by no more
-    /// than one idle duration ahead of the time at which the wheel looks.
+    /// An instant before the last activity changes nothing. An instant in the future counts, but no further than one idle
+    /// duration ahead of the time at which the actor reads it.
     #[inline]
     pub fn touch_at(&self, at: Instant) -> bool {
         let ticks = &self.watches.ticks;
         self.activity.touch(ticks.touch(at), ticks.tick_nanos())
     }
 
-    /// Keeps it from being idle while the guard is held: a request is in flight.
-    ///
-    /// If it has been reaped already the guard keeps nothing, and [says so](Busy::is_effective).
+    /// Keeps it from being idle while the guard is held, for instance while a request is in flight. Has no
+    /// [effect](Busy::is_effective) if it was reaped.
     pub fn busy(&self) -> Busy {
         Busy::of_watch(&self.activity, self.watches.ticks)
     }
 
-    /// Whether it is still watched: not reaped, and its reaper's stream and wheel alive.
+    /// Whether it is still watched: it was not reaped, the stream was not dropped, and the wheel is not shut down.
     pub fn is_watched(&self) -> bool {
         self.activity.last().is_some()
     }
@@ -230,7 +257,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.activity.end();
+        // The set decides under its lock: the watch was delivered before this, or never is.
         self.watches.set.unwatch(&self.activity);
     }
 }
@@ -241,19 +268,19 @@ where
     V: Send,
 {
     fn unwatch(&self, activity: &Arc<Activity>) {
-        // The index may be another watch's by now.
+        // Another watch may have the index by now.
         let is_it = |watched: &Watched<V>| Arc::ptr_eq(&watched.activity, activity);
         self.forget(activity.slot, is_it);
     }
 }
 
 impl WatchRules {
-    /// When a watch last active then is idle.
+    /// When a watch that was last active at `last` is idle.
     fn idle_after(&self, last: u64) -> Timestamp {
         Timestamp::at(last.saturating_add(self.idle_nanos))
     }
 
-    /// The latest activity that counts: a touch in the future does, but no more than one idle duration ahead.
+    /// The latest activity that counts: a touch in the future does, up to one idle duration ahead.
     fn latest(&self, now: u64) -> u64 {
         now.saturating_add(self.idle_nanos).min(LATEST_NANOS)
     }
@@ -264,17 +291,17 @@ impl<V> Payload for Watched<V> {
     type Rules = WatchRules;
     const KEYED: bool = false;
 
-    /// `oldest` is the greatest age.
+    /// `oldest` is the instant of the maximum age.
     fn due(&self, oldest: Timestamp, now: Timestamp, rules: &WatchRules) -> Timestamp {
         let now = now.after_origin();
         let last = if self.activity.is_busy() {
-            // Time to look again.
+            // The actor reads it again after an idle duration.
             Some(now)
         } else {
             let again = || rules.latest(rules.ticks.nanos(clock::now()));
             self.activity.clamp(rules.latest(now), again)
         };
-        // A watch that has ended is about to be taken out.
+        // The activity is gone only once the set is closed, when the actor has ended.
         last.map_or(Timestamp::NEVER, |last| rules.idle_after(last).min(oldest))
     }
 
@@ -301,16 +328,12 @@ impl<V> Payload for Watched<V> {
         Some(rules.idle_after(last).min(oldest))
     }
 
-    fn has_ended(&self) -> bool {
-        self.activity.last().is_none()
-    }
-
     fn into_value(self) -> V {
         self.value
     }
 }
 
-/// The age, a tenth more or less at random.
+/// The age, changed at random by up to a tenth.
 fn jittered(age: Duration) -> Duration {
     // A keyed hash of nothing is as random as its key.
     let random = RandomState::new().hash_one(());

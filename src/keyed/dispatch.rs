@@ -9,7 +9,7 @@ use pin_project_lite::pin_project;
 use crate::panic::catch_panic;
 
 pin_project! {
-    /// A handler's future. It completes when the future does or panics, and a panicking drop goes no further.
+    /// A handler's future. It completes when the future completes or panics. A panic in the future's drop is caught.
     pub(super) struct Handler<F> {
         #[pin]
         future: Option<F>,
@@ -38,7 +38,7 @@ impl<F: Future<Output = ()>> Future for Handler<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
         if let Some(future) = this.future.as_mut().as_pin_mut() {
-            // After a panic it is never polled again.
+            // A future that has panicked is never polled again.
             let polled = catch_panic("a handler", || future.poll(cx));
             ready!(polled.unwrap_or(Poll::Ready(())));
         }

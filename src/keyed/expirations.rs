@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 use tokio::task::coop;
 
 use super::dispatch::Handler;
-use crate::timer_set::{Expired, Source, TryRecvError};
+use crate::timer_set::{Expired, Receiver, Source, TryRecvError};
 
 /// The expirations of one set of timers. Made by [`TimerWheel::keyed`](crate::TimerWheel::keyed) and
 /// [`TimerWheel::reaper`](crate::TimerWheel::reaper).
@@ -45,7 +45,7 @@ impl<K, V> Expirations<K, V> {
     /// Polls for the next expiration; `None` when there will be no more.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Expired<K, V>>> {
         let mut one = None;
-        ready!(self.poll_into(cx, 1, &mut |expired| one = Some(expired)));
+        ready!(self.poll_into(cx, 1, &mut one));
         Poll::Ready(one)
     }
 
@@ -62,14 +62,37 @@ impl<K, V> Expirations<K, V> {
     /// Waits for expirations and appends at most `limit` of them to `into`. Returns how many; zero when there will be no
     /// more, or when `limit` is zero.
     ///
+    /// `into` is given room for `limit` more expirations, and for no more than 256 at a time, before the set is locked.
+    ///
     /// # Cancel safety
     ///
     /// Dropping the future loses nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (timers, mut expirations) = wheel.keyed::<u32, ()>();
+    /// for key in 0..100 {
+    ///     timers.set_timer(key, (), Duration::from_secs(5)).unwrap();
+    /// }
+    ///
+    /// let mut batch = Vec::new();
+    /// while batch.len() < 100 {
+    ///     expirations.recv_many(&mut batch, 64).await;
+    /// }
+    /// assert!(batch.iter().map(|expired| expired.key).eq(0..100));
+    /// # }
+    /// ```
+    #[doc(alias = "batch")]
     pub async fn recv_many(&mut self, into: &mut Vec<Expired<K, V>>, limit: usize) -> usize {
         if limit == 0 {
             return 0;
         }
-        poll_fn(|cx| self.poll_into(cx, limit, &mut |expired| into.push(expired))).await
+        poll_fn(|cx| self.poll_into(cx, limit, into)).await
     }
 
     /// Runs `handler` for each expiration, at most `concurrency` of them at once, until there are no more and all
@@ -82,8 +105,8 @@ impl<K, V> Expirations<K, V> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the handlers that have not finished. Expirations that no handler was called for stay
-    /// in the stream.
+    /// Dropping the future drops the handlers that have not finished. Expirations without a handler yet stay in the
+    /// stream.
     ///
     /// # Examples
     ///
@@ -103,6 +126,8 @@ impl<K, V> Expirations<K, V> {
     ///     .await;
     /// # }
     /// ```
+    #[doc(alias = "for_each_concurrent")]
+    #[doc(alias = "workers")]
     pub async fn dispatch<H, F>(&mut self, concurrency: usize, mut handler: H)
     where
         H: FnMut(Expired<K, V>) -> F,
@@ -114,8 +139,8 @@ impl<K, V> Expirations<K, V> {
         .await;
     }
 
-    /// After the wheel was shut down: the timers that had not expired, earliest first. A second call returns nothing, and
-    /// so does one while the wheel runs.
+    /// Returns, after the shutdown of the wheel, the timers that had not expired, earliest first. A second call returns
+    /// nothing, and so does one while the wheel runs. [`TimerWheel::shutdown`](crate::TimerWheel::shutdown) has an example.
     pub fn unexpired(&mut self) -> Vec<Expired<K, V>> {
         self.set.unexpired()
     }
@@ -124,7 +149,7 @@ impl<K, V> Expirations<K, V> {
         &mut self,
         cx: &mut Context<'_>,
         limit: usize,
-        out: &mut dyn FnMut(Expired<K, V>),
+        out: &mut dyn Receiver<Expired<K, V>>,
     ) -> Poll<usize> {
         let budget = ready!(coop::poll_proceed(cx));
         let received = ready!(self.set.poll_recv(cx, limit, out));

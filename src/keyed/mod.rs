@@ -1,4 +1,4 @@
-//! Timers with keys: set, move and remove them from anywhere; those that expire come out of a stream.
+//! Timers with keys. Any task sets, moves and removes them, and a stream returns those that expire.
 
 mod dispatch;
 mod expirations;

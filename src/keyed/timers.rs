@@ -16,8 +16,9 @@ use crate::timer_wheel::TimerWheel;
 /// Sets, moves and removes the timers of one set. Made by [`TimerWheel::keyed`].
 ///
 /// Cheap to clone, and usable from any thread and task, synchronous code included. A call takes effect before it
-/// returns, and its answer says what it did. It locks the set for a short, bounded time; it never waits for the actor to
-/// take a turn, nor for the consumer.
+/// returns, and its answer says what it did. It locks the set once, [`drain`](Self::drain) repeatedly. Callers, the
+/// stream and the actor share that lock, and each holds it for 256 timers at most. No call waits for the actor to take a
+/// turn, or for the consumer.
 ///
 /// # How a timer ends
 ///
@@ -97,9 +98,9 @@ pub struct WeakKeyedTimers<K, V> {
 
 /// The state that all strong handles of a set share.
 struct KeyedHandles {
-    /// Tells the set when the last handle is gone.
+    /// Its drop informs the set that the last handle is gone.
     _of_set: Handles,
-    /// Keeps the actor.
+    /// Keeps the actor running.
     _wheel: TimerWheel,
 }
 
@@ -131,7 +132,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     ///
     /// [`Full`](SetTimerError::Full) when the key is new and the wheel has as many timers as
     /// [`Builder::max_keyed`](crate::Builder::max_keyed) allows; [`Closed`](SetTimerError::Closed) when the wheel is
-    /// shut down or the stream dropped. Both hand key and value back.
+    /// shut down or the stream dropped. Both return key and value.
     #[doc(alias = "insert")]
     #[doc(alias = "debounce")]
     #[doc(alias = "ttl")]
@@ -163,7 +164,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
 
     /// Sets a timer that expires every `period`, the first time one period from now, until it is removed or set again.
     ///
-    /// The schedule does not drift: each deadline is a multiple of the period from this call. Missed periods are
+    /// The schedule does not drift: each deadline is a whole number of periods after this call. Missed periods are
     /// coalesced into one expiration, whose [`missed`](Expired::missed) counts them. A period shorter than a tick is a
     /// tick. Moving the timer shifts its schedule.
     ///
@@ -173,6 +174,28 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     /// # Errors
     ///
     /// As [`set_timer`](Self::set_timer).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (timers, mut checks) = wheel.keyed::<&str, u16>();
+    /// timers.set_interval("db", 5432, Duration::from_secs(10))?;
+    ///
+    /// for _ in 0..3 {
+    ///     let check = checks.recv().await.unwrap();
+    ///     assert_eq!((check.key, check.value, check.missed), ("db", 5432, 0));
+    /// }
+    /// timers.remove_timer("db")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "periodic")]
+    #[doc(alias = "repeat")]
+    #[doc(alias = "ticker")]
     pub fn set_interval(
         &self,
         key: K,
@@ -195,15 +218,39 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     /// Moves the timer with this key: it expires `delay` from now, earlier or later than before. Its value stays. Returns
     /// whether there was such a timer.
     ///
-    /// Moving counts as arming: within its tick the timer comes after those armed before this call. Moving later writes
-    /// the new deadline, and no more.
+    /// Moving counts as arming: within its tick the timer comes after those armed before this call. Moving a timer later
+    /// sends no command to the actor, unless the timer is due already and about to be delivered.
     ///
     /// # Errors
     ///
     /// [`Closed`] when the wheel is shut down or the stream dropped.
+    ///
+    /// # Examples
+    ///
+    /// A debounce: each event puts the timer off, and the last one is followed by an expiration.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (timers, mut saves) = wheel.keyed::<&str, ()>();
+    /// let quiet = Duration::from_millis(500);
+    /// for _keystroke in 0..10 {
+    ///     if !timers.move_timer("draft", quiet)? {
+    ///         timers.set_timer("draft", (), quiet)?;
+    ///     }
+    ///     tokio::time::sleep(Duration::from_millis(100)).await;
+    /// }
+    /// assert_eq!(saves.recv().await.unwrap().key, "draft");
+    /// assert_eq!(wheel.metrics().keyed_fired, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[doc(alias = "reset")]
     #[doc(alias = "touch")]
     #[doc(alias = "extend")]
+    #[doc(alias = "debounce")]
     pub fn move_timer<Q>(&self, key: &Q, delay: Duration) -> Result<bool, Closed>
     where
         K: Borrow<Q>,
@@ -231,8 +278,10 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] when the wheel is shut down or the stream dropped. [`Expirations::unexpired`] has what was pending.
+    /// [`Closed`] when the wheel is shut down or the stream dropped. [`Expirations::unexpired`] returns the timers that were
+    /// pending.
     #[doc(alias = "cancel")]
+    #[doc(alias = "delete")]
     #[doc(alias = "take")]
     pub fn remove_timer<Q>(&self, key: &Q) -> Result<Option<V>, Closed>
     where
@@ -242,8 +291,8 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         self.set.remove(key)
     }
 
-    /// The deadline of the timer with this key; `None` without one. For a timer that never expires, an instant 292 years
-    /// after the start of the wheel.
+    /// The deadline of the timer with this key; `None` if there is no such timer. For a timer that never expires, an
+    /// instant 292 years after the start of the wheel.
     pub fn deadline<Q>(&self, key: &Q) -> Option<Instant>
     where
         K: Borrow<Q>,
@@ -263,12 +312,31 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
 }
 
 impl<K, V> KeyedTimers<K, V> {
-    /// Takes every pending timer out and returns them, earliest first. Timers that are set or moved while this runs may
-    /// stay.
+    /// Takes every pending timer out and returns them, earliest first. Timers that are armed while this runs stay: new
+    /// ones, those that are set again or moved, and repeating ones that fire.
     ///
     /// # Errors
     ///
-    /// [`Closed`] when the wheel is shut down or the stream dropped. [`Expirations::unexpired`] has what was pending.
+    /// [`Closed`] when the wheel is shut down or the stream dropped. [`Expirations::unexpired`] returns the timers that were
+    /// pending.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (timers, _expirations) = wheel.keyed::<&str, u32>();
+    /// timers.set_timer("later", 2, Duration::from_secs(20))?;
+    /// timers.set_timer("soon", 1, Duration::from_secs(10))?;
+    ///
+    /// let pending: Vec<_> = timers.drain()?.into_iter().map(|timer| timer.key).collect();
+    /// assert_eq!(pending, ["soon", "later"]);
+    /// assert!(timers.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[doc(alias = "clear")]
     pub fn drain(&self) -> Result<Vec<Expired<K, V>>, Closed> {
         self.set.drain()
@@ -307,7 +375,7 @@ impl<K, V> KeyedTimers<K, V> {
 }
 
 impl<K, V> WeakKeyedTimers<K, V> {
-    /// A handle to set timers with; `None` once the last [`KeyedTimers`] is dropped.
+    /// A strong handle; `None` once the last [`KeyedTimers`] is dropped.
     pub fn upgrade(&self) -> Option<KeyedTimers<K, V>> {
         let handles = self.handles.upgrade()?;
         let set = self.set.upgrade()?;

@@ -1,7 +1,7 @@
-//! The models of the whole: the actor runs, a task waits, and time passes when the model says so.
+//! Models of all parts together: the actor runs, a task waits, and time passes when the model says so.
 //!
-//! In each the task has to come to its end: if the actor misses a command it waits for ever, and so does the task. Each
-//! names changes that make it fail. Each was tried.
+//! In each model the task has to end: an actor that misses a command waits for ever, and so does the task. Each model
+//! names changes that make it fail; each change was tried.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -68,7 +68,7 @@ fn fires_what_is_armed_while_the_actor_parks() {
     }
 }
 
-/// A task arms a sleep for later than the actor wakes, which notifies nobody, and resets it to earlier.
+/// A task arms a sleep for a tick after the actor's next wake-up, without a notification, and resets it to earlier.
 ///
 /// Fails if `Shared::act` does nothing for `Notify::Wake`, without `self.wake_by(tick)` in `Mailbox::push`, and without
 /// `state.queued = false` in `Entry::register`.
@@ -112,8 +112,8 @@ fn fires_a_sleep_that_reuses_an_entry() {
 
 /// A task arms a sleep and drops the last handle: the actor lives until the sleep has fired.
 ///
-/// Fails if `Actor::step` asks for `orphaned` only after it has parked: the sleep may have been armed, and the handle
-/// dropped, since it checked the queues. Fails if `Actor::is_unused` does not ask whether the wheel is empty.
+/// Fails if `Actor::step` reads `orphaned` only after it has parked: the sleep may have been armed, and the handle
+/// dropped, since it checked the queues. Fails if `Actor::is_unused` does not check that the wheel is empty.
 /// At most four preemptions.
 #[test]
 fn fires_what_is_armed_before_the_last_handle_drops() {
@@ -130,9 +130,9 @@ fn fires_what_is_armed_before_the_last_handle_drops() {
 }
 
 /// The last handle is dropped while a sleep is armed with a pooled entry or a new one: the sleep fires, or its task finds
-/// it closed. And the actor ends, though another pooled entry lies on the wheel.
+/// it closed. The actor ends, although another pooled entry lies on the wheel.
 ///
-/// Fails without `queue.closed = true` in `Mailbox::close`, and if `Entry::deregister_unarmed` does not ask for the phase. With a new
+/// Fails without `queue.closed = true` in `Mailbox::close`, and if `Entry::deregister_unarmed` does not check the phase. With a new
 /// entry it fails without the search in `Actor::sweep`, with the pooled one without `state.scheduled = NEVER` in
 /// `Entry::deregister_unarmed`. At most three preemptions.
 fn arm_against_the_last_handle(tick: u64) {
@@ -170,7 +170,7 @@ fn arms_a_pooled_entry_while_the_last_handle_drops() {
 
 /// The last handle is dropped while a sleep is dropped: the actor ends without waiting for the tick.
 ///
-/// Fails if `Shared::release` does not ask for `orphaned`, if a released entry is not sent at once, and without the search
+/// Fails if `Shared::release` does not check `orphaned`, if a released entry is not sent at once, and without the search
 /// in `Actor::sweep`. At most three preemptions.
 #[test]
 fn cancels_while_the_last_handle_drops() {
@@ -190,7 +190,7 @@ fn cancels_while_the_last_handle_drops() {
 
 /// The wheel is shut down while a task arms a sleep: it fires, or the task finds it closed.
 ///
-/// Fails without `queue.closed = true` in `Mailbox::close`, and if `Entry::close` does not give the waker back. At most
+/// Fails without `queue.closed = true` in `Mailbox::close`, and if `Entry::close` does not return the waker. At most
 /// three preemptions.
 #[test]
 fn arms_during_shutdown() {

@@ -1,4 +1,4 @@
-//! When something was last active, as one word that touches write without a lock.
+//! The last activity of a timer, stream or watch: one word that touches write without a lock.
 //!
 //! # The word
 //!
@@ -6,7 +6,7 @@
 //! |---|---|
 //! | 1 to 63 | the last activity, in nanoseconds from the wheel's origin, rounded *up* to a tick |
 //! | 0 | busy: at least one guard is held |
-//! | all ones | [`GONE`]: it was decided that this is idle, or the watch has ended |
+//! | all ones | [`GONE`]: it was decided that this is idle, or the watch ended otherwise |
 //!
 //! Rounding up makes touches cheap. A touch is one load if the current tick is recorded already, so threads that touch
 //! the same word share its cache line; the first touch of a tick is a compare-and-exchange loop. Rounding up is also
@@ -14,7 +14,7 @@
 //!
 //! # Touched or idle, never both
 //!
-//! Four kinds of threads meet at the word: those that [`touch`](Activity::touch) it, those that hold guards
+//! Four kinds of threads use the word: those that [`touch`](Activity::touch) it, those that hold guards
 //! ([`enter`](Activity::enter), [`leave`](Activity::leave)), the one that decides ([`reap`](Activity::reap)), and the
 //! owner ([`end`](Activity::end), [`revive`](Activity::revive)).
 //!
@@ -48,7 +48,7 @@ pub(crate) mod limits;
 #[cfg(all(test, tickwheel_loom))]
 mod model;
 
-/// The word after the decision, or the end of the watch.
+/// The word after the decision, or after the end of a watch.
 const GONE: u64 = u64::MAX;
 
 const BUSY: u64 = 1;
@@ -104,7 +104,7 @@ pub(crate) enum Reap {
 }
 
 impl Activity {
-    /// Last active at `nanos`.
+    /// An activity that was last recorded at `nanos`.
     pub(crate) fn new(nanos: u64, tick_nanos: u64, slot: u32) -> Self {
         Activity {
             word: AtomicU64::new(round_up_to_tick(nanos, tick_nanos) << 1),
@@ -132,10 +132,10 @@ impl Activity {
         })
     }
 
-    /// Takes activity back that was recorded for later than `latest`. Returns the last activity; `None` if gone.
+    /// Lowers activity that was recorded for later than `latest`. Returns the last activity; `None` if gone.
     ///
-    /// `again` reads `latest` anew before anything is taken back: the caller may have read the clock a while ago, and
-    /// activity that was in the future then need not be so now. It is called after the word was loaded.
+    /// `again` reads `latest` anew before anything is lowered: the caller may have read the clock a while ago, and activity
+    /// that was in the future then need not be so now. It is called after the word was loaded.
     pub(crate) fn clamp(&self, latest: u64, again: impl Fn() -> u64) -> Option<u64> {
         let mut word = self.word.load(Ordering::Relaxed);
         while word != GONE && word >> 1 > latest {
@@ -239,11 +239,11 @@ impl Activity {
     pub(crate) fn revive(&self, nanos: u64, tick_nanos: u64) {
         let word = round_up_to_tick(nanos, tick_nanos) << 1;
         let was = self.word.swap(word, Ordering::Relaxed);
-        // By invariant 3 nobody else writes a word that is gone, and by 2 no guard was held.
+        // By invariant 3 no other thread writes a word that is gone, and by 2 no guard was held.
         debug_assert_eq!(was, GONE, "revived without being idle");
     }
 
-    /// Ends the watch in whatever state it is. Returns the last activity; `None` if it was gone already.
+    /// Ends it, in any state. Returns the last activity; `None` if it was gone already.
     pub(crate) fn end(&self) -> Option<u64> {
         let word = self.word.swap(GONE, Ordering::Relaxed);
         (word != GONE).then_some(word >> 1)

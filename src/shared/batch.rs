@@ -5,11 +5,11 @@
 pub(crate) struct Batch {
     /// Indices that are needed soon.
     pub(crate) urgent: Vec<u32>,
-    /// The others; some of them may be urgent as well by now.
+    /// The others. Some of them may have become urgent and are listed twice.
     pub(crate) rest: Vec<u32>,
     /// No index is needed before this tick.
     pub(crate) earliest: u64,
-    /// Without the urgent ones, none is needed before this tick.
+    /// No index but the urgent ones is needed before this tick.
     pub(crate) rest_earliest: u64,
 }
 

@@ -1,7 +1,8 @@
-//! Everything that reaches the actor, on one screen.
+//! Every command to the actor.
 //!
-//! Deadlines are not in here. Setting, moving and removing a timer writes its deadline where it lives, in an
-//! [entry](crate::shared::entry) or in a [set](crate::timer_set). A command says only which of them the actor has to process.
+//! Commands carry no deadlines. Setting, moving and removing a timer writes its deadline where it lives, in an
+//! [entry](crate::shared::entry) or in a [set](crate::timer_set). A command says only which of them the actor has to
+//! process.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,10 +20,10 @@ pub(crate) enum Command {
     Sleep(Arc<SleepEntry>),
     /// Process the dirty timers of this set.
     Set(Arc<dyn TimerSet>),
-    /// Answer once everything that was pushed before is applied, and everything due by now has fired.
+    /// Answer once every command that was pushed before is applied, and every timer due by now has fired.
     Settle {
         done: oneshot::Sender<()>,
-        /// Whether the command has come out of the backlog before: it goes [round twice](crate::actor).
+        /// Whether the command has come out of the backlog before: it [passes through twice](crate::actor).
         is_second_round: bool,
     },
     /// The last handle was dropped: end as soon as nothing is armed.

@@ -16,7 +16,7 @@ pub(crate) struct Counts {
     pub(crate) made: AtomicU64,
     /// Sleeps that were dropped before they fired.
     pub(crate) cancelled: AtomicU64,
-    /// Sleeps that saw by the clock that they were due before the actor fired them.
+    /// Sleeps that were polled when they were due by the clock and the actor had not fired them.
     pub(crate) elapsed: AtomicU64,
     /// Waiting sleeps that were given another deadline.
     pub(crate) moved: AtomicU64,

@@ -1,4 +1,4 @@
-//! The end of the actor, and those who wait for it.
+//! The end of the actor, and the tasks that wait for it.
 
 use std::future::Future;
 use std::mem;
@@ -11,18 +11,18 @@ use crate::panic::{catch_panic, wake};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, lock_with_backoff};
 
-/// Whether the actor has ended. Each task that waits for it is woken on its own, so that a waker that panics harms
-/// nobody else.
+/// Whether the actor has ended. Each task that waits for it is woken on its own, so that a waker that panics harms no
+/// other.
 #[derive(Debug, Default)]
 pub(crate) struct End {
-    /// Written under the lock of `waiting`, so that nobody begins to wait after the last one was woken.
+    /// Written under the lock of `waiting`, so that no task begins to wait after the others were woken.
     ended: AtomicBool,
     waiting: Mutex<Slab<Waker>>,
 }
 
 impl End {
     pub(crate) fn is_ended(&self) -> bool {
-        // Acquire: whoever sees the end sees all that the actor did before it.
+        // Acquire: observing the end happens after everything the actor did before it.
         self.ended.load(Ordering::Acquire)
     }
 
@@ -51,7 +51,7 @@ impl End {
 #[derive(Debug)]
 pub(crate) struct Ended<'a> {
     end: &'a End,
-    /// Where the waker lies, from the first poll until the end.
+    /// The waker's index in the slab, from the first poll until the end.
     index: Option<usize>,
 }
 
@@ -62,7 +62,7 @@ impl Future for Ended<'_> {
         if self.end.is_ended() {
             return Poll::Ready(());
         }
-        // Cloned and dropped while nothing is locked.
+        // The waker is cloned, and a replaced one dropped, while nothing is locked.
         let mut waker = cx.waker().clone();
         let mut waiting = lock_with_backoff(&self.end.waiting);
         if self.end.is_ended() {
@@ -82,7 +82,7 @@ impl Drop for Ended<'_> {
             return;
         };
         let mut waiting = lock_with_backoff(&self.end.waiting);
-        // After the end the list is empty, and stays so.
+        // After the end the list stays empty.
         let waker = waiting.try_remove(index);
         drop(waiting);
         catch_panic("the drop of a waker", || drop(waker));

@@ -15,27 +15,26 @@
 //!
 //! | | by | effect |
 //! |---|---|---|
-//! | [`arm`](Entry::arm), [`move_to`](Entry::move_to) | owner | writes the deadline; the actor has to know only if it lies before `scheduled` |
+//! | [`arm`](Entry::arm), [`move_to`](Entry::move_to) | owner | writes the deadline; the actor needs a command only if it lies before `scheduled` |
 //! | [`poll`](Entry::poll) | owner | keeps the waker of the last poll, and no other |
-//! | [`disarm`](Entry::disarm) | owner | cancels: takes the waker out. The actor is not told |
+//! | [`disarm`](Entry::disarm) | owner | cancels: takes the waker out, without a command |
 //! | [`release`](Entry::release) | owner | gives the entry up: the actor has to take it off the wheel |
-//! | [`register`](Entry::register) | actor | the entry came out of a queue: schedules it where its state asks for |
+//! | [`register`](Entry::register) | actor | the entry came out of a queue: schedules or deregisters it, as its state says |
 //! | [`process_expiration`](Entry::process_expiration) | actor | the wheel reached `scheduled` |
 //! | [`deregister_unarmed`](Entry::deregister_unarmed) | actor | no handle is left: takes the entry off the wheel unless it is armed |
 //! | [`close`](Entry::close) | actor | the actor ends |
 //!
-//! Each is one critical section over [`State`], so they happen in some order, and each preserves the invariants:
+//! Each operation is one critical section over [`State`], so they are ordered, and each preserves the invariants:
 //!
 //! 1. Armed implies `scheduled <= deadline`, and an actor that processes the entry by `scheduled`: the entry lies on the
 //!    wheel at `scheduled` or before it, or it is in a queue (`queued`) and its owner has followed the wake rule for
 //!    `scheduled`.
 //! 2. `queued` is true from before the entry is pushed until the actor has taken it out: an entry is in a queue at most
 //!    once.
-//! 3. There is a waker only while armed. Whatever changes the phase takes the waker out in the same critical section. So
-//!    a future that was dropped is not woken, and one that fires is woken once.
-//! 4. No code of a user runs in here. Wakers are cloned before the lock is taken. Those that are taken out are returned,
-//!    to be woken or dropped once the caller has counted and queued what it has to: a waker whose clone or drop panics
-//!    leaves no entry half done.
+//! 3. There is a waker only while armed. A change of the phase takes the waker out in the same critical section. So a
+//!    future that was dropped is not woken, and one that fires is woken once.
+//! 4. No code of a user runs under the lock. Wakers are cloned before it is taken. Wakers that are taken out are returned,
+//!    and the caller wakes or drops them last. So a waker whose clone or drop panics leaves no entry half changed.
 //!
 //! Hence **moving later and cancelling send no command**; each takes the entry's lock. A cancelled entry whose
 //! `scheduled` is early enough can be armed again without a command: the [`pool`](crate::sleep::pool) keeps such entries
@@ -64,13 +63,13 @@ pub(crate) struct Entry<H> {
 
 #[derive(Debug)]
 struct State {
-    /// The tick to fire at. Means something while armed.
+    /// The tick to fire at. It has no meaning unless armed.
     deadline: u64,
     /// The actor processes the entry at this tick or before it; `NEVER` when it is not going to.
     scheduled: u64,
     /// Invariant 3: `Some` only while armed.
     waker: Option<Waker>,
-    /// The wheel's node for this entry. The actor writes it, and nobody else reads it.
+    /// The wheel's node for this entry. Only the actor reads and writes it.
     node: u32,
     phase: Phase,
     /// Invariant 2: it is in a queue.
@@ -111,7 +110,7 @@ pub(crate) struct Disarmed {
     pub(crate) was: Phase,
     /// The tick by which the actor processes the entry; `NEVER` if it is not going to.
     pub(crate) scheduled: u64,
-    /// To be dropped when all else is done: its drop may panic.
+    /// The caller drops it last, because its drop may panic.
     pub(crate) waker: Option<Waker>,
 }
 
@@ -176,8 +175,8 @@ impl<H> Entry<H> {
         Some(state.notify())
     }
 
-    /// Changes the deadline of an entry that is armed. Returns the phase it was in; one in any other phase is left as it
-    /// is, and has to be armed.
+    /// Changes the deadline of an armed entry. Returns the phase it was in. An entry in another phase is not changed, and
+    /// has to be armed.
     #[inline]
     pub(crate) fn move_to(&self, deadline: u64) -> (Phase, Notify) {
         let mut state = self.state.lock();
@@ -191,8 +190,7 @@ impl<H> Entry<H> {
         (was, notify)
     }
 
-    /// Makes `waker` the one to be woken if the entry is armed. Returns the phase, and the waker that is not needed any
-    /// more.
+    /// Makes `waker` the one to be woken if the entry is armed. Returns the phase, and a waker to drop.
     pub(crate) fn poll(&self, waker: &Waker) -> (Phase, Option<Waker>) {
         {
             let state = self.state.lock();
@@ -227,7 +225,7 @@ impl<H> Entry<H> {
         }
     }
 
-    /// Gives a disarmed entry up. It is not armed again, so it has to leave the wheel now.
+    /// Gives up a disarmed entry. It is never armed again, so it has to leave the wheel now.
     pub(crate) fn release(&self) -> Notify {
         let mut state = self.state.lock();
         if state.phase == Phase::Closed {
@@ -275,8 +273,8 @@ impl<H> Entry<H> {
     /// The wheel reached the entry's node, which is gone now. `now` is the current tick, `next` the node in which the
     /// wheel would insert the entry again.
     ///
-    /// `later` gives a tick to which an entry that would fire has been put off: idle timers are touched without a change
-    /// to their entry. It must not call back into the entry.
+    /// `later` gives the tick to which an entry that would fire was put off: touching an idle timer does not change its
+    /// entry. It must not call back into the entry.
     pub(crate) fn process_expiration(
         &self,
         now: u64,

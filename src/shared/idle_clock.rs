@@ -1,7 +1,7 @@
 //! The clock of an idle timer or stream: its activity and limits, in instants.
 //!
-//! The futures, their handles and the actor share it. The actor only asks when it is [due](IdleClock::due), and wakes
-//! the future if it is; the future, when polled, [decides](IdleClock::decide).
+//! The futures, their handles and the actor share it. The actor only reads when it is [due](IdleClock::due), and wakes
+//! the future then. The future [decides](IdleClock::decide) when it is polled.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(crate) struct IdleDurations {
 }
 
 impl IdleClock {
-    /// Active now.
+    /// A clock whose last activity is now.
     pub(crate) fn new(ticks: Ticks, idle: IdleDurations) -> Self {
         let IdleDurations {
             all,
@@ -94,8 +94,8 @@ impl IdleClock {
 
     /// When this will be idle, in nanoseconds from the origin, if nothing happens until then; `None` if never.
     ///
-    /// A lower bound: what happens until the decision makes it later. While a guard is held it is a whole limit from
-    /// `now`, when it is time to ask again.
+    /// A lower bound: activity before the decision makes it later. While a guard is held it is a whole limit from `now`,
+    /// at which it has to be read again.
     pub(crate) fn due(&self, now: u64) -> Option<u64> {
         self.limits.due(now, || self.now())
     }
@@ -119,7 +119,7 @@ impl IdleClock {
     }
 }
 
-/// An idle duration in nanoseconds; what does not fit is no limit.
+/// An idle duration in nanoseconds. One that does not fit is no limit.
 fn nanos(idle: Option<Duration>) -> u64 {
     let nanos = idle.and_then(|idle| u64::try_from(idle.as_nanos()).ok());
     nanos.unwrap_or(UNLIMITED)

@@ -3,9 +3,9 @@
 //! # Sharding
 //!
 //! There is a queue for each core, on a cache line of its own, and each thread uses one of them: two cores that arm
-//! timers do not meet. Whenever its [`Backlog`] is empty the actor swaps the queues empty into it, one after the other;
-//! commands of one queue stay in order. It does not do so at every turn: under a flood of commands it would wait for the
-//! queues' locks more often than it applies anything.
+//! timers do not contend. Whenever its [`Backlog`] is empty the actor empties the queues into it, one after the other;
+//! commands of one queue stay in order. It does not do so at every turn: under a flood of commands it would spend more
+//! time waiting for the queues' locks than applying commands.
 //!
 //! # The wake rule
 //!
@@ -25,33 +25,33 @@
 //! tick, when the actor wakes by itself and empties the queues first.
 //!
 //! A caller may release other locks between (1) and (2), and any number of others may push meanwhile: each of them reads
-//! `next_wake` after its own push. A caller must not put anything else between *marking* a command as queued, so that
-//! others rely on it, and the push: until the push nobody has told the actor.
+//! `next_wake` after its own push. A caller that *marks* a command as queued, so that others rely on it, must push it under
+//! the same lock: until the push, the actor cannot find the command.
 //!
-//! The caller that notifies the actor also changes `next_wake` to [`AWAKE`], so that of many that are early only one
-//! pays for it. A notification is a stored permit: one that arrives before the actor waits is not lost. The exchange
-//! fails only if the value changed since it was read: then either another caller has notified the actor, or the actor
-//! has woken and is about to check the queues again. Both do.
+//! The caller that notifies the actor also changes `next_wake` to [`AWAKE`], so that only one of many callers pays for
+//! the notification. A notification is a stored permit: one that arrives before the actor waits is not lost. The exchange
+//! fails only if the value changed since it was read. Then another caller has notified the actor, or the actor has woken
+//! and is about to check the queues again. Either suffices.
 //!
 //! # The earliest tick
 //!
 //! Timers fire in the order of their ticks also while commands are left over for later turns (P4), and do not wait for
-//! commands that are all later than they are (P11). So each command is pushed with the tick by which it is needed. The
-//! [`Backlog`] knows the [earliest](Backlog::earliest) of those in it, the mailbox the [earliest](Mailbox::earliest) of
-//! those in its queues, and a turn fires what is due before both. A command that is not seen there was pushed after the
-//! turn read the clock: it is not due before what that turn fires.
+//! commands that are needed later only (P11). So each command is pushed with the tick by which it is needed. The
+//! [`Backlog`] knows the [earliest](Backlog::earliest) tick of its commands, the mailbox the
+//! [earliest](Mailbox::earliest) of those in its queues, and a turn fires timers that are due before both. A command that
+//! the turn does not see was pushed after the turn read the clock, so it is not due before the timers that the turn fires.
 //!
 //! A timer whose command is queued already may be moved earlier. Its command stays where it is, in whichever queue, or
 //! in the backlog; the caller [announces](Mailbox::announce) the earlier tick, and then follows the wake rule with it.
 //!
 //! *No announcement is forgotten too soon:* the mailbox knows the tick until the actor empties the queues, and the
-//! command was pushed before it is announced. When it empties them the actor first collects the announcements. So the
-//! command of each that it finds is in the backlog by the end of [`take`](Mailbox::take), unless it is applied; and the
-//! backlog holds the tick until everything in it by then is applied.
+//! command was pushed before the tick was announced. The actor collects the announcements before it empties the queues. So
+//! the command of each is in the backlog by the end of [`take`](Mailbox::take), or was applied before. The backlog keeps
+//! the tick until every command that it holds at that point is applied.
 //!
 //! # After the end
 //!
-//! [`close`](Mailbox::close) closes each queue under its lock; from then on a push gives the command back.
+//! [`close`](Mailbox::close) closes each queue under its lock; from then on a push returns the command.
 
 #[cfg(all(test, tickwheel_loom))]
 mod model;
@@ -69,8 +69,8 @@ use queue::Queue;
 /// `next_wake` while the actor runs: before every tick, so nobody notifies it.
 const AWAKE: u64 = 0;
 
-/// A queue that has grown this long is worth waking the actor for, however far the ticks: it bounds the garbage.
-/// The models could not fill a real one.
+/// A queue of this length wakes the actor, however late its commands are needed. That bounds the memory of commands for
+/// timers that were cancelled. The models need a lower bound to reach it.
 pub(crate) const QUEUE_BOUND: usize = if cfg!(tickwheel_loom) {
     3
 } else if EXPLORED {
@@ -88,7 +88,7 @@ pub(crate) trait Notifier {
 /// See the module. `C` is the command.
 #[derive(Debug)]
 pub(crate) struct Mailbox<C, S> {
-    /// A power of two of them.
+    /// Their number is a power of two.
     shards: Box<[CachePadded<Shard<C>>]>,
     next_wake: CachePadded<AtomicU64>,
     notifier: S,
@@ -127,7 +127,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
     // --- callers ---
 
     /// Queues a command that is needed by `tick`, and notifies the actor if the wake rule says so. `thread` chooses the
-    /// queue. Gives the command back when the actor has ended.
+    /// queue. Returns the command if the actor has ended.
     pub(crate) fn push(&self, thread: usize, tick: u64, command: C) -> Result<(), C> {
         let wake_by = self.enqueue(thread, tick, command)?;
         self.wake_by(wake_by);
@@ -138,7 +138,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
     /// [`wake_by`](Self::wake_by) with the tick that is returned: the command's own, or [`AWAKE`] when the queue has
     /// grown to its bound.
     ///
-    /// For a caller that holds a lock: it queues the command before it releases the lock, and notifies the actor after.
+    /// A caller that holds a lock queues the command before it releases the lock, and notifies the actor after.
     pub(crate) fn enqueue(&self, thread: usize, tick: u64, command: C) -> Result<u64, C> {
         let shard = self.shard(thread);
         let mut queue = lock(&shard.queue);
@@ -160,7 +160,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
         }
     }
 
-    /// A command that has been pushed, by any thread, is needed earlier than it said: by `tick`.
+    /// A command that was pushed, by any thread, is needed earlier than was said: by `tick`.
     pub(crate) fn announce(&self, thread: usize, tick: u64) {
         self.lower(thread, tick);
         self.wake_by(tick);
@@ -176,7 +176,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
         &self.shards[thread & (self.shards.len() - 1)].0
     }
 
-    /// Notifies the actor, unless somebody else has.
+    /// Notifies the actor, unless another caller has.
     fn claim(&self, next_wake: u64) {
         let claimed =
             self.next_wake
@@ -189,15 +189,15 @@ impl<C, S: Notifier> Mailbox<C, S> {
 
     // --- the actor ---
 
-    /// Says that the actor runs: no need to notify it.
+    /// Publishes that the actor runs: no caller notifies it.
     pub(crate) fn awake(&self) {
         self.next_wake.0.store(AWAKE, Ordering::SeqCst);
     }
 
-    /// Says that the actor is about to wait until `next_wake`. If a queue holds anything it must not: then this
-    /// says it is awake, and returns false.
+    /// Publishes that the actor is about to wait until `next_wake`. If a queue holds a command the actor must not wait:
+    /// then this publishes that it is awake, and returns `false`.
     pub(crate) fn park(&self, next_wake: Option<u64>) -> bool {
-        // A wake-up at tick 0 is as good as one at 1: both have begun, or are about to.
+        // `AWAKE` is tick 0, so tick 1 stands for it: both have begun, or are about to.
         let next_wake = next_wake.unwrap_or(NEVER).max(AWAKE + 1);
         self.next_wake.0.store(next_wake, Ordering::SeqCst);
         if self.is_empty() {
@@ -213,7 +213,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
         shards.all(|shard| lock(&shard.0.queue).is_empty())
     }
 
-    /// Takes everything that was queued before this call, and perhaps more, and appends it to `backlog`.
+    /// Moves every command that was queued before this call, and perhaps some more, to the end of `backlog`.
     pub(crate) fn take(&self, backlog: &mut Backlog<C>) {
         // Before the queues: the command that was announced is in one of them, or has been taken earlier.
         let announced = self.collect_announced();
@@ -238,7 +238,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
     fn collect_announced(&self) -> u64 {
         let collect = |shard: &CachePadded<Shard<C>>| {
             let announced = &shard.0.announced;
-            // Mostly there is none, and reading leaves the cache line where it is.
+            // There is seldom one, and a load leaves the cache line with its core.
             match announced.load(Ordering::SeqCst) {
                 NEVER => NEVER,
                 _ => announced.swap(NEVER, Ordering::SeqCst),
@@ -247,7 +247,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
         self.shards.iter().map(collect).fold(NEVER, u64::min)
     }
 
-    /// Ends it: pushes fail from now on. Appends what was left to `backlog`.
+    /// Closes the queues: pushes fail from now on. Moves the commands in them to the end of `backlog`.
     pub(crate) fn close(&self, backlog: &mut Backlog<C>) {
         for shard in &self.shards {
             let mut queue = lock(&shard.0.queue);

@@ -2,9 +2,8 @@
 //!
 //! Everything a caller and the actor agree on lives here: the [commands](command) and the [mailbox] that carries them,
 //! the half of a sleeping future that the actor sees ([`entry`]), the activity that touches record ([`activity`],
-//! [`idle_clock`]), the list of its keyed timers' sets ([`sets`]), and what all handles of one wheel have in common
-//! ([`state`]). Callers and the actor depend on this
-//! module, never on each other.
+//! [`idle_clock`]), the list of a wheel's sets of keyed timers ([`sets`]), and the state that all handles of one wheel
+//! share ([`state`]). Callers and the actor depend on this module, never on each other.
 
 pub(crate) mod activity;
 pub(crate) mod batch;

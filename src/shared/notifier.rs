@@ -5,22 +5,23 @@
 //! Timers fire while the actor runs, so its task must never be queued where it waits for a task that blocks (P17). A
 //! worker of a multi-thread runtime has two such places, both out of the other workers' reach.
 //!
-//! * *The LIFO slot.* A task that is woken from a worker goes into that worker's slot, to run next, and nobody steals
-//!   from it. A task that arms the earliest timer wakes the actor so, and may then block its worker, for a computation or
-//!   a synchronous call: the actor waits for as long. Hence [`notify`](Notifier::notify) spawns an empty task after it
-//!   has woken the actor from a worker of the actor's own runtime. The empty task takes the slot, and thereby pushes the
-//!   actor into the worker's queue; Tokio then wakes another worker, if one is idle, which steals it. If the slot is taken
-//!   by yet another task in between, that one has pushed the actor out already.
+//! * *The LIFO slot.* A task that is woken from a worker goes into that worker's slot, to run next, and no other worker
+//!   steals from it. A task that arms the earliest timer notifies the actor so. It may then block its worker, for a
+//!   computation or a synchronous call, and the actor waits for as long. Hence [`notify`](Notifier::notify) spawns an empty
+//!   task after it has woken the actor from a worker of the actor's own runtime. The empty task takes the slot, and thereby
+//!   pushes the actor into the worker's queue; Tokio then wakes another worker, if one is idle, which steals it. If yet
+//!   another task takes the slot in between, that one has pushed the actor out already.
 //! * *The deferred tasks.* [`yield_now`](tokio::task::yield_now) keeps a task on a private list of its worker until that
 //!   has run its local queue or polls the drivers. The queue holds the very tasks that the actor has just woken, any of
 //!   which may block. Hence the actor wakes itself between turns and returns `Pending` once
-//!   ([`yield_to_others`](TaskNotifier::yield_to_others)): a task that is woken while it runs goes to the back of the queue, where others can steal it.
+//!   ([`yield_to_others`](TaskNotifier::yield_to_others)). A task that is woken while it runs goes to the back of the
+//!   queue, where others can steal it.
 //!
-//! Neither is enough alone: an actor that waits is notified, one that has more to do yields.
+//! Both measures are needed: an actor that waits is notified, one that has more to do yields.
 //!
-//! A runtime with one worker has nobody to steal. There `yield_now` is better, since it lets the drivers run between
-//! turns, and a notification costs no task. From threads that are no workers the actor goes into the runtime's common
-//! queue, which all workers serve.
+//! A runtime with one worker has no other to steal tasks. There `yield_now` is better, since it lets the drivers run
+//! between turns, and a notification costs no task. From threads that are no workers the actor goes into the runtime's
+//! common queue, which all workers serve.
 //!
 //! The empty task costs some tenths of a microsecond, and only when the actor is notified, which is rare by the
 //! [wake rule](crate::shared::mailbox).
@@ -39,9 +40,9 @@ use crate::shared::mailbox::Notifier;
 #[derive(Debug)]
 pub(crate) enum ActorNotifier {
     Task(TaskNotifier),
-    /// The actor's own thread, from before it first says that it waits.
+    /// The actor's own thread. It is set before the actor first publishes that it waits.
     Thread(OnceLock<Thread>),
-    /// The explorer's, whose own thread drives the actor.
+    /// The explorer's function; its own thread drives the actor.
     #[cfg(tickwheel_shuttle)]
     Explored(fn()),
 }
@@ -50,8 +51,8 @@ pub(crate) enum ActorNotifier {
 #[derive(Debug)]
 pub(crate) struct TaskNotifier {
     permit: Notify,
-    /// The actor's runtime, if it has several workers. Not its handle: whoever holds that keeps the runtime's drivers,
-    /// and their file descriptors, after the runtime is gone.
+    /// The actor's runtime, if it has several workers. A handle instead of the id would keep the runtime's drivers and
+    /// their file descriptors open after the runtime is dropped.
     several_workers: Option<Id>,
 }
 
@@ -90,7 +91,7 @@ impl Notifier for ActorNotifier {
 impl TaskNotifier {
     fn notify(&self) {
         self.permit.notify_one();
-        // Out of the LIFO slot: see the module.
+        // This pushes the actor out of the LIFO slot: see the module.
         if self.several_workers.is_some() {
             let here = Handle::try_current().ok();
             if let Some(here) = here.filter(|here| Some(here.id()) == self.several_workers) {
@@ -109,7 +110,7 @@ impl TaskNotifier {
         if self.several_workers.is_none() {
             return tokio::task::yield_now().await;
         }
-        // To where other workers can steal it: see the module.
+        // This queues the actor where other workers can steal it: see the module.
         let mut has_yielded = false;
         poll_fn(|cx| {
             if has_yielded {

@@ -8,12 +8,11 @@
 //!    one of the two.
 //! 3. A set that is dropped retires before it drops a key or a value, so no user code runs between its last reference and
 //!    `retire`.
-//! 4. Nobody drops a reference while the lock is held: it may be the last one, and then `retire` takes the lock.
+//! 4. No reference to a set is dropped while the lock is held: it may be the last one, and then `retire` takes the lock.
 //!
 //! A reader takes a reference to every set and a copy of `gone` under one hold of the lock, and keeps the references
-//! until it has added up all counts: by 2 each set is counted once. A set whose last reference is gone cannot be read
-//! any more; until it retires the reader waits. By 3 that takes a few instructions and never waits for the reader's own
-//! thread.
+//! until it has added up all counts: by 2 each set is counted once. A set whose last reference is gone cannot be read, so
+//! the reader waits until it retires. By 3 that takes a few instructions, and never happens on the reader's own thread.
 
 use std::sync::{Arc, PoisonError, Weak};
 
@@ -51,7 +50,7 @@ impl SetList {
         (!sets.closed).then(|| SetKey(sets.live.insert(set)))
     }
 
-    /// Takes a set out that is being dropped, and keeps its counts.
+    /// Takes out a set that is being dropped, and keeps its counts.
     pub(crate) fn retire(&self, key: SetKey, counts: &KeyedCounts) {
         let mut sets = self.lock();
         sets.gone.add(counts);
@@ -65,9 +64,9 @@ impl SetList {
         drop(set);
     }
 
-    /// What all sets have counted, the retired ones included.
+    /// The counts of all sets, the retired ones included.
     pub(crate) fn counts(&self) -> KeyedCounts {
-        // References from attempts that met a set on its way out; see invariant 4.
+        // The references of attempts that found a set without its last reference are kept: see invariant 4.
         let mut earlier = Vec::new();
         let mut live = Vec::new();
         let mut sets = self.lock();
@@ -80,7 +79,7 @@ impl SetList {
         for set in &live {
             sum.add(&set.counts());
         }
-        // Only now: a set that retired before its counts were read would be in neither sum.
+        // The references are dropped last: a set that retired before its counts were read would be in neither sum.
         drop((live, earlier));
         sum
     }
@@ -104,7 +103,7 @@ impl SetList {
 }
 
 impl Sets {
-    /// Takes a reference to every set. False when the last reference of one is gone, and it has not retired yet.
+    /// Takes a reference to every set. Returns `false` if the last reference of one is gone and it has not retired.
     fn hold_all(&self, held: &mut Vec<Arc<dyn TimerSet>>) -> bool {
         self.live.iter().all(|(_, set)| {
             let set = set.upgrade();

@@ -63,7 +63,7 @@ pub(crate) struct Shared {
     orphaned: AtomicBool,
     end: End,
     max_keyed: usize,
-    /// Keyed timers that hold a place, over all sets.
+    /// The number of pending keyed timers, over all sets.
     pending: CachePadded<AtomicUsize>,
     sets: SetList,
 }
@@ -104,7 +104,7 @@ impl Shared {
 
     /// Warns if this thread, which begins to use the wheel, goes by another clock than the actor.
     ///
-    /// A paused clock belongs to one runtime; deadlines stamped by another clock mean nothing to it.
+    /// A paused clock belongs to one runtime. Deadlines read off another clock do not fit it.
     pub(crate) fn check_clock(&self) {
         let here = Handle::try_current().ok().map(|runtime| runtime.id());
         if (here.is_none() || here != self.runtime) && (self.virtual_clock || clock::is_virtual()) {
@@ -121,7 +121,7 @@ impl Shared {
         self.end.is_ended()
     }
 
-    /// Says that the actor has ended.
+    /// Publishes that the actor has ended.
     pub(crate) fn end(&self) {
         self.end.end();
     }
@@ -133,7 +133,7 @@ impl Shared {
 
     // --- sleeping futures ---
 
-    /// Arms the entry. False when there is no actor any more; the entry is then closed.
+    /// Arms the entry. Returns `false` if the actor has ended; the entry is closed then.
     #[inline]
     pub(crate) fn arm(&self, entry: &Arc<SleepEntry>, tick: u64, waker: Waker) -> bool {
         match entry.arm(tick, waker) {
@@ -141,7 +141,7 @@ impl Shared {
             Some(notify) => {
                 let is_running = self.notify_actor(entry, notify);
                 if !is_running {
-                    // The caller owns it, and learns of it by the answer.
+                    // The caller's own waker needs no wake: it gets the answer.
                     drop(entry.close());
                 }
                 is_running
@@ -150,8 +150,8 @@ impl Shared {
         }
     }
 
-    /// Takes the action that a change of the entry requires. False when the actor has ended; the entry should then be
-    /// [closed](Entry::close).
+    /// Takes the action that a change of the entry requires. Returns `false` if the actor has ended; the caller should then
+    /// [close](Entry::close) the entry.
     #[inline]
     pub(crate) fn act(&self, entry: &Arc<SleepEntry>, notify: Notify) -> bool {
         notify == Notify::None || self.notify_actor(entry, notify)
@@ -176,13 +176,14 @@ impl Shared {
 
     /// The last handle was dropped.
     pub(crate) fn orphan(&self) {
-        // Release: whoever sees it sees all that was done through the handles.
+        // Release: observing it happens after everything that was done through the handles.
         self.orphaned.store(true, Ordering::Release);
         // An error means that the actor has ended already.
         let _ = self.send_now(Command::Orphaned);
     }
 
-    /// Gives the entry up: the actor takes it off the wheel, and at once if that may be all it lives for.
+    /// Gives the entry up: the actor takes it off the wheel. Without a handle it does so at once, because it may have
+    /// nothing else left to do, and end.
     #[cold]
     pub(crate) fn release(&self, entry: &Arc<SleepEntry>) {
         let notify = entry.release();
@@ -195,7 +196,7 @@ impl Shared {
 
     // --- keyed timers ---
 
-    /// Takes room for one more keyed timer; false when all is taken.
+    /// Counts one more keyed timer. Returns `false`, and counts nothing, at the limit.
     pub(crate) fn reserve(&self) -> bool {
         if self.max_keyed < MAX_KEYED {
             let room = |pending| (pending < self.max_keyed).then_some(pending + 1);
@@ -210,9 +211,9 @@ impl Shared {
         has_room
     }
 
-    /// Gives room back.
-    pub(crate) fn free(&self, places: usize) {
-        self.pending.0.fetch_sub(places, Ordering::Relaxed);
+    /// Counts keyed timers that have ended.
+    pub(crate) fn free(&self, timers: usize) {
+        self.pending.0.fetch_sub(timers, Ordering::Relaxed);
     }
 
     pub(crate) fn pending_keyed(&self) -> usize {
@@ -224,7 +225,7 @@ impl Shared {
         self.sets.register(set)
     }
 
-    /// Takes a set that is being dropped off the list, and keeps its counts. See [`SetList`] for when.
+    /// Takes a set that is being dropped off the list, and keeps its counts. [`SetList`] says when to call this.
     pub(crate) fn retire(&self, key: SetKey, counts: &KeyedCounts) {
         self.sets.retire(key, counts);
     }
@@ -249,12 +250,12 @@ impl Shared {
 
     // --- commands ---
 
-    /// Sends a command that is needed by `tick`. Gives it back when the actor has ended.
+    /// Sends a command that is needed by `tick`. Returns it if the actor has ended.
     pub(crate) fn send(&self, tick: u64, command: Command) -> Result<(), Command> {
         (self.mailbox).push(counts::thread_number(), tick, command)
     }
 
-    /// Sends a command that the actor should apply now, and that no timer has to wait for.
+    /// Sends a command that the actor should apply now. No timer waits for it.
     pub(crate) fn send_now(&self, command: Command) -> Result<(), Command> {
         (self.mailbox).enqueue(counts::thread_number(), NEVER, command)?;
         self.mailbox.wake_by(0);

@@ -1,6 +1,9 @@
-//! A set of timers as the actor sees it, whatever its keys and values are.
+//! A set of timers as the actor sees it, without the types of its keys and values.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::atomic::AtomicU32;
 
 pub(crate) use super::batch::Batch;
@@ -25,7 +28,7 @@ pub(crate) trait TimerSet: Send + Sync + fmt::Debug {
     /// The wheel has reached these indices.
     fn process_expirations(&self, indices: &[u32], turn: &Turn<'_>, wheel: &mut dyn SetWheel);
 
-    /// Delivers the timers that are due before tick `before`, at most `limit`, which is lowered by how many it looks at.
+    /// Delivers the timers that are due before tick `before`. Processes at most `limit` of them, and lowers it by that number.
     fn deliver(
         &self,
         before: u64,
@@ -37,7 +40,7 @@ pub(crate) trait TimerSet: Send + Sync + fmt::Debug {
     /// The actor ends: nothing will expire any more.
     fn close(&self);
 
-    /// Whether no timer will ever be set in it again, and none is pending.
+    /// Whether no timer is pending, and none can be set any more.
     fn is_over(&self) -> bool;
 
     /// The set's counters.
@@ -49,13 +52,25 @@ pub(crate) trait TimerSet: Send + Sync + fmt::Debug {
 pub(crate) enum Delivery {
     /// Nothing waits to be delivered.
     Done,
-    /// The rest belongs to a tick that the wheel has not handed out in full.
+    /// The rest is due at a tick that the wheel has not finished.
     Early,
     /// The limit was reached.
     More,
 }
 
-/// The wheel in the hands of one set.
+/// A timer that came off the wheel and waits to be delivered, ordered by tick and then by arming. The
+/// [set](crate::timer_set) says whether it still counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Due {
+    pub(crate) tick: u64,
+    pub(crate) order: NonZeroU64,
+    pub(crate) index: u32,
+}
+
+/// The due timers of one set, the first to be delivered on top.
+pub(crate) type DueHeap = BinaryHeap<Reverse<Due>>;
+
+/// The actor's state for one set, as the set may use it: the wheel, and the heap of its due timers.
 pub(crate) trait SetWheel {
     /// Puts an index on the wheel; returns the node.
     fn insert(&mut self, tick: u64, index: u32) -> u32;
@@ -65,4 +80,6 @@ pub(crate) trait SetWheel {
     fn reschedule(&mut self, node: u32, tick: u64);
     /// Takes a node off the wheel.
     fn remove(&mut self, node: u32);
+    /// The due timers of the set.
+    fn due(&mut self) -> &mut DueHeap;
 }

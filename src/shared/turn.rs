@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::metrics::{Metrics, add};
 use crate::tick::Timestamp;
 
-/// One turn of the actor: its time, read once, and what it counts.
+/// One turn of the actor: its time, read once, and its counts.
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
     pub(crate) tick: u64,
@@ -26,7 +26,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// A timer fired, so much after its deadline.
+    /// A timer fired this long after its deadline.
     pub(crate) fn fired(&self, lateness: Duration) {
         self.metrics.lateness.record(lateness);
         self.latest.set(self.latest.get().max(lateness));
@@ -48,7 +48,7 @@ impl<'a> Turn<'a> {
         self.latest.get()
     }
 
-    /// Ends the turn; `took` is how long it was.
+    /// Counts the turn, which took this long.
     pub(crate) fn end(&self, took: Duration) {
         add(&self.metrics.turns, 1);
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);

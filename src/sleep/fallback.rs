@@ -21,7 +21,7 @@ pub(super) fn sleep_until(deadline: Instant) -> Pin<Box<time::Sleep>> {
     Box::pin(time::sleep_until(deadline))
 }
 
-/// A runtime that does nothing but drive such timers.
+/// The runtime, one for the process, that drives the timers of tasks outside any runtime.
 fn of_the_process() -> &'static Handle {
     static RUNTIME: OnceLock<Handle> = OnceLock::new();
     RUNTIME.get_or_init(|| match start() {

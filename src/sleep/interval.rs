@@ -68,7 +68,7 @@ impl Interval {
 
     /// Polls for the next tick, and is ready once for each.
     ///
-    /// A poll that is ready registers no task to be woken for the tick after it; only a pending one does.
+    /// Only a pending poll registers the task to be woken. A ready one does not register it for the following tick.
     pub fn poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<Instant> {
         ready!(Pin::new(&mut self.sleep).poll(cx));
         let due = self.sleep.deadline();
@@ -129,7 +129,7 @@ impl Interval {
             MissedTickBehavior::Skip => {
                 let late = now.duration_since(due).as_nanos();
                 let into_period = late % self.period.as_nanos();
-                // It does not fit when the tick is over 584 years late; then there is no next one.
+                // It does not fit if the tick is over 584 years late. There is no next tick then.
                 let into_period = Duration::from_nanos(u64::try_from(into_period).ok()?);
                 now.checked_add(self.period)?.checked_sub(into_period)
             }

@@ -4,11 +4,12 @@
 //! deadline lies at that tick or after it can take the entry over: it writes its deadline and waker, and is armed. It
 //! allocates nothing, sends no command, and writes no cache line that another core writes. Where timeouts have a constant
 //! length, each one after the first finds such an entry. Where lengths are mixed, a timeout takes the entry that is
-//! scheduled latest of those at hand that are scheduled early enough. So it leaves the early ones to shorter timeouts.
+//! scheduled latest among the pooled entries that are scheduled early enough. So it leaves the early ones to shorter
+//! timeouts.
 //!
-//! A thread keeps pools for the wheels that it has used last. The pool of a wheel that it has not used for longest makes
-//! room for a new one, and pools of wheels that have ended go then too. Entries of a pool that goes, also with its
-//! thread, are released: the actor takes them off the wheel.
+//! A thread keeps pools for the wheels that it used last. To make room for a new pool it evicts the one it has not used
+//! for longest, and the pools of wheels that have ended. The entries of an evicted pool are released, as are those of a
+//! thread that ends: the actor takes them off the wheel.
 //!
 //! A thread's counts of sleeps live beside its pool. Only the thread writes them, and reading adds up all threads.
 
@@ -28,20 +29,20 @@ mod tests;
 /// How many cancelled entries of one wheel a thread keeps.
 const POOLED_ENTRIES: usize = if EXPLORED { 3 } else { 128 };
 
-/// How many of them a new timeout considers.
+/// How many of its last entries a pool searches for a new timeout.
 const SEARCHED: usize = 8;
 
-/// For how many wheels a thread keeps entries. A thread that uses more in turn pays an allocation and a command a timer,
-/// and about a microsecond for opening the pool. Full pools of all take some 150 kB.
+/// For how many wheels a thread keeps pools. A thread that uses more wheels in turn pays an allocation and a command for
+/// each timer, and about a microsecond for opening the pool. Sixteen full pools hold some 150 kB.
 const POOLS_PER_THREAD: usize = 16;
 
-/// What one thread keeps for one wheel.
+/// One thread's cancelled entries and counts for one wheel.
 struct Pool {
-    /// The wheel's.
+    /// The wheel's id.
     id: u64,
     shared: Arc<Shared>,
     counts: Arc<Counts>,
-    /// With the tick at which each was scheduled when it was cancelled.
+    /// The entries, each with the tick at which it was scheduled when it was cancelled.
     entries: Vec<(u64, Arc<SleepEntry>)>,
 }
 
@@ -80,7 +81,7 @@ impl Drop for Pool {
 }
 
 thread_local! {
-    /// From the wheel used last to the one that was not used for longest.
+    /// The pools, the one used last first.
     static POOLS: RefCell<Vec<Pool>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -123,7 +124,7 @@ pub(crate) fn give(
             }
             let usable = entry.context().clock.is_none() && !pool.shared.is_orphaned();
             if usable && pool.entries.len() < POOLED_ENTRIES {
-                // One that is not scheduled fits any deadline: that saves an allocation, if not the command.
+                // An entry that is not scheduled fits any deadline. Using it again saves the allocation, not the command.
                 let scheduled = if scheduled == NEVER { 0 } else { scheduled };
                 pool.entries.push((scheduled, entry));
                 Ok(())
@@ -153,7 +154,7 @@ pub(crate) fn count(shared: &Arc<Shared>, which: impl Fn(&Counts) -> &AtomicU64)
     }
 }
 
-/// Adds one to a count that this thread alone writes, so that a load and a store do.
+/// Adds one to a count. Only this thread writes it, so a load and a store are enough.
 fn increment(count: &AtomicU64) {
     count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
@@ -211,6 +212,6 @@ fn open(all: &RefCell<Vec<Pool>>, shared: &Arc<Shared>) {
         }
     }
     all.replace(pools);
-    // Not while they are borrowed: what is dropped here sends commands.
+    // Dropping pools sends commands, so it happens after the borrow has ended.
     drop(evicted);
 }

@@ -14,9 +14,9 @@ pin_project! {
     /// A future that has until a deadline to complete. Made by [`TimerWheel::timeout`](crate::TimerWheel::timeout) and
     /// [`timeout_at`](crate::TimerWheel::timeout_at).
     ///
-    /// Each poll polls the inner future first, and looks at the deadline only if that is pending: if both are ready, the
+    /// Each poll polls the inner future first, and checks the deadline only if that is pending: if both are ready, the
     /// output counts. The first poll at which the inner future is pending arms the timer, so a future that is ready at
-    /// once costs none.
+    /// once arms none.
     ///
     /// * The timeout elapses however its future uses up the task's cooperative budget.
     /// * The first poll of a timeout made for a duration above zero does not read the clock, which is most of what it
@@ -26,6 +26,21 @@ pin_project! {
     /// # Cancel safety
     ///
     /// Dropping it drops the inner future and cancels the timer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let wheel = tickwheel::TimerWheel::new();
+    /// let stuck = std::future::pending::<()>();
+    /// let mut limited = Box::pin(wheel.timeout(Duration::from_secs(1), stuck));
+    ///
+    /// assert!(limited.as_mut().await.is_err());
+    /// # }
+    /// ```
+    #[doc(alias = "deadline")]
     #[must_use = "futures do nothing unless you `.await` or poll them"]
     #[derive(Debug)]
     pub struct Timeout<F> {
@@ -64,9 +79,9 @@ impl<F: Future> Future for Timeout<F> {
         let this = self.project();
         let stage = this.sleep.stage;
         // Elapsing costs budget like any progress, or a loop of timeouts that elapse at once would let no other task
-        // run. But a future that uses all of the budget at each poll must not keep its own deadline from being seen. So
-        // the budget does not count if it was the future that used it up, nor if this timeout has been pending before:
-        // then others have run.
+        // run. But a future that uses all of the budget at each poll must not keep its timeout from elapsing. So the
+        // timeout elapses without budget if its own future used the budget up, or if it has been pending before, since
+        // other tasks have run then.
         let may_overdraw = match stage {
             // This poll only arms the timer.
             Stage::New => false,
@@ -85,7 +100,7 @@ impl<F: Future> Future for Timeout<F> {
     }
 }
 
-/// The deadline has passed: takes part in the cooperative budget, if it has to.
+/// The deadline has passed: takes its share of the cooperative budget, or goes without if it may.
 #[cold]
 fn elapse(may_overdraw: bool, cx: &mut Context<'_>) -> Poll<Elapsed> {
     match coop::poll_proceed(cx) {

@@ -5,10 +5,10 @@ use std::sync::atomic::AtomicU32;
 
 use super::ledger::Ended;
 use super::table::{Timer, Whereabouts};
-use super::{BATCH, Due, Expired, KEPT, Payload, Phase, Set, State};
+use super::{BATCH, Expired, KEPT, Payload, Phase, Set, State};
 use crate::metrics::KeyedCounts;
 use crate::panic::{catch_panic, drop_caught, wake};
-use crate::shared::timer_set::{Batch, Delivery, SetWheel, TimerSet};
+use crate::shared::timer_set::{Batch, Delivery, Due, SetWheel, TimerSet};
 use crate::shared::turn::Turn;
 use crate::tick::{NEVER, Timestamp};
 
@@ -36,6 +36,8 @@ where
     }
 
     fn process_expirations(&self, indices: &[u32], turn: &Turn<'_>, wheel: &mut dyn SetWheel) {
+        // The heap may have to move, which it does while the set is not locked.
+        wheel.due().reserve(indices.len());
         for indices in indices.chunks(BATCH as usize) {
             let mut state = self.lock();
             for &index in indices {
@@ -56,12 +58,12 @@ where
         let mut news = false;
         let mut state = self.lock();
         let delivery = loop {
-            let Some(&Reverse(due)) = state.due.peek() else {
+            let Some(&Reverse(due)) = wheel.due().peek() else {
                 break Delivery::Done;
             };
             if state.phase != Phase::Open {
-                // Nobody reads, and whoever closed the set takes its timers out.
-                state.due.clear();
+                // Nobody receives; the thread that closed the set takes its timers out.
+                wheel.due().clear();
                 break Delivery::Done;
             }
             if due.tick >= before {
@@ -71,13 +73,10 @@ where
                 break Delivery::More;
             }
             *limit -= 1;
-            state.due.pop();
+            wheel.due().pop();
             news |= self.deliver_one(&mut state, due, turn, wheel, &mut lost);
             state.assert_slot(due.index, |deadline| self.tick(deadline));
         };
-        if state.due.is_empty() {
-            state.due.shrink_to(KEPT);
-        }
         let receiver = if news || state.is_finished() {
             state.receiver.take()
         } else {
@@ -85,6 +84,9 @@ where
         };
         drop(state);
         wake(receiver);
+        if wheel.due().is_empty() {
+            wheel.due().shrink_to(KEPT);
+        }
         for timer in lost {
             drop_caught([timer.key]);
             drop_caught([timer.value]);
@@ -118,7 +120,7 @@ where
 }
 
 impl<K, S: Payload> Set<K, S> {
-    /// The tick at which the timer is due as far as is known now.
+    /// The tick at which the timer is due, as far as that is known now.
     fn due_tick(&self, timer: &Timer<K, S>, turn: &Turn<'_>) -> u64 {
         self.tick(timer.value.due(timer.deadline, turn.now, &self.rules))
     }
@@ -149,7 +151,7 @@ impl<K, S: Payload> Set<K, S> {
                         wheel.reschedule(node, tick);
                     }
                 }
-                // It is looked at again when it is delivered.
+                // Its delivery reads the deadline again.
                 (Whereabouts::Due, _) => {}
             }
         });
@@ -178,7 +180,7 @@ impl<K, S: Payload> Set<K, S> {
             slot.scheduled = tick;
             Some(Due { tick, order, index })
         });
-        state.due.extend(due.flatten().map(Reverse));
+        wheel.due().extend(due.flatten().map(Reverse));
     }
 
     /// Delivers the timer of an entry that was taken off the heap, if it still counts and expires. True if it was
@@ -204,7 +206,7 @@ impl<K, S: Payload> Set<K, S> {
                 if deadline.is_some() {
                     return deadline.map(Ok);
                 }
-                // It was touched since.
+                // It was touched in the meantime.
                 tick = self.due_tick(timer, turn).max(turn.tick + 1);
             }
             if tick > turn.tick {
@@ -212,7 +214,7 @@ impl<K, S: Payload> Set<K, S> {
                 put_on_wheel(slot, due.index, tick, wheel);
                 return None;
             }
-            // It was touched and is due all the same: it takes its new place in the order.
+            // It was touched and is due nevertheless: it takes its new place in the order.
             slot.location.set(Whereabouts::Due);
             slot.scheduled = tick;
             Some(Err(Due { tick, ..due }))
@@ -220,7 +222,7 @@ impl<K, S: Payload> Set<K, S> {
         match expires.flatten() {
             None => false,
             Some(Err(again)) => {
-                state.due.push(Reverse(again));
+                wheel.due().push(Reverse(again));
                 false
             }
             Some(Ok(deadline)) => {
@@ -230,7 +232,7 @@ impl<K, S: Payload> Set<K, S> {
         }
     }
 
-    /// Hands a timer that expires to the stream, and arms it again if it repeats.
+    /// Delivers a timer that expires to the stream, and arms it again if it repeats.
     fn expire(
         &self,
         state: &mut State<K, S>,
@@ -296,7 +298,7 @@ impl<K, S: Payload> Set<K, S> {
     }
 }
 
-/// Puts an index that is nowhere on the wheel; one that is due never stays off it.
+/// Puts an index that is nowhere on the wheel, unless its timer is never due.
 fn put_on_wheel<K, S>(
     slot: &mut super::table::Slot<K, S>,
     index: u32,

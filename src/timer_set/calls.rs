@@ -66,12 +66,12 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         }
         state.assert_slot(index, |deadline| self.tick(deadline));
         drop(guard);
-        // The answer is the caller's, whatever the drop of the key does.
+        // A panic in the drop of the key does not keep the answer from the caller.
         drop_caught(unused_key);
         Ok(replaced)
     }
 
-    /// Moves a timer. False when there is none under this key.
+    /// Moves a timer. Returns `false` if there is none under this key.
     pub(crate) fn move_to<Q>(&self, key: &Q, deadline: Timestamp) -> Result<bool, Closed>
     where
         K: Borrow<Q>,
@@ -135,8 +135,7 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
 }
 
 impl<K, S: Payload> Set<K, S> {
-    /// Adds a timer that is known by its index alone. `make` makes what is stored, and what is returned, once there is
-    /// room.
+    /// Adds a timer without a key of its own. Once there is room, `make` makes the stored value and the result.
     pub(crate) fn add<R>(
         &self,
         key: K,
@@ -169,7 +168,7 @@ impl<K, S: Payload> Set<K, S> {
         Ok(result)
     }
 
-    /// Removes the timer at an index, if it is the one that is meant, and drops its key and value.
+    /// Removes the timer at an index if `is_meant` is true of its value, and drops its key and value.
     pub(crate) fn forget(&self, index: u32, is_meant: impl FnOnce(&S) -> bool) {
         let mut guard = self.lock();
         let (state, outbox) = guard.split();
@@ -192,7 +191,7 @@ impl<K, S: Payload> Set<K, S> {
     }
 }
 
-/// Exists while a handle of the set does that could set a timer.
+/// Exists while there is a handle that could set a timer.
 pub(crate) struct Handles(Arc<dyn HasHandles>);
 
 trait HasHandles: Send + Sync {
@@ -226,7 +225,7 @@ where
         let (state, outbox) = guard.split();
         state.has_handles = false;
         let receiver = state.receiver.take();
-        // The actor may know the set, perhaps only until now.
+        // The actor drops the set if it knows it and no timer is left.
         outbox.need(NEVER);
         drop(guard);
         wake(receiver);

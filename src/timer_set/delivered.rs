@@ -1,4 +1,4 @@
-//! The expirations that wait for the stream.
+//! The expirations that were delivered and not received.
 
 use std::collections::VecDeque;
 

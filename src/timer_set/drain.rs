@@ -18,7 +18,8 @@ impl<K, S: Payload> Set<K, S> {
     /// Takes every timer out whose order of arming is at most `armed_by`, earliest first.
     pub(super) fn take_all(&self, armed_by: u64) -> Vec<Expired<K, S::Value>> {
         let now = self.shared.ticks.timestamp(clock::now());
-        let mut taken: Vec<Timer<K, S>> = Vec::new();
+        // Timers armed from here on are not taken, so this never grows while the set is locked.
+        let mut taken: Vec<Timer<K, S>> = Vec::with_capacity(self.len());
         self.in_batches(|state, outbox, indices| {
             for index in indices {
                 let Some(timer) = state.table.timer(index) else {
@@ -35,7 +36,7 @@ impl<K, S: Payload> Set<K, S> {
                 }
             }
         });
-        // The indices leave the wheel now, and the actor may have nothing left to do.
+        // The actor takes the indices off the wheel now. It may have nothing else left to do, and end.
         self.shared.mailbox.wake_by(0);
         taken.sort_unstable_by_key(|timer| (timer.deadline, timer.order));
         let expired = |timer: Timer<K, S>| Expired {

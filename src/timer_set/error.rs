@@ -3,7 +3,25 @@
 use std::error::Error;
 use std::fmt;
 
-/// A timer could not be set. The caller gets key and value back.
+/// The error of a timer that could not be set. It returns the key and the value.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tickwheel::{SetTimerError, TimerWheel};
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), tickwheel::BuildError> {
+/// let wheel = TimerWheel::builder().max_keyed(1).start()?;
+/// let (timers, _expirations) = wheel.keyed::<u32, &str>();
+/// let minute = Duration::from_secs(60);
+/// assert_eq!(timers.set_timer(1, "one", minute), Ok(None));
+///
+/// let refused = timers.set_timer(2, "two", minute);
+/// assert_eq!(refused, Err(SetTimerError::Full(2, "two")));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SetTimerError<K, V> {
@@ -14,7 +32,7 @@ pub enum SetTimerError<K, V> {
 }
 
 impl<K, V> SetTimerError<K, V> {
-    /// Gives the key and the value back.
+    /// Returns the key and the value.
     pub fn into_inner(self) -> (K, V) {
         match self {
             SetTimerError::Full(key, value) | SetTimerError::Closed(key, value) => (key, value),
@@ -76,7 +94,7 @@ impl<K, V> fmt::Display for SetTimerError<K, V> {
 
 impl<K, V> Error for SetTimerError<K, V> {}
 
-/// The wheel was shut down, or the stream of expirations dropped.
+/// The error of a call on a set whose wheel was shut down, or whose stream of expirations was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Closed(());
 
@@ -94,7 +112,7 @@ impl fmt::Display for Closed {
 
 impl Error for Closed {}
 
-/// There is no expiration to receive now.
+/// The error of [`Expirations::try_recv`](crate::Expirations::try_recv) when there is nothing to receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TryRecvError {

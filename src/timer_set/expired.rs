@@ -1,8 +1,8 @@
-//! A timer that has expired.
+//! The expiration of a timer.
 
 use tokio::time::Instant;
 
-/// A keyed timer that has expired, or was drained.
+/// A keyed timer or a watch that has expired, was drained, or had not expired at the shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Expired<K, V> {
@@ -10,9 +10,11 @@ pub struct Expired<K, V> {
     pub key: K,
     /// The value it was set with.
     pub value: V,
-    /// When it was due: the instant it was last set or moved to.
+    /// When it was due: the instant that a timer was last set or moved to, that a repeating one had reached, or at which a
+    /// watch was idle or reached its maximum age. For a timer that had not expired, the instant at which it would have
+    /// been due.
     pub deadline: Instant,
-    /// How many periods of a [repeating timer](crate::KeyedTimers::set_interval) had passed unnoticed when this one was
-    /// delivered. They are not made up for. Zero for every other timer.
+    /// How many further periods of a [repeating timer](crate::KeyedTimers::set_interval) had passed when this expiration
+    /// was delivered. They get no expirations of their own. Zero for every other timer.
     pub missed: u64,
 }

@@ -7,13 +7,13 @@
 
 use hashbrown::HashTable;
 
-/// A part splits when it would grow beyond this: what a table of 512 buckets holds.
+/// A part splits when it would grow beyond this number, the capacity of a table of 512 buckets.
 const PART_LEN: usize = 448;
 
 /// Below this capacity a part does not give memory back.
 const KEPT_CAPACITY: usize = 28;
 
-/// See the module. Equal keys never meet here: the table above keeps them apart.
+/// See the module. It never holds equal keys: the timer table finds a key before it adds one.
 #[derive(Debug)]
 pub(super) struct KeyIndex {
     /// The number of leading bits of a hash that choose a part.
@@ -88,8 +88,8 @@ impl KeyIndex {
         self.directory[leading(hash, self.bits)] as usize
     }
 
-    /// How many bits a part may have. Hashes that collide by the thousand would otherwise double the directory for
-    /// nothing.
+    /// How many bits a part may have. Without a bound, thousands of equal hashes would double the directory again and
+    /// again.
     fn most_bits(&self) -> u32 {
         self.len.ilog2().saturating_sub(6)
     }
@@ -137,14 +137,14 @@ impl Part {
 /// The leading bits of a hash, as a number.
 #[inline]
 fn leading(hash: u32, bits: u32) -> usize {
-    // Shifted through 64 bits, so that no bits at all need no case of their own.
+    // The shift has 64 bits, so that `bits` may be zero.
     #[allow(clippy::cast_possible_truncation)] // at most `bits` bits
     let leading = ((u64::from(hash) << bits) >> u32::BITS) as usize;
     leading
 }
 
 /// A hash for [`HashTable`], which uses the lowest bits and the highest seven. All hashes of a part share their leading
-/// bits, so those are mixed with the rest.
+/// bits, so the multiplication mixes these with the rest.
 fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }

@@ -6,8 +6,8 @@ use crate::metrics::KeyedCounts;
 use crate::shared::Shared;
 use crate::shared::sets::SetKey;
 
-/// Counts what happens to the timers of a set and holds their share of the wheel's limit. It closes the books when it
-/// is dropped: what is still pending then was dropped with the set. It must be dropped before any key or value, see the
+/// Counts the timers of a set and holds their share of the wheel's limit. Its drop closes the books: timers that are
+/// still pending are dropped with the set. It must be dropped before any key or value, see the
 /// [list of sets](crate::shared::sets).
 pub(super) struct Ledger {
     shared: Arc<Shared>,
@@ -44,7 +44,7 @@ impl Ledger {
         self.counts
     }
 
-    /// A new timer; false, and nothing is counted, when the wheel has as many as it may have.
+    /// Counts a new timer. Returns `false`, and counts nothing, if the wheel has as many as it may have.
     #[must_use]
     pub(super) fn set(&mut self) -> bool {
         let has_room = self.shared.reserve();

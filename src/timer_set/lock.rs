@@ -1,16 +1,16 @@
-//! A mutex whose guard tells the actor what changed.
+//! A mutex whose guard notifies the actor of changes.
 //!
-//! A caller that changes a timer may have to tell the actor, and must never forget it, delay it, or tell it twice in a
-//! contradictory way. So no caller carries that duty. It marks indices as dirty through the guard, and the guard does
-//! the rest when it is dropped:
+//! A caller that changes a timer may have to notify the actor. It must never forget that, delay it, or overwrite one
+//! notification with another. So callers only mark indices as dirty through the guard, and the guard does the rest when
+//! it is dropped:
 //!
-//! 1. while the lock is still held, it pushes the set's command into the mailbox, unless one is on its way already;
+//! 1. while the lock is still held, it pushes the set's command into the mailbox, unless one is queued already;
 //! 2. it releases the lock;
 //! 3. it follows the [wake rule](crate::shared::mailbox) for the earliest tick that was marked under this hold.
 //!
 //! # Invariants
 //!
-//! * **L1** `queued` implies that the set's command lies in the mailbox, or in the hands of an actor that is awake and
+//! * **L1** `queued` implies that the set's command lies in the mailbox, or was taken by an actor that is awake and
 //!   will call [`take_dirty`](ActorMutex::take_dirty) before it parks. The flag is raised under the lock by the thread
 //!   that pushes the command under the same hold, and is cleared by `take_dirty` alone.
 //! * **L2** An index is in `dirty` only while `queued` is true.
@@ -18,16 +18,16 @@
 //!   is needed before `announced`.
 //! * **L4** No index is needed before the `horizon` unless it is among the urgent ones.
 //!
-//! L4 keeps timers on time under a flood of commands: the actor processes the urgent indices first, and the rest holds
-//! nothing up that is due before the horizon.
+//! L4 keeps timers on time under a flood of commands: the actor processes the urgent indices first. The rest delays no
+//! timer that is due before the horizon.
 //!
 //! # No change is missed
 //!
 //! Thread B marks an index that is needed by tick *t* and finds `queued` set by thread A. By L1 the command is in the
 //! mailbox already, however long A is paused from here on. If the actor took it, it is awake and locks the set after B.
-//! If it did not, then the actor either sees the command when it looks into the queues before parking, or it looked
-//! before A pushed. In the second case it had published `next_wake` before it looked; A's push comes after the look, B's
-//! hold of the lock after A's, so B reads that value or a later one in step 3 and notifies the actor if *t* is earlier.
+//! If it did not, then the actor either sees the command when it checks the queues before parking, or it checked them
+//! before A pushed. In the second case it had published `next_wake` before the check. A's push comes after the check, and
+//! B's hold of the lock after A's. So B reads that value or a later one in step 3, and notifies the actor if *t* is earlier.
 
 #[cfg(all(test, tickwheel_loom))]
 mod model;
@@ -64,22 +64,22 @@ struct Contents<T> {
     outbox: Outbox,
 }
 
-/// The message that waits for the actor.
+/// The changes that the actor has not taken, and the state of its notification.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     /// L2: indices that changed since the actor last took them.
     dirty: Batch,
-    /// L1: the command is on its way.
+    /// L1: the command is queued.
     queued: bool,
     /// L3: the earliest tick the mailbox knows of for that command.
     announced: u64,
-    /// L4: what is needed before this tick is urgent. The actor sets it when it takes the indices.
+    /// L4: an index that is needed before this tick is urgent. The actor sets it when it takes the indices.
     horizon: u64,
     /// The earliest tick by which the actor is needed since this hold of the lock began; `None` if it is not.
     needed: Option<u64>,
 }
 
-/// Unlocks the set and tells the actor what was marked, as the module describes.
+/// Unlocks the set and notifies the actor of the marked indices, as the module describes.
 pub(crate) struct ActorGuard<'a, T, L: ActorLink> {
     /// `Some` until the drop.
     contents: Option<MutexGuard<'a, Contents<T>>>,
@@ -122,7 +122,7 @@ impl<T> ActorMutex<T> {
         batch.rest_earliest = mem::replace(&mut outbox.horizon, horizon).max(batch.earliest);
     }
 
-    /// Reads the value without the means to tell the actor anything.
+    /// Reads the value. Nothing can be marked meanwhile.
     pub(crate) fn read<R>(&self, read: impl FnOnce(&T) -> R) -> R {
         read(&lock_with_backoff(&self.contents).value)
     }
@@ -140,7 +140,7 @@ impl Outbox {
         self.need(tick);
     }
 
-    /// An index that is dirty is needed by `tick` now, where it was needed by `before`.
+    /// A dirty index is needed by `tick` now, and no longer by `before`.
     #[inline]
     pub(crate) fn hasten(&mut self, index: u32, before: u64, tick: u64) {
         // An index crosses the horizon once, since the tick only falls while it is dirty.
@@ -201,7 +201,7 @@ impl<T, L: ActorLink> Drop for ActorGuard<'_, T, L> {
     }
 }
 
-/// Pushes the command, unless it is on its way. Returns the tick for the wake rule.
+/// Pushes the command, unless it is queued. Returns the tick for the wake rule.
 fn push(outbox: &mut Outbox, needed: u64, link: &impl ActorLink) -> u64 {
     // A long list is worth a turn of its own: that bounds how long removed timers stay on the wheel.
     let tick = if outbox.dirty.len() >= QUEUE_BOUND {

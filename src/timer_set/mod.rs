@@ -1,11 +1,11 @@
 //! A set of timers with one type of key and value: what lies beneath [keyed timers](crate::keyed) and
 //! [reapers](crate::Reaper).
 //!
-//! The wheel holds a lower bound; the set holds the truth. All that is known of a timer lies under one lock, which its
-//! handles, its stream and the actor share. What happens to a timer therefore happens in some order, and exactly one of
-//! *fired*, *removed*, *replaced* and *drained* ends it.
+//! The wheel holds a lower bound; the set holds the truth. The whole state of a timer lies under one lock, which the
+//! handles, the stream and the actor share. All changes of a timer are therefore ordered, and exactly one of *fired*,
+//! *removed*, *replaced* and *drained* ends it.
 //!
-//! # Who does what
+//! # The three sides
 //!
 //! * **Handles** ([`calls`]) write the timer. If the actor would process it too late, or has an index on the wheel that
 //!   holds no timer any more, they mark the index as dirty. Moving a timer later does neither.
@@ -14,45 +14,65 @@
 //!   due are delivered by tick, and within a tick in the order in which they were armed.
 //! * **The stream** ([`stream_side`]) takes what was delivered. The actor never waits for it.
 //!
-//! Nobody carries the duty to tell the actor: the guard of the lock does it ([`lock`]). No hold of the lock touches more
-//! than [`BATCH`] timers.
+//! No function has to notify the actor by itself: the guard of the lock does it ([`lock`]). No hold of the lock touches
+//! more than [`BATCH`] timers.
 //!
 //! # Slots
 //!
 //! An index names a [slot](table::Slot) with these fields: the *timer*, if there is one, with its *deadline* and *order*;
-//! its *location*, that is where the actor has the index; whether it is *dirty*; and the tick at which it is *scheduled*
-//! to be processed.
+//! its *location* on the actor's side; whether it is *dirty*; and the tick at which it is *scheduled* to be processed.
 //!
 //! | location | | changed by |
 //! |---|---|---|
 //! | nowhere | the actor does not know the index | |
 //! | on the wheel | the wheel has a node with this index | the actor |
-//! | due | the heap of due timers has an entry with this index and the timer's order | the actor; a handle that changes the timer sets it back to nowhere |
+//! | due | the actor's heap of due timers has an entry with this index and the timer's order | the actor; a handle that changes the timer sets it back to nowhere |
 //!
 //! # Invariants
 //!
 //! They hold whenever the lock is free, and debug builds assert S1 to S5 for each slot that was changed.
 //!
-//! * **S1** An index with a timer that is not due is scheduled no later than the tick of its deadline. One whose value
-//!   has [ended](Payload::has_ended) need not be: a watch ends before it takes its timer out.
+//! * **S1** An index with a timer that is not due is scheduled no later than the tick of its deadline.
 //! * **S2** An index on the wheel lies there at its scheduled tick, or later and is dirty. One that is nowhere is
 //!   scheduled never, or is dirty.
 //! * **S3** An index that is due holds a timer and is scheduled at the tick of its entry in the heap.
 //! * **S4** An index on the wheel without a timer is dirty: the actor is going to take it off.
-//! * **S5** An index whose dirty flag is set is among the [dirty ones](crate::shared::batch::Batch), or in the batch that the actor took.
-//!   Handles set the flag; [`process`](TimerSet::process) alone clears it. Processing an index once more changes nothing.
-//! * **S6** Only the actor changes the wheel, and it does so under the lock, together with the location. So a node never
-//!   names an index that does not know of it.
+//! * **S5** An index whose dirty flag is set is among the [dirty ones](crate::shared::batch::Batch), or in the batch that
+//!   the actor took. Handles set the flag; [`process`](TimerSet::process) alone clears it. Processing an index twice
+//!   changes nothing.
+//! * **S6** Only the actor changes the wheel and the heap, and it does so under the lock, together with the location. So a
+//!   node never has an index whose slot does not record the node.
 //! * **S7** The order of each arming is unique in the set. An entry of the heap counts only while the slot is due and
 //!   holds a timer of this order; any other is stale and is skipped. The order is the generation of the index.
 //!
 //! S1, S2 and the [lock's](lock) L1 to L3 give the promise: an armed timer is processed at its deadline's tick or before.
 //!
+//! # Growth under the lock
+//!
+//! Some memory is allocated and moved while the set is locked. Each step is bounded, most of them by a constant:
+//!
+//! | | grows by | moves at most |
+//! |---|---|---|
+//! | [slots](table) | doubling, up to a chunk of 256 slots | half a chunk |
+//! | the list of chunks | doubling | 64 bytes for each 256 timers |
+//! | the [key index](key_index) | a part of at most 448 indices | one part; in its directory and list, some 50 bytes for each 300 timers |
+//! | dirty indices | doubling | 4 bytes for each change since the actor last took them |
+//! | expirations | doubling, up to a block of 256 | half a block; in the list of blocks, 32 bytes for each 256 expirations |
+//! | nodes of the wheel | a chunk of 4096 nodes, the first one by doubling | half of the first chunk |
+//! | commands in a queue | a block of 512 commands, the first one by doubling | half of the first block; 32 bytes for each block |
+//! | repeating timers | a node of a tree | half a node |
+//! | the activity of a watch | 32 bytes | nothing |
+//!
+//! At a million timers the largest of these moves is one of 2 MB: half of four million bytes, when each timer has changed
+//! before the actor takes a turn. Memory that follows the size of a storm grows while the lock is free: the actor's heap of
+//! due timers, and the vectors of callers who drain or receive many. Memory goes back in steps of a chunk, part or block.
+//! Only a set that becomes empty frees all parts of its key index at once, one for each few hundred keys it had.
+//!
 //! # Watches
 //!
 //! Whether a watched connection has expired is decided once, by the actor at delivery, by a compare-and-exchange on its
-//! activity word. Until then a touch keeps it; from then on a touch returns false. A consumer that lags therefore hears
-//! of connections that would have been touched meanwhile, and their touchers know it.
+//! activity word. Until then a touch keeps it; from then on a touch returns `false`. A consumer that lags may therefore
+//! receive a connection that has been active again since, and the touches have returned `false`.
 //!
 //! # User code
 //!
@@ -75,8 +95,7 @@ mod table;
 #[cfg(all(test, not(tickwheel_loom)))]
 mod tests;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::atomic::AtomicU32;
@@ -99,12 +118,12 @@ pub(crate) use calls::Handles;
 pub use error::{Closed, SetTimerError, TryRecvError};
 pub use expired::Expired;
 pub(crate) use payload::{Payload, Plain};
-pub(crate) use stream_side::Source;
+pub(crate) use stream_side::{Receiver, Source};
 
 /// The most timers that one hold of the lock touches.
 const BATCH: u32 = if EXPLORED { 2 } else { 256 };
 
-/// A list that is empty keeps memory for this many entries.
+/// An empty heap of due timers keeps memory for this many.
 const KEPT: usize = 64;
 
 /// See the module.
@@ -125,10 +144,9 @@ struct State<K, S: Payload> {
     table: Table<K, S>,
     /// The repeating timers, by index.
     repeats: BTreeMap<u32, Repeat<K, S>>,
-    due: BinaryHeap<Reverse<Due>>,
     delivered: Delivered<Expired<K, S::Value>>,
     receiver: Option<Waker>,
-    /// The order of the last arming.
+    /// The `order` of the last arming.
     order: u64,
     phase: Phase,
     /// Whether a handle is left that could set a timer.
@@ -142,14 +160,6 @@ enum Phase {
     Unread,
     /// The actor has ended.
     Ended,
-}
-
-/// A timer that came off the wheel, by tick and then by order of arming. S7 says whether it still counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Due {
-    tick: u64,
-    order: NonZeroU64,
-    index: u32,
 }
 
 /// How a timer repeats.
@@ -178,7 +188,6 @@ where
                 ledger: Ledger::new(shared),
                 table: Table::new(),
                 repeats: BTreeMap::new(),
-                due: BinaryHeap::new(),
                 delivered: Delivered::new(),
                 receiver: None,
                 order: 0,
@@ -235,7 +244,7 @@ impl<K, S: Payload> ActorLink for Set<K, S> {
         };
         let thread = counts::thread_number();
         let queued = (self.shared.mailbox).enqueue(thread, tick, Command::Set(this));
-        // Without an actor nothing will fire, and the set learns of it by `close`.
+        // Without an actor nothing will fire; it has closed the set, or is about to.
         queued.unwrap_or(NEVER)
     }
 
@@ -267,7 +276,7 @@ impl<K, S: Payload> State<K, S> {
         }
     }
 
-    /// Takes a timer out, and sees to it that its index leaves the wheel.
+    /// Takes a timer out, and marks its index if that has to leave the wheel.
     fn take_out(&mut self, outbox: &mut Outbox, index: u32) -> Option<Timer<K, S>> {
         self.remove(index, |slot| slot.vacated(outbox, index))
     }
@@ -277,7 +286,7 @@ impl<K, S: Payload> State<K, S> {
         self.phase == Phase::Ended || (!self.has_handles && self.table.len() == 0)
     }
 
-    /// Asserts S1 to S4 for one index. `tick` is that of its timer's deadline.
+    /// Asserts S1 to S4 for one index. `tick` gives the tick of a deadline.
     fn assert_slot(&self, index: u32, tick: impl FnOnce(Timestamp) -> u64) {
         if !cfg!(debug_assertions) {
             return;
@@ -289,7 +298,7 @@ impl<K, S: Payload> State<K, S> {
         let timer = slot.timer.as_ref();
         if let (Some(timer), true) = (timer, location != Whereabouts::Due) {
             let is_in_time = slot.scheduled <= tick(timer.deadline);
-            assert!(is_in_time || timer.value.has_ended(), "S1: index {index}");
+            assert!(is_in_time, "S1: index {index}");
         }
         match location {
             Whereabouts::Nowhere => assert!(dirty || slot.scheduled == NEVER, "S2: index {index}"),
@@ -300,7 +309,7 @@ impl<K, S: Payload> State<K, S> {
 }
 
 impl<K, S> Slot<K, S> {
-    /// The timer of this slot was armed or moved: sees to it that the actor processes it by `tick`.
+    /// The timer of this slot was armed or moved: makes sure that the actor processes it by `tick`.
     #[inline]
     fn schedule_by(&mut self, outbox: &mut Outbox, index: u32, tick: u64) {
         if self.location.get() == Whereabouts::Due {
@@ -319,7 +328,7 @@ impl<K, S> Slot<K, S> {
         }
     }
 
-    /// Its timer was taken out: sees to it that the index leaves the wheel.
+    /// The timer of this slot was taken out: marks the index if it has to leave the wheel.
     fn vacated(&mut self, outbox: &mut Outbox, index: u32) {
         match self.location.get() {
             Whereabouts::Nowhere => {}

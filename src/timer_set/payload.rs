@@ -2,36 +2,31 @@
 
 use crate::tick::Timestamp;
 
-/// A value in a set, and the last word on when its timer expires.
+/// A value in a set. It decides when its timer expires.
 pub(crate) trait Payload {
     /// The value that is delivered.
     type Value;
     /// Data that all values of a set share.
     type Rules;
-    /// Whether timers are looked up by their key.
+    /// Whether timers are found by their key.
     const KEYED: bool;
 
     /// The deadline as far as it is known now. The timer need not be processed before that.
     fn due(&self, deadline: Timestamp, now: Timestamp, rules: &Self::Rules) -> Timestamp;
 
-    /// Decides, once, whether the timer expires; asked by the actor at delivery. Returns the deadline that it reached.
-    /// `None` when it does not expire yet: then [`due`](Self::due) lies later than before.
+    /// Decides, once, whether the timer expires; the actor calls it at delivery. Returns the deadline that was reached.
+    /// `None` if the timer does not expire yet: then [`due`](Self::due) is later than before.
     fn expire(&self, deadline: Timestamp, now: Timestamp, rules: &Self::Rules)
     -> Option<Timestamp>;
 
-    /// The timer leaves the set without expiring. Returns the deadline it would have reached, `None` when it has ended
-    /// before.
+    /// Ends the value of a timer that does not expire. Returns the deadline it would have reached; `None` if the value
+    /// ended before.
     fn end(&self, deadline: Timestamp, now: Timestamp, rules: &Self::Rules) -> Option<Timestamp>;
-
-    /// Whether the value has ended already, and its timer is about to be taken out. Once true, it stays true.
-    fn has_ended(&self) -> bool {
-        false
-    }
 
     fn into_value(self) -> Self::Value;
 }
 
-/// A value whose deadline is all there is to know.
+/// A value whose timer expires at its deadline.
 pub(crate) struct Plain<V>(pub(crate) V);
 
 impl<V> Payload for Plain<V> {

@@ -8,14 +8,14 @@ use super::delivered::Delivered;
 use super::{BATCH, Expired, Payload, Phase, Set, State, TryRecvError};
 use crate::panic::{catch_panic, drop_caught};
 
-/// The source of a stream of expirations, whatever the set keeps for a value.
+/// The source of a stream of expirations: a set with any payload.
 pub(crate) trait Source<K, V>: Send + Sync + fmt::Debug {
-    /// Hands out at most `limit` expirations; ready with how many. Zero when there will be no more.
+    /// Puts at most `limit` expirations into `out`; ready with how many. Zero when there will be no more.
     fn poll_recv(
         &self,
         cx: &mut Context<'_>,
         limit: usize,
-        out: &mut dyn FnMut(Expired<K, V>),
+        out: &mut dyn Receiver<Expired<K, V>>,
     ) -> Poll<usize>;
 
     fn try_recv(&self) -> Result<Expired<K, V>, TryRecvError>;
@@ -23,8 +23,33 @@ pub(crate) trait Source<K, V>: Send + Sync + fmt::Debug {
     /// The timers that had not expired when the actor ended.
     fn unexpired(&self) -> Vec<Expired<K, V>>;
 
-    /// The stream was dropped, and with it every timer of the set.
+    /// The stream was dropped: drops every timer of the set.
     fn close_unread(&self);
+}
+
+/// A place for expirations. It makes room before the set is locked.
+pub(crate) trait Receiver<T> {
+    /// Makes room for `more` items.
+    fn reserve(&mut self, more: usize);
+    fn push(&mut self, item: T);
+}
+
+impl<T> Receiver<T> for Vec<T> {
+    fn reserve(&mut self, more: usize) {
+        self.reserve(more);
+    }
+
+    fn push(&mut self, item: T) {
+        self.push(item);
+    }
+}
+
+impl<T> Receiver<T> for Option<T> {
+    fn reserve(&mut self, _: usize) {}
+
+    fn push(&mut self, item: T) {
+        *self = Some(item);
+    }
 }
 
 impl<K, S> Source<K, S::Value> for Set<K, S>
@@ -36,7 +61,7 @@ where
         &self,
         cx: &mut Context<'_>,
         limit: usize,
-        out: &mut dyn FnMut(Expired<K, S::Value>),
+        out: &mut dyn Receiver<Expired<K, S::Value>>,
     ) -> Poll<usize> {
         self.poll_taking(cx.waker(), Waker::clone, limit, out)
     }
@@ -78,10 +103,11 @@ impl<K, S: Payload> Set<K, S> {
         consumer: &Waker,
         clone: impl Fn(&Waker) -> Waker,
         limit: usize,
-        out: &mut dyn FnMut(Expired<K, S::Value>),
+        out: &mut dyn Receiver<Expired<K, S::Value>>,
     ) -> Poll<usize> {
         let mut waker = None;
         loop {
+            out.reserve(limit.min(BATCH as usize));
             let mut state = self.lock();
             let taken = state.take_delivered(limit, out);
             if taken > 0 || state.is_finished() {
@@ -98,23 +124,24 @@ impl<K, S: Payload> Set<K, S> {
                 catch_panic("the drop of a waker", || drop(waker));
                 return Poll::Pending;
             }
-            // A waker is cloned while the set is not locked, and what was delivered meanwhile is looked for again.
+            // The waker is cloned while the set is not locked. The next round takes what is delivered meanwhile.
             drop(state);
             waker = Some(clone(consumer));
         }
     }
 
-    /// Goes on taking after a full batch, as far as there is more; ends when it meets what was delivered meanwhile in
-    /// smaller portions, so that a consumer cannot be kept busy for ever.
+    /// Takes further batches after a full one. It ends at the first that is not full, so that an actor that delivers
+    /// meanwhile cannot keep the consumer busy for ever.
     fn take_more(
         &self,
         limit: usize,
         first: usize,
-        out: &mut dyn FnMut(Expired<K, S::Value>),
+        out: &mut dyn Receiver<Expired<K, S::Value>>,
     ) -> usize {
         let mut taken = 0;
         let mut last = first;
         while last == BATCH as usize && taken < limit {
+            out.reserve((limit - taken).min(BATCH as usize));
             last = self.lock().take_delivered(limit - taken, out);
             taken += last;
         }
@@ -127,14 +154,14 @@ impl<K, S: Payload> State<K, S> {
     pub(super) fn take_delivered(
         &mut self,
         limit: usize,
-        out: &mut dyn FnMut(Expired<K, S::Value>),
+        out: &mut dyn Receiver<Expired<K, S::Value>>,
     ) -> usize {
         let mut taken = 0;
         while taken < limit.min(BATCH as usize) {
             let Some(expired) = self.delivered.pop() else {
                 break;
             };
-            out(expired);
+            out.push(expired);
             taken += 1;
         }
         taken

@@ -1,11 +1,11 @@
 //! The timers of a set, found by key or by index.
 //!
-//! Slots lie in chunks of [`CHUNK`], so that growing never moves them, and a chunk in which nothing is left goes back to
-//! the allocator: memory follows the number of timers. A key is stored once, in its slot, with its hash. `Hash` runs
-//! once, in the caller, before anything is locked; only `Eq` runs under the lock, before anything is changed.
+//! Slots lie in chunks of [`CHUNK`], so that growing moves the slots of one chunk at most. A chunk without a slot in use
+//! goes back to the allocator: memory follows the number of timers. A key is stored once, in its slot, with its hash.
+//! `Hash` runs once, in the caller, before anything is locked; only `Eq` runs under the lock, before anything is changed.
 //!
-//! A slot outlives its timer for as long as the actor knows it. The next timer may move in before that, and then finds
-//! the slot on the wheel already.
+//! A slot outlives its timer for as long as the actor knows it. The next timer may take the slot before that, and finds it
+//! on the wheel already.
 
 use std::hash::{BuildHasher, Hash};
 use std::num::NonZeroU64;
@@ -37,11 +37,11 @@ pub(super) struct Slot<K, S> {
     pub(super) timer: Option<Timer<K, S>>,
 }
 
-/// Where the actor has a slot, and whether it has to be told of a change.
+/// The location of a slot on the actor's side, and whether the slot is dirty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Location(u32);
 
-/// Where the actor has a slot.
+/// The location of a slot on the actor's side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whereabouts {
     /// The actor does not know it.
@@ -96,7 +96,7 @@ impl<K, S> Slot<K, S> {
         }
     }
 
-    /// Whether it holds a timer, or the actor knows it or has to be told of it.
+    /// Whether it holds a timer, or the actor knows it, or it is dirty.
     fn is_in_use(&self) -> bool {
         self.timer.is_some() || self.location.0 != Location::NOWHERE
     }
@@ -106,11 +106,11 @@ impl<K, S> Slot<K, S> {
 pub(super) struct Table<K, S> {
     keys: KeyIndex,
     chunks: Vec<Option<Chunk<K, S>>>,
-    /// Chunks with a vacant slot, and perhaps some that have none any more.
+    /// Chunks with a vacant slot, and perhaps some that are full by now.
     roomy: Vec<u32>,
     /// Numbers of chunks that were given back.
     absent: Vec<u32>,
-    /// A chunk of which nothing was in use when it was last looked at; it is kept for the next timer.
+    /// A chunk that was kept although none of its slots was in use. It may be in use again.
     spare: Option<u32>,
     len: usize,
 }
@@ -174,7 +174,7 @@ impl<K, S> Table<K, S> {
         self.len
     }
 
-    /// An index beyond all that were given out.
+    /// An index above all that were used.
     pub(super) fn end(&self) -> u32 {
         u32::try_from(self.chunks.len()).map_or(u32::MAX, |chunks| chunks.saturating_mul(CHUNK))
     }
@@ -188,7 +188,7 @@ impl<K, S> Table<K, S> {
         timer_at(&self.chunks, index)
     }
 
-    /// The slot, to change its timer or to put it on the wheel. What could leave it unused goes through
+    /// The slot, to change its timer or to put it on the wheel. Changes after which it may be unused go through
     /// [`change`](Self::change).
     #[inline]
     pub(super) fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<K, S>> {
@@ -235,7 +235,7 @@ impl<K, S> Table<K, S> {
         slot
     }
 
-    /// Takes a timer out, and changes its slot, which stays known to the actor if it is.
+    /// Takes a timer out, and changes its slot. An actor that knows the slot still does.
     pub(super) fn remove_unkeyed(
         &mut self,
         index: u32,
@@ -292,7 +292,7 @@ impl<K, S> Table<K, S> {
     fn add_chunk(&mut self) -> u32 {
         let number = self.absent.pop().unwrap_or_else(|| {
             self.chunks.push(None);
-            // `MAX_TIMERS` bounds the number of chunks.
+            // `MAX_KEYED` bounds the number of chunks.
             u32::try_from(self.chunks.len() - 1).unwrap_or(u32::MAX)
         });
         self.chunks[number as usize] = Some(Chunk::new());
@@ -300,7 +300,7 @@ impl<K, S> Table<K, S> {
         number
     }
 
-    /// Nothing in this chunk is in use: it is the one that is kept, or goes.
+    /// No slot of this chunk is in use: keeps it as the spare one, or gives its memory back.
     fn give_back(&mut self, number: u32) {
         let is_idle = |chunk: &Option<Chunk<K, S>>| chunk.as_ref().is_some_and(|c| c.in_use == 0);
         let other = self.spare.filter(|&other| other != number);
@@ -309,15 +309,15 @@ impl<K, S> Table<K, S> {
             return;
         }
         if self.absent.len() + 2 == self.chunks.len() {
-            // Only these two were left.
+            // These two are the only chunks left.
             self.chunks = Vec::new();
             self.absent = Vec::new();
             self.roomy = Vec::new();
             self.spare = None;
             return;
         }
-        // `roomy` may still name it, and finds nothing there. A chunk is only added when `roomy` is empty, so that no
-        // chunk is named twice.
+        // `roomy` may still list this chunk, which is skipped then. A chunk is added only when `roomy` is empty, so none
+        // is listed twice.
         self.chunks[number as usize] = None;
         self.absent.push(number);
     }

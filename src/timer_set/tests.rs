@@ -1,9 +1,9 @@
-//! A set without an actor: what it keeps, which nobody else sees.
+//! A set without an actor: its memory, its dirty indices, and its heap.
 
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -13,16 +13,17 @@ use super::*;
 use crate::shared::Config;
 use crate::shared::mailbox::Backlog;
 use crate::shared::notifier::ActorNotifier;
-use crate::shared::timer_set::{Batch, Delivery, SetWheel};
+use crate::shared::timer_set::{Batch, Delivery, DueHeap, SetWheel};
 use crate::shared::turn::Turn;
 use crate::tick::Ticks;
 
-/// A wheel on which nothing comes round.
+/// A wheel whose time stands still.
 #[derive(Default)]
 struct Nodes {
     ticks: Vec<u64>,
     rescheduled: usize,
     removed: usize,
+    due: DueHeap,
 }
 
 impl SetWheel for Nodes {
@@ -43,11 +44,16 @@ impl SetWheel for Nodes {
     fn remove(&mut self, _: u32) {
         self.removed += 1;
     }
+
+    fn due(&mut self) -> &mut DueHeap {
+        &mut self.due
+    }
 }
 
 type Timers = Arc<Set<u64, Plain<()>>>;
 
-/// A wheel without an actor, which would empty the queue at its end: what is queued holds the set, and that the queue.
+/// A wheel without an actor. An actor would empty the queues at its end, and break the circle of references: a queued
+/// command holds the set, and the set holds the queues.
 struct Undriven(Arc<Shared>);
 
 impl Deref for Undriven {
@@ -83,10 +89,10 @@ fn tick(n: u64) -> Timestamp {
     Timestamp::at(n * 1_000_000)
 }
 
-/// How many are delivered, how many are pending, and how many entries the heap has.
-fn lengths(set: &Timers) -> (usize, usize, usize) {
+/// How many timers are delivered, how many are pending, and how many entries the heap has.
+fn lengths(set: &Timers, nodes: &Nodes) -> (usize, usize, usize) {
     let state = set.lock();
-    (state.delivered.len(), state.table.len(), state.due.len())
+    (state.delivered.len(), state.table.len(), nodes.due.len())
 }
 
 fn arm(set: &Timers, keys: std::ops::Range<u64>, at: u64) {
@@ -119,7 +125,7 @@ fn memory_follows_the_number_of_timers() {
     assert_eq!(nodes.removed, 10_000);
     assert_eq!(set.lock().table.chunks(), 0);
 
-    // Expirations give it back too.
+    // Expirations free it too.
     arm(&set, 0..10_000, 5);
     process(&set, &turn, &mut nodes);
     let turn = Turn::new(5, tick(5), &shared.metrics.0);
@@ -128,7 +134,7 @@ fn memory_follows_the_number_of_timers() {
     let delivery = set.deliver(6, &mut 20_000, &turn, &mut nodes);
     assert_eq!(delivery, Delivery::Done);
     let state = set.lock();
-    assert!(state.table.chunks() <= 1 && state.due.capacity() <= KEPT);
+    assert!(state.table.chunks() <= 1 && nodes.due.capacity() <= KEPT);
     assert_eq!(state.delivered.len(), 10_000);
 }
 
@@ -147,7 +153,7 @@ fn indices_are_used_again() {
 }
 
 #[test]
-fn chunks_that_were_given_back_are_numbered_again() {
+fn reuses_the_numbers_of_freed_chunks() {
     let (shared, set) = set();
     let mut nodes = Nodes::default();
     let turn = Turn::new(0, tick(0), &shared.metrics.0);
@@ -174,11 +180,11 @@ fn due_timers_of_a_closed_set_are_not_delivered() {
     let mut limit = 9;
     let early = set.deliver(5, &mut limit, &turn, &mut nodes);
     assert_eq!(early, Delivery::Early);
-    assert_eq!((lengths(&set), limit), ((0, 3, 3), 9));
+    assert_eq!((lengths(&set, &nodes), limit), ((0, 3, 3), 9));
     TimerSet::close(&*set);
     let closed = set.deliver(6, &mut limit, &turn, &mut nodes);
     assert_eq!(closed, Delivery::Done);
-    assert_eq!((lengths(&set), limit), ((0, 3, 0), 9));
+    assert_eq!((lengths(&set, &nodes), limit), ((0, 3, 0), 9));
 }
 
 #[test]
@@ -193,12 +199,12 @@ fn delivery_stops_at_its_limit_and_at_its_tick() {
     let mut limit = 2;
     let delivery = set.deliver(6, &mut limit, &turn, &mut nodes);
     assert_eq!(delivery, Delivery::More);
-    assert_eq!((limit, lengths(&set)), (0, (2, 2, 2)));
+    assert_eq!((limit, lengths(&set, &nodes)), (0, (2, 2, 2)));
     assert_eq!(shared.pending_keyed(), 2);
     limit = 2;
     let delivery = set.deliver(6, &mut limit, &turn, &mut nodes);
     assert_eq!(delivery, Delivery::Early);
-    assert_eq!((limit, lengths(&set)), (1, (3, 1, 1)));
+    assert_eq!((limit, lengths(&set, &nodes)), (1, (3, 1, 1)));
     let delivery = set.deliver(7, &mut limit, &turn, &mut nodes);
     assert_eq!(delivery, Delivery::Done);
     assert_eq!((limit, set.counts().fired), (0, 4));
@@ -220,7 +226,10 @@ fn stale_entries_of_the_heap_are_skipped() {
     assert_eq!(set.move_to(&2, tick(9)), Ok(true));
     assert_eq!(set.move_to(&3, tick(2)), Ok(true));
     let delivery = set.deliver(6, &mut 9, &turn, &mut nodes);
-    assert_eq!((delivery, lengths(&set)), (Delivery::Done, (0, 3, 0)));
+    assert_eq!(
+        (delivery, lengths(&set, &nodes)),
+        (Delivery::Done, (0, 3, 0))
+    );
     assert_eq!(process(&set, &turn, &mut nodes), 3);
     assert_eq!(nodes.ticks[4..], [7, 9, 2], "they are on the wheel again");
 }
@@ -271,7 +280,7 @@ fn marks_an_index_dirty_once() {
         arm(&set, 0..2, at);
     }
     assert_eq!(take(&set, 0), (vec![], vec![0, 1], [3, 3]));
-    // In the hands of the actor it stays dirty, and the actor is told of an earlier tick all the same.
+    // An index in the actor's batch stays dirty. An earlier tick is announced nevertheless.
     arm(&set, 0..1, 2);
     assert_eq!(take(&set, 0), (vec![], vec![], [2, 2]));
     let mut nodes = Nodes::default();
@@ -335,10 +344,12 @@ fn finds_what_is_delivered_while_a_waker_is_cloned() {
         fire(&shared, &set, &mut nodes.borrow_mut(), &[0], 5);
         waker.clone()
     };
-    let mut keys = Vec::new();
-    let mut out = |expired: Expired<u64, ()>| keys.push(expired.key);
+    let mut out = None;
     let polled = set.poll_taking(Waker::noop(), deliver, 1, &mut out);
-    assert_eq!((polled, keys), (Poll::Ready(1), vec![0]));
+    assert_eq!(
+        (polled, out.map(|expired| expired.key)),
+        (Poll::Ready(1), Some(0))
+    );
     assert!(set.lock().receiver.is_none());
 }
 
@@ -349,7 +360,7 @@ fn sees_the_end_that_comes_while_a_waker_is_cloned() {
         TimerSet::close(&*set);
         waker.clone()
     };
-    let polled = set.poll_taking(Waker::noop(), close, 1, &mut |_| ());
+    let polled = set.poll_taking(Waker::noop(), close, 1, &mut Vec::new());
     assert_eq!(polled, Poll::Ready(0));
 }
 
@@ -359,14 +370,14 @@ fn survives_a_waker_whose_clone_panics() {
     let mut nodes = Nodes::default();
     arm(&set, 0..1, 5);
     let clone = |_: &Waker| -> Waker { panic!("the clone of a waker panics") };
-    let poll = || set.poll_taking(Waker::noop(), clone, 1, &mut |_| ());
+    let poll = || set.poll_taking(Waker::noop(), clone, 1, &mut Vec::new());
     assert!(catch_unwind(AssertUnwindSafe(poll)).is_err());
     arm(&set, 1..2, 5);
     fire(&shared, &set, &mut nodes, &[0, 1], 5);
-    assert_eq!(lengths(&set), (2, 0, 0));
-    let polled = set.poll_taking(Waker::noop(), Waker::clone, 9, &mut |_| ());
+    assert_eq!(lengths(&set, &nodes), (2, 0, 0));
+    let polled = set.poll_taking(Waker::noop(), Waker::clone, 9, &mut Vec::new());
     assert_eq!(polled, Poll::Ready(2));
-    let polled = set.poll_taking(Waker::noop(), Waker::clone, 9, &mut |_| ());
+    let polled = set.poll_taking(Waker::noop(), Waker::clone, 9, &mut Vec::new());
     assert_eq!(polled, Poll::Pending);
     assert!(set.lock().receiver.is_some());
 }
@@ -380,14 +391,13 @@ fn takes_a_batch_at_most_under_one_hold_of_the_lock() {
     let indices: Vec<_> = (0..100_000).collect();
     fire(&shared, &set, &mut nodes, &indices, 5);
     let batch = BATCH as usize;
-    let mut keys = Vec::new();
-    let mut out = |expired: Expired<u64, ()>| keys.push(expired.key);
+    let mut out: Vec<Expired<u64, ()>> = Vec::new();
     assert_eq!(set.lock().take_delivered(usize::MAX, &mut out), batch);
     assert_eq!(set.lock().take_delivered(7, &mut out), 7);
     // One call takes the rest all the same.
     let polled = set.poll_taking(Waker::noop(), Waker::clone, usize::MAX, &mut out);
     assert_eq!(polled, Poll::Ready(indices.len() - batch - 7));
-    assert!(keys.into_iter().eq(0..MANY));
+    assert!(out.iter().map(|expired| expired.key).eq(0..MANY));
 
     arm(&set, 0..MANY, 5);
     let mut visited = 0;
@@ -407,76 +417,42 @@ fn takes_no_more_than_the_limit_over_several_batches() {
     let indices: Vec<_> = (0..2_000).collect();
     fire(&shared, &set, &mut nodes, &indices, 5);
     for limit in [1, 255, 256, 257, 512, 513] {
-        let polled = set.poll_taking(Waker::noop(), Waker::clone, limit, &mut |_| ());
+        let polled = set.poll_taking(Waker::noop(), Waker::clone, limit, &mut Vec::new());
         assert_eq!(polled, Poll::Ready(limit));
     }
-    assert_eq!(lengths(&set).0, 2_000 - 1 - 255 - 256 - 257 - 512 - 513);
+    assert_eq!(
+        lengths(&set, &nodes).0,
+        2_000 - 1 - 255 - 256 - 257 - 512 - 513
+    );
 }
 
-/// A value that can end before its timer does, as a watch that is being dropped.
-struct Fading(Arc<AtomicBool>);
-
-impl Payload for Fading {
-    type Value = ();
-    type Rules = ();
-    const KEYED: bool = false;
-
-    fn due(&self, deadline: Timestamp, _: Timestamp, (): &()) -> Timestamp {
-        if self.has_ended() {
-            Timestamp::NEVER
-        } else {
-            deadline
-        }
-    }
-
-    fn expire(&self, deadline: Timestamp, _: Timestamp, (): &()) -> Option<Timestamp> {
-        (!self.has_ended()).then_some(deadline)
-    }
-
-    fn end(&self, deadline: Timestamp, _: Timestamp, (): &()) -> Option<Timestamp> {
-        (!self.0.swap(true, Ordering::SeqCst)).then_some(deadline)
-    }
-
-    fn has_ended(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
-    }
-
-    fn into_value(self) {}
+/// Counts the room that it was asked for. It uses the set then, which would wait for ever under the set's lock.
+struct Room<'a> {
+    set: &'a Timers,
+    left: usize,
 }
 
-/// The activity of a watch ends first, and its index is taken out after that. In between the actor may come by, at any
-/// step. The deadline is an age.
+impl Receiver<Expired<u64, ()>> for Room<'_> {
+    fn reserve(&mut self, more: usize) {
+        assert_eq!(self.set.len(), 0);
+        self.left = more;
+    }
+
+    fn push(&mut self, _: Expired<u64, ()>) {
+        self.left = self.left.checked_sub(1).expect("there is room");
+    }
+}
+
 #[test]
-fn lets_a_value_end_before_its_timer_is_taken_out() {
-    for step in 0..4 {
-        let (shared, _) = set();
-        let set: Arc<Set<u64, Fading>> = Set::new(&shared, ());
-        let mut nodes = Nodes::default();
-        let turn = Turn::new(5, tick(5), &shared.metrics.0);
-        let gone = Arc::new(AtomicBool::new(false));
-        let end = |at| gone.fetch_or(at == step, Ordering::SeqCst);
-        let make = |(), index| (Fading(Arc::clone(&gone)), index);
-        let index = set.add(1, (), tick(5), tick(0), make).unwrap_or(u32::MAX);
-        end(0);
-        let mut batch = Batch::default();
-        set.take_dirty(&mut batch, 0);
-        set.process(&batch.rest, &turn, &mut nodes);
-        end(1);
-        if !nodes.ticks.is_empty() {
-            set.process_expirations(&[index], &turn, &mut nodes);
-            end(2);
-        }
-        let delivery = set.deliver(6, &mut 9, &turn, &mut nodes);
-        assert_eq!(delivery, Delivery::Done);
-        let fired = usize::from(step == 3);
-        assert_eq!(set.lock().delivered.len(), fired, "step {step}");
-        assert_eq!(set.len(), 1 - fired, "step {step}");
-        set.forget(index, |_| true);
-        assert_eq!(set.len(), 0);
-        let counts = set.counts();
-        assert_eq!(
-            (counts.fired, counts.removed),
-            (fired as u64, 1 - fired as u64)
-        );
-    }
+fn makes_room_for_every_batch_before_it_locks_the_set() {
+    let (shared, set) = set();
+    let mut nodes = Nodes::default();
+    arm(&set, 0..1_000, 5);
+    let indices: Vec<_> = (0..1_000).collect();
+    fire(&shared, &set, &mut nodes, &indices, 5);
+    let mut room = Room { set: &set, left: 0 };
+    let polled = set.poll_taking(Waker::noop(), Waker::clone, 300, &mut room);
+    assert_eq!((polled, room.left), (Poll::Ready(300), 0));
+    let polled = set.poll_taking(Waker::noop(), Waker::clone, usize::MAX, &mut room);
+    assert_eq!(polled, Poll::Ready(700));
 }

@@ -1,12 +1,12 @@
 //! A generational slab whose nodes carry the links of the list they are on.
 //!
-//! A node is named by its index, an owner outside by a [`Token`]: index and generation. A node's generation changes
-//! whenever its item leaves, so a token kept too long finds nothing; it never finds somebody else's item. A node whose
+//! The arena names a node by its index. Owners outside name it by a [`Token`]: index and generation. A node's generation
+//! changes whenever its item leaves, so a token that was kept too long finds nothing, and never another item. A node whose
 //! generation is used up is retired instead of reused.
 //!
 //! The nodes lie in [chunks](Chunk). A vector of a million nodes takes milliseconds to grow, because it is moved, and to
-//! free, because its pages go back one by one; whoever drives a wheel would wait for that in the middle of a tick. Here
-//! either is done a chunk at a time, and memory can go back before the last item has left.
+//! free, because its pages go back one by one. The owner of the wheel would wait for that in the middle of a tick. Chunks
+//! are allocated and freed one at a time, and memory can go back before the last item has left.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -37,7 +37,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// The index alone, for an owner that knows by itself whether its item is still scheduled.
+    /// The index alone, for an owner that knows whether its item is still scheduled.
     pub(crate) fn index(self) -> u32 {
         self.index
     }
@@ -79,8 +79,7 @@ pub(super) struct Arena<T> {
     /// The chunks with room; the last one is used next.
     open: Vec<u32>,
     len: usize,
-    /// The generation of a node that has never been used: above every generation that was given out by nodes whose memory
-    /// has been returned.
+    /// The generation of a new node: above every generation of the nodes whose memory was freed.
     fresh: NonZeroU32,
     /// The highest generation any node has, or had.
     highest: NonZeroU32,
@@ -152,8 +151,8 @@ impl<T> Arena<T> {
         item
     }
 
-    /// Returns some of the memory that has no use any more. Whatever tokens of it are still around stay stale, because
-    /// the next nodes start above every generation there has been.
+    /// Frees some of the unused memory. Tokens of freed nodes stay stale, because new nodes start above every generation
+    /// there has been.
     pub(super) fn give_back(&mut self) {
         let before = self.chunks.len();
         while self.has_spare() && before - self.chunks.len() < GIVEN_BACK {
@@ -166,15 +165,14 @@ impl<T> Arena<T> {
         }
     }
 
-    /// Whether there is memory to return: of two empty chunks at the end the last one, or the last one of all if it is
-    /// large.
+    /// Whether there is memory to free: the last of two empty chunks at the end, or the only chunk if it is empty and large.
     pub(super) fn has_spare(&self) -> bool {
         let spare = match self.chunks.as_slice() {
             [.., one, other] => one.is_empty() && other.is_empty(),
             [only] => only.is_empty() && only.is_large(),
             [] => false,
         };
-        // Close to the end of the generations a fresh start would retire every node after a few uses.
+        // Near the last generation, new nodes would be retired after a few uses.
         spare && self.highest.get() <= u32::MAX / 2
     }
 

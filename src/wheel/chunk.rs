@@ -4,10 +4,10 @@ use std::num::NonZeroU32;
 
 use super::node::{NIL, Node};
 
-/// How many nodes there are to a chunk; a power of two.
+/// How many nodes a chunk has; a power of two.
 pub(super) const CHUNK: usize = 4096;
 
-/// A wheel without items keeps memory for at most so many nodes.
+/// A wheel without items keeps memory for at most this many nodes.
 const KEPT: usize = 1024;
 
 /// See the module. Nodes are named by their place in the chunk.
@@ -21,7 +21,7 @@ pub(super) struct Chunk<T> {
 }
 
 impl<T> Chunk<T> {
-    /// The first chunk of an arena grows as it is needed; the others will be needed.
+    /// The first chunk of an arena grows as needed. Further chunks are allocated whole, because the wheel is large then.
     pub(super) fn new(is_first: bool) -> Self {
         Chunk {
             nodes: Vec::with_capacity(if is_first { 0 } else { CHUNK }),
@@ -61,8 +61,7 @@ impl<T> Chunk<T> {
         }
     }
 
-    /// Puts the item into the next place. Returns that place and its node's generation, which is `fresh` for a node
-    /// without a past.
+    /// Puts the item into the next place. Returns that place and its node's generation, which is `fresh` for a new node.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // at most 4096
     pub(super) fn insert(&mut self, item: T, fresh: NonZeroU32) -> (u32, NonZeroU32) {
@@ -77,7 +76,7 @@ impl<T> Chunk<T> {
         (place, node.generation)
     }
 
-    /// Takes the item out of a node that is on no list. Returns it, and the generation that the node has come to.
+    /// Takes the item out of a node that is on no list. Returns it, and the node's next generation.
     #[inline]
     pub(super) fn remove(&mut self, place: u32) -> (T, NonZeroU32) {
         let node = &mut self.nodes[place as usize];
@@ -99,7 +98,7 @@ impl<T> Chunk<T> {
         self.vacant == NIL && self.nodes.len() == CHUNK
     }
 
-    /// For how many nodes there is memory.
+    /// How many nodes it has memory for.
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
         self.nodes.capacity()

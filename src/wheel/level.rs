@@ -37,7 +37,7 @@ impl Level {
         &mut self.buckets[slot]
     }
 
-    /// Records that the bucket has something in it.
+    /// Records that the bucket is not empty.
     pub(super) fn mark(&mut self, slot: usize) {
         let word = slot / WORD_BITS;
         self.words[word] |= 1 << (slot % WORD_BITS);
@@ -67,7 +67,7 @@ impl Level {
         if here != 0 {
             return Some(word * WORD_BITS + here.trailing_zeros() as usize);
         }
-        // Words after this one; shifting twice because a shift by 64 is not allowed.
+        // These are the words after this one. The shift is split in two because a shift by 64 is not allowed.
         let later = self.summary & (u64::MAX << word << 1);
         if later == 0 {
             return None;

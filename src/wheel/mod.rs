@@ -76,7 +76,8 @@ pub(crate) const SLOTS: RangeInclusive<usize> = 2..=4096;
 
 /// A hierarchical timing wheel over `u64` ticks. The [module](self) explains how it works.
 ///
-/// Inserting and removing are O(1). Advancing is O(1) per item and level, however many ticks have passed.
+/// Inserting and removing are O(1), amortised over the growth of its memory. Advancing is O(1) per item and level, however
+/// many ticks have passed.
 ///
 /// # Examples
 ///
@@ -165,7 +166,7 @@ impl<T> Wheel<T> {
         token
     }
 
-    /// Removes the item and frees its memory. `None` if the token is stale.
+    /// Removes the item, whose memory serves the next ones. `None` if the token is stale.
     #[doc(alias = "cancel")]
     pub fn remove(&mut self, token: Token) -> Option<T> {
         let index = self.arena.find(token)?;
@@ -286,8 +287,8 @@ impl<T> Wheel<T> {
     /// The lowest level whose window, as it lies now, reaches `tick`.
     fn level_for(&self, tick: u64) -> usize {
         let distance = tick - self.now;
-        // The level whose width has as many digits as the distance is right, or one below right: the two ticks may
-        // be `slots` units apart when both lie badly in theirs.
+        // The level whose width has as many digits as the distance is the right one, or one too low: the two ticks may be
+        // `slots` units apart, by their positions within a unit.
         let level = (distance | 1).ilog2() / self.slot_bits;
         let shift = level * self.slot_bits;
         let units = (tick >> shift) - (self.now >> shift);
@@ -336,8 +337,7 @@ impl<T> Wheel<T> {
             let slot = self.levels[level].next_occupied(here)?;
             let distance = (slot.wrapping_sub(here) as u64) & self.slot_mask();
             let shift = self.shift(level);
-            // A bucket at distance zero is being worked off; it started, but what is left in it is due to be
-            // looked at now.
+            // A bucket at distance zero has started; the items left in it are due or cascade now.
             let start = (((self.now >> shift) + distance) << shift).max(self.now);
             if first.is_none_or(|(earliest, ..)| start <= earliest) {
                 first = Some((start, level, slot));

@@ -10,7 +10,7 @@ pub(super) struct Node<T> {
     /// The tick the item is scheduled for.
     pub(super) tick: u64,
     pub(super) generation: NonZeroU32,
-    /// Neighbours on the node's list. Of a vacant node, `next` is the next vacant place of its chunk.
+    /// The neighbours on the node's list. In a vacant node, `next` is the next vacant place of its chunk.
     pub(super) prev: u32,
     pub(super) next: u32,
     /// The level whose bucket the node is on.

@@ -1,8 +1,7 @@
-//! What the frequent operations must not do: allocate, or send the actor a message.
+//! Frequent operations allocate nothing and send no command.
 //!
-//! Counted, not timed, so that it fails for a reason. Allocations are those of the thread that measures, and the actor
-//! runs on it too; every path is warmed up first. How many instructions the same operations take is checked by
-//! `.ci/gate`.
+//! The tests count, and measure no time. They count the allocations of the measuring thread, on which the actor runs too.
+//! Every path is warmed up first. `.ci/gate` checks how many instructions the same operations take.
 
 use std::future::Future;
 use std::time::Duration;
@@ -24,7 +23,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_time().build().unwrap()
 }
 
-/// Runs the operation until it is warm, and then checks that it allocates nothing and sends no message.
+/// Runs the operation until it is warm, and then checks that it allocates nothing and sends no command.
 fn assert_free<F: Future<Output = ()>>(
     runtime: &Runtime,
     wheel: &TimerWheel,
@@ -40,9 +39,9 @@ fn assert_free<F: Future<Output = ()>>(
     };
     rounds(0..1_000);
     runtime.block_on(wheel.settle());
-    // The actor answers before it begins to wait; what it needs for waiting is not what is measured.
+    // The actor answers before it begins to wait. Its allocations for waiting do not count.
     rounds(0..1_000);
-    // Entering the runtime may allocate, whatever is done there.
+    // Entering the runtime alone may allocate.
     let entering = measure(|| rounds(0..0)).count_total;
     let before = wheel.metrics();
     let info = measure(|| rounds(1_000..1_000 + ROUNDS));
@@ -54,7 +53,7 @@ fn assert_free<F: Future<Output = ()>>(
     assert_eq!(
         after.commands - before.commands,
         0,
-        "messages in {ROUNDS} rounds"
+        "commands in {ROUNDS} rounds"
     );
 }
 
@@ -127,7 +126,7 @@ fn allocates_nothing_for_a_keyed_timer_set_and_moved_again() {
             timers.set_timer(key, 0, LONG * 100).unwrap();
         }
         runtime.block_on(wheel.settle());
-        // Keys that are there: the value and the deadline are replaced, and the actor has nothing to hear of.
+        // The keys have timers: value and deadline are replaced, and no command is sent.
         assert_free(runtime, wheel, |n| {
             let key = n % 1_000;
             timers.set_timer(key, 1, HOUR * 2).unwrap();

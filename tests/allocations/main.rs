@@ -1,6 +1,6 @@
 //! Allocations, and the memory that is freed again.
 //!
-//! A binary of its own, since it has an allocator of its own: one that counts, for each thread, what it hands out.
+//! It is a binary of its own because of its allocator, which counts the allocations of each thread.
 
 mod hot_paths;
 mod memory;

@@ -1,6 +1,7 @@
-//! What a wheel keeps: the memory of a sleep that was dropped does not wait for the deadline.
+//! Memory is freed: the memory of a dropped sleep does not wait for its deadline, and that of keyed timers goes back when
+//! they have ended.
 //!
-//! Only the allocations of the thread that measures are counted, and everything runs on that thread.
+//! Only the allocations of the measuring thread are counted, and everything runs on that thread.
 
 use std::future::Future;
 use std::hash::{Hash, Hasher};
@@ -9,14 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{HOUR, ms, poll_idly, reset};
 use allocation_counter::{AllocationInfo, measure};
-use tickwheel::{Sleep, TimerWheel};
+use tickwheel::{Expirations, Sleep, TimerWheel};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{self, Instant};
 use tokio_test::assert_pending;
 
 const MILLION: usize = 1_000_000;
 
-/// What queues, levels and caches may keep, however much went through them.
+/// The memory that queues, levels and pools may keep, however many timers there were.
 const KEPT_BYTES: i64 = 200_000;
 
 fn paused_runtime() -> Runtime {
@@ -24,7 +25,7 @@ fn paused_runtime() -> Runtime {
     builder.enable_time().start_paused(true).build().unwrap()
 }
 
-/// A wheel that has been used, so that what it allocates once is there.
+/// A wheel that has been used, so that it has made its allocations of the first use.
 fn used_wheel(runtime: &Runtime) -> TimerWheel {
     runtime.block_on(async {
         let wheel = TimerWheel::new();
@@ -35,7 +36,7 @@ fn used_wheel(runtime: &Runtime) -> TimerWheel {
     })
 }
 
-/// What the future allocates on its way to its end.
+/// Counts the allocations of the future.
 fn measured(runtime: &Runtime, future: impl Future<Output = ()>) -> AllocationInfo {
     let mut future = Some(future);
     measure(|| runtime.block_on(future.take().expect("it is called once")))
@@ -48,6 +49,24 @@ fn armed(wheel: &TimerWheel, n: usize) -> Vec<Sleep> {
         assert_pending!(poll_idly(sleep));
     }
     sleeps
+}
+
+/// Lets the actor take turns, each of which frees some memory.
+async fn yield_often() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Asserts that the timers took at least this many bytes, and that their memory was freed.
+fn assert_freed(info: &AllocationInfo, at_least: u64) {
+    assert!(info.bytes_max > at_least, "{info:?}");
+    assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
+}
+
+/// Receives everything that was delivered. Returns how many expirations that were.
+fn receive_all<K, V>(stream: &mut Expirations<K, V>) -> u64 {
+    std::iter::from_fn(|| stream.try_recv().ok()).count() as u64
 }
 
 #[test]
@@ -66,7 +85,7 @@ fn p7_reuses_memory_for_a_million_sleeps_in_turn() {
     assert_eq!(wheel.metrics().sleeps_cancelled, MILLION as u64 + 10);
 }
 
-// Netty keeps cancelled timeouts until their slot comes round.
+// Netty keeps cancelled timeouts until its wheel reaches their bucket.
 #[test]
 fn p7_frees_a_million_dropped_sleeps_before_their_deadline() {
     let runtime = paused_runtime();
@@ -76,10 +95,7 @@ fn p7_frees_a_million_dropped_sleeps_before_their_deadline() {
         wheel.settle().await;
         drop(sleeps);
         wheel.settle().await;
-        // Memory is given back a little at a time.
-        for _ in 0..100 {
-            tokio::task::yield_now().await;
-        }
+        yield_often().await;
         assert!(wheel.metrics().sleeps_cancelled > MILLION as u64);
     });
     assert!(
@@ -87,7 +103,7 @@ fn p7_frees_a_million_dropped_sleeps_before_their_deadline() {
         "not a million at a time: {info:?}"
     );
     assert!(info.count_current < 1_000, "{info:?}");
-    // A thread keeps a few cancelled entries to use again; the wheel keeps the places around theirs.
+    // The thread's pool keeps a few cancelled entries, and the wheel keeps the chunks with their nodes.
     assert!(info.bytes_current < 2 * KEPT_BYTES, "{info:?}");
     let emptied = measured(&runtime, async {
         time::advance(HOUR * 2).await;
@@ -107,7 +123,7 @@ fn p7_bounds_what_sleeps_dropped_without_a_barrier_leave() {
     let info = measured(&runtime, async {
         for _ in 0..50 {
             drop(armed(&wheel, 2_000));
-            // Nobody waits for the actor; it gets to run as anybody.
+            // The actor runs like any task; nothing waits for it.
             tokio::task::yield_now().await;
         }
         for _ in 0..5 {
@@ -128,7 +144,7 @@ fn keeps_nothing_of_sleeps_that_fired() {
         wheel.settle().await;
         assert!(sleeps.iter().all(Sleep::is_elapsed));
         drop(sleeps);
-        // And so do those that each fire before the next one is made.
+        // Sleeps that each fire before the next one is made leave nothing either.
         for _ in 0..10_000 {
             wheel.sleep(ms(1)).await;
         }
@@ -171,10 +187,9 @@ fn leaks_no_sleep_pending_when_its_runtime_is_dropped() {
         drop(runtime);
         drop((wheel, sleeps));
     };
-    round(); // what the thread and the process keep
+    round(); // makes the allocations that the thread and the process keep
     let info = measure(round);
-    assert!(info.bytes_max > 5_000_000, "{info:?}");
-    assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
+    assert_freed(&info, 5_000_000);
 }
 
 #[test]
@@ -213,11 +228,11 @@ fn keeps_nothing_on_the_wheel_of_threads_that_ended() {
         runtime.block_on(wheel.settle());
     };
     come_and_go(10);
-    // The actor, which runs here, allocates what it needs to hold them, and has to let go of it.
+    // The actor runs on this thread. It allocates nodes for the sleeps, and has to free them.
     let info = measure(|| come_and_go(200));
     assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
     assert_eq!(wheel.metrics().sleeps_pending, 0);
-    // Entries that had stayed would cost a look each.
+    // Entries that had stayed would cost turns.
     let turns = wheel.metrics().turns;
     runtime.block_on(async { time::sleep(HOUR * 2).await });
     assert!(
@@ -249,7 +264,7 @@ fn keeps_memory_flat_over_sets_dropped_and_made_again() {
     };
     runtime.block_on(make_and_drop(500));
     let info = measured(&runtime, make_and_drop(3_500));
-    // Kept, they would be over 50 MB.
+    // Sets that were kept would take over 50 MB.
     assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
 }
 
@@ -271,11 +286,11 @@ fn forgets_ten_thousand_dropped_sets() {
     assert_eq!(wheel.metrics().keyed_drained, 10_010);
 }
 
-/// More than anything keeps memory for.
+/// More timers than any part keeps memory for.
 const CROWD: u64 = 300_000;
 
 #[test]
-fn gives_back_the_memory_of_keyed_timers_received() {
+fn frees_the_memory_of_keyed_timers_received() {
     let runtime = paused_runtime();
     let wheel = used_wheel(&runtime);
     let (timers, mut stream) = wheel.keyed::<u64, u64>();
@@ -292,13 +307,12 @@ fn gives_back_the_memory_of_keyed_timers_received() {
         drop(received);
         wheel.settle().await;
     });
-    assert!(info.bytes_max > 10_000_000, "{info:?}");
-    assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
+    assert_freed(&info, 10_000_000);
     drop((timers, stream));
 }
 
 #[test]
-fn gives_back_the_memory_of_keyed_timers_received_late() {
+fn frees_the_memory_of_keyed_timers_received_late() {
     let runtime = paused_runtime();
     let wheel = used_wheel(&runtime);
     let (timers, mut stream) = wheel.keyed::<u64, u64>();
@@ -309,20 +323,15 @@ fn gives_back_the_memory_of_keyed_timers_received_late() {
         time::advance(ms(100)).await;
         wheel.settle().await;
         assert!(timers.is_empty());
-        let mut n = 0;
-        while stream.try_recv().is_ok() {
-            n += 1;
-        }
-        assert_eq!(n, CROWD);
+        assert_eq!(receive_all(&mut stream), CROWD);
         wheel.settle().await;
     });
-    assert!(info.bytes_max > 10_000_000, "{info:?}");
-    assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
+    assert_freed(&info, 10_000_000);
     drop((timers, stream));
 }
 
 #[test]
-fn gives_back_the_memory_of_keyed_timers_removed_or_drained() {
+fn frees_the_memory_of_keyed_timers_removed_or_drained() {
     let runtime = paused_runtime();
     let wheel = used_wheel(&runtime);
     let (timers, stream) = wheel.keyed::<u64, u64>();
@@ -341,17 +350,14 @@ fn gives_back_the_memory_of_keyed_timers_removed_or_drained() {
             }
             wheel.settle().await;
         }
-        for _ in 0..100 {
-            tokio::task::yield_now().await;
-        }
+        yield_often().await;
     });
-    assert!(info.bytes_max > 10_000_000, "{info:?}");
-    assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
+    assert_freed(&info, 10_000_000);
     drop((timers, stream));
 }
 
 #[test]
-fn gives_back_the_memory_of_intervals() {
+fn frees_the_memory_of_intervals() {
     let runtime = paused_runtime();
     let wheel = used_wheel(&runtime);
     let (timers, mut stream) = wheel.keyed::<u64, u64>();
@@ -361,26 +367,19 @@ fn gives_back_the_memory_of_intervals() {
         }
         time::advance(HOUR).await;
         wheel.settle().await;
-        let mut n = 0;
-        while stream.try_recv().is_ok() {
-            n += 1;
-        }
-        assert_eq!(n, CROWD);
+        assert_eq!(receive_all(&mut stream), CROWD);
         for key in 0..CROWD {
             timers.remove_timer(&key).unwrap();
         }
         wheel.settle().await;
-        for _ in 0..100 {
-            tokio::task::yield_now().await;
-        }
+        yield_often().await;
     });
-    assert!(info.bytes_max > 10_000_000, "{info:?}");
-    assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
+    assert_freed(&info, 10_000_000);
     drop((timers, stream));
 }
 
 #[test]
-fn gives_back_the_memory_of_watches_reaped() {
+fn frees_the_memory_of_watches_reaped() {
     let runtime = paused_runtime();
     let wheel = used_wheel(&runtime);
     let (reaper, mut idle) = wheel.reaper::<u64, u64>(HOUR);
@@ -397,49 +396,48 @@ fn gives_back_the_memory_of_watches_reaped() {
         drop(watches);
         wheel.settle().await;
     });
-    assert!(info.bytes_max > 10_000_000, "{info:?}");
-    assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
+    assert_freed(&info, 10_000_000);
     drop((reaper, idle));
 }
 
-/// A key whose `Hash` panics once its switch is on.
-struct Grumpy(u64, Arc<AtomicBool>);
+/// A key whose `Hash` panics once its switch is set.
+struct PanickingHash(u64, Arc<AtomicBool>);
 
-impl Hash for Grumpy {
+impl Hash for PanickingHash {
     fn hash<H: Hasher>(&self, state: &mut H) {
         assert!(!self.1.load(Ordering::SeqCst), "Hash panics");
         self.0.hash(state);
     }
 }
 
-impl PartialEq for Grumpy {
+impl PartialEq for PanickingHash {
     fn eq(&self, other: &Self) -> bool {
         self.0 == other.0
     }
 }
 
-impl Eq for Grumpy {}
+impl Eq for PanickingHash {}
 
 #[test]
-fn gives_back_the_memory_of_keys_whose_hash_panics() {
+fn frees_the_memory_of_keys_whose_hash_panics() {
     let runtime = paused_runtime();
     let wheel = used_wheel(&runtime);
-    let (timers, mut stream) = wheel.keyed::<Grumpy, u64>();
+    let (timers, mut stream) = wheel.keyed::<PanickingHash, u64>();
     let calm = Arc::new(AtomicBool::new(false));
     let info = measured(&runtime, async {
         for round in 0..5 {
             let switch = Arc::new(AtomicBool::new(false));
             for key in 0..20_000 {
-                let key = Grumpy(key, Arc::clone(&switch));
+                let key = PanickingHash(key, Arc::clone(&switch));
                 timers.set_timer(key, round, HOUR).unwrap();
             }
             wheel.settle().await;
             switch.store(true, Ordering::SeqCst);
             match round {
-                // Equal keys of a better temper find them.
+                // Equal keys whose `Hash` does not panic find them.
                 0 => {
                     for key in 0..20_000 {
-                        let removed = timers.remove_timer(&Grumpy(key, Arc::clone(&calm)));
+                        let removed = timers.remove_timer(&PanickingHash(key, Arc::clone(&calm)));
                         assert_eq!(removed, Ok(Some(round)));
                     }
                 }
@@ -455,12 +453,9 @@ fn gives_back_the_memory_of_keys_whose_hash_panics() {
             assert!(timers.is_empty());
         }
         wheel.settle().await;
-        for _ in 0..100 {
-            tokio::task::yield_now().await;
-        }
+        yield_often().await;
     });
-    assert!(info.bytes_max > 1_000_000, "{info:?}");
-    assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
+    assert_freed(&info, 1_000_000);
     drop((timers, stream));
 }
 
@@ -490,7 +485,7 @@ fn uses_the_memory_of_removed_timers_again() {
     drop((timers, stream));
 }
 
-/// Nobody is left to tell the actor that a set is over when its last timer fires after its last handle.
+/// When the last timer fires after the last handle is gone, no call notifies the actor that the set is over.
 #[test]
 fn keeps_memory_flat_over_sets_whose_last_timer_fired_last() {
     let runtime = paused_runtime();

@@ -1,4 +1,4 @@
-//! How a wheel is started, where it runs, and who may use it: several wheels, other runtimes, plain threads.
+//! Starting wheels: several of them, on other runtimes, used from other runtimes and from plain threads.
 
 use std::error::Error;
 use std::panic::catch_unwind;
@@ -157,7 +157,7 @@ fn reports_a_runtime_without_timer_by_error_or_panic() {
 #[test]
 fn runs_on_its_given_runtime_and_is_used_from_anywhere() {
     let runtime = runtime(1);
-    // Started outside any runtime.
+    // The wheel is started outside any runtime.
     let wheel = TimerWheel::builder()
         .runtime(runtime.handle().clone())
         .start()

@@ -1,4 +1,4 @@
-//! What can be seen of it: the state of everything public, the texts of errors, and the warning of being late.
+//! `Debug` of every public type, the texts of errors, and the warning about late timers.
 
 #[path = "../../src/actor/task/tests/warnings.rs"]
 pub(crate) mod warnings;
@@ -51,7 +51,7 @@ async fn shows_the_state_of_everything_public() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn says_what_is_wrong_in_every_error() {
+async fn names_the_fault_in_every_error() {
     let (timers, stream) = TimerWheel::new().keyed::<u64, ()>();
     drop(stream);
     let closed: Closed = timers.remove_timer(&1).unwrap_err();
@@ -116,7 +116,7 @@ fn warns_when_used_from_another_runtime_under_a_paused_clock() {
         let wheel = builder.start().unwrap();
         {
             let _within = other.map(Runtime::enter);
-            // The first use on this thread is checked, and no more.
+            // Only the first use on this thread is checked.
             drop((wheel.sleep(ms(5)), wheel.sleep(ms(5))));
         }
         assert_eq!(warnings.count() - before, warned, "{own:?} {other:?}");

@@ -1,5 +1,5 @@
-//! The examples, run as programs: the servers as foreign clients see them, and the short ones, which say by their exit
-//! code whether what they show held.
+//! The examples, run as programs. Clients of the tests talk to the servers. The short examples end with an exit code that
+//! says whether their checks held.
 //!
 //! `cargo test` builds the examples; `cargo test --test it` alone does not, and runs those of the last build.
 
@@ -10,8 +10,8 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What should have happened by then never will.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a test waits for a program before it fails.
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// The examples that take `--listen`.
 const SERVERS: &[&str] = &["idle_reaper", "http_keepalive"];
@@ -47,7 +47,7 @@ fn wait(child: &mut Child) -> ExitStatus {
         if let Some(status) = child.try_wait().expect("it is our child") {
             return status;
         }
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > TIME_LIMIT {
             child.kill().expect("it is our child");
             panic!("the example does not end");
         }
@@ -55,7 +55,7 @@ fn wait(child: &mut Child) -> ExitStatus {
     }
 }
 
-/// What a program that ends by itself has to say. It must be less than a pipe holds.
+/// The output of a program that ends by itself. It must fit into a pipe.
 fn output(mut command: Command) -> Output {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the example runs");
@@ -97,12 +97,12 @@ impl Server {
     fn connect(&self) -> TcpStream {
         let client = TcpStream::connect(self.address).expect("it listens");
         client
-            .set_read_timeout(Some(PATIENCE))
+            .set_read_timeout(Some(TIME_LIMIT))
             .expect("that is not zero");
         client
     }
 
-    /// Sends SIGTERM, and returns what it says after that.
+    /// Sends SIGTERM, and returns the output after that.
     #[cfg(unix)]
     fn stop(mut self) -> (ExitStatus, String) {
         self.signal("-TERM");
@@ -116,7 +116,7 @@ impl Server {
         assert!(killed.expect("there is a kill").success());
     }
 
-    /// Returns what it still says.
+    /// Returns the rest of its output.
     #[cfg(unix)]
     fn wait_until_stopped(&mut self) -> (ExitStatus, String) {
         let status = wait(&mut self.child);
@@ -143,7 +143,7 @@ fn chat(client: &mut TcpStream) -> bool {
 fn closed_after(active: Instant, mut client: TcpStream) -> Duration {
     let read = client.read(&mut [0]);
     assert_eq!(
-        read.expect("closed within our patience"),
+        read.expect("closed within the time limit"),
         0,
         "it sends nothing"
     );
@@ -207,12 +207,12 @@ fn help_names_the_options_and_succeeds() {
 
 #[test]
 fn closes_a_silent_client_and_keeps_a_chatting_one() {
-    // A machine that stops for longer than the idle time makes a chatting client look silent; then a longer one is tried.
+    // On a machine that stops for longer than the idle time a chatting client seems silent; then a longer time is tried.
     let kept = [1, 4, 16, 64].into_iter().any(chatting_is_kept);
     assert!(kept, "the chatting client was never kept");
 }
 
-/// False when this thread stood still for longer than the idle time, and its client was closed for that.
+/// Returns `false` if this thread was paused for longer than the idle time, and its client was closed for that.
 fn chatting_is_kept(seconds: u64) -> bool {
     let idle = Duration::from_secs(seconds);
     let server = Server::start(&seconds.to_string());
@@ -253,7 +253,7 @@ fn chatting_is_kept(seconds: u64) -> bool {
         assert!(took >= idle, "{took:?}");
     }
 
-    // And when it falls silent, it is closed too.
+    // A client that falls silent later is closed too.
     let took = closed_after(active, chatting);
     assert!(took >= idle, "{took:?}");
     true
@@ -270,7 +270,7 @@ fn accepts_an_idle_time_with_a_fraction() {
 fn closes_a_client_that_never_reads() {
     let server = Server::start("0.5");
     let mut client = server.connect();
-    let timeout = Some(PATIENCE);
+    let timeout = Some(TIME_LIMIT);
     client.set_write_timeout(timeout).expect("that is not zero");
     let flood = vec![7; 1 << 16];
     let error = loop {
@@ -285,7 +285,7 @@ fn closes_a_client_that_never_reads() {
 
 #[test]
 #[cfg(unix)]
-fn closes_open_connections_when_told_to_stop() {
+fn closes_open_connections_when_stopped() {
     let server = Server::start("60");
     let clients = [server.connect(), server.connect()];
     let names = clients.each_ref().map(|c| c.local_addr().expect("bound"));
@@ -349,7 +349,7 @@ fn runs_the_short_examples_successfully() {
     }
 }
 
-/// `example | head -1` must not panic, nor complain, when the reader has gone.
+/// `example | head -1` must end without a panic or a message when the reader has ended.
 #[test]
 fn ends_quietly_when_output_is_closed() {
     let running = SHORT.map(|name| {

@@ -1,4 +1,4 @@
-//! What the wheel counts: that the books balance, and that most timers cost no message.
+//! Metrics: the books balance, and most timers need no command.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ fn assert_balanced(metrics: &WheelMetrics) {
     );
 }
 
-/// How many messages the actor got while `f` ran, and was at rest again. The barriers' own are not counted.
-async fn messages(wheel: &TimerWheel, f: impl AsyncFnOnce()) -> u64 {
+/// How many commands the actor got until `f` ran and all settled. The barriers' own are not counted.
+async fn commands(wheel: &TimerWheel, f: impl AsyncFnOnce()) -> u64 {
     wheel.settle().await;
     let before = wheel.metrics().commands;
     f().await;
@@ -183,12 +183,12 @@ async fn records_lateness_for_each_timer_that_fired() {
     assert_eq!(lateness.quantile(1.0), ms(500));
 }
 
-// --- what costs a message ---
+// --- what costs a command ---
 
 #[tokio::test(start_paused = true)]
 async fn sends_one_command_for_timeouts_of_constant_length() {
     let wheel = TimerWheel::new();
-    let sent = messages(&wheel, async || {
+    let sent = commands(&wheel, async || {
         for _ in 0..10_000 {
             wheel.timeout(ms(30_000), yield_now()).await.unwrap();
         }
@@ -200,7 +200,7 @@ async fn sends_one_command_for_timeouts_of_constant_length() {
 #[tokio::test(start_paused = true)]
 async fn sends_few_commands_for_timeouts_of_mixed_lengths() {
     let wheel = TimerWheel::new();
-    let sent = messages(&wheel, async || {
+    let sent = commands(&wheel, async || {
         for n in 0..9_000 {
             let limit = [ms(30_000), ms(5_000), ms(50)][n % 3];
             wheel.timeout(limit, yield_now()).await.unwrap();
@@ -219,7 +219,7 @@ async fn sends_no_command_per_timeout_after_many_sleeps_fired() {
     for _ in 0..1_000 {
         wheel.sleep(ms(1)).await;
     }
-    let sent = messages(&wheel, async || {
+    let sent = commands(&wheel, async || {
         for _ in 0..1_000 {
             wheel.timeout(ms(30_000), yield_now()).await.unwrap();
         }
@@ -235,7 +235,7 @@ async fn sends_no_command_per_timeout_after_many_never_armed() {
         wheel.timeout(HOUR + ms(n), async {}).await.unwrap();
         wheel.timeout(Duration::MAX, yield_now()).await.unwrap();
     }
-    let sent = messages(&wheel, async || {
+    let sent = commands(&wheel, async || {
         for _ in 0..1_000 {
             wheel.timeout(ms(30_000), yield_now()).await.unwrap();
         }
@@ -251,7 +251,7 @@ async fn sends_no_command_when_cancelling_or_moving_later() {
     for sleep in &mut sleeps {
         assert_pending!(poll_idly(sleep));
     }
-    let sent = messages(&wheel, async || {
+    let sent = commands(&wheel, async || {
         for n in 1..=100 {
             for sleep in &mut sleeps {
                 reset(sleep, Instant::now() + ms(1_000 + n));
@@ -269,7 +269,7 @@ async fn sends_one_command_when_moved_earlier_repeatedly() {
     let wheel = TimerWheel::new();
     let mut sleep = wheel.sleep(HOUR);
     assert_pending!(poll_idly(&mut sleep));
-    let sent = messages(&wheel, async || {
+    let sent = commands(&wheel, async || {
         for n in 0..100 {
             reset(&mut sleep, Instant::now() + less_than_an_hour(n));
         }
@@ -301,11 +301,11 @@ async fn deregisters_cancelled_sleeps_beyond_the_pool_at_once() {
     for sleep in &mut sleeps {
         assert_pending!(poll_idly(sleep));
     }
-    let sent = messages(&wheel, async || drop(sleeps)).await;
+    let sent = commands(&wheel, async || drop(sleeps)).await;
     assert_eq!(sent, 1_000 - KEPT);
-    // As many can be armed again without a message, and no more.
+    // As many can be armed again without a command, and no more.
     let mut again = Vec::new();
-    let sent = messages(&wheel, async || {
+    let sent = commands(&wheel, async || {
         again.extend((0..200).map(|_| wheel.sleep(HOUR)));
         for sleep in &mut again {
             assert_pending!(poll_idly(sleep));

@@ -1,4 +1,4 @@
-//! What `metrics` counts of sets of keyed timers that come and go.
+//! The counts in `metrics` of sets of keyed timers that are made and dropped.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -68,7 +68,7 @@ async fn keeps_counting_sets_that_outlive_the_wheel() {
     assert_eq!(expirations.recv().await.unwrap().key, 1);
     wheel.shutdown().await;
     assert_eq!(growing(&wheel.metrics())[..2], [2, 1]);
-    // A set that is made after the end counts nothing, and takes nothing away.
+    // A set that is made after the end changes no count.
     drop(wheel.keyed::<u32, u32>());
     drop((timers, expirations));
     let metrics = wheel.metrics();

@@ -71,7 +71,7 @@ fn on_a_wheel(test: impl AsyncFnOnce(TimerWheel)) {
     });
 }
 
-/// What a timer cannot do without.
+/// Reads the clock, which every timer has to do.
 fn clock(rounds: u64) {
     for _ in 0..rounds {
         black_box(Instant::now());
@@ -155,7 +155,7 @@ fn touch_at(rounds: u64) {
     });
 }
 
-/// With keys in an order that looks random and is the same in every run.
+/// Uses keys in an order that seems random and is the same in every run.
 async fn keyed(
     wheel: TimerWheel,
     rounds: u64,
@@ -169,7 +169,7 @@ async fn keyed(
     for n in 0..rounds {
         operation(&timers, n * 7919 % RESIDENT);
         if n % 64 == 0 {
-            // What the actor does about it counts too.
+            // The actor's work counts too.
             tokio::task::yield_now().await;
         }
     }
@@ -233,7 +233,7 @@ fn wheel_replace(rounds: u64) {
     }
 }
 
-/// Each round hands out one item and puts it in again.
+/// Each round hands out one item and inserts it again.
 fn wheel_advance(rounds: u64) {
     let (mut wheel, _) = filled();
     let mut handed_out = 0;

@@ -12,7 +12,7 @@ use crate::measure::{FIGURE, Scale};
 use crate::plan::{Job, Program, Workload};
 
 /// How long one process may take before it counts as hanging.
-const PATIENCE: Duration = Duration::from_mins(5);
+const TIME_LIMIT: Duration = Duration::from_mins(5);
 
 /// All figures: by group, series and metric, in the order in which they were measured.
 #[derive(Debug, Default)]
@@ -109,7 +109,7 @@ pub fn run(
             }
         }
     });
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIME_LIMIT;
     let mut measured = Vec::new();
     loop {
         match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
@@ -121,7 +121,7 @@ pub fn run(
             Err(RecvTimeoutError::Timeout) => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("it took more than {} s", PATIENCE.as_secs()));
+                return Err(format!("it took more than {} s", TIME_LIMIT.as_secs()));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What the idle kit costs: a stream that is watched, and a million connections.
+//! The cost of idle timers: a stream that is watched, and a million connections.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -115,17 +115,17 @@ pub fn watches(scale: Scale) {
     touch_for(PERIODS);
     let (after, used) = (wheel.metrics(), actor().saturating_sub(cpu_before));
     let of = |count: fn(&WheelMetrics) -> u64| (count(&after) - count(&before)) as f64;
-    let looks = of(|m| m.rescheduled);
+    let reschedules = of(|m| m.rescheduled);
     emit("tickwheel", "commands", of(|m| m.commands));
     emit(
         "tickwheel",
-        "looks",
-        looks / connections as f64 / f64::from(PERIODS),
+        "reschedules",
+        reschedules / connections as f64 / f64::from(PERIODS),
     );
     emit(
         "tickwheel",
-        "cpu of a look",
-        used.as_secs_f64() * 1e9 / looks,
+        "cpu of a reschedule",
+        used.as_secs_f64() * 1e9 / reschedules,
     );
     let time = idle.as_secs_f64() * f64::from(PERIODS);
     emit(

@@ -15,7 +15,7 @@ use tokio_util::time::delay_queue::Key;
 use crate::measure::{Meter, Scale, Spent, alternate, emit_cost};
 use crate::sides::{runtime, wheel_on};
 
-/// What one writes to set, move and remove a `DelayQueue`'s timers by key from any task.
+/// A `DelayQueue` whose timers can be set, moved and removed by key from any task.
 #[derive(Debug, Default)]
 pub struct Queue {
     queue: DelayQueue<u64>,
@@ -59,7 +59,7 @@ trait Keyed: Clone + Send + 'static {
     fn set(&self, key: u64, value: u64, delay: Duration);
     fn reset(&self, key: u64, delay: Duration);
     fn remove(&self, key: u64);
-    /// Waits until what was asked for is done.
+    /// Waits until all calls are applied.
     fn settle(&self) -> impl Future<Output = ()> + Send;
 }
 

@@ -1,4 +1,4 @@
-//! What the workloads measure with, and how a child process tells its parent what it measured.
+//! The meters of the workloads, and the messages in which a child process sends its figures to its parent.
 
 use std::time::{Duration, Instant};
 

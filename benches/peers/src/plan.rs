@@ -40,9 +40,9 @@ pub enum Workload {
 /// One process.
 #[derive(Debug, Clone, Copy)]
 pub struct Job {
-    /// What its figures are filed under.
+    /// The group of its figures.
     pub group: &'static str,
-    /// The row of the design that it belongs to: what `--only` chooses by.
+    /// The row of the table that it belongs to; `--only` chooses by it.
     pub id: &'static str,
     pub what: &'static str,
     pub workload: Workload,

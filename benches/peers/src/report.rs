@@ -106,7 +106,7 @@ fn cells(row: &Row) -> [String; 9] {
     ]
 }
 
-/// What was measured; the timer is named where it is not ours.
+/// The measured series. The timer is named where it is not ours.
 fn name_series(row: &Row) -> String {
     let series = row.check.ours.1;
     let ours = series == "tickwheel" || row.check.id == "S5" || row.check.id == "S11";

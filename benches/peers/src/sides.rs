@@ -129,7 +129,7 @@ impl Timer for Floor {
     async fn sleep(&self, _: Duration) {}
 }
 
-/// Until one of them is ready; the first is asked first.
+/// Waits until one of them is ready, and polls the first one first.
 async fn either<T>(future: impl Future<Output = ()>, timer: impl Future<Output = T>) {
     let (mut future, mut timer) = (pin!(future), pin!(timer));
     poll_fn(|cx| match future.as_mut().poll(cx) {

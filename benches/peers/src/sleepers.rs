@@ -49,7 +49,7 @@ impl Log {
         }
     }
 
-    /// All that was noted.
+    /// All recorded latenesses.
     fn read(&self) -> (Vec<u32>, usize) {
         let late: Vec<_> = self
             .late
@@ -235,7 +235,7 @@ fn storm_of<T: Timer>(
                     tokio::task::yield_now().await;
                 }
             }
-            // What has been spawned runs before this does again, or soon after.
+            // The spawned tasks run before this one does again, or soon after.
             tokio::task::yield_now().await;
             let armed = Instant::now() < deadline;
             log.done.notified().await;
@@ -285,7 +285,7 @@ pub fn idle(scale: Scale, with: Idle) {
     drop(sleeper);
 }
 
-/// What is there while nothing happens.
+/// The state of an idle process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Idle {
     NoWheel,

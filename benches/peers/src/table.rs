@@ -15,9 +15,9 @@ pub struct Check {
     pub metric: &'static str,
     pub unit: &'static str,
     pub ours: Series,
-    /// What it is divided by. Without one, the bar is about our figure itself.
+    /// The divisor. Without one, the bar applies to our figure itself.
     pub theirs: Option<Series>,
-    /// What it must not exceed; without one it is only shown.
+    /// The greatest value allowed. Without one, the figure is only shown.
     pub bar: Option<f64>,
 }
 
@@ -31,12 +31,12 @@ pub struct Row {
 }
 
 impl Row {
-    /// What the bar is about.
+    /// The figure that the bar applies to.
     pub fn judged(&self) -> Spread {
         self.ratio.unwrap_or(self.ours)
     }
 
-    /// What lies above a floor can come out below it: then nothing was measured but noise.
+    /// Whether a figure above a floor came out below it: then it is only noise.
     pub fn is_noise(&self) -> bool {
         self.ours.median < 0.0 || self.theirs.is_some_and(|theirs| theirs.median <= 0.0)
     }
@@ -278,8 +278,8 @@ fn touches(c: &mut Checks) {
     let watches = Series("watches", OURS);
     for (metric, unit, bar) in [
         ("commands", "", Some(0.0)),
-        ("looks", "in each period", None),
-        ("cpu of a look", "ns", None),
+        ("reschedules", "in each period", None),
+        ("cpu of a reschedule", "ns", None),
         ("share of a core", "%", None),
     ] {
         c.absolute("idle", what, (metric, unit), watches, bar);

@@ -14,7 +14,7 @@ use crate::churn::LONG;
 use crate::measure::{Meter, Scale, Spent, alternate, emit_cost};
 use crate::sides::{runtime, wheel_on};
 
-/// S4: one task resets a sleep that somebody waits for.
+/// S4: one task resets a sleep that another waits for.
 pub fn reset(scale: Scale, workers: usize) {
     let runtime = runtime(workers);
     let wheel = wheel_on(&runtime);
@@ -116,7 +116,7 @@ pub fn touch(scale: Scale) {
         costs
     });
     for costs in costs {
-        // What it takes to go round the loop is not the touch's.
+        // The cost of the loop itself is subtracted.
         let floor = costs[6];
         for (side, (series, cost)) in series.iter().zip(costs).enumerate() {
             emit_cost(series, if side < 2 { cost.above(floor) } else { cost });

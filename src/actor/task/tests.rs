@@ -1,4 +1,4 @@
-//! The actor without a task: the tests take each turn by hand.
+//! The actor without a task: the tests call each turn.
 
 use std::pin::pin;
 use std::task::{Context, Wake, Waker};
@@ -72,7 +72,7 @@ fn step(actor: &mut Actor) -> &'static str {
     }
 }
 
-/// Whether the actor was notified since this was asked last.
+/// Whether the actor was notified since the last call.
 fn was_notified(shared: &Shared) -> bool {
     let ActorNotifier::Task(notifier) = shared.mailbox.notifier() else {
         unreachable!("it has no thread");
@@ -110,7 +110,7 @@ async fn notifies_an_actor_that_would_run_too_late() {
             notifies,
             "at {tick}, first is {first}"
         );
-        // Given up it would be used again.
+        // A released entry would be used again.
         kept.push(sleep);
     }
     let _another = armed(&wheel, ms(1));
@@ -238,7 +238,7 @@ async fn keeps_the_bound_of_a_turn_within_a_tick() {
 #[tokio::test(start_paused = true)]
 async fn counts_a_cascade_as_half_a_turn() {
     let (mut actor, wheel) = start();
-    // One in each bucket of the second level, behind its begin.
+    // There is an item in each bucket of the second level, after the bucket's begin.
     let _sleeps: Vec<_> = (1..=9).map(|n| armed(&wheel, ms(64 * n + 1))).collect();
     assert_eq!(step(&mut actor), "wait");
     jump(ms(2_000));
@@ -265,7 +265,7 @@ async fn applies_4096_commands_and_dirty_indices_in_a_turn() {
                 set.set_timer(n, (), FAR).expect("there is room");
             }
             streams.push(stream);
-            // Says so to the actor.
+            // This sends a command.
             drop(set);
         }
         assert_eq!(step(&mut actor), "again");
@@ -289,7 +289,7 @@ async fn deregisters_released_entries() {
     assert_eq!(step(&mut actor), "wait");
     drop(sleeps);
     assert_eq!(step(&mut actor), "wait");
-    // The rest is kept by this thread, to be used again.
+    // This thread's pool keeps the rest.
     assert_eq!(actor.items(), 128);
 }
 
@@ -347,7 +347,7 @@ async fn fires_nothing_that_left_commands_could_come_before() {
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
     jump(ms(10));
     assert_eq!(step(&mut actor), "wait");
-    // Noted first and set last, with more in between than a turn applies; all are due now.
+    // Its index is the first dirty one, and it was armed last, with more indices in between than a turn applies. All are due.
     let now = |key| {
         timers
             .set_timer(key, (), Duration::ZERO)
@@ -398,7 +398,7 @@ async fn delivers_sets_that_are_due_together_by_turns() {
     assert_eq!(step(&mut actor), "wait");
     jump(ms(5));
     let mut received = [0; 2];
-    // The first turns look at what is due, and nothing is delivered before all of its tick is known.
+    // The first turns process due timers. Nothing is delivered before all timers of its tick are known.
     for delivered in [[0, 0], [0, 0], [0, 256], [256, 256], [350, 350]] {
         assert_eq!(step(&mut actor) == "wait", delivered == [350, 350]);
         for (n, (_, stream)) in received.iter_mut().zip(&mut sets) {

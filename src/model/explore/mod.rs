@@ -1,14 +1,14 @@
-//! The whole, explored: the real sets, queues, entries and the real actor, under a scheduler that decides at every lock
-//! and every atomic who goes on.
+//! The explorer: it runs the real sets, queues and entries and the real actor under a scheduler that chooses the next
+//! thread at every lock and every atomic.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg tickwheel_shuttle" cargo test --release --lib explore::
 //! ```
 //!
-//! The loom models take parts through every interleaving. This module looks, at random, for bugs that show only where
-//! two real parties meet, in code that no model contains: [shuttle] runs the threads as coroutines, and chooses by its random
-//! scheduler and by probabilistic concurrency testing. Time is virtual, see [`world`]; what the threads do is random
-//! too, see [`work`].
+//! The loom models run parts of the crate through every interleaving. This module searches at random for bugs in the
+//! code between those parts, which no model contains. [shuttle] runs the threads as coroutines, and schedules them at
+//! random or by probabilistic concurrency testing. Time is virtual, see [`world`]. The steps that the threads take are
+//! random too, see [`work`].
 //!
 //! Everything but the scheduling is written against the public interface. The seam to the crate is:
 //!
@@ -19,7 +19,7 @@
 //! | the clock | `clock::now`, which reads what `clock::set` has written |
 //! | an actor without a runtime | `Builder::start_explored`, with `Actor::step` and `Actor::next_turn` |
 //! | what notifies it | `ActorNotifier::Explored`, a function |
-//! | the same queue for a thread each time | `shared::counts::thread_number` |
+//! | the queue of a thread, the same at each replay | `shared::counts::thread_number` |
 //!
 //! # Numbers
 //!
@@ -36,8 +36,12 @@
 //!
 //! [shuttle]: https://docs.rs/shuttle
 
+mod ledger;
+mod mix;
+mod readers;
 mod sluggish;
 mod work;
+mod worker;
 mod world;
 
 use std::collections::BTreeMap;
@@ -48,12 +52,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use mix::{Mix, Random};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 use sluggish::Sluggish;
-use work::{Mix, Random};
 
-/// So many schedules in a row share the work.
+/// How many schedules in a row share the work.
 const GROUP: u64 = 16;
 
 /// How many schedules each test explores unless told otherwise.
@@ -131,8 +135,8 @@ fn kind(why: &str) -> String {
     kind
 }
 
-/// Runs the first `count` schedules of a group. Returns how many that were, and the one that failed: its number, why,
-/// and what happened in it if `shown` is its number.
+/// Runs the first `count` schedules of a group. Returns how many it ran, and the one that failed: its number, the
+/// reason, and its trace if `shown` is its number.
 fn explore_group(
     mix: Mix,
     group: u64,
@@ -175,7 +179,7 @@ fn explore_group(
     (ran, why.map(|why| (group * GROUP + ran - 1, why, trace)))
 }
 
-/// Keyed timers that several threads set, move and remove.
+/// Several threads set, move and remove keyed timers.
 #[test]
 fn fires_keyed_timers_on_time() {
     let mix = Mix {
@@ -196,9 +200,9 @@ fn fires_keyed_timers_on_time() {
     explore("fires_keyed_timers_on_time", mix);
 }
 
-/// Changes of one set and nothing else that could mend what one of them has broken: the actor hears of each in time.
+/// Threads change one set and do nothing else, so no other command wakes the actor if a change fails to.
 #[test]
-fn tells_the_actor_of_every_change_of_a_set() {
+fn notifies_the_actor_of_every_change_of_a_set() {
     let mix = Mix {
         threads: (2, 3),
         steps: 8,
@@ -207,10 +211,10 @@ fn tells_the_actor_of_every_change_of_a_set() {
         remove: 6,
         ..Mix::default()
     };
-    explore("tells_the_actor_of_every_change_of_a_set", mix);
+    explore("notifies_the_actor_of_every_change_of_a_set", mix);
 }
 
-/// Watches that are touched, dropped and replaced while the reader of the stream is away, or not.
+/// Watches are touched, dropped and replaced, while the reader of the stream pauses now and then.
 #[test]
 fn reaps_idle_watches() {
     let mix = Mix {
@@ -229,7 +233,7 @@ fn reaps_idle_watches() {
     explore("reaps_idle_watches", mix);
 }
 
-/// Watches that are touched when their expirations have been delivered, but not received.
+/// Watches are touched after their expirations were delivered, and before they are received.
 #[test]
 fn decides_once_on_watches_that_are_touched_late() {
     let mix = Mix {
@@ -245,7 +249,7 @@ fn decides_once_on_watches_that_are_touched_late() {
     explore("decides_once_on_watches_that_are_touched_late", mix);
 }
 
-/// Watches whose index is taken by others, while the actor is late.
+/// Watches take over the indices of dropped ones while the actor is late.
 #[test]
 fn reaps_watches_at_reused_indices() {
     let mix = Mix {
@@ -262,7 +266,7 @@ fn reaps_watches_at_reused_indices() {
     explore("reaps_watches_at_reused_indices", mix);
 }
 
-/// Wakers that panic, and wheels that are shut down.
+/// Wakers panic, and wheels are shut down.
 #[test]
 fn survives_panicking_wakers() {
     let mix = Mix {
@@ -279,7 +283,7 @@ fn survives_panicking_wakers() {
     explore("survives_panicking_wakers", mix);
 }
 
-/// Sleeps alone, which several threads arm, reset and drop.
+/// Several threads arm, reset and drop sleeps.
 #[test]
 fn ends_sleeps_on_time() {
     let mix = Mix {
@@ -296,7 +300,7 @@ fn ends_sleeps_on_time() {
     explore("ends_sleeps_on_time", mix);
 }
 
-/// All of it at once.
+/// Threads take every kind of step.
 #[test]
 fn does_everything_at_once() {
     let mix = Mix {

@@ -1,21 +1,20 @@
-//! A random scheduler that seldom changes its mind, and holds threads up.
+//! A random scheduler that seldom switches threads, and delays some of them.
 //!
-//! One that chooses anew at each step lets every thread advance at about the same pace. A thread that is held up for
-//! as long as others need for whole turns is then very rare, and that is what most races need. This one goes on with
-//! the same thread most of the time; one that it leaves before it has to wait is often not looked at again for many
-//! steps, as long as others can go on.
+//! A scheduler that chooses anew at each step lets all threads advance at about the same pace. Most races need a thread
+//! that is delayed for as long as others need for whole turns, which is very rare then. This scheduler goes on with the
+//! same thread most of the time. When it preempts a thread it often delays it for many steps, as long as others can run.
 
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 
-use super::work::Random;
+use super::mix::Random;
 
 #[derive(Debug)]
 pub(super) struct Sluggish {
     random: Random,
-    /// How many of a hundred steps are followed by one of the same thread.
+    /// The percentage of steps after which the same thread goes on.
     stays: u64,
-    /// The thread that is held up, and for how many steps more.
-    held_up: Option<(TaskId, u64)>,
+    /// The thread that is delayed, and for how many more steps.
+    delayed: Option<(TaskId, u64)>,
     left: u64,
 }
 
@@ -24,7 +23,7 @@ impl Sluggish {
         Sluggish {
             random: Random::new(seed),
             stays,
-            held_up: None,
+            delayed: None,
             left: schedules,
         }
     }
@@ -33,7 +32,7 @@ impl Sluggish {
 impl Scheduler for Sluggish {
     fn new_execution(&mut self) -> Option<Schedule> {
         self.left = self.left.checked_sub(1)?;
-        self.held_up = None;
+        self.delayed = None;
         Some(Schedule::new(0))
     }
 
@@ -45,17 +44,17 @@ impl Scheduler for Sluggish {
     ) -> Option<TaskId> {
         let mut ids: Vec<_> = runnable.iter().map(|task| task.id()).collect();
         let current = current.filter(|current| ids.contains(current));
-        self.held_up = (self.held_up).and_then(|(task, steps)| Some((task, steps.checked_sub(1)?)));
+        self.delayed = (self.delayed).and_then(|(task, steps)| Some((task, steps.checked_sub(1)?)));
         if let Some(current) = current {
             if !is_yielding && self.random.below(100) < self.stays {
                 return Some(current);
             }
-            if self.held_up.is_none() && self.random.below(3) > 0 {
-                self.held_up = Some((current, self.random.pick(&[20, 50, 100, 300])));
+            if self.delayed.is_none() && self.random.below(3) > 0 {
+                self.delayed = Some((current, self.random.pick(&[20, 50, 100, 300])));
             }
         }
         let is_choice = |ids: &[TaskId]| ids.len() > 1;
-        if let Some((task, _)) = self.held_up.filter(|_| is_choice(&ids)) {
+        if let Some((task, _)) = self.delayed.filter(|_| is_choice(&ids)) {
             ids.retain(|&id| id != task);
         }
         if let Some(current) = current.filter(|_| is_choice(&ids)) {

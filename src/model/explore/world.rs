@@ -1,13 +1,12 @@
-//! The world that a schedule plays in: a virtual clock, and parties that wait.
+//! The world of a schedule: a virtual clock, and parties that wait.
 //!
 //! Every thread of a schedule is a *party*. All waiting that is not for one of the crate's locks goes through
-//! [`wait`], so the world knows when everybody waits. Only then, or when a party [moves it](advance), does time pass:
-//! it jumps to the earliest instant that a party waits for. Before it jumps the world asks whether anybody should not be
-//! waiting any more: that is where a lost wake-up shows. If there is nothing to jump to, the schedule is stuck, which
-//! is a failure too.
+//! [`wait`], so the world knows when all parties wait. Time passes only then, or when a party [moves it](advance). It
+//! jumps to the earliest instant that a party waits for. Before a jump the world checks that no party waits longer than
+//! it should: a lost wake-up shows there. A schedule in which all parties wait for nothing is stuck and has failed.
 //!
-//! Shuttle's threads are coroutines on one thread, so the world is plain data that belongs to that thread. It is not
-//! locked, and nothing in here is a step at which another party may run, but waking one.
+//! Shuttle's threads are coroutines on one thread, so the world is plain data of that thread. It has no lock. Waking a
+//! party is the only operation in this module at which another party may run.
 
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -30,13 +29,13 @@ pub(super) const TICK: Duration = Duration::from_millis(1);
 /// The actor's party.
 const ACTOR: usize = 0;
 
-/// Asks whether anybody should not be waiting when time is about to jump to then, or for ever.
+/// Checks that no party waits too long when time is about to jump to an instant, or when all wait for ever (`None`).
 type Check = Rc<dyn Fn(Option<Duration>) -> Result<(), String>>;
 
 #[derive(Default)]
 struct World {
     parties: Vec<Party>,
-    /// From when to when time has jumped while everybody waited.
+    /// The begin and the end of each jump of time.
     jumps: Vec<(Duration, Duration)>,
     check: Option<Check>,
     failure: Option<String>,
@@ -49,7 +48,7 @@ struct Party {
     thread: Option<Thread>,
     state: State,
     permit: bool,
-    /// Until when it waits at most.
+    /// The instant at which it stops waiting.
     until: Option<Duration>,
     /// It must not wait beyond the tick of this instant.
     must_by: Option<Duration>,
@@ -86,21 +85,21 @@ pub(super) fn begin(tracing: bool) {
         };
         std::mem::replace(world, new)
     });
-    // The check of a failed schedule is not dropped: it would call into an execution that is over.
+    // Dropping the check of a failed schedule would call into an execution that is over.
     std::mem::forget(old.check);
 }
 
-/// Why the schedule failed, if it did, and what happened before.
+/// The reason why the schedule failed, if it did, and its trace.
 pub(super) fn failure() -> (Option<String>, Vec<String>) {
     with(|world| (world.failure.take(), world.trace.take().unwrap_or_default()))
 }
 
-/// Sets the question to ask before time jumps.
+/// Sets the check to make before time jumps.
 pub(super) fn set_check(check: impl Fn(Option<Duration>) -> Result<(), String> + 'static) {
     with(|world| world.check = Some(Rc::new(check)));
 }
 
-/// Nothing is asked any more.
+/// Ends the checks before jumps.
 pub(super) fn drop_check() {
     let check = with(|world| world.check.take());
     drop(check);
@@ -126,8 +125,8 @@ pub(super) struct Me(usize);
 /// The party of the thread that began the world.
 pub(super) const MAIN: Me = Me(1);
 
-/// Fails the schedule. The caller stops here, and so does everybody else at their next wait: shuttle then finds a
-/// deadlock, and leaves every stack as it is. Unwinding them would run more of what has just failed.
+/// Fails the schedule. The caller stops here, and all others at their next wait. Shuttle then finds a deadlock, and
+/// leaves every stack as it is; unwinding the stacks would run code that has just failed.
 pub(super) fn fail(why: impl Display) -> ! {
     let why = why.to_string();
     with(|world| {
@@ -146,7 +145,7 @@ fn has_failed() -> bool {
     with(|world| world.failure.is_some())
 }
 
-/// Records what happens, if that is to be shown.
+/// Adds a line to the trace, if there is one.
 pub(super) fn note(me: Me, what: impl FnOnce() -> String) {
     if TRACING.get() {
         let what = what();
@@ -187,14 +186,14 @@ fn message(panic: &dyn std::any::Any) -> String {
     text.unwrap_or_else(|| "no message".to_owned())
 }
 
-/// The party has ended. Main may be waiting for that, and looks.
+/// The party has ended: wakes the main party, which may wait for that.
 fn leave(me: Me) {
     note(me, || "leaves".to_owned());
     with(|world| world.parties[me.0].state = State::Gone);
     signal(MAIN.0);
 }
 
-/// Main waits until every party has ended, but for the actor.
+/// The main party waits until every party but the actor has ended.
 pub(super) fn wait_for_all_but_the_actor() {
     wait_until(|world| {
         world
@@ -205,7 +204,7 @@ pub(super) fn wait_for_all_but_the_actor() {
     });
 }
 
-/// Main waits until the actor has ended.
+/// The main party waits until the actor has ended.
 pub(super) fn wait_for_the_actor() {
     wait_until(|world| world.parties[ACTOR].state == State::Gone);
 }
@@ -221,7 +220,7 @@ impl World {
         self.parties.iter().all(|p| p.state != State::Running)
     }
 
-    /// The parties that waited for an instant that has come.
+    /// The parties that wait for an instant that has come.
     fn woken_by_time(&mut self) -> Vec<usize> {
         let now = clock::elapsed();
         let is_due = |p: &Party| p.state == State::Waiting && p.until.is_some_and(|at| at <= now);
@@ -231,7 +230,7 @@ impl World {
     }
 }
 
-/// Lets a party that waits look again.
+/// Resumes a party that waits, so that it checks its condition again.
 fn wake_up(party: usize) {
     let thread = with(|world| {
         let party = &mut world.parties[party];
@@ -253,7 +252,7 @@ fn signal(party: usize) {
     wake_up(party);
 }
 
-/// Time passes.
+/// Moves time on.
 pub(super) fn advance(me: Me, by: Duration) {
     note(me, || format!("time passes: {by:?}"));
     clock::set(clock::elapsed() + by);
@@ -292,7 +291,7 @@ pub(super) fn wait(me: Me, until: Option<Duration>) {
     }
 }
 
-/// Waits until so much time has passed.
+/// Waits for this long.
 pub(super) fn rest(me: Me, time: Duration) {
     let until = clock::elapsed() + time;
     while clock::elapsed() < until {
@@ -300,7 +299,7 @@ pub(super) fn rest(me: Me, time: Duration) {
     }
 }
 
-/// Everybody waits: time jumps to what is waited for first.
+/// Moves time, when all parties wait, to the first instant that one of them waits for.
 fn jump(me: Me) {
     let (target, check) = with(|world| {
         let waiting = world.parties.iter().filter(|p| p.state == State::Waiting);
@@ -311,8 +310,8 @@ fn jump(me: Me) {
     if let Some(why) = with(|world| world.overdue(now, target)) {
         fail(why);
     }
-    // Until everybody who waited for the jump is woken this party does not wait: the check and the waking are steps at
-    // which others go on, who must not find that everybody waits.
+    // This party counts as running until it has woken the others. The check and the waking let other parties run, and
+    // none of them may find that all wait.
     with(|world| world.parties[me.0].state = State::Running);
     let checked = check.map_or(Ok(()), |check| check(target));
     if let Err(why) = checked {
@@ -349,7 +348,7 @@ fn jump(me: Me) {
 }
 
 impl World {
-    /// The complaint of a party that waits for longer than it must.
+    /// The failure of a party that waits longer than it must, if there is one.
     fn overdue(&self, now: Duration, target: Option<Duration>) -> Option<String> {
         let waiting = self.parties.iter().filter(|p| p.state == State::Waiting);
         waiting.into_iter().find_map(|p| {
@@ -365,12 +364,12 @@ impl World {
     }
 }
 
-/// Whether what is due then should have happened, or would be missed by the jump.
+/// Whether an event due at `due` is overdue, or would be skipped by the jump.
 pub(super) fn is_too_late(due: Duration, now: Duration, target: Option<Duration>) -> bool {
     due <= now || target.is_none_or(|target| due < target)
 }
 
-/// The jump in words.
+/// Describes the jump.
 pub(super) fn then(now: Duration, target: Option<Duration>) -> String {
     match target {
         Some(target) => format!("everybody waits at {now:?} until {target:?}"),
@@ -384,7 +383,7 @@ pub(super) fn tick_of(at: Duration) -> Duration {
     TICK * u32::try_from(ticks).expect("some hours are few ticks")
 }
 
-/// Complains of what was due in the midst of a jump, and so was handed out late.
+/// Fails the schedule if an instant within a jump was the deadline: the timer came late.
 pub(super) fn check_was_on_time(what: impl Display, due: Instant) {
     let due = tick_of(since_begin(due));
     let jumps = with(|world| world.jumps.clone());
@@ -395,7 +394,7 @@ pub(super) fn check_was_on_time(what: impl Display, due: Instant) {
     }
 }
 
-/// An instant of the virtual clock, from its begin.
+/// An instant of the virtual clock, as the time since its begin.
 pub(super) fn since_begin(at: Instant) -> Duration {
     let now = clock::now();
     if at >= now {
@@ -407,7 +406,7 @@ pub(super) fn since_begin(at: Instant) -> Duration {
 
 // --- tasks ---
 
-/// A task's waker, and how it behaves.
+/// A task's waker.
 struct Task {
     party: usize,
     panics: bool,
@@ -418,7 +417,7 @@ impl Wake for Task {
         signal(self.party);
         // A second panic would abort the process, and with it the exploration.
         if self.panics && !std::thread::panicking() {
-            // Not by `panic!`, which prints.
+            // `panic!` would print.
             resume_unwind(Box::new("a waker of the explorer's panicked"));
         }
     }
@@ -427,12 +426,12 @@ impl Wake for Task {
 /// How a party waits for a future.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Wait {
-    /// Its waker panics, after it has woken the task.
+    /// The waker panics after it has woken the task.
     pub(super) panics: bool,
-    /// Each poll comes with another waker, as those of a future do that wanders from task to task: it has to be cloned,
-    /// for which locks are released.
+    /// Each poll passes another waker, as it does for a future that moves between tasks. The crate has to clone it, and
+    /// releases its locks for that.
     pub(super) fresh: bool,
-    /// It must not wait any more at the tick of this instant.
+    /// The party must stop waiting by the tick of this instant.
     pub(super) must_by: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! Activity of several kinds, each with a limit to how long it may be absent, and the decision that one was.
+//! Activity of several kinds, each with a limit to how long it may be absent, and the decision that a limit was reached.
 //!
 //! An idle timer has one limit. A stream may have one for reading, one for writing, one for both, and one that applies
 //! only while no response is owed. Each kind has an [`Activity`] of its own.
@@ -7,10 +7,10 @@
 //!    decision, for all kinds: from then on [`touch`](Limits::touch) and [`enter`](Limits::enter) return `false`.
 //! 2. `touch` returns `true` only if it has recorded the activity of every kind that is limited; likewise `enter`.
 //!
-//! So a touch or guard that returns `true` took effect on the kind that decides later before that kind's
-//! compare-and-exchange, which then found it active or busy. The order in which the kinds are written does not matter.
+//! So a touch or guard that returns `true` took effect on each kind before that kind's compare-and-exchange, which then
+//! found it active or busy. The order in which the kinds are written does not matter.
 
-// Not loom's: the protocol does not depend on these words.
+// The protocol does not depend on these words, so they are not loom's.
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Activity, LATEST_NANOS, Reap};
@@ -63,7 +63,7 @@ impl Limited {
         self.limit() != UNLIMITED
     }
 
-    /// As [`Limits::due`], of this kind.
+    /// Like [`Limits::due`], for this kind alone.
     fn due(&self, now: u64, clock: impl Fn() -> u64) -> Option<u64> {
         let limit = self.limit();
         if limit == UNLIMITED {
@@ -72,7 +72,7 @@ impl Limited {
         if self.activity.is_busy() {
             return after(now, limit);
         }
-        // A touch in the future counts, but by no more than one idle duration ahead.
+        // A touch in the future counts, up to one idle duration ahead.
         let latest = |now: u64| now.saturating_add(limit).min(LATEST_NANOS);
         match self.activity.clamp(latest(now), || latest(clock())) {
             Some(last) => after(last, limit),
@@ -83,7 +83,7 @@ impl Limited {
 }
 
 impl Limits {
-    /// Active now. The limits are in nanoseconds; `kinds` are those of [`Kind`], in order.
+    /// Limits with activity at `now`. All limits are in nanoseconds; `kinds` are those of [`Kind`], in order.
     pub(crate) fn new(all: u64, kinds: [u64; 3], now: u64, tick_nanos: u64) -> Self {
         let has_kinds = kinds.iter().any(|&limit| limit != UNLIMITED);
         let limited = |limit| Limited::new(limit, now, tick_nanos);
@@ -95,7 +95,7 @@ impl Limits {
         }
     }
 
-    /// Every kind that matters: that of any activity, and those with a limit of their own.
+    /// Activity of any kind, and the kinds with a limit of their own.
     fn each(&self) -> impl Iterator<Item = &Limited> {
         std::iter::once(&self.all).chain(self.limited_kinds())
     }
@@ -136,7 +136,7 @@ impl Limits {
     pub(crate) fn enter(&self) -> bool {
         for (entered, limited) in self.each().enumerate() {
             if !limited.activity.enter() {
-                // Released at the origin, which is no activity.
+                // A release at the origin is no activity.
                 (self.each().take(entered))
                     .for_each(|limited| limited.activity.leave(0, self.tick_nanos));
                 return false;

@@ -21,11 +21,11 @@ struct World {
     activity: Activity,
     /// Not loom's: reading a clock orders nothing.
     clock: PlainU64,
-    /// A write elsewhere.
+    /// A word that another thread writes before it drops its guard.
     note: AtomicU64,
 }
 
-/// Lets two threads do one thing each, after `prepare`, and lets `judge` look at what they returned and what is left.
+/// Runs one operation on each of two threads, after `prepare`, and passes their results and the activity to `judge`.
 ///
 /// Runs twice, with the roles of the spawning and the spawned thread exchanged: loom remembers only the last access to
 /// an atomic, so a load that another thread's load follows is forgotten, and some interleavings are tried in one of the
@@ -123,7 +123,7 @@ fn touch_against_touch() {
     });
 }
 
-/// Two touches, one after the other, and a reaper: if both are told that they counted, it is not reaped.
+/// Two touches, one after the other, and a reaper: if both return `true`, it is not reaped.
 ///
 /// Fails as [`touch_against_reap`] does.
 #[test]
@@ -208,7 +208,7 @@ fn enter_against_touch() {
     });
 }
 
-/// One request begins while another ends: it is busy, until that one ends too.
+/// One request begins while another ends: the watch is busy until both have ended.
 ///
 /// Fails if [`Activity::enter`] or [`Activity::leave`] writes the word outside the mutex.
 #[test]
@@ -221,7 +221,7 @@ fn enter_against_leave() {
     });
 }
 
-/// Two requests end: it is not busy then, and idle since the later.
+/// Two requests end: the watch is not busy then, and was last active at the later end.
 ///
 /// Fails if [`Activity::leave`] writes the word outside the mutex and by what it read of it before, and without `max`
 /// in `advance`.
@@ -267,10 +267,10 @@ fn end_against_reap() {
     });
 }
 
-/// A watch ends while another task touches it and takes a guard: they do not bring it back, and are counted only if
+/// A watch ends while another task touches it and takes a guard: they do not revive it, and return `true` only if
 /// they came before.
 ///
-/// Fails without the question for [`GONE`](super::GONE) in `advance`, and if that stores the word.
+/// Fails without the check for [`GONE`](super::GONE) in `advance`, and if that stores the word.
 #[test]
 fn end_against_touch_and_guard() {
     let use_it = |world: &World| {
@@ -298,9 +298,9 @@ fn end_against_touch_and_guard() {
     );
 }
 
-/// A connection is at its greatest age while a second request begins: the guard is told if it is too late.
+/// A watch reaches its maximum age while a second request begins: the guard has no effect if it comes too late.
 ///
-/// Fails if [`Activity::enter`] does not ask for [`GONE`](super::GONE) while a guard is held.
+/// Fails if [`Activity::enter`] does not check for [`GONE`](super::GONE) while a guard is held.
 #[test]
 fn end_against_second_guard() {
     race(busy, enter, end, |entered, ended, activity| {
@@ -317,10 +317,10 @@ fn end_against_second_guard() {
 
 // --- the future ---
 
-/// Activity in the future is taken back while there is real traffic, by an actor that read the clock before: the
-/// traffic is not taken back with it.
+/// An actor that read the clock earlier lowers activity in the future while there is real traffic. It does not lower the
+/// traffic's activity.
 ///
-/// Fails if [`Activity::clamp`] does not ask again, if it asks before it has read the word, and if it stores the word.
+/// Fails if [`Activity::clamp`] does not read the clock again, if it reads it before the word, and if it stores the word without an exchange.
 #[test]
 fn clamp_against_touch() {
     const LIMIT: u64 = 10;
@@ -340,9 +340,9 @@ fn clamp_against_touch() {
     });
 }
 
-/// A guard is taken, and the watch ends, while activity in the future is taken back: it stays busy, and gone.
+/// A guard is taken, and the watch ends, while activity in the future is lowered: it stays busy, and gone.
 ///
-/// Fails if [`Activity::clamp`] forgets the busy bit, if it does not ask for [`GONE`](super::GONE), and if it stores the
+/// Fails if [`Activity::clamp`] forgets the busy bit, if it does not check for [`GONE`](super::GONE), and if it stores the
 /// word.
 #[test]
 fn clamp_against_enter_and_against_end() {
@@ -360,11 +360,23 @@ fn clamp_against_enter_and_against_end() {
 
 // --- the decision ---
 
-/// Two tasks touch, a guard is taken and dropped, and the owner decides: whoever is told that it counted comes before
-/// the decision, which is then not made; whoever comes after it is told so.
+/// A thread that takes a guard and releases it at 6. Returns whether the guard had an effect.
+fn hold_guard(limits: &Arc<Limits>) -> thread::JoinHandle<bool> {
+    let limits = Arc::clone(limits);
+    thread::spawn(move || {
+        let entered = limits.enter();
+        if entered {
+            limits.leave(6);
+        }
+        entered
+    })
+}
+
+/// Two tasks touch, a guard is taken and dropped, and the owner decides. Touches and guards that return `true` come before
+/// the decision, which is not made then. Those that come after it return `false`.
 ///
-/// Fails if [`Activity::reap`] stores [`GONE`](super::GONE), does not ask for the busy bit or asks for the activity only
-/// once, and without the question for it in `advance`.
+/// Fails if [`Activity::reap`] stores [`GONE`](super::GONE) without an exchange, does not check the busy bit or checks the
+/// activity only once, and without the check for [`GONE`](super::GONE) in `advance`.
 #[test]
 fn two_touchers_and_guard_against_decider() {
     check(Some(2), || {
@@ -373,17 +385,8 @@ fn two_touchers_and_guard_against_decider() {
             let limits = Arc::clone(&limits);
             thread::spawn(move || limits.touch(nanos))
         });
-        let guard = {
-            let limits = Arc::clone(&limits);
-            thread::spawn(move || {
-                let entered = limits.enter();
-                if entered {
-                    limits.leave(6);
-                }
-                entered
-            })
-        };
-        // The idle duration since the beginning has passed, but not since any of them.
+        let guard = hold_guard(&limits);
+        // The idle duration has passed since the start, but not since any of the touches.
         let idle = limits.decide(11);
         let touched = touchers.map(|toucher| toucher.join().unwrap());
         let entered = guard.join().unwrap();
@@ -405,7 +408,7 @@ fn two_touchers_and_guard_against_decider() {
 
 /// The owner decides and begins a new period while a task touches: a touch that counts is in one of the periods.
 ///
-/// Fails without the question for [`GONE`](super::GONE) in `advance`.
+/// Fails without the check for [`GONE`](super::GONE) in `advance`.
 #[test]
 fn touch_against_decide_and_revive() {
     check(None, || {
@@ -426,10 +429,10 @@ fn touch_against_decide_and_revive() {
     });
 }
 
-/// A stream with limits of several kinds: the decision by any of them is one for all.
+/// A stream has limits of several kinds: a decision by one kind holds for all.
 ///
-/// Fails if [`Limits::touch`] or [`Limits::enter`] leaves a kind out or ignores what it says, and if an `enter` that
-/// fails leaves a guard behind.
+/// Fails if [`Limits::touch`] or [`Limits::enter`] leaves out a kind or ignores its answer, and if an `enter` that fails
+/// leaves a guard behind.
 #[test]
 fn touch_and_guard_against_decision_by_each_kind() {
     for deciding in [Kind::Read, Kind::Write, Kind::KeepAlive] {
@@ -441,16 +444,7 @@ fn touch_and_guard_against_decision_by_each_kind() {
                 let limits = Arc::clone(&limits);
                 thread::spawn(move || limits.touch(5))
             };
-            let guard = {
-                let limits = Arc::clone(&limits);
-                thread::spawn(move || {
-                    let entered = limits.enter();
-                    if entered {
-                        limits.leave(6);
-                    }
-                    entered
-                })
-            };
+            let guard = hold_guard(&limits);
             let idle = limits.decide(11);
             let (touched, entered) = (toucher.join().unwrap(), guard.join().unwrap());
             assert_eq!((touched, entered), (!idle, !idle));
@@ -470,7 +464,7 @@ fn touch_and_guard_against_decision_by_each_kind() {
 fn guard_that_fails_leaves_nothing_behind() {
     check(Some(2), || {
         let limits = Arc::new(Limits::new(10, [10, UNLIMITED, 10], 0, GRAIN));
-        // As much activity as there can be without the limit on reading.
+        // All kinds of activity take place except reading.
         limits.progress(Kind::Write, 9);
         let guard = {
             let limits = Arc::clone(&limits);

@@ -1,6 +1,6 @@
 //! Loom models of an entry between its owner and the actor. See [`crate::model`].
 //!
-//! Each model names changes that make it fail, to `entry.rs` unless it says otherwise. Each was tried.
+//! Each model names changes that make it fail, of `entry.rs` unless it says otherwise; each change was tried.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -56,7 +56,7 @@ fn assert_invariants(actor: &mut Actor, entry: &Arc<SleepEntry>) {
 fn assert_fires_at(tick: u64, mut actor: Actor, entry: &Arc<SleepEntry>, wakes: &Wakes) {
     assert_invariants(&mut actor, entry);
     if !actor.fired().is_empty() {
-        // It fired while both were at work; the actor saw that it was not early.
+        // It fired while both threads ran; the actor has checked that it was not early.
         assert_eq!(actor.now(), tick);
     }
     actor.turn(tick);
@@ -67,7 +67,7 @@ fn assert_fires_at(tick: u64, mut actor: Actor, entry: &Arc<SleepEntry>, wakes: 
     assert_dropped(&actor, entry);
 }
 
-/// Asserts that the actor holds nothing any more.
+/// Asserts that the actor holds no entry any more.
 fn assert_dropped(actor: &Actor, entry: &Arc<SleepEntry>) {
     assert_eq!(actor.next_wake(), None);
     assert_eq!(Arc::strong_count(entry), 1, "the actor holds the entry");
@@ -111,7 +111,7 @@ fn arms_for_a_later_tick_during_expiration() {
 /// A sleep is dropped while it fires: it is woken only if it had fired before it was cancelled.
 ///
 /// Fails without `state.phase = Phase::Idle` in [`Entry::disarm`], without `state.phase = Phase::Fired` in
-/// [`Entry::process_expiration`], and if that does not ask for the phase.
+/// [`Entry::process_expiration`], and if that does not check the phase.
 #[test]
 fn cancels_during_firing() {
     check(None, || {
@@ -146,17 +146,17 @@ fn moves_earlier_during_rescheduling() {
     });
 }
 
-/// Two tasks poll in turn while the sleep fires: the last one that was told to wait is woken, and only that one.
+/// Two tasks poll in turn while the sleep fires: the last one whose poll was pending is woken, and only that one.
 ///
 /// Fails if [`Entry::poll`] answers with the phase it saw before it cloned the waker, if it swaps wakers without
-/// asking for the phase again, and if it keeps the waker that is there.
+/// checking the phase again, and if it keeps the waker that is there.
 #[test]
 fn polls_twice_during_firing() {
     check(None, || {
         let (_shared, actor, entry, first) = armed(2);
         let (second, second_waker) = Wakes::task();
         let (third, third_waker) = Wakes::task();
-        // The tasks have the future behind a mutex; this says who waits.
+        // The tasks share the future behind a mutex; this is the task that waits.
         let waits = Arc::new(Mutex::new(0));
         let poll = |number: usize, waker: Waker| {
             let (entry, waits) = (Arc::clone(&entry), Arc::clone(&waits));
@@ -209,7 +209,7 @@ fn reuses_an_entry_during_expiration() {
     });
 }
 
-/// An entry is released while the actor processes it. It leaves the wheel, in whichever order, and is not queued in vain.
+/// An entry is released while the actor processes it. It leaves the wheel, in whichever order, and is not queued without need.
 ///
 /// Fails without `state.scheduled == NEVER` in [`Entry::release`].
 #[test]
@@ -297,7 +297,7 @@ fn releases_during_registration() {
         shared.release(&entry);
         let mut actor = actor.join().unwrap();
         assert_invariants(&mut actor, &entry);
-        // Not a tick later.
+        // It fires at its deadline and not a tick later.
         actor.turn(0);
         assert_dropped(&actor, &entry);
         assert_eq!(wakes.count(), 0);
@@ -306,7 +306,7 @@ fn releases_during_registration() {
 
 /// The search for cancelled sleeps finds an entry that is being armed.
 ///
-/// Fails without `state.scheduled = NEVER` in [`Entry::deregister_unarmed`], and if that does not ask for the phase.
+/// Fails without `state.scheduled = NEVER` in [`Entry::deregister_unarmed`], and if that does not check the phase.
 #[test]
 fn arms_during_the_search_for_cancelled_entries() {
     check(None, || {
@@ -327,7 +327,7 @@ fn arms_during_the_search_for_cancelled_entries() {
 /// The actor ends while an entry is armed, a new one or one that is on the wheel: arming fails, or the task is woken and
 /// finds the entry closed.
 ///
-/// Fails without `state.phase = Phase::Closed` in [`Entry::close`], if that does not give the waker back, and, for a new
+/// Fails without `state.phase = Phase::Closed` in [`Entry::close`], if that does not return the waker, and, for a new
 /// entry, if `Actor::close` closes what it took out of the queues before it closes them.
 fn arm_against_close(on_wheel: bool) {
     check(None, move || {
@@ -389,10 +389,10 @@ fn cancels_during_the_end() {
     });
 }
 
-/// A sleep fires, and the actor ends, while the sleep is moved, so that its entry is in the queue: what has fired stays
-/// so, and its entry cannot be armed for another sleep.
+/// A sleep fires, and the actor ends, while the sleep is moved, so that its entry is in the queue: a fired entry stays
+/// fired, and cannot be armed for another sleep.
 ///
-/// Fails if [`Entry::close`] does not except what has fired, without `state.queued = false` there, and if
+/// Fails if [`Entry::close`] closes a fired entry, without `state.queued = false` there, and if
 /// `Sleep::reset` does not close an entry that it could not queue: a task that arms it again waits for ever.
 #[test]
 fn moves_earlier_during_firing_and_the_end() {

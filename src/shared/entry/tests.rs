@@ -34,7 +34,7 @@ fn scheduled(deadline: u64) -> Entry<()> {
     entry
 }
 
-/// The phase that ended, and when the actor processes the entry.
+/// The phase that ended, and the tick by which the actor processes the entry.
 fn disarm(entry: &Entry<()>) -> (Phase, u64) {
     let disarmed = entry.disarm();
     let was_armed = disarmed.was == Phase::Armed;
@@ -175,7 +175,7 @@ fn registers_an_armed_entry_by_its_deadline() {
 
 #[test]
 fn fires_reschedules_or_deregisters_at_expiration() {
-    // Due at 10, put off to `later`, seen at `now`.
+    // The entry is due at 10, put off to `later`, and processed at `now`.
     let expire = |phase, now, later| {
         let entry = put(phase, 10, 1, true);
         let expiration = entry.process_expiration(now, NEXT, || later);

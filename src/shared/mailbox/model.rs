@@ -1,6 +1,6 @@
-//! The wake rule and the earliest tick, as loom sees them. [`crate::model`] says how.
+//! Loom models of the wake rule and the earliest tick. [`crate::model`] explains such models.
 //!
-//! Each model names changes, of `mailbox.rs` unless it says otherwise, that make it fail; each was tried.
+//! Each model names changes that make it fail, of `mailbox.rs` unless it says otherwise; each change was tried.
 
 use std::sync::Arc;
 
@@ -32,13 +32,13 @@ fn all(mut backlog: Backlog<u64>) -> Vec<u64> {
     std::iter::from_fn(|| backlog.pop()).collect()
 }
 
-/// What an actor did: the commands it took, and whether it waits now.
+/// The state of the actor: the commands that it took, and whether it waits now.
 struct Parked {
     taken: Vec<u64>,
     waits: bool,
 }
 
-/// The actor takes what there is and parks, once for each of `next_wakes`. After each but the last it wakes up by
+/// The actor takes all commands and parks, once for each of `next_wakes`. After each time but the last it wakes up by
 /// itself.
 fn park(mail: &Mail, next_wakes: &[Option<u64>]) -> Parked {
     let mut taken = Vec::new();
@@ -51,8 +51,8 @@ fn park(mail: &Mail, next_wakes: &[Option<u64>]) -> Parked {
     Parked { taken, waits }
 }
 
-/// When everybody is done, none of the `pushed` commands was missed: the actor has it, or is awake and is going to
-/// take it, or was notified, or wakes by itself in time; and it gets each once.
+/// Asserts, once all threads have ended, that none of the `pushed` commands was missed: the actor has it, or is awake and
+/// is going to take it, or was notified, or wakes by itself in time. The actor gets each command once.
 fn assert_none_missed(mail: &Mail, actor: Parked, pushed: &[u64]) {
     let next_wake = mail.next_wake.0.load(Ordering::SeqCst);
     let wakes_by = |tick| next_wake != AWAKE && next_wake <= tick;
@@ -150,9 +150,9 @@ fn push_against_parking_again() {
     }
 }
 
-/// The same with two who push.
+/// The same with two threads that push.
 ///
-/// Fails as the one before does. At most three preemptions.
+/// Fails with the same change. At most three preemptions.
 #[test]
 fn two_callers_against_parking_again() {
     check(Some(3), || {
@@ -176,7 +176,7 @@ fn two_callers_against_parking_again() {
     });
 }
 
-/// Commands that nobody needs soon fill a queue while the actor parks: a queue that is full does not wait for its tick.
+/// Commands that are needed late fill a queue while the actor parks: a full queue does not wait for their tick.
 ///
 /// Fails if [`Mailbox::enqueue`] returns the tick of a long queue too. At most three preemptions.
 #[test]
@@ -202,9 +202,9 @@ fn a_full_queue_against_park() {
     });
 }
 
-/// The actor ends while two threads push: each command comes back, or is handed over, and none does both.
+/// The actor ends while two threads push: each command is either returned or taken by the actor.
 ///
-/// Fails without `queue.closed = true` in [`Mailbox::close`], and if [`Mailbox::enqueue`] does not ask for it.
+/// Fails without `queue.closed = true` in [`Mailbox::close`], and if [`Mailbox::enqueue`] does not check it.
 #[test]
 fn push_against_close() {
     check(None, || {
@@ -235,7 +235,7 @@ fn push_against_close() {
     });
 }
 
-/// Two threads change what a lock guards, and share one command for it, as the handles of a set do: the first one marks
+/// Two threads change a value under a lock, and share one command for it, as the handles of a set do: the first one marks
 /// it as queued and pushes it before it releases the lock, the other finds it queued and announces its earlier tick. Both
 /// notify the actor after they have released the lock. The actor takes the lock to apply the command, and parks twice.
 ///
@@ -366,7 +366,7 @@ fn two_announcements_against_take() {
     });
 }
 
-/// An entry that was queued for a late tick, which notifies nobody, is needed earlier while the actor takes it out,
+/// An entry was queued for a late tick, without a notification. It is needed earlier while the actor takes it out,
 /// schedules it and parks.
 ///
 /// Fails if `Shared::act` does nothing for `Notify::Wake`, and without `state.queued = false` in `Entry::register`.

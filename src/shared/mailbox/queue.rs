@@ -1,12 +1,12 @@
 //! The two ends of the mailbox: a queue that callers fill, and the backlog into which the actor empties it.
 //!
-//! Both are made of blocks. A burst of a million commands is handed over block by block, never copied, and its memory
-//! goes back a block at a time as it is applied: neither a caller nor the actor ever waits for a vector of many
-//! megabytes to be moved or freed.
+//! Both are made of blocks. The actor takes a burst of a million commands over block by block, without a copy, and frees
+//! its memory a block at a time: neither a caller nor the actor ever waits until a vector of many megabytes is moved or
+//! freed.
 //!
-//! Each block carries a lower bound of the ticks by which its commands are needed. It is exact when the block is
-//! filled, and does not rise while the block is applied: a backlog may report an earlier tick than it still holds,
-//! never a later one, and each block that is applied corrects it.
+//! Each block has a lower bound of the ticks by which its commands are needed. The bound is exact when the block is
+//! filled, and does not rise while the block is applied. So a backlog may report a tick earlier than its earliest one,
+//! until the block is applied, but never a later one.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -14,7 +14,7 @@ use std::mem;
 use crate::sync::EXPLORED;
 use crate::tick::NEVER;
 
-/// How many commands there are to a block.
+/// How many commands a block has.
 const BLOCK: usize = if EXPLORED { 4 } else { 512 };
 
 /// How many empty blocks the backlog keeps, to give them to the queues.
@@ -42,7 +42,7 @@ impl<C> Block<C> {
 pub(super) struct Queue<C> {
     full: Vec<Block<C>>,
     last: Block<C>,
-    /// The actor has ended, and nobody will empty the queue any more.
+    /// The actor has ended, and will not empty the queue any more.
     pub(super) closed: bool,
 }
 
@@ -55,7 +55,7 @@ impl<C> Queue<C> {
         }
     }
 
-    /// Appends a command that is needed by `tick`; true when there are `bound` commands, or more.
+    /// Appends a command that is needed by `tick`. Returns whether there are `bound` commands, or more.
     pub(super) fn push(&mut self, tick: u64, command: C, bound: usize) -> bool {
         if self.last.commands.len() == BLOCK {
             let next = Block::new(Vec::with_capacity(BLOCK));
@@ -133,8 +133,8 @@ impl<C> Backlog<C> {
         }
     }
 
-    /// Some command in here is needed by `tick`, which its block may not know. As it is not known which, the last block
-    /// says so: by the time that is applied, all are.
+    /// Some command in here is needed by `tick`, and its block may have a later bound. It is not known which command, so
+    /// the last block gets the bound: once that is applied, all are.
     pub(super) fn lower_bound(&mut self, tick: u64) {
         let last = self.blocks.back_mut().unwrap_or(&mut self.current);
         last.earliest = last.earliest.min(tick);

@@ -1,4 +1,4 @@
-//! What a thread keeps, what a new sleep takes, and what goes.
+//! The entries that a thread keeps, those that a new sleep takes, and those that are released.
 
 use super::*;
 use std::future::Future;
@@ -53,7 +53,7 @@ async fn evicts_the_least_recently_used_pool() {
     for wheel in first {
         entries.push(pool_entry(wheel, ms(100)).await);
     }
-    // The first four in another order: then the fifth is the one that was not used for longest.
+    // The first four are used again in another order: now the fifth was not used for longest.
     for at in [2, 0, 3, 1] {
         drop(armed(&first[at], ms(100)));
     }
@@ -91,7 +91,7 @@ async fn reuses_entries_of_eight_wheels_in_turn() {
             let the_barrier = 1;
             assert_eq!(wheel.metrics().commands - before - the_barrier, 0);
         }
-        // The others go on when one of them has ended and another takes its place.
+        // When one of them has ended and another takes its place, the others stay.
         wheels.remove(1).shutdown().await;
         wheels.push(TimerWheel::new());
     }
@@ -124,7 +124,7 @@ async fn takes_the_latest_entry_that_is_early_enough() {
     }
 }
 
-// One that was reset before it was polled has the entry that fitted its first deadline.
+// A sleep that was reset before its first poll has the entry that fitted its first deadline.
 #[tokio::test(start_paused = true)]
 async fn pools_an_entry_with_the_tick_of_the_wheel() {
     let wheel = TimerWheel::new();

@@ -1,7 +1,7 @@
-//! The duty of the set's guard, as loom sees it. [`crate::model`] says how.
+//! A loom model of the set's guard, which notifies the actor. [`crate::model`] explains such models.
 //!
-//! The lock and the mailbox are the real ones; timers are reduced to what the protocol needs of them. Each model names
-//! changes that make it fail; each was tried.
+//! The lock and the mailbox are the real ones; timers are reduced to what the protocol needs. Each model names changes
+//! that make it fail; each change was tried.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ impl ActorLink for Link<'_> {
     }
 }
 
-/// The actor as it has come to rest.
+/// The actor after its last attempt to park.
 struct Parked {
     waits: bool,
     next_wake: Option<u64>,
@@ -123,7 +123,7 @@ impl Set {
         }
     }
 
-    /// The actor takes turns and parks, so often.
+    /// The actor takes a turn and parks, this many times.
     fn park(&self, times: usize) -> Parked {
         let mut parked = Parked {
             waits: false,
@@ -139,10 +139,11 @@ impl Set {
         parked
     }
 
-    /// When all is quiet: an actor that waits is going to wake by the tick of every armed timer, or was notified.
+    /// Asserts, once the other threads have ended, that an actor that waits will wake by the tick of every armed timer, or
+    /// was notified.
     fn assert_none_missed(&self, actor: &Parked) {
         if !actor.waits || self.mailbox.notifier().has_permit() {
-            // It takes another turn, and then knows everything.
+            // It takes another turn, after which it knows every timer.
             self.turn();
             self.slots.read(|slots| {
                 for slot in slots {
@@ -170,27 +171,37 @@ fn mark(slot: &mut Slot, outbox: &mut Outbox, index: u32, before: u64, tick: u64
     }
 }
 
-/// A thread removes a far timer, another arms a near one, and the actor parks: the near one is not lost, whatever
-/// happens between marking, pushing and notifying.
-///
-/// Fails if the guard pushes the command after it has released the lock, if it does not follow the wake rule when the
-/// command is on its way already, and if `take_dirty` does not clear `queued`.
-#[test]
-fn loses_no_near_timer_beside_a_removal() {
-    check(Some(3), || {
+/// Runs another thread's change of the set beside the arming of timer 0 for tick 3, while the actor parks `times` times.
+/// No timer may be missed, under any interleaving with that many preemptions.
+fn check_beside(
+    preemptions: usize,
+    times: usize,
+    change: impl Fn(&Set) + Copy + Send + Sync + 'static,
+) {
+    check(Some(preemptions), move || {
         let set = Set::new();
         let actor = thread::spawn({
             let set = Arc::clone(&set);
-            move || set.park(1)
+            move || set.park(times)
         });
         let other = thread::spawn({
             let set = Arc::clone(&set);
-            move || set.remove(1, 1)
+            move || change(&set)
         });
         set.arm(0, 0, 3);
         other.join().unwrap();
         set.assert_none_missed(&actor.join().unwrap());
     });
+}
+
+/// A thread removes a far timer, another arms a near one, and the actor parks. The near timer is not lost, wherever a
+/// thread is paused between marking, pushing and notifying.
+///
+/// Fails if the guard pushes the command after it has released the lock, if it does not follow the wake rule when the
+/// command is queued already, and if `take_dirty` does not clear `queued`.
+#[test]
+fn loses_no_near_timer_beside_a_removal() {
+    check_beside(3, 1, |set| set.remove(1, 1));
 }
 
 /// Two threads arm timers, one of them later than the actor wakes by itself, while the actor parks twice.
@@ -198,20 +209,7 @@ fn loses_no_near_timer_beside_a_removal() {
 /// Fails if the guard pushes the command after it has released the lock.
 #[test]
 fn loses_no_near_timer_beside_a_far_one() {
-    check(Some(2), || {
-        let set = Set::new();
-        let actor = thread::spawn({
-            let set = Arc::clone(&set);
-            move || set.park(2)
-        });
-        let other = thread::spawn({
-            let set = Arc::clone(&set);
-            move || set.arm(1, 2, 20)
-        });
-        set.arm(0, 0, 3);
-        other.join().unwrap();
-        set.assert_none_missed(&actor.join().unwrap());
-    });
+    check_beside(2, 2, |set| set.arm(1, 2, 20));
 }
 
 /// Both threads change the same timer: the earlier tick counts.
@@ -219,18 +217,5 @@ fn loses_no_near_timer_beside_a_far_one() {
 /// Fails if an index that is dirty already is not announced with its earlier tick (`hasten` does nothing).
 #[test]
 fn loses_no_earlier_tick_of_a_shared_timer() {
-    check(Some(3), || {
-        let set = Set::new();
-        let actor = thread::spawn({
-            let set = Arc::clone(&set);
-            move || set.park(1)
-        });
-        let other = thread::spawn({
-            let set = Arc::clone(&set);
-            move || set.arm(1, 0, 20)
-        });
-        set.arm(0, 0, 3);
-        other.join().unwrap();
-        set.assert_none_missed(&actor.join().unwrap());
-    });
+    check_beside(3, 1, |set| set.arm(1, 0, 20));
 }

@@ -1,4 +1,4 @@
-//! Generations: a stale token finds nothing, whatever has become of the memory behind it.
+//! Generations: a stale token finds nothing, even if its memory was reused or freed.
 
 use std::collections::HashSet;
 
@@ -234,7 +234,7 @@ fn returns_memory_from_the_end_a_few_chunks_at_a_time() {
         wheel.remove(token);
     }
     assert_eq!(wheel.arena.capacity(), 20 * CHUNK, "nothing has advanced");
-    // The first chunk is in use, and an empty one is kept for those that come next.
+    // The first chunk is in use, and an empty one is kept for the next items.
     for left in [12, 4, 2, 2] {
         assert_eq!(wheel.has_spare(), wheel.arena.capacity() > 2 * CHUNK);
         assert_eq!(wheel.advance(0, usize::MAX).count(), 0);

@@ -1,4 +1,4 @@
-//! One call cascades a bounded number of items. What that leaves half done must not be seen from outside.
+//! One call cascades a bounded number of items. A bucket that is cascaded in part behaves like any other.
 
 use super::{Advance, CASCADE_LIMIT, Token, Wheel, inspect};
 
@@ -50,7 +50,7 @@ fn each_call_cascades_exactly_the_limit() {
         assert_eq!(wheel.advance(4999, usize::MAX).count(), 0);
         assert_eq!(moved(&wheel), calls * CASCADE_LIMIT);
     }
-    // The third call has some left over, and takes them to reach level 0.
+    // The third call has some of its budget left, with which items reach level 0.
     assert_eq!(wheel.advance(4999, usize::MAX).count(), 0);
     assert_eq!(moved(&wheel), tokens.len() - (CASCADE_LIMIT - 100));
     assert_eq!(wheel.now(), 4992);
@@ -122,7 +122,7 @@ fn keeps_items_handed_out_before_the_limit() {
         calls += 1;
     }
     assert_eq!(out, MANY);
-    // Two levels to come down, so many a call, and one call more was above.
+    // The items cascade by two levels, this many in a call; one call was made above.
     assert_eq!(calls, 2 * MANY / CASCADE_LIMIT as u64);
 }
 
@@ -133,7 +133,7 @@ fn does_nothing_on_a_budget_of_zero() {
     assert_eq!(wheel.now(), 0);
 }
 
-/// With the allowance of one a call every half-way state there is comes to pass.
+/// With one cascade in each call, every partial state occurs.
 #[test]
 fn hands_out_the_same_on_the_smallest_budget() {
     for slots in [2, 4, 64] {

@@ -1,7 +1,8 @@
-//! The wheel against its oracle, and every rule it states.
+//! The wheel against its oracle, and every rule of its documentation.
 
 mod arena;
 mod cascade_limit;
+mod corpus;
 mod properties;
 mod regressions;
 mod replay;
@@ -11,14 +12,14 @@ mod surface;
 
 use super::{Advance, CASCADE_LIMIT, Token, Wheel};
 
-/// A wheel, and where it keeps things: everything that its own check and its neighbours cannot see.
+/// Checks a wheel's invariants, and the parts that its public check cannot see.
 fn inspect<T>(wheel: &Wheel<T>) {
     wheel.assert_invariants();
     wheel.arena.assert_consistent();
     let mut first: Option<u64> = None;
     for (level, row) in wheel.levels.iter().enumerate() {
         let mut slot = 0;
-        // The bitmap is checked above, so it can lead to the buckets that hold anything.
+        // The bitmap was checked above, so it leads to the buckets that are not empty.
         while let Some(occupied) = row.next_occupied(slot).filter(|&next| next >= slot) {
             let list = row.bucket(occupied);
             wheel.arena.assert_linked(list);
@@ -44,7 +45,7 @@ fn level_of<T>(wheel: &Wheel<T>, token: Token) -> usize {
         .level(wheel.arena.find(token).expect("it is there"))
 }
 
-/// How many levels a wheel with so many slots needs to reach every tick.
+/// How many levels a wheel with this many slots needs to reach every tick.
 fn levels(slots: usize) -> usize {
     u64::BITS.div_ceil(slots.trailing_zeros()) as usize
 }

@@ -1,4 +1,4 @@
-//! Random scripts, from a distribution that meets the edges: of buckets, of levels, of time.
+//! Random scripts, with many ticks at the edges of buckets, of levels and of time.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -48,7 +48,7 @@ fn when() -> impl Strategy<Value = When> + Clone {
 fn op() -> impl Strategy<Value = Op> {
     let name = 0..64_usize;
     let some = prop_oneof![1 => Just(0), 4 => 1..4_usize, 6 => Just(usize::MAX)];
-    // Small steps mostly: huge ones empty the wheel.
+    // Most steps are small, because huge ones empty the wheel.
     let to = prop_oneof![
         6 => (0..70_u64).prop_map(When::In),
         3 => (0..3_u64).prop_map(When::AfterWake),
@@ -66,7 +66,7 @@ fn op() -> impl Strategy<Value = Op> {
         8 => when().prop_map(Op::Insert),
         2 => name.clone().prop_map(Op::Remove),
         1 => name.clone().prop_map(Op::RemoveTwice),
-        5 => (name.clone(), place).prop_map(|(name, place)| Op::Refile(name, place)),
+        5 => (name.clone(), place).prop_map(|(name, place)| Op::Reschedule(name, place)),
         1 => name.prop_map(Op::Touch),
         6 => (to, some.clone(), some)
             .prop_map(|(to, budget, take)| Op::Advance { to, budget, take }),
@@ -75,7 +75,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 proptest! {
     #[test]
-    fn a_wheel_does_what_a_sorted_set_does(
+    fn behaves_like_a_sorted_set(
         slots in slots(),
         origin in origin(),
         ops in vec(op(), 1..60),
@@ -103,7 +103,7 @@ proptest! {
         let parts: Vec<_> = parts.into_iter().map(|(part, n)| (world.tick(part), n)).collect();
         world.cut(world.tick(to), &parts);
         world.cut(u64::MAX, &parts);
-        // And cut in the worst order, back and forth.
+        // The parts are also taken in the worst order, back and forth.
         let zigzag: Vec<_> = parts.iter().rev().chain(&parts).copied().collect();
         world.cut(world.tick(to), &zigzag);
     }

@@ -2,7 +2,7 @@
 
 use super::{Wheel, inspect, levels};
 
-/// Advances to the tick before, then to the tick, and demands that the only item comes out at the second.
+/// Advances to the tick before, then to the tick, and asserts that the only item comes out at the second.
 fn fires_exactly_at(mut wheel: Wheel<()>, due: u64) {
     if due > wheel.now() {
         assert_eq!(wheel.advance(due - 1, usize::MAX).count(), 0, "early");
@@ -122,7 +122,7 @@ fn keeps_an_item_one_rotation_away_out_of_the_present() {
 }
 
 /// akka: a wheel whose time was stale after idling fired a burst of fresh timers early. go-zero, which counts ticks,
-/// was late for ever after.
+/// stayed late.
 #[test]
 fn fires_fresh_items_on_time_after_a_long_silence() {
     let mut wheel = Wheel::new(64);
@@ -139,7 +139,7 @@ fn fires_fresh_items_on_time_after_a_long_silence() {
     }
 }
 
-/// go-zero before 2020: what was left of a removed entry took the new one of the same key with it.
+/// go-zero before 2020: the remains of a removed entry deleted the new entry of the same key.
 #[test]
 fn protects_a_later_item_from_an_earlier_token() {
     let mut wheel = Wheel::new(64);
@@ -155,7 +155,7 @@ fn protects_a_later_item_from_an_earlier_token() {
     assert!(wheel.advance(10, usize::MAX).eq(["new"]));
 }
 
-/// `DelayQueue`: its keys have no generation, so a key that had fired removed somebody else's item.
+/// `DelayQueue`: its keys have no generation, so a key that had fired removed another item.
 #[test]
 fn makes_a_token_stale_when_its_item_is_handed_out() {
     let mut wheel = Wheel::new(64);
@@ -199,7 +199,7 @@ fn fires_an_item_moved_to_the_past_once() {
     }
 }
 
-/// Netty keeps cancelled timeouts, and what they refer to, until their slot comes round.
+/// Netty keeps cancelled timeouts, and the objects they refer to, until its wheel reaches their bucket.
 #[test]
 fn drops_removed_items_at_once() {
     let item = std::rc::Rc::new(());

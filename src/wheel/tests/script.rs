@@ -2,7 +2,7 @@
 //!
 //! The property tests make their scripts from a distribution, the fuzz target and the replay of its corpus decode
 //! them from bytes. This file names nothing but what the module around it imports, so both can include it: `Wheel` and
-//! `Token`, and `inspect`, which looks into the wheel as deeply as the place allows.
+//! `Token`, and `inspect`, which checks as much of the wheel as the including crate can see.
 
 use std::collections::BTreeSet;
 
@@ -11,24 +11,24 @@ use super::{CASCADE_LIMIT, Token, Wheel, inspect};
 /// The geometries scripts are played on.
 pub(super) const SLOTS: [usize; 7] = [2, 4, 8, 16, 64, 256, 4096];
 
-/// A tick, as a script says it.
+/// A tick in a script.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum When {
-    /// So many ticks after the wheel's present.
+    /// This many ticks after the wheel's current one.
     In(u64),
-    /// So many before it.
+    /// This many before it.
     Ago(u64),
-    /// So many after the tick at which the wheel next has something to do: before, at and after its buckets' starts.
+    /// This many after `next_wake`, and so around the starts of buckets.
     AfterWake(u64),
-    /// So many before that.
+    /// This many before that.
     BeforeWake(u64),
-    /// So many after the earliest item there is.
+    /// This many after the earliest item.
     AfterEarliest(u64),
-    /// This very tick.
+    /// This tick.
     At(u64),
 }
 
-/// Where an item goes.
+/// The tick for which an item is scheduled.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Move {
     To(When),
@@ -44,9 +44,9 @@ pub(super) enum Op {
     Insert(When),
     Remove(usize),
     RemoveTwice(usize),
-    Refile(usize, Move),
+    Reschedule(usize, Move),
     Touch(usize),
-    /// Advances with this budget and drops the iterator after so many items.
+    /// Advances with this budget and drops the iterator after this many items.
     Advance {
         to: When,
         budget: usize,
@@ -100,7 +100,7 @@ impl World {
                 self.remove(name);
                 self.remove(name);
             }
-            Op::Refile(name, to) => self.reschedule(name, to),
+            Op::Reschedule(name, to) => self.reschedule(name, to),
             Op::Touch(name) => self.touch(name),
             Op::Advance { to, budget, take } => {
                 self.advance(self.tick(to), budget, take);
@@ -123,8 +123,8 @@ impl World {
         self.check();
     }
 
-    /// Advances to one tick at once on one copy and in parts on another, and demands that the same comes out: the
-    /// same ticks in the same order, and for each tick the same items.
+    /// Advances to one tick at once on one copy and in parts on another. Asserts that the same items come out, at
+    /// the same ticks.
     pub(super) fn cut(&self, to: u64, parts: &[(u64, usize)]) {
         let mut whole = self.clone();
         let target = whole.wheel.now().max(to);
@@ -180,7 +180,7 @@ impl World {
         });
     }
 
-    /// The ticket a script means, if there has been any.
+    /// The item that a script names, if there was any.
     fn named(&self, name: usize) -> Option<(usize, Ticket)> {
         let id = name.checked_rem(self.tickets.len())?;
         Some((id, self.tickets[id]))
@@ -229,8 +229,8 @@ impl World {
         }
     }
 
-    /// Advances, and drops the iterator after `take` items; gives back what came out, by tick. What the wheel cannot do
-    /// in one call, because it would have to cascade too much, is done in several.
+    /// Advances, and drops the iterator after `take` items; returns the items that came out, by tick. Makes several
+    /// calls if the wheel has to cascade too many items for one.
     fn advance(&mut self, to: u64, budget: usize, take: usize) -> Vec<(u64, usize)> {
         let limit = budget.min(take);
         let target = to.max(self.wheel.now());
@@ -273,7 +273,7 @@ impl World {
         }
     }
 
-    /// Everything that can be asked of a wheel, against the oracle.
+    /// Compares every answer of the wheel with the oracle's.
     fn check(&self) {
         inspect(&self.wheel);
         assert_eq!(self.wheel.len(), self.oracle.len());
@@ -364,7 +364,7 @@ impl Bytes<'_> {
             0..=3 => Op::Insert(self.when()?),
             4 => Op::Remove(self.next()?.into()),
             5 => Op::RemoveTwice(self.next()?.into()),
-            6 => Op::Refile(self.next()?.into(), Move::To(self.when()?)),
+            6 => Op::Reschedule(self.next()?.into(), Move::To(self.when()?)),
             7 => {
                 let name = self.next()?.into();
                 let to = match self.next()? % 3 {
@@ -372,7 +372,7 @@ impl Bytes<'_> {
                     1 => Move::Earlier(self.ticks()?),
                     _ => Move::Same,
                 };
-                Op::Refile(name, to)
+                Op::Reschedule(name, to)
             }
             8 => Op::Touch(self.next()?.into()),
             9 => Op::Advance {

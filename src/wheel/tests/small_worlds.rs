@@ -1,9 +1,10 @@
 //! Small wheels, exhaustively.
 //!
-//! Two ways. *Every state*: what a wheel does next depends on where its items lie, relative to the present, and on the
-//! present modulo the width of the highest level in use. With few items and near deadlines that is a finite number of
-//! states, and all that can be reached by any script, however long, are visited, each with every step from it.
-//! *Every script*: all the sequences of a few steps from every alignment of the present, and at the end of time.
+//! There are two ways. *Every state*: the behaviour of a wheel depends on the ticks of its items relative to the current
+//! one, and on the current tick modulo the width of the highest level in use. With few items and near deadlines the number
+//! of states is finite. The tests visit every state that any script can reach, and make every step from each.
+//! *Every script*: the tests play all sequences of a few steps, from every alignment of the current tick, and at the end of
+//! time.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -12,10 +13,10 @@ use super::{Advance, Token, Wheel, inspect, level_of};
 
 #[derive(Debug, Clone, Copy)]
 enum Op {
-    /// In so many ticks.
+    /// In this many ticks.
     Insert(u64),
-    /// Which one, and in how many ticks from now.
-    Refile(usize, u64),
+    /// The item, and the ticks from now.
+    Reschedule(usize, u64),
     Remove(usize),
     Advance {
         by: u64,
@@ -24,7 +25,7 @@ enum Op {
     },
 }
 
-/// Prints what led to a failed assertion.
+/// Prints the steps that led to a failed assertion.
 struct Trail<T: Debug>(T);
 
 impl<T: Debug> Drop for Trail<T> {
@@ -74,7 +75,7 @@ impl Small {
         for (which, item) in self.items.iter().enumerate() {
             if item.is_some() {
                 steps.push(Op::Remove(which));
-                steps.extend(distances.iter().map(|&ticks| Op::Refile(which, ticks)));
+                steps.extend(distances.iter().map(|&ticks| Op::Reschedule(which, ticks)));
             }
         }
         steps
@@ -89,7 +90,7 @@ impl Small {
                 let free = free.expect("insertions are offered when there is room");
                 self.items[free] = Some((self.wheel.insert(tick, free), tick));
             }
-            Op::Refile(which, ticks) => {
+            Op::Reschedule(which, ticks) => {
                 let (token, tick) = self.items[which].as_mut().expect("live ones are offered");
                 *tick = now.saturating_add(ticks);
                 assert!(self.wheel.reschedule(*token, *tick));
@@ -155,7 +156,8 @@ impl Small {
         }
     }
 
-    /// From wake to wake until the wheel is empty: not more stops than levels to come down, and each item out once.
+    /// Advances from wake to wake until the wheel is empty. Asserts that there is one stop for each level at most, and that
+    /// each item comes out once.
     fn drain(mut self) {
         let mut stops = self.height() + self.wheel.len();
         while let Some(wake) = self.wheel.next_wake() {
@@ -167,7 +169,7 @@ impl Small {
         assert_eq!(self.live().count(), 0);
     }
 
-    /// Equal for wheels that do the same from here on.
+    /// The state of a wheel; equal states behave the same from here on.
     fn state(&self, cycle: u64) -> Vec<u8> {
         let wheel = &self.wheel;
         let byte = |number: u64| u8::try_from(number).expect("small worlds only");

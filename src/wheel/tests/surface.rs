@@ -1,4 +1,4 @@
-//! The rules that the documentation states, one a test.
+//! The rules of the documentation, with a test for each.
 
 use super::{Wheel, inspect};
 
@@ -95,7 +95,7 @@ fn stops_once_a_level_for_a_far_item() {
     assert_eq!(stops, on_the_way);
 }
 
-/// An item that comes down from above at its very tick is not overtaken by one that was scheduled low later.
+/// An item that cascades at its own tick is not overtaken by one that was scheduled at level 0 later.
 #[test]
 fn empties_a_bucket_that_starts_now_before_level_0() {
     let mut wheel = Wheel::new(4);

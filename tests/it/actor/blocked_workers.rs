@@ -1,7 +1,7 @@
-//! Promise P17: tasks that block their worker threads hold up no timer while another worker is free.
+//! Promise P17: tasks that block their worker threads delay no timer while another worker is free.
 //!
-//! On the real clock, since it is about threads. A machine under load may be late on its own account, in a round or so;
-//! a task that holds the actor up does so in most rounds, or in every fourth, and for the 600 ms for which it blocks.
+//! The tests use the real clock, since they are about threads. A machine under load may be late in a round or so. A task
+//! that delays the actor does so in most rounds, or in every fourth, for the 600 ms for which it blocks.
 
 use std::thread;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use tokio::time::Instant;
 
 const ROUNDS: usize = 20;
 
-/// For how long a task blocks its worker.
+/// How long a task blocks its worker.
 const BLOCKED: Duration = Duration::from_millis(600);
 
-/// How late a timer is that was held up.
+/// A timer that is later than this was delayed by a blocked worker.
 const TOO_LATE: Duration = Duration::from_millis(450);
 
 fn four_workers() -> Runtime {

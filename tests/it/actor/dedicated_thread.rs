@@ -43,7 +43,7 @@ fn fires_while_the_only_worker_is_blocked() {
         let wheel = start();
         let (timers, mut expirations) = wheel.keyed();
         timers.set_timer("due", (), ms(5)).expect("it is open");
-        // Nothing is awaited from here on: a task could not run.
+        // The test awaits nothing from here on, so no task can run.
         let blocked = std::time::Instant::now();
         let expired = loop {
             match expirations.try_recv() {
@@ -111,7 +111,7 @@ async fn its_thread_is_gone_after_shutdown() {
     wheel.settle().await;
     assert!(has_thread("wheel-that-ends"));
     wheel.shutdown().await;
-    // The thread says that the actor has ended, and then ends.
+    // The thread ends shortly after it has published the actor's end.
     let waiting = Instant::now();
     while has_thread("wheel-that-ends") {
         assert!(waiting.elapsed() < Duration::from_secs(60), "it stays");

@@ -1,5 +1,5 @@
-//! Nobody starves: neither timers under a flood of commands, nor commands under a storm of expirations, nor other tasks
-//! under both. Counted in turns and commands, not by a clock.
+//! Fairness: timers progress under a flood of commands, commands under a storm of expirations, and other tasks under both.
+//! The tests count turns and commands, and measure no time.
 
 use std::future::Future;
 use std::pin::pin;
@@ -16,8 +16,7 @@ use tokio_test::assert_pending;
 /// No turn of the actor applies more commands, or fires more timers, than this.
 const MOST_PER_TURN: u64 = 4096;
 
-/// Another task of the same runtime, which notes the most commands and fired sleeps it has seen pass between two of its
-/// own turns.
+/// Another task of the same runtime. It records the most commands and fired sleeps between two of its own polls.
 struct Witness {
     stop: Arc<AtomicBool>,
     task: tokio::task::JoinHandle<Seen>,
@@ -97,7 +96,7 @@ async fn p11_bounds_turns_in_a_flood_of_commands() {
     wheel.settle().await;
     let seen = witness.report().await;
     assert!(wheel.metrics().commands >= SLEEPS);
-    // The runtime may well poll one task twice before it comes round to another.
+    // The runtime may poll one task twice before it polls another.
     assert!(seen.most_commands <= 2 * MOST_PER_TURN, "{seen:?}");
     assert!(seen.polls >= SLEEPS / MOST_PER_TURN, "{seen:?}");
 }
@@ -121,7 +120,7 @@ async fn p11_applies_commands_in_a_storm_of_expirations() {
         before.sleeps_pending > SLEEPS / 2,
         "the storm has only begun"
     );
-    // A hundred new ones, which take a command each.
+    // A hundred new sleeps need a command each.
     let mut near: Vec<_> = (0..100).map(|n| wheel.sleep(ms(500 - n))).collect();
     for sleep in &mut near {
         assert_pending!(poll_idly(sleep));
@@ -160,7 +159,7 @@ async fn p11_keeps_the_pace_of_a_heartbeat_in_a_flood_of_commands() {
     });
     tokio::task::yield_now().await;
     let before = wheel.metrics().commands;
-    // Each of them takes a message to arm it and one to let it go.
+    // Each of them takes a command to arm it and one to take it off.
     while start.elapsed() < ms(200) {
         let mut sleeps: Vec<_> = (0..PER_MILLISECOND / 2)
             .map(|n| wheel.sleep(less_than_an_hour(n)))
@@ -204,7 +203,7 @@ async fn p11_fires_a_due_timer_after_the_commands_before_it() {
         tokio::task::yield_now().await;
     }
     let waited_for = wheel.metrics().commands - before;
-    // What was submitted after it had come due is behind it.
+    // Commands that were pushed after its deadline are behind it.
     assert!(waited_for <= FLOOD + 2 * MOST_PER_TURN, "{waited_for}");
 }
 
@@ -252,7 +251,7 @@ async fn p10_holds_nothing_up_by_what_nobody_receives() {
     for key in 0..20_000 {
         timers.set_timer(key, (), ms(1 + key % 50)).unwrap();
     }
-    // Woken, and never polled again.
+    // It was woken, and is never polled again.
     let mut ignored: Vec<_> = (0..20_000).map(|n| wheel.sleep(ms(1 + n % 50))).collect();
     for sleep in &mut ignored {
         assert_pending!(poll_idly(sleep));
@@ -292,8 +291,8 @@ async fn settles_once_all_that_was_due_has_fired() {
     assert_eq!(woken.count(), 5_000);
 }
 
-/// Timers that are armed while the actor is behind, and come due before it gets to them: it then has taken its wheel to
-/// a tick beyond theirs, and is not done with the next backlog.
+/// Timers are armed while the actor is late, and are due before it applies their commands: its wheel is at a later tick by
+/// then, and the next backlog is not applied.
 #[tokio::test(start_paused = true)]
 async fn p3_loses_no_timer_that_comes_due_in_a_backlog() {
     const BACKLOG: u64 = 2 * MOST_PER_TURN + 10;

@@ -1,5 +1,5 @@
-//! Wakers that panic, re-enter or drop what others wait for; runtimes that starve; sleeps that are dropped at the worst
-//! moment.
+//! Wakers that panic, re-enter, or drop sleeps that others wait for; runtimes that starve; sleeps that are dropped while
+//! they fire.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -97,16 +97,16 @@ async fn p12_survives_a_waker_that_panics_when_dropped() {
         drop(waker); // the sleep has the only reference
         sleep
     };
-    // The actor woken it, and drops it with that.
+    // The actor has woken it, which drops it.
     let mut fired = armed(ms(10));
     let start = Instant::now();
     wheel.sleep(ms(20)).await;
     assert_eq!(start.elapsed(), ms(20));
     assert_ready!(poll_idly(&mut fired));
-    // Its owner drops it, and gets the panic.
+    // The owner drops it, and the panic unwinds into the owner.
     let dropped = armed(ms(10));
     assert!(catch_unwind(AssertUnwindSafe(|| drop(dropped))).is_err());
-    // The actor ends with it.
+    // The actor drops it when it ends.
     let mut closed = armed(HOUR);
     wheel.settle().await;
     wheel.shutdown().await;
@@ -188,7 +188,7 @@ async fn p7_wakes_nobody_for_a_sleep_dropped_by_another_waker() {
     let start = Instant::now();
     for length in [10, 11, 5000] {
         let mut others = Vec::new();
-        // More than the actor takes off the wheel in one go, on both sides of the one that drops them.
+        // There are more sleeps on both sides of the one that drops them than the actor takes off the wheel in one step.
         let armed: Vec<_> = (0..200)
             .map(|_| {
                 let mut sleep = wheel.sleep(ms(length));
@@ -220,7 +220,7 @@ async fn lets_a_waker_use_the_wheel() {
     assert_pending!(poll_with(&mut *moved.lock().unwrap(), &waker));
     let (inside, kept, to_move) = (wheel.clone(), Arc::clone(&made), Arc::clone(&moved));
     let busy = waker_fn(move || {
-        // Arms some, of which one is due already, drops some, moves one, reads the metrics, sets a keyed timer.
+        // The waker arms sleeps, one of them due already, drops some, moves one, reads the metrics and sets a keyed timer.
         for n in 0..300 {
             let mut sleep = inside.sleep(ms(n % 10));
             if poll_with(&mut sleep, &waker).is_pending() && n % 3 == 0 {
@@ -345,7 +345,7 @@ async fn p1_p2_fires_new_sleeps_on_time_after_starvation() {
         assert_pending!(poll_idly(&mut overdue));
         wheel.settle().await;
         jump(gap);
-        // Before the actor has seen how late it is.
+        // The actor has not taken a turn since the clock moved.
         let start = Instant::now();
         let (woken, waker) = Wakes::new();
         let mut sleeps: Vec<_> = [1, 64, 100, 5000].map(|n| wheel.sleep(ms(n))).into();
@@ -395,7 +395,7 @@ fn p7_wakes_nobody_after_drops_that_race_with_firing() {
                         .map(|(sleep, woken, waits)| {
                             let elapsed = waits && sleep.is_elapsed();
                             drop(sleep);
-                            // What fired in the middle of the drop may be waking still: its waker is the actor's.
+                            // The actor may still be waking a sleep that fired during the drop.
                             (elapsed, woken)
                         })
                         .collect();
@@ -432,7 +432,7 @@ fn p3_loses_no_wake_up_when_two_threads_poll_in_turn() {
                 for _ in 0..4 {
                     let sleep = Arc::new(Mutex::new(wheel.sleep(us(numbers.below(4_000)))));
                     let polling = Arc::clone(&sleep);
-                    // Polls it for a while, so that the other task's waker is replaced, and then tells it to go on.
+                    // Polls it for a while, so that the other task's waker is replaced, and then resumes that task.
                     let (told, tell) = tokio::sync::oneshot::channel();
                     let pause = us(numbers.below(4_000));
                     tokio::spawn(async move {

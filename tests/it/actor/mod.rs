@@ -1,4 +1,4 @@
-//! The actor, seen from outside: fairness, faults, the end, and time.
+//! The actor through the public interface: fairness, faults, the end, and time.
 
 mod blocked_workers;
 mod dedicated_thread;

@@ -104,7 +104,7 @@ async fn p4_fires_in_deadline_order_with_tokios_timers() {
     assert!(fired.is_sorted());
 }
 
-/// A few hundred tasks that sleep, time out and reset, with everything that happened in its order.
+/// Runs a few hundred tasks that sleep, time out and reset. Returns all events in their order.
 fn scenario(seed: u64) -> Vec<(Duration, u64, &'static str)> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build().unwrap();
@@ -163,7 +163,7 @@ async fn p13_arms_no_timer_and_is_not_polled_when_empty() {
     let after = wheel.metrics();
     assert_eq!(after.wake_ups, before.wake_ups);
     assert_eq!(after.turns, before.turns);
-    // The same once it has held something.
+    // The same holds after it has held a timer.
     wheel.sleep(ms(5)).await;
     let before = wheel.metrics();
     time::sleep(HOUR * 100_000).await;

@@ -25,7 +25,7 @@ fn alive_tasks() -> usize {
     Handle::current().metrics().num_alive_tasks()
 }
 
-/// Gives the actor the turns it needs to see that it is over.
+/// Lets the actor take the turns in which it ends.
 async fn a_few_turns() {
     for _ in 0..10 {
         tokio::task::yield_now().await;
@@ -112,7 +112,7 @@ async fn p15_applies_a_reset_while_the_actor_ends() {
     let start = Instant::now();
     let sleep = Arc::new(Mutex::new(wheel.sleep(HOUR)));
     let mut first = wheel.sleep(HOUR);
-    // The actor woken this one as it ends, before it comes to the other.
+    // The actor wakes this one at its end, before the other.
     let resets = Arc::clone(&sleep);
     let waker = waker_fn(move || reset(&mut resets.lock().unwrap(), start + ms(40)));
     assert_pending!(poll_with(&mut first, &waker));
@@ -233,7 +233,7 @@ fn p15_leaves_sleeps_usable_after_their_runtime_is_dropped() {
         for sleep in &mut sleeps {
             assert_pending!(poll_idly(sleep));
         }
-        // As many again die with their tasks, of which some have not been polled.
+        // As many sleeps again are dropped with their tasks, some of them before a poll.
         for n in 0..50_000 {
             tokio::spawn(wheel.sleep(ms(1 + n)));
         }
@@ -298,7 +298,7 @@ fn ends_with_a_runtime_dropped_before_the_actor_ran() {
     drop(runtime);
     assert!(wheel.is_shutdown());
     assert_eq!(woken.count(), 1);
-    // Nobody can help a sleep that is polled where there is no timer; dropping it is no trouble.
+    // A sleep that is polled in a runtime without a timer panics. Dropping it does not.
     drop(sleep);
     paused_runtime().block_on(wheel.shutdown());
 }

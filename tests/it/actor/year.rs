@@ -12,7 +12,7 @@ const DAYS: u32 = 365;
 /// Every 15 seconds of a year is 2,102,401 times, which takes an optimized build; others see the last days of it.
 const DAYS_OF_15_SECONDS: u32 = if cfg!(debug_assertions) { 7 } else { DAYS };
 
-/// How often something happens in so many days, if it does every so many seconds.
+/// How often something happens in this many days, with this period.
 fn times(days: u32, period: Duration) -> u64 {
     u64::from(days) * DAY.as_secs() / period.as_secs()
 }
@@ -39,8 +39,8 @@ async fn p2_p14_keeps_an_interval_from_drifting_in_a_year() {
     assert!(poll_idly(&mut forever).is_pending());
     let m = wheel.metrics();
     assert_eq!(m.sleeps_fired, ticks);
-    // 15 s are 2^13.9 ms: each tick's timer is announced, comes down from at most two levels above the lowest, and
-    // fires; and a first one that is a year away comes down from five.
+    // 15 s are 2^13.9 ms: each tick's timer is announced, cascades from at most two levels above the lowest, and fires. The
+    // first one, a year away, cascades from five.
     let most = 4 * ticks + 5;
     assert!(m.wake_ups <= most, "woke {} times", m.wake_ups);
 }
@@ -82,7 +82,7 @@ async fn p2_p14_p16_keeps_a_year_of_timers_exact() {
         }
     }
     assert_eq!(start.elapsed(), DAY * DAYS);
-    // Of the last hour, the timers of all three lengths fire at one tick, in the order in which they were armed.
+    // At the last hour the timers of all three lengths fire at one tick, in the order in which they were armed.
     assert_eq!((hours, days), (times(DAYS, HOUR) - 1, DAYS - 1));
     assert_eq!(reaped.count(), 0, "touched every day");
     assert!(idlers.try_recv().is_err());
@@ -104,7 +104,7 @@ async fn p2_p14_p16_keeps_a_year_of_timers_exact() {
     assert_eq!((m.keyed_removed, m.keyed_pending), (1, 1));
 }
 
-// A wheel nobody uses costs nothing, for a year; and what is a year away is exact.
+// An unused wheel costs nothing for a year, and a timer a year away is exact.
 #[tokio::test(start_paused = true)]
 async fn p2_p13_fires_a_timer_a_year_away_at_its_tick() {
     for slots in [2_u32, 64, 4096] {

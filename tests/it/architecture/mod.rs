@@ -148,7 +148,7 @@ fn reads_the_clock_in_one_place() {
 #[test]
 fn shows_the_quick_start_example_on_front_page_and_readme() {
     let example = include_str!("../../../examples/quickstart.rs");
-    // `say!` is a `println!` that does not mind a closed pipe.
+    // `say!` is a `println!` that ignores a closed pipe.
     let printing = "#[path = \"support/say.rs\"]\n#[macro_use]\nmod say;\n\n";
     let example = example.replace(printing, "").replace("say!", "println!");
     let body = example.lines().filter(|line| !line.starts_with("//!"));

@@ -36,7 +36,7 @@ fn tests_in(file: &File) -> Vec<String> {
         let Some((name, _)) = line.strip_prefix("fn ").and_then(|l| l.split_once('(')) else {
             continue;
         };
-        // Up to the end of whatever stands before.
+        // The lines above, up to the end of the item before.
         let above = lines[..at].iter().rev();
         let above = above.take_while(|l| !l.is_empty() && !l.ends_with(['}', '{', ';']));
         let above: Vec<&str> = above.filter(|l| !l.starts_with("//")).copied().collect();
@@ -48,7 +48,7 @@ fn tests_in(file: &File) -> Vec<String> {
     tests
 }
 
-/// What is wrong with a row, given the names of all tests.
+/// The faults of a row, given the names of all tests.
 fn complaints(row: &Row, tests: &[String]) -> Vec<String> {
     let number = row.number;
     let named: Vec<&str> = row.tests.split('`').skip(1).step_by(2).collect();

@@ -1,10 +1,10 @@
-//! Bugs that other timer systems have or had, each as a test of the shape it has.
+//! Bugs that other timer systems have or had, each with a test.
 //!
 //! | | system | shape | test |
 //! |---|---|---|---|
 //! | 1 | go-zero | a move compares slot numbers, not distances | `b01_fires_every_single_move_at_its_new_deadline` |
 //! | 2 | go-zero | fires twice after a short move; deaf after a drain; deadlocks in it; a second stop panics | `b02_*` |
-//! | 3 | go-zero before 2020 | the tombstone of an old entry deletes the new one's key | `b03_spares_the_new_timer_from_remains_of_the_old` |
+//! | 3 | go-zero before 2020 | the tombstone of an old entry deletes the new one's key | `b03_keeps_the_new_timer_despite_remains_of_the_old` |
 //! | 4 | tao | separate queues for add and cancel | `b04_never_fires_when_set_then_removed_by_one_task` |
 //! | 5 | tao | the loop waits for the consumer, and callers wait for the loop | `b05_blocks_no_call_without_a_consumer_or_after_the_end` |
 //! | 6 | netpoll | off beyond the first queue; fine ticks divide by zero; active connections expire | `b06_*` |
@@ -38,7 +38,7 @@ async fn b01_fires_every_single_move_at_its_new_deadline() {
         let wheel = TimerWheel::builder().slots(slots).start().unwrap();
         let (timers, mut stream) = wheel.keyed();
         let start = Instant::now();
-        // Set to fire at `from`, at `at` moved to fire `by` later.
+        // The timer is set to fire at `from`, and moved at `at` to fire `by` later.
         let moves = || {
             let pairs = (1..FAR).flat_map(|from| (0..from).map(move |at| (from, at)));
             pairs.flat_map(|(from, at)| (0..FAR).map(move |by| (from, at, by)))
@@ -118,9 +118,9 @@ async fn b02_shuts_down_twice_as_once() {
     assert!(wheel.is_shutdown());
 }
 
-// go-zero before 2020: removing marked the old entry, and when its slot came round its key was deleted.
+// go-zero before 2020: removing marked the old entry, and when the wheel reached its bucket its key was deleted.
 #[tokio::test(start_paused = true)]
-async fn b03_spares_the_new_timer_from_remains_of_the_old() {
+async fn b03_keeps_the_new_timer_despite_remains_of_the_old() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer("removed", 1, ms(10)).unwrap();
@@ -162,7 +162,7 @@ async fn b04_never_fires_when_set_then_removed_by_one_task() {
     assert_eq!((m.keyed_removed, m.keyed_fired), (10_000, 0));
 }
 
-// tao: with nobody reading, the loop blocks, and with it everybody who calls.
+// tao: without a reader the loop blocks, and with it every caller.
 #[tokio::test(start_paused = true)]
 async fn b05_blocks_no_call_without_a_consumer_or_after_the_end() {
     let wheel = TimerWheel::new();
@@ -290,7 +290,7 @@ async fn b08_spawns_no_tasks_for_timers_that_fire() {
     drop(stream);
 }
 
-// go-zero: the ticks are counted, so what was late once is late for ever.
+// go-zero: the ticks are counted, so a wheel that was late once stays late.
 #[tokio::test(start_paused = true)]
 async fn b09_fires_all_due_after_a_standstill_and_the_rest_in_time() {
     let wheel = TimerWheel::new();
@@ -299,7 +299,7 @@ async fn b09_fires_all_due_after_a_standstill_and_the_rest_in_time() {
         timers.set_timer(key, (), ms(key * 100)).unwrap();
     }
     wheel.settle().await;
-    // Nobody runs for three seconds.
+    // No task runs for three seconds.
     let start = Instant::now();
     advance(&wheel, ms(3000)).await;
     for key in 1..=30 {
@@ -333,7 +333,7 @@ async fn b09_fires_no_timer_early_after_long_idling() {
     }
 }
 
-// Netty: cancelled timeouts stay, with what they hold, until their slot comes round.
+// Netty: cancelled timeouts stay, with the objects they hold, until its wheel reaches their bucket.
 #[tokio::test(start_paused = true)]
 async fn b10_drops_what_a_cancelled_timer_holds_at_once() {
     let wheel = TimerWheel::new();
@@ -415,7 +415,7 @@ async fn b11_neither_panics_nor_hides_by_far_deadlines() {
 
 // The same for keyed timers, which are named by their keys: a slot used again belongs to its new key alone.
 #[tokio::test(start_paused = true)]
-async fn b12_spares_a_new_timer_from_a_stale_key() {
+async fn b12_keeps_a_new_timer_despite_a_stale_key() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     for key in 0..100 {
@@ -433,7 +433,7 @@ async fn b12_spares_a_new_timer_from_a_stale_key() {
     }
 }
 
-// pingora-timeout: it loads its flag, then makes the future that is notified; what happens between is lost.
+// pingora-timeout: it loads its flag, then makes the future that is notified; a notification between the two is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b13_leaves_no_sleeper_behind() {
     let wheel = TimerWheel::new();
@@ -450,7 +450,7 @@ async fn b13_leaves_no_sleeper_behind() {
             })
         })
         .collect();
-    // And a consumer that waits while the actor delivers, again and again.
+    // The same for a consumer that waits while the actor delivers, again and again.
     for key in 0..200 {
         timers
             .set_timer(key, (), Duration::from_micros(key * 13 % 1500))

@@ -1,4 +1,4 @@
-//! Those whose shape shows on the wheel alone, without actor and clock.
+//! The bugs that can be tested on the wheel alone, without actor and clock.
 
 use tickwheel::wheel::Wheel;
 
@@ -17,7 +17,7 @@ fn b08_leaves_nothing_behind_of_what_is_removed() {
     assert_eq!(wheel.advance(2_000_000, usize::MAX).count(), 0);
 }
 
-// RussellLuo: advancing and flushing a bucket lock each other out while items are filed again.
+// RussellLuo: advancing and flushing a bucket lock each other out while items cascade.
 #[test]
 fn b08_hands_out_items_inserted_while_advancing() {
     let mut wheel = Wheel::new(4);
@@ -43,7 +43,7 @@ fn b11_hides_nothing_behind_a_far_item_in_the_bucket() {
         for bit in 1..63 {
             for more in [-1_i64, 0, 1] {
                 let mut wheel = Wheel::new(slots);
-                // A little way into the window, as a wheel is that runs.
+                // The current tick lies within the window, as in a wheel that has run for a while.
                 assert_eq!(wheel.advance(70, usize::MAX).count(), 0);
                 let far = (1_u64 << bit).saturating_add_signed(more) + 70;
                 wheel.insert(far, "far");
@@ -63,7 +63,7 @@ fn b11_hides_nothing_behind_a_far_item_in_the_bucket() {
     }
 }
 
-// `DelayQueue`: removing with a stale key removed somebody else's item.
+// `DelayQueue`: removing with a stale key removed another item.
 #[test]
 fn b12_finds_nothing_by_a_stale_token() {
     let mut wheel = Wheel::new(64);

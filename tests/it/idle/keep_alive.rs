@@ -34,7 +34,7 @@ fn keep_alive() -> IdleLimits {
 
 // --- behind hyper ---
 
-/// What became of a connection on the server's side: after how long, and whether hyper failed.
+/// The end of a connection on the server's side: how long it lasted, and whether hyper failed.
 type Served = JoinHandle<(Duration, bool)>;
 
 /// A hyper server on one end of a pipe, whose stream has these limits, and the other end.
@@ -71,7 +71,7 @@ async fn get(client: &mut DuplexStream, path: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&response).into_owned())
 }
 
-/// A limit on bytes cuts a request in flight; this is what `keep_alive` is there for.
+/// A limit on all bytes cuts a request in flight; `keep_alive` does not.
 #[tokio::test(start_paused = true)]
 async fn limit_on_all_bytes_cuts_slow_request() {
     let (mut client, served) = serve(IdleLimits::none().all(IDLE));
@@ -156,7 +156,7 @@ fn pair() -> (
     (wheel, stream, peer)
 }
 
-/// After how long a read of the stream fails as idle; `None` if it does not.
+/// The time after which a read of the stream fails as idle; `None` if it does not.
 async fn idle_after(stream: &mut IdleStream<BufReader<DuplexStream>>) -> Option<Duration> {
     let start = Instant::now();
     let failed = time::timeout(IDLE * 10, stream.read_u8()).await.ok()?;

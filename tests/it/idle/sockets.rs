@@ -1,5 +1,5 @@
-//! Two thousand real connections on loopback under the real clock: none that chats is reaped, each that falls silent
-//! is, once and not early. Nothing here asserts that it happens soon; only that it happens.
+//! Two thousand real connections on loopback under the real clock. No connection that chats is reaped. Each one that falls
+//! silent is reaped once, and not early. The tests do not assert how soon.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -16,14 +16,14 @@ use tokio::time::{self, Instant};
 
 const IDLE: Duration = Duration::from_millis(500);
 
-/// How long all of it may take.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// How long a test may take.
+const TIME_LIMIT: Duration = Duration::from_secs(180);
 
-/// A connection as its server knew it at its end.
+/// A server's record of a connection at its end.
 #[derive(Debug)]
 struct Ended {
     last_touch: Instant,
-    /// When it was told that it is reaped, and whether a touch counted then; `None` when the peer hung up before.
+    /// The instant at which its server received it, and whether a touch counted then; `None` if the peer hung up before.
     reaped: Option<(Instant, bool)>,
 }
 
@@ -60,9 +60,9 @@ async fn echo(
         }
         let now = Instant::now();
         if !watch.touch_at(now) {
-            // It has been reaped, and will be told; who went on would be cut off in the middle. The clock is read again:
-            // `now` may be from before it was reaped, if this thread stood still in between.
-            (&mut closed).await.expect("what is reaped is told");
+            // It has been reaped, and its server closes it soon; going on would be cut off. The clock is read again: `now`
+            // may be older than the reaping, if this thread was paused in between.
+            (&mut closed).await.expect("the reaper closes it");
             break Some((Instant::now(), watch.touch()));
         }
         last_touch = now;
@@ -87,15 +87,15 @@ async fn reap(mut idle: Expirations<SocketAddr, oneshot::Sender<()>>, reaped: Ar
     }
 }
 
-/// Says something `times` times, a quarter of the idle duration apart, and then hangs up or stays silent. Returns its
-/// address, and how long after its last word the server hung up.
+/// Sends bytes `times` times, a quarter of the idle duration apart, and then hangs up or stays silent. Returns its address,
+/// and how long after its last bytes the server hung up.
 async fn client(
     server: SocketAddr,
     times: u32,
     hangs_up: bool,
     opening: Arc<Semaphore>,
 ) -> (SocketAddr, Option<Duration>) {
-    // Not all at once: the queue of a listener is short.
+    // The connections begin one after the other, because the queue of a listener is short.
     let permit = opening.acquire().await.expect("it is open");
     let mut last_word = Instant::now();
     let mut socket = TcpStream::connect(server).await.expect("it is accepted");
@@ -190,7 +190,7 @@ async fn reaps_two_thousand_sockets_once_silent_and_not_before() {
         // With the last handle the stream ends.
         reaping.await.expect("it does not panic");
     };
-    time::timeout(PATIENCE, all).await.expect("it hangs");
+    time::timeout(TIME_LIMIT, all).await.expect("it hangs");
 }
 
 /// The same through the stream wrapper: no task but the connection's own.
@@ -222,5 +222,5 @@ async fn times_out_streams_on_sockets_once_silent_not_before() {
         }
         accepting.abort();
     };
-    time::timeout(PATIENCE, all).await.expect("it hangs");
+    time::timeout(TIME_LIMIT, all).await.expect("it hangs");
 }

@@ -17,7 +17,7 @@ use crate::support::ms;
 
 const IDLE: Duration = ms(100);
 
-/// A tick before that.
+/// A tick less than that.
 const JUST_BEFORE: Duration = ms(99);
 
 fn none() -> IdleLimits {
@@ -243,7 +243,7 @@ async fn handle_touches_and_guards_both_directions() {
             let busy = handle.busy();
             time::sleep(ms(505)).await;
             drop(busy);
-            // Far ahead, which counts for one idle duration.
+            // A touch far ahead counts for one idle duration.
             time::sleep(ms(90)).await;
             handle.touch_at(Instant::now() + Duration::from_secs(86_400));
         });
@@ -360,7 +360,7 @@ async fn cancelled_reads_lose_neither_bytes_nor_limit() {
     }
     let last = start.elapsed();
     loop {
-        // Cancelled again and again it still counts from the last byte.
+        // After many cancelled operations the limit still counts from the last byte.
         if let Ok(read) = time::timeout(ms(7), stream.read_u8()).await {
             assert!(is_idle(read));
             break;
@@ -397,7 +397,7 @@ impl AsyncRead for Silent {
 
 // --- passing through ---
 
-/// Takes everything, and notes how.
+/// Accepts every byte, and records the operations.
 #[derive(Debug, Default)]
 struct Sink {
     vectored: bool,

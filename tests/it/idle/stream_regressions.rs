@@ -1,4 +1,4 @@
-//! Idle streams: bugs that were found once, and must not come back.
+//! Bugs that idle streams once had.
 
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
@@ -78,7 +78,7 @@ fn wakes_other_direction_without_actor() {
 
 // --- buffered bytes ---
 
-/// Looking at the same bytes again was progress.
+/// Filling the buffer without new bytes counted as progress.
 #[tokio::test(start_paused = true)]
 async fn ignores_fill_buf_without_new_bytes() {
     let wheel = TimerWheel::new();
@@ -93,7 +93,7 @@ async fn ignores_fill_buf_without_new_bytes() {
         assert_eq!(stream.fill_buf().await.expect("not idle"), b"abc");
         assert_eq!(handle.last_active(), arrived);
     }
-    // Taking them is progress, each time.
+    // Consuming them is progress, each time.
     stream.consume(2);
     assert_eq!(handle.last_active(), Instant::now());
     time::advance(ms(30)).await;
@@ -107,7 +107,7 @@ async fn ignores_fill_buf_without_new_bytes() {
     assert_eq!(start.elapsed(), IDLE);
 }
 
-/// Shows one byte more at each look, as a source does whose buffer grows.
+/// A source whose buffer grows by one byte at each `fill_buf`.
 struct Growing(usize);
 
 impl AsyncRead for Growing {

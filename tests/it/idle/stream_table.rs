@@ -1,4 +1,4 @@
-//! Each operation of an idle stream, with each outcome, against each limit: what is activity, and who is woken.
+//! Each operation of an idle stream, with each outcome, against each limit: which is activity, and which task is woken.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -13,10 +13,10 @@ use tokio_test::{assert_pending, task};
 
 const IDLE: Duration = Duration::from_millis(100);
 
-/// When the operation is done.
+/// The instant of the operation.
 const LATER: Duration = Duration::from_millis(60);
 
-/// What the inner stream does.
+/// The result of the inner stream's operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     /// Three bytes, where the operation moves any.
@@ -57,7 +57,7 @@ const OUTCOMES: [Outcome; 4] = [
     Outcome::Pending,
 ];
 
-/// Does what it is told, and keeps no waker.
+/// A stream with a fixed outcome. It keeps no waker.
 struct Scripted(Outcome);
 
 impl Scripted {
@@ -112,7 +112,7 @@ impl AsyncWrite for Scripted {
     }
 }
 
-/// What an operation returned, without what it moved.
+/// The result of an operation, without its bytes.
 type Returned = Poll<Result<(), ErrorKind>>;
 
 fn poll(
@@ -200,7 +200,7 @@ async fn only_progress_in_own_direction_is_activity() {
     }
 }
 
-/// Each pending operation is woken when the stream is idle, whatever is pending in the other direction, and fails.
+/// Each pending operation is woken when the stream is idle, and fails, with or without one in the other direction.
 #[tokio::test(start_paused = true)]
 async fn wakes_and_fails_each_pending_operation() {
     for limit in limits().map(|(limits, _)| limits) {

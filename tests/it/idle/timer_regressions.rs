@@ -1,4 +1,4 @@
-//! Idle timers: bugs that were found once, and must not come back.
+//! Bugs that idle timers once had.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,16 +16,16 @@ const STRESS: Duration = Duration::from_secs(3);
 
 const IDLE: Duration = Duration::from_micros(300);
 
-/// What the other thread did at the deadline.
+/// The other thread's operation at the deadline.
 struct Done {
-    /// It was told that it counted.
+    /// It returned that it counted.
     counted: bool,
-    /// When it was done, at the earliest.
+    /// The earliest instant at which it took place.
     at: Instant,
 }
 
-/// Polls timers on one thread, without pause, while another does `act` as close to the deadline as it can: if that
-/// counted, the timer completes an idle duration after it, or later.
+/// Polls timers on one thread, without pause, while another calls `act` as close to the deadline as it can. If `act` had
+/// an effect, the timer completes an idle duration after it, or later.
 fn stress_deadline(act: fn(&IdleHandle) -> bool) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -86,14 +86,14 @@ fn stress_deadline(act: fn(&IdleHandle) -> bool) {
     );
 }
 
-/// A touch that fell between the look at the activity and the mark that it had ended was told that it counted, and the
-/// timer completed all the same.
+/// In an earlier version, a touch between the check of the activity and the mark of its end returned `true`, and the timer
+/// completed nevertheless.
 #[test]
 fn touch_or_completion_but_never_both() {
     stress_deadline(IdleHandle::touch);
 }
 
-/// The same of a guard.
+/// The same with a guard.
 #[test]
 fn guard_or_completion_but_never_both() {
     static HELD: AtomicU64 = AtomicU64::new(0);
@@ -104,8 +104,8 @@ fn guard_or_completion_but_never_both() {
     });
 }
 
-/// The wheel's clock is paused and jumps; the task's is not. What one clock has reached is decided, not looked at again
-/// and again.
+/// The wheel's clock is paused and jumps; the task's is not. An instant that one clock has reached is decided, and
+/// not checked again and again.
 #[test]
 fn completes_by_wheels_clock_when_clocks_differ() {
     let (stop, stopped) = oneshot::channel::<()>();

@@ -1,4 +1,4 @@
-//! Setting, moving, removing, draining: who fires, when, in what order, and who does not.
+//! Setting, moving, removing and draining: which timers fire, when, and in which order.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -231,7 +231,7 @@ async fn p4_delivers_a_moved_timer_after_those_armed_before() {
     timers.set_timer('b', (), ms(700)).unwrap();
     timers.set_timer('c', (), ms(9000)).unwrap();
     wheel.settle().await;
-    // `a` waits on the wheel at 5, `c` is pulled forward from a higher level, `b` is where it belongs.
+    // `a` is on the wheel at 5, `c` is moved earlier from a higher level, and `b` stays.
     timers.move_timer(&'c', ms(700)).unwrap();
     timers.move_timer(&'a', ms(700)).unwrap();
     timers.set_timer('d', (), ms(700)).unwrap();

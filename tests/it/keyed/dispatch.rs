@@ -161,7 +161,7 @@ async fn p12_counts_a_panicking_handler_as_finished() {
     let gauge = Gauge::default();
     let finished = AtomicUsize::new(0);
     let dispatch = stream.dispatch(2, |expired| {
-        // Before there is a future, at its first poll, and after it waited.
+        // Handlers panic before they return a future, at its first poll, and after it waited.
         assert!(expired.key % 5 != 1, "the closure panics");
         let (wheel, gauge, finished) = (&wheel, &gauge, &finished);
         async move {

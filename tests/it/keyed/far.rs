@@ -10,7 +10,7 @@ use crate::support::{advance, assert_balanced, ms, received};
 
 const YEAR: Duration = Duration::from_secs(86_400 * 365);
 
-/// From "decades" to "no clock reaches this".
+/// Lengths from decades to beyond every clock.
 fn far() -> Vec<Duration> {
     let mut far = vec![
         Duration::MAX,
@@ -42,7 +42,7 @@ async fn p8_hides_no_nearer_timer_behind_far_deadlines() {
         advance(&wheel, YEAR * 20).await;
         assert_eq!(received(&mut stream), []);
         assert_eq!(timers.len(), n);
-        // Any of them can be pulled near.
+        // Each of them can be moved near.
         for key in 0..n {
             timers.move_timer(&key, ms(1)).unwrap();
         }

@@ -68,7 +68,7 @@ async fn ends_an_interval_removed_taken_or_drained() {
     assert_eq!(timers.drain().unwrap().len(), 1);
     advance(&wheel, ms(1000)).await;
     assert_eq!(received(&mut stream), []);
-    // The slots are used again, and what was there does not make these repeat.
+    // The indices are used again, and the new timers do not repeat.
     for key in 0..3 {
         timers.set_timer(key, (), ms(10)).unwrap();
     }
@@ -135,7 +135,7 @@ async fn p8_makes_a_zero_period_a_tick_and_too_long_one_never() {
         }
         assert_eq!(received(&mut stream), [], "tick {n}");
     }
-    // Moved near, the long ones fire once, and next in some centuries.
+    // The long ones, moved near, fire once, and next in some centuries.
     timers.move_timer("max", ms(0)).unwrap();
     timers.move_timer("long", ms(0)).unwrap();
     wheel.settle().await;

@@ -16,7 +16,7 @@ fn room(timers: &KeyedTimers<u64, ()>, first: u64) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hands_back_a_new_key_over_the_limit() {
+async fn returns_a_new_key_over_the_limit() {
     let wheel = wheel(2);
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer("a", 1, ms(10)).unwrap();

@@ -73,7 +73,7 @@ async fn p11_applies_commands_in_the_midst_of_a_storm() {
     }
     wheel.settle().await;
     time::advance(ms(50)).await;
-    // One that is due no later than the storm, set when the storm has begun.
+    // This one is set when the storm has begun, and is due no later than it.
     others.set_timer((), (), ms(0)).unwrap();
     let mut received_at = None;
     for turn in 0..10_000 {
@@ -89,7 +89,7 @@ async fn p11_applies_commands_in_the_midst_of_a_storm() {
         turn <= STORM / 100,
         "after {turn} turns, {left} of the storm left"
     );
-    // What is still pending can be removed, and does not fire.
+    // Timers that are still pending can be removed, and do not fire.
     let mut taken = 0;
     for key in (0..STORM).rev().take(1000) {
         taken += usize::from(timers.remove_timer(&key).unwrap().is_some());
@@ -178,7 +178,7 @@ async fn p5_sends_no_command_for_moves_to_later() {
     assert_eq!(received(&mut stream), []);
     assert!(
         wheel.metrics().rescheduled <= before.rescheduled + 1000,
-        "each is filed again once"
+        "each is rescheduled once"
     );
     advance(&wheel, ms(1)).await;
     assert_eq!(received(&mut stream).len(), 1000);
@@ -202,11 +202,11 @@ async fn p4_delivers_in_turn_what_falls_due_behind_old_commands() {
     );
 }
 
-// A turn that had used up its budget just as the wheel had nothing more to hand out stopped there, short of the present
-// tick. What had come off the wheel and was due after that tick waited for whatever woke the actor next.
+// In an earlier version, a turn that used up its budget at the last due item stopped before the current tick. Timers that
+// had come off the wheel and were due after that waited for the next notification.
 #[tokio::test(start_paused = true)]
 async fn p2_fires_a_moved_timer_after_a_turn_that_ended_short() {
-    // As many looks as any budget might allow, down to none left over.
+    // The numbers of other timers cover every part of a turn's budget.
     for others in 0..1100 {
         let wheel = TimerWheel::new();
         let (timers, mut stream) = wheel.keyed();
@@ -230,7 +230,7 @@ async fn p2_fires_on_time_despite_rescheduling_on_the_way() {
     let wheel = TimerWheel::builder().slots(2).start().unwrap();
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer("moved", (), ms(10)).unwrap();
-    // Comes down a level at 64, 96, 112 and 120.
+    // It cascades at 64, 96, 112 and 120.
     timers.set_timer("far", (), ms(127)).unwrap();
     wheel.settle().await;
     timers.move_timer("moved", ms(115)).unwrap();
@@ -240,12 +240,12 @@ async fn p2_fires_on_time_despite_rescheduling_on_the_way() {
     assert_eq!(start.elapsed(), ms(0), "it was due when the wait began");
 }
 
-/// More is due at one tick than a turn looks at; what has been looked at waits for the rest. Then one that waits is moved
+/// More timers are due at one tick than a turn processes; the processed ones wait for the rest. Then one that waits is moved
 /// to before that tick, and another is set in between.
 #[tokio::test(start_paused = true)]
 async fn p4_delivers_first_a_due_timer_moved_into_the_past() {
     const STORM: u32 = 600;
-    // Which turn it is by then is the runtime's affair; each is taken at least once.
+    // The number of turns until then depends on the runtime; each case happens at least once.
     for (moved, turns) in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (STORM - 1, 1)] {
         let wheel = TimerWheel::new();
         let (timers, mut stream) = wheel.keyed();

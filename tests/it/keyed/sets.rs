@@ -64,7 +64,7 @@ async fn does_work_by_dirty_sets_and_not_by_sets_there_are() {
     );
     assert!(
         costs[0].1 <= 30,
-        "a set is attended to once for many timers: {costs:?}"
+        "a set is processed once for many timers: {costs:?}"
     );
 }
 
@@ -112,7 +112,7 @@ async fn keeps_nothing_of_dropped_sets_but_their_counts() {
     let m = wheel.metrics();
     assert_eq!((m.keyed_set, m.keyed_pending), (20_000, 0));
     assert_balanced(&wheel);
-    // Nothing of them is left on the wheel to be looked at.
+    // None of them is left on the wheel to be processed.
     let turns = wheel.metrics().turns;
     advance(&wheel, ms(100_000)).await;
     assert!(wheel.metrics().turns - turns <= 3);

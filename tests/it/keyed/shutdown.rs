@@ -1,4 +1,4 @@
-//! Promise P15: what a shutdown, a dropped runtime and dropped handles leave behind.
+//! Promise P15: nothing is lost at a shutdown, or when the runtime or all handles are dropped.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
-//! The keyed interface on tiny wheels, exhaustively: every script of a few calls, over every alignment of the present.
+//! The keyed interface on tiny wheels, exhaustively: every script of a few calls, at every alignment of the current tick.
 //!
-//! Whether a timer fires at its tick can depend on where the tick lies in its bucket, where the present lies in its own,
-//! and what else is filed there. On wheels with two or four slots those are few cases, so all of them are played, against a
-//! sorted map. Random scripts (`model`) go further and meet less.
+//! Whether a timer fires at its tick can depend on the positions of that tick and of the current one in their buckets, and
+//! on the other timers there. On wheels with two or four slots those are few cases, so all of them are played, against a
+//! sorted map. Random scripts (`model`) have more steps, and cover fewer of the cases.
 //!
-//! Two scripts that differ only in the names of their keys are one, and a call that names a key nobody has set is left out
+//! Scripts that differ only in the names of their keys are played once. A call with a key that was never set is left out
 //! unless it comes last.
 
 use std::collections::BTreeMap;
@@ -21,18 +21,18 @@ enum Op {
     Set(u8, u64),
     Move(u8, u64),
     Remove(u8),
-    /// The clock jumps, and then the actor gets to run.
+    /// The clock jumps, and then the actor runs.
     Jump(u64),
     /// The clock goes by itself, from one timer to the next.
     Walk(u64),
 }
 
-/// What the scripts are made of.
+/// The steps of the scripts.
 struct Alphabet {
     slots: usize,
     keys: u8,
     steps: usize,
-    /// All presents modulo this are tried.
+    /// The scripts start at all ticks below this one.
     alignments: u64,
     distances: &'static [u64],
     jumps: &'static [u64],
@@ -72,14 +72,14 @@ impl World {
         }
     }
 
-    /// The present as a tick: the script moves the clock by whole ones.
+    /// The current tick; the script moves the clock by whole ticks.
     fn now(&self) -> u64 {
         let now = self.origin.elapsed();
         assert_eq!(now.as_nanos() % TICK.as_nanos(), 0, "between two ticks");
         u64::try_from(now.as_millis()).expect("not so far")
     }
 
-    /// Lets the clock run until so many ticks are a multiple of `cycle`, plus `alignment`.
+    /// Lets the clock run until the number of ticks is a multiple of `cycle`, plus `alignment`.
     async fn align(&mut self, cycle: u64, alignment: u64) {
         let ahead = (alignment + cycle - self.now() % cycle) % cycle;
         time::advance(ticks(ahead)).await;
@@ -133,7 +133,7 @@ impl World {
         assert_eq!(self.timers.len(), self.pending.len());
     }
 
-    /// What is due by now, taken off the books: the earliest.
+    /// Takes the earliest timer that is due by now off the oracle.
     fn take_due(&mut self) -> Option<(u8, Due)> {
         let now = self.now();
         let first = self.pending.iter().min_by_key(|(_, due)| **due);
@@ -147,7 +147,7 @@ impl World {
         assert_eq!(expired.deadline, self.origin + ticks(due.tick));
     }
 
-    /// Everything that is due has fired, in its order, and nothing else.
+    /// Asserts that every timer that is due has fired, in order, and no other.
     fn receive_due(&mut self) {
         while let Some((key, due)) = self.take_due() {
             let expired = self.stream.try_recv();
@@ -158,7 +158,7 @@ impl World {
         assert!(early.is_err(), "early, or twice: {early:?}");
     }
 
-    /// The next one comes at its very tick, while the clock goes by itself.
+    /// Asserts that the next timer comes at its tick, while the clock goes by itself.
     fn check_next(&mut self, expired: Option<&Expired<u8, u32>>) {
         let expired = expired.expect("a handle is left");
         let (key, due) = self
@@ -168,9 +168,9 @@ impl World {
         assert_eq!(self.now(), due.tick, "late");
     }
 
-    /// Lets what is left fire. Nothing but the wheel's own timer wakes the actor meanwhile.
+    /// Lets the remaining timers fire. Only the wheel's own timer wakes the actor meanwhile.
     async fn finish(&mut self) {
-        // What a jump made due without the actor's having seen it has been received, so the rest lies ahead, or at now.
+        // Timers that a jump made due have been received, so the rest is due now or later.
         while !self.pending.is_empty() {
             let expired = self.stream.recv().await;
             self.check_next(expired.as_ref());
@@ -190,7 +190,7 @@ fn ticks(n: u64) -> Duration {
     TICK * u32::try_from(n).expect("few")
 }
 
-/// Prints what led to a failed assertion.
+/// Prints the script of a failed assertion.
 struct Trail<'a>(u64, &'a [Op]);
 
 impl Drop for Trail<'_> {
@@ -202,7 +202,7 @@ impl Drop for Trail<'_> {
 }
 
 impl Alphabet {
-    /// Every step that can follow: of the keys that were not used yet the first one stands for all.
+    /// Every step that can follow. The first of the unused keys stands for all of them.
     fn next(&self, script: &[Op]) -> Vec<Op> {
         let mut used = 0;
         let mut set = vec![false; self.keys.into()];
@@ -247,7 +247,7 @@ impl Alphabet {
         scripts
     }
 
-    /// Plays all of them; returns how many that were.
+    /// Plays all scripts. Returns how many there were.
     fn play(&self) -> usize {
         let scripts = self.scripts();
         let mut played = 0;
@@ -258,7 +258,7 @@ impl Alphabet {
                 .build()
                 .expect("a runtime");
             runtime.block_on(tokio::task::coop::unconstrained(async {
-                // One wheel after the other, so that what one script leaves behind meets some of those that follow.
+                // Scripts share a wheel, so that remains of one could disturb the next.
                 for some in scripts.chunks(64) {
                     let mut world = World::new(self.slots);
                     for script in some {

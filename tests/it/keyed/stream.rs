@@ -110,7 +110,7 @@ async fn appends_up_to_its_limit_by_recv_many() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tells_not_yet_from_never_again_by_try_recv() {
+async fn distinguishes_empty_from_closed_in_try_recv() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     assert_eq!(stream.try_recv(), Err(TryRecvError::Empty));
@@ -234,7 +234,7 @@ async fn does_nothing_for_futures_dropped_before_a_poll() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn disturbs_nobody_by_a_settle_dropped_halfway() {
+async fn has_no_effect_when_settle_is_dropped_halfway() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     for key in 0..20 {

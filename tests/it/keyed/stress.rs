@@ -10,14 +10,14 @@ use tickwheel::{Expired, KeyedTimers, TimerWheel, TryRecvError};
 
 use crate::support::{Numbers, ms};
 
-/// How often each value has ended, by the way it did.
+/// How often each value has ended, and in which way.
 struct Ends {
     of_each: Vec<AtomicU32>,
     dropped: AtomicU64,
-    handed_over: AtomicU64,
+    received: AtomicU64,
 }
 
-/// A value that notes its end: handed to somebody, or dropped.
+/// A value that counts its end: the test received it, or it was dropped.
 struct Value {
     id: usize,
     ends: Option<Arc<Ends>>,
@@ -28,7 +28,7 @@ impl Ends {
         Arc::new(Ends {
             of_each: (0..n).map(|_| AtomicU32::new(0)).collect(),
             dropped: AtomicU64::new(0),
-            handed_over: AtomicU64::new(0),
+            received: AtomicU64::new(0),
         })
     }
 
@@ -45,10 +45,10 @@ impl Ends {
 }
 
 impl Value {
-    fn hand_over(mut self) {
+    fn receive(mut self) {
         let ends = self.ends.take().expect("it has not ended");
         ends.of_each[self.id].fetch_add(1, Ordering::SeqCst);
-        ends.handed_over.fetch_add(1, Ordering::SeqCst);
+        ends.received.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -61,7 +61,7 @@ impl Drop for Value {
     }
 }
 
-/// What one thread has counted, to be held against the wheel's metrics.
+/// The counts of one thread, to compare with the wheel's metrics.
 #[derive(Default)]
 struct Tally {
     set: u64,
@@ -86,12 +86,12 @@ fn storm(timers: &KeyedTimers<u64, Value>, ends: &Arc<Ends>, first: usize, n: us
                     Ok(replaced) => {
                         tally.set += 1;
                         if let Some(replaced) = replaced {
-                            replaced.hand_over();
+                            replaced.receive();
                             tally.replaced += 1;
                         }
                     }
                     Err(refused) => {
-                        refused.into_inner().1.hand_over();
+                        refused.into_inner().1.receive();
                         tally.refused += 1;
                     }
                 }
@@ -100,13 +100,13 @@ fn storm(timers: &KeyedTimers<u64, Value>, ends: &Arc<Ends>, first: usize, n: us
             50..70 => tally.moved += u64::from(timers.move_timer(&key, delay) == Ok(true)),
             70..95 => {
                 if let Ok(Some(value)) = timers.remove_timer(&key) {
-                    value.hand_over();
+                    value.receive();
                     tally.taken += 1;
                 }
             }
             95 => {
                 for expired in timers.drain().unwrap_or_default() {
-                    expired.value.hand_over();
+                    expired.value.receive();
                     tally.drained += 1;
                 }
             }
@@ -158,7 +158,7 @@ async fn p6_p16_ends_every_timer_once_whatever_threads_do() {
     let consumer = tokio::spawn(async move {
         let mut received = 0;
         while let Some(expired) = stream.recv().await {
-            expired.value.hand_over();
+            expired.value.receive();
             received += 1;
         }
         received
@@ -179,7 +179,7 @@ async fn p6_p16_ends_every_timer_once_whatever_threads_do() {
     assert_eq!(m.keyed_moved, sum.moved);
     assert_eq!(m.keyed_removed, sum.taken);
     assert_eq!(m.keyed_replaced, sum.replaced);
-    assert_eq!(dropped, 0, "every value was handed to somebody");
+    assert_eq!(dropped, 0, "every value was received");
     assert_eq!(m.keyed_pending, 0);
     assert_eq!(sum.set, received + sum.drained + sum.taken + sum.replaced);
     assert!(
@@ -206,12 +206,12 @@ async fn p15_loses_no_value_in_a_shutdown_amid_a_storm() {
         assert_eq!(timers.len(), 0, "nothing was set after the end");
         let mut received = 0;
         while let Ok(Expired { value, .. }) = stream.try_recv() {
-            value.hand_over();
+            value.receive();
             received += 1;
         }
         let left = unexpired.len() as u64;
         for expired in unexpired {
-            expired.value.hand_over();
+            expired.value.receive();
         }
         ends.assert_each_ended_once();
         let m = wheel.metrics();
@@ -272,7 +272,7 @@ async fn p5_applies_the_calls_of_one_thread_in_order() {
                     let far = ms(3_600_000);
                     assert_eq!(timers.set_timer(key(0), round, far), Ok(None));
                     assert_eq!(timers.move_timer(&key(0), ms(0)), Ok(true));
-                    // It was due for a moment, and may have fired then; not with the second value, though.
+                    // It was due for a moment, and may have fired with the first value, but not with the second.
                     let is_pending = timers.move_timer(&key(0), far).unwrap();
                     let replaced = timers.set_timer(key(0), round + 1, far);
                     assert_eq!(replaced, Ok(is_pending.then_some(round)));
@@ -303,7 +303,7 @@ async fn p5_applies_the_calls_of_one_thread_in_order() {
         assert_eq!(
             key,
             round % 100 * 10,
-            "only that of the first key was due, with its first value"
+            "only the first key's timer was due, with its first value"
         );
         assert!(seen.insert((thread, round)), "at most once");
     }
@@ -349,10 +349,10 @@ async fn keeps_the_limit_exact_while_setting_races_with_firing() {
     }
     assert_eq!(m.keyed_fired, received);
     let room = (0..).take_while(|&key| timers.set_timer(key, (), ms(10_000)).is_ok());
-    assert_eq!(room.count(), LIMIT, "no place was lost, and none gained");
+    assert_eq!(room.count(), LIMIT, "the limit is as before");
 }
 
-/// Spins, to see what lasts for nanoseconds, and now and then lets another thread have the core.
+/// Spins, because the states that matter last for nanoseconds, and yields now and then.
 fn wait_a_little(spins: &mut u32) {
     *spins += 1;
     if *spins % 256 == 0 {
@@ -369,7 +369,7 @@ async fn frees_its_share_of_the_limit_once_received() {
     let done = tokio::task::spawn_blocking(move || {
         let mut spins = 0;
         for key in 0..500 {
-            // The only one who sets: there has to be room.
+            // No other thread sets timers, so there has to be room.
             timers
                 .set_timer(key, (), ms(0))
                 .expect("the one before was received");
@@ -382,18 +382,19 @@ async fn frees_its_share_of_the_limit_once_received() {
     done.await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn frees_its_share_of_the_limit_once_gone() {
+/// Sets one timer again and again under a limit of one, while another thread takes it out each time: whenever no timer
+/// is pending, there has to be room.
+async fn sets_while_another_takes_out(take_out: impl Fn(&KeyedTimers<u64, ()>) + Send + 'static) {
     let wheel = TimerWheel::builder().max_keyed(1).start().unwrap();
     let (timers, _stream) = wheel.keyed::<u64, ()>();
     let stop = Arc::new(AtomicBool::new(false));
-    let remover = {
+    let taker = {
         let (timers, stop) = (timers.clone(), Arc::clone(&stop));
         thread::spawn(move || {
             let mut spins = 0;
             while !stop.load(Ordering::SeqCst) {
-                // A lock for which somebody waits takes long to release.
-                timers.remove_timer(&0).unwrap();
+                // A lock takes longer to release when another thread waits for it.
+                take_out(&timers);
                 wait_a_little(&mut spins);
             }
         })
@@ -410,7 +411,17 @@ async fn frees_its_share_of_the_limit_once_gone() {
         stop.store(true, Ordering::SeqCst);
     });
     setter.await.unwrap();
-    remover.join().unwrap();
+    taker.join().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn frees_its_share_of_the_limit_once_removed() {
+    sets_while_another_takes_out(|timers| assert!(timers.remove_timer(&0).is_ok())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn frees_its_share_of_the_limit_once_drained() {
+    sets_while_another_takes_out(|timers| assert!(timers.drain().is_ok())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -463,8 +474,8 @@ async fn p1_p11_fires_all_and_none_early_while_threads_flood() {
     assert_eq!(wheel.metrics().keyed_pending, 0);
 }
 
-/// The near timer of each round is armed while others set and remove far ones in the same set. Once, a thread that was
-/// paused between marking the set and telling the actor let the others believe that the actor had been told.
+/// The near timer of each round is armed while other tasks set and remove far ones in the same set. In an earlier version,
+/// a thread paused between marking the set as queued and pushing the command kept the others from pushing theirs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn p2_fires_a_near_timer_among_calls_that_need_no_wake() {
     const NEAR: u64 = u64::MAX;
@@ -498,7 +509,7 @@ async fn p2_fires_a_near_timer_among_calls_that_need_no_wake() {
         for other in others {
             other.await.unwrap();
         }
-        // Nothing but the near timer itself is left to wake the actor.
+        // Only the near timer itself is left to wake the actor.
         let expired = tokio::time::timeout(ms(10_000), stream.recv()).await;
         let expired = expired.unwrap_or_else(|_| panic!("lost in round {round}"));
         assert_eq!(expired.map(|expired| expired.key), Some(NEAR));
@@ -506,34 +517,4 @@ async fn p2_fires_a_near_timer_among_calls_that_need_no_wake() {
     }
     assert!(round > 10, "{round} rounds prove little");
     assert!(timers.is_empty());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn frees_its_share_of_the_limit_once_drained() {
-    let wheel = TimerWheel::builder().max_keyed(1).start().unwrap();
-    let (timers, _stream) = wheel.keyed::<u64, ()>();
-    let stop = Arc::new(AtomicBool::new(false));
-    let drainer = {
-        let (timers, stop) = (timers.clone(), Arc::clone(&stop));
-        thread::spawn(move || {
-            let mut spins = 0;
-            while !stop.load(Ordering::SeqCst) {
-                timers.drain().unwrap();
-                wait_a_little(&mut spins);
-            }
-        })
-    };
-    let setter = tokio::task::spawn_blocking(move || {
-        let mut spins = 0;
-        for _ in 0..3000 {
-            while !timers.is_empty() {
-                wait_a_little(&mut spins);
-            }
-            let set = timers.set_timer(0, (), ms(10_000));
-            set.expect("no timer is pending");
-        }
-        stop.store(true, Ordering::SeqCst);
-    });
-    setter.await.unwrap();
-    drainer.join().unwrap();
 }

@@ -1,4 +1,4 @@
-//! `Sleep`: when it fires, whom it woken, and what a reset does.
+//! `Sleep`: when it fires, which task it wakes, and what a reset does.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,8 +11,8 @@ use tickwheel::{Sleep, TimerWheel};
 use tokio::time::{self, Instant};
 use tokio_test::{assert_pending, assert_ready, task};
 
-/// The lengths at which a wheel's levels begin and end, and one that Tokio's own wheel cannot tell from the present
-/// (deadlines 2^36 ms ahead hid nearer ones there before 1.54).
+/// The lengths at which a wheel's levels begin and end, and one that Tokio's own wheel confused with the current
+/// tick (deadlines 2^36 ms ahead hid nearer ones there before 1.54).
 const LENGTHS_MS: [u64; 13] = [
     0,
     1,
@@ -157,7 +157,7 @@ async fn fires_an_overdue_sleep_soon_after_its_first_poll() {
     let wheel = TimerWheel::new();
     let mut sleep = task::spawn(wheel.sleep(ms(5)));
     time::advance(ms(20)).await;
-    // Made for later and so armed unseen, the actor finds it due at once.
+    // It was made for a later instant, and is armed without reading the clock. The actor finds it due at once.
     if sleep.poll().is_pending() {
         wheel.settle().await;
         assert!(sleep.is_woken());
@@ -167,7 +167,7 @@ async fn fires_an_overdue_sleep_soon_after_its_first_poll() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tells_its_progress_by_is_elapsed_and_deadline() {
+async fn shows_its_progress_by_is_elapsed_and_deadline() {
     let wheel = TimerWheel::new();
     let deadline = Instant::now() + ms(5);
     let mut sleep = wheel.sleep_until(deadline);
@@ -289,7 +289,7 @@ async fn p3_drops_wakers_that_were_replaced_or_fired() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p3_wakes_the_task_that_holds_a_sleep_handed_on() {
+async fn p3_wakes_the_task_that_a_sleep_was_moved_to() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut sleep = wheel.sleep(ms(100));
@@ -527,7 +527,7 @@ async fn p3_loses_no_wake_up_by_resets_that_race_with_firing() {
     assert_eq!(fired.load(Ordering::Relaxed), 8 * ROUNDS);
 }
 
-/// Moves it while it waits, but not back to life: that would take the place of a firing its task has not seen.
+/// A reset moves a waiting sleep, but does not arm a fired one again: its task has not seen yet that it fired.
 fn move_pending(sleep: &Mutex<Sleep>, by: Duration) {
     let mut sleep = sleep.lock().unwrap();
     if !sleep.is_elapsed() {

@@ -1,4 +1,4 @@
-//! `Interval`: that it is Tokio's, on a wheel. Tokio's own is the yardstick for missed ticks.
+//! `Interval` behaves like Tokio's. The tests of missed ticks compare with Tokio's own.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn poll(interval: &mut Interval) -> Poll<Instant> {
     interval.poll_tick(&mut Context::from_waker(std::task::Waker::noop()))
 }
 
-/// What each tick returned, and when it came, in milliseconds from `start`.
+/// The instant that each tick returned, and the instant at which it came, in milliseconds from `start`.
 async fn ticks(interval: &mut Interval, busy_for: &[u64], start: Instant) -> Vec<(u64, u64)> {
     let millis = |at: Instant| u64::try_from((at - start).as_millis()).unwrap();
     let mut seen = Vec::new();
@@ -195,7 +195,7 @@ async fn loses_no_tick_by_a_dropped_tick_future() {
         assert!(time::timeout(ms(1), interval.tick()).await.is_err());
     }
     assert_eq!(interval.tick().await, start + ms(10));
-    // Nor does one that was dropped when it was due.
+    // A tick whose future was dropped when it was due does not get lost either.
     assert_pending!(poll(&mut interval));
     jump(ms(10));
     wheel.settle().await;
@@ -272,7 +272,7 @@ async fn p15_ticks_on_when_its_wheel_ends() {
         assert_eq!(interval.tick().await, start + ms(10) * n);
         assert_eq!(start.elapsed(), ms(10) * n);
     }
-    // One of another wheel, whose handles are gone.
+    // This interval is of another wheel, whose handles are gone.
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut interval = wheel.interval(ms(10));

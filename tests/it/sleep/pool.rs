@@ -1,4 +1,4 @@
-//! Cancelled entries are used again: what that saves, and what must not get in its way.
+//! Cancelled entries are used again, which saves commands.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use crate::support::{HOUR, poll_idly, reset};
 use tickwheel::{Sleep, TimerWheel};
 use tokio_test::assert_pending;
 
-/// The messages that a thousand timeouts cost, one after the other, none of which elapses.
-async fn messages_of_a_thousand_timeouts(wheel: &TimerWheel) -> u64 {
+/// The commands that a thousand timeouts cost, one after the other, none of which elapses.
+async fn commands_of_a_thousand_timeouts(wheel: &TimerWheel) -> u64 {
     wheel.settle().await;
     let before = wheel.metrics().commands;
     for _ in 0..1000 {
@@ -24,26 +24,26 @@ async fn messages_of_a_thousand_timeouts(wheel: &TimerWheel) -> u64 {
 #[tokio::test(start_paused = true)]
 async fn uses_one_entry_and_one_command_for_equal_timeouts() {
     let wheel = TimerWheel::new();
-    assert_eq!(messages_of_a_thousand_timeouts(&wheel).await, 1);
+    assert_eq!(commands_of_a_thousand_timeouts(&wheel).await, 1);
 }
 
-// A pool that keeps what it cannot hand out again is full of it one day.
+// A pool that kept entries it cannot use again would be full of them at last.
 #[tokio::test(start_paused = true)]
 async fn keeps_room_in_the_pool_after_sleeps_fired() {
     let wheel = TimerWheel::new();
     let sleeps = (0..1000).map(|_| wheel.sleep(Duration::from_millis(5)));
     futures::future::join_all(sleeps).await;
-    let messages = messages_of_a_thousand_timeouts(&wheel).await;
-    assert!(messages <= 1, "{messages} messages");
+    let commands = commands_of_a_thousand_timeouts(&wheel).await;
+    assert!(commands <= 1, "{commands} commands");
 }
 
-/// What a thread does last of all.
+/// The last operations of a thread.
 #[derive(Default)]
 struct AtTheEnd(Cell<Option<(TimerWheel, Sleep)>>);
 
 impl Drop for AtTheEnd {
     fn drop(&mut self) {
-        // Not to be polled: with `test-util` Tokio cannot tell the time any more.
+        // The sleep is not polled: with `test-util`, Tokio's clock cannot be read any more.
         let (wheel, mut sleep) = self.0.take().expect("it was given one");
         let later = sleep.deadline() + HOUR;
         reset(&mut sleep, later);
@@ -56,7 +56,7 @@ thread_local! {
     static AT_THE_END: AtTheEnd = AtTheEnd::default();
 }
 
-// What the thread keeps of the wheel is gone by then: it was begun with later.
+// The thread's pools are gone by then, because they were first used after `AT_THE_END`.
 #[test]
 fn counts_sleeps_made_moved_and_dropped_by_an_ending_thread() {
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -1,4 +1,4 @@
-//! What a `Sleep` and an `Interval` once got wrong.
+//! Bugs that a `Sleep` or an `Interval` once had.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -61,7 +61,7 @@ async fn is_ready_at_its_first_poll_after_shutdown_when_overdue() {
 
 // --- never ---
 
-/// Neither wakes its task nor becomes ready, whatever time passes.
+/// Asserts that it never wakes its task or becomes ready.
 async fn assert_never<F: Future + Unpin>(wheel: &TimerWheel, mut future: F) {
     let (woken, waker) = Wakes::new();
     for _ in 0..3 {
@@ -203,7 +203,7 @@ fn goes_on_outside_a_runtime_when_its_wheel_has_ended() {
     plain.join().expect("there was a timer to go on with");
 }
 
-// --- resets that nobody polled ---
+// --- resets without a poll ---
 
 #[tokio::test(start_paused = true)]
 async fn is_elapsed_by_the_clock_after_a_reset() {

@@ -12,7 +12,7 @@ use tokio::task::coop;
 use tokio::time::{self, Instant};
 use tokio_test::{assert_err, assert_ok, assert_pending, assert_ready};
 
-/// Is never done, and leaves nothing of the task's budget at each poll.
+/// Never completes, and uses up the task's budget at each poll.
 async fn read_nothing_for_ever() {
     let mut buffer = [0; 1];
     loop {
@@ -153,7 +153,7 @@ async fn waits_for_budget_that_was_gone_before_its_first_poll() {
     assert_eq!(polls, 2);
 }
 
-// The saving that a timeout keeps: it polls its future before it looks at a clock.
+// A timeout polls its future before it reads a clock.
 #[tokio::test(start_paused = true)]
 async fn prefers_a_ready_output_to_a_passed_deadline() {
     let wheel = TimerWheel::new();

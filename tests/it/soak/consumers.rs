@@ -1,4 +1,4 @@
-//! Those who read what fires.
+//! The tasks that receive expirations and completions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::{Value, World};
 
 const AT_ONCE: usize = 1024;
 
-/// Receives until nobody is left who could set a timer.
+/// Receives until no handle is left that could set a timer.
 pub(crate) async fn read(world: Arc<World>, mut stream: Expirations<u64, Value>) {
     let mut received = Vec::new();
     while stream.recv_many(&mut received, AT_ONCE).await > 0 {

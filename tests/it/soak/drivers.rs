@@ -1,4 +1,4 @@
-//! Tasks that keep a share of the timers each, and do something to some of them again and again.
+//! Tasks that each keep a share of the timers, and change some of them again and again.
 
 use std::future::{Pending, pending};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::keyed::{Keyed, Repeating, Watches};
 use super::{World, consumers};
 use crate::support::{Numbers, Wakes, ms, poll_with, reset};
 
-/// What a driver does before it lets others run.
+/// How many operations a driver makes before it lets other tasks run.
 const BATCH: usize = 256;
 
 const PAUSE: Duration = Duration::from_millis(4);
@@ -60,11 +60,11 @@ pub(crate) fn start(
 /// A share of the timers of one kind.
 pub(crate) trait Share: Send + 'static {
     fn world(&self) -> &Arc<World>;
-    /// How many timers it is to have.
+    /// How many timers it should have.
     fn size(&self) -> usize;
     /// Adds the next timer.
     fn fill(&mut self, numbers: &mut Numbers);
-    /// Does something to the timer `at`.
+    /// Changes the timer `at`.
     fn act(&mut self, at: usize, numbers: &mut Numbers);
 }
 

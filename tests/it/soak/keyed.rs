@@ -65,7 +65,7 @@ impl Share for Keyed {
 }
 
 impl Drop for Keyed {
-    /// What waits for ever would keep the stream from ending.
+    /// Removes timers that never fire, which would keep the stream from ending.
     fn drop(&mut self) {
         for key in self.keys.clone() {
             let _ = self.timers.remove_timer(&key);

@@ -1,12 +1,12 @@
-//! A million live timers of every kind on two workers, for as long as is asked:
+//! A million live timers of every kind on two workers, for `SOAK_SECS` seconds:
 //!
 //! ```sh
 //! SOAK_SECS=3600 cargo test --release --test it soak -- --ignored
 //! ```
 //!
-//! While it runs no timer may be early and no task left behind, and memory must not grow; at the end the books balance
-//! and nothing is left. How late timers were is reported, not judged: that is the machine's affair too. `SOAK_TIMERS` asks
-//! for another number of timers, `SOAK_SEED` repeats a run's random numbers.
+//! While it runs no timer may be early, no task may hang, and memory must not grow. At the end the books balance and
+//! nothing is left. The run reports how late timers were, and asserts no bound, because that depends on the machine.
+//! `SOAK_TIMERS` sets another number of timers, `SOAK_SEED` repeats a run's random numbers.
 
 mod consumers;
 mod drivers;
@@ -22,16 +22,16 @@ use tickwheel::TimerWheel;
 use tokio::task::JoinSet;
 use tokio::time::{self, Instant};
 
-/// A task that has not come back this long after it should have hangs.
+/// A task that is late by this much counts as hanging.
 const HANG: Duration = Duration::from_secs(120);
 
-/// What all tasks of a run share.
+/// The state that all tasks of a run share.
 struct World {
     wheel: TimerWheel,
     stop: AtomicBool,
     /// Calls made on timers.
     operations: AtomicU64,
-    /// Expirations and completions that somebody saw.
+    /// Expirations and completions that a task received.
     seen: AtomicU64,
     /// Values of keyed timers that exist.
     values: Arc<AtomicI64>,
@@ -140,7 +140,7 @@ async fn soak(timers: usize, length: Duration, seed: u64) {
     world.wheel.shutdown().await;
 }
 
-/// All timers are gone, and each is accounted for once.
+/// Asserts that no timer is left, and that each was counted once.
 fn check_books(world: &World) {
     let m = world.wheel.metrics();
     let ended = m.sleeps_fired + m.sleeps_cancelled + m.sleeps_handed_over;

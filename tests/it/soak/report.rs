@@ -1,4 +1,4 @@
-//! What a run says, and what it reads of the machine.
+//! The report of a run, and the readings of the machine.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::World;
 
-/// Memory may swing by so much, and by a twentieth of what there is.
+/// Memory may vary by this much, and by a twentieth of it.
 const SWING_KIB: u64 = 48 * 1024;
 
 /// Writes a line at once: what tests print is otherwise kept until they have ended.
 pub(crate) fn say(line: &str) {
-    // Nobody listening is no reason to stop.
+    // A closed pipe does not end the run.
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Where the system tells nothing there are no samples.
+    /// Takes a sample. On systems without `/proc` there are none.
     pub(crate) fn sample(&mut self, at: Duration) {
         let Ok(status) = std::fs::read_to_string("/proc/self/status") else {
             return;

@@ -1,4 +1,4 @@
-//! What the tests of keyed timers have in common.
+//! Helpers for the tests of keyed timers.
 
 use std::hash::Hash;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use tickwheel::{Expirations, Expired, TimerWheel};
 use tokio::time::{self, Instant};
 
-/// Moves the clock and lets everything due happen.
+/// Moves the clock, and lets every timer fire that is due then.
 pub(crate) async fn advance(wheel: &TimerWheel, by: Duration) {
     time::advance(by).await;
     wheel.settle().await;
 }
 
-/// Everything that lies in the stream, as key and value.
+/// Receives everything that was delivered, as key and value.
 pub(crate) fn received<K, V>(stream: &mut Expirations<K, V>) -> Vec<(K, V)>
 where
     K: Hash + Eq + Send + 'static,

@@ -1,9 +1,10 @@
-//! What several modules of tests use.
+//! Helpers that several modules of tests use.
 //!
 //! The binary `allocations` includes this folder too.
 #![allow(dead_code)] // it does not use all of it
 
 mod keyed;
+pub(crate) mod script_time;
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -100,7 +101,7 @@ pub(crate) async fn wait_for(sleep: Arc<Mutex<Sleep>>) {
     poll_fn(|cx| Pin::new(&mut *sleep.lock().unwrap()).poll(cx)).await;
 }
 
-/// A small generator of numbers that look random, the same ones in every run.
+/// A small generator of pseudo-random numbers, the same ones in every run.
 #[derive(Debug)]
 pub(crate) struct Numbers(pub(crate) u64);
 

@@ -27,7 +27,7 @@ fn main() {
     }
 }
 
-/// What the future allocates; all of it takes place on this thread.
+/// Counts the allocations of the future, which runs on this thread.
 fn measured<T>(runtime: &Runtime, future: impl Future<Output = T>) -> (T, AllocationInfo) {
     let mut result = None;
     let info = measure(|| result = Some(runtime.block_on(future)));
@@ -80,7 +80,7 @@ fn bytes(scale: Scale) {
     drop(watches);
     runtime.block_on(wheel.settle());
 
-    // Of the timers alone: the place for them is made before.
+    // The vector is allocated before, so that only the timers count.
     let mut sleeps = Vec::with_capacity(usize::try_from(timers).expect("it fits"));
     let ((), info) = measured(&runtime, async {
         for _ in 0..timers {

@@ -1,4 +1,4 @@
-//! Being late, and ending.
+//! Late timers, and the actor's end.
 
 use super::warnings::Warnings;
 use super::*;
@@ -91,7 +91,7 @@ async fn waits_after_a_sweep_that_sees_just_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ends_when_told_to_or_when_nobody_could_arm() {
+async fn ends_by_command_or_without_handles_and_timers() {
     let (mut actor, wheel) = start();
     assert_eq!(step(&mut actor), "wait");
     drop(wheel);

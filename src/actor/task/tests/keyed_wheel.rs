@@ -14,7 +14,7 @@ impl Wake for Count {
     }
 }
 
-/// Waits for the next expiration; the count is how often that is woken.
+/// Waits for the next expiration, and counts how often the task is woken.
 fn wait<V: Send>(stream: &mut Expirations<u64, V>) -> Arc<Count> {
     let count = Arc::<Count>::default();
     let waker = Waker::from(Arc::clone(&count));
@@ -242,7 +242,7 @@ async fn delivers_a_due_timer_set_again_in_its_new_order() {
     assert_eq!(step(&mut actor), "again");
     assert_eq!(step(&mut actor), "again");
     assert_eq!(received(&mut stream).len(), 256);
-    // More than a turn applies, and behind that one that is due; the last one knows that it is due already.
+    // There are more changes than a turn applies, and after them a timer that is due already.
     set_far(&timers, 1_000..6_000);
     set(350, Duration::ZERO);
     set(256, Duration::ZERO);
@@ -350,7 +350,7 @@ async fn survives_a_command_of_a_forgotten_set() {
     set_far(&timers, 0..3);
     drop(stream);
     assert_eq!(step(&mut actor), "wait");
-    // The actor is told of it.
+    // This sends a command.
     drop(timers);
     assert_eq!(step(&mut actor), "wait");
     assert_eq!(commands(&wheel), 2);
@@ -400,7 +400,7 @@ async fn misses_no_period_when_less_than_one_late() {
     assert_eq!(actor.next_wake(), Some(40));
 }
 
-/// Can be neither cloned nor dropped in peace.
+/// A value whose clone and drop panic.
 #[derive(PartialEq, Eq, Hash)]
 struct Bad(bool);
 
@@ -434,7 +434,7 @@ async fn ends_the_stream_when_its_last_interval_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tells_all_watches_that_the_actor_has_ended() {
+async fn ends_all_watches_when_the_actor_has_ended() {
     let (actor, wheel) = start();
     let (reaper, _stream) = wheel.reaper::<u64, ()>(ms(10));
     let watches: Vec<_> = (0..600)

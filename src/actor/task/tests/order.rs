@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use super::*;
 
-/// Writes its number down when it is woken.
+/// Records its number when it is woken.
 struct Log(u64, Arc<Mutex<Vec<u64>>>);
 
 impl Wake for Log {
@@ -17,7 +17,7 @@ impl Wake for Log {
 struct Order(Arc<Mutex<Vec<u64>>>);
 
 impl Order {
-    /// A sleep that waits, and writes its length down when it fires.
+    /// A sleep that waits, and records its length when it fires.
     fn armed(&self, wheel: &TimerWheel, length: u64) -> Sleep {
         let mut sleep = wheel.sleep(ms(length));
         let waker = Waker::from(Arc::new(Log(length, Arc::clone(&self.0))));

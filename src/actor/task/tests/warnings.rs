@@ -1,4 +1,4 @@
-//! A subscriber that counts warnings. `tests/shown.rs` includes this file too, so it names nothing of the crate.
+//! A subscriber that counts warnings. `tests/it/display.rs` includes this file too, so it uses nothing of the crate.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,11 +1,11 @@
-//! What is left of a reaper at the end.
+//! The end of a reaper: dropped handles, a dropped stream, and the shutdown.
 
 use tickwheel::{SetTimerError, TimerWheel, TryRecvError, Watch, WatchOptions};
 use tokio::time::{self, Instant};
 use tokio_test::{assert_pending, assert_ready, task};
 
-use super::{IDLE, pass};
-use crate::support::ms;
+use super::IDLE;
+use crate::support::{advance, ms};
 
 #[tokio::test(start_paused = true)]
 async fn stops_watching_when_the_stream_is_dropped() {
@@ -130,9 +130,9 @@ async fn ends_the_stream_with_the_last_reaper_and_watch() {
     let dropped = reaper.clone().watch(2, ()).unwrap();
     drop(reaper);
     assert_pending!(idle.poll_next());
-    pass(&wheel, ms(50)).await;
+    advance(&wheel, ms(50)).await;
     assert!(dropped.touch());
-    pass(&wheel, ms(50)).await;
+    advance(&wheel, ms(50)).await;
     assert_eq!(assert_ready!(idle.poll_next()).unwrap().key, 1);
     assert_pending!(idle.poll_next());
     assert!(!reaped.touch());

@@ -10,16 +10,16 @@ use crate::support::{Numbers, ms};
 
 const T: Duration = ms(10);
 
-/// What the oracle knows of one connection.
+/// The oracle's record of one connection.
 struct Connection {
     last: Instant,
     guards: Vec<Busy>,
-    /// None when it was dropped.
+    /// `None` once it was dropped.
     watch: Option<Watch>,
     is_reaped: bool,
 }
 
-/// What is done to connections between two moments.
+/// The operations on connections between two steps of the clock.
 struct Load {
     touches: usize,
     guards: usize,
@@ -32,14 +32,14 @@ struct Simulation {
     reaper: Reaper<usize, u64>,
     expirations: Expirations<usize, u64>,
     idle: Duration,
-    /// By how much the actor may be behind.
+    /// How late the actor may be.
     lag: Duration,
     random: Numbers,
     connections: Vec<Connection>,
     touched: u64,
     reaped: usize,
     dropped: usize,
-    /// Those that are watched and held by a guard.
+    /// The connections that are watched and held by a guard.
     busy: usize,
 }
 
@@ -82,12 +82,12 @@ impl Simulation {
         self.random.index(self.connections.len())
     }
 
-    /// Does a random amount of everything at this instant; what touches say must be what the oracle knows.
+    /// Makes random operations at this instant, and compares the answers of touches with the oracle.
     fn act(&mut self, load: &Load) {
         let now = Instant::now();
         for _ in 0..load.touches {
             let key = self.pick();
-            // Some have read the clock a little ago, and some a lot.
+            // Some threads read the clock a little earlier, and some much earlier.
             let at = if self.random.chance(8) {
                 let earlier = ms(self.random.below(200));
                 now.checked_sub(earlier).unwrap_or(now)
@@ -141,7 +141,7 @@ impl Simulation {
         }
     }
 
-    /// Time passes until `until`; whatever expires meanwhile is received promptly, and judged.
+    /// Lets time pass until `until`. Receives each watch that expires meanwhile at once, and checks it.
     async fn pass_until(&mut self, until: Instant) {
         loop {
             tokio::select! {
@@ -175,7 +175,7 @@ impl Simulation {
         }
     }
 
-    /// What is watched is what should be, and nothing of it has been idle for too long.
+    /// Asserts that the right connections are watched, and that none of them has been idle for too long.
     fn check(&self) {
         let mut watched = 0;
         let mut busy = 0;
@@ -197,7 +197,7 @@ impl Simulation {
         assert_eq!(ended + watched, self.connections.len());
     }
 
-    /// Everything is left alone: all but those that are busy are reaped, and these when they are released.
+    /// Ends all activity: all connections are reaped, the busy ones when their guards are released.
     async fn finish(mut self) {
         self.pass_until(Instant::now() + self.idle + 3 * T).await;
         self.check();
@@ -244,14 +244,14 @@ async fn reaps_each_of_100_000_touched_guarded_connections_in_time() {
             reaped_under_load = simulation.reaped;
         }
     }
-    // It is a test of both: those that are reaped among those that are not.
+    // Some connections were reaped, and some were not.
     assert!(reaped_under_load > 10_000, "{reaped_under_load}");
     assert!(simulation.reaper.len() > 50_000);
     assert!(simulation.busy > 1_000);
     simulation.finish().await;
 }
 
-/// Systems that move a timer at each touch send a command each; here not even the number of looks follows the touches.
+/// Systems that move a timer at each touch send a command each; here not even the number of reschedulings follows the touches.
 #[tokio::test(start_paused = true)]
 async fn reaps_in_time_when_one_in_a_hundred_is_touched_each_tick() {
     const CONNECTIONS: usize = 100_000;
@@ -311,10 +311,10 @@ async fn reaps_each_of_many_that_come_and_go_while_the_actor_lags() {
     simulation.finish().await;
 }
 
-/// The actor is late: what is touched before it gets its turn is not reaped, however often that happens, and what is not
-/// touched is, once. The reader is slow: what was delivered is told so, and stays reaped.
+/// The actor is late: watches that are touched before its turn are not reaped, however often that happens, and the others
+/// are, once. The reader is slow: touches of delivered watches return `false`, and the watches stay reaped.
 #[tokio::test(start_paused = true)]
-async fn spares_what_is_touched_before_a_late_actor_delivers() {
+async fn keeps_watches_touched_before_a_late_actor_delivers() {
     const CONNECTIONS: usize = 10_000;
     let mut simulation = Simulation::new(0x510, ms(100), CONNECTIONS);
     simulation.wheel.settle().await;

@@ -10,12 +10,12 @@ use crate::support::ms;
 
 const IDLE: std::time::Duration = ms(4);
 
-/// What a thread knows of a watch that it had.
+/// A thread's record of a watch that it had.
 struct Had {
     key: u64,
-    /// When the last touch, or release, was that counted.
+    /// The instant of the last touch or release that had an effect.
     last: Instant,
-    /// Whether the watch was seen to be reaped; if not it was dropped, perhaps at the same moment.
+    /// Whether a touch found the watch reaped. Otherwise it was dropped, perhaps at the same moment.
     is_reaped: bool,
 }
 
@@ -27,7 +27,7 @@ fn use_watches(reaper: &Reaper<u64, ()>, thread: u64, watches: u64) -> Vec<Had> 
         let mut last = Instant::now();
         let watch = reaper.watch(key, ()).unwrap();
         let mut is_reaped = false;
-        // Different lengths of rest, so that some lie just before the idle duration and some just after.
+        // The pauses have different lengths: some end just before the idle duration, some just after.
         for rest in 0..key % 5 {
             thread::sleep(IDLE / 8 * u32::try_from(rest + n % 7).unwrap());
             let at = Instant::now();
@@ -104,7 +104,7 @@ async fn p6_reaps_once_or_never_while_another_thread_touches() {
     assert_eq!(metrics.keyed_pending, 0);
 }
 
-/// The consumer's clock stands still. Were it asked whether a watch is idle, it would say no for ever.
+/// The consumer's clock stands still. A decision by that clock would never find the watch idle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reaps_for_a_consumer_whose_clock_is_paused() {
     let wheel = TimerWheel::new();

@@ -8,26 +8,36 @@ use std::time::Duration;
 
 use tickwheel::{IdleTimer, TimerWheel};
 use tokio::time::{self, Instant};
-use tokio_test::{assert_pending, assert_ready, task};
+use tokio_test::task::{self, Spawn};
+use tokio_test::{assert_pending, assert_ready};
 
-use crate::support::ms;
+use crate::support::{advance, ms};
 
-/// The wheel's tick, unless a test says otherwise.
+/// The wheel's tick, unless a test sets another one.
 const T: Duration = ms(1);
 
 const IDLE: Duration = ms(100);
 
-/// A tick before that.
+/// A tick less than that.
 const JUST_BEFORE: Duration = ms(99);
 
 fn wheel_with_tick(tick: Duration) -> TimerWheel {
     TimerWheel::builder().tick(tick).start().expect("it starts")
 }
 
-/// Awaits the timer; returns when it completed, counted from `start`.
+/// Awaits the timer. Returns the time since `start`.
 async fn completion(idle: &mut IdleTimer, start: Instant) -> Duration {
     idle.await;
     start.elapsed()
+}
+
+/// A timer whose entry the actor has just fired, and which was not polled since.
+async fn fired(wheel: &TimerWheel) -> Spawn<IdleTimer> {
+    let mut idle = task::spawn(wheel.idle_timer(IDLE));
+    assert_pending!(idle.poll());
+    advance(wheel, IDLE).await;
+    assert!(idle.is_woken(), "the actor has fired its entry");
+    idle
 }
 
 // --- touches ---
@@ -57,13 +67,8 @@ async fn touch_just_before_deadline_delays_completion() {
 async fn touch_at_deadline_counts_until_poll_completes() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
-    let mut idle = task::spawn(wheel.idle_timer(IDLE));
-    assert_pending!(idle.poll());
-
-    time::advance(IDLE).await;
-    wheel.settle().await;
-    assert!(idle.is_woken(), "the actor has fired its entry");
-    assert!(idle.touch(), "and the task has not polled it");
+    let mut idle = fired(&wheel).await;
+    assert!(idle.touch(), "the task has not polled it");
     assert_pending!(idle.poll());
 
     assert_eq!(completion(&mut idle.into_inner(), start).await, IDLE + IDLE);
@@ -137,8 +142,8 @@ async fn completes_within_two_ticks_of_its_duration() {
     }
 }
 
-/// netpoll's wheel never stored the timeout, and so kicked connections that were active: a timer that is processed before
-/// it is due must be rescheduled, with all of its duration.
+/// netpoll's wheel never stored the timeout, and so closed active connections: a timer that is processed before it
+/// is due must be rescheduled, with its whole duration.
 #[tokio::test(start_paused = true)]
 async fn reschedules_when_processed_before_due() {
     let wheel = TimerWheel::new();
@@ -147,16 +152,13 @@ async fn reschedules_when_processed_before_due() {
     time::advance(ms(60)).await;
     idle.touch();
 
-    time::advance(ms(40)).await;
-    wheel.settle().await;
+    advance(&wheel, ms(40)).await;
     assert_eq!(wheel.metrics().rescheduled, 1);
     assert!(!idle.is_woken());
 
-    time::advance(ms(59)).await;
-    wheel.settle().await;
+    advance(&wheel, ms(59)).await;
     assert!(!idle.is_woken());
-    time::advance(ms(1)).await;
-    wheel.settle().await;
+    advance(&wheel, ms(1)).await;
     assert!(idle.is_woken());
     assert_ready!(idle.poll());
     assert_eq!(wheel.metrics().rescheduled, 1);
@@ -265,8 +267,7 @@ async fn waits_while_guard_is_held() {
     assert!(busy.is_effective());
     assert_pending!(idle.poll());
     for _ in 0..200 {
-        time::advance(IDLE).await;
-        wheel.settle().await;
+        advance(&wheel, IDLE).await;
         assert!(!idle.is_woken());
         assert_pending!(idle.poll());
     }
@@ -282,7 +283,7 @@ async fn counts_from_release_of_last_guard() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
-    // Released in another order than they were taken in, from different tasks.
+    // The guards are released in another order than they were taken in, by different tasks.
     for (from, until) in [(0, 700), (10, 300), (250, 1_234), (1_200, 1_210)] {
         let handle = idle.handle();
         tokio::spawn(async move {
@@ -299,11 +300,7 @@ async fn counts_from_release_of_last_guard() {
 async fn guard_at_deadline_counts_until_poll_completes() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
-    let mut idle = task::spawn(wheel.idle_timer(IDLE));
-    assert_pending!(idle.poll());
-    time::advance(IDLE).await;
-    wheel.settle().await;
-    assert!(idle.is_woken());
+    let mut idle = fired(&wheel).await;
     let busy = idle.handle().busy();
     assert_pending!(idle.poll());
     time::advance(ms(500)).await;
@@ -339,11 +336,9 @@ async fn shorter_duration_applies_while_awaited() {
     idle.reset_idle(ms(50));
     assert_eq!(idle.idle(), ms(50));
 
-    time::advance(ms(29)).await;
-    wheel.settle().await;
+    advance(&wheel, ms(29)).await;
     assert!(!idle.is_woken());
-    time::advance(ms(1)).await;
-    wheel.settle().await;
+    advance(&wheel, ms(1)).await;
     assert!(idle.is_woken(), "{:?}", start.elapsed());
     assert_ready!(idle.poll());
 }
@@ -369,8 +364,7 @@ async fn longer_duration_counts_from_last_activity() {
     time::advance(ms(60)).await;
     idle.touch();
     idle.reset_idle(ms(250));
-    time::advance(ms(240)).await;
-    wheel.settle().await;
+    advance(&wheel, ms(240)).await;
     assert!(!idle.is_woken());
     assert_eq!(completion(&mut idle.into_inner(), start).await, ms(310));
 }
@@ -382,8 +376,7 @@ async fn longest_duration_is_never_until_shortened() {
     let mut idle = task::spawn(wheel.idle_timer(Duration::MAX));
     assert_pending!(idle.poll());
     for _ in 0..10 {
-        time::advance(Duration::from_secs(86_400 * 365)).await;
-        wheel.settle().await;
+        advance(&wheel, Duration::from_secs(86_400 * 365)).await;
         assert!(!idle.is_woken());
         assert_pending!(idle.poll());
     }
@@ -396,7 +389,7 @@ async fn longest_duration_is_never_until_shortened() {
 
 // --- several tasks ---
 
-/// Under the real clock: handles on other threads touch it, and it is never early for the last of them.
+/// Handles on other threads touch the timer under the real clock. It is not early after the last touch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn accepts_touches_from_other_threads() {
     let wheel = TimerWheel::new();
@@ -420,7 +413,7 @@ async fn accepts_touches_from_other_threads() {
     let completed = Instant::now();
     for touching in touching {
         let last = touching.await.expect("it does not panic");
-        // A machine that stops for longer than the idle duration may see it complete first; what comes after has no effect.
+        // On a machine that stops for longer than the idle duration the timer may complete first. Later guards have no effect.
         assert!(last.is_none_or(|last| completed >= last + ms(120)));
     }
 }
@@ -434,8 +427,7 @@ async fn wakes_last_of_two_pollers() {
     for task in [&mut first, &mut second] {
         task.enter(|cx, _| assert_pending!(Pin::new(&mut idle).poll(cx)));
     }
-    time::advance(IDLE).await;
-    wheel.settle().await;
+    advance(&wheel, IDLE).await;
     assert!(!first.is_woken());
     assert!(second.is_woken());
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::ops::{Op, Setup, Span};
+use super::ops::{Op, Setup};
+use crate::support::script_time::Span;
 
 const TICKS_IN_MICROS: [u64; 6] = [1000, 1, 250, 1001, 10_000, 1_000_000];
 
-/// No longer than this: what it has found, a script says in fewer steps.
+/// The greatest length of a script. Every bug so far needed fewer steps.
 const MOST_STEPS: usize = 400;
 
 /// The wheel and the script that the bytes spell.
@@ -17,7 +18,7 @@ pub(crate) fn decode(bytes: &[u8]) -> (Setup, Vec<Op>) {
     (setup, script)
 }
 
-/// What is left of a script. Operations and keys are one byte each, spans two.
+/// The rest of a script. Operations and keys are one byte each, spans two.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -34,7 +35,7 @@ impl Bytes<'_> {
         let offset = self.next().unwrap_or(0);
         Setup {
             tick: Duration::from_micros(TICKS_IN_MICROS[kind % 6]),
-            // The smaller the ring, the more there is to happen.
+            // Smaller wheels cascade more often.
             slots: match slots % 16 {
                 wide @ 12..=15 => 1 << (wide - 3),
                 narrow => 2 << (narrow % 4),
@@ -101,7 +102,7 @@ impl Bytes<'_> {
         })
     }
 
-    /// Not before the oldest deadline that can be told.
+    /// A span into the past, up to the oldest deadline that can be represented.
     fn past(&mut self) -> Option<Span> {
         Some(match self.ticks()? {
             Span::Ticks(ticks, eighths) => Span::Ticks(ticks % (1 << 20), eighths),
@@ -109,7 +110,7 @@ impl Bytes<'_> {
         })
     }
 
-    /// Not to the end of time at once: nothing would be left to happen.
+    /// A jump of the clock, but not to the end of time, after which no timer would fire.
     fn advance(&mut self) -> Option<Span> {
         let span = self.span()?;
         Some(match span {

@@ -12,7 +12,7 @@ pub(super) mod script;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
-/// So many cases, or more or fewer as `PROPTEST_CASES` is to its default of 256.
+/// The number of cases, scaled by `PROPTEST_CASES` in relation to its default of 256.
 fn config(cases: u32) -> ProptestConfig {
     let asked = ProptestConfig::default();
     ProptestConfig {

@@ -1,28 +1,19 @@
-//! What a script consists of, with a distribution that finds the bugs of wheels.
+//! The steps of a script, with a distribution that finds the bugs of wheels.
 
 use std::time::Duration;
 
 use proptest::prelude::*;
 
-/// A wheel, and when it is started.
+use crate::support::script_time::{Span, delay, offset, slots, ticks};
+
+/// A wheel, and the instant of its start.
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
     pub(crate) tick: Duration,
     pub(crate) slots: usize,
-    /// The clock's reading at the start, so that ticks and milliseconds do not coincide.
+    /// The clock's reading at the start.
     pub(crate) offset: Duration,
     pub(crate) max_keyed: Option<usize>,
-}
-
-/// A length of time, in ticks of the wheel.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Span {
-    /// So many ticks, and a fraction in 1/8 of a tick.
-    Ticks(u64, u8),
-    /// From now to the deadline of the earliest timer, and so many nanoseconds more or less.
-    ToEarliest(i8),
-    /// `Duration::MAX` and its like.
-    Far(u8),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -59,31 +50,13 @@ pub(crate) fn setup() -> impl Strategy<Value = Setup> {
         Just(Duration::from_millis(10)),
         Just(Duration::from_secs(1)),
     ];
-    let slots = (1..=12_u32).prop_map(|bits| 1 << bits);
-    let offset = prop_oneof![Just(0), 0..3_000_000_u64];
     let max_keyed = prop_oneof![3 => Just(None), 1 => (1..5_usize).prop_map(Some)];
-    (tick, slots, offset, max_keyed).prop_map(|(tick, slots, offset, max_keyed)| Setup {
+    (tick, slots(), offset(), max_keyed).prop_map(|(tick, slots, offset, max_keyed)| Setup {
         tick,
         slots,
-        offset: Duration::from_nanos(offset),
+        offset,
         max_keyed,
     })
-}
-
-/// Up to 2^`bits` ticks, with a liking for the borders of levels whatever the number of slots.
-fn ticks(bits: u32) -> impl Strategy<Value = Span> {
-    let border = (0..bits, 0..3_u64).prop_map(|(bit, more)| (1 << bit) - 1 + more);
-    let ticks = prop_oneof![2 => 0..12_u64, 2 => border, 1 => 0..5000_u64];
-    let eighths = prop_oneof![2 => Just(0_u8), 1 => 0..8_u8];
-    (ticks, eighths).prop_map(|(ticks, eighths)| Span::Ticks(ticks, eighths))
-}
-
-fn delay() -> impl Strategy<Value = Span> {
-    prop_oneof![
-        12 => ticks(40),
-        2 => (-1..=1_i8).prop_map(Span::ToEarliest),
-        1 => any::<u8>().prop_map(Span::Far),
-    ]
 }
 
 fn key() -> impl Strategy<Value = u8> {

@@ -1,10 +1,9 @@
-//! What ought to happen: a sorted map, and the counts of everything.
+//! The oracle of keyed timers: a sorted map, and the counts of everything.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Nanoseconds from the wheel's start.
-pub(crate) type Nanos = i128;
+use crate::support::script_time::{Nanos, nanos};
 
 /// The deadline of a timer that never fires: the library's range is 292 years.
 pub(crate) const NEVER: Nanos = i64::MAX as Nanos;
@@ -42,13 +41,9 @@ pub(crate) struct Oracle {
     max_keyed: usize,
     order: u64,
     pub(crate) pending: BTreeMap<u8, Timer>,
-    /// Fired and not received.
+    /// The expirations that were delivered and not received.
     pub(crate) fired: VecDeque<Out>,
     pub(crate) counts: Counts,
-}
-
-fn nanos(duration: Duration) -> Nanos {
-    Nanos::try_from(duration.as_nanos()).expect("2^64 seconds fit")
 }
 
 impl Oracle {
@@ -68,7 +63,7 @@ impl Oracle {
         deadline.max(0).div_euclid(self.tick) + Nanos::from(deadline.max(0) % self.tick != 0)
     }
 
-    /// When that tick begins.
+    /// The begin of that tick, in nanoseconds.
     pub(crate) fn fires_at(&self, deadline: Nanos) -> Nanos {
         self.tick_of(deadline) * self.tick
     }
@@ -134,7 +129,7 @@ impl Oracle {
         all.into_iter().map(out).collect()
     }
 
-    /// The timer that comes next.
+    /// The timer that fires next.
     pub(crate) fn earliest(&self) -> Option<(u8, Timer)> {
         (self.pending.iter())
             .map(|(&key, &timer)| (key, timer))
@@ -147,7 +142,7 @@ impl Oracle {
         (self.earliest()).is_some_and(|(_, timer)| self.fires_at(timer.deadline) <= now)
     }
 
-    /// The wheel has fired `n` timers, seen at `now`: they have to be the first `n`, and due.
+    /// The wheel has fired `n` timers by `now`: fires the first `n`, and asserts that they are due.
     pub(crate) fn fire(&mut self, n: u64, now: Nanos) {
         for _ in 0..n {
             let (key, timer) = self.earliest().expect("more fired than there were");

@@ -9,11 +9,9 @@ use tickwheel::{
 };
 use tokio::time::{self, Instant};
 
-use super::ops::{Op, Setup, Span};
-use super::oracle::{Counts, NEVER, Nanos, Oracle, Out};
-
-/// The clock does not go beyond this: instants have an end.
-const LAST: Nanos = 200 * 365 * 86_400 * 1_000_000_000;
+use super::ops::{Op, Setup};
+use super::oracle::{Counts, NEVER, Oracle, Out};
+use crate::support::script_time::{LAST, Nanos, ScriptClock, Span, to_duration};
 
 /// A value that is counted.
 #[derive(Debug, Clone)]
@@ -26,8 +24,7 @@ struct Run {
     handles: Vec<KeyedTimers<u8, Value>>,
     stream: Option<Expirations<u8, Value>>,
     oracle: Oracle,
-    origin: Instant,
-    tick: Duration,
+    clock: ScriptClock,
     is_shut_down: bool,
     next_value: u32,
     alive: Arc<()>,
@@ -52,8 +49,7 @@ pub(crate) fn run(setup: &Setup, script: &[Op]) {
             handles: vec![timers],
             stream: Some(stream),
             oracle: Oracle::new(setup.tick, setup.max_keyed),
-            origin: Instant::now(),
-            tick: setup.tick,
+            clock: ScriptClock::start(setup.tick),
             is_shut_down: false,
             next_value: 0,
             alive: Arc::new(()),
@@ -66,54 +62,18 @@ pub(crate) fn run(setup: &Setup, script: &[Op]) {
     });
 }
 
-fn to_duration(nanos: Nanos) -> Duration {
-    let nanos = nanos.max(0);
-    let secs = u64::try_from(nanos / 1_000_000_000).expect("not so far");
-    Duration::new(
-        secs,
-        u32::try_from(nanos % 1_000_000_000).expect("a remainder"),
-    )
-}
-
 impl Run {
-    fn nanos(&self, at: Instant) -> Nanos {
-        let nanos = |duration: Duration| Nanos::try_from(duration.as_nanos()).expect("it fits");
-        if at >= self.origin {
-            nanos(at - self.origin)
-        } else {
-            -nanos(self.origin - at)
-        }
-    }
-
-    fn now(&self) -> Nanos {
-        self.nanos(Instant::now())
-    }
-
     fn span(&self, span: Span) -> Duration {
-        match span {
-            Span::Ticks(ticks, eighths) => {
-                let tick = Nanos::try_from(self.tick.as_nanos()).expect("it fits");
-                to_duration(Nanos::from(ticks) * tick + tick * Nanos::from(eighths) / 8)
-            }
-            Span::ToEarliest(nanos) => {
-                let earliest = self.oracle.earliest().map_or(self.now(), |(_, timer)| {
-                    self.oracle.fires_at(timer.deadline)
-                });
-                to_duration(earliest - self.now() + Nanos::from(nanos))
-            }
-            Span::Far(n) => match n % 4 {
-                0 => Duration::MAX,
-                1 => Duration::from_secs(u64::MAX),
-                2 => Duration::from_secs(1 << (33 + n / 9)),
-                _ => Duration::from_nanos(u64::MAX >> (n / 128)),
-            },
-        }
+        self.clock.length(span, || {
+            let (_, timer) = self.oracle.earliest()?;
+            Some(self.oracle.fires_at(timer.deadline))
+        })
     }
 
     /// The deadline `span` from now: as an instant if there is such an instant, and as nanoseconds.
     fn after(&self, span: Duration) -> (Option<Instant>, Nanos) {
         let at = Instant::now().checked_add(span);
-        (at, at.map_or(NEVER, |at| self.nanos(at)))
+        (at, at.map_or(NEVER, |at| self.clock.nanos(at)))
     }
 
     fn value(&mut self) -> Value {
@@ -139,13 +99,13 @@ impl Run {
             }
             Op::SetPast(key, span) => {
                 if let Some(at) = Instant::now().checked_sub(self.span(span)) {
-                    let deadline = self.nanos(at);
+                    let deadline = self.clock.nanos(at);
                     self.set(key, deadline, None, |t, v| t.set_timer_at(key, v, at));
                 }
             }
             Op::SetInterval(key, span) => {
                 let period = self.span(span);
-                let (_, deadline) = self.after(period.max(self.tick));
+                let (_, deadline) = self.after(period.max(self.clock.tick));
                 self.set(key, deadline, Some(period), |t, v| {
                     t.set_interval(key, v, period)
                 });
@@ -162,7 +122,7 @@ impl Run {
             }
             Op::MovePast(key, span) => {
                 if let Some(at) = Instant::now().checked_sub(self.span(span)) {
-                    self.move_to(key, self.nanos(at), |t| t.move_timer_at(&key, at));
+                    self.move_to(key, self.clock.nanos(at), |t| t.move_timer_at(&key, at));
                 }
             }
             Op::Remove(key) => {
@@ -179,7 +139,7 @@ impl Run {
             Op::Deadline(key) => self.deadline(key),
             Op::Drain => self.drain(),
             Op::Advance(span) => {
-                let by = self.span(span).min(to_duration(LAST - self.now()));
+                let by = self.span(span).min(to_duration(LAST - self.clock.now()));
                 time::advance(by).await;
                 self.catch_up();
             }
@@ -233,7 +193,7 @@ impl Run {
             assert_eq!(refused.is_closed(), !self.is_open());
             assert_eq!(refused.is_full(), self.is_open());
             let (back, value) = refused.into_inner();
-            assert_eq!((back, value.0), (key, number), "handed back");
+            assert_eq!((back, value.0), (key, number), "returned");
         }
     }
 
@@ -281,11 +241,11 @@ impl Run {
     fn assert_deadline(&self, deadline: Instant, expected: Nanos) {
         if expected == NEVER {
             assert!(
-                self.nanos(deadline) > self.now() + LAST / 10,
+                self.clock.nanos(deadline) > self.clock.now() + LAST / 10,
                 "never is decades away"
             );
         } else {
-            assert_eq!(self.nanos(deadline), expected);
+            assert_eq!(self.clock.nanos(deadline), expected);
         }
     }
 
@@ -309,7 +269,7 @@ impl Run {
         let n = fired
             .checked_sub(self.oracle.counts.fired)
             .expect("it only grows");
-        self.oracle.fire(n, self.now());
+        self.oracle.fire(n, self.clock.now());
     }
 
     async fn settle(&mut self) {
@@ -318,7 +278,7 @@ impl Run {
         assert_eq!(Instant::now(), now, "settling takes no time");
         self.catch_up();
         if self.is_open() {
-            assert!(!self.oracle.is_due(self.now()), "due, and not fired");
+            assert!(!self.oracle.is_due(self.clock.now()), "due, and not fired");
         }
     }
 
@@ -336,7 +296,7 @@ impl Run {
         let at = earliest.map(|(_, timer)| self.oracle.fires_at(timer.deadline));
         let waits = self.oracle.fired.is_empty() && !self.is_finished();
         if !waits || at.is_some_and(|at| at < LAST) {
-            let before = self.now();
+            let before = self.clock.now();
             let expired = stream.recv().await;
             self.catch_up();
             let expected = self.oracle.fired.pop_front();
@@ -349,9 +309,9 @@ impl Run {
                 // milliseconds from wherever it is.
                 let latest = at.max(before) + 2_000_000;
                 assert!(
-                    self.now() <= latest,
+                    self.clock.now() <= latest,
                     "due at {at}, and received at {}",
-                    self.now()
+                    self.clock.now()
                 );
             }
         }
@@ -403,7 +363,7 @@ impl Run {
         self.assert_all(left, expected);
     }
 
-    /// What has to hold after every step.
+    /// Asserts the invariants after every step.
     fn check(&self) {
         let m = self.wheel.metrics();
         let counts = Counts {

@@ -1,4 +1,4 @@
-//! Random scripts over sleeps, checked step by step against what ought to happen.
+//! Random scripts over sleeps, checked step by step against an oracle.
 //!
 //! Each sleep is polled from several tasks in turn. The clock is paused and the runtime has one thread, so the actor runs
 //! only where the script awaits. Which of the due sleeps it has fired then is read from the tasks that were woken; after
@@ -12,7 +12,7 @@ mod script;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
-/// So many cases, or more or fewer as `PROPTEST_CASES` is to its default of 256.
+/// The number of cases, scaled by `PROPTEST_CASES` in relation to its default of 256.
 fn config(cases: u32) -> ProptestConfig {
     let asked = ProptestConfig::default();
     ProptestConfig {

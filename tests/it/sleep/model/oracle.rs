@@ -1,23 +1,19 @@
-//! What ought to happen to one sleep, and the wheel's books.
-
-use std::time::Duration;
+//! The oracle of a sleep, and of the wheel's books.
 
 use super::ops::TASKS;
-
-/// Nanoseconds from the wheel's start.
-pub(crate) type Nanos = i128;
+use crate::support::script_time::Nanos;
 
 /// The deadline of a sleep that never completes: the wheel's ticks are counted in 584 years of nanoseconds.
 pub(crate) const NEVER: Nanos = u64::MAX as Nanos;
 
-/// How far a sleep has come.
+/// The state of a sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Made, and not polled.
     New,
     /// Reset while it did not wait, and not polled since.
     Reset,
-    /// This task is to be woken.
+    /// It has the waker of this task.
     Waiting(usize),
     /// Its task has been woken, and it has not been polled since.
     Fired,
@@ -40,15 +36,11 @@ pub(crate) struct Books {
     pub(crate) moved: u64,
 }
 
-/// What a poll has to return.
+/// The result that a poll has to return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Polled {
     Ready,
     Pending,
-}
-
-pub(crate) fn nanos(duration: Duration) -> Nanos {
-    Nanos::try_from(duration.as_nanos()).expect("2^64 seconds fit")
 }
 
 /// The start of the tick at which something with this deadline fires: rounded up.
@@ -83,12 +75,12 @@ impl Model {
         matches!(self.stage, Stage::Fired | Stage::Done)
     }
 
-    /// What its `is_elapsed` says: by the clock, if nobody has polled it since it was reset.
+    /// The answer of `is_elapsed`: by the clock, if the sleep was reset and not polled since.
     pub(crate) fn shows_elapsed(&self, now: Nanos) -> bool {
         self.is_elapsed() || self.stage == Stage::Reset && self.is_due(now)
     }
 
-    /// Who has its waker.
+    /// The task whose waker it has.
     pub(crate) fn waits(&self) -> Option<usize> {
         match self.stage {
             Stage::Waiting(task) => Some(task),

@@ -9,19 +9,17 @@ use tickwheel::{Sleep, TimerWheel};
 use tokio::time::{self, Instant};
 use tokio_test::task::{self, Spawn};
 
-use super::ops::{Op, Setup, Span, TASKS};
-use super::oracle::{Books, Model, NEVER, Nanos, Polled, Stage, fires_at, nanos};
+use super::ops::{Op, Setup, TASKS};
+use super::oracle::{Books, Model, NEVER, Polled, Stage, fires_at};
+use crate::support::script_time::{LAST, Nanos, ScriptClock, Span, nanos, to_duration};
 
-/// The clock does not go beyond this: instants have an end.
-const LAST: Nanos = 200 * 365 * 86_400 * 1_000_000_000;
-
-/// So many sleeps exist at once.
+/// The greatest number of sleeps at once.
 const MOST: usize = 12;
 
-/// The tasks of so many dropped sleeps are watched on.
+/// For how many dropped sleeps the tasks are still checked.
 const MOST_GONE: usize = 16;
 
-/// A sleep, or what is left of it: its tasks, which nobody may wake any more.
+/// A sleep and its tasks. A dropped sleep leaves its tasks, which must not be woken any more.
 struct Case {
     sleep: Option<Sleep>,
     tasks: [Spawn<()>; TASKS],
@@ -30,8 +28,7 @@ struct Case {
 
 struct Run {
     wheel: TimerWheel,
-    origin: Instant,
-    tick: Duration,
+    clock: ScriptClock,
     live: Vec<Case>,
     gone: Vec<Case>,
     books: Books,
@@ -43,14 +40,13 @@ pub(crate) fn run(setup: &Setup, script: &[Op]) {
         .start_paused(true)
         .build()
         .expect("a runtime");
-    // A script is one task; that it polls so much should not make the sleeps yield.
+    // A script is one task. Its many polls must not use up the cooperative budget.
     runtime.block_on(tokio::task::coop::unconstrained(async {
         time::advance(setup.offset).await;
         let builder = TimerWheel::builder().tick(setup.tick).slots(setup.slots);
         let mut run = Run {
             wheel: builder.start().expect("it is within bounds"),
-            origin: Instant::now(),
-            tick: setup.tick,
+            clock: ScriptClock::start(setup.tick),
             live: Vec::new(),
             gone: Vec::new(),
             books: Books::default(),
@@ -63,25 +59,9 @@ pub(crate) fn run(setup: &Setup, script: &[Op]) {
     }));
 }
 
-fn to_duration(nanos: Nanos) -> Duration {
-    let nanos = nanos.max(0);
-    let secs = u64::try_from(nanos / 1_000_000_000).expect("not so far");
-    let subsec = u32::try_from(nanos % 1_000_000_000).expect("a remainder");
-    Duration::new(secs, subsec)
-}
-
 impl Run {
-    fn nanos(&self, at: Instant) -> Nanos {
-        nanos(at.saturating_duration_since(self.origin))
-            - nanos(self.origin.saturating_duration_since(at))
-    }
-
-    fn now(&self) -> Nanos {
-        self.nanos(Instant::now())
-    }
-
     fn fires_at(&self, model: &Model) -> Nanos {
-        fires_at(model.deadline, nanos(self.tick))
+        fires_at(model.deadline, nanos(self.clock.tick))
     }
 
     /// When the first of the waiting sleeps fires.
@@ -92,27 +72,12 @@ impl Run {
     }
 
     fn span(&self, span: Span) -> Duration {
-        match span {
-            Span::Ticks(ticks, eighths) => {
-                let tick = nanos(self.tick);
-                to_duration(Nanos::from(ticks) * tick + tick * Nanos::from(eighths) / 8)
-            }
-            Span::ToEarliest(more) => {
-                let earliest = self.earliest().unwrap_or(self.now());
-                to_duration(earliest - self.now() + Nanos::from(more))
-            }
-            Span::Far(n) => match n % 4 {
-                0 => Duration::MAX,
-                1 => Duration::from_secs(u64::MAX),
-                2 => Duration::from_secs(1 << (33 + n / 9)),
-                _ => Duration::from_nanos(u64::MAX >> (n / 128)),
-            },
-        }
+        self.clock.length(span, || self.earliest())
     }
 
     /// The deadline as the wheel keeps it.
     fn deadline(&self, at: Option<Instant>) -> Nanos {
-        at.map_or(NEVER, |at| self.nanos(at).min(NEVER))
+        at.map_or(NEVER, |at| self.clock.nanos(at).min(NEVER))
     }
 
     fn named(&self, name: u8) -> Option<usize> {
@@ -164,7 +129,7 @@ impl Run {
                 }
             }
             Op::Advance(span) => {
-                let by = self.span(span).min(to_duration(LAST - self.now()));
+                let by = self.span(span).min(to_duration(LAST - self.clock.now()));
                 time::advance(by).await;
                 self.catch_up();
             }
@@ -201,7 +166,7 @@ impl Run {
     }
 
     fn poll(&mut self, at: usize, task: usize) {
-        let now = self.now();
+        let now = self.clock.now();
         let case = &mut self.live[at];
         let sleep = case.sleep.as_mut().expect("it is live");
         let polled = case.tasks[task].enter(|cx, _| Pin::new(sleep).poll(cx));
@@ -255,7 +220,7 @@ impl Run {
 
     /// The script has awaited: some sleeps may have fired.
     fn catch_up(&mut self) {
-        let (now, tick) = (self.now(), nanos(self.tick));
+        let (now, tick) = (self.clock.now(), nanos(self.clock.tick));
         for case in &mut self.live {
             let Some(task) = case.model.waits() else {
                 continue;
@@ -275,13 +240,13 @@ impl Run {
         self.wheel.settle().await;
         assert_eq!(Instant::now(), now, "settling takes no time");
         self.catch_up();
-        let due = self.earliest().filter(|&at| at <= self.now());
+        let due = self.earliest().filter(|&at| at <= self.clock.now());
         assert_eq!(due, None, "due, and not fired");
     }
 
     /// Waits in the script's own task, if there is an end to it.
     async fn wait(&mut self, at: usize) {
-        let before = self.now();
+        let before = self.clock.now();
         let model = &self.live[at].model;
         let fires = self.fires_at(model);
         if model.deadline >= LAST && !model.is_elapsed() {
@@ -290,7 +255,7 @@ impl Run {
         let mut sleep = self.live[at].sleep.take().expect("it is live");
         (&mut sleep).await;
         assert!(sleep.is_elapsed());
-        let now = self.now();
+        let now = self.clock.now();
         let case = &mut self.live[at];
         case.sleep = Some(sleep);
         if case.model.is_elapsed() || case.model.is_due(before) {
@@ -308,7 +273,7 @@ impl Run {
         self.catch_up();
     }
 
-    /// What has to hold after every step.
+    /// Asserts the invariants after every step.
     fn check(&self) {
         for case in self.live.iter().chain(&self.gone) {
             for (n, task) in case.tasks.iter().enumerate() {
@@ -322,7 +287,10 @@ impl Run {
                 );
             }
             if let Some(sleep) = &case.sleep {
-                assert_eq!(sleep.is_elapsed(), case.model.shows_elapsed(self.now()));
+                assert_eq!(
+                    sleep.is_elapsed(),
+                    case.model.shows_elapsed(self.clock.now())
+                );
             }
         }
         let m = self.wheel.metrics();
@@ -351,7 +319,7 @@ impl Run {
         let deadlines = self.live.iter().map(|case| self.fires_at(&case.model));
         let last = deadlines.filter(|&at| at <= LAST).max();
         if let Some(last) = last {
-            time::advance(to_duration(last - self.now())).await;
+            time::advance(to_duration(last - self.clock.now())).await;
             self.settle().await;
             self.check();
         }
@@ -379,14 +347,14 @@ impl Run {
             if case.model.deadline >= LAST && !case.model.is_elapsed() {
                 let to = Instant::now() + Duration::from_millis(7);
                 Pin::new(&mut sleep).reset(to);
-                case.model.deadline = self.nanos(to);
+                case.model.deadline = self.clock.nanos(to);
                 if let Some(task) = case.model.waits() {
                     assert!(case.tasks[task].is_woken(), "it waits for another instant");
                 }
             }
             (&mut sleep).await;
             assert!(
-                case.model.is_elapsed() || case.model.is_due(self.now()),
+                case.model.is_elapsed() || case.model.is_due(self.clock.now()),
                 "early"
             );
             assert!(sleep.is_elapsed());

@@ -1,0 +1,147 @@
+//! The ledger of a schedule: the facts that its parties know, and the checks against them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::world::{MAIN, Wait, block_on, fail, is_too_late, since_begin, then, tick_of};
+use crate::{Expired, KeyedTimers, TimerWheel, clock};
+
+/// Keys below this one belong to plain timers.
+pub(super) const KEYS: u64 = 3;
+
+/// Keys from this one on belong to repeating timers alone.
+pub(super) const INTERVALS: u64 = 100;
+
+/// A delay that no schedule waits for.
+pub(super) const HOUR: Duration = Duration::from_secs(3_600);
+
+/// The facts that callers and readers know of a schedule.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    next: u64,
+    /// The values of keyed timers that were set.
+    pub(super) set: BTreeSet<u64>,
+    /// The values that came out: expired, removed, replaced, drained or unexpired.
+    pub(super) out: BTreeSet<u64>,
+    pub(super) received: u64,
+    pub(super) idle: Duration,
+    pub(super) watches: BTreeMap<u64, Watched>,
+    /// Watches that were reaped.
+    pub(super) reaped: BTreeSet<u64>,
+    /// Watches on which a touch or a guard came too late.
+    pub(super) refused: BTreeSet<u64>,
+    /// The reader of the reaper's stream pauses.
+    pub(super) reader_is_away: bool,
+    pub(super) was_shut_down: bool,
+    pub(super) last_metrics: (u64, u64),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    /// The last activity was at this instant or later.
+    pub(super) not_before: Duration,
+    /// The last activity was at this instant or earlier.
+    pub(super) not_after: Duration,
+    pub(super) busy: bool,
+    pub(super) reaped: bool,
+}
+
+impl Ledger {
+    pub(super) fn next_value(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+}
+
+/// The ledger that all parties share. It is never locked across a step.
+#[derive(Debug, Clone, Default)]
+pub(super) struct SharedLedger(Arc<Mutex<Ledger>>);
+
+impl SharedLedger {
+    pub(super) fn update<R>(&self, f: impl FnOnce(&mut Ledger) -> R) -> R {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Records that a keyed timer has come out, which happens once.
+    pub(super) fn came_out(&self, expired: &Expired<u64, u64>) {
+        let value = expired.value;
+        if expired.key < INTERVALS && !self.update(|ledger| ledger.out.insert(value)) {
+            fail(format!(
+                "timer {} (value {value}) came out twice",
+                expired.key
+            ));
+        }
+    }
+}
+
+/// Checks that no keyed timer is overdue, and that the actor runs soon enough for each.
+pub(super) fn check_timers(
+    timers: &KeyedTimers<u64, u64>,
+    target: Option<Duration>,
+) -> Result<(), String> {
+    let now = clock::elapsed();
+    for key in (0..KEYS).chain(INTERVALS..INTERVALS + 4) {
+        let deadline = timers.deadline(&key);
+        let Some(due) = deadline.map(|at| tick_of(since_begin(at))) else {
+            continue;
+        };
+        if is_too_late(due, now, target) {
+            return Err(format!(
+                "timer {key} is due at {due:?}; {}",
+                then(now, target)
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that every idle watch was reaped, and that the actor runs soon enough for each.
+pub(super) fn check_watches(ledger: &Ledger, target: Option<Duration>) -> Result<(), String> {
+    let now = clock::elapsed();
+    if ledger.reader_is_away {
+        return Ok(());
+    }
+    for (key, watched) in &ledger.watches {
+        let due = tick_of(tick_of(watched.not_after) + ledger.idle);
+        if !watched.busy && !watched.reaped && is_too_late(due, now, target) {
+            return Err(format!(
+                "watch {key} is idle at {due:?}; {}",
+                then(now, target)
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the end of a schedule, when only the wheel is left: nothing is pending, and everything is counted once.
+pub(super) fn check_books(wheel: &TimerWheel, ledger: &SharedLedger) {
+    block_on(MAIN, Wait::default(), wheel.settle());
+    let (was_shut_down, received) = ledger.update(|l| (l.was_shut_down, l.received));
+    if wheel.is_shutdown() != was_shut_down {
+        fail("the wheel has ended though nobody shut it down");
+    }
+    let m = wheel.metrics();
+    let ended = m.keyed_fired + m.keyed_removed + m.keyed_replaced + m.keyed_drained;
+    let sleeps = m.sleeps_fired + m.sleeps_cancelled + m.sleeps_handed_over;
+    if m.keyed_pending != 0 || m.keyed_set != ended {
+        fail(format!("the books of keyed timers do not balance: {m:?}"));
+    }
+    if m.keyed_fired != received {
+        fail(format!(
+            "{} keyed timers fired, {received} were received",
+            m.keyed_fired
+        ));
+    }
+    let lost = ledger.update(|l| l.set.symmetric_difference(&l.out).copied().next());
+    if let Some(value) = lost {
+        fail(format!("a timer was set to {value}, which never came out"));
+    }
+    let refused = ledger.update(|l| l.refused.difference(&l.reaped).copied().next());
+    if let Some(key) = refused.filter(|_| !was_shut_down) {
+        fail(format!("watch {key} was neither touched nor reaped"));
+    }
+    if m.sleeps_pending != 0 || m.sleeps_made != sleeps {
+        fail(format!("the books of sleeps do not balance: {m:?}"));
+    }
+}

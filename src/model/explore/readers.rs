@@ -1,0 +1,98 @@
+//! The parties that receive: what keyed timers expire, and what watches are reaped.
+
+use std::time::Duration;
+
+use shuttle::thread::{self, JoinHandle};
+
+use super::ledger::SharedLedger;
+use super::mix::{Mix, Random};
+use super::world::{self, Wait, block_on, fail, note};
+use crate::{Expirations, clock};
+
+/// Starts the party that receives keyed timers.
+pub(super) fn receive(
+    mix: Mix,
+    seed: u64,
+    ledger: &SharedLedger,
+    mut stream: Expirations<u64, u64>,
+) -> JoinHandle<()> {
+    let mut random = Random::new(seed);
+    let ledger = ledger.clone();
+    world::spawn("receiver", move |me| {
+        loop {
+            if random.percent(mix.lagging) {
+                thread::yield_now();
+            }
+            let how = Wait {
+                panics: random.percent(mix.panicking),
+                fresh: random.percent(70),
+                must_by: None,
+            };
+            let Some(expired) = block_on(me, how, stream.recv()) else {
+                break;
+            };
+            note(me, || format!("receives {expired:?}"));
+            ledger.came_out(&expired);
+            ledger.update(|ledger| ledger.received += 1);
+            if expired.deadline > clock::now() {
+                fail(format!("timer {} is early", expired.key));
+            }
+            world::check_was_on_time(format_args!("timer {}", expired.key), expired.deadline);
+        }
+        note(me, || "the stream has ended".to_owned());
+        for expired in stream.unexpired() {
+            ledger.came_out(&expired);
+        }
+    })
+}
+
+/// Starts the party that receives idle watches.
+pub(super) fn reap(
+    mix: Mix,
+    seed: u64,
+    ledger: &SharedLedger,
+    mut stream: Expirations<u64, u64>,
+) -> JoinHandle<()> {
+    let mut random = Random::new(seed);
+    let ledger = ledger.clone();
+    world::spawn("reaper", move |me| {
+        loop {
+            if random.percent(mix.lagging) {
+                ledger.update(|ledger| ledger.reader_is_away = true);
+                let micros = random.pick(&[500, 1_000, 2_000, 3_000]);
+                note(me, || format!("rests for {micros} µs"));
+                world::rest(me, Duration::from_micros(micros));
+                ledger.update(|ledger| ledger.reader_is_away = false);
+            }
+            let how = Wait {
+                panics: random.percent(mix.panicking),
+                fresh: random.percent(70),
+                must_by: None,
+            };
+            let Some(expired) = block_on(me, how, stream.recv()) else {
+                break;
+            };
+            note(me, || format!("reaps {expired:?}"));
+            let (is_first, too_early) = ledger.update(|ledger| {
+                ledger.received += 1;
+                let is_first = ledger.reaped.insert(expired.key);
+                let idle = ledger.idle;
+                let watched = ledger.watches.entry(expired.key).or_default();
+                watched.reaped = true;
+                let too_early = watched.busy || watched.not_before + idle > clock::elapsed();
+                (is_first, too_early)
+            });
+            if !is_first {
+                fail(format!("watch {} is reaped twice", expired.key));
+            }
+            if too_early {
+                fail(format!(
+                    "watch {} is reaped while it is active",
+                    expired.key
+                ));
+            }
+        }
+        note(me, || "the stream has ended".to_owned());
+        drop(stream.unexpired());
+    })
+}

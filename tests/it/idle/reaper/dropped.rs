@@ -1,0 +1,128 @@
+//! Dropped watches: their values, their memory, and watches that take over their indices.
+
+use std::sync::Arc;
+
+use tickwheel::{TimerWheel, TryRecvError, Watch};
+use tokio::time::{self, Instant};
+
+use super::{IDLE, is_empty, next};
+use crate::support::{advance, ms};
+
+#[tokio::test(start_paused = true)]
+async fn drops_the_value_of_a_dropped_watch_without_an_event() {
+    let wheel = TimerWheel::new();
+    let (reaper, mut idle) = wheel.reaper::<u32, Arc<()>>(IDLE);
+    let value = Arc::new(());
+    let watch = reaper.watch(1, value.clone()).unwrap();
+    let due = reaper.watch(2, value.clone()).unwrap();
+    time::advance(ms(50)).await;
+    drop(watch);
+    assert_eq!(Arc::strong_count(&value), 2);
+    assert_eq!(reaper.len(), 1);
+    // This one is due and not delivered.
+    time::advance(ms(50)).await;
+    drop(due);
+    assert_eq!(Arc::strong_count(&value), 1);
+    // A delivered value belongs to the receiver.
+    let delivered = reaper.watch(3, value.clone()).unwrap();
+    advance(&wheel, IDLE).await;
+    drop(delivered);
+    assert_eq!(Arc::strong_count(&value), 2);
+
+    advance(&wheel, IDLE * 3).await;
+    assert_eq!(idle.try_recv().map(|expired| expired.key), Ok(3));
+    assert!(matches!(idle.try_recv(), Err(TryRecvError::Empty)));
+    let metrics = wheel.metrics();
+    assert_eq!((metrics.keyed_set, metrics.keyed_removed), (3, 2));
+    assert_eq!((metrics.keyed_pending, metrics.keyed_fired), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn keeps_a_watch_at_a_reused_index_past_the_old_deadline() {
+    let wheel = TimerWheel::new();
+    let (reaper, mut idle) = wheel.reaper(IDLE);
+    let start = Instant::now();
+    let old = reaper.watch(1, "old").unwrap();
+    wheel.settle().await;
+    time::advance(IDLE).await;
+    // It is due, and the wheel has not reached its index.
+    drop(old);
+    let new = reaper.watch(2, "new").unwrap();
+    wheel.settle().await;
+    assert!(is_empty(&mut idle), "the deadline was of the old one");
+    assert!(new.touch());
+    assert_eq!(next(&mut idle, start).await, Some((2, IDLE + IDLE)));
+
+    // Dropping a reaped watch does not end the watch that has its index now.
+    let newest = reaper.watch(3, "newest").unwrap();
+    drop(new);
+    assert!(newest.is_watched());
+    assert_eq!(reaper.len(), 1);
+    assert_eq!(next(&mut idle, start).await, Some((3, IDLE * 3)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn returns_delivered_watches_after_their_memory_was_freed() {
+    const WATCHES: u32 = 3_000;
+    let wheel = TimerWheel::new();
+    let (reaper, mut idle) = wheel.reaper(IDLE);
+    let mut watches: Vec<Watch> = (0..WATCHES)
+        .map(|n| reaper.watch(n, "w").unwrap())
+        .collect();
+    wheel.settle().await;
+    time::advance(IDLE).await;
+    assert!(watches.iter().step_by(2).all(Watch::touch));
+    wheel.settle().await;
+    watches.clear();
+    wheel.settle().await;
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(reaper.len(), 0);
+    // The table was freed, and its indices are used again.
+    let other = reaper.watch(WATCHES, "other").unwrap();
+    for n in (0..WATCHES).filter(|n| n % 2 == 1) {
+        assert_eq!(idle.recv().await.unwrap().key, n);
+    }
+    assert!(other.touch());
+    assert!(is_empty(&mut idle));
+    assert_eq!(idle.recv().await.unwrap().key, WATCHES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reaps_the_successors_of_watches_dropped_as_they_are_due() {
+    let wheel = TimerWheel::new();
+    let (reaper, mut idle) = wheel.reaper(IDLE);
+    let mut key = 0;
+    let mut watch = || {
+        key += 1;
+        (key, reaper.watch(key, "w").unwrap())
+    };
+    // The actor is late by `lag` when the first watches are dropped and others take their indices.
+    for (lag, keep) in [0, 1, 50, 99, 100, 101, 500]
+        .into_iter()
+        .flat_map(|lag| [(lag, 0), (lag, 1), (lag, 2)])
+    {
+        let mut first: Vec<_> = (0..3).map(|_| watch()).collect();
+        wheel.settle().await;
+        time::advance(IDLE + ms(lag)).await;
+        let kept: Vec<_> = first.drain(..keep).collect();
+        assert!(kept.iter().all(|(_, watch)| watch.touch()));
+        drop(first);
+        let since = Instant::now();
+        let second: Vec<_> = (keep..3).map(|_| watch()).collect();
+        wheel.settle().await;
+        assert!(is_empty(&mut idle), "lag {lag}, {keep} kept");
+        let mut expected: Vec<_> = kept.iter().chain(&second).map(|(key, _)| *key).collect();
+        expected.sort_unstable();
+        let mut reaped = Vec::new();
+        for _ in 0..3 {
+            let (key, after) = next(&mut idle, since).await.unwrap();
+            assert_eq!(after, IDLE, "lag {lag}, {keep} kept");
+            reaped.push(key);
+        }
+        reaped.sort_unstable();
+        assert_eq!(reaped, expected, "lag {lag}, {keep} kept");
+    }
+    assert!(reaper.is_empty());
+}
