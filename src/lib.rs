@@ -92,6 +92,8 @@ mod tick;
 pub mod wheel;
 
 mod actor;
+#[cfg(not(tickwheel_loom))]
+pub mod adapters;
 #[cfg(all(test, tickwheel_shuttle))]
 #[path = "model/explore/mod.rs"]
 mod explore;
