@@ -1,0 +1,3 @@
+//! The adapters with their real peers.
+
+mod hyper;
