@@ -72,8 +72,11 @@
 //!
 //! # Features
 //!
-//! The crate has no features yet. It needs Tokio's `rt`, `sync` and `time`, from version 1.49 on, and never enables
-//! `test-util`; the tests of your own crate do. The oldest supported Rust is 1.85.
+//! No feature is on by default. `hyper`, `tower`, `quinn` and `metrics` put the wheel behind the interfaces of these crates,
+//! see [`adapters`].
+//!
+//! The crate needs Tokio's `rt`, `sync` and `time`, from version 1.49 on, and never enables `test-util`; the tests of your own
+//! crate do. The oldest supported Rust is 1.85.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

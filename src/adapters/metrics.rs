@@ -1,4 +1,4 @@
-//! A reporter that publishes what a wheel has counted through the [`metrics`](::metrics) facade, at an interval.
+//! A reporter that publishes what a wheel has counted through the [`metrics`] facade, at an interval.
 //!
 //! Nothing is published where timers are made or fire: the reporter reads [`TimerWheel::metrics`] and sets each metric to
 //! what it reads. The recorder, which an exporter installs, decides what becomes of that. Every metric has the label

@@ -1,5 +1,6 @@
 //! The adapters with their real peers.
 
+mod examples;
 mod hyper;
 mod metrics;
 mod quinn;

@@ -14,9 +14,7 @@ use tickwheel::{Elapsed, TimerWheel};
 use tokio::time::{Instant, sleep};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 
-use super::{LIMIT, assert_nothing_pending};
-
-const JUST_BEFORE: Duration = Duration::from_millis(9_999);
+use super::{JUST_BEFORE, LIMIT, assert_nothing_pending};
 
 /// A body that gives a piece after each of these pauses.
 fn pieces(pauses: &[Duration]) -> Channel<Bytes, Infallible> {
