@@ -85,7 +85,8 @@ async fn records_how_late_each_timer_fired_once() {
     let seen = ["0.001", "0.01", "1", "+Inf"].map(bucket);
     assert_eq!(seen, [1.0, 2.0, 3.0, 3.0].map(Some), "{page}");
     let sum = value(&page, "tickwheel_lateness_seconds_sum", "").unwrap();
-    assert!((0.505..0.505 * 1.13).contains(&sum), "{sum}");
+    // The latest one is exact, the other at most an eighth too high.
+    assert!((0.505..0.506).contains(&sum), "{sum}");
 }
 
 #[tokio::test(start_paused = true)]
