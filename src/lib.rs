@@ -80,6 +80,8 @@
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// Readers are told of features only.
+#![cfg_attr(docsrs, doc(auto_cfg(hide(tickwheel_loom, tickwheel_shuttle))))]
 // The models are of some parts only; what the others need of them is not used then.
 #![cfg_attr(
     any(tickwheel_loom, tickwheel_shuttle),

@@ -10,8 +10,8 @@
 //!   here a reset is one: no new sleep is made.
 //! * Clients of hyper-util: `timer` and `pool_timer`, for how long an unused connection stays in the pool.
 //!
-//! hyper's own limits say nothing about a handler that takes too long, or a client that reads slowly. For those see
-//! [`tower`](super) and [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive).
+//! hyper itself limits neither a handler that takes too long nor a stalled body; the layers of the adapter for tower do. The
+//! guide [sets the limits of a server side by side](crate::guide#with-hyper-tower-quinn-and-metrics).
 //!
 //! # Examples
 //!

@@ -43,10 +43,10 @@
 //!
 //! Dependencies point one way. `wheel` imports nothing of the crate and knows no clock. Callers never import the actor, and
 //! the actor never imports a caller: both know only what lies between them. `builder` alone knows both sides and starts the
-//! actor. The [`adapters`](crate::adapters) lie above the callers and use what any user could, and nothing in the crate knows
-//! them. Each protocol between threads is prose with numbered invariants at the top of its module, and a loom model beside it:
-//! the entry of a sleep, the mailbox, the lock of a timer set, the activity of an idle timer. What shows only where
-//! such parts meet is looked for by an explorer, which runs all of it under a scheduler of its own.
+//! actor. The [`adapters`](crate::adapters) lie above the callers and import nothing from below them; nothing else in the
+//! crate knows them. Each protocol between threads is prose with numbered invariants at the top of its module, and a loom
+//! model beside it: the entry of a sleep, the mailbox, the lock of a timer set, the activity of an idle timer. What shows
+//! only where such parts meet is looked for by an explorer, which runs all of it under a scheduler of its own.
 //!
 //! These absences are as deliberate:
 //!

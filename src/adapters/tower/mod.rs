@@ -13,7 +13,8 @@
 //!
 //! With axum, [`StatusTimeoutLayer`] fits into `Router::layer` as it is, because it adds no error:
 //! `.layer(StatusTimeoutLayer::new(&wheel, Duration::from_secs(10), StatusCode::REQUEST_TIMEOUT))`. [`TimeoutLayer`] goes
-//! below axum's `HandleErrorLayer`, which gets the [`BoxError`].
+//! below axum's `HandleErrorLayer`, which gets the [`BoxError`]. The
+//! [guide](crate::guide#with-hyper-tower-quinn-and-metrics) has a whole axum server, which also closes idle connections.
 //!
 //! # Examples
 //!
