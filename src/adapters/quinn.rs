@@ -89,7 +89,8 @@ impl AsyncTimer for Sleep {
         Sleep::reset(self.get_mut(), deadline.into());
     }
 
+    // quinn reads the clock itself before it polls.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        Future::poll(self, cx)
+        self.get_mut().poll_fired(cx)
     }
 }
