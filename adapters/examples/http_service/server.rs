@@ -75,7 +75,7 @@ impl fmt::Display for Ends {
         } = self;
         write!(
             f,
-            "connections: {closed} closed, {idle} idle, {unread} unread, {failed} failed"
+            "connections: {closed} closed, {idle} reaped, {unread} unread, {failed} failed"
         )
     }
 }

@@ -36,7 +36,10 @@ fn said(name: &str) -> String {
 #[test]
 fn http_service_holds_its_limits_under_load() {
     let said = said("http_service");
-    for row in ["timed out             150", "100 idle, 50 unread, 0 failed"] {
+    for row in [
+        "timed out             150",
+        "100 reaped, 50 unread, 0 failed",
+    ] {
         assert!(said.contains(row), "{said}");
     }
 }

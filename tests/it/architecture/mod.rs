@@ -148,9 +148,15 @@ fn names_the_peers_of_adapters_in_the_adapters_only() {
         "tower_layer",
         "tower_service",
     ];
+    // As the beginning of a path: a `cfg` may name a feature.
     let names = |file: &File, peer: &str| {
-        let mut words = file.text.split(|c: char| !c.is_alphanumeric() && c != '_');
-        words.any(|word| word == peer)
+        let mut paths = file
+            .text
+            .split(|c: char| !c.is_alphanumeric() && !"_:".contains(c));
+        paths.any(|path| {
+            path.trim_start_matches(':')
+                .starts_with(&format!("{peer}::"))
+        })
     };
     let (adapters, others): (Vec<File>, Vec<File>) = sources()
         .into_iter()
