@@ -8,7 +8,8 @@
 //! 6. [Testing with paused time](#testing-with-paused-time)
 //! 7. [Shutting down](#shutting-down)
 //! 8. [Watching it](#watching-it)
-//! 9. [What it costs](#what-it-costs)
+//! 9. [With hyper, tower, quinn and metrics](#with-hyper-tower-quinn-and-metrics)
+//! 10. [What it costs](#what-it-costs)
 //!
 //! [How it is built](design), and the promises it keeps, is a chapter of its own.
 //!
@@ -455,6 +456,82 @@
 //! Through [`tracing`] come a span for each actor at debug level, with the wheel's [name](Builder::name), and a span for each
 //! turn at trace level. The actor warns when timers fire later than [`Builder::late_warning`], at most once in ten seconds. A
 //! panic that was caught in a waker, handler, key or value is logged as an error. Nothing is logged for a single timer.
+//!
+//! # With hyper, tower, quinn and metrics
+//!
+//! Other crates have interfaces for timers, and the [`adapters`](crate::adapters) put the wheel behind them. Each has a
+//! feature of its own.
+//!
+//! | you have | feature | do |
+//! |---|---|---|
+//! | axum, or another stack of tower layers | `tower` | `.layer(StatusTimeoutLayer::new(&wheel, limit, status))`, or `TimeoutLayer` where the caller handles the error |
+//! | bodies that may stall | `tower` | `RequestBodyTimeoutLayer`, `ResponseBodyTimeoutLayer`, or a `TimeoutBody` |
+//! | a server or client on hyper or hyper-util | `hyper` | pass the wheel to `timer(..)`, for `header_read_timeout`, HTTP/2 pings and pools |
+//! | a QUIC endpoint of quinn | `quinn` | `Endpoint::new(.., Arc::new(WheelRuntime::new(&wheel)))` |
+//! | an exporter of the metrics facade | `metrics` | `tokio::spawn(Reporter::new(&wheel).run(period))` |
+//! | `backon` | none | `.sleep(move \|delay\| wheel.sleep(delay))` |
+//! | the AWS SDK | none | an `AsyncSleep` of eight lines; the example `aws_sleep` has them |
+//!
+//! A server has four things to limit, and no two of them are the same limit:
+//!
+//! | what takes too long | limit |
+//! |---|---|
+//! | the handler | `StatusTimeoutLayer` |
+//! | a body that the client sends or takes | `RequestBodyTimeoutLayer`; for responses, [`IdleLimits::write`](crate::IdleLimits::write) on the stream |
+//! | the head of a request | hyper's `header_read_timeout`; [`IdleLimits::read`](crate::IdleLimits::read), longer than any handler takes, where hyper is hidden |
+//! | nothing at all: no request is in flight | [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive) on the stream |
+//!
+//! The last one must not cut a request in flight. `keep_alive` does not, however long the handler takes. It does cut a response
+//! that has begun and then pauses for longer than the limit: for server-sent events and the like, hold a [`Busy`] guard for
+//! each request, as the example `http_keepalive` does. With axum, the listener wraps what it accepts:
+//!
+//! ```ignore
+//! struct IdleListener {
+//!     listener: TcpListener,
+//!     wheel: TimerWheel,
+//!     limits: IdleLimits,
+//! }
+//!
+//! impl Listener for IdleListener {
+//!     type Io = IdleStream<TcpStream>;
+//!     type Addr = SocketAddr;
+//!
+//!     async fn accept(&mut self) -> (Self::Io, SocketAddr) {
+//!         let (socket, peer) = Listener::accept(&mut self.listener).await;
+//!         (self.wheel.idle_stream_with(socket, self.limits), peer)
+//!     }
+//!
+//!     fn local_addr(&self) -> io::Result<SocketAddr> {
+//!         self.listener.local_addr()
+//!     }
+//! }
+//!
+//! async fn serve(listener: TcpListener, wheel: TimerWheel, service: Router) -> io::Result<()> {
+//!     let limit = Duration::from_secs(10);
+//!     let service = service.layer(StatusTimeoutLayer::new(
+//!         &wheel,
+//!         limit,
+//!         StatusCode::REQUEST_TIMEOUT,
+//!     ));
+//!     // Half a request looks like one that is being handled: the second limit, longer than any handler takes, ends it.
+//!     let limits = IdleLimits::none()
+//!         .keep_alive(Duration::from_secs(1))
+//!         .read(Duration::from_secs(30));
+//!     axum::serve(
+//!         IdleListener {
+//!             listener,
+//!             wheel,
+//!             limits,
+//!         },
+//!         service,
+//!     )
+//!     .await
+//! }
+//! ```
+//!
+//! That is from the example `axum_service`, and a test holds the two equal. Where you serve connections with hyper yourself,
+//! the module of the hyper adapter has the same in five lines. The example `http_service` has all four limits, graceful
+//! shutdown and a page for Prometheus; both run with `cargo run -p tickwheel-adapters --example <name>`.
 //!
 //! # What it costs
 //!

@@ -72,11 +72,16 @@
 //!
 //! # Features
 //!
-//! The crate has no features yet. It needs Tokio's `rt`, `sync` and `time`, from version 1.49 on, and never enables
-//! `test-util`; the tests of your own crate do. The oldest supported Rust is 1.85.
+//! No feature is on by default. `hyper`, `tower`, `quinn` and `metrics` put the wheel behind the interfaces of these crates,
+//! see [`adapters`].
+//!
+//! The crate needs Tokio's `rt`, `sync` and `time`, from version 1.49 on, and never enables `test-util`; the tests of your own
+//! crate do. The oldest supported Rust is 1.85.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// Readers are told of features only.
+#![cfg_attr(docsrs, doc(auto_cfg(hide(tickwheel_loom, tickwheel_shuttle))))]
 // The models are of some parts only, and leave functions unused that other parts call.
 #![cfg_attr(
     any(tickwheel_loom, tickwheel_shuttle),
@@ -92,6 +97,8 @@ mod tick;
 pub mod wheel;
 
 mod actor;
+#[cfg(not(tickwheel_loom))]
+pub mod adapters;
 #[cfg(all(test, tickwheel_shuttle))]
 #[path = "model/explore/mod.rs"]
 mod explore;

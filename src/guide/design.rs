@@ -44,9 +44,10 @@
 //!
 //! Dependencies point one way. `wheel` imports nothing of the crate and knows no clock. Callers never import the actor, and
 //! the actor never imports a caller: both know only what lies between them. `builder` alone knows both sides and starts the
-//! actor. Each protocol between threads is prose with numbered invariants at the top of its module, and a loom model beside it:
-//! the entry of a sleep, the mailbox, the lock of a timer set, the activity of an idle timer. An explorer, which runs all of
-//! the code under a scheduler of its own, searches for bugs between those parts.
+//! actor. The [`adapters`](crate::adapters) lie above the callers and import nothing from below them; nothing else in the
+//! crate knows them. Each protocol between threads is prose with numbered invariants at the top of its module, and a loom
+//! model beside it: the entry of a sleep, the mailbox, the lock of a timer set, the activity of an idle timer. An explorer,
+//! which runs all of the code under a scheduler of its own, searches for bugs between those parts.
 //!
 //! These absences are as deliberate:
 //!

@@ -136,7 +136,7 @@ pub fn watches(scale: Scale) {
 }
 
 /// The CPU time that this thread has used.
-fn this_thread() -> Duration {
+pub(crate) fn this_thread() -> Duration {
     let usage = getrusage(UsageWho::RUSAGE_THREAD).expect("a thread may ask for its own usage");
     let micros = |time: nix::sys::time::TimeVal| {
         Duration::from_micros(u64::try_from(time.num_microseconds()).unwrap_or(0))

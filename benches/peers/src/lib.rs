@@ -1,5 +1,6 @@
 //! The workloads, and the timers they are run with. See the README of the crate for what came of it.
 
+pub mod adapters;
 pub mod chart;
 pub mod churn;
 pub mod coordinate;
@@ -8,6 +9,7 @@ pub mod keyed;
 pub mod measure;
 pub mod plan;
 pub mod report;
+pub mod service;
 pub mod sides;
 pub mod sleepers;
 pub mod table;

@@ -4,7 +4,7 @@ use crate::keyed::To;
 use crate::measure::Scale;
 use crate::sides::Side;
 use crate::sleepers::{self, Idle};
-use crate::{churn, idle, keyed, touch, wheels};
+use crate::{adapters, churn, idle, keyed, service, touch, wheels};
 
 /// A workload that a process of its own runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +35,14 @@ pub enum Workload {
     Bytes,
     Allocations,
     Idle(Idle),
+    /// hyper's and quinn's timers.
+    Adapters,
+    /// A service that tower limits.
+    Calls {
+        cloned: bool,
+    },
+    /// A server of hyper.
+    Service,
 }
 
 /// One process.
@@ -136,6 +144,32 @@ pub fn jobs(scale: Scale) -> Vec<Job> {
         job("idle", "echo", "echo over an idle stream", Workload::Echo),
         job("idle", "watches", "connections watched", Workload::Watches),
     ];
+    jobs.extend([
+        job(
+            "adapters",
+            "adapters",
+            "resets and sleeps of hyper and quinn",
+            Workload::Adapters,
+        ),
+        job(
+            "adapters",
+            "calls",
+            "limited calls of tower",
+            Workload::Calls { cloned: false },
+        ),
+        job(
+            "adapters",
+            "calls cloned",
+            "limited calls of tower, the service cloned for each",
+            Workload::Calls { cloned: true },
+        ),
+        job(
+            "service",
+            "service",
+            "a server of hyper under load",
+            Workload::Service,
+        ),
+    ]);
     for (group, what, producers, resident) in [
         ("S6 1", "set + move + remove, 1 producer", 1, 0),
         ("S6 2", "set + move + remove, 2 producers", 2, 0),
@@ -282,6 +316,9 @@ pub fn run(scale: Scale, workload: Workload) {
         Workload::Wheels { resident } => wheels::run(scale, resident),
         Workload::Storm(side) => sleepers::storm(scale, side),
         Workload::Idle(with) => sleepers::idle(scale, with),
+        Workload::Adapters => adapters::timers(scale),
+        Workload::Calls { cloned } => adapters::calls(scale, cloned),
+        Workload::Service => service::run(scale),
         Workload::Bytes | Workload::Allocations => unreachable!("`counted` runs these"),
     }
 }

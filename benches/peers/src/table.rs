@@ -182,6 +182,7 @@ fn checks() -> Vec<Check> {
     memory_and_idleness(&mut c);
     light(&mut c);
     alternative(&mut c);
+    adapters(&mut c);
     c.0
 }
 
@@ -283,6 +284,54 @@ fn touches(c: &mut Checks) {
         ("share of a core", "%", None),
     ] {
         c.absolute("idle", what, (metric, unit), watches, bar);
+    }
+}
+
+fn adapters(c: &mut Checks) {
+    for (ours, theirs, what) in [
+        (
+            "hyper reset: tickwheel",
+            "hyper reset: TokioTimer",
+            "hyper: a pending sleep reset",
+        ),
+        (
+            "hyper sleep: tickwheel",
+            "hyper sleep: TokioTimer",
+            "hyper: a sleep made, polled and dropped, 2 workers",
+        ),
+        (
+            "quinn reset: tickwheel",
+            "quinn reset: TokioRuntime",
+            "quinn: a pending timer reset",
+        ),
+        (
+            "quinn reset and poll: tickwheel",
+            "quinn reset and poll: TokioRuntime",
+            "quinn: the same, and polled",
+        ),
+    ] {
+        let (ours, theirs) = (Series("adapters", ours), Series("adapters", theirs));
+        c.times("adapters", what, ours, theirs, None);
+    }
+    for (group, what) in [
+        ("calls", "tower: a limited call, 2 workers"),
+        (
+            "calls cloned",
+            "tower: the same, the service cloned for each",
+        ),
+    ] {
+        let (ours, theirs) = (Series(group, OURS), Series(group, "tower::timeout"));
+        c.times("adapters", what, ours, theirs, None);
+    }
+    let what = "hyper server, request and head limited";
+    let (ours, none) = (Series("service", OURS), Series("service", "no limits"));
+    for theirs in [Series("service", TOKIO), none] {
+        for (metric, unit) in [("wall", "ns"), ("cpu", "ns"), ("p50", "us"), ("p99", "us")] {
+            c.ratio("service", what, (metric, unit), ours, theirs, None);
+        }
+    }
+    for metric in ["timers", "commands"] {
+        c.absolute("service", what, (metric, "a request"), ours, None);
     }
 }
 

@@ -128,6 +128,47 @@ fn imports_no_caller_into_the_actor_or_what_both_share() {
 }
 
 #[test]
+fn imports_nothing_internal_into_the_adapters() {
+    let internal = ["actor", "keyed", "shared", "timer_set", "wheel"];
+    assert_no_import(
+        |part| part == "adapters",
+        |import| internal.contains(&import),
+    );
+    assert_no_import(|part| part != "adapters", |import| import == "adapters");
+}
+
+/// Without features the crate does not depend on them.
+#[test]
+fn names_the_peers_of_adapters_in_the_adapters_only() {
+    let peers = [
+        "http",
+        "http_body",
+        "hyper",
+        "quinn",
+        "tower_layer",
+        "tower_service",
+    ];
+    // As the beginning of a path: a `cfg` may name a feature.
+    let names = |file: &File, peer: &str| {
+        let mut paths = file
+            .text
+            .split(|c: char| !c.is_alphanumeric() && !"_:".contains(c));
+        paths.any(|path| {
+            path.trim_start_matches(':')
+                .starts_with(&format!("{peer}::"))
+        })
+    };
+    let (adapters, others): (Vec<File>, Vec<File>) = sources()
+        .into_iter()
+        .partition(|file| part(file) == "adapters");
+    for peer in peers {
+        assert!(adapters.iter().any(|file| names(file, peer)), "{peer}");
+        let stray = others.iter().find(|file| names(file, peer));
+        assert!(stray.is_none(), "{stray:?} names {peer}");
+    }
+}
+
+#[test]
 fn reads_no_clock_in_the_wheel() {
     let wheel = sources().into_iter().filter(|file| part(file) == "wheel");
     for file in wheel {

@@ -1,0 +1,185 @@
+//! The service: what it answers, and what limits its connections.
+
+use std::error::Error;
+use std::fmt;
+use std::future::{Future, ready};
+use std::io;
+use std::pin::pin;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::Path;
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use http_body_util::BodyExt;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use tickwheel::adapters::metrics::Reporter;
+use tickwheel::adapters::tower::{RequestBodyTimeoutLayer, StatusTimeoutLayer};
+use tickwheel::{IdleLimits, TimerWheel};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// How long a response may take.
+pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(2);
+
+/// How long a client may send nothing of a head it owes, or of a body.
+pub(crate) const READ_LIMIT: Duration = Duration::from_secs(3);
+
+/// How long a server that is asked to stop waits for the requests in flight.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// How often the counts of the wheel are published.
+const REPORTS: Duration = Duration::from_millis(500);
+
+/// How the connections came to their ends.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Ends {
+    /// By the client, or because the server stopped.
+    pub(crate) closed: usize,
+    /// By the server: no request was in flight for too long.
+    pub(crate) idle: usize,
+    /// By the server: the head of a request did not arrive.
+    pub(crate) unread: usize,
+    pub(crate) failed: usize,
+}
+
+impl Ends {
+    fn count(&mut self, end: &hyper::Result<()>) {
+        let Err(error) = end else {
+            self.closed += 1;
+            return;
+        };
+        let source = error.source().and_then(|source| source.downcast_ref());
+        let is_idle = source.is_some_and(|e: &io::Error| e.kind() == io::ErrorKind::TimedOut);
+        let count = match error {
+            _ if is_idle => &mut self.idle,
+            error if error.is_timeout() => &mut self.unread,
+            _ => &mut self.failed,
+        };
+        *count += 1;
+    }
+}
+
+impl fmt::Display for Ends {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ends {
+            closed,
+            idle,
+            unread,
+            failed,
+        } = self;
+        write!(
+            f,
+            "connections: {closed} closed, {idle} reaped, {unread} unread, {failed} failed"
+        )
+    }
+}
+
+/// What the service answers. The layers limit the routes above them.
+fn application(wheel: &TimerWheel, page: PrometheusHandle) -> Router {
+    let slow = {
+        let wheel = wheel.clone();
+        async move |Path(seconds): Path<f64>| match Duration::try_from_secs_f64(seconds) {
+            Ok(duration) => {
+                wheel.sleep(duration).await;
+                Ok("that took a while\n")
+            }
+            Err(_) => Err(StatusCode::BAD_REQUEST),
+        }
+    };
+    Router::new()
+        .route("/", get(|| ready("hello\n")))
+        .route("/slow/{seconds}", get(slow))
+        .route("/echo", post(echo))
+        .layer(RequestBodyTimeoutLayer::new(wheel, READ_LIMIT))
+        .layer(StatusTimeoutLayer::new(
+            wheel,
+            REQUEST_LIMIT,
+            StatusCode::SERVICE_UNAVAILABLE,
+        ))
+        .route("/metrics", get(move || ready(page.render())))
+}
+
+async fn echo(body: Body) -> Result<Bytes, StatusCode> {
+    let body = body.collect().await;
+    Ok(body.map_err(|_| StatusCode::REQUEST_TIMEOUT)?.to_bytes())
+}
+
+/// Installs the recorder for Prometheus, with buckets from a millisecond to ten seconds.
+fn install_recorder() -> Result<PrometheusHandle, BuildError> {
+    let lateness = Matcher::Full("tickwheel_lateness_seconds".to_owned());
+    let buckets = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 1.0, 10.0];
+    PrometheusBuilder::new()
+        .set_buckets_for_metric(lateness, &buckets)?
+        .install_recorder()
+}
+
+/// Serves until `stop` completes and the requests that are in flight then are answered.
+pub(crate) async fn run(
+    listener: TcpListener,
+    wheel: &TimerWheel,
+    idle: Duration,
+    stop: impl Future<Output = ()>,
+) -> Result<Ends, BuildError> {
+    let page = install_recorder()?;
+    let reporting = tokio::spawn(Reporter::new(wheel).run(REPORTS));
+    let application = application(wheel, page);
+    let (stopping, stopped) = watch::channel(());
+    let mut ends = Ends::default();
+    let mut connections = JoinSet::new();
+    let mut stop = pin!(stop);
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((socket, _)) => {
+                    let (wheel, service) = (wheel.clone(), application.clone());
+                    connections.spawn(serve(socket, wheel, idle, service, stopped.clone()));
+                }
+                // Most likely too many files are open, which passes.
+                Err(_) => wheel.sleep(Duration::from_millis(100)).await,
+            },
+            Some(Ok(end)) = connections.join_next() => ends.count(&end),
+            () = &mut stop => break,
+        }
+    }
+    drop(listener);
+    drop(stopping);
+    let drained = async {
+        while let Some(end) = connections.join_next().await {
+            ends.count(&end.unwrap_or(Ok(())));
+        }
+    };
+    let _ = wheel.timeout(DRAIN, drained).await;
+    reporting.abort();
+    Ok(ends)
+}
+
+/// Serves one connection until it is idle, or the server stops: `stopped` is closed.
+async fn serve(
+    socket: TcpStream,
+    wheel: TimerWheel,
+    idle: Duration,
+    service: Router,
+    mut stopped: watch::Receiver<()>,
+) -> hyper::Result<()> {
+    let limits = IdleLimits::none().keep_alive(idle);
+    let socket = TokioIo::new(wheel.idle_stream_with(socket, limits));
+    let mut http = http1::Builder::new();
+    // hyper counts from the end of the request before: the sum leaves an idle connection to the limit above.
+    http.header_read_timeout(idle.saturating_add(READ_LIMIT))
+        .timer(wheel);
+    let connection = http.serve_connection(socket, TowerToHyperService::new(service));
+    let mut connection = pin!(connection);
+    tokio::select! {
+        ended = connection.as_mut() => return ended,
+        _ = stopped.changed() => {}
+    }
+    // Closes it now if no request is in flight, else after the response, which says that it is the last.
+    connection.as_mut().graceful_shutdown();
+    connection.await
+}

@@ -1,0 +1,218 @@
+//! The examples, run as programs, and the recipe that the guide shows.
+//!
+//! `cargo test -p tickwheel-adapters` builds the examples; with `--test it` it runs those of the last build.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// What should have happened by then never will.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn example(name: &str) -> Command {
+    // This test lies in `deps`, and the examples beside that.
+    let test = std::env::current_exe().expect("a test is a file");
+    let profile = test.parent().and_then(|deps| deps.parent());
+    let path: PathBuf = profile.expect("it lies deep enough").join("examples");
+    let path = path.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+    assert!(path.exists(), "{} is missing: see above", path.display());
+    Command::new(path)
+}
+
+/// What a program that ends by itself says; it must succeed.
+fn said(name: &str) -> String {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = example(name).output().expect("the example runs");
+    let said = String::from_utf8_lossy(&stdout) + String::from_utf8_lossy(&stderr);
+    assert_eq!(status.code(), Some(0), "{said}");
+    said.into_owned()
+}
+
+#[test]
+fn http_service_holds_its_limits_under_load() {
+    let said = said("http_service");
+    for row in [
+        "timed out             150",
+        "100 reaped, 50 unread, 0 failed",
+    ] {
+        assert!(said.contains(row), "{said}");
+    }
+}
+
+#[test]
+fn axum_service_cuts_no_request() {
+    assert!(said("axum_service").contains("that took two seconds"));
+}
+
+#[test]
+fn other_crates_sleep_on_the_wheel() {
+    assert!(said("retry_backon").contains("3 sleeps of the wheel"));
+    assert!(said("aws_sleep").contains("count: 1"));
+}
+
+#[test]
+fn guide_shows_the_recipe_for_axum() {
+    let example = include_str!("../../axum_service.rs");
+    let recipe = example
+        .split_once("// --- the recipe ---\n")
+        .expect("it begins");
+    let recipe = recipe
+        .1
+        .split_once("// --- until here ---")
+        .expect("it ends");
+    let guide = include_str!("../../../../src/guide.rs").lines();
+    let guide = guide.filter_map(|line| line.strip_prefix("//!"));
+    let guide = guide.map(|line| line.strip_prefix(' ').unwrap_or(line));
+    let guide = guide.collect::<Vec<_>>().join("\n");
+    assert!(guide.contains(recipe.0.trim()), "src/guide.rs differs");
+}
+
+/// The service with `--listen`, which is killed when dropped.
+struct Service {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    address: SocketAddr,
+}
+
+impl Service {
+    fn start(idle: &str) -> Self {
+        let mut command = example("http_service");
+        command.args(["--listen", "127.0.0.1:0", "--idle", idle]);
+        command.stdout(Stdio::piped()).stdin(Stdio::null());
+        let mut child = command.spawn().expect("the example runs");
+        let mut lines = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut first = String::new();
+        lines.read_line(&mut first).expect("it says something");
+        let address = first.strip_prefix("listening on ");
+        let address = address.and_then(|rest| rest.split(';').next()?.parse().ok());
+        Service {
+            child,
+            lines,
+            address: address.unwrap_or_else(|| panic!("no address in {first:?}")),
+        }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let client = TcpStream::connect(self.address).expect("it listens");
+        client.set_read_timeout(Some(PATIENCE)).expect("not zero");
+        client
+    }
+
+    /// What it answers to one request on a connection of its own.
+    fn ask(&self, request: &str) -> String {
+        let mut client = self.connect();
+        let head = " HTTP/1.1\r\nhost: x\r\nconnection: close\r\n";
+        let request = request.replacen('\n', head, 1);
+        client.write_all(request.as_bytes()).expect("it is open");
+        let mut response = String::new();
+        client.read_to_string(&mut response).expect("it is text");
+        response
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn http_service_answers_and_limits() {
+    let service = Service::start("60");
+    let hello = service.ask("GET /\n\r\n");
+    assert!(
+        hello.starts_with("HTTP/1.1 200 ") && hello.ends_with("hello\n"),
+        "{hello}"
+    );
+    let began = Instant::now();
+    let stuck = service.ask("GET /slow/1e9\n\r\n");
+    assert!(stuck.starts_with("HTTP/1.1 503 "), "{stuck}");
+    assert!(began.elapsed() >= Duration::from_secs(2));
+    let echo = service.ask("POST /echo\ncontent-length: 5\r\n\r\n12345");
+    assert!(echo.ends_with("\r\n\r\n12345"), "{echo}");
+
+    // Published every half a second.
+    let published = Instant::now();
+    let page = loop {
+        let page = service.ask("GET /metrics\n\r\n");
+        let fired = "tickwheel_lateness_seconds_count{wheel=\"tickwheel\"} ";
+        let fired = page
+            .split_once(fired)
+            .and_then(|(_, rest)| rest.lines().next());
+        if fired.is_some_and(|n| n.parse().is_ok_and(|n: u64| n >= 1)) {
+            break page;
+        }
+        assert!(published.elapsed() < PATIENCE, "{page}");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    for line in [
+        "# TYPE tickwheel_sleeps_made_total counter",
+        "# TYPE tickwheel_sleeps_pending gauge",
+        "# TYPE tickwheel_lateness_seconds histogram",
+        "tickwheel_lateness_seconds_bucket{wheel=\"tickwheel\",le=\"0.001\"} ",
+        "tickwheel_lateness_seconds_bucket{wheel=\"tickwheel\",le=\"+Inf\"} ",
+        "tickwheel_sleeps_cancelled_total{wheel=\"tickwheel\"} ",
+    ] {
+        assert!(page.contains(line), "{line}\n{page}");
+    }
+}
+
+#[test]
+fn http_service_closes_idle_connections_only() {
+    let service = Service::start("0.5");
+    let mut client = service.connect();
+    let request = b"GET /slow/1 HTTP/1.1\r\nhost: x\r\n\r\n";
+    client.write_all(request).expect("it is open");
+    let began = Instant::now();
+    let mut response = String::new();
+    client.read_to_string(&mut response).expect("it is text");
+    assert!(response.ends_with("that took a while\n"), "{response}");
+    assert!(
+        began.elapsed() >= Duration::from_millis(1500),
+        "closed too soon"
+    );
+}
+
+#[test]
+#[cfg(unix)]
+fn http_service_answers_what_is_in_flight_before_it_stops() {
+    for signal in ["-TERM", "-INT"] {
+        let mut service = Service::start("60");
+        let mut silent = service.connect();
+        let mut asking = service.connect();
+        let request = b"GET /slow/1.5 HTTP/1.1\r\nhost: x\r\n\r\n";
+        asking.write_all(request).expect("it is open");
+        std::thread::sleep(Duration::from_millis(500));
+        let pid = service.child.id().to_string();
+        let killed = Command::new("kill").args([signal, &pid]).status();
+        assert!(killed.expect("there is a kill").success());
+
+        let mut response = String::new();
+        asking.read_to_string(&mut response).expect("it is text");
+        assert!(response.ends_with("that took a while\n"), "{response}");
+        let _ = silent.read(&mut [0]);
+        let status = service.child.wait().expect("it is our child");
+        let mut said = String::new();
+        service.lines.read_to_string(&mut said).expect("it is text");
+        assert_eq!(status.code(), Some(0), "{said}");
+        assert!(said.starts_with("stopped; connections: 2 closed"), "{said}");
+    }
+}
+
+#[test]
+fn http_service_rejects_bad_arguments_in_one_line() {
+    for arguments in [&["--listen", "nonsense"][..], &["--idle", "3"], &["-x"]] {
+        let mut command = example("http_service");
+        let output = command.args(arguments).output().expect("the example runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.starts_with("http_service: "), "{said}");
+    }
+}

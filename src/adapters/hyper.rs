@@ -1,0 +1,91 @@
+//! The wheel as hyper's timer: [`TimerWheel`] is a [`hyper::rt::Timer`], and [`Sleep`](crate::Sleep) a
+//! [`hyper::rt::Sleep`].
+//!
+//! Pass the wheel wherever hyper or hyper-util takes a timer, as `hyper_util::rt::TokioTimer` is passed elsewhere. What
+//! hyper limits then runs on the wheel:
+//!
+//! * HTTP/1 servers: `header_read_timeout`. hyper arms a sleep for each request and drops it once the head has arrived.
+//!   It counts from the end of the request before, so it also closes connections that are kept alive and silent.
+//! * HTTP/2 servers and clients: `keep_alive_interval` and `keep_alive_timeout`. hyper resets one sleep for each ping, and
+//!   here a reset is one: no new sleep is made.
+//! * Clients of hyper-util: `timer` and `pool_timer`, for how long an unused connection stays in the pool.
+//!
+//! hyper itself limits neither a handler that takes too long nor a stalled body; the layers of the adapter for tower do. The
+//! guide [sets the limits of a server side by side](crate::guide#with-hyper-tower-quinn-and-metrics).
+//!
+//! # Examples
+//!
+//! A server that gives a client ten seconds to send the head of a request, and closes a connection on which no request
+//! is in flight for a minute:
+//!
+//! ```
+//! use std::convert::Infallible;
+//! use std::time::Duration;
+//!
+//! use hyper::server::conn::http1;
+//! use hyper::service::service_fn;
+//! use hyper::{Request, Response, body::Incoming};
+//! use hyper_util::rt::TokioIo;
+//! use tickwheel::{IdleLimits, TimerWheel};
+//! use tokio::net::TcpListener;
+//!
+//! async fn answer(_: Request<Incoming>) -> Result<Response<String>, Infallible> {
+//!     Ok(Response::new("hello\n".to_owned()))
+//! }
+//!
+//! async fn serve(listener: TcpListener, wheel: TimerWheel) -> std::io::Result<()> {
+//!     let mut http = http1::Builder::new();
+//!     http.timer(wheel.clone()).header_read_timeout(Duration::from_secs(10));
+//!     let limits = IdleLimits::none().keep_alive(Duration::from_secs(60));
+//!     loop {
+//!         let (socket, _) = listener.accept().await?;
+//!         let socket = wheel.idle_stream_with(socket, limits);
+//!         tokio::spawn(http.serve_connection(TokioIo::new(socket), service_fn(answer)));
+//!     }
+//! }
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! # use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! # let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+//! # let address = listener.local_addr().unwrap();
+//! # tokio::spawn(serve(listener, TimerWheel::new()));
+//! # let mut client = tokio::net::TcpStream::connect(address).await.unwrap();
+//! # client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+//! # let mut answer = String::new();
+//! # client.read_to_string(&mut answer).await.unwrap();
+//! # assert!(answer.ends_with("hello\n"), "{answer}");
+//! # }
+//! ```
+
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use hyper::rt::{Sleep, Timer};
+
+use crate::clock;
+use crate::timer_wheel::TimerWheel;
+
+impl Timer for TimerWheel {
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
+        Box::pin(TimerWheel::sleep(self, duration))
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
+        Box::pin(TimerWheel::sleep_until(self, deadline.into()))
+    }
+
+    /// The clock of the runtime in which this is called, which may be paused.
+    fn now(&self) -> Instant {
+        clock::now().into_std()
+    }
+
+    /// Resets a sleep of this or another wheel; a sleep of another timer is replaced by one of this wheel.
+    fn reset(&self, sleep: &mut Pin<Box<dyn Sleep>>, new_deadline: Instant) {
+        match sleep.as_mut().downcast_mut_pin::<crate::Sleep>() {
+            Some(sleep) => sleep.get_mut().reset(new_deadline.into()),
+            None => *sleep = Timer::sleep_until(self, new_deadline),
+        }
+    }
+}
+
+impl Sleep for crate::Sleep {}
