@@ -113,6 +113,8 @@ mod panic;
 #[cfg(not(tickwheel_loom))]
 mod sleep;
 #[cfg(not(tickwheel_loom))]
+pub mod time;
+#[cfg(not(tickwheel_loom))]
 mod timer_set;
 #[cfg(tickwheel_loom)]
 mod timer_set {

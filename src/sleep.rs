@@ -23,7 +23,7 @@ use crate::panic::{catch_panic, wake};
 use crate::shared::entry::{Entry, Phase};
 use crate::shared::idle_clock::IdleClock;
 use crate::shared::{Shared, SleepContext, SleepEntry};
-use crate::tick::{NEVER, after, far_future};
+use crate::tick::{NEVER, far_future};
 
 /// Completes once its deadline is reached. Made by [`TimerWheel::sleep`](crate::TimerWheel::sleep) and
 /// [`sleep_until`](crate::TimerWheel::sleep_until).
@@ -105,8 +105,8 @@ enum Stage {
 
 impl Sleep {
     #[inline]
-    pub(crate) fn after(context: &Arc<SleepContext>, duration: Duration) -> Self {
-        let (deadline, tick) = match after(duration) {
+    pub(crate) fn after(context: &Arc<SleepContext>, now: Instant, duration: Duration) -> Self {
+        let (deadline, tick) = match now.checked_add(duration) {
             Some(deadline) => (deadline, context.shared.ticks.deadline(deadline)),
             None => (far_future(), NEVER),
         };

@@ -104,6 +104,11 @@ impl TimerWheel {
         &self.context.shared
     }
 
+    /// Whether both are handles of one wheel.
+    pub(crate) fn is_same(&self, other: &TimerWheel) -> bool {
+        Arc::ptr_eq(&self.context, &other.context)
+    }
+
     /// Makes a future that completes once `duration` has passed.
     ///
     /// The duration is counted from this call. The future is never early, and at most a tick late plus what the runtime
@@ -114,7 +119,13 @@ impl TimerWheel {
     /// Dropping the future cancels it; see [`Sleep`].
     #[doc(alias = "delay")]
     pub fn sleep(&self, duration: Duration) -> Sleep {
-        Sleep::after(&self.context, duration)
+        self.sleep_from(clock::now(), duration)
+    }
+
+    /// Like [`sleep`](Self::sleep), for a caller that has read the clock.
+    #[inline]
+    pub(crate) fn sleep_from(&self, now: Instant, duration: Duration) -> Sleep {
+        Sleep::after(&self.context, now, duration)
     }
 
     /// Makes a future that completes at `deadline`. A deadline in the past is ready at the first poll.
