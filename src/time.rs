@@ -62,6 +62,8 @@
 //! tickwheel = { version = "0.1", features = ["test-util"] }
 //! ```
 
+#[cfg(feature = "test-util")]
+mod advance;
 mod ambient;
 mod future_ext;
 mod install;
@@ -75,7 +77,11 @@ pub use std::time::Duration;
 pub use tokio::time::{Instant, MissedTickBehavior};
 #[cfg(feature = "test-util")]
 #[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
-pub use tokio::time::{advance, pause, resume};
+pub use tokio::time::{pause, resume};
+
+#[cfg(feature = "test-util")]
+#[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
+pub use advance::advance;
 
 pub use crate::sleep::{Interval, Sleep, Timeout};
 pub use future_ext::FutureExt;
