@@ -109,6 +109,12 @@ impl TimerWheel {
         Arc::ptr_eq(&self.context, &other.context)
     }
 
+    /// Does not keep it.
+    #[cfg(test)]
+    pub(crate) fn downgrade(&self) -> std::sync::Weak<SleepContext> {
+        Arc::downgrade(&self.context)
+    }
+
     /// Makes a future that completes once `duration` has passed.
     ///
     /// The duration is counted from this call. The future is never early, and at most a tick late plus what the runtime
