@@ -47,7 +47,9 @@ fn main() -> ExitCode {
         Ok(Some(arguments)) => arguments,
         Ok(None) => {
             println!("peers [--quick] [--only ID]... [--out DIR]");
-            println!("IDs: S1 S2 S2b S3 S4 S5 S6 S7 S8 S9 S10 S11 threads idle light allocations");
+            println!(
+                "IDs: S1 S2 S2b S2c S3 S4 S5 S6 S7 S8 S9 S10 S11 threads idle light allocations"
+            );
             return ExitCode::SUCCESS;
         }
         Err(error) => {

@@ -26,6 +26,10 @@ pub trait Timer: Clone + Send + Sync + 'static {
 #[derive(Debug, Clone)]
 pub struct Tickwheel(pub TimerWheel);
 
+/// `tickwheel::time`, which finds its wheel itself.
+#[derive(Debug, Clone)]
+pub struct Ambient;
+
 #[derive(Debug, Clone)]
 pub struct Tokio;
 
@@ -59,6 +63,23 @@ impl Timer for Tickwheel {
 
     fn sleep_until(&self, deadline: Instant) -> impl Future<Output = ()> + Send {
         self.0.sleep_until(deadline.into())
+    }
+}
+
+impl Timer for Ambient {
+    // Like the wheel held by hand: the timeout is made, and then awaited.
+    fn timeout<F>(&self, length: Duration, future: F) -> impl Future<Output = ()> + Send
+    where
+        F: Future<Output = ()> + Send,
+    {
+        let timeout = tickwheel::time::timeout(length, future);
+        async {
+            let _ = timeout.await;
+        }
+    }
+
+    fn sleep(&self, length: Duration) -> impl Future<Output = ()> + Send {
+        tickwheel::time::sleep(length)
     }
 }
 
@@ -148,6 +169,8 @@ pub enum Side {
     ShortTick,
     /// With the actor on a thread of its own, and a tick of 0.1 ms.
     OwnThread,
+    /// With `tickwheel::time`.
+    Ambient,
     Tokio,
     Pingora,
     FuturesTimer,
@@ -155,11 +178,12 @@ pub enum Side {
 }
 
 impl Side {
-    pub const ALL: [Side; 8] = [
+    pub const ALL: [Side; 9] = [
         Side::Floor,
         Side::Tickwheel,
         Side::ShortTick,
         Side::OwnThread,
+        Side::Ambient,
         Side::Tokio,
         Side::Pingora,
         Side::FuturesTimer,
@@ -172,6 +196,7 @@ impl Side {
             Side::Tickwheel => "tickwheel",
             Side::ShortTick => "tickwheel, tick of 0.1 ms",
             Side::OwnThread => "tickwheel, own thread",
+            Side::Ambient => "tickwheel::time",
             Side::Tokio => "tokio::time",
             Side::Pingora => "pingora-timeout",
             Side::FuturesTimer => "futures-timer",
@@ -198,6 +223,10 @@ macro_rules! with_side {
             | $crate::sides::Side::ShortTick
             | $crate::sides::Side::OwnThread => {
                 let $timer = $crate::sides::Tickwheel($wheel.clone());
+                $body
+            }
+            $crate::sides::Side::Ambient => {
+                let $timer = $crate::sides::Ambient;
                 $body
             }
             $crate::sides::Side::Tokio => {
