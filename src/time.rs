@@ -121,7 +121,7 @@ pub mod error {
 /// ```
 #[track_caller]
 pub fn wheel() -> TimerWheel {
-    ambient::ask(clock::now(), TimerWheel::clone)
+    ambient::wheel()
 }
 
 /// Makes a future that completes once `duration` has passed. See [`TimerWheel::sleep`].
@@ -151,7 +151,9 @@ pub fn wheel() -> TimerWheel {
 #[track_caller]
 pub fn sleep(duration: Duration) -> Sleep {
     let now = clock::now();
-    ambient::with_wheel(now, |wheel| wheel.sleep_from(now, duration))
+    let deadline = now.checked_add(duration);
+    let reserved = ambient::with_wheel(now, |wheel| wheel.reserve(deadline));
+    Sleep::after(deadline, duration, reserved)
 }
 
 /// Makes a future that completes at `deadline`. See [`TimerWheel::sleep_until`].
@@ -183,7 +185,8 @@ pub fn sleep(duration: Duration) -> Sleep {
 #[inline]
 #[track_caller]
 pub fn sleep_until(deadline: Instant) -> Sleep {
-    ambient::with_wheel(clock::now(), |wheel| wheel.sleep_until(deadline))
+    let reserved = ambient::with_wheel(clock::now(), |wheel| wheel.reserve(Some(deadline)));
+    Sleep::at(deadline, reserved)
 }
 
 /// Limits how long `future` may take. See [`TimerWheel::timeout`].

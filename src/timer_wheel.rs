@@ -17,8 +17,8 @@ use crate::metrics::WheelMetrics;
 use crate::shared::command::Command;
 use crate::shared::{Shared, SleepContext};
 use crate::sleep::Interval;
-use crate::sleep::Sleep;
 use crate::sleep::Timeout;
+use crate::sleep::{Reserved, Sleep};
 
 /// A handle to a timer wheel and its actor. Cheap to clone, and usable from any thread and task.
 ///
@@ -125,20 +125,21 @@ impl TimerWheel {
     /// Dropping the future cancels it; see [`Sleep`].
     #[doc(alias = "delay")]
     pub fn sleep(&self, duration: Duration) -> Sleep {
-        self.sleep_from(clock::now(), duration)
+        let deadline = clock::now().checked_add(duration);
+        Sleep::after(deadline, duration, self.reserve(deadline))
     }
 
-    /// Like [`sleep`](Self::sleep), for a caller that has read the clock.
+    /// What a sleep until `deadline` needs of this wheel.
     #[inline]
-    pub(crate) fn sleep_from(&self, now: Instant, duration: Duration) -> Sleep {
-        Sleep::after(&self.context, now, duration)
+    pub(crate) fn reserve(&self, deadline: Option<Instant>) -> Reserved {
+        Reserved::new(&self.context, deadline)
     }
 
     /// Makes a future that completes at `deadline`. A deadline in the past is ready at the first poll.
     ///
     /// Otherwise like [`sleep`](Self::sleep).
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
-        Sleep::at(&self.context, deadline)
+        Sleep::at(deadline, self.reserve(Some(deadline)))
     }
 
     /// Limits how long `future` may take.

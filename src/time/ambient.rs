@@ -40,48 +40,51 @@ use tokio::time::Instant;
 
 use super::pausable::CAN_PAUSE;
 use super::registry::{self, Ambient};
+use crate::clock;
 use crate::timer_wheel::TimerWheel;
 
 #[cfg(test)]
 mod tests;
 
-/// For how long a worker thread believes that it still belongs to the runtime of its slot. A thread then asks a thousand
-/// times a second at most, which is nothing, and seldom at the same time as another.
+/// For how long a thread need not ask again. It then asks a thousand times a second at most, which is nothing, and seldom
+/// at the same time as another.
 const TRUST: Duration = Duration::from_millis(1);
 
 /// The wheel that a thread used last.
 struct Slot {
     runtime: Id,
     wheel: TimerWheel,
-    /// When Tokio was asked last. `None` if it has to be asked each time.
-    asked: Cell<Option<Instant>>,
+    /// Until when Tokio need not be asked. `None` if it has to be asked each time.
+    trusted_until: Cell<Option<Instant>>,
 }
 
 impl Slot {
     fn new(runtime: &Handle, wheel: TimerWheel, now: Instant) -> Self {
         let may_be_trusted = runtime.runtime_flavor() == RuntimeFlavor::MultiThread;
+        let trusted_until = may_be_trusted.then(|| now.checked_add(TRUST)).flatten();
         Slot {
             runtime: runtime.id(),
             wheel,
-            asked: Cell::new(may_be_trusted.then_some(now)),
+            trusted_until: Cell::new(trusted_until),
         }
     }
 
     /// Whether it has the wheel of the current runtime, without asking Tokio which that is.
     #[inline]
     fn is_trusted(&self, now: Instant) -> bool {
-        (self.asked.get()).is_some_and(|asked| now.saturating_duration_since(asked) < TRUST)
+        (self.trusted_until.get()).is_some_and(|until| now < until)
             && !self.wheel.is_shutdown()
             && task::try_id().is_some()
     }
 
-    /// Whether it has the wheel of this runtime, which is the current one.
-    fn is_of(&self, runtime: Id, now: Instant) -> bool {
-        let is_right = self.runtime == runtime && !self.wheel.is_shutdown();
-        if is_right && self.asked.get().is_some() {
-            self.asked.set(Some(now));
+    /// Whether it has the wheel of the current runtime, which Tokio is asked for.
+    fn is_current(&self, now: Instant) -> bool {
+        let is_current = Handle::try_current().is_ok_and(|runtime| runtime.id() == self.runtime)
+            && !self.wheel.is_shutdown();
+        if is_current && self.trusted_until.get().is_some() {
+            self.trusted_until.set(now.checked_add(TRUST));
         }
-        is_right
+        is_current
     }
 }
 
@@ -97,23 +100,23 @@ thread_local! {
 #[inline]
 #[track_caller]
 pub(super) fn with_wheel<R>(now: Instant, make: impl FnOnce(&TimerWheel) -> R) -> R {
-    if CAN_PAUSE {
-        return ask(now, make);
-    }
-    match with_slot(make, |slot| slot.is_trusted(now)) {
+    match with_slot(make, |slot| {
+        (!CAN_PAUSE && slot.is_trusted(now)) || slot.is_current(now)
+    }) {
         Ok(made) => made,
-        Err(make) => ask(now, make),
+        Err(make) => make(&find(now)),
     }
 }
 
-/// Asks Tokio for the current runtime, and calls `make` with its wheel.
+/// The wheel of the current runtime, whatever the slot says.
+///
+/// # Panics
+///
+/// Panics as [`with_wheel`] does.
 #[track_caller]
-pub(super) fn ask<R>(now: Instant, make: impl FnOnce(&TimerWheel) -> R) -> R {
-    let runtime = Handle::current();
-    match with_slot(make, |slot| slot.is_of(runtime.id(), now)) {
-        Ok(made) => made,
-        Err(make) => make(&find(&runtime, now)),
-    }
+pub(super) fn wheel() -> TimerWheel {
+    let now = clock::now();
+    with_slot(TimerWheel::clone, |slot| slot.is_current(now)).unwrap_or_else(|_| find(now))
 }
 
 /// Calls `make` with the wheel in this thread's slot, if `is_right`. Gives `make` back otherwise.
@@ -135,15 +138,16 @@ where
     }
 }
 
-/// The wheel of this runtime, which is the current one: from the registry, or a new one. It goes into the slot.
+/// The wheel of the current runtime: from the registry, or a new one. It goes into the slot.
 #[cold]
 #[track_caller]
-fn find(runtime: &Handle, now: Instant) -> TimerWheel {
+fn find(now: Instant) -> TimerWheel {
+    let runtime = Handle::current();
     let wheel = match registry::get(runtime.id()) {
         Some(ambient) => ambient.wheel,
-        None => start(runtime),
+        None => start(&runtime),
     };
-    let slot = Slot::new(runtime, wheel.clone(), now);
+    let slot = Slot::new(&runtime, wheel.clone(), now);
     // Errors mean that the thread is ending, or that `make` has logged and the subscriber has come back here.
     let replaced = SLOT.try_with(|here| Some(here.try_borrow_mut().ok()?.replace(slot)));
     // Not while the slot is borrowed: what is dropped here sends a command.

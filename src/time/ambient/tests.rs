@@ -25,7 +25,7 @@ fn multi_thread() -> Runtime {
 
 /// The wheel of the current runtime, which Tokio is asked for.
 fn asked(now: Instant) -> TimerWheel {
-    ask(now, TimerWheel::clone)
+    with_wheel(now, TimerWheel::clone)
 }
 
 /// The wheel in the slot, if it is trusted.
@@ -177,7 +177,7 @@ fn finds_wheels_while_the_slot_is_borrowed() {
     outer.block_on(async {
         let first = asked(now);
         // A subscriber that is told of the clock may come back here.
-        let second = ask(now, |_| {
+        let second = with_wheel(now, |_| {
             let _within = inner.enter();
             asked(now)
         });
