@@ -116,7 +116,10 @@ pub(super) fn with_wheel<R>(now: Instant, make: impl FnOnce(&TimerWheel) -> R) -
 #[track_caller]
 pub(super) fn wheel() -> TimerWheel {
     let now = clock::now();
-    with_slot(TimerWheel::clone, |slot| slot.is_current(now)).unwrap_or_else(|_| find(now))
+    match with_slot(TimerWheel::clone, |slot| slot.is_current(now)) {
+        Ok(wheel) => wheel,
+        Err(_) => find(now),
+    }
 }
 
 /// Calls `make` with the wheel in this thread's slot, if `is_right`. Gives `make` back otherwise.

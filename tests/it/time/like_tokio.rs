@@ -40,7 +40,7 @@ enum Step {
         missed: MissedTickBehavior,
         reset: u8,
     },
-    /// Moves the clock.
+    /// Moves the clock, if there is no other task: which instant that sees would depend on who runs first.
     Advance(u64),
     Yield,
 }
@@ -86,21 +86,22 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// The program, with the `time` of one side.
 macro_rules! side {
-    ($side:ident, $time:path) => {
+    ($side:ident, $time:path, $advance:path) => {
         mod $side {
-            use std::future::Future;
             use std::pin::Pin;
 
             use super::{Duration, Log, Step, ms};
             use futures::poll;
             use tokio::time::Instant;
+            use $advance as advance;
             use $time as time;
 
             pub(super) fn run(program: &[Vec<Step>]) -> Vec<Log> {
                 super::super::paused().block_on(async {
                     let start = Instant::now();
+                    let is_alone = program.len() == 1;
                     let tasks = program.iter().cloned();
-                    let tasks = tasks.map(|steps| tokio::spawn(task(start, steps)));
+                    let tasks = tasks.map(|steps| tokio::spawn(task(is_alone, start, steps)));
                     let mut logs = Vec::new();
                     for task in tasks.collect::<Vec<_>>() {
                         logs.push(task.await.unwrap());
@@ -109,9 +110,12 @@ macro_rules! side {
                 })
             }
 
-            async fn task(start: Instant, steps: Vec<Step>) -> Log {
+            async fn task(is_alone: bool, start: Instant, steps: Vec<Step>) -> Log {
                 let mut log = Log::new();
-                for step in steps {
+                for mut step in steps {
+                    if !is_alone && matches!(step, Step::Advance(_)) {
+                        step = Step::Yield;
+                    }
                     let what = perform(start, step, &mut log).await;
                     log.push((start.elapsed(), what));
                 }
@@ -222,24 +226,23 @@ macro_rules! side {
                             }
                         }
                     }
-                    Step::Advance(by) => tokio::time::advance(ms(by)).await,
+                    Step::Advance(by) => advance(ms(by)).await,
                     Step::Yield => tokio::task::yield_now().await,
                 }
                 "done"
-            }
-
-            /// Both sides have futures that can be sent.
-            #[allow(dead_code)]
-            fn is_send() -> impl Future<Output = ()> + Send {
-                let _: Duration = Duration::ZERO;
-                time::sleep(Duration::ZERO)
             }
         }
     };
 }
 
-side!(tokios, tokio::time);
-side!(ours, tickwheel::time);
+side!(tokios, tokio::time, tokio::time::advance);
+side!(ours, tickwheel::time, super::advance);
+
+/// What `tickwheel::time::advance` is, which only the feature `test-util` shows.
+async fn advance(by: Duration) {
+    tokio::time::advance(by).await;
+    tickwheel::time::wheel().settle().await;
+}
 
 proptest! {
     #![proptest_config(ProptestConfig {
