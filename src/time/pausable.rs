@@ -5,7 +5,8 @@
 //! function `pause` only then. A name that a glob imports into a block hides the one outside the block, so
 //! `pause` below is Tokio's where there is one, and else ours.
 
-#![allow(dead_code, unused_imports)] // which of the two is used depends on the build
+// Which of the two is used depends on the build.
+#![allow(dead_code, unused_imports, clippy::wildcard_imports)]
 
 /// What `pause` returns says whose it is.
 trait Answer {

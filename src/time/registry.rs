@@ -80,7 +80,7 @@ impl Drop for Entered {
     }
 }
 
-/// How many runtimes have a wheel.
+/// Whether the runtime has an entry.
 #[cfg(test)]
 pub(super) fn contains(runtime: Id) -> bool {
     with(|wheels| wheels.contains_key(&runtime))

@@ -47,10 +47,11 @@ async fn starts_another_wheel_for_all_workers_after_a_shutdown() {
 fn keeps_the_deadline_of_a_sleep_whose_runtime_is_gone() {
     for runtime in [current_thread(), multi_thread(1)] {
         let start = Instant::now();
-        let mut sleep = runtime.block_on(async { time::sleep(ms(20)) });
-        let _within = runtime.enter();
+        let mut sleep = {
+            let _within = runtime.enter();
+            time::sleep(ms(20))
+        };
         assert!(poll_idly(&mut sleep).is_pending());
-        drop(_within);
         drop(runtime);
         current_thread().block_on(sleep);
         assert!(start.elapsed() >= ms(20));

@@ -90,7 +90,7 @@ macro_rules! side {
         mod $side {
             use std::pin::Pin;
 
-            use super::{Duration, Log, Step, ms};
+            use super::{Log, Step, ms};
             use futures::poll;
             use tokio::time::Instant;
             use $advance as advance;

@@ -21,9 +21,17 @@ fn panic_of<R>(f: impl FnOnce() -> R) -> (String, String, u32) {
     HOOK.call_once(|| {
         let previous = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            let message = info.payload_as_str().unwrap_or_default().to_owned();
+            let payload = info.payload();
+            let message = payload
+                .downcast_ref::<&str>()
+                .map(|text| (*text).to_owned());
+            let message = message.or_else(|| payload.downcast_ref().cloned());
             if let Some(at) = info.location() {
-                SEEN.set(Some((message, at.file().to_owned(), at.line())));
+                SEEN.set(Some((
+                    message.unwrap_or_default(),
+                    at.file().to_owned(),
+                    at.line(),
+                )));
             }
             previous(info);
         }));
@@ -83,11 +91,8 @@ fn panics_as_tokio_does_without_a_time_driver() {
         without_timer(Builder::new_multi_thread()),
     ] {
         runtime.block_on(async { assert_all_panic_as_tokios() });
-        runtime.block_on(async {
-            tokio::spawn(async { assert_all_panic_as_tokios() })
-                .await
-                .unwrap()
-        });
+        let task = runtime.spawn(async { assert_all_panic_as_tokios() });
+        runtime.block_on(task).unwrap();
         let (message, ..) = {
             let _within = runtime.enter();
             panic_of(|| time::sleep(HOUR))
