@@ -19,7 +19,7 @@
 //! # }
 //! ```
 //!
-//! The first timer in a runtime starts its wheel, with default settings unless one was [installed](install) before.
+//! The first timer in a runtime starts its wheel, with default settings unless one was [installed](install()) before.
 //! [`wheel`] is the handle to it, for keyed timers, idle timers and metrics. The wheel ends with the runtime. If it is shut
 //! down before that, the next use starts another.
 //!
@@ -42,7 +42,7 @@
 //! moves it.
 //!
 //! In one case another wheel can be used. A task of a multi-thread runtime may be in another runtime for a while, by
-//! `enter` or by a `block_on` inside of [`block_in_place`](tokio::task::block_in_place). For at most a millisecond after
+//! `enter` or by a `block_on` inside of [`block_in_place`][in-place]. For at most a millisecond after
 //! the thread made a timer in the task's own runtime, timers made in the other one are on the wheel of the task's own.
 //! They fire on time as long as that runtime has a free worker. It does not happen in a build in which Tokio's
 //! feature `test-util` is on. [`wheel`] always is that of the current runtime.
@@ -61,6 +61,8 @@
 //! [dev-dependencies]
 //! tickwheel = { version = "0.1", features = ["test-util"] }
 //! ```
+//!
+//! [in-place]: https://docs.rs/tokio/latest/tokio/task/fn.block_in_place.html
 
 #[cfg(feature = "test-util")]
 mod advance;

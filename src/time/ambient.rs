@@ -7,23 +7,23 @@
 //!
 //! 1. *One open wheel for each runtime.* The [`registry`] has it. An entry ends with its runtime or its wheel, whichever
 //!    comes first.
-//! 2. *Who asks is right.* A thread that asks Tokio and finds the current runtime's id in its slot, with a wheel that is
-//!    open, has the wheel that the registry has under that id: an id is used again only after its runtime has ended, and
-//!    the wheel has ended with it. On a miss the registry is asked, and if it has none, a wheel is started.
+//! 2. *Asking is right.* If a thread asks Tokio, finds the current runtime's id in its slot, and the slot's wheel is open,
+//!    that is the wheel which the registry has under the id. The registry exchanges a wheel only after it has ended, and
+//!    Tokio uses an id again only after its runtime has ended, with which the wheel ends. (One that was installed to run
+//!    elsewhere goes on, and is driven there.) On a miss the registry is asked, and if it has none, a wheel is started.
 //! 3. *A slot is trusted, and Tokio not asked, only where that cannot cost liveness.* All of this has to hold:
 //!    - The slot's runtime is a multi-thread one: its workers drive its wheel, whatever this thread goes on to do. The
 //!      wheel of a `current_thread` runtime moves only while somebody drives that runtime, and the next runtime on the
 //!      thread may be the one that is driven. For such a runtime Tokio is asked each time. Its handle is
 //!      uncontended: nearly all clones come from one thread.
-//!    - No clock of this build [can be paused](pausable): all runtimes have the same clock, so any of them may keep
-//!      the deadline. A build with paused clocks, which is one of tests, always asks.
+//!    - No clock of this build [can be paused](super::pausable): all runtimes have the same clock, so any of them may
+//!      keep the deadline. A build whose clocks can be paused, which is one of tests, always asks.
 //!    - The thread asked within the last [`TRUST`].
 //!    - The thread is within a task, so that there is a runtime. Outside of one the call has to panic.
 //! 4. *What trust can get wrong.* Within [`TRUST`] of asking, the thread may have come to another runtime: by an `enter`
 //!    in a task, or a `block_on` in `block_in_place`. A timer made then is on the wheel of the runtime it came from. It
-//!    fires on time as long as that runtime has a free worker; if that runtime ends, it goes on with Tokio's timer as
-//!    after any shutdown. A thread that makes fewer than one timer in [`TRUST`] is never wrong, and a thread that stays
-//!    in the other runtime is right after [`TRUST`].
+//!    fires on time as long as that runtime has a free worker. If that runtime ends, it goes on with Tokio's timer, as
+//!    after any shutdown. A thread that stays in the other runtime is right after [`TRUST`].
 //! 5. *Nothing is kept alive.* A slot holds a wheel's memory until the thread uses another wheel or ends, but not its
 //!    runtime. The actor ends with the runtime, whoever holds the wheel.
 //!

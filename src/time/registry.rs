@@ -7,13 +7,14 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
 
 use tokio::runtime::{Handle, Id};
 
+use crate::sync::{Mutex, lock};
 use crate::timer_wheel::TimerWheel;
 
-static WHEELS: LazyLock<Mutex<HashMap<Id, Ambient>>> = LazyLock::new(Mutex::default);
+static WHEELS: LazyLock<Mutex<HashMap<Id, Ambient>>> = LazyLock::new(|| Mutex::new(HashMap::new()));
 
 /// The wheel of a runtime.
 #[derive(Debug, Clone)]
@@ -25,8 +26,7 @@ pub(super) struct Ambient {
 
 /// Calls `f` with all entries.
 fn with<R>(f: impl FnOnce(&mut HashMap<Id, Ambient>) -> R) -> R {
-    // A panic in here is one of the map's own, and leaves it usable.
-    f(&mut WHEELS.lock().unwrap_or_else(PoisonError::into_inner))
+    f(&mut lock(&WHEELS))
 }
 
 /// The wheel of the runtime, unless it has ended.
