@@ -32,6 +32,14 @@ impl From<Elapsed> for io::Error {
     }
 }
 
+impl From<tokio::time::error::Elapsed> for Elapsed {
+    /// So that a function whose error is this one can use Tokio's timeouts too. There is no way back: nobody but Tokio's
+    /// timeouts can make a Tokio `Elapsed`.
+    fn from(_: tokio::time::error::Elapsed) -> Self {
+        Elapsed::new()
+    }
+}
+
 /// Why [`Builder::start`](crate::Builder::start) failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

@@ -4,6 +4,7 @@
 //! * [`sleep`](TimerWheel::sleep), [`timeout`](TimerWheel::timeout) and [`interval`](TimerWheel::interval) are what
 //!   [`tokio::time`] has, at the same call sites. A new timeout takes over the entry of a cancelled one, so most timeouts
 //!   allocate nothing, take no lock that another thread wants, and send no command to the actor.
+//! * [`time`] is [`tokio::time`] on a wheel that it finds itself: one `use` line switches a program over.
 //! * [`keyed`](TimerWheel::keyed) timers are set, moved and removed by key, from any task and thread. Those that expire come
 //!   out of a stream, in order.
 //! * [`idle_timer`](TimerWheel::idle_timer), [`idle_stream`](TimerWheel::idle_stream) and [`reaper`](TimerWheel::reaper) find
@@ -46,7 +47,8 @@
 //!
 //! # Where to go on
 //!
-//! * The [guide](mod@guide): which timer to use, how to hold the wheel, accuracy, testing with paused time, shutting down, and
+//! * The [guide](mod@guide): which timer to use, [switching](mod@guide#switch-from-tokiotime) from `tokio::time`, how to hold
+//!   the wheel, accuracy, testing with paused time, shutting down, and
 //!   what each operation costs.
 //! * The [design chapter](guide::design): how it is built, and the table of promises with the tests that hold them.
 //! * [`TimerWheel`] and [`Builder`] for all there is to call and to set.
@@ -73,10 +75,10 @@
 //! # Features
 //!
 //! No feature is on by default. `hyper`, `tower`, `quinn` and `metrics` put the wheel behind the interfaces of these crates,
-//! see [`adapters`].
+//! see [`adapters`]. `test-util` adds `pause`, `advance` and `resume` to [`time`], and switches on Tokio's feature of that
+//! name: it belongs in your dev-dependencies.
 //!
-//! The crate needs Tokio's `rt`, `sync` and `time`, from version 1.49 on, and never enables `test-util`; the tests of your own
-//! crate do. The oldest supported Rust is 1.85.
+//! The crate needs Tokio's `rt`, `sync` and `time`, from version 1.49 on. The oldest supported Rust is 1.85.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -119,6 +121,8 @@ mod metrics;
 mod panic;
 #[cfg(not(tickwheel_loom))]
 mod sleep;
+#[cfg(not(tickwheel_loom))]
+pub mod time;
 #[cfg(not(tickwheel_loom))]
 mod timer_set;
 #[cfg(tickwheel_loom)]

@@ -23,7 +23,7 @@ use crate::panic::{catch_panic, wake};
 use crate::shared::entry::{Entry, Phase};
 use crate::shared::idle_clock::IdleClock;
 use crate::shared::{Shared, SleepContext, SleepEntry};
-use crate::tick::{NEVER, after, far_future};
+use crate::tick::{NEVER, far_future};
 
 /// Completes once its deadline is reached. Made by [`TimerWheel::sleep`](crate::TimerWheel::sleep) and
 /// [`sleep_until`](crate::TimerWheel::sleep_until).
@@ -104,32 +104,50 @@ enum Stage {
     Done,
 }
 
-impl Sleep {
+/// What a wheel contributes to a new sleep: an entry, and the tick of the deadline that it is for.
+///
+/// It is two words, so that it is handed on in registers. A whole sleep that is handed on is copied, which takes longer
+/// than finding the wheel.
+pub(crate) struct Reserved {
+    entry: Arc<SleepEntry>,
+    tick: u64,
+}
+
+impl Reserved {
+    /// For a sleep until `deadline`; for one that never completes if there is none.
     #[inline]
-    pub(crate) fn after(context: &Arc<SleepContext>, duration: Duration) -> Self {
-        let (deadline, tick) = match after(duration) {
-            Some(deadline) => (deadline, context.shared.ticks.deadline(deadline)),
-            None => (far_future(), NEVER),
-        };
+    pub(crate) fn new(context: &Arc<SleepContext>, deadline: Option<Instant>) -> Self {
+        let tick = deadline.map_or(NEVER, |deadline| context.shared.ticks.deadline(deadline));
+        Reserved {
+            entry: pool::take(context, tick),
+            tick,
+        }
+    }
+}
+
+impl Sleep {
+    /// For a deadline that is this duration from now; `None` if that is too far.
+    #[inline]
+    pub(crate) fn after(deadline: Option<Instant>, duration: Duration, reserved: Reserved) -> Self {
         let stage = if duration.is_zero() {
             Stage::NewUnchecked
         } else {
             Stage::New
         };
-        Self::new(context, deadline, tick, stage)
-    }
-
-    pub(crate) fn at(context: &Arc<SleepContext>, deadline: Instant) -> Self {
-        let tick = context.shared.ticks.deadline(deadline);
-        Self::new(context, deadline, tick, Stage::NewUnchecked)
+        Self::new(deadline.unwrap_or_else(far_future), stage, reserved)
     }
 
     #[inline]
-    fn new(context: &Arc<SleepContext>, deadline: Instant, tick: u64, stage: Stage) -> Self {
+    pub(crate) fn at(deadline: Instant, reserved: Reserved) -> Self {
+        Self::new(deadline, Stage::NewUnchecked, reserved)
+    }
+
+    #[inline]
+    fn new(deadline: Instant, stage: Stage, reserved: Reserved) -> Self {
         Sleep {
             deadline,
-            tick,
-            entry: Some(pool::take(context, tick)),
+            tick: reserved.tick,
+            entry: Some(reserved.entry),
             stage,
             fallback: None,
         }

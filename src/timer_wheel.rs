@@ -17,8 +17,8 @@ use crate::metrics::WheelMetrics;
 use crate::shared::command::Command;
 use crate::shared::{Shared, SleepContext};
 use crate::sleep::Interval;
-use crate::sleep::Sleep;
 use crate::sleep::Timeout;
+use crate::sleep::{Reserved, Sleep};
 
 /// A handle to a timer wheel and its actor. Cheap to clone, and usable from any thread and task.
 ///
@@ -104,6 +104,17 @@ impl TimerWheel {
         &self.context.shared
     }
 
+    /// Whether both are handles of one wheel.
+    pub(crate) fn is_same(&self, other: &TimerWheel) -> bool {
+        Arc::ptr_eq(&self.context, &other.context)
+    }
+
+    /// Does not keep it.
+    #[cfg(test)]
+    pub(crate) fn downgrade(&self) -> std::sync::Weak<SleepContext> {
+        Arc::downgrade(&self.context)
+    }
+
     /// Makes a future that completes once `duration` has passed.
     ///
     /// The duration is counted from this call. The future is never early, and at most a tick late plus what the runtime
@@ -114,14 +125,21 @@ impl TimerWheel {
     /// Dropping the future cancels it; see [`Sleep`].
     #[doc(alias = "delay")]
     pub fn sleep(&self, duration: Duration) -> Sleep {
-        Sleep::after(&self.context, duration)
+        let deadline = clock::now().checked_add(duration);
+        Sleep::after(deadline, duration, self.reserve(deadline))
+    }
+
+    /// What a sleep until `deadline` needs of this wheel.
+    #[inline]
+    pub(crate) fn reserve(&self, deadline: Option<Instant>) -> Reserved {
+        Reserved::new(&self.context, deadline)
     }
 
     /// Makes a future that completes at `deadline`. A deadline in the past is ready at the first poll.
     ///
     /// Otherwise like [`sleep`](Self::sleep).
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
-        Sleep::at(&self.context, deadline)
+        Sleep::at(deadline, self.reserve(Some(deadline)))
     }
 
     /// Limits how long `future` may take.

@@ -31,7 +31,9 @@
 //! # The parts
 //!
 //! ```text
-//! callers    sleep  keyed  idle        futures and handles
+//! callers    time                      the functions of `tokio::time`, which find the wheel of the current runtime
+//!              |
+//!            sleep  keyed  idle        futures and handles
 //!              |      |      |
 //!              |     timer_set         the timers of one set, under one lock
 //!              |      |

@@ -14,3 +14,4 @@ mod metrics_sets;
 mod sleep;
 mod soak;
 mod support;
+mod time;

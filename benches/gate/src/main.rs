@@ -1,7 +1,7 @@
 //! Does one operation so often: `gate OPERATION ROUNDS`. `gate` alone lists the operations.
 //!
-//! Everything runs on one thread, and nothing depends on how fast it runs, so that the number of instructions is the
-//! same each time but for a few. What is done before and after does not depend on the number of rounds: the difference
+//! Everything runs on one thread, and next to nothing depends on how fast it runs, so that the number of instructions is
+//! the same each time but for a few. What is done before and after does not depend on the number of rounds: the difference
 //! between two runs is what the rounds took.
 
 use std::future::{Future, poll_fn};
@@ -11,8 +11,9 @@ use std::process::ExitCode;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tickwheel::TimerWheel;
+use tickwheel::time;
 use tickwheel::wheel::Wheel;
+use tickwheel::{Timeout, TimerWheel};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
@@ -23,10 +24,12 @@ const RESIDENT: u64 = 1000;
 
 type Operation = fn(u64);
 
-const OPERATIONS: [(&str, Operation); 12] = [
+const OPERATIONS: [(&str, Operation); 14] = [
     ("clock", clock),
     ("timeout", timeout),
     ("timeout-mixed", timeout_mixed),
+    ("timeout-ambient", timeout_ambient),
+    ("timeout-ambient-1", timeout_ambient_1),
     ("reset", reset),
     ("touch", touch),
     ("touch-at", touch_at),
@@ -93,26 +96,43 @@ impl Future for PendingOnce {
     }
 }
 
-async fn churn(wheel: &TimerWheel, lengths: &[Duration], rounds: u64) {
+async fn churn<F>(lengths: &[Duration], rounds: u64, timeout: F)
+where
+    F: Fn(Duration, PendingOnce) -> Timeout<PendingOnce>,
+{
     // The waker of a real task, whose clone is counted.
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     let mut cx = Context::from_waker(&waker);
     let mut lengths = lengths.iter().cycle();
     for _ in 0..rounds {
         let length = *lengths.next().expect("it goes round");
-        let mut timeout = wheel.timeout(length, PendingOnce(false));
+        let mut timeout = timeout(length, PendingOnce(false));
         assert!(Pin::new(&mut timeout).poll(&mut cx).is_pending());
         assert!(Pin::new(&mut timeout).poll(&mut cx).is_ready());
     }
 }
 
 fn timeout(rounds: u64) {
-    on_a_wheel(async |wheel| churn(&wheel, &[LONG], rounds).await);
+    on_a_wheel(async |wheel| churn(&[LONG], rounds, |length, f| wheel.timeout(length, f)).await);
 }
 
 fn timeout_mixed(rounds: u64) {
     let lengths = [LONG, LONG / 2, LONG / 4];
-    on_a_wheel(async |wheel| churn(&wheel, &lengths, rounds).await);
+    on_a_wheel(async |wheel| churn(&lengths, rounds, |length, f| wheel.timeout(length, f)).await);
+}
+
+/// The wheel is found: here on a worker thread, which asks Tokio once in a millisecond.
+fn timeout_ambient(rounds: u64) {
+    let mut builder = Builder::new_multi_thread();
+    let runtime = builder.worker_threads(1).enable_time().build();
+    let runtime = runtime.expect("the runtime starts");
+    let task = runtime.spawn(async move { churn(&[LONG], rounds, time::timeout).await });
+    runtime.block_on(task).expect("no round panics");
+}
+
+/// And here where Tokio is asked each time.
+fn timeout_ambient_1(rounds: u64) {
+    on_a_wheel(async |_| churn(&[LONG], rounds, time::timeout).await);
 }
 
 fn poll_once(future: Pin<&mut impl Future<Output = ()>>) {

@@ -1,4 +1,4 @@
-//! S1, S2, S2b: timeouts that are armed and cancelled.
+//! S1, S2, S2b, S2c: timeouts that are armed and cancelled.
 
 use std::time::Duration;
 
@@ -15,15 +15,28 @@ pub const LONG: Duration = Duration::from_secs(30);
 const CONSTANT: [Duration; 1] = [LONG];
 const MIXED: [Duration; 3] = [LONG, Duration::from_secs(5), Duration::from_millis(50)];
 
+/// What the wheel is set against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Against {
+    /// Timers on the same runtime.
+    Peers,
+    /// Timers that bring a thread of their own, which would disturb the rest.
+    OwnThreads,
+    /// `tickwheel::time`, which finds its wheel itself.
+    Ambient,
+}
+
+/// What `tickwheel::time` costs above the wheel held by hand.
+pub const ABOVE_BY_HAND: &str = "tickwheel::time, above the wheel by hand";
+
 /// Many tasks, each arming one timeout after the other. What is reported is the cost above that of the same loop
 /// without a timeout, in the same repetition.
-pub fn run(scale: Scale, workers: usize, mixed: bool, others: bool) {
+pub fn run(scale: Scale, workers: usize, mixed: bool, against: Against) {
     let lengths: &'static [Duration] = if mixed { &MIXED } else { &CONSTANT };
-    // In processes of their own those that bring a thread of their own, which would disturb the rest.
-    let sides: &[Side] = if others {
-        &[Side::Floor, Side::FuturesTimer, Side::AsyncIo]
-    } else {
-        &[Side::Floor, Side::Tokio, Side::Tickwheel, Side::Pingora]
+    let sides: &[Side] = match against {
+        Against::Peers => &[Side::Floor, Side::Tokio, Side::Tickwheel, Side::Pingora],
+        Against::OwnThreads => &[Side::Floor, Side::FuturesTimer, Side::AsyncIo],
+        Against::Ambient => &[Side::Floor, Side::Tickwheel, Side::Ambient],
     };
     let runtime = runtime(workers);
     let wheel = wheel_on(&runtime);
@@ -36,6 +49,9 @@ pub fn run(scale: Scale, workers: usize, mixed: bool, others: bool) {
         emit_cost(sides[0].name(), costs[0]);
         for (side, cost) in sides.iter().zip(&costs).skip(1) {
             emit_cost(side.name(), cost.above(costs[0]));
+        }
+        if against == Against::Ambient {
+            emit_cost(ABOVE_BY_HAND, costs[2].above(costs[1]));
         }
     }
 }

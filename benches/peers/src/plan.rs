@@ -1,5 +1,6 @@
 //! Which processes are run, in which order, and what each of them does.
 
+use crate::churn::Against::{self, Ambient, OwnThreads, Peers};
 use crate::keyed::To;
 use crate::measure::Scale;
 use crate::sides::Side;
@@ -12,7 +13,7 @@ pub enum Workload {
     Churn {
         workers: usize,
         mixed: bool,
-        others: bool,
+        against: Against,
     },
     Many(Side),
     Few(Side),
@@ -84,11 +85,11 @@ const fn job(id: &'static str, group: &'static str, what: &'static str, workload
     }
 }
 
-const fn churn(workers: usize, mixed: bool, others: bool) -> Workload {
+const fn churn(workers: usize, mixed: bool, against: Against) -> Workload {
     Workload::Churn {
         workers,
         mixed,
-        others,
+        against,
     }
 }
 
@@ -96,37 +97,49 @@ const fn churn(workers: usize, mixed: bool, others: bool) -> Workload {
 #[allow(clippy::too_many_lines)] // it is a list
 pub fn jobs(scale: Scale) -> Vec<Job> {
     let mut jobs = vec![
-        job("S1", "S1", "churn, current_thread", churn(1, false, false)),
+        job("S1", "S1", "churn, current_thread", churn(1, false, Peers)),
         job(
             "S1",
             "S1 others",
             "churn, current_thread, timers with a thread of their own",
-            churn(1, false, true),
+            churn(1, false, OwnThreads),
         ),
-        job("S2", "S2", "churn, 2 workers", churn(2, false, false)),
+        job("S2", "S2", "churn, 2 workers", churn(2, false, Peers)),
         job(
             "S2",
             "S2 others",
             "churn, 2 workers, timers with a thread of their own",
-            churn(2, false, true),
+            churn(2, false, OwnThreads),
         ),
         job(
             "S2b",
             "S2b",
             "churn, 2 workers, lengths mixed",
-            churn(2, true, false),
+            churn(2, true, Peers),
+        ),
+        job(
+            "S2c",
+            "S2c",
+            "churn, 2 workers, through tickwheel::time",
+            churn(2, false, Ambient),
+        ),
+        job(
+            "S2c",
+            "S2c 1",
+            "churn, current_thread, through tickwheel::time",
+            churn(1, false, Ambient),
         ),
         job(
             "threads",
             "4 threads",
             "churn, 4 workers",
-            churn(4, false, false),
+            churn(4, false, Peers),
         ),
         job(
             "threads",
             "8 threads",
             "churn, 8 workers",
-            churn(8, false, false),
+            churn(8, false, Peers),
         ),
         job(
             "S4",
@@ -230,7 +243,7 @@ pub fn jobs(scale: Scale) -> Vec<Job> {
         (
             "S2a",
             "churn, 2 workers, alternative timer",
-            churn(2, false, false),
+            churn(2, false, Peers),
         ),
         (
             "S4a",
@@ -299,8 +312,8 @@ pub fn run(scale: Scale, workload: Workload) {
         Workload::Churn {
             workers,
             mixed,
-            others,
-        } => churn::run(scale, workers, mixed, others),
+            against,
+        } => churn::run(scale, workers, mixed, against),
         Workload::Many(side) => sleepers::many(scale, side),
         Workload::Few(side) => sleepers::few(scale, side),
         Workload::Blocked(side) => sleepers::blocked(scale, side),

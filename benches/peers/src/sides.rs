@@ -26,6 +26,10 @@ pub trait Timer: Clone + Send + Sync + 'static {
 #[derive(Debug, Clone)]
 pub struct Tickwheel(pub TimerWheel);
 
+/// `tickwheel::time`, which finds its wheel itself.
+#[derive(Debug, Clone)]
+pub struct Ambient;
+
 #[derive(Debug, Clone)]
 pub struct Tokio;
 
@@ -59,6 +63,23 @@ impl Timer for Tickwheel {
 
     fn sleep_until(&self, deadline: Instant) -> impl Future<Output = ()> + Send {
         self.0.sleep_until(deadline.into())
+    }
+}
+
+impl Timer for Ambient {
+    // Like the wheel held by hand: the timeout is made, and then awaited.
+    fn timeout<F>(&self, length: Duration, future: F) -> impl Future<Output = ()> + Send
+    where
+        F: Future<Output = ()> + Send,
+    {
+        let timeout = tickwheel::time::timeout(length, future);
+        async {
+            let _ = timeout.await;
+        }
+    }
+
+    fn sleep(&self, length: Duration) -> impl Future<Output = ()> + Send {
+        tickwheel::time::sleep(length)
     }
 }
 
@@ -148,6 +169,8 @@ pub enum Side {
     LongTick,
     /// With the actor on a thread of its own.
     OwnThread,
+    /// With `tickwheel::time`.
+    Ambient,
     Tokio,
     /// On a runtime with Tokio's alternative timer: see [`runtime`].
     TokioAlternative,
@@ -157,11 +180,12 @@ pub enum Side {
 }
 
 impl Side {
-    pub const ALL: [Side; 9] = [
+    pub const ALL: [Side; 10] = [
         Side::Floor,
         Side::Tickwheel,
         Side::LongTick,
         Side::OwnThread,
+        Side::Ambient,
         Side::Tokio,
         Side::TokioAlternative,
         Side::Pingora,
@@ -175,6 +199,7 @@ impl Side {
             Side::Tickwheel => "tickwheel",
             Side::LongTick => "tickwheel, tick of 1 ms",
             Side::OwnThread => "tickwheel, own thread",
+            Side::Ambient => "tickwheel::time",
             Side::Tokio => "tokio::time",
             Side::TokioAlternative => "tokio::time, alternative",
             Side::Pingora => "pingora-timeout",
@@ -202,6 +227,10 @@ macro_rules! with_side {
             | $crate::sides::Side::LongTick
             | $crate::sides::Side::OwnThread => {
                 let $timer = $crate::sides::Tickwheel($wheel.clone());
+                $body
+            }
+            $crate::sides::Side::Ambient => {
+                let $timer = $crate::sides::Ambient;
                 $body
             }
             $crate::sides::Side::Tokio | $crate::sides::Side::TokioAlternative => {

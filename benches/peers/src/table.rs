@@ -1,5 +1,6 @@
 //! The rows of the table: which figure is set against which, and what it must reach.
 
+use crate::churn::ABOVE_BY_HAND;
 use crate::coordinate::Figures;
 use crate::sides::Side;
 
@@ -198,6 +199,19 @@ fn churn(c: &mut Checks) {
         let ours = Series(id, OURS);
         c.times(id, what, ours, Series(id, TOKIO), Some(against_tokio));
         c.times(id, what, ours, Series(id, PINGORA), against_pingora);
+    }
+    for (group, what, bar) in [("S2c", two, Some(5.0)), ("S2c 1", one, None)] {
+        let (ours, by_hand) = (Series(group, "tickwheel::time"), Series(group, OURS));
+        c.times("S2c", what, ours, by_hand, None);
+        for metric in ["wall", "cpu"] {
+            c.absolute(
+                "S2c",
+                what,
+                (metric, "ns"),
+                Series(group, ABOVE_BY_HAND),
+                bar,
+            );
+        }
     }
     for (group, what) in [
         ("4 threads", "timeout armed and cancelled, 4 workers"),

@@ -1,0 +1,297 @@
+//! What [`tokio::time`] has, on a wheel that each runtime has for itself: replace `use tokio::time` by
+//! `use tickwheel::time`, and nothing else.
+//!
+//! ```
+//! use tickwheel::time::{self, Duration, Instant};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() {
+//! let start = Instant::now();
+//! time::sleep(Duration::from_millis(100)).await;
+//! assert_eq!(start.elapsed(), Duration::from_millis(100));
+//!
+//! let stuck = std::future::pending::<()>();
+//! assert!(time::timeout(Duration::from_secs(5), stuck).await.is_err());
+//!
+//! let mut heartbeat = time::interval(Duration::from_secs(10));
+//! heartbeat.tick().await; // the first comes at once
+//! heartbeat.tick().await;
+//! # }
+//! ```
+//!
+//! The first timer in a runtime starts its wheel, with default settings unless one was [installed](install()) before.
+//! [`wheel`] is the handle to it, for keyed timers, idle timers and metrics. The wheel ends with the runtime. If it is shut
+//! down before that, the next use starts another.
+//!
+//! # What differs from `tokio::time`
+//!
+//! * The types are this crate's: [`Sleep`], [`Timeout`], [`Interval`] and [`error::Elapsed`] are not Tokio's. `Elapsed`
+//!   can be made from Tokio's, and becomes an [`io::Error`](std::io::Error) as Tokio's does. Tokio's cannot be made from
+//!   it, since only Tokio's own timeouts can make one. `Instant`, `MissedTickBehavior` and `error::Error` are Tokio's.
+//! * A deadline too far to be represented is *never*. Tokio makes about thirty years of it.
+//! * [`Sleep`] is `Unpin`, and need not be pinned to be awaited by reference or reset. Code that pins it still compiles.
+//! * Ticks begin when the wheel starts, and Tokio's when the runtime does. What lies within a millisecond differs: see
+//!   [accuracy](mod@crate::guide#accuracy-and-ticks).
+//! * `tokio-console` does not show these timers. There are [metrics](TimerWheel::metrics) instead.
+//! * [`FutureExt`] and [`IntervalStream`] are here because those of `tokio-util` and `tokio-stream` name Tokio's types.
+//!
+//! # Which runtime
+//!
+//! The current one, as for Tokio's timers: that of the task, of the `block_on` around the call, or of the last
+//! [`Handle::enter`](tokio::runtime::Handle::enter). A timer follows the clock of that runtime, and Tokio's paused clock
+//! moves it.
+//!
+//! In one case another wheel can be used. A task of a multi-thread runtime may be in another runtime for a while, by
+//! `enter` or by a `block_on` inside of [`block_in_place`][in-place]. For at most a millisecond after
+//! the thread made a timer in the task's own runtime, timers made in the other one are on the wheel of the task's own.
+//! They fire on time as long as that runtime has a free worker. It does not happen in a build in which Tokio's
+//! feature `test-util` is on. [`wheel`] always is that of the current runtime.
+//!
+//! # Panics
+//!
+//! Making a timer panics where Tokio's would, with the same message: outside a runtime, and in one that was built without
+//! a time driver.
+//!
+//! # Testing
+//!
+//! With the feature `test-util`, `pause`, `advance` and `resume` are here too. They are Tokio's own, and the feature
+//! switches on Tokio's `test-util`, so it belongs in the dev-dependencies:
+//!
+//! ```toml
+//! [dev-dependencies]
+//! tickwheel = { version = "0.1", features = ["test-util"] }
+//! ```
+//!
+//! [in-place]: https://docs.rs/tokio/latest/tokio/task/fn.block_in_place.html
+
+#[cfg(feature = "test-util")]
+mod advance;
+mod ambient;
+mod future_ext;
+mod install;
+mod interval_stream;
+mod pausable;
+mod registry;
+
+use std::future::IntoFuture;
+
+pub use std::time::Duration;
+pub use tokio::time::{Instant, MissedTickBehavior};
+#[cfg(feature = "test-util")]
+#[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
+pub use tokio::time::{pause, resume};
+
+#[cfg(feature = "test-util")]
+#[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
+pub use advance::advance;
+
+pub use crate::sleep::{Interval, Sleep, Timeout};
+pub use future_ext::FutureExt;
+pub use install::{InstallError, install};
+pub use interval_stream::IntervalStream;
+
+use crate::clock;
+use crate::timer_wheel::TimerWheel;
+
+/// The errors of this module.
+pub mod error {
+    pub use tokio::time::error::Error;
+
+    pub use crate::error::Elapsed;
+}
+
+/// The wheel of the current runtime. Starts one if it has none.
+///
+/// # Panics
+///
+/// Panics outside a Tokio runtime, and in one without a time driver.
+///
+/// # Examples
+///
+/// ```
+/// use tickwheel::time::{self, Duration};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let (timers, mut expirations) = time::wheel().keyed::<&str, u32>();
+/// timers.set_timer("session", 7, Duration::from_secs(30)).unwrap();
+/// assert_eq!(expirations.recv().await.unwrap().value, 7);
+///
+/// time::sleep(Duration::from_secs(1)).await;
+/// assert_eq!(time::wheel().metrics().sleeps_fired, 1);
+/// # }
+/// ```
+#[track_caller]
+pub fn wheel() -> TimerWheel {
+    ambient::wheel()
+}
+
+/// Makes a future that completes once `duration` has passed. See [`TimerWheel::sleep`].
+///
+/// # Cancel safety
+///
+/// Dropping the future cancels it.
+///
+/// # Panics
+///
+/// Panics outside a Tokio runtime, and in one without a time driver.
+///
+/// # Examples
+///
+/// ```
+/// use tickwheel::time::{self, Duration, Instant};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let start = Instant::now();
+/// time::sleep(Duration::from_secs(2)).await;
+/// assert_eq!(start.elapsed(), Duration::from_secs(2));
+/// # }
+/// ```
+#[doc(alias = "delay")]
+#[inline]
+#[track_caller]
+pub fn sleep(duration: Duration) -> Sleep {
+    let now = clock::now();
+    let deadline = now.checked_add(duration);
+    let reserved = ambient::with_wheel(now, |wheel| wheel.reserve(deadline));
+    Sleep::after(deadline, duration, reserved)
+}
+
+/// Makes a future that completes at `deadline`. See [`TimerWheel::sleep_until`].
+///
+/// # Cancel safety
+///
+/// Dropping the future cancels it.
+///
+/// # Panics
+///
+/// Panics outside a Tokio runtime, and in one without a time driver.
+///
+/// # Examples
+///
+/// ```
+/// use tickwheel::time::{self, Duration, Instant};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let deadline = Instant::now() + Duration::from_secs(2);
+/// let mut sleep = time::sleep_until(deadline);
+/// tokio::select! {
+///     () = &mut sleep => {}
+///     () = time::sleep(Duration::from_secs(3)) => unreachable!("it is later"),
+/// }
+/// assert_eq!(Instant::now(), deadline);
+/// # }
+/// ```
+#[inline]
+#[track_caller]
+pub fn sleep_until(deadline: Instant) -> Sleep {
+    let reserved = ambient::with_wheel(clock::now(), |wheel| wheel.reserve(Some(deadline)));
+    Sleep::at(deadline, reserved)
+}
+
+/// Limits how long `future` may take. See [`TimerWheel::timeout`].
+///
+/// # Cancel safety
+///
+/// Dropping the timeout drops the future and cancels the timer.
+///
+/// # Panics
+///
+/// Panics outside a Tokio runtime, and in one without a time driver.
+///
+/// # Examples
+///
+/// ```
+/// use tickwheel::time::{self, Duration};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> std::io::Result<()> {
+/// let limit = Duration::from_secs(5);
+/// assert_eq!(time::timeout(limit, async { 42 }).await?, 42);
+/// # Ok(())
+/// # }
+/// ```
+#[inline]
+#[track_caller]
+pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoFuture> {
+    Timeout::new(future.into_future(), sleep(duration))
+}
+
+/// Limits how long `future` may take, to an instant. See [`TimerWheel::timeout_at`].
+///
+/// # Cancel safety
+///
+/// Dropping the timeout drops the future and cancels the timer.
+///
+/// # Panics
+///
+/// Panics outside a Tokio runtime, and in one without a time driver.
+///
+/// # Examples
+///
+/// ```
+/// use tickwheel::time::{self, Duration, Instant};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let deadline = Instant::now() + Duration::from_secs(5);
+/// let stuck = std::future::pending::<()>();
+/// assert!(time::timeout_at(deadline, stuck).await.is_err());
+/// # }
+/// ```
+#[inline]
+#[track_caller]
+pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
+    Timeout::new(future.into_future(), sleep_until(deadline))
+}
+
+/// Makes an interval that ticks at once, and then every `period`. See [`TimerWheel::interval`].
+///
+/// # Panics
+///
+/// Panics if `period` is zero, outside a Tokio runtime, and in one without a time driver.
+///
+/// # Examples
+///
+/// ```
+/// use tickwheel::time::{self, Duration, Instant};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let start = Instant::now();
+/// let mut heartbeat = time::interval(Duration::from_secs(10));
+/// heartbeat.tick().await; // the first comes at once
+/// heartbeat.tick().await;
+/// assert_eq!(start.elapsed(), Duration::from_secs(10));
+/// # }
+/// ```
+#[track_caller]
+pub fn interval(period: Duration) -> Interval {
+    interval_at(clock::now(), period)
+}
+
+/// Makes an interval that ticks at `start`, and then every `period`. See [`TimerWheel::interval_at`].
+///
+/// # Panics
+///
+/// Panics if `period` is zero, outside a Tokio runtime, and in one without a time driver.
+///
+/// # Examples
+///
+/// ```
+/// use tickwheel::time::{self, Duration, Instant};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let first = Instant::now() + Duration::from_secs(3);
+/// let mut heartbeat = time::interval_at(first, Duration::from_secs(10));
+/// assert_eq!(heartbeat.tick().await, first);
+/// # }
+/// ```
+#[track_caller]
+pub fn interval_at(start: Instant, period: Duration) -> Interval {
+    assert!(!period.is_zero(), "`period` must be non-zero.");
+    Interval::new(sleep_until(start), period)
+}

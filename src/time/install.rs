@@ -1,0 +1,108 @@
+//! Choosing the wheel of a runtime.
+
+use std::fmt;
+
+use tokio::runtime::Handle;
+
+use super::registry::{self, Ambient};
+use crate::builder::Builder;
+use crate::error::BuildError;
+use crate::timer_wheel::TimerWheel;
+
+/// Starts a wheel with settings of your own as the current runtime's, for the functions of [`time`](super) to use.
+///
+/// Call it before anything of this module is used in the runtime: the first use starts a wheel with default settings.
+/// The wheel is that of the runtime in which this is called, whatever [`Builder::runtime`] says; that is where the actor
+/// runs.
+///
+/// Once the wheel is [shut down](TimerWheel::shutdown), another one can be installed. Otherwise the next use starts one
+/// with default settings.
+///
+/// # Errors
+///
+/// [`InstallError`] says whether a wheel was installed before, one is in use already, or this one did not start.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tickwheel::{TimerWheel, time};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), tickwheel::time::InstallError> {
+/// let coarse = TimerWheel::builder().name("ambient").tick(Duration::from_millis(10));
+/// time::install(coarse)?;
+///
+/// let start = time::Instant::now();
+/// time::sleep(Duration::from_millis(11)).await;
+/// assert_eq!(start.elapsed(), Duration::from_millis(20)); // the first tick at 11 ms or later
+///
+/// let again = time::install(TimerWheel::builder());
+/// assert_eq!(again.unwrap_err(), time::InstallError::AlreadyInstalled);
+/// # Ok(())
+/// # }
+/// ```
+pub fn install(builder: Builder) -> Result<TimerWheel, InstallError> {
+    let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
+    // Before it is started: a refused builder should start nothing.
+    if let Some(present) = registry::get(runtime.id()) {
+        return Err(refuse(&present));
+    }
+    let ambient = Ambient {
+        wheel: builder.start()?,
+        is_installed: true,
+    };
+    match registry::enter(&runtime, &ambient) {
+        Ok(()) => Ok(ambient.wheel),
+        Err(present) => Err(refuse(&present)),
+    }
+}
+
+fn refuse(present: &Ambient) -> InstallError {
+    if present.is_installed {
+        InstallError::AlreadyInstalled
+    } else {
+        InstallError::AlreadyInUse
+    }
+}
+
+/// Why [`install`] failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InstallError {
+    /// A wheel was installed for this runtime before, and has not ended.
+    AlreadyInstalled,
+    /// Too late: a timer was made in this runtime before, which started a wheel with default settings.
+    AlreadyInUse,
+    /// The wheel did not start.
+    Build(BuildError),
+}
+
+impl fmt::Display for InstallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InstallError::AlreadyInstalled => {
+                f.write_str("a wheel was installed for this runtime before")
+            }
+            InstallError::AlreadyInUse => f.write_str(
+                "a timer was made in this runtime before a wheel was installed: install it first",
+            ),
+            InstallError::Build(error) => write!(f, "the wheel could not be started: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for InstallError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            InstallError::Build(error) => Some(error),
+            InstallError::AlreadyInstalled | InstallError::AlreadyInUse => None,
+        }
+    }
+}
+
+impl From<BuildError> for InstallError {
+    fn from(error: BuildError) -> Self {
+        InstallError::Build(error)
+    }
+}

@@ -1,0 +1,30 @@
+//! The drop-in for `tokio::time`.
+
+mod ends;
+mod install;
+mod like_tokio;
+mod panics;
+mod runtimes;
+mod surface;
+
+use tokio::runtime::{Builder, Runtime};
+
+fn current_thread() -> Runtime {
+    Builder::new_current_thread().enable_time().build().unwrap()
+}
+
+fn paused() -> Runtime {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_time().start_paused(true).build().unwrap()
+}
+
+fn multi_thread(workers: usize) -> Runtime {
+    let mut builder = Builder::new_multi_thread();
+    let builder = builder.worker_threads(workers).enable_time();
+    builder.build().unwrap()
+}
+
+/// How many sleeps have been made on the wheel of the current runtime.
+fn made() -> u64 {
+    tickwheel::time::wheel().metrics().sleeps_made
+}
