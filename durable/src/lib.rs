@@ -18,6 +18,8 @@ mod metrics;
 pub mod operating;
 pub mod protocol;
 mod settings;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 pub mod store;
 mod timers;
 
@@ -29,5 +31,8 @@ pub use codec::{BoxError, Codec, Json, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use error::{Error, StartError};
 pub use memory::Memory;
 pub use metrics::{DurableMetrics, Summary};
+#[cfg(feature = "sqlite")]
+#[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
+pub use sqlite::Sqlite;
 pub use store::{Counts, Missed};
 pub use timers::{DurableTimers, Moved, Removed, SetIfAbsent};

@@ -56,6 +56,7 @@ pub use requests::{
     Missed, Namespace, Near, Opened, Settle, Settled, State, Stored, Version, Write, Written,
 };
 pub use time::StoreTime;
+pub(crate) use time::micros;
 
 /// Keeps timers. [The module](self) says what every implementation promises.
 ///
