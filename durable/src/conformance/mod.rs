@@ -55,6 +55,25 @@ macro_rules! conformance_tests {
         $crate::conformance_tests! { @modules [$(#[$test])*] ($stores, $pace)
             contract {
                 sets_moves_and_removes,
+                sets_if_absent_only_then,
+                names_the_token_of_what_has_fired,
+                loads_near_rows_once,
+                loads_what_others_left,
+                marks_near_rows_for_living_instances,
+                fires_what_is_due_and_exists,
+                fires_again_after_the_lease,
+                repeats_in_the_step_that_fires,
+                deletes_what_fires_at_most_once,
+                settles_by_token,
+                puts_back_under_its_key,
+                puts_back_beside_a_newer_row,
+                keeps_namespaces_apart,
+                refuses_another_codec,
+                lists_counts_and_purges,
+                keeps_any_bytes,
+                takes_any_deadline,
+                gives_each_row_to_one_of_many,
+                keeps_one_row_under_a_key,
             }
             promises {
                 d1_keeps_what_it_said_it_set,

@@ -87,11 +87,6 @@ impl<T: Stores> World<T> {
         sleep(self.units(units)).await;
     }
 
-    /// The name of its namespace.
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
     pub(super) fn namespace(&self) -> Namespace {
         Namespace::new(&self.name).expect("it is a name")
     }
