@@ -30,15 +30,19 @@
 //! |---|---|
 //! | [`contract`] | each call of the store alone, rule by rule |
 //! | [`promises`] | D1 to D12 through whole instances |
-//! | `scripts` | random calls of several instances, each answer compared with a sequential oracle; random programs of whole instances |
-//! | `crashes` | an instance that dies, or whose call fails, before and after every single call |
+//! | [`scripts`] | random calls of several instances, each answer compared with a sequential oracle; random programs of whole instances |
+//! | [`crashes`] | an instance that dies, or whose call fails, before and after every single call |
 //!
 //! A failed check panics and says what it expected. Random checks print their seed; the environment variable
 //! `CONFORMANCE_SEED` repeats it.
 
 pub mod contract;
+pub mod crashes;
 mod faulty;
+mod oracle;
 pub mod promises;
+mod random;
+pub mod scripts;
 mod world;
 
 pub use faulty::{Faulty, When};
@@ -95,6 +99,14 @@ macro_rules! conformance_tests {
                 gives_back_what_it_loaded_at_shutdown,
                 parks_what_does_not_decode,
                 finds_near_deadlines_of_other_instances,
+            }
+            scripts {
+                agrees_with_the_oracle,
+                keeps_its_books_among_instances,
+            }
+            crashes {
+                survives_a_crash_in_every_call,
+                survives_an_error_in_every_call,
             }
         }
     };
