@@ -9,6 +9,8 @@
 
 mod rows;
 mod schema;
+#[cfg(test)]
+mod tests;
 mod thread;
 
 use std::fmt;
