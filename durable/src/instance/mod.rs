@@ -293,9 +293,9 @@ async fn run_writes(core: Arc<Core>, batches: Batches<Write, Written>) {
         for written in &written {
             match *written {
                 Written::Armed { row, replaced } => {
-                    replaced
-                        .into_iter()
-                        .for_each(|version| core.disarm(version));
+                    if let Some(version) = replaced {
+                        core.disarm(version);
+                    }
                     core.arm_if_loaded(row);
                 }
                 Written::Removed { version, .. } => core.disarm(version),

@@ -173,11 +173,11 @@ impl Store for Sqlite {
         &self,
         namespace: &Namespace,
     ) -> impl Future<Output = Result<Counts, StoreError>> + Send {
-        self.in_namespace(namespace, |call| call.count())
+        self.in_namespace(namespace, rows::count)
     }
 
     fn purge(&self, namespace: &Namespace) -> impl Future<Output = Result<u64, StoreError>> + Send {
-        self.in_namespace(namespace, |call| call.purge())
+        self.in_namespace(namespace, rows::purge)
     }
 
     async fn hinted(&self, namespace: &Namespace) {

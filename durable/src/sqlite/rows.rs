@@ -403,15 +403,13 @@ impl<'a> Call<'a> {
             return Ok(Settled::Lost);
         };
         if !matches!(how, How::Extend(_)) && self.waiting(&row.key)?.is_none() {
-            return Ok(Settled::Armed(match how {
-                How::Again(delay) => self.rearm(row, Due::In(delay), near)?,
-                _ => {
-                    row.due = self.now;
-                    let armed = self.arm(&mut row, near)?;
-                    self.update(token, &row)?;
-                    armed
-                }
-            }));
+            if let How::Again(delay) = how {
+                return self.rearm(row, Due::In(delay), near).map(Settled::Armed);
+            }
+            row.due = self.now;
+            let armed = self.arm(&mut row, near)?;
+            self.update(token, &row)?;
+            return Ok(Settled::Armed(armed));
         }
         let delay = match how {
             How::Extend(delay) | How::Again(delay) => delay,
@@ -445,32 +443,33 @@ impl<'a> Call<'a> {
         )?;
         rows.collect()
     }
+}
 
-    pub(super) fn count(&mut self) -> Result<Counts> {
-        let sql =
-            "SELECT count(*), min(due) FROM tickwheel_timers WHERE namespace = ?1 AND state = ?2";
-        let mut select = self.batch.connection.prepare_cached(sql)?;
-        let mut count = |state| {
-            select.query_row((self.namespace, state), |row| {
-                let count: i64 = row.get(0)?;
-                let earliest: Option<i64> = row.get(1)?;
-                Ok((count.unsigned_abs(), earliest.map(StoreTime::from_micros)))
-            })
-        };
-        let (waiting, earliest) = count(WAITING)?;
-        let (in_flight, _) = count(IN_FLIGHT)?;
-        Ok(Counts {
-            now: self.now,
-            waiting,
-            in_flight,
-            earliest,
+/// How many rows there are.
+pub(super) fn count(call: &mut Call<'_>) -> Result<Counts> {
+    let sql = "SELECT count(*), min(due) FROM tickwheel_timers WHERE namespace = ?1 AND state = ?2";
+    let mut select = call.batch.connection.prepare_cached(sql)?;
+    let mut count = |state| {
+        select.query_row((call.namespace, state), |row| {
+            let count: i64 = row.get(0)?;
+            let earliest: Option<i64> = row.get(1)?;
+            Ok((count.unsigned_abs(), earliest.map(StoreTime::from_micros)))
         })
-    }
+    };
+    let (waiting, earliest) = count(WAITING)?;
+    let (in_flight, _) = count(IN_FLIGHT)?;
+    Ok(Counts {
+        now: call.now,
+        waiting,
+        in_flight,
+        earliest,
+    })
+}
 
-    pub(super) fn purge(&mut self) -> Result<u64> {
-        let sql = "DELETE FROM tickwheel_timers WHERE namespace = ?1";
-        Ok(self.execute(sql, [self.namespace])? as u64)
-    }
+/// Deletes everything.
+pub(super) fn purge(call: &mut Call<'_>) -> Result<u64> {
+    let sql = "DELETE FROM tickwheel_timers WHERE namespace = ?1";
+    Ok(call.execute(sql, [call.namespace])? as u64)
 }
 
 fn state_number(state: State) -> i64 {
