@@ -44,7 +44,7 @@
 //!
 //! # Where to go on
 //!
-//! * [`builder`], [`DurableTimers`], [`Claims`] and [`Claim`] are all there is to call.
+//! * [`builder`](builder()), [`DurableTimers`], [`Claims`] and [`Claim`] are all there is to call.
 //! * [`protocol`]: how instances share timers, what is promised, and what each crash leaves.
 //! * [`operating`]: sizes, failures, what to watch, and when to take a job queue instead.
 //! * [`store`]: what a store has to do, for those who write one.

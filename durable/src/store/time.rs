@@ -47,8 +47,8 @@ impl StoreTime {
     }
 }
 
-/// A duration in microseconds, rounded up.
-pub(crate) fn micros(duration: Duration) -> i64 {
+/// A duration in microseconds, rounded up: what stores keep a delay, lease or period as. One too long is the greatest.
+pub fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos().div_ceil(1_000)).unwrap_or(i64::MAX)
 }
 
