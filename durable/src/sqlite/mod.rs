@@ -111,6 +111,7 @@ impl Store for Sqlite {
     ) -> impl Future<Output = Result<Vec<Written>, StoreError>> + Send {
         self.in_namespace(namespace, move |call| {
             let near = call.near(near)?;
+            call.reserve(writes.len())?;
             let writes = writes.into_iter();
             writes.map(|write| call.write(write, near)).collect()
         })
@@ -140,6 +141,7 @@ impl Store for Sqlite {
     ) -> impl Future<Output = Result<Vec<Settled>, StoreError>> + Send {
         self.in_namespace(namespace, move |call| {
             let near = call.near(near)?;
+            call.reserve(settles.len())?;
             let settles = settles.into_iter();
             settles.map(|settle| call.settle(settle, near)).collect()
         })

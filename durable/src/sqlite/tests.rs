@@ -91,6 +91,26 @@ async fn keeps_timers_when_it_is_opened_again() {
 }
 
 #[tokio::test]
+async fn writes_ahead_and_waits_for_the_disk() {
+    let folder = Folder::new();
+    let store = opened(&folder).await;
+    let settings = store.thread.call(|batch| {
+        let read = |sql| {
+            batch
+                .connection
+                .query_row(sql, (), |row| row.get::<_, rusqlite::types::Value>(0))
+        };
+        Ok(Ok((
+            read("PRAGMA journal_mode")?,
+            read("PRAGMA synchronous")?,
+        )))
+    });
+    // 2 is FULL.
+    let expected = ("wal".to_owned().into(), 2.into());
+    assert_eq!(settings.await, Ok(expected));
+}
+
+#[tokio::test]
 async fn refuses_a_schema_of_a_later_version() {
     let folder = Folder::new();
     drop(opened(&folder).await);
