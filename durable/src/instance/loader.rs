@@ -56,7 +56,7 @@ pub(super) async fn run(core: &Core) {
             if more {
                 core.room_again().await;
             } else if failing || core.room() == 0 {
-                pending().await
+                pending::<()>().await;
             } else {
                 hint(core).await;
             }
