@@ -1,0 +1,166 @@
+//! Configuring and starting an instance.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tickwheel::TimerWheel;
+
+use crate::claims::Claims;
+use crate::codec::{Codec, Coder, Json};
+use crate::error::StartError;
+use crate::instance;
+use crate::settings::Settings;
+use crate::store::{Missed, Namespace, Store};
+use crate::timers::DurableTimers;
+
+/// Begins an instance on the timers of a namespace, with keys `K` and values `V`.
+///
+/// The name keeps the timers of one purpose apart from others in the same store: 1 to 64 ASCII letters, digits, `_`, `-` and
+/// `.`. All instances that share timers use the same name, types and codec.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tickwheel_durable::{Memory, builder};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let wheel = tickwheel::TimerWheel::new();
+/// let (timers, mut claims) = builder::<String, u32>("orders")
+///     .lease(Duration::from_secs(20))
+///     .start(&wheel, Memory::new())
+///     .await?;
+///
+/// timers.set_timer(&"order 1".into(), &30, Duration::from_secs(3 * 86_400)).await?;
+///
+/// let claim = claims.recv().await.ok_or("closed")?;
+/// assert_eq!((claim.key.as_str(), claim.value, claim.attempt), ("order 1", 30, 1));
+/// claim.ack().await?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn builder<K, V>(namespace: impl Into<String>) -> Builder<K, V> {
+    Builder {
+        namespace: namespace.into(),
+        settings: Settings::default(),
+        codec: Json,
+        types: PhantomData,
+    }
+}
+
+/// Configures and starts an instance. Made by [`builder`].
+///
+/// Every setting has a default; [`start`](Self::start) checks them all. [`operating`](crate::operating) says how to size them.
+#[must_use = "a builder does nothing until it is started"]
+pub struct Builder<K, V, C = Json> {
+    namespace: String,
+    settings: Settings,
+    codec: C,
+    types: PhantomData<fn(K, V)>,
+}
+
+impl<K, V, C: Codec> Builder<K, V, C> {
+    /// Sets how long before its deadline a timer is loaded onto the wheel: at least two polls, at most 30 days. The default is
+    /// 30 s.
+    pub fn window(mut self, window: Duration) -> Self {
+        self.settings.window = window;
+        self
+    }
+
+    /// Sets how long a claim is this instance's, counted from when it fired: from 10 ms to 30 days. The default is 60 s.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.settings.lease = lease;
+        self
+    }
+
+    /// Sets how many claims may be unsettled at once, those not received yet included: from 1 to a million. The default is 1024.
+    pub fn capacity(mut self, capacity: usize) -> Self {
+        self.settings.capacity = capacity;
+        self
+    }
+
+    /// Sets what repeating timers do about missed occurrences. The default is [`Missed::FireOnce`].
+    pub fn missed(mut self, missed: Missed) -> Self {
+        self.settings.missed = missed;
+        self
+    }
+
+    /// Sets how often the store is asked for timers, from 10 ms to a day. The default is 1 s.
+    ///
+    /// Timers are loaded long before they are due, so this is no bound of accuracy. It is how late a timer may be that another
+    /// process has set to be due soon, if the store has no hints; and after three polls without sign of life what an instance
+    /// has loaded goes to others.
+    pub fn poll(mut self, poll: Duration) -> Self {
+        self.settings.poll = poll;
+        self
+    }
+
+    /// Sets how long a call waits for the store, from 1 ms to a day. The default is 5 s.
+    pub fn call_timeout(mut self, call_timeout: Duration) -> Self {
+        self.settings.call_timeout = call_timeout;
+        self
+    }
+
+    /// Delivers each timer at most once instead of at least once.
+    ///
+    /// The timer is deleted in the step that fires it. What this instance has claimed and not handled when it crashes is lost.
+    /// Acknowledging does nothing; [`extend`](crate::Claim::extend) and [`again`](crate::Claim::again) are errors.
+    pub fn at_most_once(mut self) -> Self {
+        self.settings.at_most_once = true;
+        self
+    }
+
+    /// Sets how keys and values are encoded. The default is [`Json`].
+    pub fn codec<D: Codec>(self, codec: D) -> Builder<K, V, D> {
+        Builder {
+            namespace: self.namespace,
+            settings: self.settings,
+            codec,
+            types: PhantomData,
+        }
+    }
+
+    /// Opens the store and starts the instance, whose tasks run on the current Tokio runtime.
+    ///
+    /// Timers that came due while nobody ran are delivered at once, earliest first.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`] names the setting, its value and its bounds; or says why the store could not be opened.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
+    pub async fn start(
+        self,
+        wheel: &TimerWheel,
+        store: impl Store,
+    ) -> Result<(DurableTimers<K, V>, Claims<K, V>), StartError>
+    where
+        K: Serialize + DeserializeOwned,
+        V: Serialize + DeserializeOwned,
+    {
+        let namespace = Namespace::new(&self.namespace)?;
+        let name = self.codec.name();
+        let instance = instance::start(store, namespace, name, self.settings, wheel).await?;
+        let coder: Arc<dyn Coder<K, V>> = Arc::new(self.codec);
+        let timers = DurableTimers::new(&instance, Arc::clone(&coder));
+        let claims = Claims::new(instance.core, coder, instance.life);
+        Ok((timers, claims))
+    }
+}
+
+impl<K, V, C: fmt::Debug> fmt::Debug for Builder<K, V, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("namespace", &self.namespace)
+            .field("settings", &self.settings)
+            .field("codec", &self.codec)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,131 @@
+//! Holds a [`Store`] to the [promises](crate::protocol#the-promises) and to its [contract](crate::store). With the
+//! feature `conformance`.
+//!
+//! The suite takes a way to [connect](Stores) to one store and runs on any, also those of other crates. Each check uses
+//! namespaces of its own, so that checks can run at once, on a store that has other timers in it.
+//!
+//! ```
+//! # #[cfg(feature = "never")] // it makes tests of its own
+//! mod memory {
+//!     use tickwheel_durable::conformance::{Pace, Stores};
+//!     use tickwheel_durable::{Memory, conformance_tests};
+//!
+//!     struct InMemory(Memory);
+//!
+//!     impl Stores for InMemory {
+//!         type Store = Memory;
+//!         async fn connect(&self) -> Memory {
+//!             self.0.clone()
+//!         }
+//!     }
+//!
+//!     conformance_tests! {
+//!         #[tokio::test(start_paused = true)]
+//!         (InMemory(Memory::new()), Pace::default())
+//!     }
+//! }
+//! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | [`contract`] | each call of the store alone, rule by rule |
+//! | [`promises`] | D1 to D12 through whole instances |
+//! | [`scripts`] | random calls of several instances, each answer compared with a sequential oracle; random programs of whole instances |
+//! | [`crashes`] | an instance that dies, or whose call fails, before and after every single call |
+//!
+//! A failed check panics and says what it expected. Random checks print their seed; the environment variable
+//! `CONFORMANCE_SEED` repeats it.
+
+#![allow(
+    clippy::missing_panics_doc,
+    reason = "a check panics when it fails, which is what it is for"
+)]
+
+pub mod contract;
+pub mod crashes;
+mod faulty;
+mod oracle;
+pub mod promises;
+mod random;
+pub mod scripts;
+mod world;
+
+pub use faulty::{Faulty, When};
+pub use world::{Pace, Stores, World};
+
+#[allow(unused_imports, reason = "for the links above")]
+use crate::store::Store;
+
+/// Makes a test of each check of the suite: an attribute that makes an async function a test, and how to reach the store, a
+/// pair of [`Stores`] and [`Pace`] that is evaluated for each.
+#[macro_export]
+macro_rules! conformance_tests {
+    ($(#[$test:meta])* ($stores:expr, $pace:expr)) => {
+        $crate::conformance_tests! { @modules [$(#[$test])*] ($stores, $pace)
+            contract {
+                sets_moves_and_removes,
+                sets_if_absent_only_then,
+                names_the_token_of_what_has_fired,
+                loads_near_rows_once,
+                loads_what_others_left,
+                marks_near_rows_for_living_instances,
+                fires_what_is_due_and_exists,
+                fires_again_after_the_lease,
+                repeats_in_the_step_that_fires,
+                deletes_what_fires_at_most_once,
+                settles_by_token,
+                puts_back_under_its_key,
+                puts_back_beside_a_newer_row,
+                keeps_namespaces_apart,
+                refuses_another_codec,
+                lists_counts_and_purges,
+                keeps_any_bytes,
+                takes_any_deadline,
+                gives_each_row_to_one_of_many,
+                keeps_one_row_under_a_key,
+            }
+            promises {
+                d1_keeps_what_it_said_it_set,
+                d2_delivers_again_after_the_lease,
+                d2_at_most_once_is_a_mode,
+                d3_is_never_early,
+                d4_last_write_wins_across_instances,
+                d4_removed_or_fired_never_both,
+                d5_delivers_once_among_many,
+                d6_counts_the_lease_from_firing,
+                d7_fences_lost_claims,
+                d8_delivers_what_was_missed_in_order,
+                d8_repeats_by_each_rule,
+                d9_keeps_the_cadence_unacknowledged,
+                d10_leaves_to_others_when_full,
+                d11_recovers_when_the_store_is_back,
+                d12_is_quiet_when_idle,
+                releases_dropped_claims_at_once,
+                gives_back_what_it_loaded_at_shutdown,
+                parks_what_does_not_decode,
+                finds_near_deadlines_of_other_instances,
+            }
+            scripts {
+                agrees_with_the_oracle,
+                keeps_its_books_among_instances,
+            }
+            crashes {
+                survives_a_crash_in_every_call,
+                survives_an_error_in_every_call,
+            }
+        }
+    };
+    (@modules $attributes:tt $how:tt $($module:ident { $($check:ident,)* })*) => {$(
+        mod $module {
+            use super::*;
+            $($crate::conformance_tests! { @check $attributes $how $module $check })*
+        }
+    )*};
+    (@check [$(#[$test:meta])*] ($stores:expr, $pace:expr) $module:ident $check:ident) => {
+        $(#[$test])*
+        async fn $check() {
+            let world = $crate::conformance::World::new($stores, $pace);
+            $crate::conformance::$module::$check(&world).await;
+        }
+    };
+}

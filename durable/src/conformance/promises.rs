@@ -1,0 +1,471 @@
+//! D1 to D12, through whole instances.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime};
+
+use futures_util::future::join_all;
+
+use super::world::{Stores, World, collect, next_of};
+use crate::claim::Claim;
+use crate::error::Error;
+use crate::store::{Action, Due, Missed, Near, Store, Write};
+use crate::timers::{Moved, Removed, SetIfAbsent};
+
+/// A time within which nothing comes due.
+const FAR: Duration = Duration::from_secs(360_000);
+
+type Settings = crate::Builder<String, u64>;
+
+fn key(number: u64) -> String {
+    format!("key {number}")
+}
+
+/// D1: what a call said it had set is there after a crash right after it.
+pub async fn d1_keeps_what_it_said_it_set<T: Stores>(world: &World<T>) {
+    let first = world.instance().await;
+    let keys: Vec<_> = (0..100).map(key).collect();
+    let set = |key| first.timers.set_timer(key, &7, world.units(1));
+    for set in join_all(keys.iter().map(set)).await {
+        set.expect("it is set");
+    }
+    first.kill();
+    let mut second = world.instance().await;
+    let mut delivered = BTreeSet::new();
+    while delivered.len() < keys.len() {
+        let claim = second.next_acked().await;
+        assert_eq!((claim.value, claim.missed), (7, 0));
+        delivered.insert(claim.key);
+    }
+    assert!(keys.iter().all(|key| delivered.contains(key)));
+}
+
+/// D2: a claim that is not settled within the lease is delivered again, by another instance too, and counted.
+pub async fn d2_delivers_again_after_the_lease<T: Stores>(world: &World<T>) {
+    let mut first = world.instance_with(|b| b.lease(world.units(3))).await;
+    first.set("a", 1, 0).await;
+    let claim = first.next().await;
+    assert_eq!(claim.attempt, 1);
+    first.kill();
+    let mut second = world.instance().await;
+    let again = second.next().await;
+    assert_eq!(
+        (again.key.as_str(), again.value, again.attempt),
+        ("a", 1, 2)
+    );
+    assert_eq!(again.deadline, claim.deadline);
+    again.ack().await.expect("it is held");
+    second.sees_nothing(6).await;
+}
+
+/// D2: in the mode, what was delivered is never delivered again.
+pub async fn d2_at_most_once_is_a_mode<T: Stores>(world: &World<T>) {
+    let mode = |b: Settings| b.at_most_once().lease(world.units(2));
+    let mut first = world.instance_with(mode).await;
+    first.set("a", 1, 0).await;
+    let claim = first.next().await;
+    claim.ack().await.expect("acknowledging does nothing");
+    let token = claim.token();
+    assert_eq!(claim.again(FAR).await, Err(Error::Settled { token }));
+    assert_eq!(claim.extend(FAR).await, Err(Error::Settled { token }));
+    drop(claim);
+    assert_eq!(first.timers.counts().await.expect("it counts").in_flight, 0);
+    let mut second = world.instance_with(mode).await;
+    second.sees_nothing(5).await;
+    first.sees_nothing(1).await;
+}
+
+/// D3: no timer is delivered before its deadline by the store's clock.
+pub async fn d3_is_never_early<T: Stores>(world: &World<T>) {
+    let mut instance = world.instance().await;
+    for number in 0..60 {
+        let delay = world.units(5) * number / 60;
+        let key = key(number.into());
+        let set = instance.timers.set_timer(&key, &0, delay).await;
+        set.expect("it is set");
+    }
+    for _ in 0..60 {
+        let claim = instance.next_acked().await;
+        let now = instance.timers.counts().await.expect("it counts").now;
+        assert!(
+            SystemTime::from(now) >= claim.deadline,
+            "{claim:?} at {now}"
+        );
+    }
+}
+
+/// D4: after a set, move or remove by another instance the old deadline and value are never delivered.
+pub async fn d4_last_write_wins_across_instances<T: Stores>(world: &World<T>) {
+    let (first, second) = (world.instance().await, world.instance().await);
+    for name in ["moved later", "set again", "removed", "far"] {
+        first.set(name, 1, 10).await;
+    }
+    // All are loaded by now.
+    world.wait(2).await;
+    let delay = world.units(14);
+    let moved = second.timers.move_timer(&"moved later".into(), delay).await;
+    assert_eq!(moved, Ok(Moved::Yes));
+    second.set("set again", 2, 14).await;
+    let removed = second.timers.remove_timer(&"removed".into()).await;
+    assert_eq!(removed, Ok(Removed::Value(1)));
+    let moved = second.timers.move_timer(&"far".into(), FAR).await;
+    assert_eq!(moved, Ok(Moved::Yes));
+    let gone = second.timers.remove_timer(&"removed".into()).await;
+    assert_eq!(gone, Ok(Removed::Absent));
+
+    let mut both = [first, second];
+    let claims = collect(&mut both, world.units(20)).await;
+    let mut delivered: Vec<_> = claims
+        .into_iter()
+        .map(|claim| (claim.key, claim.value))
+        .collect();
+    delivered.sort();
+    let expected = [("moved later", 1), ("set again", 2)];
+    let expected = expected.map(|(key, value)| (key.to_owned(), value));
+    assert_eq!(delivered, expected);
+    let deadline = both[0].timers.deadline(&"far".into()).await;
+    assert!(deadline.expect("it reads").is_some());
+}
+
+/// D4: a timer that is removed about when it fires is either removed or delivered, and the caller is told.
+pub async fn d4_removed_or_fired_never_both<T: Stores>(world: &World<T>) {
+    let claimant = world.instance().await;
+    let remover = world.instance().await;
+    let keys: Vec<_> = (0..60).map(key).collect();
+    let set = |key| claimant.timers.set_timer(key, &1, world.units(3));
+    for set in join_all(keys.iter().map(set)).await {
+        set.expect("it is set");
+    }
+    // Some before, some after, and some while they fire.
+    let remove = keys.iter().zip(0..).map(|(key, number)| {
+        let timers = &remover.timers;
+        async move {
+            tokio::time::sleep(world.units(2) + world.units(2) * number / 60).await;
+            timers.remove_timer(key).await.expect("it answers")
+        }
+    });
+    let mut removed = BTreeSet::new();
+    let mut fired = BTreeSet::new();
+    for (key, outcome) in keys.iter().zip(join_all(remove).await) {
+        match outcome {
+            Removed::Value(1) => assert!(removed.insert(key.clone())),
+            Removed::InFlight(_) => assert!(fired.insert(key.clone())),
+            other => panic!("{key} was neither there nor in flight: {other:?}"),
+        }
+    }
+    let claims = collect(&mut [claimant, remover], world.units(10)).await;
+    let times = claims.len();
+    let delivered: BTreeSet<_> = claims.into_iter().map(|claim| claim.key).collect();
+    assert_eq!(delivered.len(), times);
+    assert_eq!(delivered, fired);
+    assert_eq!(delivered.len() + removed.len(), keys.len());
+}
+
+/// D5: many instances on the same timers deliver each once.
+pub async fn d5_delivers_once_among_many<T: Stores>(world: &World<T>) {
+    let mut instances = Vec::new();
+    for _ in 0..4 {
+        instances.push(world.instance_with(|b| b.capacity(20)).await);
+    }
+    let keys: Vec<_> = (0..200).map(key).collect();
+    let set = keys.iter().zip(0..).map(|(key, number)| {
+        let instance = &instances[number % 4];
+        instance.timers.set_timer(key, &1, world.units(2))
+    });
+    for set in join_all(set).await {
+        set.expect("it is set");
+    }
+    let claims = collect(&mut instances, world.units(10)).await;
+    assert!(claims.iter().all(|claim| claim.attempt == 1));
+    assert_eq!(claims.len(), keys.len());
+    let delivered: BTreeSet<_> = claims.into_iter().map(|claim| claim.key).collect();
+    assert_eq!(delivered.len(), keys.len());
+}
+
+/// D6: a timer that was loaded long before it is due has its whole lease when it fires.
+pub async fn d6_counts_the_lease_from_firing<T: Stores>(world: &World<T>) {
+    let brief = world.units(5);
+    let set = |b: Settings| b.lease(brief).window(world.units(40));
+    let mut both = [
+        world.instance_with(set).await,
+        world.instance_with(set).await,
+    ];
+    both[0].set("a", 1, 12).await;
+    let (_, claim) = next_of(&mut both).await;
+    assert_eq!(claim.attempt, 1);
+    world.wait(2).await;
+    claim
+        .ack()
+        .await
+        .expect("two of five units have passed since it fired");
+    for instance in &mut both {
+        instance.sees_nothing(4).await;
+    }
+}
+
+/// D7: tokens grow, and a claim that was lost changes nothing.
+pub async fn d7_fences_lost_claims<T: Stores>(world: &World<T>) {
+    let mut instance = world.instance_with(|b| b.lease(world.units(6))).await;
+    instance.set("a", 1, 0).await;
+    let first = instance.next().await;
+    let second = instance.next().await;
+    assert_eq!((first.attempt, second.attempt), (1, 2));
+    assert!(first.token() < second.token());
+    let token = first.token();
+    for outcome in [
+        first.ack().await,
+        first.extend(FAR).await,
+        first.again(Duration::ZERO).await,
+    ] {
+        assert_eq!(outcome, Err(Error::Lost { token }));
+    }
+    second.extend(world.units(40)).await.expect("it is held");
+    instance.sees_nothing(9).await;
+    second.ack().await.expect("it was extended");
+    instance.set("a", 2, 0).await;
+    let third = instance.next_acked().await;
+    assert!(second.token() < third.token());
+    assert_eq!((third.value, third.attempt), (2, 1));
+    instance.sees_nothing(8).await;
+}
+
+/// D8: what came due while nobody ran is delivered at start, earliest first.
+pub async fn d8_delivers_what_was_missed_in_order<T: Stores>(world: &World<T>) {
+    let writer = world.instance().await;
+    writer.claims.shutdown().await;
+    let order: Vec<u64> = (0..40).map(|number| number * 17 % 40).collect();
+    // Absolute deadlines: relative ones count from when each is written.
+    let now = writer.timers.counts().await.expect("it counts").now;
+    let set = order.iter().map(|&number| {
+        let deadline = now.after(world.units(1) + Duration::from_millis(number));
+        let timers = &writer.timers;
+        async move {
+            timers
+                .set_timer_at(&key(number), &number, deadline.into())
+                .await
+        }
+    });
+    for set in join_all(set).await {
+        set.expect("it is set");
+    }
+    world.wait(3).await;
+    let mut instance = world.instance_with(|b| b.capacity(7)).await;
+    for number in 0..40 {
+        assert_eq!(instance.next_acked().await.value, number);
+    }
+    instance.sees_nothing(2).await;
+}
+
+/// D8: missed occurrences of repeating timers follow the rule.
+pub async fn d8_repeats_by_each_rule<T: Stores>(world: &World<T>) {
+    for (rule, expected) in [
+        // The first occurrence after the pause comes on time and is left out.
+        (Missed::FireAll, vec![(1, 0), (2, 0), (3, 0)]),
+        (Missed::FireOnce, vec![(1, 2)]),
+        (Missed::Skip, vec![]),
+    ] {
+        let name = format!("{rule:?}");
+        let writer = world.instance().await;
+        writer.claims.shutdown().await;
+        let period = world.units(10);
+        let set = writer.timers.set_interval(&name, &1, period).await;
+        set.expect("it is set");
+        let due = writer.timers.deadline(&name).await.expect("it reads");
+        let due = due.expect("it is there");
+        // Three occurrences are due, and the next is not for five units.
+        world.wait(35).await;
+        let instance = world.instance_with(|b| b.missed(rule)).await;
+        let mut one = [instance];
+        let claims = collect(&mut one, world.units(1)).await;
+        let occurrence = |claim: &Claim<String, u64>| {
+            let since = claim
+                .deadline
+                .duration_since(due)
+                .expect("not before the first");
+            let number = since.as_micros() / period.as_micros() + 1;
+            (number, claim.missed)
+        };
+        let delivered: Vec<_> = claims.iter().map(occurrence).collect();
+        assert_eq!(delivered, expected, "{rule:?}");
+        let next = one[0].next_acked().await;
+        assert_eq!(occurrence(&next), (4, 0), "{rule:?}");
+        let removed = one[0].timers.remove_timer(&name).await;
+        assert_eq!(removed, Ok(Removed::Value(1)));
+    }
+}
+
+/// D9: occurrences come at their deadlines though none of them is acknowledged.
+pub async fn d9_keeps_the_cadence_unacknowledged<T: Stores>(world: &World<T>) {
+    let mut instance = world.instance().await;
+    let period = world.units(6);
+    let set = instance.timers.set_interval(&"a".into(), &1, period).await;
+    set.expect("it is set");
+    let mut held = vec![instance.next().await];
+    for number in 1..4 {
+        let claim = instance.next().await;
+        assert_eq!(claim.deadline, held[0].deadline + period * number);
+        assert_eq!((claim.attempt, claim.missed), (1, 0));
+        held.push(claim);
+    }
+    assert!(held.is_sorted_by_key(Claim::token));
+    for claim in held {
+        claim.ack().await.expect("it is held");
+    }
+    let removed = instance.timers.remove_timer(&"a".into()).await;
+    assert_eq!(removed, Ok(Removed::Value(1)));
+    instance.sees_nothing(4).await;
+}
+
+/// D10: an instance whose capacity is used up claims no more, and others get what is due.
+pub async fn d10_leaves_to_others_when_full<T: Stores>(world: &World<T>) {
+    let mut full = world.instance_with(|b| b.capacity(2)).await;
+    let keys: Vec<_> = (0..10).map(key).collect();
+    let set = keys
+        .iter()
+        .map(|key| full.timers.set_timer(key, &1, world.units(1)));
+    for set in join_all(set).await {
+        set.expect("it is set");
+    }
+    let held = [full.next().await, full.next().await];
+    full.sees_nothing(3).await;
+    assert_eq!(full.timers.metrics().unsettled, 2);
+    let other = world.instance().await;
+    let mut both = [full, other];
+    let claims = collect(&mut both, world.units(6)).await;
+    assert_eq!(claims.len(), 8);
+    assert!(claims.iter().all(|claim| claim.attempt == 1));
+    let [mut full, other] = both;
+    assert_eq!(full.timers.metrics().delivered, 2);
+    other.timers.shutdown().await;
+    drop(held);
+    let again = [full.next_acked().await, full.next_acked().await];
+    assert!(again.iter().all(|claim| claim.attempt == 2));
+}
+
+/// D11: while the store is away calls fail and nothing is delivered; when it is back, everything is.
+pub async fn d11_recovers_when_the_store_is_back<T: Stores>(world: &World<T>) {
+    let mut instance = world.instance().await;
+    let numbers: Vec<_> = (0..20).map(|number| (key(number), number)).collect();
+    let delay = world.units(8);
+    let set = numbers.iter().map(|(key, number)| (key, number, delay));
+    instance.timers.set_many(set).await.expect("they are set");
+    world.wait(2).await;
+    instance.faults.set_away(true);
+    let failed = instance.timers.set_timer(&"late".into(), &0, FAR).await;
+    assert!(matches!(failed, Err(Error::Store(_))), "{failed:?}");
+    instance.sees_nothing(12).await;
+    instance.faults.set_away(false);
+    let mut one = [instance];
+    let claims = collect(&mut one, world.units(8)).await;
+    let delivered: BTreeSet<_> = claims.iter().map(|claim| claim.value).collect();
+    assert_eq!((claims.len(), delivered.len()), (20, 20));
+    let set = one[0].timers.set_if_absent(&"late".into(), &0, FAR).await;
+    assert_eq!(set, Ok(SetIfAbsent::Set));
+}
+
+/// D12: an instance with far timers only asks the store once for each poll.
+pub async fn d12_is_quiet_when_idle<T: Stores>(world: &World<T>) {
+    let instance = world.instance().await;
+    let keys: Vec<_> = (0..100).map(key).collect();
+    let set = |key| instance.timers.set_timer(key, &1, FAR);
+    for set in join_all(keys.iter().map(set)).await {
+        set.expect("it is set");
+    }
+    world.wait(2).await;
+    let before = instance.faults.calls();
+    world.wait(20).await;
+    let calls = instance.faults.calls() - before;
+    assert!((1..=20).contains(&calls), "{calls} calls in 20 polls");
+}
+
+/// A claim that is dropped is delivered again long before its lease ends.
+pub async fn releases_dropped_claims_at_once<T: Stores>(world: &World<T>) {
+    let mut instance = world.instance_with(|b| b.lease(FAR)).await;
+    instance.set("a", 1, 0).await;
+    let first = instance.next().await;
+    let deadline = first.deadline;
+    drop(first);
+    let second = instance.next().await;
+    assert_eq!((second.attempt, second.deadline), (2, deadline));
+    second.again(world.units(2)).await.expect("it is held");
+    let third = instance.next_acked().await;
+    assert_eq!(third.attempt, 3);
+    assert!(third.deadline > deadline);
+    instance.sees_nothing(4).await;
+}
+
+/// After a shutdown nothing is loaded, and what was not received is delivered to others.
+pub async fn gives_back_what_it_loaded_at_shutdown<T: Stores>(world: &World<T>) {
+    let mut first = world.instance_with(|b| b.lease(FAR)).await;
+    first.set("due", 1, 0).await;
+    first.set("near", 2, 14).await;
+    world.wait(2).await;
+    first.timers.shutdown().await;
+    assert!(first.claims.recv().await.is_none());
+    let pending = first.timers.admin().pending(None, 10).await;
+    for entry in pending.expect("it lists") {
+        assert!(!entry.loaded, "{entry:?}");
+    }
+    // The handle goes on writing.
+    first.set("late", 3, 2).await;
+    let mut second = world.instance().await;
+    let claims = [
+        second.next_acked().await,
+        second.next_acked().await,
+        second.next_acked().await,
+    ];
+    assert_eq!(
+        claims.map(|claim| (claim.value, claim.attempt)),
+        [(1, 2), (3, 1), (2, 1)]
+    );
+}
+
+/// A timer that does not decode is parked, once, and stops nobody.
+pub async fn parks_what_does_not_decode<T: Stores>(world: &World<T>) {
+    let (store, space) = (world.store().await, world.namespace());
+    let mut instance = world.instance().await;
+    let poison = |key: &str, period| Write {
+        key: format!("{key:?}").into(),
+        action: Action::Set {
+            value: "not a number".into(),
+            due: Due::In(world.units(1)),
+            period,
+            if_absent: false,
+        },
+    };
+    let near = Near {
+        window: Duration::ZERO,
+        loader: None,
+    };
+    let writes = vec![poison("once", None), poison("again", Some(world.units(2)))];
+    store.write(&space, writes, near).await.expect("it writes");
+    instance.set("sound", 1, 2).await;
+    assert_eq!(instance.next_acked().await.value, 1);
+    instance.sees_nothing(8).await;
+
+    assert_eq!(instance.timers.metrics().parked, 2);
+    let admin = instance.timers.admin();
+    let parked = admin.in_flight(None, 10).await.expect("it lists");
+    assert_eq!(parked.len(), 2);
+    for entry in parked {
+        let error = entry.value.expect_err("it does not decode").to_string();
+        assert!(error.contains("cannot be decoded"), "{error}");
+        let claim = entry.in_flight.expect("it is in flight");
+        assert_eq!(claim.lease_until, None);
+        admin.discard(claim.token).await.expect("it is thrown away");
+    }
+    assert_eq!(
+        instance.timers.counts().await.expect("it counts").in_flight,
+        0
+    );
+}
+
+/// A near deadline set by an instance that claims nothing is found by one that does.
+pub async fn finds_near_deadlines_of_other_instances<T: Stores>(world: &World<T>) {
+    let mut claimant = world.instance().await;
+    let writer = world.instance().await;
+    writer.claims.shutdown().await;
+    for number in 0..5 {
+        writer.set(&key(number), number, 1).await;
+        assert_eq!(claimant.next_acked().await.value, number);
+    }
+}

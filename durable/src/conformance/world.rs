@@ -1,0 +1,195 @@
+//! What a check runs in: a store, a namespace of its own, and instances.
+
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tickwheel::TimerWheel;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::faulty::Faulty;
+use crate::builder::{Builder, builder};
+use crate::claim::Claim;
+use crate::claims::Claims;
+use crate::store::{Namespace, Store};
+use crate::timers::DurableTimers;
+
+/// A way to connect to one store, again and again, as the instances of a program do.
+pub trait Stores: Send + Sync + 'static {
+    /// The store.
+    type Store: Store;
+
+    /// Connects to it. All connections see the same timers.
+    fn connect(&self) -> impl Future<Output = Self::Store> + Send;
+}
+
+/// How long the steps of a check are.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// The unit: the poll interval, and what deadlines are apart. The default, 100 ms, is much longer than a call takes.
+    pub unit: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Pace {
+            unit: Duration::from_millis(100),
+        }
+    }
+}
+
+/// What one check runs in.
+#[derive(Debug)]
+pub struct World<T> {
+    stores: Arc<T>,
+    pace: Pace,
+    name: String,
+}
+
+/// An instance that a check has started.
+pub(super) struct Running<S> {
+    pub(super) timers: DurableTimers<String, u64>,
+    pub(super) claims: Claims<String, u64>,
+    /// What can fail it.
+    pub(super) faults: Faulty<S>,
+    pub(super) unit: Duration,
+}
+
+impl<S> fmt::Debug for Running<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running")
+            .field("timers", &self.timers)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Stores> World<T> {
+    /// A new namespace in that store.
+    pub fn new(stores: T, pace: Pace) -> Self {
+        let random = RandomState::new().hash_one(0_u8);
+        World {
+            stores: Arc::new(stores),
+            pace,
+            name: format!("check-{random:016x}"),
+        }
+    }
+
+    /// The same store, in a namespace of its own.
+    pub(super) fn part(&self, name: &str) -> Self {
+        World {
+            stores: Arc::clone(&self.stores),
+            pace: self.pace,
+            name: format!("{}-{name}", self.name),
+        }
+    }
+
+    /// So many steps.
+    pub(super) fn units(&self, units: u32) -> Duration {
+        self.pace.unit * units
+    }
+
+    pub(super) async fn wait(&self, units: u32) {
+        sleep(self.units(units)).await;
+    }
+
+    pub(super) fn namespace(&self) -> Namespace {
+        Namespace::new(&self.name).expect("it is a name")
+    }
+
+    /// Another connection to the store.
+    pub(super) async fn store(&self) -> T::Store {
+        self.stores.connect().await
+    }
+
+    /// Starts an instance with its defaults, in units: a poll of 1, a window of 20, a lease of 20.
+    pub(super) async fn instance(&self) -> Running<T::Store> {
+        self.instance_with(|builder| builder).await
+    }
+
+    /// Starts an instance with other settings.
+    pub(super) async fn instance_with(
+        &self,
+        set: impl FnOnce(Builder<String, u64>) -> Builder<String, u64>,
+    ) -> Running<T::Store> {
+        let wheel = TimerWheel::new();
+        let faults = Faulty::new(self.store().await);
+        let builder = builder(self.name.as_str())
+            .poll(self.units(1))
+            .window(self.units(20))
+            .lease(self.units(20));
+        let started = set(builder).start(&wheel, faults.clone()).await;
+        let (timers, claims) = started.expect("the instance starts");
+        Running {
+            timers,
+            claims,
+            faults,
+            unit: self.pace.unit,
+        }
+    }
+}
+
+impl<S: Store> Running<S> {
+    /// Sets a timer due in so many units.
+    pub(super) async fn set(&self, key: &str, value: u64, units: u32) {
+        let key = key.to_owned();
+        let set = self.timers.set_timer(&key, &value, self.unit * units);
+        set.await.expect("it is set");
+    }
+
+    /// The next claim.
+    pub(super) async fn next(&mut self) -> Claim<String, u64> {
+        let next = timeout(self.unit * 600, self.claims.recv()).await;
+        next.expect("a timer is delivered")
+            .expect("the stream goes on")
+    }
+
+    /// The next claim, acknowledged.
+    pub(super) async fn next_acked(&mut self) -> Claim<String, u64> {
+        let claim = self.next().await;
+        claim.ack().await.expect("the claim is held");
+        claim
+    }
+
+    /// Sees that nothing comes for so many units.
+    pub(super) async fn sees_nothing(&mut self, units: u32) {
+        if let Ok(claim) = timeout(self.unit * units, self.claims.recv()).await {
+            panic!("{claim:?} was delivered, and nothing should be");
+        }
+    }
+
+    /// As SIGKILL: nothing it does has an effect any more.
+    pub(super) fn kill(self) {
+        self.faults.kill();
+    }
+}
+
+/// The next claim of any of the instances, and whose it is.
+pub(super) async fn next_of<S>(instances: &mut [Running<S>]) -> (usize, Claim<String, u64>) {
+    poll_fn(|cx| {
+        for (number, instance) in instances.iter_mut().enumerate() {
+            if let Poll::Ready(claim) = instance.claims.poll_recv(cx) {
+                return Poll::Ready((number, claim.expect("the stream goes on")));
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// All claims of the instances within that time, acknowledged.
+pub(super) async fn collect<S>(
+    instances: &mut [Running<S>],
+    time: Duration,
+) -> Vec<Claim<String, u64>> {
+    let until = Instant::now() + time;
+    let mut claims = Vec::new();
+    while let Ok((_, claim)) = timeout_at(until, next_of(instances)).await {
+        claim.ack().await.expect("the claim is held");
+        claims.push(claim);
+    }
+    claims
+}

@@ -1,0 +1,247 @@
+//! The one way from an instance to its store: every call has a time limit, a span, and is counted.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+use tracing::Instrument;
+
+use crate::error::Error;
+use crate::metrics::Metrics;
+use crate::store::{
+    Counts, Fire, FireReport, InstanceId, List, Load, Loaded, Namespace, Near, Opened, Settle,
+    Settled, Store, StoreError, Stored, Write, Written,
+};
+
+type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+type Fallible<'a, T> = Answer<'a, Result<T, StoreError>>;
+
+/// [`Store`] as an object, so that handles and claims need not name it.
+trait AnyStore: Send + Sync {
+    fn open<'a>(&'a self, space: &'a Namespace, codec: &'a str) -> Fallible<'a, Opened>;
+    fn write<'a>(
+        &'a self,
+        space: &'a Namespace,
+        writes: Vec<Write>,
+        near: Near,
+    ) -> Fallible<'a, Vec<Written>>;
+    fn load<'a>(&'a self, space: &'a Namespace, request: Load) -> Fallible<'a, Loaded>;
+    fn fire<'a>(&'a self, space: &'a Namespace, request: Fire) -> Fallible<'a, FireReport>;
+    fn settle<'a>(
+        &'a self,
+        space: &'a Namespace,
+        settles: Vec<Settle>,
+        near: Near,
+    ) -> Fallible<'a, Vec<Settled>>;
+    fn unload<'a>(&'a self, space: &'a Namespace, instance: InstanceId) -> Fallible<'a, ()>;
+    fn get<'a>(&'a self, space: &'a Namespace, key: Vec<u8>) -> Fallible<'a, Option<Stored>>;
+    fn list<'a>(&'a self, space: &'a Namespace, request: List) -> Fallible<'a, Vec<Stored>>;
+    fn count<'a>(&'a self, space: &'a Namespace) -> Fallible<'a, Counts>;
+    fn purge<'a>(&'a self, space: &'a Namespace) -> Fallible<'a, u64>;
+    fn hinted<'a>(&'a self, space: &'a Namespace) -> Answer<'a, ()>;
+}
+
+impl<S: Store> AnyStore for S {
+    fn open<'a>(&'a self, space: &'a Namespace, codec: &'a str) -> Fallible<'a, Opened> {
+        Box::pin(Store::open(self, space, codec))
+    }
+    fn write<'a>(
+        &'a self,
+        space: &'a Namespace,
+        writes: Vec<Write>,
+        near: Near,
+    ) -> Fallible<'a, Vec<Written>> {
+        Box::pin(Store::write(self, space, writes, near))
+    }
+    fn load<'a>(&'a self, space: &'a Namespace, request: Load) -> Fallible<'a, Loaded> {
+        Box::pin(Store::load(self, space, request))
+    }
+    fn fire<'a>(&'a self, space: &'a Namespace, request: Fire) -> Fallible<'a, FireReport> {
+        Box::pin(Store::fire(self, space, request))
+    }
+    fn settle<'a>(
+        &'a self,
+        space: &'a Namespace,
+        settles: Vec<Settle>,
+        near: Near,
+    ) -> Fallible<'a, Vec<Settled>> {
+        Box::pin(Store::settle(self, space, settles, near))
+    }
+    fn unload<'a>(&'a self, space: &'a Namespace, instance: InstanceId) -> Fallible<'a, ()> {
+        Box::pin(Store::unload(self, space, instance))
+    }
+    fn get<'a>(&'a self, space: &'a Namespace, key: Vec<u8>) -> Fallible<'a, Option<Stored>> {
+        Box::pin(Store::get(self, space, key))
+    }
+    fn list<'a>(&'a self, space: &'a Namespace, request: List) -> Fallible<'a, Vec<Stored>> {
+        Box::pin(Store::list(self, space, request))
+    }
+    fn count<'a>(&'a self, space: &'a Namespace) -> Fallible<'a, Counts> {
+        Box::pin(Store::count(self, space))
+    }
+    fn purge<'a>(&'a self, space: &'a Namespace) -> Fallible<'a, u64> {
+        Box::pin(Store::purge(self, space))
+    }
+    fn hinted<'a>(&'a self, space: &'a Namespace) -> Answer<'a, ()> {
+        Box::pin(Store::hinted(self, space))
+    }
+}
+
+/// The calls of one instance on one namespace.
+pub(crate) struct Calls {
+    store: Box<dyn AnyStore>,
+    namespace: Namespace,
+    limit: Duration,
+    metrics: Arc<Metrics>,
+    /// Whether an answer was lost since somebody asked.
+    lost_answer: AtomicBool,
+}
+
+/// An answer of the store, and when it was asked for and given.
+pub(crate) struct Timed<T> {
+    pub(crate) answer: T,
+    pub(crate) asked: Instant,
+    pub(crate) answered: Instant,
+}
+
+impl Calls {
+    pub(crate) fn new(
+        store: impl Store,
+        namespace: Namespace,
+        limit: Duration,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Calls {
+            store: Box::new(store),
+            namespace,
+            limit,
+            metrics,
+            lost_answer: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether a call has failed since this was asked last. It may have taken effect all the same.
+    pub(crate) fn take_lost_answer(&self) -> bool {
+        self.lost_answer.swap(false, Ordering::AcqRel)
+    }
+
+    pub(crate) fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    pub(crate) async fn open(&self, codec: &str) -> Result<Timed<Opened>, Error> {
+        self.call("open", 1, self.store.open(&self.namespace, codec))
+            .await
+    }
+
+    pub(crate) async fn write(
+        &self,
+        writes: Vec<Write>,
+        near: Near,
+    ) -> Result<Vec<Written>, Error> {
+        let items = writes.len();
+        self.metrics.write_batches.add(items as u64);
+        let call = self.store.write(&self.namespace, writes, near);
+        Ok(self.call("write", items, call).await?.answer)
+    }
+
+    pub(crate) async fn load(&self, request: Load) -> Result<Timed<Loaded>, Error> {
+        self.call(
+            "load",
+            request.limit,
+            self.store.load(&self.namespace, request),
+        )
+        .await
+    }
+
+    pub(crate) async fn fire(&self, request: Fire) -> Result<Timed<FireReport>, Error> {
+        let items = request.versions.len();
+        self.metrics.fire_batches.add(items as u64);
+        self.call("fire", items, self.store.fire(&self.namespace, request))
+            .await
+    }
+
+    pub(crate) async fn settle(
+        &self,
+        settles: Vec<Settle>,
+        near: Near,
+    ) -> Result<Vec<Settled>, Error> {
+        let items = settles.len();
+        self.metrics.settle_batches.add(items as u64);
+        let call = self.store.settle(&self.namespace, settles, near);
+        Ok(self.call("settle", items, call).await?.answer)
+    }
+
+    pub(crate) async fn unload(&self, instance: InstanceId) -> Result<(), Error> {
+        let call = self.store.unload(&self.namespace, instance);
+        self.call("unload", 1, call).await.map(|_| ())
+    }
+
+    pub(crate) async fn get(&self, key: Vec<u8>) -> Result<Option<Stored>, Error> {
+        let call = self.store.get(&self.namespace, key);
+        Ok(self.call("get", 1, call).await?.answer)
+    }
+
+    pub(crate) async fn list(&self, request: List) -> Result<Vec<Stored>, Error> {
+        let call = self.store.list(&self.namespace, request);
+        Ok(self.call("list", request.limit, call).await?.answer)
+    }
+
+    pub(crate) async fn count(&self) -> Result<Counts, Error> {
+        let call = self.store.count(&self.namespace);
+        Ok(self.call("count", 1, call).await?.answer)
+    }
+
+    pub(crate) async fn purge(&self) -> Result<u64, Error> {
+        let call = self.store.purge(&self.namespace);
+        Ok(self.call("purge", 1, call).await?.answer)
+    }
+
+    pub(crate) async fn hinted(&self) {
+        self.store.hinted(&self.namespace).await;
+    }
+
+    async fn call<T>(
+        &self,
+        call: &'static str,
+        items: usize,
+        future: Fallible<'_, T>,
+    ) -> Result<Timed<T>, Error> {
+        let asked = Instant::now();
+        let span = tracing::debug_span!("store", namespace = %self.namespace, call, items);
+        let outcome = timeout(self.limit, future.instrument(span)).await;
+        let answered = Instant::now();
+        self.metrics.store_latency.add_duration(answered - asked);
+        let error = match outcome {
+            Ok(Ok(answer)) => {
+                return Ok(Timed {
+                    answer,
+                    asked,
+                    answered,
+                });
+            }
+            Ok(Err(error)) => Error::Store(error),
+            Err(_) => Error::Timeout {
+                call,
+                after: self.limit,
+            },
+        };
+        self.lost_answer.store(true, Ordering::Release);
+        self.metrics.store_errors.add(1);
+        tracing::debug!(namespace = %self.namespace, call, %error, "a call of the store failed");
+        Err(error)
+    }
+}
+
+impl fmt::Debug for Calls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Calls")
+            .field("namespace", &self.namespace)
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
+    }
+}

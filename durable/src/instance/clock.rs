@@ -1,0 +1,139 @@
+//! The store's clock, as seen from here.
+//!
+//! Each answer that carries the store's time gives an estimate of how far that clock is from the local one: the store read it
+//! somewhere between the question and the answer, so the middle is wrong by half a round trip at most. A short round trip gives
+//! a better estimate than a long one, and an old estimate gets worse as the clocks drift. The better one is kept.
+//!
+//! An estimate only decides when a row is asked to fire. The store compares with its own clock then, so a bad one costs a
+//! little time, never a promise.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::store::StoreTime;
+
+/// How far clocks drift apart, at worst: 200 us in a second.
+const DRIFT_PER_SECOND: u32 = 5_000;
+
+/// A step of the store's clock beyond what the estimates allow for that is worth arming all again.
+const STEP_MICROS: u64 = 5_000;
+
+/// The best estimate of the store's clock.
+#[derive(Debug)]
+pub(crate) struct StoreClock {
+    estimate: Mutex<Estimate>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Estimate {
+    /// The store's clock showed `store` at `local`, more or less the `error`.
+    local: Instant,
+    store: StoreTime,
+    error: Duration,
+}
+
+impl Estimate {
+    fn new(asked: Instant, answered: Instant, now: StoreTime) -> Self {
+        let error = answered.saturating_duration_since(asked) / 2;
+        Estimate {
+            local: asked + error,
+            store: now,
+            error,
+        }
+    }
+
+    /// The error, grown since.
+    fn error_at(&self, now: Instant) -> Duration {
+        self.error + now.saturating_duration_since(self.local) / DRIFT_PER_SECOND
+    }
+
+    /// The store's time at a local instant, in microseconds.
+    fn store_at(&self, local: Instant) -> i64 {
+        let micros = |duration: Duration| i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
+        let since = micros(local.saturating_duration_since(self.local));
+        let before = micros(self.local.saturating_duration_since(local));
+        self.store
+            .as_micros()
+            .saturating_add(since)
+            .saturating_sub(before)
+    }
+}
+
+impl StoreClock {
+    pub(crate) fn new(asked: Instant, answered: Instant, now: StoreTime) -> Self {
+        StoreClock {
+            estimate: Mutex::new(Estimate::new(asked, answered, now)),
+        }
+    }
+
+    /// Takes note of an answer. Returns by how many microseconds the store's clock has stepped, if it has.
+    pub(crate) fn observe(&self, asked: Instant, answered: Instant, now: StoreTime) -> Option<i64> {
+        let new = Estimate::new(asked, answered, now);
+        let mut estimate = self.estimate.lock().unwrap_or_else(PoisonError::into_inner);
+        let step = new
+            .store
+            .as_micros()
+            .saturating_sub(estimate.store_at(new.local));
+        let doubt = new.error + estimate.error_at(answered);
+        let doubt = u64::try_from(doubt.as_micros()).unwrap_or(u64::MAX);
+        let stepped = step.unsigned_abs() > doubt.saturating_add(STEP_MICROS);
+        if stepped || new.error <= estimate.error_at(answered) {
+            *estimate = new;
+        }
+        stepped.then_some(step)
+    }
+
+    /// The local instant at which the store's clock shows that time, or a little later.
+    pub(crate) fn instant_of(&self, time: StoreTime) -> Instant {
+        let estimate = *self.estimate.lock().unwrap_or_else(PoisonError::into_inner);
+        let ahead = time.since(estimate.store);
+        let behind = estimate.store.since(time);
+        let instant = estimate.local + ahead;
+        // What is overdue keeps its order; nothing needs an instant before the process began.
+        instant.checked_sub(behind).unwrap_or(estimate.local)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLI: Duration = Duration::from_millis(1);
+
+    fn at(millis: i64) -> StoreTime {
+        StoreTime::from_micros(1_000_000_000 + millis * 1_000)
+    }
+
+    #[test]
+    fn takes_the_middle_of_the_round_trip() {
+        let asked = Instant::now();
+        let clock = StoreClock::new(asked, asked + 10 * MILLI, at(0));
+        assert_eq!(clock.instant_of(at(100)), asked + 105 * MILLI);
+        assert_eq!(clock.instant_of(at(-3)), asked + 2 * MILLI);
+    }
+
+    #[test]
+    fn keeps_the_estimate_of_the_shorter_round_trip() {
+        let asked = Instant::now();
+        let clock = StoreClock::new(asked, asked + 2 * MILLI, at(0));
+        // A slow answer, whose time was read at its very end.
+        let stepped = clock.observe(asked + 10 * MILLI, asked + 60 * MILLI, at(59));
+        assert_eq!(stepped, None);
+        assert_eq!(clock.instant_of(at(100)), asked + 101 * MILLI);
+        // As good as the first, and newer.
+        clock.observe(asked + 99 * MILLI, asked + 101 * MILLI, at(100));
+        assert_eq!(clock.instant_of(at(100)), asked + 100 * MILLI);
+    }
+
+    #[test]
+    fn follows_a_step_whatever_the_round_trip() {
+        let asked = Instant::now();
+        let clock = StoreClock::new(asked, asked, at(0));
+        let later = asked + 1_000 * MILLI;
+        let stepped = clock.observe(later, later + 40 * MILLI, at(3_601_020));
+        assert_eq!(stepped, Some(3_600_000_000));
+        assert_eq!(clock.instant_of(at(3_601_020)), later + 20 * MILLI);
+    }
+}

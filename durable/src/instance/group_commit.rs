@@ -1,0 +1,151 @@
+//! Many callers, one call of the store.
+//!
+//! Items wait in a queue. One task takes what is there, sends it as one batch, and hands each caller its answer. While a batch
+//! is under way the next one gathers. So a store that commits slowly gets large batches, and one that is quick small ones.
+//!
+//! A caller who alone uses the store must not wait for company, and a crowd that the last batch has just woken should not be
+//! split into one item and the rest. So the task waits for more only if the last batch had more than is there now, for a
+//! millisecond at most, and never once [`ENOUGH`] are there.
+//!
+//! Batches go one after the other and keep the order of the queue. So two items of one key take effect in the order in which
+//! they were submitted.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::error::Error;
+
+/// With so many items a batch waits for no more.
+const ENOUGH: usize = 256;
+
+/// A batch has at most this many items.
+const AT_MOST: usize = 1024;
+
+/// How long a batch waits for more items.
+const COMPANY: Duration = Duration::from_millis(1);
+
+/// Submits items. The task ends when the last of its clones is gone.
+#[derive(Debug)]
+pub(crate) struct Group<I, O> {
+    queue: mpsc::UnboundedSender<Item<I, O>>,
+    call: &'static str,
+    limit: Duration,
+}
+
+impl<I, O> Clone for Group<I, O> {
+    fn clone(&self) -> Self {
+        Group {
+            queue: self.queue.clone(),
+            call: self.call,
+            limit: self.limit,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Item<I, O> {
+    item: I,
+    /// Nobody waits for the answer if there is none.
+    reply: Option<oneshot::Sender<Result<O, Error>>>,
+}
+
+impl<I, O> Item<I, O> {
+    /// Whether somebody submitted it, gave up waiting, and was told so.
+    fn is_given_up(&self) -> bool {
+        self.reply.as_ref().is_some_and(oneshot::Sender::is_closed)
+    }
+}
+
+/// The receiving end, which the task owns.
+#[derive(Debug)]
+pub(crate) struct Batches<I, O> {
+    queue: mpsc::UnboundedReceiver<Item<I, O>>,
+}
+
+/// A group whose calls may take as long as `limit`, waiting included.
+pub(crate) fn group<I, O>(call: &'static str, limit: Duration) -> (Group<I, O>, Batches<I, O>) {
+    let (sender, queue) = mpsc::unbounded_channel();
+    let group = Group {
+        queue: sender,
+        call,
+        limit,
+    };
+    (group, Batches { queue })
+}
+
+impl<I, O> Group<I, O> {
+    /// Puts an item into the queue. The future waits for its answer.
+    ///
+    /// When the future is dropped or its time is over, an item that is still in the queue is not sent.
+    pub(crate) fn submit(&self, item: I) -> impl Future<Output = Result<O, Error>> + use<I, O> {
+        let (reply, answer) = oneshot::channel();
+        let reply = Some(reply);
+        let sent = self.queue.send(Item { item, reply }).is_ok();
+        let (call, limit) = (self.call, self.limit);
+        async move {
+            if !sent {
+                return Err(Error::Closed);
+            }
+            match timeout(limit, answer).await {
+                Ok(Ok(answer)) => answer,
+                Ok(Err(_)) => Err(Error::Closed),
+                Err(_) => Err(Error::Timeout { call, after: limit }),
+            }
+        }
+    }
+
+    /// Puts an item into the queue whose answer nobody waits for.
+    pub(crate) fn submit_unheard(&self, item: I) {
+        // The task is gone after a shutdown; then the store finds out by the lease.
+        let _ = self.queue.send(Item { item, reply: None });
+    }
+}
+
+impl<I, O> Batches<I, O> {
+    /// Sends batches with `flush`, which answers each item, until no [`Group`] is left.
+    pub(crate) async fn run<F>(mut self, mut flush: impl FnMut(Vec<I>) -> F)
+    where
+        F: Future<Output = Result<Vec<O>, Error>>,
+    {
+        let mut batch = Vec::new();
+        let mut last = 0;
+        while self.gather(&mut batch, last).await {
+            let waiting = batch.drain(..).filter(|item| !item.is_given_up());
+            let (items, replies): (Vec<_>, Vec<_>) =
+                waiting.map(|Item { item, reply }| (item, reply)).unzip();
+            last = items.len();
+            if items.is_empty() {
+                continue;
+            }
+            let answers: Vec<_> = match flush(items).await {
+                Ok(answers) => answers.into_iter().map(Ok).collect(),
+                Err(error) => replies.iter().map(|_| Err(error.clone())).collect(),
+            };
+            for (reply, answer) in replies.into_iter().zip(answers) {
+                if let Some(reply) = reply {
+                    // A caller who has given up needs no answer.
+                    let _ = reply.send(answer);
+                }
+            }
+        }
+    }
+
+    /// Fills the batch. `false` when no more will come.
+    async fn gather(&mut self, batch: &mut Vec<Item<I, O>>, last: usize) -> bool {
+        if self.queue.recv_many(batch, AT_MOST).await == 0 {
+            return false;
+        }
+        let until = Instant::now() + COMPANY;
+        while batch.len() < last.min(ENOUGH) {
+            let room = AT_MOST - batch.len();
+            match timeout_at(until, self.queue.recv_many(batch, room)).await {
+                Ok(1..) => {}
+                Ok(0) | Err(_) => break,
+            }
+        }
+        true
+    }
+}

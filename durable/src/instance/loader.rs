@@ -1,0 +1,113 @@
+//! Loads rows onto the wheel.
+//!
+//! A load is also the instance's sign of life. So there is one for each poll, whatever else happens, and an idle instance makes
+//! no other call. Besides it loads at once when a hint says that there may be near rows, when the last load left rows out and
+//! there is room again, and when the instance resumes after its capacity was used up.
+//!
+//! **Invariant.** Every row that is marked as loaded by this instance is on its wheel, or is about to be fired, or the instance is
+//! about to give everything back. A row that broke it would wait for as long as the instance lives, because a mark keeps others
+//! from loading it. So after any call whose answer was lost, which may have marked rows, the next load gives everything back
+//! first. Calls keep their order in the store (rule 3 of the [contract](crate::store)), so nothing is marked by it afterwards.
+
+use std::future::pending;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::Core;
+use super::race::race;
+use super::random::jittered;
+use crate::error::Error;
+use crate::store::Load;
+
+/// One load asks for at most this many rows.
+const BATCH: usize = 4096;
+
+/// Hints that come within this time of each other make one load.
+const HINTS_APART: Duration = Duration::from_millis(5);
+
+/// Loads until it is dropped.
+pub(super) async fn run(core: &Core) {
+    let poll = core.settings.poll;
+    let mut failing = false;
+    loop {
+        let began = Instant::now();
+        let more = match load(core).await {
+            Ok(more) => {
+                if std::mem::take(&mut failing) {
+                    tracing::info!(namespace = %core.calls.namespace(), "the store answers again");
+                }
+                more
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut failing, true) {
+                    tracing::warn!(namespace = %core.calls.namespace(), %error, "the store does not answer");
+                }
+                false
+            }
+        };
+        if more && core.room() > 0 {
+            // A pause lets others have their share.
+            tokio::task::yield_now().await;
+            continue;
+        }
+        let early = race(core.load_now.notified(), async {
+            if more {
+                core.room_again().await;
+            } else if failing || core.room() == 0 {
+                pending::<()>().await;
+            } else {
+                hint(core).await;
+            }
+        });
+        // Early or not: it is time for the next load.
+        let _ = timeout_at(began + jittered(poll), early).await;
+    }
+}
+
+/// Waits for a hint, and for those that come with it.
+async fn hint(core: &Core) {
+    core.calls.hinted().await;
+    sleep(HINTS_APART).await;
+}
+
+/// Loads once. Returns whether rows were left out.
+async fn load(core: &Core) -> Result<bool, Error> {
+    let had_no_room = !core.loads() && core.capacity.available_permits() > 0;
+    // What a lost answer has marked as loaded is on no wheel, and nobody else would load it either.
+    if core.calls.take_lost_answer() || had_no_room {
+        core.give_back().await?;
+    }
+    if had_no_room {
+        core.loads.store(true, Ordering::Release);
+    }
+    let limit = if core.loads() {
+        core.room().min(BATCH)
+    } else {
+        0
+    };
+    let request = Load {
+        instance: core.id,
+        window: core.settings.window,
+        limit,
+        alive: core.settings.alive(),
+    };
+    let loaded = core.calls.load(request).await?;
+    let (asked, answered) = (loaded.asked, loaded.answered);
+    core.observe(asked, answered, loaded.answer.now);
+    core.metrics.loaded.add(loaded.answer.rows.len());
+    for &(version, due) in &loaded.answer.rows {
+        core.arm(version, due);
+    }
+    Ok(loaded.answer.more)
+}
+
+impl Core {
+    /// Returns when half of what may be loaded is free.
+    async fn room_again(&self) {
+        while self.room() <= self.max_loaded.load(Ordering::Acquire) / 2 {
+            self.fired_some.notified().await;
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! One running instance: what its tasks share, how it starts and how it ends.
+//!
+//! | task | does | ends |
+//! |---|---|---|
+//! | [`loader`] | loads rows onto the wheel: each poll, after a hint, when there is room again | when the claims end |
+//! | [`firing`] | fires what the wheel says is due, and delivers what the store confirms | when the claims end |
+//! | writes | [group commit](group_commit) of sets, moves and removes | with the last handle |
+//! | settles | [group commit](group_commit) of what becomes of claims | with the last claim |
+//!
+//! The tasks share a [`Core`], which knows no types of keys and values. The claims end when the stream of claims is dropped, the
+//! instance or the wheel is shut down. From then on the instance only writes and settles.
+
+mod calls;
+mod clock;
+mod delivery;
+mod firing;
+mod group_commit;
+mod lease;
+mod loader;
+mod race;
+mod random;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use tickwheel::{Expirations, KeyedTimers, SetTimerError, TimerWheel};
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::time::Instant;
+
+pub(crate) use calls::Calls;
+use clock::StoreClock;
+use delivery::Deliveries;
+pub(crate) use delivery::Delivery;
+use firing::Firing;
+pub(crate) use group_commit::Group;
+use group_commit::{Batches, group};
+pub(crate) use lease::Lease;
+use race::race;
+
+use crate::error::{Error, StartError};
+use crate::metrics::{DurableMetrics, Metrics};
+use crate::settings::Settings;
+use crate::store::{
+    Armed, How, InstanceId, Load, Near, Settle, Settled, Store, StoreTime, Version, Write, Written,
+};
+
+/// What the tasks, handles and claims of an instance share.
+pub(crate) struct Core {
+    pub(crate) calls: Calls,
+    pub(crate) settings: Settings,
+    pub(crate) metrics: Arc<Metrics>,
+    id: InstanceId,
+    clock: StoreClock,
+    /// The rows that this instance has loaded, by version.
+    on_wheel: KeyedTimers<Version, ()>,
+    /// How many rows it may have loaded.
+    max_loaded: AtomicUsize,
+    /// One permit for each claim that is not settled.
+    capacity: Arc<Semaphore>,
+    /// Whether it loads: not while the capacity is used up, and not after the claims have ended.
+    loads: AtomicBool,
+    /// Tells the loader to load now.
+    load_now: Notify,
+    /// Tells the loader that rows have left the wheel.
+    fired_some: Notify,
+}
+
+impl Core {
+    /// What happens to rows that a call makes due soon.
+    pub(crate) fn near(&self) -> Near {
+        Near {
+            window: self.settings.window,
+            loader: (self.room() > 0).then_some(self.id),
+        }
+    }
+
+    fn loads(&self) -> bool {
+        self.loads.load(Ordering::Acquire)
+    }
+
+    /// Puts a row that this instance has loaded on the wheel.
+    fn arm(&self, version: Version, due: StoreTime) {
+        self.arm_at(version, self.clock.instant_of(due));
+    }
+
+    fn arm_at(&self, version: Version, instant: Instant) {
+        match self.on_wheel.set_timer_at(version, (), instant) {
+            Ok(_) | Err(SetTimerError::Closed(..)) => {}
+            Err(_) => self.wheel_is_full(),
+        }
+    }
+
+    /// The wheel has a bound, and no room for a row that is loaded. Everything is given back, and from now on less is loaded.
+    fn wheel_is_full(&self) {
+        let fits = self.on_wheel.len().max(1);
+        if fits < self.max_loaded.swap(fits, Ordering::AcqRel) {
+            tracing::warn!(namespace = %self.calls.namespace(), fits, "the wheel is too small for what is loaded");
+        }
+        self.loads.store(false, Ordering::Release);
+        self.load_now.notify_one();
+    }
+
+    /// How many more rows it may load.
+    fn room(&self) -> usize {
+        if !self.loads() {
+            return 0;
+        }
+        let max = self.max_loaded.load(Ordering::Acquire);
+        max.saturating_sub(self.on_wheel.len())
+    }
+
+    fn arm_if_loaded(&self, row: Armed) {
+        if row.loaded {
+            self.arm(row.version, row.due);
+        }
+    }
+
+    fn disarm(&self, version: Version) {
+        // Not there, or the wheel is shut down: nothing to do.
+        let _ = self.on_wheel.remove_timer(&version);
+    }
+
+    /// Takes note of the store's time in an answer. If its clock has stepped, what is on the wheel is armed anew.
+    fn observe(&self, asked: Instant, answered: Instant, now: StoreTime) {
+        let Some(step) = self.clock.observe(asked, answered, now) else {
+            return;
+        };
+        tracing::warn!(namespace = %self.calls.namespace(), micros = step, "the store's clock has stepped");
+        let micros = std::time::Duration::from_micros(step.unsigned_abs());
+        for timer in self.on_wheel.drain().unwrap_or_default() {
+            let instant = if step > 0 {
+                timer.deadline.checked_sub(micros).unwrap_or(asked)
+            } else {
+                timer.deadline + micros
+            };
+            self.arm_at(timer.key, instant);
+        }
+    }
+
+    /// Gives everything loaded back to the store, for others to load.
+    async fn give_back(&self) -> Result<(), Error> {
+        // The wheel first: a row that is armed after this is not given back, only late.
+        let _ = self.on_wheel.drain();
+        self.calls.unload(self.id).await
+    }
+
+    pub(crate) fn read_metrics(&self) -> DurableMetrics {
+        let unsettled = self.settings.capacity - self.capacity.available_permits();
+        self.metrics.read(self.on_wheel.len(), unsettled)
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core")
+            .field("calls", &self.calls)
+            .field("settings", &self.settings)
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A started instance.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    pub(crate) core: Arc<Core>,
+    pub(crate) writes: Group<Write, Written>,
+    pub(crate) life: Arc<Life>,
+}
+
+/// The end of an instance's claims, and the wait for it.
+#[derive(Debug)]
+pub(crate) struct Life {
+    stop: watch::Sender<bool>,
+    /// Closed when loading and firing have ended and everything is given back.
+    ended: watch::Receiver<()>,
+    deliveries: Arc<Deliveries>,
+}
+
+impl Life {
+    /// Ends loading, firing and the stream of claims.
+    pub(crate) fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// The next delivery; `None` when there will be no more.
+    pub(crate) fn poll_delivery(&self, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
+        self.deliveries.poll_next(cx)
+    }
+
+    /// Returns once loading and firing have ended, and what was loaded is given back.
+    pub(crate) async fn ended(&self) {
+        let mut ended = self.ended.clone();
+        // Nothing is ever sent: it returns when the sender is dropped.
+        while ended.changed().await.is_ok() {}
+    }
+}
+
+/// Opens the store and starts the tasks of an instance.
+pub(crate) async fn start(
+    store: impl Store,
+    namespace: crate::store::Namespace,
+    codec: &str,
+    settings: Settings,
+    wheel: &TimerWheel,
+) -> Result<Instance, StartError> {
+    settings.check()?;
+    if wheel.is_shutdown() {
+        return Err(StartError::WheelShutDown);
+    }
+    let metrics = Arc::<Metrics>::default();
+    let calls = Calls::new(
+        store,
+        namespace,
+        settings.call_timeout,
+        Arc::clone(&metrics),
+    );
+    let opened = calls.open(codec).await.map_err(StartError::Open)?;
+    // The second round trip is without what connecting costs. It is also the first sign of life.
+    let request = Load {
+        instance: opened.answer.instance,
+        window: settings.window,
+        limit: 0,
+        alive: settings.alive(),
+    };
+    let loaded = calls.load(request).await.map_err(StartError::Open)?;
+    let min = (loaded.answered - loaded.asked) * 2;
+    if settings.lease < min {
+        let value = settings.lease;
+        return Err(StartError::Lease { value, min });
+    }
+
+    let (on_wheel, expirations) = wheel.keyed();
+    let limit = settings.call_timeout;
+    let (writes, write_batches) = group("write", limit);
+    let (settles, settle_batches) = group("settle", limit);
+    let core = Arc::new(Core {
+        clock: StoreClock::new(loaded.asked, loaded.answered, loaded.answer.now),
+        calls,
+        metrics,
+        id: opened.answer.instance,
+        on_wheel,
+        max_loaded: AtomicUsize::new(settings.max_loaded()),
+        capacity: Arc::new(Semaphore::new(settings.capacity)),
+        loads: AtomicBool::new(true),
+        load_now: Notify::new(),
+        fired_some: Notify::new(),
+        settings,
+    });
+    let deliveries = Arc::<Deliveries>::default();
+    let (stop, stopped) = watch::channel(false);
+    let (end, ended) = watch::channel(());
+    drop(tokio::spawn(run_writes(Arc::clone(&core), write_batches)));
+    drop(tokio::spawn(run_settles(Arc::clone(&core), settle_batches)));
+    let firing = Firing {
+        core: Arc::clone(&core),
+        settles,
+        deliveries: Arc::clone(&deliveries),
+        stopped,
+    };
+    drop(tokio::spawn(run_claims(firing, expirations, end)));
+    Ok(Instance {
+        core,
+        writes,
+        life: Arc::new(Life {
+            stop,
+            ended,
+            deliveries,
+        }),
+    })
+}
+
+/// Loads and fires until the claims end, then gives everything back.
+async fn run_claims(firing: Firing, expirations: Expirations<Version, ()>, end: watch::Sender<()>) {
+    let core = Arc::clone(&firing.core);
+    let deliveries = Arc::clone(&firing.deliveries);
+    race(firing.run(expirations), loader::run(&core)).await;
+    core.loads.store(false, Ordering::Release);
+    let unreceived = deliveries.close();
+    let release = unreceived
+        .iter()
+        .map(|delivery| delivery.lease.settle(How::Release));
+    // What fails here is dropped, and tried once more.
+    futures_util::future::join_all(release).await;
+    drop(unreceived);
+    if let Err(error) = core.give_back().await {
+        tracing::warn!(namespace = %core.calls.namespace(), %error, "what was loaded could not be given back");
+    }
+    drop(end);
+}
+
+async fn run_writes(core: Arc<Core>, batches: Batches<Write, Written>) {
+    let core = &*core;
+    let flush = |writes| async move {
+        let written = core.calls.write(writes, core.near()).await?;
+        for written in &written {
+            match *written {
+                Written::Armed { row, replaced } => {
+                    if let Some(version) = replaced {
+                        core.disarm(version);
+                    }
+                    core.arm_if_loaded(row);
+                }
+                Written::Removed { version, .. } => core.disarm(version),
+                Written::Absent | Written::Present | Written::InFlight(_) => {}
+            }
+        }
+        Ok(written)
+    };
+    batches.run(flush).await;
+}
+
+async fn run_settles(core: Arc<Core>, batches: Batches<Settle, Settled>) {
+    let core = &*core;
+    let flush = |settles| async move {
+        let settled = core.calls.settle(settles, core.near()).await?;
+        for settled in &settled {
+            if let Settled::Armed(row) = *settled {
+                core.arm_if_loaded(row);
+            }
+        }
+        Ok(settled)
+    };
+    batches.run(flush).await;
+}

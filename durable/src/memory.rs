@@ -1,0 +1,539 @@
+//! A store in memory: for tests, and the shortest complete example of a [`Store`].
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::future::{Future, Ready, ready};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::store::{
+    Action, Armed, Counts, Due, Fire, FireReport, Fired, How, InstanceId, List, Load, Loaded,
+    Namespace, Near, Opened, Settle, Settled, State, Store, StoreError, StoreTime, Stored, Version,
+    Write, Written,
+};
+
+/// A store in the memory of this process. Clones share their timers.
+///
+/// Its clock is Tokio's, which tests can pause. Nothing survives the process: rule 2 holds among the instances of one process,
+/// as when each stands for a process of its own in a test.
+#[derive(Clone)]
+pub struct Memory {
+    state: Arc<Mutex<Database>>,
+}
+
+struct Database {
+    /// When the clock was set, and to what.
+    clock: (Instant, StoreTime),
+    /// The last version given.
+    sequence: i64,
+    spaces: HashMap<Namespace, Space>,
+}
+
+/// One namespace.
+#[derive(Default)]
+struct Space {
+    codec: String,
+    rows: HashMap<Version, Stored>,
+    waiting: HashMap<Vec<u8>, Version>,
+    in_flight: HashMap<Vec<u8>, BTreeSet<Version>>,
+    /// The rows that nobody has loaded, by when they are due.
+    unloaded: BTreeSet<(StoreTime, Version)>,
+    /// Until when each instance counts as living.
+    alive: HashMap<InstanceId, StoreTime>,
+    hint: Arc<Notify>,
+}
+
+impl Database {
+    fn now(&self) -> StoreTime {
+        self.clock.1.after(self.clock.0.elapsed())
+    }
+}
+
+impl Memory {
+    /// An empty store.
+    pub fn new() -> Self {
+        let database = Database {
+            clock: (Instant::now(), SystemTime::now().into()),
+            sequence: 0,
+            spaces: HashMap::new(),
+        };
+        Memory {
+            state: Arc::new(Mutex::new(database)),
+        }
+    }
+
+    /// Moves the clock of the store, and of all its clones, to another time. It goes on from there.
+    pub fn set_clock(&self, time: SystemTime) {
+        self.lock().clock = (Instant::now(), time.into());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Database> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a call: one hold of the lock, one reading of the clock.
+    fn call<T>(
+        &self,
+        namespace: &Namespace,
+        run: impl FnOnce(&mut Call<'_>) -> T,
+    ) -> Ready<Result<T, StoreError>> {
+        let mut database = self.lock();
+        let now = database.now();
+        let Database {
+            sequence, spaces, ..
+        } = &mut *database;
+        let Some(space) = spaces.get_mut(namespace) else {
+            let error = format!("namespace {namespace} was not opened");
+            return ready(Err(StoreError::refused(error)));
+        };
+        ready(Ok(run(&mut Call {
+            sequence,
+            space,
+            now,
+        })))
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Memory::new()
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let spaces = self.lock().spaces.len();
+        f.debug_struct("Memory")
+            .field("namespaces", &spaces)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store for Memory {
+    fn open(
+        &self,
+        namespace: &Namespace,
+        codec: &str,
+    ) -> impl Future<Output = Result<Opened, StoreError>> + Send {
+        let mut database = self.lock();
+        let now = database.now();
+        let Database {
+            sequence, spaces, ..
+        } = &mut *database;
+        let space = spaces.entry(namespace.clone()).or_insert_with(|| Space {
+            codec: codec.to_owned(),
+            ..Space::default()
+        });
+        if space.codec != codec {
+            return ready(Err(StoreError::Codec {
+                namespace: namespace.to_string(),
+                stored: space.codec.clone(),
+                asked: codec.to_owned(),
+            }));
+        }
+        *sequence += 1;
+        ready(Ok(Opened {
+            now,
+            instance: InstanceId(*sequence),
+        }))
+    }
+
+    fn write(
+        &self,
+        namespace: &Namespace,
+        writes: Vec<Write>,
+        near: Near,
+    ) -> impl Future<Output = Result<Vec<Written>, StoreError>> + Send {
+        self.call(namespace, move |call| {
+            let each = writes.into_iter().map(|write| call.write(write, near));
+            each.collect()
+        })
+    }
+
+    fn load(
+        &self,
+        namespace: &Namespace,
+        request: Load,
+    ) -> impl Future<Output = Result<Loaded, StoreError>> + Send {
+        self.call(namespace, move |call| call.load(request))
+    }
+
+    fn fire(
+        &self,
+        namespace: &Namespace,
+        request: Fire,
+    ) -> impl Future<Output = Result<FireReport, StoreError>> + Send {
+        self.call(namespace, move |call| {
+            let mut report = FireReport {
+                now: call.now,
+                fired: Vec::new(),
+                later: Vec::new(),
+                next: Vec::new(),
+            };
+            for &version in &request.versions {
+                call.fire(version, &request, &mut report);
+            }
+            report
+        })
+    }
+
+    fn settle(
+        &self,
+        namespace: &Namespace,
+        settles: Vec<Settle>,
+        near: Near,
+    ) -> impl Future<Output = Result<Vec<Settled>, StoreError>> + Send {
+        self.call(namespace, move |call| {
+            let each = settles.into_iter().map(|settle| call.settle(settle, near));
+            each.collect()
+        })
+    }
+
+    fn unload(
+        &self,
+        namespace: &Namespace,
+        instance: InstanceId,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+        self.call(namespace, move |call| call.unload(instance))
+    }
+
+    fn get(
+        &self,
+        namespace: &Namespace,
+        key: Vec<u8>,
+    ) -> impl Future<Output = Result<Option<Stored>, StoreError>> + Send {
+        self.call(namespace, move |call| {
+            let waiting = call.space.waiting.get(&key).copied();
+            let version = waiting.or_else(|| call.latest_token(&key))?;
+            call.space.rows.get(&version).cloned()
+        })
+    }
+
+    fn list(
+        &self,
+        namespace: &Namespace,
+        request: List,
+    ) -> impl Future<Output = Result<Vec<Stored>, StoreError>> + Send {
+        self.call(namespace, move |call| {
+            let rows = call.space.rows.values();
+            let mut rows: Vec<_> = rows
+                .filter(|row| row.state == request.state)
+                .filter(|row| request.after < Some((row.due, row.version)))
+                .cloned()
+                .collect();
+            rows.sort_by_key(|row| (row.due, row.version));
+            rows.truncate(request.limit);
+            rows
+        })
+    }
+
+    fn count(
+        &self,
+        namespace: &Namespace,
+    ) -> impl Future<Output = Result<Counts, StoreError>> + Send {
+        self.call(namespace, move |call| {
+            let waiting = call.space.waiting.len();
+            let rows = &call.space.rows;
+            let due = call.space.waiting.values().map(|version| rows[version].due);
+            Counts {
+                now: call.now,
+                waiting: waiting as u64,
+                in_flight: (rows.len() - waiting) as u64,
+                earliest: due.min(),
+            }
+        })
+    }
+
+    fn purge(&self, namespace: &Namespace) -> impl Future<Output = Result<u64, StoreError>> + Send {
+        self.call(namespace, move |call| {
+            let rows = call.space.rows.len();
+            call.space.rows.clear();
+            call.space.waiting.clear();
+            call.space.in_flight.clear();
+            call.space.unloaded.clear();
+            rows as u64
+        })
+    }
+
+    async fn hinted(&self, namespace: &Namespace) {
+        let hint = self
+            .lock()
+            .spaces
+            .get(namespace)
+            .map(|space| Arc::clone(&space.hint));
+        if let Some(hint) = hint {
+            hint.notified().await;
+        }
+    }
+}
+
+/// A call: the namespace under the lock, and the time, which is read once.
+struct Call<'a> {
+    sequence: &'a mut i64,
+    space: &'a mut Space,
+    now: StoreTime,
+}
+
+impl Call<'_> {
+    fn next_version(&mut self) -> Version {
+        *self.sequence += 1;
+        Version(*self.sequence)
+    }
+
+    fn latest_token(&self, key: &[u8]) -> Option<Version> {
+        self.space.in_flight.get(key)?.last().copied()
+    }
+
+    /// Takes a row out.
+    fn take(&mut self, version: Version) -> Option<Stored> {
+        let row = self.space.rows.remove(&version)?;
+        self.space.unloaded.remove(&(row.due, version));
+        match row.state {
+            State::Waiting => {
+                self.space.waiting.remove(&row.key);
+            }
+            State::InFlight => {
+                if let Some(tokens) = self.space.in_flight.get_mut(&row.key) {
+                    tokens.remove(&version);
+                    if tokens.is_empty() {
+                        self.space.in_flight.remove(&row.key);
+                    }
+                }
+            }
+        }
+        Some(row)
+    }
+
+    /// Takes out the waiting row under a key.
+    fn take_waiting(&mut self, key: &[u8]) -> Option<Stored> {
+        let version = *self.space.waiting.get(key)?;
+        self.take(version)
+    }
+
+    /// Puts a row in.
+    fn put(&mut self, row: Stored) {
+        let version = row.version;
+        match row.state {
+            State::Waiting => {
+                self.space.waiting.insert(row.key.clone(), version);
+            }
+            State::InFlight => {
+                let tokens = self.space.in_flight.entry(row.key.clone()).or_default();
+                tokens.insert(version);
+            }
+        }
+        if row.loaded_by.is_none() {
+            self.space.unloaded.insert((row.due, version));
+        }
+        self.space.rows.insert(version, row);
+    }
+
+    /// Puts a waiting row in with a new version, loaded if it is near.
+    fn arm(&mut self, mut row: Stored, near: Near) -> Armed {
+        let is_near = row.due <= self.now.after(near.window);
+        row.version = self.next_version();
+        row.state = State::Waiting;
+        row.loaded_by = near.loader.filter(|_| is_near).filter(|loader| {
+            let alive = self.space.alive.get(loader);
+            alive.is_some_and(|&until| until >= self.now)
+        });
+        let armed = Armed {
+            version: row.version,
+            due: row.due,
+            loaded: row.loaded_by.is_some(),
+        };
+        self.put(row);
+        if is_near && !armed.loaded {
+            self.space.hint.notify_waiters();
+        }
+        armed
+    }
+
+    fn write(&mut self, write: Write, near: Near) -> Written {
+        let Write { key, action } = write;
+        let unarmed = match self.latest_token(&key) {
+            Some(token) => Written::InFlight(token),
+            None => Written::Absent,
+        };
+        match action {
+            Action::Set {
+                value,
+                due,
+                period,
+                if_absent,
+            } => {
+                if if_absent && self.space.waiting.contains_key(&key) {
+                    return Written::Present;
+                }
+                if if_absent && unarmed != Written::Absent {
+                    return unarmed;
+                }
+                let replaced = self.take_waiting(&key).map(|row| row.version);
+                let row = Stored {
+                    version: Version(0),
+                    state: State::Waiting,
+                    key,
+                    value,
+                    due: due.at(self.now),
+                    deadline: due.at(self.now),
+                    attempt: 0,
+                    period,
+                    loaded_by: None,
+                };
+                Written::Armed {
+                    row: self.arm(row, near),
+                    replaced,
+                }
+            }
+            Action::Move { due } => match self.take_waiting(&key) {
+                Some(row) => Written::Armed {
+                    replaced: Some(row.version),
+                    row: self.rearm(row, due, near),
+                },
+                None => unarmed,
+            },
+            Action::Remove => match self.take_waiting(&key) {
+                Some(row) => Written::Removed {
+                    version: row.version,
+                    value: row.value,
+                },
+                None => unarmed,
+            },
+        }
+    }
+
+    /// Arms a row anew with another deadline.
+    fn rearm(&mut self, mut row: Stored, due: Due, near: Near) -> Armed {
+        row.due = due.at(self.now);
+        row.deadline = row.due;
+        self.arm(row, near)
+    }
+
+    fn load(&mut self, request: Load) -> Loaded {
+        let Load {
+            instance,
+            window,
+            limit,
+            alive,
+        } = request;
+        let now = self.now;
+        self.space.alive.insert(instance, now.after(alive));
+        let dead = self.space.alive.iter().filter(|(_, until)| **until < now);
+        let dead: Vec<_> = dead.map(|(&instance, _)| instance).collect();
+        for instance in dead {
+            self.unload(instance);
+        }
+
+        let rows = &self.space.rows;
+        let until = now.after(window);
+        let near = self.space.unloaded.range(..=(until, Version(i64::MAX)));
+        let mut loadable = near
+            .filter(|(due, version)| *due <= now || rows[version].state == State::Waiting)
+            .map(|&(due, version)| (version, due));
+        let loaded: Vec<_> = loadable.by_ref().take(limit).collect();
+        let more = loadable.next().is_some();
+        for &(version, due) in &loaded {
+            self.space.unloaded.remove(&(due, version));
+            let row = self.space.rows.get_mut(&version).expect("it is listed");
+            row.loaded_by = Some(instance);
+        }
+        Loaded {
+            now,
+            rows: loaded,
+            more,
+        }
+    }
+
+    fn unload(&mut self, instance: InstanceId) {
+        self.space.alive.remove(&instance);
+        let rows = self.space.rows.values_mut();
+        let mut any = false;
+        for row in rows.filter(|row| row.loaded_by == Some(instance)) {
+            row.loaded_by = None;
+            self.space.unloaded.insert((row.due, row.version));
+            any = true;
+        }
+        if any {
+            self.space.hint.notify_waiters();
+        }
+    }
+
+    fn fire(&mut self, version: Version, request: &Fire, report: &mut FireReport) {
+        let Some(row) = self.space.rows.get(&version) else {
+            return;
+        };
+        if row.due > self.now {
+            report.later.push(Armed {
+                version,
+                due: row.due,
+                loaded: row.loaded_by.is_some(),
+            });
+            return;
+        }
+        let mut row = self.take(version).expect("it was just there");
+        let mut missed = 0;
+        let mut repeats = false;
+        if let Some(period) = row.period.take() {
+            let next = request.missed.next(row.deadline, period, self.now);
+            let mut following = row.clone();
+            following.period = Some(period);
+            following.attempt = 0;
+            let armed = self.rearm(following, Due::At(next.due), request.near);
+            if !next.fires {
+                report.later.push(armed);
+                return;
+            }
+            report.next.push(armed);
+            missed = next.missed;
+            repeats = true;
+        }
+        row.version = self.next_version();
+        row.attempt += 1;
+        report.fired.push(Fired {
+            token: row.version,
+            key: row.key.clone(),
+            value: row.value.clone(),
+            deadline: row.deadline,
+            attempt: row.attempt,
+            missed,
+            repeats,
+        });
+        if let Some(lease) = request.lease {
+            row.state = State::InFlight;
+            row.due = self.now.after(lease);
+            row.loaded_by = None;
+            self.put(row);
+        }
+    }
+
+    fn settle(&mut self, settle: Settle, near: Near) -> Settled {
+        let Settle { token, how } = settle;
+        let row = self.space.rows.get(&token);
+        if row.is_none_or(|row| row.state != State::InFlight) {
+            return Settled::Lost;
+        }
+        let mut row = self.take(token).expect("it was just there");
+        let until = match how {
+            How::Ack => return Settled::Done,
+            How::Extend(lease) => lease,
+            How::Again(_) | How::Release if !self.space.waiting.contains_key(&row.key) => {
+                if let How::Again(delay) = how {
+                    return Settled::Armed(self.rearm(row, Due::In(delay), near));
+                }
+                row.due = self.now;
+                return Settled::Armed(self.arm(row, near));
+            }
+            How::Again(delay) => delay,
+            How::Release => Duration::ZERO,
+        };
+        row.due = self.now.after(until);
+        self.put(row);
+        if until.is_zero() {
+            self.space.hint.notify_waiters();
+        }
+        Settled::Done
+    }
+}

@@ -1,0 +1,150 @@
+//! What an instance counts.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What an instance has done since it was started. From [`DurableTimers::metrics`](crate::DurableTimers::metrics).
+///
+/// How many timers there are, and how old the oldest overdue one is, is the store's to tell:
+/// [`DurableTimers::counts`](crate::DurableTimers::counts).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct DurableMetrics {
+    /// Rows loaded from the store.
+    pub loaded: u64,
+    /// Rows on the wheel now.
+    pub on_wheel: usize,
+    /// Timers this instance has fired and claimed.
+    pub claimed: u64,
+    /// Claims handed to the program.
+    pub delivered: u64,
+    /// Of those, the ones that had been delivered before and not acknowledged.
+    pub redelivered: u64,
+    /// Claims that were found to be lost when they were settled.
+    pub lost: u64,
+    /// Claims that hold a part of the capacity now.
+    pub unsettled: usize,
+    /// Timers parked because they do not decode.
+    pub parked: u64,
+    /// How often everything loaded was given back because the capacity was used up.
+    pub given_back: u64,
+    /// Calls of the store that failed or were not answered in time.
+    pub store_errors: u64,
+    /// How many writes went to the store at once.
+    pub write_batches: Summary,
+    /// How many rows were fired at once.
+    pub fire_batches: Summary,
+    /// How many claims were settled at once.
+    pub settle_batches: Summary,
+    /// How long the store took to answer, in microseconds.
+    pub store_latency_micros: Summary,
+    /// How late timers were when they had been claimed, by the store's clock, in microseconds. Redeliveries are left out.
+    pub lateness_micros: Summary,
+}
+
+/// A count of numbers, their sum and the greatest of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Summary {
+    /// How many.
+    pub count: u64,
+    /// All together.
+    pub sum: u64,
+    /// The greatest.
+    pub max: u64,
+}
+
+impl Summary {
+    /// The mean; zero if there are none.
+    pub fn mean(&self) -> u64 {
+        self.sum.checked_div(self.count).unwrap_or(0)
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (mean {}, max {})", self.count, self.mean(), self.max)
+    }
+}
+
+/// A count that any task raises.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, more: usize) {
+        self.0.fetch_add(more as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A summary that any task adds to.
+#[derive(Debug, Default)]
+pub(crate) struct Series {
+    count: AtomicU64,
+    sum: AtomicU64,
+    max: AtomicU64,
+}
+
+impl Series {
+    pub(crate) fn add(&self, number: u64) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.sum.fetch_add(number, Ordering::Relaxed);
+        self.max.fetch_max(number, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_duration(&self, duration: Duration) {
+        self.add(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
+    }
+
+    pub(crate) fn get(&self) -> Summary {
+        Summary {
+            count: self.count.load(Ordering::Relaxed),
+            sum: self.sum.load(Ordering::Relaxed),
+            max: self.max.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// What is counted.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    pub(crate) loaded: Counter,
+    pub(crate) claimed: Counter,
+    pub(crate) delivered: Counter,
+    pub(crate) redelivered: Counter,
+    pub(crate) lost: Counter,
+    pub(crate) parked: Counter,
+    pub(crate) given_back: Counter,
+    pub(crate) store_errors: Counter,
+    pub(crate) write_batches: Series,
+    pub(crate) fire_batches: Series,
+    pub(crate) settle_batches: Series,
+    pub(crate) store_latency: Series,
+    pub(crate) lateness: Series,
+}
+
+impl Metrics {
+    pub(crate) fn read(&self, on_wheel: usize, unsettled: usize) -> DurableMetrics {
+        DurableMetrics {
+            loaded: self.loaded.get(),
+            on_wheel,
+            claimed: self.claimed.get(),
+            delivered: self.delivered.get(),
+            redelivered: self.redelivered.get(),
+            lost: self.lost.get(),
+            unsettled,
+            parked: self.parked.get(),
+            given_back: self.given_back.get(),
+            store_errors: self.store_errors.get(),
+            write_batches: self.write_batches.get(),
+            fire_batches: self.fire_batches.get(),
+            settle_batches: self.settle_batches.get(),
+            store_latency_micros: self.store_latency.get(),
+            lateness_micros: self.lateness.get(),
+        }
+    }
+}

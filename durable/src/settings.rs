@@ -1,0 +1,86 @@
+//! The settings of an instance, and their bounds.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use crate::error::StartError;
+use crate::store::Missed;
+
+/// What [`Builder`](crate::Builder) sets.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) window: Duration,
+    pub(crate) lease: Duration,
+    pub(crate) capacity: usize,
+    pub(crate) missed: Missed,
+    pub(crate) poll: Duration,
+    pub(crate) call_timeout: Duration,
+    pub(crate) at_most_once: bool,
+}
+
+const MILLI: Duration = Duration::from_millis(1);
+const DAY: Duration = Duration::from_secs(86_400);
+const CAPACITY: RangeInclusive<usize> = 1..=1_000_000;
+
+/// An instance whose sign of life is this many polls old counts as dead.
+const POLLS_ALIVE: u32 = 3;
+
+/// An instance has at most this many times its capacity loaded, and a few at least.
+const LOADED_PER_CAPACITY: usize = 16;
+const LOADED_AT_LEAST: usize = 1024;
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            window: Duration::from_secs(30),
+            lease: Duration::from_secs(60),
+            capacity: 1024,
+            missed: Missed::default(),
+            poll: Duration::from_secs(1),
+            call_timeout: Duration::from_secs(5),
+            at_most_once: false,
+        }
+    }
+}
+
+impl Settings {
+    pub(crate) fn check(&self) -> Result<(), StartError> {
+        within("poll interval", self.poll, 10 * MILLI..=DAY)?;
+        // Rows would fall due between two polls.
+        within("window", self.window, 2 * self.poll..=30 * DAY)?;
+        within("lease", self.lease, 10 * MILLI..=30 * DAY)?;
+        within("call timeout", self.call_timeout, MILLI..=DAY)?;
+        if !CAPACITY.contains(&self.capacity) {
+            return Err(StartError::Capacity {
+                value: self.capacity,
+                bounds: CAPACITY,
+            });
+        }
+        Ok(())
+    }
+
+    /// How long after its last load an instance counts as living.
+    pub(crate) fn alive(&self) -> Duration {
+        self.poll * POLLS_ALIVE
+    }
+
+    /// How many rows an instance has loaded at most.
+    pub(crate) fn max_loaded(&self) -> usize {
+        (self.capacity * LOADED_PER_CAPACITY).max(LOADED_AT_LEAST)
+    }
+}
+
+fn within(
+    setting: &'static str,
+    value: Duration,
+    bounds: RangeInclusive<Duration>,
+) -> Result<(), StartError> {
+    if bounds.contains(&value) {
+        return Ok(());
+    }
+    Err(StartError::Duration {
+        setting,
+        value,
+        bounds,
+    })
+}

@@ -1,0 +1,173 @@
+//! What a store has to do: the trait [`Store`], and the rows that travel through it.
+//!
+//! A store keeps the timers of any number of *namespaces*. An *instance* is one running copy of the program that has opened
+//! a namespace. Everything else the crate does with wheels, claims and leases is made of the calls of this trait. [The
+//! protocol](crate::protocol) says how, and why they suffice.
+//!
+//! # A row and its states
+//!
+//! A row is a timer, or an occurrence of one that has fired. Its *version* names it in this state: a number from one sequence
+//! for the whole store, given anew whenever the row is set, moved, fired or put back. No two rows ever have the same version,
+//! and one that has been replaced never comes back. So a version is at once the generation that outdates what was loaded
+//! before, and the fencing token of a claim.
+//!
+//! | state | meaning | `due` |
+//! |---|---|---|
+//! | waiting | armed under its key; a key has at most one such row | the deadline, or now if it was released |
+//! | in flight | fired, and claimed until the lease ends; a key can have any number of them | the end of the lease |
+//!
+//! A row in either state may be *loaded* by an instance. That only shares the work: it keeps other instances from loading it,
+//! and takes no call away from anybody. The mark goes with the version.
+//!
+//! # The contract
+//!
+//! 1. **Round trips.** A call is one round trip where the engine allows it, and atomic as a whole: either all of a batch has
+//!    happened, or none of it, and what a crash leaves is one of the two. Items of a batch take effect in the order given.
+//! 2. **Durability.** When a call returns `Ok`, what it wrote survives a crash of this process. The store's documentation says
+//!    what else it survives.
+//! 3. **Order.** Calls that one instance makes one after the other take effect in this order, also when the future of an
+//!    earlier one was dropped before it completed. A call whose future was dropped may have happened or not.
+//! 4. **Time** is the store's. Every `now`, every relative delay and every comparison with a deadline uses one clock, read
+//!    once in a call. It should not step back; if it does, timers are late by as much and nothing else happens.
+//! 5. **Versions** grow: a version that is given later is greater than all that were given before under the same key.
+//! 6. **Loading.** [`load`](Store::load) hands out the rows that no living instance has loaded, earliest first. An instance
+//!    counts as living from a load until its [`alive`](Load::alive) has run out, or until it [unloads](Store::unload).
+//! 7. **Firing** compares and sets: a row fires only if its version still exists and it is due by the store's clock.
+//! 8. **Settling** looks at the token alone. While its row exists the claim is held, also after the lease has ended; once the
+//!    row has fired again the token names nothing, and the answer is [`Settled::Lost`].
+//! 9. **Near rows.** A waiting row that a call makes due within [`Near::window`] is marked as loaded by [`Near::loader`] in the
+//!    same step, if that instance counts as living. If it is not marked, a store that can sends a hint:
+//!    [`hinted`](Store::hinted) of the instances returns. At most one a call. A hint may be lost.
+//! 10. **Errors** are [`StoreError`]s that name the value and the bound they concern, and never contain a password. A store
+//!     that was away recovers by itself: the next call connects again. The caller sets a limit on the time of every call and
+//!     drops the future when it is over, so a store needs no time limits of its own beyond that.
+//!
+//! The suite `conformance`, behind the feature of this name, holds a store to all of this.
+
+mod error;
+mod requests;
+mod time;
+
+use std::future::{Future, pending};
+
+pub use error::StoreError;
+pub use requests::{
+    Action, Armed, Counts, Due, Fire, FireReport, Fired, How, InstanceId, List, Load, Loaded,
+    Missed, Namespace, Near, Opened, Settle, Settled, State, Stored, Version, Write, Written,
+};
+pub use time::{StoreTime, micros};
+
+/// Keeps timers. [The module](self) says what every implementation promises.
+///
+/// Futures are `Send` and need not be cancel safe: see rule 3.
+pub trait Store: Send + Sync + 'static {
+    /// Opens a namespace, and makes it if it is new. Returns the store's time and a number for the instance, which is a
+    /// version from the sequence.
+    ///
+    /// `codec` is the name of what encodes keys and values.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Codec`] when the namespace was made with another codec, [`StoreError::Schema`] when a later version of
+    /// the store's schema is found.
+    fn open(
+        &self,
+        namespace: &Namespace,
+        codec: &str,
+    ) -> impl Future<Output = Result<Opened, StoreError>> + Send;
+
+    /// Sets, moves and removes waiting rows by their keys. One answer for each write, in their order.
+    ///
+    /// * Set: a waiting row under the key is replaced with everything it had. With
+    ///   [`if_absent`](Action::Set::if_absent) nothing happens when the key has a row in either state: the answer is
+    ///   [`Written::Present`] or [`Written::InFlight`].
+    /// * Move: the waiting row has another deadline and another version; value, period and count of attempts stay.
+    /// * Remove: the waiting row goes, and its value comes back.
+    /// * Moving and removing a key without waiting row changes nothing: [`Written::InFlight`] with the latest token if the key
+    ///   has a row in flight, else [`Written::Absent`].
+    fn write(
+        &self,
+        namespace: &Namespace,
+        writes: Vec<Write>,
+        near: Near,
+    ) -> impl Future<Output = Result<Vec<Written>, StoreError>> + Send;
+
+    /// Marks rows as loaded by the instance and returns them, earliest `due` first: the waiting ones due within the window, and
+    /// those in flight whose lease has ended. At most `limit` of them.
+    ///
+    /// It is also the sign of life of the instance, which keeps what it has loaded until [`alive`](Load::alive) from now has
+    /// run out, and it unloads what instances had loaded whose own has.
+    fn load(
+        &self,
+        namespace: &Namespace,
+        request: Load,
+    ) -> impl Future<Output = Result<Loaded, StoreError>> + Send;
+
+    /// Fires rows: for each version that still exists and is due, the row goes in flight with a new version, the token, and a
+    /// lease that begins now; its count of attempts grows by one. What fired comes back in the order asked for. Without a lease
+    /// the row is deleted instead.
+    ///
+    /// A version that exists and is not due comes back in [`FireReport::later`], and stays as it is. One that does not exist is
+    /// left out.
+    ///
+    /// A waiting row with a period leaves the next occurrence waiting in the same step, with a new version and no attempts.
+    /// [`Missed::next`] says when, and whether this one fires at all. If it does not, the new waiting row comes back in
+    /// [`FireReport::later`].
+    fn fire(
+        &self,
+        namespace: &Namespace,
+        request: Fire,
+    ) -> impl Future<Output = Result<FireReport, StoreError>> + Send;
+
+    /// Settles rows in flight by their tokens. One answer for each, in their order.
+    ///
+    /// * [`How::Ack`]: the row is deleted.
+    /// * [`How::Extend`]: the lease ends that long after now. The token stays.
+    /// * [`How::Again`]: if the key has no waiting row, this one becomes it, with a new version, due that long after now. The
+    ///   count of attempts stays. If it has one, which is then newer, this row stays in flight and its lease ends that long
+    ///   after now: it is delivered again beside the newer one.
+    /// * [`How::Release`]: as `Again` without delay, but the deadline stays what it was.
+    fn settle(
+        &self,
+        namespace: &Namespace,
+        settles: Vec<Settle>,
+        near: Near,
+    ) -> impl Future<Output = Result<Vec<Settled>, StoreError>> + Send;
+
+    /// Unloads everything that the instance has loaded, and sends a hint if that was anything.
+    fn unload(
+        &self,
+        namespace: &Namespace,
+        instance: InstanceId,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// The row under a key: the waiting one, else the latest in flight.
+    fn get(
+        &self,
+        namespace: &Namespace,
+        key: Vec<u8>,
+    ) -> impl Future<Output = Result<Option<Stored>, StoreError>> + Send;
+
+    /// Rows in one state, by `due` and then by version. To read on, pass both of the last one.
+    fn list(
+        &self,
+        namespace: &Namespace,
+        request: List,
+    ) -> impl Future<Output = Result<Vec<Stored>, StoreError>> + Send;
+
+    /// How many rows there are.
+    fn count(
+        &self,
+        namespace: &Namespace,
+    ) -> impl Future<Output = Result<Counts, StoreError>> + Send;
+
+    /// Deletes all rows of the namespace, those in flight included. Returns how many there were.
+    fn purge(&self, namespace: &Namespace) -> impl Future<Output = Result<u64, StoreError>> + Send;
+
+    /// Returns when another instance may have left near rows that nobody has loaded. Called again and again by one caller for an
+    /// instance. Cancel safe. A store without hints keeps this one, which never returns: rows are found by the poll.
+    fn hinted(&self, namespace: &Namespace) -> impl Future<Output = ()> + Send {
+        let _ = namespace;
+        pending()
+    }
+}
