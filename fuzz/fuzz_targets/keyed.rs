@@ -17,8 +17,9 @@ mod oracle;
 #[path = "../../tests/it/keyed/model/script.rs"]
 mod script;
 #[allow(dead_code)] // the distribution is for random scripts
+#[path = "."] // the paths below begin in this folder
 mod support {
-    #[path = "../../../tests/it/support/script_time.rs"]
+    #[path = "../../tests/it/support/script_time.rs"]
     pub(crate) mod script_time;
 }
 
