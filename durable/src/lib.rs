@@ -17,6 +17,9 @@ mod memory;
 mod metrics;
 pub mod operating;
 pub mod protocol;
+#[cfg(feature = "redis")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+mod redis;
 mod settings;
 pub mod store;
 mod timers;
@@ -29,5 +32,8 @@ pub use codec::{BoxError, Codec, Json, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use error::{Error, StartError};
 pub use memory::Memory;
 pub use metrics::{DurableMetrics, Summary};
+#[cfg(feature = "redis")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+pub use redis::Redis;
 pub use store::{Counts, Missed};
 pub use timers::{DurableTimers, Moved, Removed, SetIfAbsent};

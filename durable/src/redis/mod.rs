@@ -1,0 +1,330 @@
+//! A store in Redis or Valkey.
+
+mod connection;
+mod error;
+mod hints;
+mod reply;
+mod scripts;
+
+use std::fmt;
+use std::time::Duration;
+
+use ::redis::Cmd;
+
+use connection::Connection;
+use error::store_error;
+use hints::Hints;
+use reply::Reply;
+use scripts::Script;
+
+use crate::store::{
+    Action, Armed, Counts, Due, Fire, FireReport, Fired, How, InstanceId, List, Load, Loaded,
+    Missed, Namespace, Near, Opened, Settle, Settled, State, Store, StoreError, StoreTime, Stored,
+    Version, Write, Written, micros,
+};
+
+/// A store in a Redis or Valkey server.
+pub struct Redis {
+    connection: Connection,
+    hints: Hints,
+}
+
+impl Redis {
+    /// Connects to a server.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Refused`] when the URL cannot be used or the server does not let this user in,
+    /// [`StoreError::Unavailable`] when it does not answer. No text contains the password.
+    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+        let redis = Redis {
+            connection: Connection::new(url)?,
+            hints: Hints::default(),
+        };
+        redis.send(&::redis::cmd("PING")).await?;
+        Ok(redis)
+    }
+
+    async fn send(&self, command: &Cmd) -> Result<::redis::Value, StoreError> {
+        let answer = self.connection.send(command).await;
+        answer.map_err(|error| store_error(&error, self.connection.place(), None))
+    }
+
+    async fn run(
+        &self,
+        script: &Script,
+        namespace: &Namespace,
+        arguments: impl FnOnce(&mut Cmd),
+    ) -> Result<Reply, StoreError> {
+        let answer = self.connection.run(script, namespace, arguments).await?;
+        Reply::new(answer)
+    }
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redis")
+            .field("server", &self.connection.place())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A duration as the scripts take it, which is never at most.
+fn span(duration: Duration) -> i64 {
+    micros(duration).min(StoreTime::NEVER.as_micros())
+}
+
+/// A version as the server has it: as a string of digits, of which there are always as many.
+fn digits(version: Version) -> String {
+    version.0.to_string()
+}
+
+/// The window, and the instance that loads what comes due in it.
+fn near_arguments(command: &mut Cmd, near: Near) {
+    let loader = near.loader.map(|loader| loader.0.to_string());
+    command.arg(span(near.window)).arg(loader.unwrap_or_default());
+}
+
+fn due_argument(due: Due) -> String {
+    match due {
+        Due::In(delay) => format!("+{}", span(delay)),
+        Due::At(time) => time.as_micros().to_string(),
+    }
+}
+
+fn write_arguments(command: &mut Cmd, write: Write) {
+    match write.action {
+        Action::Set {
+            value,
+            due,
+            period,
+            if_absent,
+        } => {
+            command.arg("s").arg(write.key).arg(value).arg(due_argument(due));
+            command.arg(period.map_or(0, span)).arg(i64::from(if_absent));
+        }
+        Action::Move { due } => {
+            command.arg("m").arg(write.key).arg(due_argument(due));
+        }
+        Action::Remove => {
+            command.arg("r").arg(write.key);
+        }
+    }
+}
+
+fn read_written(reply: &mut Reply) -> Result<Written, StoreError> {
+    Ok(match reply.int()? {
+        1 => Written::Armed {
+            row: reply.armed()?,
+            replaced: Some(reply.version()?).filter(|version| version.0 != 0),
+        },
+        2 => Written::Removed {
+            version: reply.version()?,
+            value: reply.bytes()?,
+        },
+        3 => Written::Absent,
+        4 => Written::Present,
+        _ => Written::InFlight(reply.version()?),
+    })
+}
+
+fn read_fired(reply: &mut Reply) -> Result<Fired, StoreError> {
+    Ok(Fired {
+        token: reply.version()?,
+        deadline: reply.time()?,
+        attempt: u32::try_from(reply.count()?).unwrap_or(u32::MAX),
+        missed: reply.count()?,
+        repeats: reply.flag()?,
+        key: reply.bytes()?,
+        value: reply.bytes()?,
+    })
+}
+
+fn read_settled(reply: &mut Reply) -> Result<Settled, StoreError> {
+    let Armed {
+        version,
+        due,
+        loaded,
+    } = reply.armed()?;
+    Ok(match version.0 {
+        -1 => Settled::Lost,
+        0 => Settled::Done,
+        _ => Settled::Armed(Armed {
+            version,
+            due,
+            loaded,
+        }),
+    })
+}
+
+fn read_row(reply: &mut Reply) -> Result<Stored, StoreError> {
+    Ok(Stored {
+        version: reply.version()?,
+        state: match reply.flag()? {
+            false => State::Waiting,
+            true => State::InFlight,
+        },
+        due: reply.time()?,
+        deadline: reply.time()?,
+        attempt: u32::try_from(reply.count()?).unwrap_or(u32::MAX),
+        period: Some(reply.count()?)
+            .filter(|micros| *micros > 0)
+            .map(Duration::from_micros),
+        loaded_by: Some(reply.int()?).filter(|id| *id > 0).map(InstanceId),
+        key: reply.bytes()?,
+        value: reply.bytes()?,
+    })
+}
+
+/// A limit as the server takes it.
+fn limit_argument(limit: usize) -> u32 {
+    u32::try_from(limit).unwrap_or(u32::MAX)
+}
+
+fn state_argument(state: State) -> &'static str {
+    match state {
+        State::Waiting => "waiting",
+        State::InFlight => "in-flight",
+    }
+}
+
+impl Store for Redis {
+    async fn open(&self, namespace: &Namespace, codec: &str) -> Result<Opened, StoreError> {
+        let opening = self.run(&scripts::OPEN, namespace, |command| {
+            command.arg(codec);
+        });
+        let mut reply = opening.await?;
+        let opened = Opened {
+            now: reply.time()?,
+            instance: InstanceId(reply.int()?),
+        };
+        let stored = reply.bytes()?;
+        if stored != codec.as_bytes() {
+            return Err(StoreError::Codec {
+                namespace: namespace.to_string(),
+                stored: String::from_utf8_lossy(&stored).into_owned(),
+                asked: codec.to_owned(),
+            });
+        }
+        Ok(opened)
+    }
+
+    async fn write(
+        &self,
+        namespace: &Namespace,
+        writes: Vec<Write>,
+        near: Near,
+    ) -> Result<Vec<Written>, StoreError> {
+        let writing = self.run(&scripts::WRITE, namespace, |command| {
+            near_arguments(command, near);
+            for write in writes {
+                write_arguments(command, write);
+            }
+        });
+        writing.await?.all(read_written)
+    }
+
+    async fn load(&self, namespace: &Namespace, request: Load) -> Result<Loaded, StoreError> {
+        let loading = self.run(&scripts::LOAD, namespace, |command| {
+            command.arg(request.instance.0).arg(span(request.window));
+            command.arg(limit_argument(request.limit)).arg(span(request.alive));
+        });
+        let mut reply = loading.await?;
+        Ok(Loaded {
+            now: reply.time()?,
+            more: reply.flag()?,
+            rows: reply.all(|reply| Ok((reply.version()?, reply.time()?)))?,
+        })
+    }
+
+    async fn fire(&self, namespace: &Namespace, request: Fire) -> Result<FireReport, StoreError> {
+        let firing = self.run(&scripts::FIRE, namespace, |command| {
+            near_arguments(command, request.near);
+            let lease = request.lease.map(|lease| span(lease).to_string());
+            command.arg(lease.unwrap_or_default());
+            command.arg(match request.missed {
+                Missed::FireAll => "all",
+                Missed::FireOnce => "once",
+                Missed::Skip => "skip",
+            });
+            for version in request.versions {
+                command.arg(digits(version));
+            }
+        });
+        let mut reply = firing.await?;
+        Ok(FireReport {
+            now: reply.time()?,
+            fired: reply.array()?.all(read_fired)?,
+            later: reply.array()?.all(Reply::armed)?,
+            next: reply.array()?.all(Reply::armed)?,
+        })
+    }
+
+    async fn settle(
+        &self,
+        namespace: &Namespace,
+        settles: Vec<Settle>,
+        near: Near,
+    ) -> Result<Vec<Settled>, StoreError> {
+        let settling = self.run(&scripts::SETTLE, namespace, |command| {
+            near_arguments(command, near);
+            for Settle { token, how } in settles {
+                let (how, delay) = match how {
+                    How::Ack => ("ack", Duration::ZERO),
+                    How::Extend(lease) => ("extend", lease),
+                    How::Again(delay) => ("again", delay),
+                    How::Release => ("release", Duration::ZERO),
+                };
+                command.arg(digits(token)).arg(how).arg(span(delay));
+            }
+        });
+        settling.await?.all(read_settled)
+    }
+
+    async fn unload(&self, namespace: &Namespace, instance: InstanceId) -> Result<(), StoreError> {
+        let unloading = self.run(&scripts::UNLOAD, namespace, |command| {
+            command.arg(instance.0);
+        });
+        unloading.await.map(drop)
+    }
+
+    async fn get(&self, namespace: &Namespace, key: Vec<u8>) -> Result<Option<Stored>, StoreError> {
+        let getting = self.run(&scripts::GET, namespace, |command| {
+            command.arg(key);
+        });
+        Ok(getting.await?.all(read_row)?.pop())
+    }
+
+    async fn list(&self, namespace: &Namespace, request: List) -> Result<Vec<Stored>, StoreError> {
+        let listing = self.run(&scripts::LIST, namespace, |command| {
+            command.arg(state_argument(request.state)).arg(limit_argument(request.limit));
+            if let Some((due, version)) = request.after {
+                command.arg(due.as_micros()).arg(digits(version));
+            }
+        });
+        listing.await?.all(read_row)
+    }
+
+    async fn count(&self, namespace: &Namespace) -> Result<Counts, StoreError> {
+        let counting = self.run(&scripts::COUNT, namespace, |_| {});
+        let mut reply = counting.await?;
+        Ok(Counts {
+            now: reply.time()?,
+            waiting: reply.count()?,
+            in_flight: reply.count()?,
+            earliest: Some(reply.int()?)
+                .filter(|micros| *micros >= 0)
+                .map(StoreTime::from_micros),
+        })
+    }
+
+    async fn purge(&self, namespace: &Namespace) -> Result<u64, StoreError> {
+        let purging = self.run(&scripts::PURGE, namespace, |_| {});
+        purging.await?.count()
+    }
+
+    async fn hinted(&self, namespace: &Namespace) {
+        let heard = self.hints.of(namespace, self.connection.client());
+        heard.notified().await;
+    }
+}
