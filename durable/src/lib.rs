@@ -21,6 +21,8 @@ pub mod protocol;
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 mod redis;
 mod settings;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 pub mod store;
 mod timers;
 
@@ -35,5 +37,8 @@ pub use metrics::{DurableMetrics, Summary};
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use redis::Redis;
+#[cfg(feature = "sqlite")]
+#[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
+pub use sqlite::Sqlite;
 pub use store::{Counts, Missed};
 pub use timers::{DurableTimers, Moved, Removed, SetIfAbsent};

@@ -30,15 +30,19 @@
 //! |---|---|
 //! | [`contract`] | each call of the store alone, rule by rule |
 //! | [`promises`] | D1 to D12 through whole instances |
-//! | `scripts` | random calls of several instances, each answer compared with a sequential oracle; random programs of whole instances |
-//! | `crashes` | an instance that dies, or whose call fails, before and after every single call |
+//! | [`scripts`] | random calls of several instances, each answer compared with a sequential oracle; random programs of whole instances |
+//! | [`crashes`] | an instance that dies, or whose call fails, before and after every single call |
 //!
 //! A failed check panics and says what it expected. Random checks print their seed; the environment variable
 //! `CONFORMANCE_SEED` repeats it.
 
 pub mod contract;
+pub mod crashes;
 mod faulty;
+mod oracle;
 pub mod promises;
+mod random;
+pub mod scripts;
 mod world;
 
 pub use faulty::{Faulty, When};
@@ -55,6 +59,25 @@ macro_rules! conformance_tests {
         $crate::conformance_tests! { @modules [$(#[$test])*] ($stores, $pace)
             contract {
                 sets_moves_and_removes,
+                sets_if_absent_only_then,
+                names_the_token_of_what_has_fired,
+                loads_near_rows_once,
+                loads_what_others_left,
+                marks_near_rows_for_living_instances,
+                fires_what_is_due_and_exists,
+                fires_again_after_the_lease,
+                repeats_in_the_step_that_fires,
+                deletes_what_fires_at_most_once,
+                settles_by_token,
+                puts_back_under_its_key,
+                puts_back_beside_a_newer_row,
+                keeps_namespaces_apart,
+                refuses_another_codec,
+                lists_counts_and_purges,
+                keeps_any_bytes,
+                takes_any_deadline,
+                gives_each_row_to_one_of_many,
+                keeps_one_row_under_a_key,
             }
             promises {
                 d1_keeps_what_it_said_it_set,
@@ -76,6 +99,14 @@ macro_rules! conformance_tests {
                 gives_back_what_it_loaded_at_shutdown,
                 parks_what_does_not_decode,
                 finds_near_deadlines_of_other_instances,
+            }
+            scripts {
+                agrees_with_the_oracle,
+                keeps_its_books_among_instances,
+            }
+            crashes {
+                survives_a_crash_in_every_call,
+                survives_an_error_in_every_call,
             }
         }
     };

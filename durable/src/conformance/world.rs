@@ -4,6 +4,7 @@ use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::hash::BuildHasher;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ impl Default for Pace {
 /// What one check runs in.
 #[derive(Debug)]
 pub struct World<T> {
-    stores: T,
+    stores: Arc<T>,
     pace: Pace,
     name: String,
 }
@@ -55,7 +56,6 @@ pub(super) struct Running<S> {
     pub(super) claims: Claims<String, u64>,
     /// What can fail it.
     pub(super) faults: Faulty<S>,
-    pub(super) wheel: TimerWheel,
     pub(super) unit: Duration,
 }
 
@@ -72,9 +72,18 @@ impl<T: Stores> World<T> {
     pub fn new(stores: T, pace: Pace) -> Self {
         let random = RandomState::new().hash_one(0_u8);
         World {
-            stores,
+            stores: Arc::new(stores),
             pace,
             name: format!("check-{random:016x}"),
+        }
+    }
+
+    /// The same store, in a namespace of its own.
+    pub(super) fn part(&self, name: &str) -> Self {
+        World {
+            stores: Arc::clone(&self.stores),
+            pace: self.pace,
+            name: format!("{}-{name}", self.name),
         }
     }
 
@@ -85,11 +94,6 @@ impl<T: Stores> World<T> {
 
     pub(super) async fn wait(&self, units: u32) {
         sleep(self.units(units)).await;
-    }
-
-    /// The name of its namespace.
-    pub(super) fn name(&self) -> &str {
-        &self.name
     }
 
     pub(super) fn namespace(&self) -> Namespace {
@@ -123,7 +127,6 @@ impl<T: Stores> World<T> {
             timers,
             claims,
             faults,
-            wheel,
             unit: self.pace.unit,
         }
     }

@@ -43,7 +43,7 @@ use crate::error::{Error, StartError};
 use crate::metrics::{DurableMetrics, Metrics};
 use crate::settings::Settings;
 use crate::store::{
-    Armed, InstanceId, Near, Settle, Settled, Store, StoreTime, Version, Write, Written,
+    Armed, InstanceId, Load, Near, Settle, Settled, Store, StoreTime, Version, Write, Written,
 };
 
 /// What the tasks, handles and claims of an instance share.
@@ -203,10 +203,15 @@ pub(crate) async fn start(
         Arc::clone(&metrics),
     );
     let opened = calls.open(codec).await.map_err(StartError::Open)?;
-    // The second round trip, without what connecting costs.
-    let asked = Instant::now();
-    calls.count().await.map_err(StartError::Open)?;
-    let min = asked.elapsed() * 2;
+    // The second round trip is without what connecting costs. It is also the first sign of life.
+    let request = Load {
+        instance: opened.answer.instance,
+        window: settings.window,
+        limit: 0,
+        alive: settings.alive(),
+    };
+    let loaded = calls.load(request).await.map_err(StartError::Open)?;
+    let min = (loaded.answered - loaded.asked) * 2;
     if settings.lease < min {
         let value = settings.lease;
         return Err(StartError::Lease { value, min });
@@ -217,7 +222,7 @@ pub(crate) async fn start(
     let (writes, write_batches) = group("write", limit);
     let (settles, settle_batches) = group("settle", limit);
     let core = Arc::new(Core {
-        clock: StoreClock::new(opened.asked, opened.answered, opened.answer.now),
+        clock: StoreClock::new(loaded.asked, loaded.answered, loaded.answer.now),
         calls,
         metrics,
         id: opened.answer.instance,

@@ -56,7 +56,6 @@ pub use requests::{
     Missed, Namespace, Near, Opened, Settle, Settled, State, Stored, Version, Write, Written,
 };
 pub use time::StoreTime;
-#[cfg(feature = "redis")]
 pub(crate) use time::micros;
 
 /// Keeps timers. [The module](self) says what every implementation promises.

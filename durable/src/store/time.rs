@@ -18,6 +18,13 @@ impl StoreTime {
         StoreTime(micros.clamp(0, Self::NEVER.0))
     }
 
+    /// The instant that many seconds after the epoch, for constants. Panics beyond never.
+    #[cfg(feature = "conformance")]
+    pub(crate) const fn from_secs(secs: i64) -> Self {
+        assert!(secs <= Self::NEVER.0 / 1_000_000);
+        StoreTime(secs * 1_000_000)
+    }
+
     /// The microseconds since the epoch.
     pub fn as_micros(self) -> i64 {
         self.0

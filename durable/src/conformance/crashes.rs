@@ -1,0 +1,172 @@
+//! An instance that dies, or whose call fails, before and after every single call of the store.
+//!
+//! One small program uses every step of the protocol: sets, moves and removes, loads, fires, acknowledgements, timers put back,
+//! a shutdown. It is run once for each of its calls, and in that run this call goes wrong. A crash stops the instance for good,
+//! and another one takes over; an error is returned to the instance, which goes on. What either was told before must hold.
+
+use std::collections::BTreeSet;
+
+use futures_util::future::join_all;
+
+use super::faulty::When;
+use super::world::{Running, Stores, World};
+use crate::claim::Claim;
+use crate::error::Error;
+use crate::store::Store;
+use crate::timers::{Moved, Removed};
+
+/// So many runs go on at once.
+const AT_ONCE: u64 = 4;
+
+/// What the program was told.
+#[derive(Debug, Default)]
+struct Told {
+    /// Values that are set for certain, and not removed, acknowledged or replaced.
+    pending: BTreeSet<u64>,
+    /// Values that must not be delivered any more.
+    done: BTreeSet<u64>,
+}
+
+impl Told {
+    fn set(&mut self, value: u64, outcome: &Result<(), Error>) {
+        if outcome.is_ok() {
+            self.pending.insert(value);
+        }
+    }
+
+    fn end(&mut self, value: u64) {
+        self.pending.remove(&value);
+        self.done.insert(value);
+    }
+
+    /// Whether it has ended is not known: it may be delivered, and need not. Returns whether it was set for certain.
+    fn doubt(&mut self, value: u64) -> bool {
+        self.pending.remove(&value)
+    }
+}
+
+/// The instance dies in each of its calls in turn; another one delivers what is left.
+pub async fn survives_a_crash_in_every_call<T: Stores>(world: &World<T>) {
+    in_every_call(world, true).await;
+}
+
+/// Each call in turn fails; the instance goes on and delivers everything.
+pub async fn survives_an_error_in_every_call<T: Stores>(world: &World<T>) {
+    in_every_call(world, false).await;
+}
+
+async fn in_every_call<T: Stores>(world: &World<T>, crash: bool) {
+    let mut call = 0;
+    loop {
+        let calls = call..call + AT_ONCE;
+        let runs = calls.flat_map(|call| [(call, When::Before), (call, When::After)]);
+        let struck = join_all(runs.map(|(call, when)| run(world, call, when, crash))).await;
+        if !struck.contains(&true) {
+            break;
+        }
+        call += AT_ONCE;
+    }
+    assert!(call >= AT_ONCE, "the program makes calls");
+}
+
+/// Runs the program with one call that goes wrong. Returns whether it was made.
+async fn run<T: Stores>(world: &World<T>, call: u64, when: When, crash: bool) -> bool {
+    let world = world.part(&format!("{crash}-{call}-{when:?}"));
+    let what = format!("crash: {crash}, call {call}, {when:?}");
+    let mut told = Told::default();
+    let mut instance = world.instance_with(|b| b.lease(world.units(10))).await;
+    if crash {
+        instance
+            .faults
+            .crash_at(instance.faults.calls() + call, when);
+    } else {
+        instance
+            .faults
+            .fail_at(instance.faults.calls() + call, when);
+    }
+    // After a crash it waits for ever: for much longer than the program takes.
+    let program = program(&world, &mut instance, &mut told);
+    let ended = tokio::time::timeout(world.units(40), program).await.is_ok();
+    let struck = instance.faults.has_struck();
+    assert!(ended || (crash && struck), "{what}: the program hangs");
+    instance.kill();
+    let mut instance = world.instance().await;
+    deliver_the_rest(&world, &mut instance, &mut told, &what).await;
+    struck
+}
+
+async fn program<S: Store, T: Stores<Store = S>>(
+    world: &World<T>,
+    instance: &mut Running<S>,
+    told: &mut Told,
+) {
+    let timers = instance.timers.clone();
+    let [a, b, c, d] = ["a", "b", "c", "d"].map(str::to_owned);
+    told.set(1, &timers.set_timer(&a, &1, world.units(4)).await);
+    told.set(2, &timers.set_timer(&b, &2, world.units(4)).await);
+    told.set(3, &timers.set_timer(&c, &3, world.units(4)).await);
+    // An instance that dies in a call leaves it in doubt.
+    let was_set = told.doubt(3);
+    match timers.remove_timer(&c).await {
+        Ok(Removed::Value(3)) => told.end(3),
+        Ok(Removed::Absent) => assert!(!was_set),
+        Ok(other) => panic!("{other:?}"),
+        Err(_) => {}
+    }
+    match timers.move_timer(&b, world.units(5)).await {
+        Ok(Moved::Absent) => assert!(!told.pending.contains(&2)),
+        Ok(Moved::InFlight(_)) => panic!("it is not due"),
+        Ok(Moved::Yes) | Err(_) => {}
+    }
+    // Replaced before it is due.
+    told.set(4, &timers.set_timer(&d, &4, world.units(12)).await);
+    told.doubt(4);
+    let replaced = timers.set_timer(&d, &5, world.units(6)).await;
+    if replaced.is_ok() {
+        told.end(4);
+    }
+    told.set(5, &replaced);
+    let mut put_back = false;
+    let until = tokio::time::Instant::now() + world.units(18);
+    while let Ok(claim) = tokio::time::timeout_at(until, instance.claims.recv()).await {
+        let claim: Claim<String, u64> = claim.expect("the stream goes on");
+        let value = claim.value;
+        assert!(
+            !told.done.contains(&value),
+            "{claim:?} was delivered after its end"
+        );
+        if value == 2 && !put_back {
+            put_back = claim.again(world.units(1)).await.is_ok();
+            continue;
+        }
+        told.doubt(value);
+        if claim.ack().await.is_ok() {
+            told.end(value);
+        }
+    }
+    instance.claims.shutdown().await;
+}
+
+/// Another instance delivers all that must be, and nothing that must not be.
+async fn deliver_the_rest<S: Store, T: Stores<Store = S>>(
+    world: &World<T>,
+    instance: &mut Running<S>,
+    told: &mut Told,
+    what: &str,
+) {
+    let until = tokio::time::Instant::now() + world.units(100);
+    loop {
+        let counts = instance.timers.counts().await.expect("it counts");
+        if counts.waiting + counts.in_flight == 0 {
+            break;
+        }
+        let next = tokio::time::timeout_at(until, instance.claims.recv()).await;
+        let claim = next.unwrap_or_else(|_| panic!("{what}: {counts:?} are left, of {told:?}"));
+        let claim = claim.expect("the stream goes on");
+        let done = told.done.contains(&claim.value);
+        assert!(!done, "{what}: {claim:?} was delivered after its end");
+        claim.ack().await.expect("it is held");
+        told.end(claim.value);
+    }
+    assert!(told.pending.is_empty(), "{what}: {told:?} is lost");
+}

@@ -1,0 +1,291 @@
+//! A sequential model of a store, to compare answers with.
+//!
+//! It is written for clarity: one list of rows, searched from end to end. It cannot know the store's clock, so scripts use
+//! deadlines and leases that have passed or are far away, and the model learns from the answers which versions and times the
+//! store has given.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::store::{
+    Action, Armed, Due, Fire, FireReport, Fired, How, InstanceId, Load, Loaded, Missed, Near,
+    Settle, Settled, State, StoreTime, Stored, Version, Write, Written,
+};
+
+/// What a store should answer.
+#[derive(Debug, Default)]
+pub(super) struct Oracle {
+    pub(super) rows: Vec<Stored>,
+    living: BTreeSet<InstanceId>,
+    /// The versions that were given, before this call and in it.
+    given: BTreeSet<Version>,
+    given_now: BTreeSet<Version>,
+}
+
+impl Oracle {
+    fn position(&self, state: State, key: &[u8]) -> Option<usize> {
+        let matches = |row: &Stored| row.state == state && row.key == key;
+        // The latest in flight is the last: rows are appended when they are given a version.
+        self.rows.iter().rposition(matches)
+    }
+
+    fn by_version(&self, version: Version) -> Option<usize> {
+        self.rows.iter().position(|row| row.version == version)
+    }
+
+    /// The next call begins.
+    pub(super) fn next_call(&mut self) {
+        self.given.append(&mut self.given_now);
+    }
+
+    /// The store has given this version.
+    fn learn(&mut self, version: Version) {
+        let before = self.given.last();
+        assert!(Some(&version) > before, "{version:?} after {before:?}");
+        assert!(self.given_now.insert(version), "{version:?} twice");
+    }
+
+    /// A row that the store says it has armed.
+    fn arm(&mut self, mut row: Stored, due: Due, near: Near, now: Option<StoreTime>, armed: Armed) {
+        self.learn(armed.version);
+        match due {
+            Due::At(time) => assert_eq!(armed.due, time),
+            Due::In(delay) => {
+                if let Some(now) = now {
+                    assert_eq!(armed.due, now.after(delay));
+                }
+            }
+        }
+        // What is near is due already; the rest is far.
+        let is_near = armed.due < FAR;
+        let loader = near
+            .loader
+            .filter(|loader| is_near && self.living.contains(loader));
+        assert_eq!(armed.loaded, loader.is_some(), "{armed:?}");
+        row.version = armed.version;
+        row.state = State::Waiting;
+        row.due = armed.due;
+        row.deadline = armed.due;
+        row.loaded_by = loader;
+        self.rows.push(row);
+    }
+
+    pub(super) fn write(&mut self, write: Write, near: Near, answer: &Written) {
+        let Write { key, action } = write;
+        let waiting = self.position(State::Waiting, &key);
+        let in_flight = self.position(State::InFlight, &key);
+        let token = in_flight.map(|row| self.rows[row].version);
+        let unarmed = token.map_or(Written::Absent, Written::InFlight);
+        match (action, waiting) {
+            (Action::Set { if_absent, .. }, Some(_)) if if_absent => {
+                assert_eq!(*answer, Written::Present);
+            }
+            (Action::Set { if_absent, .. }, None) if if_absent && token.is_some() => {
+                assert_eq!(*answer, unarmed);
+            }
+            (
+                Action::Set {
+                    value, due, period, ..
+                },
+                waiting,
+            ) => {
+                let old = waiting.map(|row| self.rows.remove(row).version);
+                let row = Stored {
+                    version: Version(0),
+                    state: State::Waiting,
+                    key,
+                    value,
+                    due: StoreTime::NEVER,
+                    deadline: StoreTime::NEVER,
+                    attempt: 0,
+                    period,
+                    loaded_by: None,
+                };
+                self.rearmed(row, due, near, old, answer);
+            }
+            (Action::Move { due }, Some(row)) => {
+                let row = self.rows.remove(row);
+                let old = Some(row.version);
+                self.rearmed(row, due, near, old, answer);
+            }
+            (Action::Remove, Some(row)) => {
+                let Stored { version, value, .. } = self.rows.remove(row);
+                assert_eq!(*answer, Written::Removed { version, value });
+            }
+            (Action::Move { .. } | Action::Remove, None) => assert_eq!(*answer, unarmed),
+        }
+    }
+
+    fn rearmed(
+        &mut self,
+        row: Stored,
+        due: Due,
+        near: Near,
+        old: Option<Version>,
+        answer: &Written,
+    ) {
+        let Written::Armed {
+            row: armed,
+            replaced,
+        } = *answer
+        else {
+            panic!("{answer:?} instead of an armed row")
+        };
+        assert_eq!(replaced, old);
+        self.arm(row, due, near, None, armed);
+    }
+
+    pub(super) fn load(&mut self, request: Load, answer: &Loaded) {
+        self.living.insert(request.instance);
+        let loadable = |row: &Stored| {
+            let is_near = row.due <= answer.now || (row.state == State::Waiting && row.due < FAR);
+            row.loaded_by.is_none() && is_near
+        };
+        let mut expected: Vec<_> = self.rows.iter().filter(|row| loadable(row)).collect();
+        expected.sort_by_key(|row| (row.due, row.version));
+        let expected: Vec<_> = expected.iter().map(|row| (row.version, row.due)).collect();
+        let taken = expected.len().min(request.limit);
+        assert_eq!(answer.rows, expected[..taken]);
+        assert_eq!(answer.more, taken < expected.len());
+        for &(version, _) in &answer.rows {
+            let row = self.by_version(version).expect("it is there");
+            self.rows[row].loaded_by = Some(request.instance);
+        }
+    }
+
+    pub(super) fn unload(&mut self, instance: InstanceId) {
+        self.living.remove(&instance);
+        for row in &mut self.rows {
+            row.loaded_by = row.loaded_by.filter(|&by| by != instance);
+        }
+    }
+
+    pub(super) fn fire(&mut self, request: &Fire, answer: &FireReport) {
+        let mut fired = answer.fired.iter();
+        let mut later = answer.later.iter();
+        let mut next = answer.next.iter();
+        for &version in &request.versions {
+            let Some(index) = self.by_version(version) else {
+                continue;
+            };
+            let row = self.rows[index].clone();
+            if row.due > answer.now {
+                let expected = Armed {
+                    version,
+                    due: row.due,
+                    loaded: row.loaded_by.is_some(),
+                };
+                assert_eq!(later.next(), Some(&expected));
+                continue;
+            }
+            self.rows.remove(index);
+            let rule = row.period.map(|period| {
+                assert_eq!(period, PERIOD, "scripts use one period");
+                request.missed.next(row.deadline, period, answer.now)
+            });
+            let following = Stored {
+                attempt: 0,
+                ..row.clone()
+            };
+            match rule {
+                Some(rule) if !rule.fires => {
+                    assert_eq!(request.missed, Missed::Skip);
+                    let armed = *later.next().expect("the occurrence is skipped");
+                    self.arm(following, Due::At(rule.due), request.near, None, armed);
+                }
+                rule => {
+                    let fired = fired.next().expect("it fires");
+                    let missed = rule.map_or(0, |rule| rule.missed);
+                    self.fired(row, fired, missed, request.lease, answer.now);
+                    if let Some(rule) = rule {
+                        assert!(fired.repeats);
+                        let armed = *next.next().expect("the next one waits");
+                        self.arm(following, Due::At(rule.due), request.near, None, armed);
+                    }
+                }
+            }
+        }
+        assert_eq!(
+            (fired.next(), later.next(), next.next()),
+            (None, None, None)
+        );
+    }
+
+    fn fired(
+        &mut self,
+        mut row: Stored,
+        fired: &Fired,
+        missed: u64,
+        lease: Option<Duration>,
+        now: StoreTime,
+    ) {
+        self.learn(fired.token);
+        let expected = Fired {
+            token: fired.token,
+            key: row.key.clone(),
+            value: row.value.clone(),
+            deadline: row.deadline,
+            attempt: row.attempt + 1,
+            missed,
+            repeats: row.period.is_some(),
+        };
+        assert_eq!(*fired, expected);
+        if let Some(lease) = lease {
+            row.version = fired.token;
+            row.state = State::InFlight;
+            row.attempt += 1;
+            row.period = None;
+            row.due = now.after(lease);
+            row.loaded_by = None;
+            self.rows.push(row);
+        }
+    }
+
+    /// `row_now` is the row as the store has it after the call: it alone knows when a lease ends.
+    pub(super) fn settle(
+        &mut self,
+        settle: Settle,
+        near: Near,
+        answer: Settled,
+        row_now: Option<&Stored>,
+    ) {
+        let index = self.by_version(settle.token);
+        let index = index.filter(|&index| self.rows[index].state == State::InFlight);
+        let Some(index) = index else {
+            assert_eq!(answer, Settled::Lost);
+            return;
+        };
+        let key = self.rows[index].key.clone();
+        let delay = match settle.how {
+            How::Ack => {
+                assert_eq!(answer, Settled::Done);
+                self.rows.remove(index);
+                return;
+            }
+            How::Again(delay) | How::Extend(delay) => delay,
+            How::Release => Duration::ZERO,
+        };
+        let is_extended = matches!(settle.how, How::Extend(_));
+        if is_extended || self.position(State::Waiting, &key).is_some() {
+            assert_eq!(answer, Settled::Done);
+            let row_now = row_now.expect("it stays in flight");
+            self.rows[index].due = row_now.due;
+            return;
+        }
+        let Settled::Armed(armed) = answer else {
+            panic!("{answer:?} instead of an armed row")
+        };
+        let row = self.rows.remove(index);
+        let deadline = row.deadline;
+        self.arm(row, Due::In(delay), near, None, armed);
+        if settle.how == How::Release {
+            self.rows.last_mut().expect("it was armed").deadline = deadline;
+        }
+    }
+}
+
+/// The period of every repeating timer in a script: within the window.
+pub(super) const PERIOD: Duration = Duration::from_secs(1_000);
+
+/// Deadlines from here on are far: the year 2200.
+pub(super) const FAR: StoreTime = StoreTime::from_secs(7_258_118_400);

@@ -1,0 +1,382 @@
+//! Random calls of several instances, against a sequential oracle; and random programs of whole instances, whose books must
+//! balance.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::{Instant, timeout_at};
+
+use super::oracle::{FAR, Oracle, PERIOD};
+use super::random::{Random, seed};
+use super::world::{Running, Stores, World, next_of};
+use crate::claim::Claim;
+use crate::error::Error;
+use crate::store::{
+    Action, Due, Fire, How, InstanceId, List, Load, Missed, Namespace, Near, Settle, Settled,
+    State, Store, StoreTime, Stored, Version, Write,
+};
+use crate::timers::{Moved, Removed};
+
+/// How many scripts a store runs, and how many calls each has.
+const SCRIPTS: u64 = 12;
+const CALLS: usize = 120;
+
+/// Far enough for what is far, and not for what is near.
+const WINDOW: Duration = Duration::from_secs(86_400);
+const LONG: Duration = Duration::from_secs(6_000_000_000);
+
+/// Each answer of random calls on few keys is the one that a sequential model gives.
+pub async fn agrees_with_the_oracle<T: Stores>(world: &World<T>) {
+    let seed = seed("agrees_with_the_oracle");
+    for script in 0..SCRIPTS {
+        let part = world.part(&script.to_string());
+        let mut script = Script {
+            stores: [world.store().await, world.store().await],
+            instances: Vec::new(),
+            space: part.namespace(),
+            oracle: Oracle::default(),
+            random: Random::new(seed, script),
+            seen: Vec::new(),
+        };
+        script.run().await;
+    }
+}
+
+struct Script<S> {
+    stores: [S; 2],
+    instances: Vec<InstanceId>,
+    space: Namespace,
+    oracle: Oracle,
+    random: Random,
+    /// Versions that were seen, many of them out of date.
+    seen: Vec<Version>,
+}
+
+impl<S: Store> Script<S> {
+    async fn run(&mut self) {
+        for number in 0..3 {
+            let opened = self.stores[number % 2].open(&self.space, "test").await;
+            self.instances.push(opened.expect("it opens").instance);
+        }
+        for _ in 0..CALLS {
+            self.oracle.next_call();
+            match self.random.below(12) {
+                0..4 => self.write().await,
+                4..6 => self.load().await,
+                6..9 => self.fire().await,
+                9..11 => self.settle().await,
+                _ => self.unload().await,
+            }
+        }
+        let mut rows = self.rows().await;
+        rows.sort_by_key(|row| row.version);
+        self.oracle.rows.sort_by_key(|row| row.version);
+        assert_eq!(rows, self.oracle.rows);
+    }
+
+    fn store(&mut self) -> usize {
+        self.random.below(2)
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        self.random.of(&[b"a", b"b", b"c"]).to_vec()
+    }
+
+    fn due(&mut self) -> Due {
+        let passed = [1, 1_000, 1_000_000, 1_000_000_000_000].map(StoreTime::from_micros);
+        match self.random.below(4) {
+            0 => Due::In(Duration::ZERO),
+            1 => Due::At(FAR),
+            2 => Due::In(LONG),
+            _ => Due::At(self.random.of(&passed)),
+        }
+    }
+
+    fn near(&mut self) -> Near {
+        let instance = self.random.of(&self.instances);
+        Near {
+            window: WINDOW,
+            loader: self.random.one_in(2).then_some(instance),
+        }
+    }
+
+    fn version(&mut self) -> Version {
+        match self.seen.len() {
+            0 => Version(1),
+            // Mostly late ones, which are good still.
+            seen => self.seen[seen - 1 - self.random.below(seen.min(12))],
+        }
+    }
+
+    async fn write(&mut self) {
+        let count = 1 + self.random.below(4);
+        let near = self.near();
+        let mut writes = Vec::new();
+        for _ in 0..count {
+            let action = match self.random.below(5) {
+                0 => Action::Remove,
+                1 => Action::Move { due: self.due() },
+                _ => Action::Set {
+                    value: vec![u8::try_from(self.random.below(256)).expect("it is a byte")],
+                    due: self.due(),
+                    period: self.random.one_in(3).then_some(PERIOD),
+                    if_absent: self.random.one_in(4),
+                },
+            };
+            let key = self.key();
+            writes.push(Write { key, action });
+        }
+        let store = self.store();
+        let answers = self.stores[store].write(&self.space, writes.clone(), near);
+        let answers = answers.await.expect("it writes");
+        for (write, answer) in writes.into_iter().zip(&answers) {
+            self.oracle.write(write, near, answer);
+        }
+        self.look();
+    }
+
+    async fn load(&mut self) {
+        let request = Load {
+            instance: self.random.of(&self.instances),
+            window: WINDOW,
+            limit: self.random.below(4),
+            alive: LONG,
+        };
+        let store = self.store();
+        let answer = self.stores[store].load(&self.space, request).await;
+        self.oracle.load(request, &answer.expect("it loads"));
+    }
+
+    async fn fire(&mut self) {
+        let count = self.random.below(5);
+        let lease = [None, Some(Duration::ZERO), Some(LONG), Some(LONG)];
+        let mut request = Fire {
+            versions: Vec::new(),
+            lease: self.random.of(&lease),
+            missed: self
+                .random
+                .of(&[Missed::FireAll, Missed::FireOnce, Missed::Skip]),
+            near: self.near(),
+        };
+        for _ in 0..count {
+            request.versions.push(self.version());
+        }
+        let store = self.store();
+        let answer = self.stores[store].fire(&self.space, request.clone()).await;
+        self.oracle.fire(&request, &answer.expect("it fires"));
+        self.look();
+    }
+
+    async fn settle(&mut self) {
+        let near = self.near();
+        let again = [Duration::ZERO, LONG];
+        let how = match self.random.below(5) {
+            0 => How::Release,
+            1 => How::Extend(self.random.of(&again)),
+            2 => How::Again(self.random.of(&again)),
+            _ => How::Ack,
+        };
+        let settle = Settle {
+            token: self.version(),
+            how,
+        };
+        let store = self.store();
+        let answer = self.stores[store].settle(&self.space, vec![settle], near);
+        let answer: Settled = answer.await.expect("it settles")[0];
+        let rows = self.rows().await;
+        let row = rows.iter().find(|row| row.version == settle.token);
+        self.oracle.settle(settle, near, answer, row);
+        self.look();
+    }
+
+    async fn unload(&mut self) {
+        let instance = self.random.of(&self.instances);
+        let store = self.store();
+        let answer = self.stores[store].unload(&self.space, instance).await;
+        answer.expect("it unloads");
+        self.oracle.unload(instance);
+    }
+
+    /// Remembers the versions that are there.
+    fn look(&mut self) {
+        let there = self.oracle.rows.iter().map(|row| row.version);
+        self.seen.extend(there);
+        self.seen.sort_unstable();
+        self.seen.dedup();
+    }
+
+    /// All rows of the store.
+    async fn rows(&mut self) -> Vec<Stored> {
+        let mut rows = Vec::new();
+        for state in [State::Waiting, State::InFlight] {
+            let request = List {
+                state,
+                after: None,
+                limit: 1_000,
+            };
+            let store = self.store();
+            let listed = self.stores[store].list(&self.space, request).await;
+            rows.extend(listed.expect("it lists"));
+        }
+        rows
+    }
+}
+
+/// Three instances, of which some die and others take their place, set, move, remove and claim timers at random. In the end
+/// every timer was acknowledged or removed, none after that was delivered, and none was early.
+pub async fn keeps_its_books_among_instances<T: Stores>(world: &World<T>) {
+    let seed = seed("keeps_its_books_among_instances");
+    let mut program = Program {
+        world,
+        random: Random::new(seed, 0),
+        instances: Vec::new(),
+        books: Books::default(),
+        held: Vec::new(),
+    };
+    for _ in 0..3 {
+        program.start().await;
+    }
+    for value in 0..150 {
+        program.step(value).await;
+    }
+    program.held.clear();
+    program.receive_until_all_is_done().await;
+}
+
+struct Program<'a, T: Stores> {
+    world: &'a World<T>,
+    random: Random,
+    instances: Vec<Running<T::Store>>,
+    books: Books,
+    /// Claims that are kept for a while.
+    held: Vec<Claim<String, u64>>,
+}
+
+/// What is known about each value. A key belongs to one value at a time, and each value is set once.
+#[derive(Default)]
+struct Books {
+    keys: BTreeMap<String, u64>,
+    done: BTreeMap<u64, &'static str>,
+}
+
+impl Books {
+    /// The timer with this value must not be delivered from now on.
+    fn end(&mut self, value: u64, how: &'static str) {
+        self.done.insert(value, how);
+    }
+}
+
+impl<T: Stores> Program<'_, T> {
+    async fn start(&mut self) {
+        let lease = self.world.units(6);
+        let instance = self
+            .world
+            .instance_with(|b| b.lease(lease).capacity(30))
+            .await;
+        self.instances.push(instance);
+    }
+
+    async fn step(&mut self, value: u64) {
+        let on = self.random.below(self.instances.len());
+        let unit = self.world.units(1);
+        let delay = unit * u32::try_from(self.random.below(12)).expect("it is small") / 4;
+        let key = format!("key {}", self.random.below(40));
+        let timers = self.instances[on].timers.clone();
+        match self.random.below(8) {
+            0..4 => {
+                timers
+                    .set_timer(&key, &value, delay)
+                    .await
+                    .expect("it is set");
+                if let Some(old) = self.books.keys.insert(key, value) {
+                    // It may be in flight still, and come again.
+                    self.books.done.entry(old).or_insert("replaced");
+                }
+            }
+            4 => {
+                let moved = timers.move_timer(&key, delay).await.expect("it answers");
+                let known = self.books.keys.get(&key);
+                let done = known.is_none_or(|value| self.books.done.contains_key(value));
+                assert!(done || moved != Moved::Absent, "{key} is lost");
+            }
+            5 => match timers.remove_timer(&key).await.expect("it answers") {
+                Removed::Value(value) => self.books.end(value, "removed"),
+                Removed::InFlight(_) => {}
+                Removed::Absent => {
+                    let known = self.books.keys.get(&key);
+                    let done = known.is_none_or(|value| self.books.done.contains_key(value));
+                    assert!(done, "{key} is lost");
+                }
+            },
+            6 if self.random.one_in(4) => {
+                let instance = self.instances.swap_remove(on);
+                if self.random.one_in(2) {
+                    instance.kill();
+                } else {
+                    instance.timers.shutdown().await;
+                }
+                self.start().await;
+            }
+            _ => self.receive(unit / 4).await,
+        }
+    }
+
+    /// Receives for a while.
+    async fn receive(&mut self, time: Duration) {
+        let until = Instant::now() + time;
+        while let Ok((on, claim)) = timeout_at(until, next_of(&mut self.instances)).await {
+            let timers = self.instances[on].timers.clone();
+            let now = timers.counts().await.expect("it counts").now;
+            assert!(
+                SystemTime::from(now) >= claim.deadline,
+                "{claim:?} is early"
+            );
+            let done = self.books.done.get(&claim.value);
+            let ended = done.filter(|&&done| done != "replaced");
+            assert_eq!(ended, None, "{claim:?} was delivered after its end");
+            match self.random.below(6) {
+                0 => drop(claim),
+                1 => self.held.push(claim),
+                2 => self.unless_lost(claim.again(time).await),
+                _ => {
+                    let acked = claim.ack().await;
+                    if acked.is_ok() {
+                        self.books.end(claim.value, "acknowledged");
+                    }
+                    self.unless_lost(acked);
+                }
+            }
+        }
+        if self.random.one_in(3) {
+            self.held.clear();
+        }
+    }
+
+    /// A claim may be lost, or its instance be gone; nothing else may go wrong.
+    #[allow(clippy::unused_self, reason = "it reads as a rule of the program")]
+    fn unless_lost(&self, settled: Result<(), Error>) {
+        assert!(
+            matches!(
+                settled,
+                Ok(()) | Err(Error::Lost { .. } | Error::Timeout { .. })
+            ),
+            "{settled:?}"
+        );
+    }
+
+    async fn receive_until_all_is_done(&mut self) {
+        for _ in 0..400 {
+            let counts = self.instances[0].timers.counts().await.expect("it counts");
+            if counts.waiting + counts.in_flight == 0 {
+                break;
+            }
+            self.receive(self.world.units(1)).await;
+        }
+        for (key, value) in &self.books.keys {
+            assert!(
+                self.books.done.contains_key(value),
+                "{value}, the last of {key}, is lost"
+            );
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! A store in an SQLite file.
+//!
+//! ```text
+//! calls of instances --> queue --> one thread: BEGIN, every call that waits, COMMIT --> answers
+//! ```
+//!
+//! A commit waits for the disk, and calls that come meanwhile share the next one. Each call has a savepoint: one that fails
+//! takes no other with it. `rows` has the SQL of each call.
+
+mod rows;
+mod schema;
+mod thread;
+
+use std::fmt;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rusqlite::ErrorCode;
+
+use crate::store::{
+    Counts, Fire, FireReport, InstanceId, List, Load, Loaded, Namespace, Near, Opened, Settle,
+    Settled, Store, StoreError, Stored, Write, Written,
+};
+use rows::Call;
+use thread::Thread;
+
+/// A store in an SQLite file. With the feature `sqlite`, which is on by default.
+///
+/// Any number of processes on one host may use the file at once. Clones share a connection, which has a thread of its own.
+///
+/// A commit is on the disk when a call returns (write-ahead log, `synchronous=FULL`): it survives a crash of the process and of
+/// the operating system, as far as the disk does what it says. Every commit waits for the disk, so calls that come meanwhile
+/// share the next one.
+///
+/// The store's clock is the host's. Instances in one process that share clones give each other hints of near timers. A timer that
+/// is due soon and set by a *process* that does not claim is found by the poll of those that do; one that claims fires what it
+/// sets itself.
+///
+/// The tables are named `tickwheel_*` and can lie in a file with others. Network file systems are no place for SQLite files that
+/// several processes write.
+///
+/// # Examples
+///
+/// ```no_run
+/// use tickwheel_durable::{Sqlite, builder};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let wheel = tickwheel::TimerWheel::new();
+/// let store = Sqlite::open("orders.db")?;
+/// let (timers, claims) = builder::<String, u32>("orders").start(&wheel, store).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Sqlite {
+    path: Arc<Path>,
+    thread: Thread,
+}
+
+impl Sqlite {
+    /// Opens a file, and makes it if there is none. Blocks for as long as that takes.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Refused`] when the file cannot be opened, is read-only or no database; [`StoreError::Schema`] when a later
+    /// version of this crate has written it; [`StoreError::Unavailable`] when it is locked. Each names the file.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
+        let path = path.into();
+        let connection = schema::connect(&path)?;
+        let thread = Thread::start(connection, &path)?;
+        Ok(Sqlite {
+            path: path.into(),
+            thread,
+        })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl fmt::Debug for Sqlite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sqlite")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store for Sqlite {
+    fn open(
+        &self,
+        namespace: &Namespace,
+        codec: &str,
+    ) -> impl Future<Output = Result<Opened, StoreError>> + Send {
+        let (name, codec) = (namespace.clone(), codec.to_owned());
+        self.thread
+            .call(move |batch| rows::open(batch, &name, &codec))
+    }
+
+    fn write(
+        &self,
+        namespace: &Namespace,
+        writes: Vec<Write>,
+        near: Near,
+    ) -> impl Future<Output = Result<Vec<Written>, StoreError>> + Send {
+        self.in_namespace(namespace, move |call| {
+            let near = call.near(near)?;
+            let writes = writes.into_iter();
+            writes.map(|write| call.write(write, near)).collect()
+        })
+    }
+
+    fn load(
+        &self,
+        namespace: &Namespace,
+        request: Load,
+    ) -> impl Future<Output = Result<Loaded, StoreError>> + Send {
+        self.in_namespace(namespace, move |call| call.load(request))
+    }
+
+    fn fire(
+        &self,
+        namespace: &Namespace,
+        request: Fire,
+    ) -> impl Future<Output = Result<FireReport, StoreError>> + Send {
+        self.in_namespace(namespace, move |call| call.fire(&request))
+    }
+
+    fn settle(
+        &self,
+        namespace: &Namespace,
+        settles: Vec<Settle>,
+        near: Near,
+    ) -> impl Future<Output = Result<Vec<Settled>, StoreError>> + Send {
+        self.in_namespace(namespace, move |call| {
+            let near = call.near(near)?;
+            let settles = settles.into_iter();
+            settles.map(|settle| call.settle(settle, near)).collect()
+        })
+    }
+
+    fn unload(
+        &self,
+        namespace: &Namespace,
+        instance: InstanceId,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+        self.in_namespace(namespace, move |call| call.unload(instance))
+    }
+
+    fn get(
+        &self,
+        namespace: &Namespace,
+        key: Vec<u8>,
+    ) -> impl Future<Output = Result<Option<Stored>, StoreError>> + Send {
+        self.in_namespace(namespace, move |call| call.get(&key))
+    }
+
+    fn list(
+        &self,
+        namespace: &Namespace,
+        request: List,
+    ) -> impl Future<Output = Result<Vec<Stored>, StoreError>> + Send {
+        self.in_namespace(namespace, move |call| call.list(request))
+    }
+
+    fn count(
+        &self,
+        namespace: &Namespace,
+    ) -> impl Future<Output = Result<Counts, StoreError>> + Send {
+        self.in_namespace(namespace, |call| call.count())
+    }
+
+    fn purge(&self, namespace: &Namespace) -> impl Future<Output = Result<u64, StoreError>> + Send {
+        self.in_namespace(namespace, |call| call.purge())
+    }
+
+    async fn hinted(&self, namespace: &Namespace) {
+        self.thread.hints().wait(namespace).await;
+    }
+}
+
+impl Sqlite {
+    fn in_namespace<T, F>(
+        &self,
+        namespace: &Namespace,
+        run: F,
+    ) -> impl Future<Output = Result<T, StoreError>> + Send + use<T, F>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Call<'_>) -> rusqlite::Result<T> + Send + 'static,
+    {
+        let name = namespace.clone();
+        self.thread.call(move |batch| {
+            let mut call = match Call::new(batch, &name)? {
+                Ok(call) => call,
+                Err(error) => return Ok(Err(error)),
+            };
+            let answer = run(&mut call)?;
+            call.finish(&name);
+            Ok(Ok(answer))
+        })
+    }
+}
+
+/// Says what SQLite says, of which file, and whether it may pass.
+fn describe(error: &rusqlite::Error, path: &Path) -> StoreError {
+    let message = format!("SQLite file {}: {error}", path.display());
+    match error.sqlite_error_code() {
+        Some(
+            ErrorCode::DatabaseBusy
+            | ErrorCode::DatabaseLocked
+            | ErrorCode::SystemIoFailure
+            | ErrorCode::OutOfMemory
+            | ErrorCode::OperationInterrupted
+            | ErrorCode::OperationAborted
+            | ErrorCode::FileLockingProtocolFailed
+            | ErrorCode::SchemaChanged,
+        ) => StoreError::unavailable(message),
+        _ => StoreError::refused(message),
+    }
+}

@@ -1,0 +1,504 @@
+//! What each call does to the rows.
+
+use std::time::Duration;
+
+use rusqlite::{OptionalExtension, Row, params};
+
+use super::thread::Batch;
+use crate::store::{
+    Action, Armed, Counts, Due, Fire, FireReport, Fired, How, InstanceId, List, Load, Loaded,
+    Namespace, Near, Opened, Settle, Settled, State, StoreError, StoreTime, Stored, Version, Write,
+    Written, micros,
+};
+
+type Result<T> = rusqlite::Result<T>;
+
+const WAITING: i64 = 0;
+const IN_FLIGHT: i64 = 1;
+
+/// The columns of [`read`].
+const COLUMNS: &str =
+    "version, state, key, value, due, deadline, attempt, period, loaded_by FROM tickwheel_timers";
+
+/// Opens a namespace.
+pub(super) fn open(
+    batch: &Batch<'_>,
+    namespace: &Namespace,
+    codec: &str,
+) -> Result<std::result::Result<Opened, StoreError>> {
+    let insert =
+        "INSERT INTO tickwheel_namespaces (name, codec) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+    let insert = batch.connection.prepare_cached(insert);
+    insert?.execute((namespace.as_str(), codec))?;
+    let select = "SELECT codec FROM tickwheel_namespaces WHERE name = ?1";
+    let mut select = batch.connection.prepare_cached(select)?;
+    let stored: String = select.query_row([namespace.as_str()], |row| row.get(0))?;
+    if stored != codec {
+        return Ok(Err(StoreError::Codec {
+            namespace: namespace.to_string(),
+            stored,
+            asked: codec.to_owned(),
+        }));
+    }
+    let Version(instance) = batch.versions(1)?;
+    Ok(Ok(Opened {
+        now: Batch::now(),
+        instance: InstanceId(instance),
+    }))
+}
+
+/// One call on a namespace: the time is read once, when nothing else can write any more.
+pub(super) struct Call<'a> {
+    batch: &'a Batch<'a>,
+    namespace: i64,
+    now: StoreTime,
+    /// Whether it has left near rows that nobody has loaded.
+    hints: bool,
+}
+
+impl<'a> Call<'a> {
+    /// A call on a namespace that was opened before.
+    pub(super) fn new(
+        batch: &'a Batch<'a>,
+        namespace: &Namespace,
+    ) -> Result<std::result::Result<Self, StoreError>> {
+        let select = "SELECT id FROM tickwheel_namespaces WHERE name = ?1";
+        let mut select = batch.connection.prepare_cached(select)?;
+        let id = select.query_row([namespace.as_str()], |row| row.get(0));
+        let refused = || StoreError::refused(format!("namespace {namespace} was not opened"));
+        Ok(id.optional()?.ok_or_else(refused).map(|namespace| Call {
+            batch,
+            namespace,
+            now: Batch::now(),
+            hints: false,
+        }))
+    }
+
+    /// Sends the hint, if there is one to send.
+    pub(super) fn finish(self, namespace: &Namespace) {
+        if self.hints {
+            self.batch.hint(namespace);
+        }
+    }
+
+    /// The same, without a loader that does not count as living.
+    pub(super) fn near(&self, near: Near) -> Result<Near> {
+        let Some(InstanceId(instance)) = near.loader else {
+            return Ok(near);
+        };
+        let select = "SELECT 1 FROM tickwheel_instances WHERE id = ?1 AND alive_until >= ?2";
+        let mut select = self.batch.connection.prepare_cached(select)?;
+        let lives = select.exists((instance, self.now.as_micros()))?;
+        let loader = near.loader.filter(|_| lives);
+        Ok(Near { loader, ..near })
+    }
+
+    fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize> {
+        self.batch.connection.prepare_cached(sql)?.execute(params)
+    }
+
+    fn select(&self, rest: &str, params: impl rusqlite::Params) -> Result<Option<Stored>> {
+        let sql = format!("SELECT {COLUMNS} {rest}");
+        let mut select = self.batch.connection.prepare_cached(&sql)?;
+        select.query_row(params, read).optional()
+    }
+
+    fn waiting(&self, key: &[u8]) -> Result<Option<Stored>> {
+        let rest = "WHERE namespace = ?1 AND key = ?2 AND state = 0";
+        self.select(rest, (self.namespace, key))
+    }
+
+    fn in_flight(&self, key: &[u8]) -> Result<Option<Stored>> {
+        let rest = "WHERE namespace = ?1 AND key = ?2 AND state = 1 ORDER BY version DESC LIMIT 1";
+        self.select(rest, (self.namespace, key))
+    }
+
+    fn row(&self, version: Version) -> Result<Option<Stored>> {
+        self.select(
+            "WHERE version = ?1 AND namespace = ?2",
+            (version.0, self.namespace),
+        )
+    }
+
+    fn insert(&self, row: &Stored) -> Result<()> {
+        let sql = "INSERT INTO tickwheel_timers
+            (version, namespace, state, key, value, due, deadline, attempt, period, loaded_by)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+        let period = row.period.map(micros);
+        self.execute(
+            sql,
+            params![
+                row.version.0,
+                self.namespace,
+                state_number(row.state),
+                row.key,
+                row.value,
+                row.due.as_micros(),
+                row.deadline.as_micros(),
+                row.attempt,
+                period,
+                row.loaded_by.map(|instance| instance.0),
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Writes all of a row but key and value, under a new version.
+    fn update(&self, old: Version, row: &Stored) -> Result<()> {
+        let sql = "UPDATE tickwheel_timers SET version = ?2, state = ?3, due = ?4, deadline = ?5, attempt = ?6,
+            period = ?7, loaded_by = ?8 WHERE version = ?1";
+        let period = row.period.map(micros);
+        self.execute(
+            sql,
+            params![
+                old.0,
+                row.version.0,
+                state_number(row.state),
+                row.due.as_micros(),
+                row.deadline.as_micros(),
+                row.attempt,
+                period,
+                row.loaded_by.map(|instance| instance.0),
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn delete(&self, version: Version) -> Result<()> {
+        let sql = "DELETE FROM tickwheel_timers WHERE version = ?1";
+        self.execute(sql, [version.0]).map(drop)
+    }
+
+    /// Makes a row a waiting one with a new version, loaded if it is near.
+    fn arm(&mut self, row: &mut Stored, near: Near) -> Result<Armed> {
+        let is_near = row.due <= self.now.after(near.window);
+        row.version = self.batch.versions(1)?;
+        row.state = State::Waiting;
+        row.loaded_by = near.loader.filter(|_| is_near);
+        self.hints |= is_near && row.loaded_by.is_none();
+        Ok(Armed {
+            version: row.version,
+            due: row.due,
+            loaded: row.loaded_by.is_some(),
+        })
+    }
+
+    pub(super) fn write(&mut self, write: Write, near: Near) -> Result<Written> {
+        let Write { key, action } = write;
+        let waiting = self.waiting(&key)?;
+        match action {
+            Action::Set {
+                value,
+                due,
+                period,
+                if_absent,
+            } => {
+                if if_absent && waiting.is_some() {
+                    return Ok(Written::Present);
+                }
+                if if_absent {
+                    if let Some(row) = self.in_flight(&key)? {
+                        return Ok(Written::InFlight(row.version));
+                    }
+                }
+                let replaced = waiting.map(|row| row.version);
+                if let Some(version) = replaced {
+                    self.delete(version)?;
+                }
+                let due = due.at(self.now);
+                let mut row = Stored {
+                    version: Version(0),
+                    state: State::Waiting,
+                    key,
+                    value,
+                    due,
+                    deadline: due,
+                    attempt: 0,
+                    period,
+                    loaded_by: None,
+                };
+                let armed = self.arm(&mut row, near)?;
+                self.insert(&row)?;
+                Ok(Written::Armed {
+                    row: armed,
+                    replaced,
+                })
+            }
+            Action::Move { due } => match waiting {
+                Some(row) => Ok(Written::Armed {
+                    replaced: Some(row.version),
+                    row: self.rearm(row, due, near)?,
+                }),
+                None => self.unarmed(&key),
+            },
+            Action::Remove => match waiting {
+                Some(Stored { version, value, .. }) => {
+                    self.delete(version)?;
+                    Ok(Written::Removed { version, value })
+                }
+                None => self.unarmed(&key),
+            },
+        }
+    }
+
+    /// The answer for a key without waiting row.
+    fn unarmed(&self, key: &[u8]) -> Result<Written> {
+        let row = self.in_flight(key)?;
+        Ok(row.map_or(Written::Absent, |row| Written::InFlight(row.version)))
+    }
+
+    /// Arms a stored row anew with another deadline.
+    fn rearm(&mut self, mut row: Stored, due: Due, near: Near) -> Result<Armed> {
+        let old = row.version;
+        row.due = due.at(self.now);
+        row.deadline = row.due;
+        let armed = self.arm(&mut row, near)?;
+        self.update(old, &row)?;
+        Ok(armed)
+    }
+
+    pub(super) fn load(&mut self, request: Load) -> Result<Loaded> {
+        let Load {
+            instance,
+            window,
+            limit,
+            alive,
+        } = request;
+        let now = self.now;
+        let sql = "INSERT INTO tickwheel_instances (id, namespace, alive_until) VALUES (?1, ?2, ?3)
+            ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until";
+        let until = now.after(alive).as_micros();
+        self.execute(sql, (instance.0, self.namespace, until))?;
+        self.unload_dead()?;
+
+        let sql = "SELECT version, due FROM tickwheel_timers
+            WHERE namespace = ?1 AND state = ?2 AND loaded_by IS NULL AND due <= ?3 ORDER BY due, version LIMIT ?4";
+        let mut select = self.batch.connection.prepare_cached(sql)?;
+        let mut rows = Vec::new();
+        for (state, until) in [(WAITING, now.after(window)), (IN_FLIGHT, now)] {
+            let at_most = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
+            let found = select
+                .query_map((self.namespace, state, until.as_micros(), at_most), |row| {
+                    Ok((Version(row.get(0)?), time(row, 1)?))
+                })?;
+            for row in found {
+                rows.push(row?);
+            }
+        }
+        rows.sort_by_key(|&(version, due)| (due, version));
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        for (version, _) in &rows {
+            let sql = "UPDATE tickwheel_timers SET loaded_by = ?2 WHERE version = ?1";
+            self.execute(sql, (version.0, instance.0))?;
+        }
+        Ok(Loaded { now, rows, more })
+    }
+
+    /// Unloads what was loaded by instances that have given no sign of life.
+    fn unload_dead(&mut self) -> Result<()> {
+        let sql = "SELECT id FROM tickwheel_instances WHERE namespace = ?1 AND alive_until < ?2";
+        let mut select = self.batch.connection.prepare_cached(sql)?;
+        let dead = select.query_map((self.namespace, self.now.as_micros()), |row| row.get(0))?;
+        for instance in dead.collect::<Result<Vec<_>>>()? {
+            self.unload(InstanceId(instance))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn unload(&mut self, instance: InstanceId) -> Result<()> {
+        let sql = "DELETE FROM tickwheel_instances WHERE id = ?1";
+        self.execute(sql, [instance.0])?;
+        let sql = "UPDATE tickwheel_timers SET loaded_by = NULL WHERE loaded_by = ?1";
+        self.hints |= self.execute(sql, [instance.0])? > 0;
+        Ok(())
+    }
+
+    pub(super) fn fire(&mut self, request: &Fire) -> Result<FireReport> {
+        let near = self.near(request.near)?;
+        let mut report = FireReport {
+            now: self.now,
+            fired: Vec::new(),
+            later: Vec::new(),
+            next: Vec::new(),
+        };
+        for &version in &request.versions {
+            let Some(row) = self.row(version)? else {
+                continue;
+            };
+            if row.due > self.now {
+                report.later.push(Armed {
+                    version,
+                    due: row.due,
+                    loaded: row.loaded_by.is_some(),
+                });
+                continue;
+            }
+            self.fire_due(row, request, near, &mut report)?;
+        }
+        Ok(report)
+    }
+
+    fn fire_due(
+        &mut self,
+        mut row: Stored,
+        request: &Fire,
+        near: Near,
+        report: &mut FireReport,
+    ) -> Result<()> {
+        let next = row.period.map(|period| {
+            let next = request.missed.next(row.deadline, period, self.now);
+            (period, next)
+        });
+        if let Some((_, next)) = next.filter(|(_, next)| !next.fires) {
+            row.attempt = 0;
+            report.later.push(self.rearm(row, Due::At(next.due), near)?);
+            return Ok(());
+        }
+        let old = row.version;
+        row.version = self.batch.versions(1)?;
+        row.attempt += 1;
+        row.period = None;
+        match request.lease {
+            Some(lease) => {
+                row.state = State::InFlight;
+                row.due = self.now.after(lease);
+                row.loaded_by = None;
+                self.update(old, &row)?;
+            }
+            None => self.delete(old)?,
+        }
+        report.fired.push(Fired {
+            token: row.version,
+            key: row.key.clone(),
+            value: row.value.clone(),
+            deadline: row.deadline,
+            attempt: row.attempt,
+            missed: next.map_or(0, |(_, next)| next.missed),
+            repeats: next.is_some(),
+        });
+        if let Some((period, next)) = next {
+            row.period = Some(period);
+            row.attempt = 0;
+            row.due = next.due;
+            row.deadline = next.due;
+            report.next.push(self.arm(&mut row, near)?);
+            self.insert(&row)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn settle(&mut self, settle: Settle, near: Near) -> Result<Settled> {
+        let Settle { token, how } = settle;
+        if how == How::Ack {
+            let sql =
+                "DELETE FROM tickwheel_timers WHERE version = ?1 AND namespace = ?2 AND state = 1";
+            return Ok(match self.execute(sql, (token.0, self.namespace))? {
+                0 => Settled::Lost,
+                _ => Settled::Done,
+            });
+        }
+        let row = self.row(token)?;
+        let Some(mut row) = row.filter(|row| row.state == State::InFlight) else {
+            return Ok(Settled::Lost);
+        };
+        if !matches!(how, How::Extend(_)) && self.waiting(&row.key)?.is_none() {
+            return Ok(Settled::Armed(match how {
+                How::Again(delay) => self.rearm(row, Due::In(delay), near)?,
+                _ => {
+                    row.due = self.now;
+                    let armed = self.arm(&mut row, near)?;
+                    self.update(token, &row)?;
+                    armed
+                }
+            }));
+        }
+        let delay = match how {
+            How::Extend(delay) | How::Again(delay) => delay,
+            How::Ack | How::Release => Duration::ZERO,
+        };
+        row.due = self.now.after(delay);
+        self.hints |= delay.is_zero();
+        self.update(token, &row)?;
+        Ok(Settled::Done)
+    }
+
+    pub(super) fn get(&mut self, key: &[u8]) -> Result<Option<Stored>> {
+        match self.waiting(key)? {
+            None => self.in_flight(key),
+            row => Ok(row),
+        }
+    }
+
+    pub(super) fn list(&mut self, request: List) -> Result<Vec<Stored>> {
+        let sql = format!(
+            "SELECT {COLUMNS} WHERE namespace = ?1 AND state = ?2 AND (due, version) > (?3, ?4)
+            ORDER BY due, version LIMIT ?5"
+        );
+        let (due, Version(version)) = request.after.unwrap_or((StoreTime::default(), Version(-1)));
+        let limit = i64::try_from(request.limit).unwrap_or(i64::MAX);
+        let state = state_number(request.state);
+        let mut select = self.batch.connection.prepare_cached(&sql)?;
+        let rows = select.query_map(
+            (self.namespace, state, due.as_micros(), version, limit),
+            read,
+        )?;
+        rows.collect()
+    }
+
+    pub(super) fn count(&mut self) -> Result<Counts> {
+        let sql =
+            "SELECT count(*), min(due) FROM tickwheel_timers WHERE namespace = ?1 AND state = ?2";
+        let mut select = self.batch.connection.prepare_cached(sql)?;
+        let mut count = |state| {
+            select.query_row((self.namespace, state), |row| {
+                let count: i64 = row.get(0)?;
+                let earliest: Option<i64> = row.get(1)?;
+                Ok((count.unsigned_abs(), earliest.map(StoreTime::from_micros)))
+            })
+        };
+        let (waiting, earliest) = count(WAITING)?;
+        let (in_flight, _) = count(IN_FLIGHT)?;
+        Ok(Counts {
+            now: self.now,
+            waiting,
+            in_flight,
+            earliest,
+        })
+    }
+
+    pub(super) fn purge(&mut self) -> Result<u64> {
+        let sql = "DELETE FROM tickwheel_timers WHERE namespace = ?1";
+        Ok(self.execute(sql, [self.namespace])? as u64)
+    }
+}
+
+fn state_number(state: State) -> i64 {
+    match state {
+        State::Waiting => WAITING,
+        State::InFlight => IN_FLIGHT,
+    }
+}
+
+fn time(row: &Row<'_>, column: usize) -> Result<StoreTime> {
+    Ok(StoreTime::from_micros(row.get(column)?))
+}
+
+fn read(row: &Row<'_>) -> Result<Stored> {
+    let period: Option<i64> = row.get(7)?;
+    let loaded_by: Option<i64> = row.get(8)?;
+    Ok(Stored {
+        version: Version(row.get(0)?),
+        state: match row.get(1)? {
+            WAITING => State::Waiting,
+            _ => State::InFlight,
+        },
+        key: row.get(2)?,
+        value: row.get(3)?,
+        due: time(row, 4)?,
+        deadline: time(row, 5)?,
+        attempt: row.get(6)?,
+        period: period.map(|micros| Duration::from_micros(micros.unsigned_abs())),
+        loaded_by: loaded_by.map(InstanceId),
+    })
+}

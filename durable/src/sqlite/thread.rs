@@ -1,0 +1,242 @@
+//! The thread that owns the connection.
+//!
+//! It takes every call that waits, up to a bound, and runs them in one transaction. Answers go out after the commit. So calls
+//! that come while a commit waits for the disk share the next one.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::SystemTime;
+
+use rusqlite::Connection;
+use tokio::sync::{Notify, oneshot};
+
+use super::describe;
+use crate::store::{Namespace, StoreError, StoreTime, Version};
+
+/// One transaction takes at most this many calls.
+const CALLS: usize = 64;
+
+/// A call: runs within a transaction, and is finished when its outcome is known.
+trait Job: Send {
+    /// Whether nobody waits for the answer any more.
+    fn is_given_up(&self) -> bool;
+    fn run(&mut self, batch: &Batch<'_>) -> rusqlite::Result<()>;
+    fn finish(self: Box<Self>, outcome: Result<(), StoreError>);
+}
+
+/// A call whose answer somebody waits for.
+struct Question<T, F> {
+    run: Option<F>,
+    answer: Option<Result<T, StoreError>>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T, F> Job for Question<T, F>
+where
+    T: Send,
+    F: FnOnce(&Batch<'_>) -> rusqlite::Result<Result<T, StoreError>> + Send,
+{
+    fn is_given_up(&self) -> bool {
+        self.reply.is_closed()
+    }
+
+    fn run(&mut self, batch: &Batch<'_>) -> rusqlite::Result<()> {
+        if let Some(run) = self.run.take() {
+            self.answer = Some(run(batch)?);
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, outcome: Result<(), StoreError>) {
+        let Question { answer, reply, .. } = *self;
+        let not_run = || Err(StoreError::unavailable("the call was not run"));
+        let answer = outcome.and_then(|()| answer.unwrap_or_else(not_run));
+        // Nobody may wait any more.
+        let _ = reply.send(answer);
+    }
+}
+
+/// A transaction in which calls run.
+pub(super) struct Batch<'a> {
+    pub(super) connection: &'a Connection,
+    hints: &'a Hints,
+}
+
+impl Batch<'_> {
+    /// The store's time now.
+    pub(super) fn now() -> StoreTime {
+        SystemTime::now().into()
+    }
+
+    /// The next so many versions: the first of them.
+    pub(super) fn versions(&self, count: usize) -> rusqlite::Result<Version> {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        let sql =
+            "UPDATE tickwheel_meta SET value = value + ?1 WHERE name = 'sequence' RETURNING value";
+        let mut update = self.connection.prepare_cached(sql)?;
+        let last: i64 = update.query_row([count], |row| row.get(0))?;
+        Ok(Version(last - count + 1))
+    }
+
+    /// Tells instances on clones of this store that there are near rows which nobody has loaded.
+    pub(super) fn hint(&self, namespace: &Namespace) {
+        self.hints.notify(namespace);
+    }
+}
+
+/// Hints among the clones of a store.
+#[derive(Debug, Default)]
+pub(super) struct Hints {
+    waiting: Mutex<HashMap<Namespace, Arc<Notify>>>,
+}
+
+impl Hints {
+    fn of(&self, namespace: &Namespace) -> Arc<Notify> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(waiting.entry(namespace.clone()).or_default())
+    }
+
+    fn notify(&self, namespace: &Namespace) {
+        self.of(namespace).notify_waiters();
+    }
+
+    pub(super) async fn wait(&self, namespace: &Namespace) {
+        self.of(namespace).notified().await;
+    }
+}
+
+/// Sends calls to the thread, which ends with the last clone.
+#[derive(Clone)]
+pub(super) struct Thread {
+    jobs: mpsc::Sender<Box<dyn Job>>,
+    hints: Arc<Hints>,
+}
+
+impl Thread {
+    pub(super) fn start(connection: Connection, path: &Path) -> Result<Self, StoreError> {
+        let (jobs, queue) = mpsc::channel();
+        let hints = Arc::<Hints>::default();
+        let worker = Worker {
+            connection,
+            path: path.into(),
+            queue,
+            hints: Arc::clone(&hints),
+        };
+        let thread = std::thread::Builder::new().name("tickwheel-sqlite".into());
+        let started = thread.spawn(|| worker.run());
+        started
+            .map_err(|error| StoreError::unavailable(format!("no thread for SQLite: {error}")))?;
+        Ok(Thread { jobs, hints })
+    }
+
+    pub(super) fn hints(&self) -> &Hints {
+        &self.hints
+    }
+
+    /// Runs a call on the thread.
+    pub(super) fn call<T, F>(
+        &self,
+        run: F,
+    ) -> impl Future<Output = Result<T, StoreError>> + use<T, F>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Batch<'_>) -> rusqlite::Result<Result<T, StoreError>> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let job = Box::new(Question {
+            run: Some(run),
+            answer: None,
+            reply,
+        });
+        let sent = self.jobs.send(job).is_ok();
+        async move {
+            let ended = || {
+                Err(StoreError::unavailable(
+                    "the thread of the SQLite file has ended",
+                ))
+            };
+            if !sent {
+                return ended();
+            }
+            answer.await.unwrap_or_else(|_| ended())
+        }
+    }
+}
+
+struct Worker {
+    connection: Connection,
+    path: Box<Path>,
+    queue: mpsc::Receiver<Box<dyn Job>>,
+    hints: Arc<Hints>,
+}
+
+impl Worker {
+    fn run(self) {
+        while let Ok(first) = self.queue.recv() {
+            let waiting = self.queue.try_iter().take(CALLS - 1);
+            let jobs = std::iter::once(first).chain(waiting);
+            let jobs = jobs.filter(|job| !job.is_given_up()).collect();
+            self.transaction(jobs);
+        }
+    }
+
+    /// Runs calls and commits them together.
+    fn transaction(&self, jobs: Vec<Box<dyn Job>>) {
+        let mut done = Vec::with_capacity(jobs.len());
+        let mut open = false;
+        for mut job in jobs {
+            match self.savepoint(&mut *job, &mut open) {
+                Ok(()) => done.push(job),
+                Err(error) => {
+                    let error = describe(&error, &self.path);
+                    job.finish(Err(error.clone()));
+                    // Some errors, such as a full disk, roll the whole transaction back.
+                    if open && self.connection.is_autocommit() {
+                        open = false;
+                        finish(&mut done, &Err(error));
+                    }
+                }
+            }
+        }
+        if open {
+            let committed = self.connection.execute_batch("COMMIT");
+            if committed.is_err() && !self.connection.is_autocommit() {
+                // The transaction is still open, which no later one could be.
+                let _ = self.connection.execute_batch("ROLLBACK");
+            }
+            finish(
+                &mut done,
+                &committed.map_err(|error| describe(&error, &self.path)),
+            );
+        }
+    }
+
+    /// Runs a call in a savepoint, within a transaction that it begins if none is open.
+    fn savepoint(&self, job: &mut dyn Job, open: &mut bool) -> rusqlite::Result<()> {
+        let sql = |sql: &str| self.connection.prepare_cached(sql)?.execute(());
+        if !*open {
+            sql("BEGIN IMMEDIATE")?;
+            *open = true;
+        }
+        sql("SAVEPOINT a_call")?;
+        let ran = job.run(&Batch {
+            connection: &self.connection,
+            hints: &self.hints,
+        });
+        if ran.is_err() && !self.connection.is_autocommit() {
+            sql("ROLLBACK TO a_call")?;
+        }
+        if !self.connection.is_autocommit() {
+            sql("RELEASE a_call")?;
+        }
+        ran
+    }
+}
+
+fn finish(jobs: &mut Vec<Box<dyn Job>>, outcome: &Result<(), StoreError>) {
+    for job in jobs.drain(..) {
+        job.finish(outcome.clone());
+    }
+}

@@ -1,0 +1,44 @@
+//! The store in an SQLite file keeps the promises. The clock is the real one.
+
+use std::path::PathBuf;
+
+use tickwheel_durable::conformance::{Pace, Stores};
+use tickwheel_durable::{Sqlite, conformance_tests};
+
+/// A file in a folder that goes with it.
+struct File {
+    folder: PathBuf,
+}
+
+impl File {
+    fn new() -> Self {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tickwheel-durable-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).expect("the folder is made");
+        File { folder }
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // Left over, it does no harm.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Stores for File {
+    type Store = Sqlite;
+
+    /// A connection of its own, as another process has.
+    async fn connect(&self) -> Sqlite {
+        Sqlite::open(self.folder.join("timers.db")).expect("the file opens")
+    }
+}
+
+conformance_tests! {
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    (File::new(), Pace::default())
+}
