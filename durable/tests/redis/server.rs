@@ -25,7 +25,7 @@ wait
 "#;
 
 /// A server with a folder of its own. Both go with it.
-pub struct Server {
+pub(crate) struct Server {
     port: u16,
     folder: PathBuf,
     options: Vec<String>,
@@ -51,7 +51,7 @@ fn not_run() {
 }
 
 /// The URL of the server that tests share which do it no harm. `None` if there is none.
-pub fn shared() -> Option<String> {
+pub(crate) fn shared() -> Option<String> {
     static SHARED: OnceLock<Option<Mutex<Server>>> = OnceLock::new();
     if let Ok(url) = env::var(URL) {
         return Some(url);
@@ -63,7 +63,7 @@ pub fn shared() -> Option<String> {
 
 impl Server {
     /// Starts a server with these options besides those that a durable one has. `None` if there is no such program.
-    pub fn start(options: &[&str]) -> Option<Server> {
+    pub(crate) fn start(options: &[&str]) -> Option<Server> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         if program().is_none() {
             not_run();
@@ -86,7 +86,7 @@ impl Server {
     }
 
     /// Starts it, or starts it again after it was killed.
-    pub fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         let mut command = Command::new("sh");
         command.args(["-c", GUARD, "guard"]);
         command.arg(program().expect("it was there"));
@@ -108,28 +108,28 @@ impl Server {
     }
 
     /// Kills it with SIGKILL.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         if let Some((mut guard, _)) = self.running.take() {
             drop(guard.stdin.take());
             guard.wait().expect("the shell ends");
         }
     }
 
-    pub fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
     /// Connects to it, with patience while it loads its data.
-    pub async fn connect(&self) -> Redis {
+    pub(crate) async fn connect(&self) -> Redis {
         connect(&self.url()).await
     }
 
     /// A connection for commands.
-    pub async fn commands(&self) -> redis::aio::MultiplexedConnection {
+    pub(crate) async fn commands(&self) -> redis::aio::MultiplexedConnection {
         let client = redis::Client::open(self.url()).expect("it is a URL");
         let connecting = client.get_multiplexed_async_connection();
         connecting.await.expect("it connects")
@@ -145,7 +145,7 @@ impl Drop for Server {
 }
 
 /// Connects to a server, with patience while it loads its data.
-pub async fn connect(url: &str) -> Redis {
+pub(crate) async fn connect(url: &str) -> Redis {
     let mut failed = None;
     for _ in 0..100 {
         match Redis::connect(url).await {
