@@ -48,7 +48,9 @@ impl Connection {
             StoreError::refused(format_args!("the URL {place} cannot be used: {error}"))
         };
         let keepalive = TcpKeepalive::new().with_time(PROBE).with_interval(PROBE);
-        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
+        let tcp = TcpSettings::default()
+            .set_nodelay(true)
+            .set_keepalive(keepalive);
         #[cfg(target_os = "linux")]
         let tcp = tcp.set_user_timeout(UNACKNOWLEDGED);
         let info = url.into_connection_info().map_err(refused)?;
@@ -78,7 +80,9 @@ impl Connection {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None);
-        let new = self.client.get_multiplexed_async_connection_with_config(&config);
+        let new = self
+            .client
+            .get_multiplexed_async_connection_with_config(&config);
         let connection = new.await?;
         live.number += 1;
         live.connection = Some(connection.clone());

@@ -39,7 +39,9 @@ pub(super) fn store_error(
             let mut versions = detail.split(' ').map(str::parse);
             match (versions.next(), versions.next()) {
                 (Some(Ok(found)), Some(Ok(supported))) => StoreError::Schema { found, supported },
-                _ => refused(&format!("namespace {namespace} has schema version {detail}")),
+                _ => refused(&format!(
+                    "namespace {namespace} has schema version {detail}"
+                )),
             }
         }
         (_, "OOM") => refused(
@@ -49,7 +51,11 @@ pub(super) fn store_error(
         (_, "MOVED" | "ASK" | "CROSSSLOT") => refused(&format!(
             "another node of the cluster has namespace {namespace} ({error}); connect to that one"
         )),
-        (_, "LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" | "NOREPLICAS" | "NOSCRIPT")
+        (
+            _,
+            "LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" | "NOREPLICAS"
+            | "NOSCRIPT",
+        )
         | (ErrorKind::Io, _) => StoreError::unavailable(format_args!("{place}: {error}")),
         _ => refused(&error.to_string()),
     }
@@ -65,7 +71,10 @@ mod tests {
             ("redis://localhost:6379/0", "redis://localhost:6379/0"),
             ("redis://user:secret@host/0", "redis://host/0"),
             ("redis://:sec@ret@host", "redis://host"),
-            ("unix:///run/redis.sock?pass=secret", "unix:///run/redis.sock"),
+            (
+                "unix:///run/redis.sock?pass=secret",
+                "unix:///run/redis.sock",
+            ),
             ("user:secret@host", "(not shown)"),
         ] {
             assert_eq!(without_credentials(url), shown);

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use ::redis::{Client, RedisError};
+use futures_util::StreamExt;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
@@ -34,7 +34,10 @@ struct Listener {
 impl Hints {
     /// What is notified of the hints of a namespace. One that comes while nobody waits is kept.
     pub(super) fn of(&self, namespace: &Namespace, client: &Client) -> Arc<Notify> {
-        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listeners = self
+            .listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let listener = listeners.entry(namespace.clone()).or_insert_with(|| {
             let heard = Arc::<Notify>::default();
             let listening = listen(client.clone(), namespace.clone(), Arc::clone(&heard));
@@ -49,7 +52,10 @@ impl Hints {
 
 impl Drop for Hints {
     fn drop(&mut self) {
-        let listeners = self.listeners.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let listeners = self
+            .listeners
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
         for listener in listeners.values() {
             listener.task.abort();
         }
@@ -82,7 +88,9 @@ async fn subscribe_and_hear(
 ) -> Result<(), RedisError> {
     let subscribe = async {
         let mut connection = client.get_async_pubsub().await?;
-        connection.subscribe(format!("{}:hints", key_of(namespace))).await?;
+        connection
+            .subscribe(format!("{}:hints", key_of(namespace)))
+            .await?;
         Ok::<_, RedisError>(connection)
     };
     let connecting = timeout(CONNECT, subscribe).await;

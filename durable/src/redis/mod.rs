@@ -45,6 +45,38 @@ impl Redis {
         Ok(redis)
     }
 
+    /// Checks that what a call has written survives a crash of the server, and that the server forgets no timers when its memory
+    /// is full: the settings `appendonly` must be `yes`, `appendfsync` `always`, and `maxmemory-policy` `noeviction` or one of
+    /// those that begin with `volatile`.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Refused`] names the setting, its value and what it must be, or says that this user may not ask.
+    pub async fn check_durability(&self) -> Result<(), StoreError> {
+        for (setting, allowed) in [
+            ("appendonly", "yes"),
+            ("appendfsync", "always"),
+            (
+                "maxmemory-policy",
+                "noeviction volatile-lru volatile-lfu volatile-random volatile-ttl",
+            ),
+        ] {
+            let mut command = ::redis::cmd("CONFIG");
+            let answer = self.send(command.arg("GET").arg(setting)).await?;
+            let mut reply = Reply::new(answer)?;
+            // Its name, then its value.
+            reply.bytes()?;
+            let value = String::from_utf8_lossy(&reply.bytes()?).into_owned();
+            if !allowed.split(' ').any(|allowed| allowed == value) {
+                let place = self.connection.place();
+                return Err(StoreError::refused(format_args!(
+                    "{place}: {setting} is {value}, and durable timers need one of: {allowed}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     async fn send(&self, command: &Cmd) -> Result<::redis::Value, StoreError> {
         let answer = self.connection.send(command).await;
         answer.map_err(|error| store_error(&error, self.connection.place(), None))
@@ -82,7 +114,9 @@ fn digits(version: Version) -> String {
 /// The window, and the instance that loads what comes due in it.
 fn near_arguments(command: &mut Cmd, near: Near) {
     let loader = near.loader.map(|loader| loader.0.to_string());
-    command.arg(span(near.window)).arg(loader.unwrap_or_default());
+    command
+        .arg(span(near.window))
+        .arg(loader.unwrap_or_default());
 }
 
 fn due_argument(due: Due) -> String {
@@ -100,8 +134,14 @@ fn write_arguments(command: &mut Cmd, write: Write) {
             period,
             if_absent,
         } => {
-            command.arg("s").arg(write.key).arg(value).arg(due_argument(due));
-            command.arg(period.map_or(0, span)).arg(i64::from(if_absent));
+            command
+                .arg("s")
+                .arg(write.key)
+                .arg(value)
+                .arg(due_argument(due));
+            command
+                .arg(period.map_or(0, span))
+                .arg(i64::from(if_absent));
         }
         Action::Move { due } => {
             command.arg("m").arg(write.key).arg(due_argument(due));
@@ -227,7 +267,9 @@ impl Store for Redis {
     async fn load(&self, namespace: &Namespace, request: Load) -> Result<Loaded, StoreError> {
         let loading = self.run(&scripts::LOAD, namespace, |command| {
             command.arg(request.instance.0).arg(span(request.window));
-            command.arg(limit_argument(request.limit)).arg(span(request.alive));
+            command
+                .arg(limit_argument(request.limit))
+                .arg(span(request.alive));
         });
         let mut reply = loading.await?;
         Ok(Loaded {
@@ -297,7 +339,9 @@ impl Store for Redis {
 
     async fn list(&self, namespace: &Namespace, request: List) -> Result<Vec<Stored>, StoreError> {
         let listing = self.run(&scripts::LIST, namespace, |command| {
-            command.arg(state_argument(request.state)).arg(limit_argument(request.limit));
+            command
+                .arg(state_argument(request.state))
+                .arg(limit_argument(request.limit));
             if let Some((due, version)) = request.after {
                 command.arg(due.as_micros()).arg(digits(version));
             }

@@ -10,7 +10,9 @@ use crate::store::{Armed, StoreError, StoreTime, Version};
 pub(super) struct Reply(vec::IntoIter<Value>);
 
 fn unexpected(wanted: &str, found: Option<&Value>) -> StoreError {
-    StoreError::refused(format_args!("the server answered {found:?} instead of {wanted}"))
+    StoreError::refused(format_args!(
+        "the server answered {found:?} instead of {wanted}"
+    ))
 }
 
 impl Reply {
@@ -26,7 +28,9 @@ impl Reply {
     }
 
     pub(super) fn array(&mut self) -> Result<Reply, StoreError> {
-        self.0.next().map_or_else(|| Err(unexpected("an array", None)), Reply::new)
+        self.0
+            .next()
+            .map_or_else(|| Err(unexpected("an array", None)), Reply::new)
     }
 
     pub(super) fn int(&mut self) -> Result<i64, StoreError> {

@@ -1,5 +1,7 @@
 //! The store in Redis keeps the promises, and says clearly what is wrong when something is.
 
+mod faults;
+mod refusals;
 mod server;
 
 use tickwheel_durable::conformance::{Pace, Stores};

@@ -38,13 +38,15 @@ fn program() -> Option<PathBuf> {
     let usual = ["/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"].map(PathBuf::from);
     let folders: Vec<_> = env::split_paths(&path).chain(usual).collect();
     let programs = ["redis-server", "valkey-server"].into_iter();
-    let mut programs = programs.flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
+    let mut programs =
+        programs.flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
     programs.find(|program| program.is_file())
 }
 
 /// Says that a test did not run. In CI that is a failure.
 fn not_run() {
-    let text = format!("NOT RUN: no redis-server or valkey-server is installed, and {URL} is not set\n");
+    let text =
+        format!("NOT RUN: no redis-server or valkey-server is installed, and {URL} is not set\n");
     assert!(env::var_os("CI").is_none(), "{text}");
     // Not by `eprintln`, which is shown of failed tests only.
     let _ = std::io::stderr().write_all(text.as_bytes());
@@ -56,8 +58,13 @@ pub(crate) fn shared() -> Option<String> {
     if let Ok(url) = env::var(URL) {
         return Some(url);
     }
-    let server = SHARED.get_or_init(|| Server::start(&[]).map(Mutex::new));
-    let server = server.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+    // Only instances die in those tests, which nothing that the server has said depends on.
+    let quick = ["--appendfsync", "everysec"];
+    let server = SHARED.get_or_init(|| Server::start(&quick).map(Mutex::new));
+    let server = server
+        .as_ref()?
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     Some(server.url())
 }
 
@@ -90,19 +97,40 @@ impl Server {
         let mut command = Command::new("sh");
         command.args(["-c", GUARD, "guard"]);
         command.arg(program().expect("it was there"));
-        command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--dir"]);
+        command.args([
+            "--port",
+            &self.port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--dir",
+        ]);
         command.arg(&self.folder);
-        command.args(["--save", "", "--appendonly", "yes", "--appendfsync", "always"]);
-        command.args(&self.options).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args([
+            "--save",
+            "",
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            "always",
+        ]);
+        command
+            .args(&self.options)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut guard = command.spawn().expect("a shell starts");
         let mut line = String::new();
         let output = guard.stdout.take().expect("it is piped");
-        BufReader::new(output).read_line(&mut line).expect("the shell says the process");
+        BufReader::new(output)
+            .read_line(&mut line)
+            .expect("the shell says the process");
         let process = line.trim().parse().expect("it is a number");
         self.running = Some((guard, process));
         let began = Instant::now();
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            assert!(began.elapsed() < Duration::from_secs(20), "the server does not start");
+            assert!(
+                began.elapsed() < Duration::from_secs(20),
+                "the server does not start"
+            );
             sleep(Duration::from_millis(10));
         }
     }
@@ -115,12 +143,25 @@ impl Server {
         }
     }
 
+    /// Sends it a signal: `STOP` or `CONT`.
+    pub(crate) fn signal(&self, name: &str) {
+        let (_, process) = self.running.as_ref().expect("it runs");
+        let mut command = Command::new("kill");
+        command.args(["-s", name, &process.to_string()]);
+        assert!(command.status().expect("there is such a command").success());
+    }
+
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        self.url_as("")
+    }
+
+    /// The URL with `user:password@` in it.
+    pub(crate) fn url_as(&self, credentials: &str) -> String {
+        format!("redis://{credentials}127.0.0.1:{}", self.port)
     }
 
     /// Connects to it, with patience while it loads its data.
@@ -128,11 +169,14 @@ impl Server {
         connect(&self.url()).await
     }
 
-    /// A connection for commands.
-    pub(crate) async fn commands(&self) -> redis::aio::MultiplexedConnection {
+    /// Sends it a command, in words.
+    pub(crate) async fn command(&self, words: &[&str]) -> redis::Value {
         let client = redis::Client::open(self.url()).expect("it is a URL");
         let connecting = client.get_multiplexed_async_connection();
-        connecting.await.expect("it connects")
+        let mut connection = connecting.await.expect("it connects");
+        let mut command = redis::cmd(words[0]);
+        let answer = command.arg(&words[1..]).query_async(&mut connection).await;
+        answer.expect("the server does as it is told")
     }
 }
 
