@@ -37,16 +37,6 @@ async fn refuses_urls_that_do_not_parse() {
     refused("", "cannot be used").await;
 }
 
-#[cfg(not(feature = "redis-tls"))]
-#[tokio::test]
-async fn names_the_feature_that_encryption_needs() {
-    refused(
-        &format!("rediss://user:{SECRET}@host"),
-        "feature `redis-tls`",
-    )
-    .await;
-}
-
 #[tokio::test]
 async fn says_that_the_server_is_not_there() {
     let Some(mut server) = Server::start(&[]) else {

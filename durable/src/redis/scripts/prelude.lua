@@ -14,7 +14,7 @@ local loaded, lives, instances = space .. ':loaded', space .. ':lives', space ..
 
 local schema, last = unpack(call('HMGET', space, 'schema', 'sequence'))
 if not schema then
-    return redis.error_reply('TICKWHEELCLOSED')
+    return redis.error_reply('TICKWHEELCLOSED not open')
 elseif schema ~= SCHEMA then
     return redis.error_reply('TICKWHEELSCHEMA ' .. schema .. ' ' .. SCHEMA)
 end
