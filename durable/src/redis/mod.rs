@@ -1,4 +1,35 @@
 //! A store in Redis or Valkey.
+//!
+//! ```text
+//! calls of instances --> one connection --> a Lua script each, atomic --> answers
+//! hinted()           <-- a connection of its own, subscribed to hints
+//! ```
+//!
+//! A script is named by its hash; when the server does not know it, it is loaded and called again. `scripts/prelude.lua` has what
+//! they share, and each says what it takes, what it answers and what that costs.
+//!
+//! # The keys of a namespace
+//!
+//! | key | type | |
+//! |---|---|---|
+//! | `tickwheel:{orders}` | hash | `schema`, `codec`, and `sequence`, the last version given |
+//! | `..:rows` | hash | version to state, deadline, attempt, period, key and value, packed |
+//! | `..:keys` | hash | key to the version of its waiting row |
+//! | `..:flights` | sorted set by name | length of the key, key and version of each row in flight |
+//! | `..:waiting`, `..:in-flight` | sorted sets by `due` | versions of the rows that nobody has loaded |
+//! | `..:waiting:<life>`, `..:in-flight:<life>` | sorted sets by `due` | versions of the rows that a life has loaded |
+//! | `..:loaded` | hash | version to the life that has loaded it |
+//! | `..:instances` | hash | instance to its present life |
+//! | `..:lives` | sorted set by time | until when each life counts as living; 0 for those that were unloaded |
+//! | `..:hints` | channel | |
+//!
+//! 1. Each row lies in exactly one of the sorted sets by `due`, and its score there is the only place that says when it is due.
+//! 2. A *life* of an instance begins with its first load, or the first after it has unloaded. What a life has loaded stays in the
+//!    sorted sets of that life after it has ended, and `load` takes from there as from those of rows that nobody has loaded. So
+//!    the end of an instance costs the same, however much it had loaded.
+//! 3. `instances` names only lives that are in `lives`. A life that has ended goes from both once nothing is left of it.
+//! 4. A version is greater than the one before and than the clock in microseconds. So versions grow even if the server has lost
+//!    its last writes, and for the next two centuries they have 16 digits and sort as strings.
 
 mod connection;
 mod error;
@@ -23,7 +54,76 @@ use crate::store::{
     Version, Write, Written, micros,
 };
 
-/// A store in a Redis or Valkey server.
+/// A store in a Redis or Valkey server. With the feature `redis`.
+///
+/// Any number of processes may use a server at once, and any number of namespaces. Each call is one Lua script and one round trip.
+/// It costs O(log n) for each of its timers, whether there are a thousand others or a million. Batches have at most 1,024 writes
+/// or 4,096 loaded timers, which keeps the server from others for some milliseconds. It is made for Redis 6 and later and for
+/// Valkey, and is tested with Redis 7.0.
+///
+/// A URL is `redis://user:password@host:port/database`, `rediss://` for an encrypted connection, whose certificate is checked
+/// against those of the system, or `unix:///path?user=..&pass=..`. After a failure the next call connects again.
+///
+/// The store's clock is the server's.
+///
+/// # What survives what
+///
+/// A call returns when the server has answered, so the server's settings decide what that means:
+///
+/// | setting | after a crash of the server | after a crash of its host |
+/// |---|---|---|
+/// | `appendonly yes`, `appendfsync always` | nothing is lost | nothing is lost, as far as the disk does what it says |
+/// | `appendonly yes`, `appendfsync everysec` (what most use) | nothing is lost | a second is lost, two at worst |
+/// | `appendonly yes`, `appendfsync no` | nothing is lost | what the system had not written, some 30 s on Linux |
+/// | snapshots only (`save`) | everything since the last one | the same |
+/// | neither | everything | everything |
+///
+/// Only the first keeps the whole promise, that a call which has returned survives. It costs a flush of the disk for each turn of
+/// the server, which concurrent calls share. [`check_durability`](Redis::check_durability) tells whether a server has it.
+///
+/// *Replication* is asynchronous: a replica that takes over lacks the last writes, whatever the settings say. A set, move or
+/// acknowledgement among them is undone, so a timer may be lost, be delivered at its old deadline or once more. Fencing tokens
+/// grow even then, if the clocks of both agree. A server that has lost everything says so in the error of each call, until an
+/// instance is started, which makes the namespace anew.
+///
+/// *A full server*: with `maxmemory-policy noeviction`, and with those that begin with `volatile`, sets and moves fail with
+/// [`StoreError::Refused`] while the memory is full and change nothing, and timers are still delivered and acknowledged, which
+/// makes room. The policies that begin with `allkeys` **throw timers away**: do not use them.
+///
+/// # How much memory
+///
+/// About 310 bytes for each timer, besides the bytes of its value and twice those of its key, as encoded: 400 MB for a million with
+/// short keys and values of 50 bytes. While a snapshot or a rewrite of the append-only file runs, memory that changes is there twice.
+///
+/// # Permissions
+///
+/// All keys and channels begin with `tickwheel:`. With an access control list this user suffices:
+///
+/// ```text
+/// ACL SETUSER tickwheel on >s3cret resetkeys resetchannels ~tickwheel:* &tickwheel:* -@all +ping
+///     +evalsha +script|load +subscribe +publish +time +hget +hmget +hset +hdel +hlen +hexists
+///     +zadd +zrem +zscore +zcard +zcount +zrange +zrangebyscore +zrevrangebylex +exists +unlink
+/// ```
+///
+/// # Clusters
+///
+/// The keys of a namespace lie in one slot, and the store connects to one server only: give it the node that has the slot. Where
+/// another node has it, calls fail with an error that names that node.
+///
+/// # Examples
+///
+/// ```no_run
+/// use tickwheel_durable::{Redis, builder};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let wheel = tickwheel::TimerWheel::new();
+/// let store = Redis::connect("redis://localhost").await?;
+/// store.check_durability().await?;
+/// let (timers, claims) = builder::<String, u32>("orders").start(&wheel, store).await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Redis {
     connection: Connection,
     hints: Hints,
