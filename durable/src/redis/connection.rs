@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
-use ::redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, RedisError, Value};
+use ::redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, RedisError, Value,
+};
 use tokio::sync::Mutex;
 
 use super::error::{ends_connection, store_error, without_credentials};
@@ -54,6 +56,10 @@ impl Connection {
         #[cfg(target_os = "linux")]
         let tcp = tcp.set_user_timeout(UNACKNOWLEDGED);
         let info = url.into_connection_info().map_err(refused)?;
+        if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+            // The client takes the one of the process and panics if there is none. If the program has chosen one, it stays.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
         let client = Client::open(info.set_tcp_settings(tcp)).map_err(refused)?;
         Ok(Connection {
             client,

@@ -1,5 +1,6 @@
 //! The store in Redis keeps the promises, and says clearly what is wrong when something is.
 
+mod encrypted;
 mod faults;
 mod refusals;
 mod server;

@@ -44,9 +44,8 @@ fn program() -> Option<PathBuf> {
 }
 
 /// Says that a test did not run. In CI that is a failure.
-fn not_run() {
-    let text =
-        format!("NOT RUN: no redis-server or valkey-server is installed, and {URL} is not set\n");
+pub(crate) fn not_run(why: &str) {
+    let text = format!("NOT RUN: {why}\n");
     assert!(env::var_os("CI").is_none(), "{text}");
     // Not by `eprintln`, which is shown of failed tests only.
     let _ = std::io::stderr().write_all(text.as_bytes());
@@ -73,7 +72,9 @@ impl Server {
     pub(crate) fn start(options: &[&str]) -> Option<Server> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         if program().is_none() {
-            not_run();
+            not_run(&format!(
+                "no redis-server or valkey-server is installed, and {URL} is not set"
+            ));
             return None;
         }
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
