@@ -15,7 +15,7 @@ use tokio::time::{interval, sleep};
 mod server;
 mod support;
 
-use support::{measure, rate, report, report_delays};
+use support::{measure, rate, report, report_delays, wanted};
 
 struct Local(String);
 
@@ -106,8 +106,10 @@ async fn main() {
         };
         println!("\nappendfsync {fsync}");
         let connection = plain(&server.url()).await;
-        plain_sets(&connection).await;
-        plain_poll(connection).await;
+        if wanted("plain") {
+            plain_sets(&connection).await;
+            plain_poll(connection).await;
+        }
         measure(&Local(server.url())).await;
         sleep(Duration::from_millis(100)).await;
     }

@@ -248,11 +248,28 @@ pub(crate) async fn start_with_a_million<T: Stores>(stores: &T) {
     timers.admin().purge().await.expect("it is emptied");
 }
 
-/// All of it.
+/// Whether the command line asks for this part: any of the words on it, or all parts if there are none.
+pub(crate) fn wanted(part: &str) -> bool {
+    // Cargo adds an option.
+    let mut words = std::env::args().skip(1).filter(|word| !word.starts_with("--")).peekable();
+    words.peek().is_none() || words.any(|word| word == part)
+}
+
+/// All that is wanted.
 pub(crate) async fn measure<T: Stores>(stores: &T) {
-    sets(stores).await;
-    fire_and_ack(stores).await;
-    lateness(stores).await;
-    hints(stores).await;
-    start_with_a_million(stores).await;
+    if wanted("sets") {
+        sets(stores).await;
+    }
+    if wanted("fire") {
+        fire_and_ack(stores).await;
+    }
+    if wanted("lateness") {
+        lateness(stores).await;
+    }
+    if wanted("hints") {
+        hints(stores).await;
+    }
+    if wanted("start") {
+        start_with_a_million(stores).await;
+    }
 }

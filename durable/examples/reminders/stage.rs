@@ -28,14 +28,13 @@ const SOME: u32 = 100;
 type Lines = mpsc::UnboundedSender<(u32, String)>;
 
 pub(crate) async fn run(timers: u32, store: Option<String>) -> Outcome<bool> {
-    // Workers lie in a folder that goes with the program.
+    // By default the file lies in a folder that goes with the program.
     let folder = std::env::temp_dir().join(format!("reminders-{}", std::process::id()));
-    let store = match store {
-        Some(store) => store,
-        None => {
-            std::fs::create_dir_all(&folder)?;
-            folder.join("reminders.db").display().to_string()
-        }
+    let store = if let Some(store) = store {
+        store
+    } else {
+        std::fs::create_dir_all(&folder)?;
+        folder.join("reminders.db").display().to_string()
     };
     let outcome = play(timers, &store).await;
     // It may not be there.

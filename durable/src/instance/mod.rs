@@ -22,7 +22,7 @@ mod random;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use tickwheel::{Expirations, KeyedTimers, SetTimerError, TimerWheel};
@@ -43,7 +43,7 @@ use crate::error::{Error, StartError};
 use crate::metrics::{DurableMetrics, Metrics};
 use crate::settings::Settings;
 use crate::store::{
-    Armed, InstanceId, Load, Near, Settle, Settled, Store, StoreTime, Version, Write, Written,
+    Armed, How, InstanceId, Load, Near, Settle, Settled, Store, StoreTime, Version, Write, Written,
 };
 
 /// What the tasks, handles and claims of an instance share.
@@ -55,6 +55,8 @@ pub(crate) struct Core {
     clock: StoreClock,
     /// The rows that this instance has loaded, by version.
     on_wheel: KeyedTimers<Version, ()>,
+    /// How many rows it may have loaded.
+    max_loaded: AtomicUsize,
     /// One permit for each claim that is not settled.
     capacity: Arc<Semaphore>,
     /// Whether it loads: not while the capacity is used up, and not after the claims have ended.
@@ -70,7 +72,7 @@ impl Core {
     pub(crate) fn near(&self) -> Near {
         Near {
             window: self.settings.window,
-            loader: self.loads().then_some(self.id),
+            loader: (self.room() > 0).then_some(self.id),
         }
     }
 
@@ -86,13 +88,27 @@ impl Core {
     fn arm_at(&self, version: Version, instant: Instant) {
         match self.on_wheel.set_timer_at(version, (), instant) {
             Ok(_) | Err(SetTimerError::Closed(..)) => {}
-            // The wheel is bounded and full of other timers. The row stays loaded until everything is given back.
-            Err(error) => {
-                tracing::warn!(namespace = %self.calls.namespace(), %error, "a loaded timer found no room on the wheel");
-                self.loads.store(false, Ordering::Release);
-                self.load_now.notify_one();
-            }
+            Err(_) => self.wheel_is_full(),
         }
+    }
+
+    /// The wheel has a bound, and no room for a row that is loaded. Everything is given back, and from now on less is loaded.
+    fn wheel_is_full(&self) {
+        let fits = self.on_wheel.len().max(1);
+        if fits < self.max_loaded.swap(fits, Ordering::AcqRel) {
+            tracing::warn!(namespace = %self.calls.namespace(), fits, "the wheel is too small for what is loaded");
+        }
+        self.loads.store(false, Ordering::Release);
+        self.load_now.notify_one();
+    }
+
+    /// How many more rows it may load.
+    fn room(&self) -> usize {
+        if !self.loads() {
+            return 0;
+        }
+        let max = self.max_loaded.load(Ordering::Acquire);
+        max.saturating_sub(self.on_wheel.len())
     }
 
     fn arm_if_loaded(&self, row: Armed) {
@@ -167,7 +183,6 @@ impl Life {
     /// Ends loading, firing and the stream of claims.
     pub(crate) fn stop(&self) {
         self.stop.send_replace(true);
-        self.deliveries.close();
     }
 
     /// The next delivery; `None` when there will be no more.
@@ -227,6 +242,7 @@ pub(crate) async fn start(
         metrics,
         id: opened.answer.instance,
         on_wheel,
+        max_loaded: AtomicUsize::new(settings.max_loaded()),
         capacity: Arc::new(Semaphore::new(settings.capacity)),
         loads: AtomicBool::new(true),
         load_now: Notify::new(),
@@ -262,7 +278,13 @@ async fn run_claims(firing: Firing, expirations: Expirations<Version, ()>, end: 
     let deliveries = Arc::clone(&firing.deliveries);
     race(firing.run(expirations), loader::run(&core)).await;
     core.loads.store(false, Ordering::Release);
-    deliveries.close();
+    let unreceived = deliveries.close();
+    let release = unreceived
+        .iter()
+        .map(|delivery| delivery.lease.settle(How::Release));
+    // What fails here is dropped, and tried once more.
+    futures_util::future::join_all(release).await;
+    drop(unreceived);
     if let Err(error) = core.give_back().await {
         tracing::warn!(namespace = %core.calls.namespace(), %error, "what was loaded could not be given back");
     }
@@ -276,9 +298,9 @@ async fn run_writes(core: Arc<Core>, batches: Batches<Write, Written>) {
         for written in &written {
             match *written {
                 Written::Armed { row, replaced } => {
-                    replaced
-                        .into_iter()
-                        .for_each(|version| core.disarm(version));
+                    if let Some(version) = replaced {
+                        core.disarm(version);
+                    }
                     core.arm_if_loaded(row);
                 }
                 Written::Removed { version, .. } => core.disarm(version),

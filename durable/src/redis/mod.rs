@@ -58,7 +58,7 @@ use crate::store::{
 ///
 /// Any number of processes may use a server at once, and any number of namespaces. Each call is one Lua script and one round trip.
 /// It costs O(log n) for each of its timers, whether there are a thousand others or a million. Batches have at most 1,024 writes
-/// or 4,096 loaded timers, which keeps the server from others for some milliseconds. It is made for Redis 6 and later and for
+/// or 4,096 loaded timers, which keeps the server from others for some milliseconds. It is made for Redis 6.2 and later and for
 /// Valkey, and is tested with Redis 7.0.
 ///
 /// A URL is `redis://user:password@host:port/database`, `rediss://` for an encrypted connection, whose certificate is checked
@@ -101,8 +101,8 @@ use crate::store::{
 ///
 /// ```text
 /// ACL SETUSER tickwheel on >s3cret resetkeys resetchannels ~tickwheel:* &tickwheel:* -@all +ping
-///     +evalsha +script|load +subscribe +publish +time +hget +hmget +hset +hdel +hlen +hexists
-///     +zadd +zrem +zscore +zcard +zcount +zrange +zrangebyscore +zrevrangebylex +exists +unlink
+///     +evalsha +script|load +subscribe +publish +time +hget +hmget +hset +hdel +hlen
+///     +zadd +zrem +zscore +zmscore +zcard +zcount +zrange +zrangebyscore +zrevrangebylex +zremrangebyrank +exists +unlink
 /// ```
 ///
 /// # Clusters

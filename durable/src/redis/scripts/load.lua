@@ -11,66 +11,60 @@ if not life then
 end
 call('ZADD', lives, format('%.0f', after(tonumber(ARGV[4]))), life)
 
-local found, pages = {}, 0
-local function collect(state, owner, horizon)
+-- The first rows of each index that has any, in order.
+local pages = {}
+local function open_page(state, owner, horizon)
     local index = index_of(state, owner)
-    local page = call('ZRANGEBYSCORE', index, '-inf', format('%.0f', horizon), 'WITHSCORES', 'LIMIT', 0, limit + 1)
-    if #page > 0 then
-        pages = pages + 1
-    end
-    for at = 1, #page, 2 do
-        found[#found + 1] = { version = page[at], due = tonumber(page[at + 1]), state = state, index = index }
+    local page = call('ZRANGEBYSCORE', index, '-inf', horizon, 'WITHSCORES', 'LIMIT', 0, limit + 1)
+    if page[1] then
+        page.index, page.mine, page.at, page.due = index, index_of(state, life), 1, tonumber(page[2])
+        pages[#pages + 1] = page
     end
 end
-local function collect_of(owner)
-    collect(WAITING, owner, after(tonumber(ARGV[2])))
-    collect(IN_FLIGHT, owner, now)
+local function open_pages(owner)
+    open_page(WAITING, owner, after(tonumber(ARGV[2])))
+    open_page(IN_FLIGHT, owner, now)
 end
-
-collect_of(nil)
+open_pages(nil)
 -- What lives that have ended had loaded, nobody has.
 local ended = call('ZRANGEBYSCORE', lives, '-inf', '(' .. format('%.0f', now))
 for _, dead in ipairs(ended) do
-    collect_of(dead)
-end
-if pages > 1 then
-    table.sort(found, function(a, b)
-        return a.due < b.due or a.due == b.due and a.version < b.version
-    end)
+    open_pages(dead)
 end
 
-local answers = { now, #found > limit and 1 or 0 }
--- Commands take many members at once; Lua bounds how many.
-local removed, added, marked = {}, {}, {}
-local function flush()
-    for index, members in pairs(removed) do
-        call('ZREM', index, unpack(members))
+-- The page whose next row comes first.
+local function first_page()
+    local first
+    for _, page in ipairs(pages) do
+        local version = page[page.at]
+        if version and (not first or page.due < first.due
+            or page.due == first.due and version < first[first.at]) then
+            first = page
+        end
     end
-    for index, members in pairs(added) do
-        call('ZADD', index, unpack(members))
-    end
-    if #marked > 0 then
-        call('HSET', loaded, unpack(marked))
-    end
-    removed, added, marked = {}, {}, {}
+    return first
 end
-local function push(lists, name, ...)
-    local list = lists[name] or {}
-    lists[name] = list
-    for _, value in ipairs({ ... }) do
-        list[#list + 1] = value
-    end
+
+local answers = { now, 0 }
+local page = first_page()
+while page and limit > 0 do
+    local version, due, at = page[page.at], page.due, #answers
+    answers[at + 1], answers[at + 2] = tonumber(version), due
+    local list = list_of(into, page.mine)
+    at = #list
+    list[at + 1], list[at + 2] = due, version
+    at = #into_loaded
+    into_loaded[at + 1], into_loaded[at + 2] = version, life
+    page.at = page.at + 2
+    page.due = tonumber(page[page.at + 1])
+    limit = limit - 1
+    page = first_page()
 end
-for number = 1, min(#found, limit) do
-    local row = found[number]
-    push(removed, row.index, row.version)
-    push(added, index_of(row.state, life), format('%.0f', row.due), row.version)
-    marked[#marked + 1] = row.version
-    marked[#marked + 1] = life
-    answers[#answers + 1] = tonumber(row.version)
-    answers[#answers + 1] = row.due
-    if number % 1000 == 0 then
-        flush()
+answers[2] = page and 1 or 0
+
+for _, opened in ipairs(pages) do
+    if opened.at > 1 then
+        call('ZREMRANGEBYRANK', opened.index, 0, (opened.at - 1) / 2 - 1)
     end
 end
 flush()

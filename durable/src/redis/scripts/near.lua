@@ -12,6 +12,7 @@ local function arm(row, due)
 end
 
 local function finish()
+    flush()
     save_sequence()
     if unloaded then
         hint()

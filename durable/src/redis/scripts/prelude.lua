@@ -53,11 +53,13 @@ local function due_at(text)
 end
 
 -- The sorted set in which rows of that state lie by when they are due: those that nobody has loaded, or those of a life.
+local indexes_of_nobody = { [WAITING] = space .. ':' .. WAITING, [IN_FLIGHT] = space .. ':' .. IN_FLIGHT }
 local function index_of(state, life)
+    local index = indexes_of_nobody[state]
     if life then
-        return space .. ':' .. state .. ':' .. life
+        return index .. ':' .. life
     end
-    return space .. ':' .. state
+    return index
 end
 
 -- The life of the instance, if it counts as living.
@@ -75,18 +77,6 @@ local function loader_of(row)
     return instance and living(instance) == row.life and instance
 end
 
-local function find(version)
-    local packed = call('HGET', rows, version)
-    if not packed then
-        return nil
-    end
-    local row = { version = version, life = call('HGET', loaded, version) }
-    row.state, row.deadline, row.attempt, row.period, row.key, row.value = cmsgpack.unpack(packed)
-    row.index = index_of(row.state, row.life)
-    row.due = tonumber(call('ZSCORE', row.index, version))
-    return row
-end
-
 -- The name of a row in flight in the index by keys. Names of one key lie together, the latest last.
 local function flight(key, version)
     return format('%05d', #key) .. key .. version
@@ -98,34 +88,132 @@ local function latest_token(key)
     return name and name:sub(-16)
 end
 
--- Takes a row out. It removes before anything is written, see above.
-local function take(row)
-    call('ZREM', row.index, row.version)
-    call('HDEL', rows, row.version)
-    if row.life then
-        call('HDEL', loaded, row.version)
-    end
-    if row.state == WAITING then
-        call('HDEL', keys, row.key)
-    else
-        call('ZREM', flights, flight(row.key, row.version))
+-- Commands that take many members cost much less than many commands. So changes are collected, and what is to be read is read
+-- ahead. Lua bounds how many arguments a call has.
+local MANY = 4000
+
+local function call_with_many(command, key, members)
+    for from = 1, #members, MANY do
+        call(command, key, unpack(members, from, min(from + MANY - 1, #members)))
     end
 end
 
--- Puts a row in, with another version, state and due, loaded by a life or nobody.
+-- Changes that are not made yet. Removals come first: what this call has put in is only taken out after a flush.
+local out_of_rows, out_of_loaded, out_of_keys, out_of_flights, out_of = {}, {}, {}, {}, {}
+local into_rows, into_loaded, into_keys, into_flights, into = {}, {}, {}, {}, {}
+local put_in = {}
+
+local function list_of(lists, index)
+    local list = lists[index] or {}
+    lists[index] = list
+    return list
+end
+
+local function flush()
+    for index, versions in pairs(out_of) do
+        call_with_many('ZREM', index, versions)
+    end
+    call_with_many('HDEL', rows, out_of_rows)
+    call_with_many('HDEL', loaded, out_of_loaded)
+    call_with_many('HDEL', keys, out_of_keys)
+    call_with_many('ZREM', flights, out_of_flights)
+    call_with_many('HSET', rows, into_rows)
+    for index, members in pairs(into) do
+        call_with_many('ZADD', index, members)
+    end
+    call_with_many('HSET', loaded, into_loaded)
+    call_with_many('HSET', keys, into_keys)
+    call_with_many('ZADD', flights, into_flights)
+    out_of_rows, out_of_loaded, out_of_keys, out_of_flights, out_of = {}, {}, {}, {}, {}
+    into_rows, into_loaded, into_keys, into_flights, into = {}, {}, {}, {}, {}
+    put_in = {}
+end
+
+-- What was read ahead, kept up with the changes: rows and their lives by version, versions of waiting rows by key. False is
+-- nothing there, nil is not read.
+local packed_of, life_of, version_of = {}, {}, {}
+
+local function read_ahead(cache, key, fields)
+    for from = 1, #fields, MANY do
+        local to = min(from + MANY - 1, #fields)
+        local values = call('HMGET', key, unpack(fields, from, to))
+        for at = from, to do
+            cache[fields[at]] = values[at - from + 1]
+        end
+    end
+end
+
+local function read_rows(versions)
+    read_ahead(packed_of, rows, versions)
+    read_ahead(life_of, loaded, versions)
+end
+
+-- The version of the waiting row under the key.
+local function waiting_under(key)
+    if version_of[key] == nil then
+        version_of[key] = call('HGET', keys, key)
+    end
+    return version_of[key]
+end
+
+local function find(version)
+    if put_in[version] then
+        flush()
+    end
+    if packed_of[version] == nil then
+        packed_of[version] = call('HGET', rows, version)
+        life_of[version] = call('HGET', loaded, version)
+    end
+    if not packed_of[version] then
+        return nil
+    end
+    local row = { version = version, life = life_of[version] }
+    row.state, row.deadline, row.attempt, row.period, row.key, row.value = cmsgpack.unpack(packed_of[version])
+    row.index = index_of(row.state, row.life)
+    return row
+end
+
+local function due_of(row)
+    return tonumber(call('ZSCORE', row.index, row.version))
+end
+
+-- Takes a row out.
+local function take(row)
+    local version, list = row.version, list_of(out_of, row.index)
+    packed_of[version] = false
+    list[#list + 1] = version
+    out_of_rows[#out_of_rows + 1] = version
+    if row.life then
+        out_of_loaded[#out_of_loaded + 1] = version
+    end
+    if row.state == WAITING then
+        version_of[row.key] = false
+        out_of_keys[#out_of_keys + 1] = row.key
+    else
+        out_of_flights[#out_of_flights + 1] = flight(row.key, version)
+    end
+end
+
+-- Puts a row in with a new version, which is `sequence` then, loaded by a life or nobody. Of the row it takes deadline, attempt,
+-- period, key and value.
 local function put(row, state, due, life)
-    local version = next_version()
-    row.version, row.state = version, state
-    call('HSET', rows, version,
-        cmsgpack.pack(state, row.deadline, row.attempt, row.period, row.key, row.value))
-    call('ZADD', index_of(state, life), format('%.0f', due), version)
+    local version, list, at = next_version(), list_of(into, index_of(state, life)), #into_rows
+    put_in[version] = true
+    into_rows[at + 1] = version
+    into_rows[at + 2] = cmsgpack.pack(state, row.deadline, row.attempt, row.period, row.key, row.value)
+    at = #list
+    list[at + 1], list[at + 2] = due, version
     if life then
-        call('HSET', loaded, version, life)
+        at = #into_loaded
+        into_loaded[at + 1], into_loaded[at + 2] = version, life
     end
     if state == WAITING then
-        call('HSET', keys, row.key, version)
+        version_of[row.key] = version
+        at = #into_keys
+        into_keys[at + 1], into_keys[at + 2] = row.key, version
     else
-        call('ZADD', flights, 0, flight(row.key, version))
+        at = #into_flights
+        into_flights[at + 1], into_flights[at + 2] = 0, flight(row.key, version)
     end
 end
 

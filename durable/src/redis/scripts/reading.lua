@@ -3,7 +3,7 @@
 -- version, whether it is in flight, due, deadline, attempt, period or 0, loader or 0, key, value
 local function describe(answers, row)
     local fields = {
-        tonumber(row.version), row.state == IN_FLIGHT and 1 or 0, row.due, row.deadline, row.attempt,
+        tonumber(row.version), row.state == IN_FLIGHT and 1 or 0, due_of(row), row.deadline, row.attempt,
         row.period, tonumber(loader_of(row) or 0), row.key, row.value,
     }
     for _, field in ipairs(fields) do

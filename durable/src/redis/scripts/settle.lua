@@ -9,6 +9,12 @@ local function answer(first, second, third)
     answers[at + 1], answers[at + 2], answers[at + 3] = first, second, third
 end
 
+local tokens = {}
+for at = 3, #ARGV, 3 do
+    tokens[#tokens + 1] = ARGV[at]
+end
+read_rows(tokens)
+
 even_when_full()
 for at = 3, #ARGV, 3 do
     local row, how, delay = find(ARGV[at]), ARGV[at + 1], tonumber(ARGV[at + 2])
@@ -17,9 +23,9 @@ for at = 3, #ARGV, 3 do
     elseif how == 'ack' then
         take(row)
         answer(DONE, 0, 0)
-    elseif how == 'extend' or call('HEXISTS', keys, row.key) == 1 then
+    elseif how == 'extend' or waiting_under(row.key) then
         -- Beside a newer timer it stays in flight.
-        call('ZADD', row.index, format('%.0f', after(delay)), row.version)
+        call('ZADD', row.index, after(delay), row.version)
         unloaded = unloaded or how ~= 'extend' and delay == 0
         answer(DONE, 0, 0)
     else
@@ -29,7 +35,7 @@ for at = 3, #ARGV, 3 do
             row.deadline = due
         end
         local is_loaded = arm(row, due)
-        answer(tonumber(row.version), due, is_loaded)
+        answer(sequence, due, is_loaded)
     end
 end
 finish()

@@ -4,20 +4,26 @@
 -- O(log n) for each write.
 
 local ARMED, REMOVED, ABSENT, PRESENT, FLYING = 1, 2, 3, 4, 5
-local answers = {}
-local function answer(...)
-    for _, value in ipairs({ ... }) do
-        answers[#answers + 1] = value
-    end
-end
+local ARGUMENTS = { s = 6, m = 3, r = 2 }
 
+local all_keys, at = {}, 3
+while ARGV[at] do
+    all_keys[#all_keys + 1] = ARGV[at + 1]
+    at = at + ARGUMENTS[ARGV[at]]
+end
+read_ahead(version_of, keys, all_keys)
+local replaced = {}
+for _, key in ipairs(all_keys) do
+    replaced[#replaced + 1] = version_of[key] or nil
+end
+read_rows(replaced)
+
+local answers = {}
 local function absent_or_flying(key)
     local token = latest_token(key)
-    if token then
-        answer(FLYING, tonumber(token))
-    else
-        answer(ABSENT)
-    end
+    answers[#answers + 1] = token and FLYING or ABSENT
+    -- Nothing is added without a token.
+    answers[#answers + 1] = token and tonumber(token) or nil
 end
 
 local function take_waiting(version)
@@ -26,20 +32,21 @@ local function take_waiting(version)
     return row
 end
 
-local function arm_anew(row, due, replaced)
+local function arm_anew(row, due, version)
     row.deadline = due
-    local is_loaded = arm(row, due)
-    answer(ARMED, tonumber(row.version), due, is_loaded, tonumber(replaced or 0))
+    local is_loaded, last = arm(row, due), #answers
+    answers[last + 1], answers[last + 2], answers[last + 3] = ARMED, sequence, due
+    answers[last + 4], answers[last + 5] = is_loaded, tonumber(version or 0)
 end
 
-local at = 3
+at = 3
 while ARGV[at] do
     local op, key = ARGV[at], ARGV[at + 1]
-    local version = call('HGET', keys, key)
+    local version = waiting_under(key)
     if op == 's' then
         local only_absent = ARGV[at + 5] == '1'
         if only_absent and version then
-            answer(PRESENT)
+            answers[#answers + 1] = PRESENT
         elseif only_absent and latest_token(key) then
             absent_or_flying(key)
         else
@@ -49,22 +56,16 @@ while ARGV[at] do
             local row = { key = key, value = ARGV[at + 2], period = tonumber(ARGV[at + 4]), attempt = 0 }
             arm_anew(row, due_at(ARGV[at + 3]), version)
         end
-        at = at + 6
+    elseif not version then
+        absent_or_flying(key)
     elseif op == 'm' then
-        if version then
-            arm_anew(take_waiting(version), due_at(ARGV[at + 2]), version)
-        else
-            absent_or_flying(key)
-        end
-        at = at + 3
+        arm_anew(take_waiting(version), due_at(ARGV[at + 2]), version)
     else
-        if version then
-            answer(REMOVED, tonumber(version), take_waiting(version).value)
-        else
-            absent_or_flying(key)
-        end
-        at = at + 2
+        local last = #answers
+        answers[last + 1], answers[last + 2] = REMOVED, tonumber(version)
+        answers[last + 3] = take_waiting(version).value
     end
+    at = at + ARGUMENTS[op]
 end
 finish()
 return answers
