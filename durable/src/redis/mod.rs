@@ -323,8 +323,8 @@ fn limit_argument(limit: usize) -> u32 {
 
 fn state_argument(state: State) -> &'static str {
     match state {
-        State::Waiting => "waiting",
-        State::InFlight => "in-flight",
+        State::Waiting => "w",
+        State::InFlight => "f",
     }
 }
 

@@ -1,4 +1,4 @@
--- list: 'waiting' | 'in-flight', limit, then due, version of the last one if it goes on -> rows.
+-- list: 'w' waiting | 'f' in flight, limit, then due, version of the last one if it goes on -> rows.
 -- O((limit + log n) * lives + limit * log n).
 
 local limit, after_due, after_version = tonumber(ARGV[2]), ARGV[3], ARGV[4]

@@ -5,7 +5,10 @@
 
 local SCHEMA = '1'
 local NEVER = 9007199254740991
-local WAITING, IN_FLIGHT = 'waiting', 'in-flight'
+local WAITING, IN_FLIGHT = 'w', 'f'
+
+-- State, deadline, attempt, period, length of the key and the key. The value follows.
+local PACKED = '<c1dddHc0'
 
 local call, format, min = redis.call, string.format, math.min
 local space = KEYS[1]
@@ -53,7 +56,7 @@ local function due_at(text)
 end
 
 -- The sorted set in which rows of that state lie by when they are due: those that nobody has loaded, or those of a life.
-local indexes_of_nobody = { [WAITING] = space .. ':' .. WAITING, [IN_FLIGHT] = space .. ':' .. IN_FLIGHT }
+local indexes_of_nobody = { [WAITING] = space .. ':waiting', [IN_FLIGHT] = space .. ':in-flight' }
 local function index_of(state, life)
     local index = indexes_of_nobody[state]
     if life then
@@ -168,7 +171,9 @@ local function find(version)
         return nil
     end
     local row = { version = version, life = life_of[version] }
-    row.state, row.deadline, row.attempt, row.period, row.key, row.value = cmsgpack.unpack(packed_of[version])
+    local packed, value_at = packed_of[version], nil
+    row.state, row.deadline, row.attempt, row.period, row.key, value_at = struct.unpack(PACKED, packed)
+    row.value = packed:sub(value_at)
     row.index = index_of(row.state, row.life)
     return row
 end
@@ -200,7 +205,7 @@ local function put(row, state, due, life)
     local version, list, at = next_version(), list_of(into, index_of(state, life)), #into_rows
     put_in[version] = true
     into_rows[at + 1] = version
-    into_rows[at + 2] = cmsgpack.pack(state, row.deadline, row.attempt, row.period, row.key, row.value)
+    into_rows[at + 2] = struct.pack(PACKED, state, row.deadline, row.attempt, row.period, #row.key, row.key) .. row.value
     at = #list
     list[at + 1], list[at + 2] = due, version
     if life then
