@@ -251,7 +251,10 @@ pub(crate) async fn start_with_a_million<T: Stores>(stores: &T) {
 /// Whether the command line asks for this part: any of the words on it, or all parts if there are none.
 pub(crate) fn wanted(part: &str) -> bool {
     // Cargo adds an option.
-    let mut words = std::env::args().skip(1).filter(|word| !word.starts_with("--")).peekable();
+    let mut words = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with("--"))
+        .peekable();
     words.peek().is_none() || words.any(|word| word == part)
 }
 

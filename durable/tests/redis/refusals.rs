@@ -168,7 +168,7 @@ async fn needs_no_more_permissions_than_documented() {
         .await
         .expect_err("it may not ask")
         .to_string();
-    assert!(error.contains("NOPERM"), "{error}");
+    assert!(error.contains("no permissions"), "{error}");
     let started = builder::<String, u64>("refusals")
         .start(&TimerWheel::new(), store)
         .await;
