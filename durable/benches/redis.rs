@@ -11,6 +11,7 @@ use tickwheel_durable::Redis;
 use tickwheel_durable::conformance::Stores;
 use tokio::time::{interval, sleep};
 
+#[expect(dead_code, reason = "the tests need more of it")]
 #[path = "../tests/redis/server.rs"]
 mod server;
 mod support;

@@ -132,10 +132,15 @@ pub(crate) async fn fire_and_ack<T: Stores>(stores: &T) {
         }
         #[expect(clippy::cast_precision_loss, reason = "it is a figure for a table")]
         let rate = target as f64 / began.elapsed().as_secs_f64();
-        let batch = claimant.metrics().fire_batches.mean();
+        let metrics = claimant.metrics();
         report(
             &format!("fired and acknowledged, capacity {capacity}"),
-            &format!("{rate:>9.0} a second, {batch} at once"),
+            &format!(
+                "{rate:>9.0} a second, {} at once, {} loaded, {} times given back",
+                metrics.fire_batches.mean(),
+                metrics.loaded,
+                metrics.given_back
+            ),
         );
         claims.shutdown().await;
         claimant.shutdown().await;
