@@ -94,7 +94,7 @@ async fn subscribe_and_hear(
         Ok::<_, RedisError>(connection)
     };
     let connecting = timeout(CONNECT, subscribe).await;
-    let mut connection = connecting.map_err(|late| std::io::Error::from(late))??;
+    let mut connection = connecting.map_err(std::io::Error::from)??;
     // What was hinted at meanwhile was lost.
     heard.notify_one();
     let mut hints = connection.on_message();

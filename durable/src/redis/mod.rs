@@ -300,9 +300,10 @@ fn read_settled(reply: &mut Reply) -> Result<Settled, StoreError> {
 fn read_row(reply: &mut Reply) -> Result<Stored, StoreError> {
     Ok(Stored {
         version: reply.version()?,
-        state: match reply.flag()? {
-            false => State::Waiting,
-            true => State::InFlight,
+        state: if reply.flag()? {
+            State::InFlight
+        } else {
+            State::Waiting
         },
         due: reply.time()?,
         deadline: reply.time()?,
