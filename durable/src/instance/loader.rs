@@ -53,10 +53,12 @@ pub(super) async fn run(core: &Core) {
             continue;
         }
         let early = race(core.load_now.notified(), async {
-            match (failing, more) {
-                (true, _) => pending().await,
-                (false, true) => race(core.room_again(), hint(core)).await,
-                (false, false) => hint(core).await,
+            if more {
+                core.room_again().await;
+            } else if failing || core.room() == 0 {
+                pending::<()>().await;
+            } else {
+                hint(core).await;
             }
         });
         // Early or not: it is time for the next load.
