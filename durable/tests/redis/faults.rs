@@ -23,6 +23,18 @@ async fn start(store: Redis) -> (DurableTimers<String, u64>, Claims<String, u64>
     started.expect("the instance starts")
 }
 
+fn set(key: &str, value: u64, delay: Duration) -> Write {
+    Write {
+        key: key.into(),
+        action: Action::Set {
+            value: value.to_string().into_bytes(),
+            due: Due::In(delay),
+            period: None,
+            if_absent: false,
+        },
+    }
+}
+
 /// The values that are delivered until all of these have been.
 async fn delivered(claims: &mut Claims<String, u64>, awaited: &BTreeSet<u64>) -> BTreeSet<u64> {
     let mut delivered = BTreeSet::new();
@@ -130,9 +142,14 @@ async fn hears_hints_again_when_its_connections_are_cut() {
     timeout(5 * SECOND, listener.hinted(&space))
         .await
         .expect("it subscribes again");
-    server
-        .command(&["PUBLISH", "tickwheel:{faults}:hints", ""])
-        .await;
+    let other = server.connect().await;
+    other.open(&space, "json").await.expect("it opens");
+    let near = Near {
+        window: SECOND,
+        loader: None,
+    };
+    let written = other.write(&space, vec![set("near", 1, SECOND / 2)], near);
+    written.await.expect("it is set");
     timeout(5 * SECOND, listener.hinted(&space))
         .await
         .expect("it hears");
@@ -164,22 +181,11 @@ async fn keeps_the_order_of_calls_that_were_given_up() {
     let store = server.connect().await;
     let space = Namespace::new("faults").expect("it is a name");
     store.open(&space, "json").await.expect("it opens");
-    let set = |value: u64| {
-        let write = Write {
-            key: b"timer".to_vec(),
-            action: Action::Set {
-                value: value.to_string().into_bytes(),
-                due: Due::In(FAR),
-                period: None,
-                if_absent: false,
-            },
-        };
-        let near = Near {
-            window: Duration::ZERO,
-            loader: None,
-        };
-        store.write(&space, vec![write], near)
+    let near = Near {
+        window: Duration::ZERO,
+        loader: None,
     };
+    let set = |value| store.write(&space, vec![set("timer", value, FAR)], near);
     set(0).await.expect("it is set");
     server.signal("STOP");
     for value in 1..5 {
