@@ -15,13 +15,15 @@ use tickwheel_durable::Redis;
 /// A server to use instead of one of their own, where the tests do it no harm.
 const URL: &str = "TICKWHEEL_REDIS_URL";
 
-/// Runs a server until standard input ends: then it is killed, however the tests have ended.
+/// Runs a server until standard input ends, however the tests have ended: then it is killed, and its folder goes. A word on
+/// standard input keeps the folder.
 const GUARD: &str = r#"
 "$@" >/dev/null 2>&1 &
 echo $!
-read -r _
+read -r keep
 kill -9 $! 2>/dev/null
 wait
+[ "$keep" ] || rm -rf "$FOLDER"
 "#;
 
 /// A server with a folder of its own. Both go with it.
@@ -96,7 +98,9 @@ impl Server {
     /// Starts it, or starts it again after it was killed.
     pub(crate) fn run(&mut self) {
         let mut command = Command::new("sh");
-        command.args(["-c", GUARD, "guard"]);
+        command
+            .args(["-c", GUARD, "guard"])
+            .env("FOLDER", &self.folder);
         command.arg(program().expect("it was there"));
         command.args([
             "--port",
@@ -139,7 +143,9 @@ impl Server {
     /// Kills it with SIGKILL.
     pub(crate) fn kill(&mut self) {
         if let Some((mut guard, _)) = self.running.take() {
-            drop(guard.stdin.take());
+            let mut input = guard.stdin.take().expect("it is piped");
+            input.write_all(b"keep\n").expect("the shell reads");
+            drop(input);
             guard.wait().expect("the shell ends");
         }
     }
