@@ -62,6 +62,7 @@
 //! | store | feature | a call that returned survives | hints between processes |
 //! |---|---|---|---|
 //! | [`Sqlite`], a file | `sqlite`, on by default; takes a C compiler | a crash of the process and of the operating system | no: the poll finds what a process sets that does not claim |
+//! | [`Redis`], or Valkey | `redis`; takes a C compiler | what the server does, [by its settings](Redis#what-survives-what) | yes |
 //! | [`Memory`], for tests | | nothing | - |
 //! | [your own](store::Store) | `conformance` has the suite that it must pass | what it says | as it likes |
 //!
@@ -84,6 +85,9 @@ mod memory;
 mod metrics;
 pub mod operating;
 pub mod protocol;
+#[cfg(feature = "redis")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+mod redis;
 mod settings;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -98,6 +102,9 @@ pub use codec::{BoxError, Codec, Json, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use error::{Error, StartError};
 pub use memory::Memory;
 pub use metrics::{DurableMetrics, Summary};
+#[cfg(feature = "redis")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+pub use redis::Redis;
 #[cfg(feature = "sqlite")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
 pub use sqlite::Sqlite;

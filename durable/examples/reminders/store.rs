@@ -29,6 +29,12 @@ fn settings() -> Builder<u32, String> {
 pub(crate) async fn start(wheel: &TimerWheel, store: &str) -> Outcome<(Reminders, Due)> {
     let started = match store.split_once("://") {
         None => settings().start(wheel, Sqlite::open(store)?).await,
+        #[cfg(feature = "redis")]
+        Some(("redis" | "rediss" | "unix", _)) => {
+            settings()
+                .start(wheel, tickwheel_durable::Redis::connect(store).await?)
+                .await
+        }
         Some((scheme, _)) => {
             return Err(format!("{scheme:?} is no store that this example knows").into());
         }

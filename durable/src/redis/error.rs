@@ -1,0 +1,83 @@
+//! What the client and the server say, as errors of a store.
+
+use ::redis::{ErrorKind, RedisError};
+
+use crate::store::{Namespace, StoreError};
+
+/// Where a server is, for error texts: without user and password.
+pub(super) fn without_credentials(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        // Whatever this is, it may contain a password.
+        return "(not shown)".to_owned();
+    };
+    let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
+    // Unix sockets have theirs among the parameters.
+    let place = place.split_once('?').map_or(place, |(place, _)| place);
+    format!("{scheme}://{place}")
+}
+
+/// Whether a connection that gave this error is of no use any more.
+pub(super) fn ends_connection(error: &RedisError) -> bool {
+    // After a failover this server refuses writes, and another one that has its name takes them.
+    error.is_io_error() || error.is_unrecoverable_error() || error.code() == Some("READONLY")
+}
+
+/// An error of the server at `place`. It was asked about the namespace, if any.
+pub(super) fn store_error(
+    error: &RedisError,
+    place: &str,
+    namespace: Option<&Namespace>,
+) -> StoreError {
+    let namespace = namespace.map_or("", Namespace::as_str);
+    let detail = error.detail().unwrap_or_default();
+    let refused = |text: &str| StoreError::refused(format_args!("{place}: {text}"));
+    match (error.kind(), error.code().unwrap_or_default()) {
+        (_, "TICKWHEELCLOSED") => refused(&format!(
+            "namespace {namespace} is not there: it was not opened, or the server has lost its data"
+        )),
+        (_, "TICKWHEELSCHEMA") => {
+            let mut versions = detail.split(' ').map(str::parse);
+            match (versions.next(), versions.next()) {
+                (Some(Ok(found)), Some(Ok(supported))) => StoreError::Schema { found, supported },
+                _ => refused(&format!(
+                    "namespace {namespace} has schema version {detail}"
+                )),
+            }
+        }
+        (_, "OOM") => refused(
+            "its memory is full (maxmemory), and nothing was changed; timers that are delivered and settled make room",
+        ),
+        (_, "READONLY") => refused("it is a read-only replica; nothing was changed"),
+        (_, "MOVED" | "ASK" | "CROSSSLOT") => refused(&format!(
+            "another node of the cluster has namespace {namespace} ({error}); connect to that one"
+        )),
+        (
+            _,
+            "LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" | "NOREPLICAS"
+            | "NOSCRIPT",
+        )
+        | (ErrorKind::Io, _) => StoreError::unavailable(format_args!("{place}: {error}")),
+        _ => refused(&error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shows_urls_without_credentials() {
+        for (url, shown) in [
+            ("redis://localhost:6379/0", "redis://localhost:6379/0"),
+            ("redis://user:secret@host/0", "redis://host/0"),
+            ("redis://:sec@ret@host", "redis://host"),
+            (
+                "unix:///run/redis.sock?pass=secret",
+                "unix:///run/redis.sock",
+            ),
+            ("user:secret@host", "(not shown)"),
+        ] {
+            assert_eq!(without_credentials(url), shown);
+        }
+    }
+}

@@ -1,0 +1,475 @@
+//! A store in Redis or Valkey.
+//!
+//! ```text
+//! calls of instances --> one connection --> a Lua script each, atomic --> answers
+//! hinted()           <-- a connection of its own, subscribed to hints
+//! ```
+//!
+//! A script is named by its hash; when the server does not know it, it is loaded and called again. `scripts/prelude.lua` has what
+//! they share, and each says what it takes, what it answers and what that costs.
+//!
+//! # The keys of a namespace
+//!
+//! | key | type | |
+//! |---|---|---|
+//! | `tickwheel:{orders}` | hash | `schema`, `codec`, and `sequence`, the last version given |
+//! | `..:rows` | hash | version to state, deadline, attempt, period, key and value, packed |
+//! | `..:keys` | hash | key to the version of its waiting row |
+//! | `..:flights` | sorted set by name | length of the key, key and version of each row in flight |
+//! | `..:waiting`, `..:in-flight` | sorted sets by `due` | versions of the rows that nobody has loaded |
+//! | `..:waiting:<life>`, `..:in-flight:<life>` | sorted sets by `due` | versions of the rows that a life has loaded |
+//! | `..:loaded` | hash | version to the life that has loaded it |
+//! | `..:instances` | hash | instance to its present life |
+//! | `..:lives` | sorted set by time | until when each life counts as living; 0 for those that were unloaded |
+//! | `..:hints` | channel | |
+//!
+//! 1. Each row lies in exactly one of the sorted sets by `due`, and its score there is the only place that says when it is due.
+//! 2. A *life* of an instance begins with its first load, or the first after it has unloaded. What a life has loaded stays in the
+//!    sorted sets of that life after it has ended, and `load` takes from there as from those of rows that nobody has loaded. So
+//!    the end of an instance costs the same, however much it had loaded.
+//! 3. `instances` names only lives that are in `lives`. A life that has ended goes from both once nothing is left of it.
+//! 4. A version is greater than the one before and than the clock in microseconds. So versions grow even if the server has lost
+//!    its last writes, and for the next two centuries they have 16 digits and sort as strings.
+
+mod connection;
+mod error;
+mod hints;
+mod reply;
+mod scripts;
+
+use std::fmt;
+use std::time::Duration;
+
+use ::redis::Cmd;
+
+use connection::Connection;
+use error::store_error;
+use hints::Hints;
+use reply::Reply;
+use scripts::Script;
+
+use crate::store::{
+    Action, Armed, Counts, Due, Fire, FireReport, Fired, How, InstanceId, List, Load, Loaded,
+    Missed, Namespace, Near, Opened, Settle, Settled, State, Store, StoreError, StoreTime, Stored,
+    Version, Write, Written, micros,
+};
+
+/// A store in a Redis or Valkey server. With the feature `redis`.
+///
+/// Any number of processes may use a server at once, and any number of namespaces. Each call is one Lua script and one round trip.
+/// It costs O(log n) for each of its timers, whether there are a thousand others or a million. Batches have at most 1,024 writes
+/// or 4,096 loaded timers, which keeps the server from others for some milliseconds. It is made for Redis 6.2 and later and for
+/// Valkey, and is tested with Redis 7.0.
+///
+/// A URL is `redis://user:password@host:port/database`, `rediss://` for an encrypted connection, whose certificate is checked
+/// against those of the system, or `unix:///path?user=..&pass=..`. After a failure the next call connects again.
+///
+/// The store's clock is the server's.
+///
+/// # What survives what
+///
+/// A call returns when the server has answered, so the server's settings decide what that means:
+///
+/// | setting | after a crash of the server | after a crash of its host |
+/// |---|---|---|
+/// | `appendonly yes`, `appendfsync always` | nothing is lost | nothing is lost, as far as the disk does what it says |
+/// | `appendonly yes`, `appendfsync everysec` (what most use) | nothing is lost | a second is lost, two at worst |
+/// | `appendonly yes`, `appendfsync no` | nothing is lost | what the system had not written, some 30 s on Linux |
+/// | snapshots only (`save`) | everything since the last one | the same |
+/// | neither | everything | everything |
+///
+/// Only the first keeps the whole promise, that a call which has returned survives. It costs a flush of the disk for each turn of
+/// the server, which concurrent calls share. [`check_durability`](Redis::check_durability) tells whether a server has it.
+///
+/// *Replication* is asynchronous: a replica that takes over lacks the last writes, whatever the settings say. A set, move or
+/// acknowledgement among them is undone, so a timer may be lost, be delivered at its old deadline or once more. Fencing tokens
+/// grow even then, if the clocks of both agree. A server that has lost everything says so in the error of each call, until an
+/// instance is started, which makes the namespace anew.
+///
+/// *A full server*: with `maxmemory-policy noeviction`, and with those that begin with `volatile`, sets and moves fail with
+/// [`StoreError::Refused`] while the memory is full and change nothing, and timers are still delivered and acknowledged, which
+/// makes room. The policies that begin with `allkeys` **throw timers away**: do not use them.
+///
+/// # How much memory
+///
+/// About 310 bytes for each timer, besides the bytes of its value and twice those of its key, as encoded: 400 MB for a million with
+/// short keys and values of 50 bytes. While a snapshot or a rewrite of the append-only file runs, memory that changes is there twice.
+///
+/// # Permissions
+///
+/// All keys and channels begin with `tickwheel:`. With an access control list this user suffices:
+///
+/// ```text
+/// ACL SETUSER tickwheel on >s3cret resetkeys resetchannels ~tickwheel:* &tickwheel:* -@all +ping
+///     +evalsha +script|load +subscribe +publish +time +hget +hmget +hset +hdel +hlen
+///     +zadd +zrem +zscore +zmscore +zcard +zcount +zrange +zrangebyscore +zrevrangebylex +zremrangebyrank +exists +unlink
+/// ```
+///
+/// # Clusters
+///
+/// The keys of a namespace lie in one slot, and the store connects to one server only: give it the node that has the slot. Where
+/// another node has it, calls fail with an error that names that node.
+///
+/// # Examples
+///
+/// ```no_run
+/// use tickwheel_durable::{Redis, builder};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let wheel = tickwheel::TimerWheel::new();
+/// let store = Redis::connect("redis://localhost").await?;
+/// store.check_durability().await?;
+/// let (timers, claims) = builder::<String, u32>("orders").start(&wheel, store).await?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Redis {
+    connection: Connection,
+    hints: Hints,
+}
+
+impl Redis {
+    /// Connects to a server.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Refused`] when the URL cannot be used or the server does not let this user in,
+    /// [`StoreError::Unavailable`] when it does not answer. No text contains the password.
+    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+        let redis = Redis {
+            connection: Connection::new(url)?,
+            hints: Hints::default(),
+        };
+        redis.send(&::redis::cmd("PING")).await?;
+        Ok(redis)
+    }
+
+    /// Checks that what a call has written survives a crash of the server, and that the server forgets no timers when its memory
+    /// is full: the settings `appendonly` must be `yes`, `appendfsync` `always`, and `maxmemory-policy` `noeviction` or one of
+    /// those that begin with `volatile`.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Refused`] names the setting, its value and what it must be, or says that this user may not ask.
+    pub async fn check_durability(&self) -> Result<(), StoreError> {
+        for (setting, allowed) in [
+            ("appendonly", "yes"),
+            ("appendfsync", "always"),
+            (
+                "maxmemory-policy",
+                "noeviction volatile-lru volatile-lfu volatile-random volatile-ttl",
+            ),
+        ] {
+            let mut command = ::redis::cmd("CONFIG");
+            let answer = self.send(command.arg("GET").arg(setting)).await?;
+            let mut reply = Reply::new(answer)?;
+            // Its name, then its value.
+            reply.bytes()?;
+            let value = String::from_utf8_lossy(&reply.bytes()?).into_owned();
+            if !allowed.split(' ').any(|allowed| allowed == value) {
+                let place = self.connection.place();
+                return Err(StoreError::refused(format_args!(
+                    "{place}: {setting} is {value}, and durable timers need one of: {allowed}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    async fn send(&self, command: &Cmd) -> Result<::redis::Value, StoreError> {
+        let answer = self.connection.send(command).await;
+        answer.map_err(|error| store_error(&error, self.connection.place(), None))
+    }
+
+    async fn run(
+        &self,
+        script: &Script,
+        namespace: &Namespace,
+        arguments: impl FnOnce(&mut Cmd),
+    ) -> Result<Reply, StoreError> {
+        let answer = self.connection.run(script, namespace, arguments).await?;
+        Reply::new(answer)
+    }
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redis")
+            .field("server", &self.connection.place())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A duration as the scripts take it, which is never at most.
+fn span(duration: Duration) -> i64 {
+    micros(duration).min(StoreTime::NEVER.as_micros())
+}
+
+/// A version as the server has it: as a string of digits, of which there are always as many.
+fn digits(version: Version) -> String {
+    version.0.to_string()
+}
+
+/// The window, and the instance that loads what comes due in it.
+fn near_arguments(command: &mut Cmd, near: Near) {
+    let loader = near.loader.map(|loader| loader.0.to_string());
+    command
+        .arg(span(near.window))
+        .arg(loader.unwrap_or_default());
+}
+
+fn due_argument(due: Due) -> String {
+    match due {
+        Due::In(delay) => format!("+{}", span(delay)),
+        Due::At(time) => time.as_micros().to_string(),
+    }
+}
+
+fn write_arguments(command: &mut Cmd, write: Write) {
+    match write.action {
+        Action::Set {
+            value,
+            due,
+            period,
+            if_absent,
+        } => {
+            command
+                .arg("s")
+                .arg(write.key)
+                .arg(value)
+                .arg(due_argument(due));
+            command
+                .arg(period.map_or(0, span))
+                .arg(i64::from(if_absent));
+        }
+        Action::Move { due } => {
+            command.arg("m").arg(write.key).arg(due_argument(due));
+        }
+        Action::Remove => {
+            command.arg("r").arg(write.key);
+        }
+    }
+}
+
+fn read_written(reply: &mut Reply) -> Result<Written, StoreError> {
+    Ok(match reply.int()? {
+        1 => Written::Armed {
+            row: reply.armed()?,
+            replaced: Some(reply.version()?).filter(|version| version.0 != 0),
+        },
+        2 => Written::Removed {
+            version: reply.version()?,
+            value: reply.bytes()?,
+        },
+        3 => Written::Absent,
+        4 => Written::Present,
+        _ => Written::InFlight(reply.version()?),
+    })
+}
+
+fn read_fired(reply: &mut Reply) -> Result<Fired, StoreError> {
+    Ok(Fired {
+        token: reply.version()?,
+        deadline: reply.time()?,
+        attempt: u32::try_from(reply.count()?).unwrap_or(u32::MAX),
+        missed: reply.count()?,
+        repeats: reply.flag()?,
+        key: reply.bytes()?,
+        value: reply.bytes()?,
+    })
+}
+
+fn read_settled(reply: &mut Reply) -> Result<Settled, StoreError> {
+    let Armed {
+        version,
+        due,
+        loaded,
+    } = reply.armed()?;
+    Ok(match version.0 {
+        -1 => Settled::Lost,
+        0 => Settled::Done,
+        _ => Settled::Armed(Armed {
+            version,
+            due,
+            loaded,
+        }),
+    })
+}
+
+fn read_row(reply: &mut Reply) -> Result<Stored, StoreError> {
+    Ok(Stored {
+        version: reply.version()?,
+        state: if reply.flag()? {
+            State::InFlight
+        } else {
+            State::Waiting
+        },
+        due: reply.time()?,
+        deadline: reply.time()?,
+        attempt: u32::try_from(reply.count()?).unwrap_or(u32::MAX),
+        period: Some(reply.count()?)
+            .filter(|micros| *micros > 0)
+            .map(Duration::from_micros),
+        loaded_by: Some(reply.int()?).filter(|id| *id > 0).map(InstanceId),
+        key: reply.bytes()?,
+        value: reply.bytes()?,
+    })
+}
+
+/// A limit as the server takes it.
+fn limit_argument(limit: usize) -> u32 {
+    u32::try_from(limit).unwrap_or(u32::MAX)
+}
+
+fn state_argument(state: State) -> &'static str {
+    match state {
+        State::Waiting => "w",
+        State::InFlight => "f",
+    }
+}
+
+impl Store for Redis {
+    async fn open(&self, namespace: &Namespace, codec: &str) -> Result<Opened, StoreError> {
+        let opening = self.run(&scripts::OPEN, namespace, |command| {
+            command.arg(codec);
+        });
+        let mut reply = opening.await?;
+        let opened = Opened {
+            now: reply.time()?,
+            instance: InstanceId(reply.int()?),
+        };
+        let stored = reply.bytes()?;
+        if stored != codec.as_bytes() {
+            return Err(StoreError::Codec {
+                namespace: namespace.to_string(),
+                stored: String::from_utf8_lossy(&stored).into_owned(),
+                asked: codec.to_owned(),
+            });
+        }
+        Ok(opened)
+    }
+
+    async fn write(
+        &self,
+        namespace: &Namespace,
+        writes: Vec<Write>,
+        near: Near,
+    ) -> Result<Vec<Written>, StoreError> {
+        let writing = self.run(&scripts::WRITE, namespace, |command| {
+            near_arguments(command, near);
+            for write in writes {
+                write_arguments(command, write);
+            }
+        });
+        writing.await?.all(read_written)
+    }
+
+    async fn load(&self, namespace: &Namespace, request: Load) -> Result<Loaded, StoreError> {
+        let loading = self.run(&scripts::LOAD, namespace, |command| {
+            command.arg(request.instance.0).arg(span(request.window));
+            command
+                .arg(limit_argument(request.limit))
+                .arg(span(request.alive));
+        });
+        let mut reply = loading.await?;
+        Ok(Loaded {
+            now: reply.time()?,
+            more: reply.flag()?,
+            rows: reply.all(|reply| Ok((reply.version()?, reply.time()?)))?,
+        })
+    }
+
+    async fn fire(&self, namespace: &Namespace, request: Fire) -> Result<FireReport, StoreError> {
+        let firing = self.run(&scripts::FIRE, namespace, |command| {
+            near_arguments(command, request.near);
+            let lease = request.lease.map(|lease| span(lease).to_string());
+            command.arg(lease.unwrap_or_default());
+            command.arg(match request.missed {
+                Missed::FireAll => "all",
+                Missed::FireOnce => "once",
+                Missed::Skip => "skip",
+            });
+            for version in request.versions {
+                command.arg(digits(version));
+            }
+        });
+        let mut reply = firing.await?;
+        Ok(FireReport {
+            now: reply.time()?,
+            fired: reply.array()?.all(read_fired)?,
+            later: reply.array()?.all(Reply::armed)?,
+            next: reply.array()?.all(Reply::armed)?,
+        })
+    }
+
+    async fn settle(
+        &self,
+        namespace: &Namespace,
+        settles: Vec<Settle>,
+        near: Near,
+    ) -> Result<Vec<Settled>, StoreError> {
+        let settling = self.run(&scripts::SETTLE, namespace, |command| {
+            near_arguments(command, near);
+            for Settle { token, how } in settles {
+                let (how, delay) = match how {
+                    How::Ack => ("ack", Duration::ZERO),
+                    How::Extend(lease) => ("extend", lease),
+                    How::Again(delay) => ("again", delay),
+                    How::Release => ("release", Duration::ZERO),
+                };
+                command.arg(digits(token)).arg(how).arg(span(delay));
+            }
+        });
+        settling.await?.all(read_settled)
+    }
+
+    async fn unload(&self, namespace: &Namespace, instance: InstanceId) -> Result<(), StoreError> {
+        let unloading = self.run(&scripts::UNLOAD, namespace, |command| {
+            command.arg(instance.0);
+        });
+        unloading.await.map(drop)
+    }
+
+    async fn get(&self, namespace: &Namespace, key: Vec<u8>) -> Result<Option<Stored>, StoreError> {
+        let getting = self.run(&scripts::GET, namespace, |command| {
+            command.arg(key);
+        });
+        Ok(getting.await?.all(read_row)?.pop())
+    }
+
+    async fn list(&self, namespace: &Namespace, request: List) -> Result<Vec<Stored>, StoreError> {
+        let listing = self.run(&scripts::LIST, namespace, |command| {
+            command
+                .arg(state_argument(request.state))
+                .arg(limit_argument(request.limit));
+            if let Some((due, version)) = request.after {
+                command.arg(due.as_micros()).arg(digits(version));
+            }
+        });
+        listing.await?.all(read_row)
+    }
+
+    async fn count(&self, namespace: &Namespace) -> Result<Counts, StoreError> {
+        let counting = self.run(&scripts::COUNT, namespace, |_| {});
+        let mut reply = counting.await?;
+        Ok(Counts {
+            now: reply.time()?,
+            waiting: reply.count()?,
+            in_flight: reply.count()?,
+            earliest: Some(reply.int()?)
+                .filter(|micros| *micros >= 0)
+                .map(StoreTime::from_micros),
+        })
+    }
+
+    async fn purge(&self, namespace: &Namespace) -> Result<u64, StoreError> {
+        let purging = self.run(&scripts::PURGE, namespace, |_| {});
+        purging.await?.count()
+    }
+
+    async fn hinted(&self, namespace: &Namespace) {
+        let heard = self.hints.of(namespace, self.connection.client());
+        heard.notified().await;
+    }
+}

@@ -1,0 +1,49 @@
+//! The Lua scripts, one for each method of the store.
+
+use std::sync::LazyLock;
+
+use ::redis::Cmd;
+
+/// A script, and the name under which the server knows it once it was loaded.
+pub(super) struct Script {
+    code: &'static str,
+    hash: String,
+}
+
+impl Script {
+    fn new(code: &'static str) -> Self {
+        let hash = ::redis::Script::new(code).get_hash().to_owned();
+        Script { code, hash }
+    }
+
+    pub(super) fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    /// The command that makes it known to the server.
+    pub(super) fn load(&self) -> Cmd {
+        let mut command = ::redis::cmd("SCRIPT");
+        command.arg("LOAD").arg(self.code);
+        command
+    }
+}
+
+macro_rules! scripts {
+    ($($name:ident = $($part:literal)+;)*) => {$(
+        pub(super) static $name: LazyLock<Script> =
+            LazyLock::new(|| Script::new(concat!($(include_str!(concat!("scripts/", $part)), "\n",)+)));
+    )*};
+}
+
+scripts! {
+    OPEN = "open.lua";
+    WRITE = "prelude.lua" "near.lua" "write.lua";
+    LOAD = "prelude.lua" "load.lua";
+    FIRE = "prelude.lua" "near.lua" "fire.lua";
+    SETTLE = "prelude.lua" "near.lua" "settle.lua";
+    UNLOAD = "prelude.lua" "unload.lua";
+    GET = "prelude.lua" "reading.lua" "get.lua";
+    LIST = "prelude.lua" "reading.lua" "list.lua";
+    COUNT = "prelude.lua" "reading.lua" "count.lua";
+    PURGE = "prelude.lua" "reading.lua" "purge.lua";
+}

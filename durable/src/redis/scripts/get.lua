@@ -1,0 +1,8 @@
+-- get: key -> the row, or nothing. O(log n).
+
+local answers = {}
+local version = call('HGET', keys, ARGV[1]) or latest_token(ARGV[1])
+if version then
+    describe(answers, find(version))
+end
+return answers

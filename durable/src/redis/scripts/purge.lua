@@ -1,0 +1,8 @@
+-- purge -> how many rows there were. O(lives); the server frees the memory in the background.
+
+local purged = call('HLEN', rows)
+call('UNLINK', rows, keys, flights, loaded)
+for _, state in ipairs({ WAITING, IN_FLIGHT }) do
+    call('UNLINK', unpack(indexes(state)))
+end
+return { purged }

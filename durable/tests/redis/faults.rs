@@ -1,0 +1,259 @@
+//! The server and its connections go away and come back.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tickwheel::TimerWheel;
+use tickwheel_durable::store::{Action, Due, Namespace, Near, Store, Write};
+use tickwheel_durable::{Claims, DurableTimers, Error, Redis, builder};
+use tokio::time::{sleep, timeout};
+
+use crate::server::Server;
+
+const SECOND: Duration = Duration::from_secs(1);
+const FAR: Duration = Duration::from_secs(3_600);
+
+async fn start(store: Redis) -> (DurableTimers<String, u64>, Claims<String, u64>) {
+    let builder = builder("faults")
+        .poll(SECOND / 5)
+        .window(2 * SECOND)
+        .call_timeout(2 * SECOND);
+    let started = builder.start(&TimerWheel::new(), store).await;
+    started.expect("the instance starts")
+}
+
+fn set(key: &str, value: u64, delay: Duration) -> Write {
+    Write {
+        key: key.into(),
+        action: Action::Set {
+            value: value.to_string().into_bytes(),
+            due: Due::In(delay),
+            period: None,
+            if_absent: false,
+        },
+    }
+}
+
+/// The values that are delivered until all of these have been.
+async fn delivered(claims: &mut Claims<String, u64>, awaited: &BTreeSet<u64>) -> BTreeSet<u64> {
+    let mut delivered = BTreeSet::new();
+    let all = async {
+        while !delivered.is_superset(awaited) {
+            let claim = claims.recv().await.expect("the stream goes on");
+            delivered.insert(claim.value);
+            // It may fail while the server is away: then it is delivered again.
+            let _ = claim.ack().await;
+        }
+    };
+    let ended = timeout(30 * SECOND, all).await;
+    assert!(
+        ended.is_ok(),
+        "{} of {} were lost",
+        awaited.difference(&delivered).count(),
+        awaited.len()
+    );
+    delivered
+}
+
+/// Sets a timer until that works.
+async fn set_at_last(timers: &DurableTimers<String, u64>, key: &str, value: u64) {
+    for _ in 0..100 {
+        match timers.set_timer(&key.to_owned(), &value, SECOND / 10).await {
+            Ok(()) => return,
+            Err(error) => assert!(
+                matches!(error, Error::Store(_) | Error::Timeout { .. }),
+                "{error}"
+            ),
+        }
+        sleep(SECOND / 10).await;
+    }
+    panic!("it does not recover");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn loses_nothing_when_the_server_is_killed() {
+    let Some(mut server) = Server::start(&[]) else {
+        return;
+    };
+    let (timers, mut claims) = start(server.connect().await).await;
+    let mut kept = BTreeSet::new();
+    for round in 0..3 {
+        let setters = (0..16).map(|task| {
+            let timers = timers.clone();
+            tokio::spawn(async move {
+                let mut kept = Vec::new();
+                for number in 0..100_000 {
+                    let value = (round * 16 + task) * 100_000 + number;
+                    let set = timers
+                        .set_timer(&value.to_string(), &value, 2 * SECOND)
+                        .await;
+                    if set.is_err() {
+                        break;
+                    }
+                    kept.push(value);
+                }
+                kept
+            })
+        });
+        let setters: Vec<_> = setters.collect();
+        sleep(SECOND / 2).await;
+        server.kill();
+        for setter in setters {
+            kept.extend(setter.await.expect("it ends"));
+        }
+        server.run();
+    }
+    assert!(kept.len() > 100, "{} were set", kept.len());
+    set_at_last(&timers, "at last", u64::MAX).await;
+    delivered(&mut claims, &kept).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connects_again_when_its_connections_are_cut() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let (claimant, writer) = (server.connect().await, server.connect().await);
+    let (_timers, mut claims) = start(claimant).await;
+    let (timers, other_claims) = start(writer).await;
+    other_claims.shutdown().await;
+    for round in 0..5 {
+        for kind in ["normal", "pubsub"] {
+            server
+                .command(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"])
+                .await;
+        }
+        set_at_last(&timers, "timer", round).await;
+        delivered(&mut claims, &BTreeSet::from([round])).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hears_hints_again_when_its_connections_are_cut() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let listener = server.connect().await;
+    let space = Namespace::new("faults").expect("it is a name");
+    // Subscribing counts as one, since it may have missed some.
+    listener.hinted(&space).await;
+    server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+    timeout(5 * SECOND, listener.hinted(&space))
+        .await
+        .expect("it subscribes again");
+    let other = server.connect().await;
+    other.open(&space, "json").await.expect("it opens");
+    let near = Near {
+        window: SECOND,
+        loader: None,
+    };
+    let written = other.write(&space, vec![set("near", 1, SECOND / 2)], near);
+    written.await.expect("it is set");
+    timeout(5 * SECOND, listener.hinted(&space))
+        .await
+        .expect("it hears");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn makes_its_scripts_known_again_after_a_flush() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let (timers, mut claims) = start(server.connect().await).await;
+    for round in 0..5 {
+        server.command(&["SCRIPT", "FLUSH"]).await;
+        let set = timers
+            .set_timer(&"timer".to_owned(), &round, SECOND / 10)
+            .await;
+        set.expect("nobody notices");
+        server.command(&["SCRIPT", "FLUSH"]).await;
+        delivered(&mut claims, &BTreeSet::from([round])).await;
+    }
+    assert_eq!(timers.metrics().store_errors, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keeps_the_order_of_calls_that_were_given_up() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let store = server.connect().await;
+    let space = Namespace::new("faults").expect("it is a name");
+    store.open(&space, "json").await.expect("it opens");
+    let near = Near {
+        window: Duration::ZERO,
+        loader: None,
+    };
+    let set = |value| store.write(&space, vec![set("timer", value, FAR)], near);
+    set(0).await.expect("it is set");
+    server.signal("STOP");
+    for value in 1..5 {
+        assert!(
+            timeout(SECOND / 20, set(value)).await.is_err(),
+            "the server has stopped"
+        );
+    }
+    let last = async {
+        sleep(SECOND / 20).await;
+        server.signal("CONT");
+    };
+    let (written, ()) = tokio::join!(set(5), last);
+    written.expect("it is set");
+    let row = store
+        .get(&space, b"timer".to_vec())
+        .await
+        .expect("it reads");
+    assert_eq!(row.expect("it is there").value, b"5");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn delivers_what_it_has_when_memory_is_full() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let (timers, mut claims) = start(server.connect().await).await;
+    let keys: Vec<_> = (0..200)
+        .map(|number: u64| (number.to_string(), number))
+        .collect();
+    let set = keys
+        .iter()
+        .map(|(key, value)| timers.set_timer(key, value, SECOND));
+    for set in join_all(set).await {
+        set.expect("there is room");
+    }
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let full = timers.set_timer(&"full".to_owned(), &1_000, SECOND).await;
+    let text = full.expect_err("there is no room").to_string();
+    assert!(text.contains("its memory is full (maxmemory)"), "{text}");
+    assert_eq!(timers.deadline(&"full".to_owned()).await, Ok(None));
+    // Another instance can come to help.
+    let (_other, other_claims) = start(server.connect().await).await;
+    other_claims.shutdown().await;
+    let values: BTreeSet<_> = keys.iter().map(|(_, value)| *value).collect();
+    assert_eq!(delivered(&mut claims, &values).await, values);
+    let left = timers.counts().await.expect("it counts");
+    assert_eq!((left.waiting, left.in_flight), (0, 0));
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    set_at_last(&timers, "full", 1_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn says_that_the_server_has_lost_its_data() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let store = server.connect().await;
+    let space = Namespace::new("faults").expect("it is a name");
+    let before = store.open(&space, "json").await.expect("it opens");
+    let (timers, mut claims) = start(server.connect().await).await;
+    server.command(&["FLUSHALL"]).await;
+    let lost = timers.set_timer(&"timer".to_owned(), &1, SECOND).await;
+    let text = lost.expect_err("it is not there").to_string();
+    assert!(text.contains("the server has lost its data"), "{text}");
+    // Whoever starts next makes the namespace anew, and versions go on growing.
+    let after = store.open(&space, "json").await.expect("it opens");
+    assert!(after.instance > before.instance);
+    set_at_last(&timers, "timer", 2).await;
+    delivered(&mut claims, &BTreeSet::from([2])).await;
+}

@@ -1,0 +1,29 @@
+//! The store in Redis keeps the promises, and says clearly what is wrong when something is.
+
+mod encrypted;
+mod faults;
+mod refusals;
+mod server;
+
+use tickwheel_durable::conformance::{Pace, Stores};
+use tickwheel_durable::{Redis, conformance_tests};
+
+/// The server that these tests share.
+struct Shared(String);
+
+impl Stores for Shared {
+    type Store = Redis;
+
+    /// A connection of its own, as another process has.
+    async fn connect(&self) -> Redis {
+        server::connect(&self.0).await
+    }
+}
+
+conformance_tests! {
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    (match server::shared() {
+        Some(url) => Shared(url),
+        None => return,
+    }, Pace::default())
+}

@@ -1,0 +1,225 @@
+//! What a server or a URL is refused for, and what the error says.
+
+use std::time::Duration;
+
+use tickwheel::TimerWheel;
+use tickwheel_durable::store::{Load, Namespace, Store, StoreError};
+use tickwheel_durable::{Redis, builder};
+use tokio::time::sleep;
+
+use crate::server::Server;
+
+const SECRET: &str = "s3cret";
+
+fn space() -> Namespace {
+    Namespace::new("refusals").expect("it is a name")
+}
+
+/// Connecting is refused, and the error says so without the password.
+async fn refused(url: &str, says: &str) {
+    let error = Redis::connect(url).await.expect_err("it is refused");
+    assert!(matches!(error, StoreError::Refused { .. }), "{error:?}");
+    let text = format!("{error} {error:?}");
+    assert!(text.contains(says), "{text}");
+    assert!(!text.contains(SECRET), "{text}");
+}
+
+#[tokio::test]
+async fn refuses_urls_that_do_not_parse() {
+    for url in [
+        &format!("redis://user:{SECRET}@host:port/0"),
+        &format!("redis://user:{SECRET}@host/database"),
+        &format!("http://user:{SECRET}@host"),
+    ] {
+        refused(url, "host").await;
+    }
+    refused("localhost", "(not shown) cannot be used").await;
+    refused("", "cannot be used").await;
+}
+
+#[tokio::test]
+async fn says_that_the_server_is_not_there() {
+    let Some(mut server) = Server::start(&[]) else {
+        return;
+    };
+    server.kill();
+    let url = server.url_as(&format!("user:{SECRET}@"));
+    let error = Redis::connect(&url).await.expect_err("it is not there");
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
+    let text = error.to_string();
+    assert!(
+        text.contains(&format!("127.0.0.1:{}", server.port())),
+        "{text}"
+    );
+    assert!(!text.contains(SECRET), "{text}");
+}
+
+#[tokio::test]
+async fn says_that_the_password_is_wrong() {
+    let Some(server) = Server::start(&["--requirepass", "right"]) else {
+        return;
+    };
+    refused(&server.url_as(&format!(":{SECRET}@")), "127.0.0.1").await;
+    refused(&server.url_as(&format!("nobody:{SECRET}@")), "127.0.0.1").await;
+    refused(&server.url(), "NOAUTH").await;
+    Redis::connect(&server.url_as(":right@"))
+        .await
+        .expect("it is right");
+}
+
+#[tokio::test]
+async fn says_that_the_server_is_a_replica() {
+    let Some(master) = Server::start(&[]) else {
+        return;
+    };
+    let store = master.connect().await;
+    store.open(&space(), "json").await.expect("it opens");
+    let port = master.port().to_string();
+    let replica = Server::start(&["--replicaof", "127.0.0.1", &port]).expect("there is a program");
+    let store = replica.connect().await;
+    let mut said = String::new();
+    for _ in 0..200 {
+        said = match store.open(&space(), "json").await {
+            Err(StoreError::Refused { message }) => message,
+            other => format!("{other:?}"),
+        };
+        if said.contains("read-only replica") {
+            break;
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert!(
+        said.contains("it is a read-only replica; nothing was changed"),
+        "{said}"
+    );
+    replica.command(&["REPLICAOF", "NO", "ONE"]).await;
+    store
+        .open(&space(), "json")
+        .await
+        .expect("it is a master now");
+}
+
+#[tokio::test]
+async fn refuses_a_later_schema() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let store = server.connect().await;
+    let opened = store.open(&space(), "json").await.expect("it opens");
+    server
+        .command(&["HSET", "tickwheel:{refusals}", "schema", "2"])
+        .await;
+    let later = StoreError::Schema {
+        found: 2,
+        supported: 1,
+    };
+    assert_eq!(store.open(&space(), "json").await, Err(later.clone()));
+    // Those that run already stop too.
+    let load = Load {
+        instance: opened.instance,
+        window: Duration::ZERO,
+        limit: 1,
+        alive: Duration::from_secs(1),
+    };
+    assert_eq!(store.load(&space(), load).await, Err(later));
+}
+
+#[tokio::test]
+async fn checks_what_the_server_does_with_its_data() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let store = server.connect().await;
+    store.check_durability().await.expect("it is durable");
+    for (setting, value) in [
+        ("appendonly", "no"),
+        ("appendfsync", "everysec"),
+        ("maxmemory-policy", "allkeys-lru"),
+    ] {
+        let server = Server::start(&[&format!("--{setting}"), value]).expect("there is a program");
+        let store = server.connect().await;
+        let error = store
+            .check_durability()
+            .await
+            .expect_err("it is not durable");
+        let text = error.to_string();
+        assert!(text.contains(&format!("{setting} is {value}")), "{text}");
+    }
+}
+
+/// The user that the documentation of [`Redis`] gives.
+#[tokio::test]
+async fn needs_no_more_permissions_than_documented() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let documented = include_str!("../../src/redis/mod.rs").replace("///", "");
+    let rule = documented
+        .split("```")
+        .find(|part| part.starts_with("text\n ACL SETUSER"));
+    let words = rule.expect("it is documented").split_whitespace().skip(1);
+    server.command(&words.collect::<Vec<_>>()).await;
+
+    let store = Redis::connect(&server.url_as("tickwheel:s3cret@"))
+        .await
+        .expect("it is let in");
+    let error = store
+        .check_durability()
+        .await
+        .expect_err("it may not ask")
+        .to_string();
+    assert!(error.contains("no permissions"), "{error}");
+    let started = builder::<String, u64>("refusals")
+        .start(&TimerWheel::new(), store)
+        .await;
+    let (timers, mut claims) = started.expect("it starts");
+    let key = "timer".to_owned();
+    timers
+        .set_timer(&key, &1, Duration::ZERO)
+        .await
+        .expect("it may set");
+    let claim = claims.recv().await.expect("the stream goes on");
+    claim
+        .again(Duration::from_secs(60))
+        .await
+        .expect("it may put back");
+    timers
+        .deadline(&key)
+        .await
+        .expect("it may read")
+        .expect("it is there");
+    let pending = timers.admin().pending(None, 10).await;
+    assert_eq!(pending.expect("it may list").len(), 1);
+    let counts = timers.counts().await.expect("it may count");
+    assert_eq!((counts.waiting, counts.in_flight), (1, 0));
+    timers.shutdown().await;
+    assert_eq!(timers.metrics().store_errors, 0);
+}
+
+/// All keys of a namespace lie in one slot.
+#[tokio::test]
+async fn runs_on_a_node_of_a_cluster() {
+    let Some(server) = Server::start(&["--cluster-enabled", "yes"]) else {
+        return;
+    };
+    let store = server.connect().await;
+    let error = store
+        .open(&space(), "json")
+        .await
+        .expect_err("no node has the slot");
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
+    server
+        .command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"])
+        .await;
+    sleep(Duration::from_secs(3)).await;
+    let started = builder::<String, u64>("refusals")
+        .start(&TimerWheel::new(), store)
+        .await;
+    let (timers, mut claims) = started.expect("it starts");
+    timers
+        .set_timer(&"timer".to_owned(), &1, Duration::ZERO)
+        .await
+        .expect("it sets");
+    let claim = claims.recv().await.expect("the stream goes on");
+    claim.ack().await.expect("it is held");
+}

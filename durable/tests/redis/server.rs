@@ -1,0 +1,209 @@
+//! A Redis or Valkey server that the tests start for themselves.
+
+use std::env;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tickwheel_durable::Redis;
+
+/// A server to use instead of one of their own, where the tests do it no harm.
+const URL: &str = "TICKWHEEL_REDIS_URL";
+
+/// Runs a server until standard input ends, however the tests have ended: then it is killed, and its folder goes. A word on
+/// standard input keeps the folder.
+const GUARD: &str = r#"
+"$@" >/dev/null 2>&1 &
+echo $!
+read -r keep
+kill -9 $! 2>/dev/null
+wait
+[ "$keep" ] || rm -rf "$FOLDER"
+"#;
+
+/// A server with a folder of its own. Both go with it.
+pub(crate) struct Server {
+    port: u16,
+    folder: PathBuf,
+    options: Vec<String>,
+    running: Option<(Child, u32)>,
+}
+
+/// Where the program is.
+fn program() -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let usual = ["/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"].map(PathBuf::from);
+    let folders: Vec<_> = env::split_paths(&path).chain(usual).collect();
+    let programs = ["redis-server", "valkey-server"].into_iter();
+    let mut programs =
+        programs.flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
+    programs.find(|program| program.is_file())
+}
+
+/// Says that a test did not run. In CI that is a failure.
+pub(crate) fn not_run(why: &str) {
+    let text = format!("NOT RUN: {why}\n");
+    assert!(env::var_os("CI").is_none(), "{text}");
+    // Not by `eprintln`, which is shown of failed tests only.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// The URL of the server that tests share which do it no harm. `None` if there is none.
+pub(crate) fn shared() -> Option<String> {
+    static SHARED: OnceLock<Option<Mutex<Server>>> = OnceLock::new();
+    if let Ok(url) = env::var(URL) {
+        return Some(url);
+    }
+    // Only instances die in those tests, which nothing that the server has said depends on.
+    let quick = ["--appendfsync", "everysec"];
+    let server = SHARED.get_or_init(|| Server::start(&quick).map(Mutex::new));
+    let server = server
+        .as_ref()?
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    Some(server.url())
+}
+
+impl Server {
+    /// Starts a server with these options besides those that a durable one has. `None` if there is no such program.
+    pub(crate) fn start(options: &[&str]) -> Option<Server> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        if program().is_none() {
+            not_run(&format!(
+                "no redis-server or valkey-server is installed, and {URL} is not set"
+            ));
+            return None;
+        }
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tickwheel-redis-{}-{number}", std::process::id());
+        let folder = env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).expect("the folder is made");
+        let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let mut server = Server {
+            port: free.local_addr().expect("it has one").port(),
+            folder,
+            options: options.iter().map(|&option| option.to_owned()).collect(),
+            running: None,
+        };
+        drop(free);
+        server.run();
+        Some(server)
+    }
+
+    /// Starts it, or starts it again after it was killed.
+    pub(crate) fn run(&mut self) {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", GUARD, "guard"])
+            .env("FOLDER", &self.folder);
+        command.arg(program().expect("it was there"));
+        command.args([
+            "--port",
+            &self.port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--dir",
+        ]);
+        command.arg(&self.folder);
+        command.args([
+            "--save",
+            "",
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            "always",
+        ]);
+        command
+            .args(&self.options)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut guard = command.spawn().expect("a shell starts");
+        let mut line = String::new();
+        let output = guard.stdout.take().expect("it is piped");
+        BufReader::new(output)
+            .read_line(&mut line)
+            .expect("the shell says the process");
+        let process = line.trim().parse().expect("it is a number");
+        self.running = Some((guard, process));
+        let began = Instant::now();
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert!(
+                began.elapsed() < Duration::from_secs(20),
+                "the server does not start"
+            );
+            sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Kills it with SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        if let Some((mut guard, _)) = self.running.take() {
+            let mut input = guard.stdin.take().expect("it is piped");
+            input.write_all(b"keep\n").expect("the shell reads");
+            drop(input);
+            guard.wait().expect("the shell ends");
+        }
+    }
+
+    /// Sends it a signal: `STOP` or `CONT`.
+    pub(crate) fn signal(&self, name: &str) {
+        let (_, process) = self.running.as_ref().expect("it runs");
+        let mut command = Command::new("kill");
+        command.args(["-s", name, &process.to_string()]);
+        assert!(command.status().expect("there is such a command").success());
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.url_as("")
+    }
+
+    /// The URL with `user:password@` in it.
+    pub(crate) fn url_as(&self, credentials: &str) -> String {
+        format!("redis://{credentials}127.0.0.1:{}", self.port)
+    }
+
+    /// Connects to it, with patience while it loads its data.
+    pub(crate) async fn connect(&self) -> Redis {
+        connect(&self.url()).await
+    }
+
+    /// Sends it a command, in words.
+    pub(crate) async fn command(&self, words: &[&str]) -> redis::Value {
+        let client = redis::Client::open(self.url()).expect("it is a URL");
+        let connecting = client.get_multiplexed_async_connection();
+        let mut connection = connecting.await.expect("it connects");
+        let mut command = redis::cmd(words[0]);
+        let answer = command.arg(&words[1..]).query_async(&mut connection).await;
+        answer.expect("the server does as it is told")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+        // Left over, it does no harm.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Connects to a server, with patience while it loads its data.
+pub(crate) async fn connect(url: &str) -> Redis {
+    let mut failed = None;
+    for _ in 0..100 {
+        match Redis::connect(url).await {
+            Ok(redis) => return redis,
+            Err(error) => failed = Some(error),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("not connected: {failed:?}");
+}
