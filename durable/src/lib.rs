@@ -16,6 +16,8 @@ mod instance;
 mod memory;
 mod metrics;
 pub mod operating;
+#[cfg(feature = "postgres")]
+mod postgres;
 pub mod protocol;
 mod settings;
 #[cfg(feature = "sqlite")]
@@ -31,6 +33,9 @@ pub use codec::{BoxError, Codec, Json, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use error::{Error, StartError};
 pub use memory::Memory;
 pub use metrics::{DurableMetrics, Summary};
+#[cfg(feature = "postgres")]
+#[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
+pub use postgres::Postgres;
 #[cfg(feature = "sqlite")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
 pub use sqlite::Sqlite;
