@@ -22,14 +22,12 @@ const RUN: &str = r#"
 set -eu
 bin=$1 port=$2 folder=$3
 shift 3
-as() { "$@"; }
-if [ "$(id -u)" = 0 ]; then
-    as() { setpriv --reuid postgres --regid postgres --clear-groups -- "$@"; }
-fi
+as=
+if [ "$(id -u)" = 0 ]; then as="setpriv --reuid postgres --regid postgres --clear-groups --"; fi
 if [ ! -d "$folder" ]; then
     mkdir -p "$folder"
-    if [ "$(id -u)" = 0 ]; then chown postgres "$folder"; fi
-    (cd "$folder" && as "$bin/initdb" -D "$folder/data" -A trust -U postgres -N -E UTF8 --no-locale) >/dev/null
+    if [ -n "$as" ]; then chown postgres "$folder"; fi
+    (cd "$folder" && $as "$bin/initdb" -D "$folder/data" -A trust -U postgres -N -E UTF8 --no-locale) >/dev/null
     {
         echo "host all guarded 127.0.0.1/32 scram-sha-256"
         cat "$folder/data/pg_hba.conf"
@@ -37,9 +35,9 @@ if [ ! -d "$folder" ]; then
     cat "$folder/hba" >"$folder/data/pg_hba.conf"
 fi
 cd "$folder"
-as "$bin/postgres" -D data -p "$port" -k "$folder" "$@" >>"$folder/log" 2>&1 </dev/null &
+$as "$bin/postgres" -D data -p "$port" -k "$folder" "$@" >"$folder/log" 2>&1 </dev/null &
 server=$!
-while ! as "$bin/pg_isready" -q -h 127.0.0.1 -p "$port"; do
+while ! grep -q "ready to accept connections" "$folder/log"; do
     kill -0 $server || { cat "$folder/log" >&2; exit 1; }
     sleep 0.05
 done
@@ -143,17 +141,18 @@ fn programs() -> Option<PathBuf> {
         "/usr/local/pgsql",
         "/opt/homebrew/opt",
     ];
-    let mut found: Vec<_> = versions
+    let mut installed: Vec<_> = versions
         .iter()
         .filter_map(|folder| std::fs::read_dir(folder).ok())
         .flat_map(|entries| entries.flatten().map(|entry| entry.path().join("bin")))
-        .chain(std::env::split_paths(
-            &std::env::var_os("PATH").unwrap_or_default(),
-        ))
-        .filter(|bin| bin.join("initdb").exists() && bin.join("postgres").exists())
         .collect();
-    found.sort();
-    found.pop()
+    installed.sort();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut bins = installed
+        .into_iter()
+        .rev()
+        .chain(std::env::split_paths(&path));
+    bins.find(|bin| bin.join("initdb").exists() && bin.join("postgres").exists())
 }
 
 fn free_port() -> u16 {
