@@ -1,4 +1,71 @@
-//! Keyed timers that survive the process, shared by any number of instances.
+//! Keyed timers that survive the process, shared by any number of instances: a store plus a [timing wheel](tickwheel).
+//!
+//! "Remind me in three days, unless I cancel it; I don't care which of your processes is alive then." A timer has a key. Any
+//! instance can set, move and remove it, and any instance delivers it, once, within milliseconds of its deadline, though the
+//! store is asked once a second.
+//!
+//! # Quick start
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use serde::{Deserialize, Serialize};
+//! use tickwheel::TimerWheel;
+//! use tickwheel_durable::{Memory, Moved, Removed, builder};
+//!
+//! #[derive(Debug, PartialEq, Serialize, Deserialize)]
+//! struct Order {
+//!     customer: String,
+//!     items: u32,
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let wheel = TimerWheel::new();
+//! // `Sqlite::open("orders.db")?` keeps them in a file.
+//! let (timers, mut claims) = builder("orders").start(&wheel, Memory::new()).await?;
+//!
+//! let key = "order 17".to_owned();
+//! let order = Order { customer: "alice".into(), items: 3 };
+//! let hour = Duration::from_secs(3_600);
+//! timers.set_timer(&key, &order, 72 * hour).await?;
+//! // Alice is back: she has more time.
+//! assert_eq!(timers.move_timer(&key, 96 * hour).await?, Moved::Yes);
+//!
+//! // This instance, or any other.
+//! let claim = claims.recv().await.ok_or("the stream has ended")?;
+//! println!("{} forgot {} items", claim.value.customer, claim.value.items);
+//! // Until here a crash would have it delivered again.
+//! claim.ack().await?;
+//! assert_eq!(timers.remove_timer(&key).await?, Removed::Absent);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where to go on
+//!
+//! * [`builder`](builder()), [`DurableTimers`], [`Claims`] and [`Claim`] are all there is to call.
+//! * [`protocol`]: how instances share timers, what is promised, and what each crash leaves.
+//! * [`operating`]: sizes, failures, what to watch, and when to take a job queue instead.
+//! * [`store`]: what a store has to do, for those who write one.
+//!
+//! # Guarantees
+//!
+//! A call returns once its write is durable. A timer is delivered at least once, and without crashes exactly once; never early by
+//! the store's clock; and never at a deadline that a move or remove has taken back. A timer is removed or fired, never both, and
+//! the calls say which. A claim has a lease that counts from firing, and a fencing token. Repeating timers keep their cadence
+//! whatever becomes of a delivery. An instance whose capacity is used up leaves timers to others. While the store is away nothing
+//! is delivered unconfirmed, and nothing is lost.
+//!
+//! # Stores
+//!
+//! | store | feature | a call that returned survives | hints between processes |
+//! |---|---|---|---|
+//! | [`Sqlite`], a file | `sqlite`, on by default; takes a C compiler | a crash of the process and of the operating system | no: the poll finds what a process sets that does not claim |
+//! | [`Memory`], for tests | | nothing | - |
+//! | [your own](store::Store) | `conformance` has the suite that it must pass | what it says | as it likes |
+//!
+//! The oldest supported Rust is 1.85. The crate needs Tokio's `rt`, `sync` and `time`, from version 1.49 on.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -41,3 +108,8 @@ pub use postgres::Postgres;
 pub use sqlite::Sqlite;
 pub use store::{Counts, Missed};
 pub use timers::{DurableTimers, Moved, Removed, SetIfAbsent};
+
+/// The code in the README runs as a test of the documentation.
+#[cfg(all(doctest, feature = "sqlite"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -423,7 +423,9 @@ impl Call<'_> {
         self.space.alive.insert(instance, now.after(alive));
         let dead = self.space.alive.iter().filter(|(_, until)| **until < now);
         let dead: Vec<_> = dead.map(|(&instance, _)| instance).collect();
-        dead.into_iter().for_each(|instance| self.unload(instance));
+        for instance in dead {
+            self.unload(instance);
+        }
 
         let rows = &self.space.rows;
         let until = now.after(window);
@@ -518,13 +520,11 @@ impl Call<'_> {
             How::Ack => return Settled::Done,
             How::Extend(lease) => lease,
             How::Again(_) | How::Release if !self.space.waiting.contains_key(&row.key) => {
-                return Settled::Armed(match how {
-                    How::Again(delay) => self.rearm(row, Due::In(delay), near),
-                    _ => {
-                        row.due = self.now;
-                        self.arm(row, near)
-                    }
-                });
+                if let How::Again(delay) = how {
+                    return Settled::Armed(self.rearm(row, Due::In(delay), near));
+                }
+                row.due = self.now;
+                return Settled::Armed(self.arm(row, near));
             }
             How::Again(delay) => delay,
             How::Release => Duration::ZERO,

@@ -1,1 +1,144 @@
-
+//! How instances share timers through a store, and why that keeps the promises. Documentation only.
+//!
+//! 1. [The problem](#the-problem)
+//! 2. [Loading is not firing](#loading-is-not-firing)
+//! 3. [The states of a timer](#the-states-of-a-timer)
+//! 4. [The promises](#the-promises)
+//! 5. [The argument](#the-argument)
+//! 6. [What each crash leaves](#what-each-crash-leaves)
+//! 7. [Time](#time)
+//! 8. [Where it ends](#where-it-ends)
+//!
+//! # The problem
+//!
+//! A timer that survives its process lies in a store that several processes see. Two things pull against each other. A timer is
+//! accurate if somebody waits for it in memory; but whoever holds it in memory holds an old copy, which others may have moved or
+//! removed meanwhile. Asking the store again and again gives the truth, and is either late or a load.
+//!
+//! Job queues decide when they *take* a job: from then on it is theirs, and a lease counts. If they take it early, so as to wait
+//! for it in memory, the lease ends before the job begins, and it is delivered twice. If they take it when it is due, they have to
+//! ask the store all the time.
+//!
+//! # Loading is not firing
+//!
+//! So there are two steps here, and only the second decides anything.
+//!
+//! 1. **Load.** An instance marks the timers that fall due within a window, 30 s by default, and puts them on its wheel: each is
+//!    no more than a version and a deadline. The mark only shares the work out. Anybody may still set, move or remove the key,
+//!    and that gives the timer another version.
+//! 2. **Fire.** When the wheel says that some are due, one call asks the store to fire those versions. The store compares: a
+//!    version that still exists, and is due by the store's own clock, goes in flight, with a lease that begins now. The rest is
+//!    left out. What the store returns is delivered, and nothing else.
+//! 3. **Settle.** An acknowledgement deletes what is in flight. `again` arms it anew, `extend` lengthens the lease, dropping the
+//!    claim releases it. Each names the claim by its token; one that is out of date changes nothing.
+//! 4. **Hints.** Whoever sets a timer that is due within the window loads it in the same step, if it claims itself. If it does
+//!    not, the store tells those that do. A hint may be lost: the next poll, a second later at most, finds the timer.
+//!
+//! The cost of the second step is one round trip, for a whole batch: the lateness is that and a tick. An instance asks for what to
+//! load once a second, however many far timers there are.
+//!
+//! # The states of a timer
+//!
+//! ```text
+//!              set, set_if_absent, set_interval
+//!                          |
+//!                          v            load: marked by an instance, which changes nothing else
+//!                     +---------+       unload, or no sign of life: the mark goes
+//!      move, set  +-->| waiting |--+
+//!   (new version) |   +---------+  |
+//!                 |     |  |  ^    |
+//!                 +-----+  |  |    +--> remove: gone, the value comes back
+//!                          |  |
+//!           fire (token)   |  |  again, release (new version)
+//!   a repeating timer also |  |
+//!   leaves the next one    v  |
+//!   waiting             +-----------+   extend: a later end of the lease, the same token
+//!                  +--->| in flight |--+
+//!                  |    +-----------+  |
+//!                  |      |      |     |
+//!                  +------+      |     +--> lease extended to never: parked, until somebody releases it
+//!       fire, once the lease     |
+//!       has ended (new token)    +--> ack: gone
+//! ```
+//!
+//! Every arrow into `waiting` or `in flight` but `extend` and `load` gives a new version from one sequence for the whole store. So a
+//! version names a timer *in one state*. Moved and moved back, it has another one.
+//!
+//! A key has at most one waiting timer, and any number in flight: an occurrence of a repeating timer that nobody has
+//! acknowledged, or an old value whose claim is still held while a new one is set. They are settled by token, each alone.
+//!
+//! When a claim is put back with `again` and its key has a waiting timer, that one is newer and keeps the key. The one put back
+//! stays in flight, and its lease is made to end when it is due again.
+//!
+//! # The promises
+//!
+//! | | promise | held by |
+//! |---|---|---|
+//! | D1 | A call returns once its write is durable in the store. A crash at any moment after loses nothing. | `d1_keeps_what_it_said_it_set`, `survives_a_crash_in_every_call` |
+//! | D2 | Delivered at least once: fired and not acknowledged within the lease, it is delivered again, by any instance, and `attempt` counts. `at_most_once` is a mode. | `d2_delivers_again_after_the_lease`, `d2_at_most_once_is_a_mode` |
+//! | D3 | Never early by the store's clock. | `d3_is_never_early`, `fires_what_is_due_and_exists` |
+//! | D4 | The last write wins, whichever instance makes it. A timer is removed or fired, never both, and the caller is told which. | `d4_last_write_wins_across_instances`, `d4_removed_or_fired_never_both` |
+//! | D5 | Without crashes each timer is delivered once, however many instances there are. | `d5_delivers_once_among_many`, `gives_each_row_to_one_of_many` |
+//! | D6 | The lease counts from firing, never from loading. | `d6_counts_the_lease_from_firing` |
+//! | D7 | Tokens grow under a key. A settle after the claim was lost says so and changes nothing. | `d7_fences_lost_claims`, `settles_by_token` |
+//! | D8 | What came due while nobody ran is delivered at start, earliest first; repeating timers by a rule. | `d8_delivers_what_was_missed_in_order`, `d8_repeats_by_each_rule` |
+//! | D9 | A repeating timer's next deadline is written in the step that fires it, and its cadence depends on no acknowledgement. | `d9_keeps_the_cadence_unacknowledged`, `repeats_in_the_step_that_fires` |
+//! | D10 | An instance whose capacity is used up claims no more, and others can. | `d10_leaves_to_others_when_full` |
+//! | D11 | While the store is away calls fail with a clear error, and nothing is delivered unconfirmed. The instance recovers by itself. | `d11_recovers_when_the_store_is_back`, `survives_an_error_in_every_call` |
+//! | D12 | An idle instance makes at most one call for each poll, whatever the number of far timers. | `d12_is_quiet_when_idle` |
+//!
+//! `agrees_with_the_oracle` and `keeps_its_books_among_instances` try all of it at random. Each is a check of the suite
+//! `conformance`, which runs on every store.
+//!
+//! # The argument
+//!
+//! **One delivery (D4, D5).** A timer is delivered only if a `fire` has returned it. A `fire` takes the version away in the same
+//! atomic step. So of all calls that name a version, whoever makes them, at most one has an effect: a fire, a move, a remove, or a
+//! set that replaces it. The others find that it does not exist, and say so. Loading appears nowhere in this: two instances that
+//! have loaded the same timer are no harm, only an idle question.
+//!
+//! **The last write (D4).** Once a move has returned, the old version does not exist. A wheel may still hold it, and will ask for
+//! it at the old deadline, in vain.
+//!
+//! **Nothing lost (D1, D2).** A row leaves the store in three ways only: remove, replace, acknowledge. Each of them is somebody's
+//! wish. A row that stays is in one of two states. If it is waiting, it is on the wheel of an instance that lives, or some poll
+//! will load it: a mark counts only while its instance has given a sign of life within three polls. If it is in flight, its lease
+//! ends some time, and then any poll loads it as if it were waiting.
+//!
+//! **Fencing (D7).** The token is the version that the fire gave. A later fire under the same key has a greater one. A settle
+//! compares tokens, not clocks: a claim whose lease has ended is still good while nobody else has got the timer.
+//!
+//! **Leases (D6).** The lease begins in the step that fires. A timer that has been on a wheel for half a minute has all of it left.
+//!
+//! **Cadence (D9).** The step that fires an occurrence makes the next one waiting. There is no moment at which a crash could leave a
+//! repeating timer without its next occurrence.
+//!
+//! # What each crash leaves
+//!
+//! | an instance dies | what is left | who notices |
+//! |---|---|---|
+//! | while a write is under way | the write, or not; the caller was told nothing | |
+//! | after a load | timers marked by a dead instance | others unload them when its sign of life is three polls old; they are late by that at most |
+//! | while a fire is under way, or before its claims are handed out | timers in flight that nobody works on | they are delivered again when the lease ends |
+//! | while the program handles a claim | the same | the same; `attempt` is 2 then |
+//! | while an acknowledgement is under way | the timer, or not | if it is there, it is delivered again |
+//! | after a shutdown | nothing is marked, and what was fired and not received is released | |
+//!
+//! An answer that is lost on the way is the same as a crash at that point, except that the instance goes on: a fire whose answer
+//! is lost leaves timers in flight, and a write may be made again, as it does the same twice.
+//!
+//! # Time
+//!
+//! The store's clock is the only one that counts. Relative delays are added there, and a fire compares there. Each answer that
+//! tells the store's time tells how far the local clock is from it, give or take half a round trip. That only decides when the
+//! wheel asks: too early, and the store says "not yet" and when; too late, and the timer is late by as much. Clocks of hosts may
+//! differ by hours. If the store's own clock steps, the next answer shows it, and what is on the wheel is armed anew.
+//!
+//! # Where it ends
+//!
+//! * At least once is not exactly once. A handler that has worked and crashed before its acknowledgement works again. Make it
+//!   idempotent, or fence with the token.
+//! * The order of delivery is that of deadlines as one instance sees it. Two instances deliver side by side.
+//! * Occurrences of one repeating timer can be in flight together when a handler takes longer than the period. Tokens tell them
+//!   apart.
+//! * A store that loses what it has confirmed takes timers with it. Each store says what it survives.

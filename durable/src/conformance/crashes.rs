@@ -16,7 +16,7 @@ use crate::store::Store;
 use crate::timers::{Moved, Removed};
 
 /// So many runs go on at once.
-const AT_ONCE: u64 = 8;
+const AT_ONCE: u64 = 4;
 
 /// What the program was told.
 #[derive(Debug, Default)]
@@ -74,7 +74,7 @@ async fn run<T: Stores>(world: &World<T>, call: u64, when: When, crash: bool) ->
     let world = world.part(&format!("{crash}-{call}-{when:?}"));
     let what = format!("crash: {crash}, call {call}, {when:?}");
     let mut told = Told::default();
-    let mut instance = world.instance_with(|b| b.lease(world.units(4))).await;
+    let mut instance = world.instance_with(|b| b.lease(world.units(10))).await;
     if crash {
         instance
             .faults
@@ -86,7 +86,7 @@ async fn run<T: Stores>(world: &World<T>, call: u64, when: When, crash: bool) ->
     }
     // After a crash it waits for ever: for much longer than the program takes.
     let program = program(&world, &mut instance, &mut told);
-    let ended = tokio::time::timeout(world.units(25), program).await.is_ok();
+    let ended = tokio::time::timeout(world.units(40), program).await.is_ok();
     let struck = instance.faults.has_struck();
     assert!(ended || (crash && struck), "{what}: the program hangs");
     instance.kill();
@@ -102,9 +102,9 @@ async fn program<S: Store, T: Stores<Store = S>>(
 ) {
     let timers = instance.timers.clone();
     let [a, b, c, d] = ["a", "b", "c", "d"].map(str::to_owned);
-    told.set(1, &timers.set_timer(&a, &1, world.units(1)).await);
-    told.set(2, &timers.set_timer(&b, &2, world.units(1)).await);
-    told.set(3, &timers.set_timer(&c, &3, world.units(1)).await);
+    told.set(1, &timers.set_timer(&a, &1, world.units(4)).await);
+    told.set(2, &timers.set_timer(&b, &2, world.units(4)).await);
+    told.set(3, &timers.set_timer(&c, &3, world.units(4)).await);
     // An instance that dies in a call leaves it in doubt.
     let was_set = told.doubt(3);
     match timers.remove_timer(&c).await {
@@ -113,21 +113,21 @@ async fn program<S: Store, T: Stores<Store = S>>(
         Ok(other) => panic!("{other:?}"),
         Err(_) => {}
     }
-    match timers.move_timer(&b, world.units(2)).await {
+    match timers.move_timer(&b, world.units(5)).await {
         Ok(Moved::Absent) => assert!(!told.pending.contains(&2)),
         Ok(Moved::InFlight(_)) => panic!("it is not due"),
         Ok(Moved::Yes) | Err(_) => {}
     }
     // Replaced before it is due.
-    told.set(4, &timers.set_timer(&d, &4, world.units(9)).await);
+    told.set(4, &timers.set_timer(&d, &4, world.units(12)).await);
     told.doubt(4);
-    let replaced = timers.set_timer(&d, &5, world.units(2)).await;
+    let replaced = timers.set_timer(&d, &5, world.units(6)).await;
     if replaced.is_ok() {
         told.end(4);
     }
     told.set(5, &replaced);
     let mut put_back = false;
-    let until = tokio::time::Instant::now() + world.units(9);
+    let until = tokio::time::Instant::now() + world.units(18);
     while let Ok(claim) = tokio::time::timeout_at(until, instance.claims.recv()).await {
         let claim: Claim<String, u64> = claim.expect("the stream goes on");
         let value = claim.value;
@@ -154,7 +154,7 @@ async fn deliver_the_rest<S: Store, T: Stores<Store = S>>(
     told: &mut Told,
     what: &str,
 ) {
-    let until = tokio::time::Instant::now() + world.units(60);
+    let until = tokio::time::Instant::now() + world.units(100);
     loop {
         let counts = instance.timers.counts().await.expect("it counts");
         if counts.waiting + counts.in_flight == 0 {

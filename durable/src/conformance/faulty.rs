@@ -2,6 +2,9 @@
 
 use std::future::{Future, pending};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::sleep;
 
 use crate::store::{
     Counts, Fire, FireReport, InstanceId, List, Load, Loaded, Namespace, Near, Opened, Settle,
@@ -41,6 +44,8 @@ enum Plan {
 #[derive(Debug)]
 struct State {
     calls: u64,
+    /// How long each call takes before it reaches the store.
+    delay: Duration,
     plan: Plan,
     /// Whether the planned fault has happened.
     struck: bool,
@@ -51,6 +56,7 @@ impl<S> Faulty<S> {
     pub fn new(store: S) -> Self {
         let state = State {
             calls: 0,
+            delay: Duration::ZERO,
             plan: Plan::Nothing,
             struck: false,
         };
@@ -68,6 +74,11 @@ impl<S> Faulty<S> {
     /// Takes the store away, so that every call fails before it has an effect, or brings it back.
     pub fn set_away(&self, away: bool) {
         self.lock().plan = if away { Plan::Away } else { Plan::Nothing };
+    }
+
+    /// Makes every call take that much longer.
+    pub fn set_delay(&self, delay: Duration) {
+        self.lock().delay = delay;
     }
 
     /// Makes the call with this number, counted from zero, fail.
@@ -117,6 +128,10 @@ impl<S> Faulty<S> {
     where
         F: Future<Output = Result<T, StoreError>>,
     {
+        let delay = self.lock().delay;
+        if !delay.is_zero() {
+            sleep(delay).await;
+        }
         let Some((when, returns)) = self.fate() else {
             let answer = call().await;
             // Whoever has died meanwhile learns nothing.

@@ -36,6 +36,11 @@
 //! A failed check panics and says what it expected. Random checks print their seed; the environment variable
 //! `CONFORMANCE_SEED` repeats it.
 
+#![allow(
+    clippy::missing_panics_doc,
+    reason = "a check panics when it fails, which is what it is for"
+)]
+
 pub mod contract;
 pub mod crashes;
 mod faulty;

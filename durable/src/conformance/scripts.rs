@@ -337,31 +337,19 @@ impl<T: Stores> Program<'_, T> {
             match self.random.below(6) {
                 0 => drop(claim),
                 1 => self.held.push(claim),
-                2 => self.unless_lost(claim.again(time).await),
+                2 => unless_lost(&claim.again(time).await),
                 _ => {
                     let acked = claim.ack().await;
                     if acked.is_ok() {
                         self.books.end(claim.value, "acknowledged");
                     }
-                    self.unless_lost(acked);
+                    unless_lost(&acked);
                 }
             }
         }
         if self.random.one_in(3) {
             self.held.clear();
         }
-    }
-
-    /// A claim may be lost, or its instance be gone; nothing else may go wrong.
-    #[allow(clippy::unused_self, reason = "it reads as a rule of the program")]
-    fn unless_lost(&self, settled: Result<(), Error>) {
-        assert!(
-            matches!(
-                settled,
-                Ok(()) | Err(Error::Lost { .. } | Error::Timeout { .. })
-            ),
-            "{settled:?}"
-        );
     }
 
     async fn receive_until_all_is_done(&mut self) {
@@ -379,4 +367,13 @@ impl<T: Stores> Program<'_, T> {
             );
         }
     }
+}
+
+/// A claim may be lost, or its instance be gone; nothing else may go wrong.
+fn unless_lost(settled: &Result<(), Error>) {
+    let expected = matches!(
+        settled,
+        Ok(()) | Err(Error::Lost { .. } | Error::Timeout { .. })
+    );
+    assert!(expected, "{settled:?}");
 }

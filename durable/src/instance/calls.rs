@@ -169,7 +169,7 @@ impl Calls {
 
     pub(crate) async fn unload(&self, instance: InstanceId) -> Result<(), Error> {
         let call = self.store.unload(&self.namespace, instance);
-        Ok(self.call("unload", 1, call).await?.answer)
+        self.call("unload", 1, call).await.map(|_| ())
     }
 
     pub(crate) async fn get(&self, key: Vec<u8>) -> Result<Option<Stored>, Error> {

@@ -94,18 +94,9 @@ async fn load(core: &Core) -> Result<bool, Error> {
 }
 
 impl Core {
-    /// How many more rows it may load.
-    fn room(&self) -> usize {
-        if !self.loads() {
-            return 0;
-        }
-        let max = self.settings.max_loaded();
-        max.saturating_sub(self.on_wheel.len())
-    }
-
     /// Returns when half of what may be loaded is free.
     async fn room_again(&self) {
-        while self.room() < self.settings.max_loaded() / 2 {
+        while self.room() <= self.max_loaded.load(Ordering::Acquire) / 2 {
             self.fired_some.notified().await;
         }
     }

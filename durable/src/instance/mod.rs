@@ -22,7 +22,7 @@ mod random;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use tickwheel::{Expirations, KeyedTimers, SetTimerError, TimerWheel};
@@ -57,6 +57,8 @@ pub(crate) struct Core {
     clock: StoreClock,
     /// The rows that this instance has loaded, by version.
     on_wheel: KeyedTimers<Version, ()>,
+    /// How many rows it may have loaded.
+    max_loaded: AtomicUsize,
     /// One permit for each claim that is not settled.
     capacity: Arc<Semaphore>,
     /// Whether it loads: not while the capacity is used up, and not after the claims have ended.
@@ -72,7 +74,7 @@ impl Core {
     pub(crate) fn near(&self) -> Near {
         Near {
             window: self.settings.window,
-            loader: self.loads().then_some(self.id),
+            loader: (self.room() > 0).then_some(self.id),
         }
     }
 
@@ -88,13 +90,27 @@ impl Core {
     fn arm_at(&self, version: Version, instant: Instant) {
         match self.on_wheel.set_timer_at(version, (), instant) {
             Ok(_) | Err(SetTimerError::Closed(..)) => {}
-            // The wheel is bounded and full of other timers. The row stays loaded until everything is given back.
-            Err(error) => {
-                tracing::warn!(namespace = %self.calls.namespace(), %error, "a loaded timer found no room on the wheel");
-                self.loads.store(false, Ordering::Release);
-                self.load_now.notify_one();
-            }
+            Err(_) => self.wheel_is_full(),
         }
+    }
+
+    /// The wheel has a bound, and no room for a row that is loaded. Everything is given back, and from now on less is loaded.
+    fn wheel_is_full(&self) {
+        let fits = self.on_wheel.len().max(1);
+        if fits < self.max_loaded.swap(fits, Ordering::AcqRel) {
+            tracing::warn!(namespace = %self.calls.namespace(), fits, "the wheel is too small for what is loaded");
+        }
+        self.loads.store(false, Ordering::Release);
+        self.load_now.notify_one();
+    }
+
+    /// How many more rows it may load.
+    fn room(&self) -> usize {
+        if !self.loads() {
+            return 0;
+        }
+        let max = self.max_loaded.load(Ordering::Acquire);
+        max.saturating_sub(self.on_wheel.len())
     }
 
     fn arm_if_loaded(&self, row: Armed) {
@@ -229,6 +245,7 @@ pub(crate) async fn start(
         metrics,
         id: opened.answer.instance,
         on_wheel,
+        max_loaded: AtomicUsize::new(settings.max_loaded()),
         capacity: Arc::new(Semaphore::new(settings.capacity)),
         loads: AtomicBool::new(true),
         load_now: Notify::new(),
@@ -278,9 +295,9 @@ async fn run_writes(core: Arc<Core>, batches: Batches<Write, Written>) {
         for written in &written {
             match *written {
                 Written::Armed { row, replaced } => {
-                    replaced
-                        .into_iter()
-                        .for_each(|version| core.disarm(version));
+                    if let Some(version) = replaced {
+                        core.disarm(version);
+                    }
                     core.arm_if_loaded(row);
                 }
                 Written::Removed { version, .. } => core.disarm(version),

@@ -1,6 +1,6 @@
 //! Batches of rows that are to fire.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use tokio_postgres::{Error, Row};
@@ -8,7 +8,7 @@ use tokio_postgres::{Error, Row};
 use super::lanes::Call;
 use super::read::{attempt, micros, time, unsigned};
 use super::session::Session;
-use super::space::Space;
+use super::space::{NearParameters, Space};
 use super::statements as sql;
 use crate::store::{Armed, Fire, FireReport, Fired, Missed, StoreTime, Version};
 
@@ -22,7 +22,7 @@ impl Call for FireCall<'_> {
 
     async fn run(&self, session: &Session) -> Result<FireReport, Error> {
         let FireCall(space, request) = self;
-        let near = space.near(request.near);
+        let near = NearParameters::from(request.near);
         let mut missing = HashSet::new();
         let asked = request.versions.iter().map(|version| version.0);
         let asked: Vec<_> = asked.filter(|&version| missing.insert(version)).collect();
@@ -52,28 +52,42 @@ impl Call for FireCall<'_> {
             later: Vec::new(),
             next: Vec::new(),
         };
+        let mut later = HashMap::new();
         for row in &rows {
             if let Some(version) = row.get(1) {
                 missing.remove(&version);
-                add(&mut report, Version(version), row);
+                later.extend(add(&mut report, Version(version), row));
             }
         }
         if !missing.is_empty() {
             let missing: Vec<_> = asked.into_iter().filter(|v| missing.contains(v)).collect();
             let left = session.query(sql::LEFT, &[&space.id, &missing]).await?;
             let soon = report.now.after(LOCKED);
-            report.later.extend(left.iter().map(|row| Armed {
-                version: Version(row.get(0)),
-                due: time(row.get(1)).max(soon),
-                loaded: row.get(2),
+            later.extend(left.iter().map(|row| {
+                let version = Version(row.get(0));
+                let armed = Armed {
+                    version,
+                    due: time(row.get(1)).max(soon),
+                    loaded: row.get(2),
+                };
+                (version, armed)
             }));
+        }
+        for version in &request.versions {
+            if let Some(armed) = later.get(version).copied() {
+                report.later.push(armed);
+                // Asked about again, a row that has another version now is gone.
+                if armed.version != *version {
+                    later.remove(version);
+                }
+            }
         }
         Ok(report)
     }
 }
 
-/// Adds what the server says of one row.
-fn add(report: &mut FireReport, version: Version, row: &Row) {
+/// Adds what the server says of one row; what does not fire is returned, with the version asked for.
+fn add(report: &mut FireReport, version: Version, row: &Row) -> Option<(Version, Armed)> {
     let fires: bool = row.get("fires");
     let next: Option<i64> = row.get("next_version");
     let armed = next.map(|next| Armed {
@@ -82,12 +96,12 @@ fn add(report: &mut FireReport, version: Version, row: &Row) {
         loaded: row.get("next_loaded"),
     });
     if !fires {
-        report.later.push(armed.unwrap_or_else(|| Armed {
+        let unchanged = || Armed {
             version,
             due: time(row.get("due")),
             loaded: row.get("loaded"),
-        }));
-        return;
+        };
+        return Some((version, armed.unwrap_or_else(unchanged)));
     }
     report.fired.push(Fired {
         token: Version(row.get("token")),
@@ -99,4 +113,5 @@ fn add(report: &mut FireReport, version: Version, row: &Row) {
         repeats: armed.is_some(),
     });
     report.next.extend(armed);
+    None
 }

@@ -38,7 +38,7 @@ use lanes::{Lane, Lanes};
 use load::{LoadCall, PurgeCall, UnloadCall};
 use read::{CountCall, GetCall, ListCall};
 use settle::SettleCall;
-use space::{OpenCall, Space};
+use space::{FindCall, OpenCall, Space};
 use target::Target;
 use write::WriteCall;
 
@@ -83,9 +83,19 @@ impl Postgres {
         spaces.unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn space(&self, namespace: &Namespace) -> Result<Arc<Space>, StoreError> {
-        let space = self.spaces().get(namespace).cloned();
-        space.ok_or_else(|| StoreError::refused(format!("namespace {namespace} was not opened")))
+    /// A namespace that was opened, here or by another store.
+    async fn space(&self, namespace: &Namespace) -> Result<Arc<Space>, StoreError> {
+        let known = self.spaces().get(namespace).cloned();
+        if let Some(space) = known {
+            return Ok(space);
+        }
+        let found = self.inner.lanes.read(&FindCall(namespace)).await?;
+        let Some(space) = found.map(Arc::new) else {
+            let error = format!("namespace {namespace} was not opened");
+            return Err(StoreError::refused(error));
+        };
+        self.spaces().insert(namespace.clone(), Arc::clone(&space));
+        Ok(space)
     }
 }
 
@@ -111,7 +121,7 @@ impl Store for Postgres {
         writes: Vec<Write>,
         near: Near,
     ) -> Result<Vec<Written>, StoreError> {
-        let space = self.space(namespace)?;
+        let space = self.space(namespace).await?;
         let call = WriteCall {
             space: &space,
             writes,
@@ -121,13 +131,13 @@ impl Store for Postgres {
     }
 
     async fn load(&self, namespace: &Namespace, request: Load) -> Result<Loaded, StoreError> {
-        let space = self.space(namespace)?;
+        let space = self.space(namespace).await?;
         let call = LoadCall(&space, request);
         self.inner.lanes.change(Lane::Load, &call).await
     }
 
     async fn fire(&self, namespace: &Namespace, request: Fire) -> Result<FireReport, StoreError> {
-        let space = self.space(namespace)?;
+        let space = self.space(namespace).await?;
         let call = FireCall(&space, request);
         self.inner.lanes.change(Lane::Fire, &call).await
     }
@@ -138,7 +148,7 @@ impl Store for Postgres {
         settles: Vec<Settle>,
         near: Near,
     ) -> Result<Vec<Settled>, StoreError> {
-        let space = self.space(namespace)?;
+        let space = self.space(namespace).await?;
         let call = SettleCall {
             space: &space,
             settles,
@@ -148,37 +158,38 @@ impl Store for Postgres {
     }
 
     async fn unload(&self, namespace: &Namespace, instance: InstanceId) -> Result<(), StoreError> {
-        let space = self.space(namespace)?;
+        let space = self.space(namespace).await?;
         let call = UnloadCall(&space, instance);
         self.inner.lanes.change(Lane::Load, &call).await
     }
 
     async fn get(&self, namespace: &Namespace, key: Vec<u8>) -> Result<Option<Stored>, StoreError> {
-        let space = self.space(namespace)?;
+        let space = self.space(namespace).await?;
         let call = GetCall(&space, key);
         self.inner.lanes.read(&call).await
     }
 
     async fn list(&self, namespace: &Namespace, request: List) -> Result<Vec<Stored>, StoreError> {
-        let space = self.space(namespace)?;
+        let space = self.space(namespace).await?;
         let call = ListCall(&space, request);
         self.inner.lanes.read(&call).await
     }
 
     async fn count(&self, namespace: &Namespace) -> Result<Counts, StoreError> {
-        let space = self.space(namespace)?;
+        let space = self.space(namespace).await?;
         let call = CountCall(&space);
         self.inner.lanes.read(&call).await
     }
 
     async fn purge(&self, namespace: &Namespace) -> Result<u64, StoreError> {
-        let space = self.space(namespace)?;
+        let space = self.space(namespace).await?;
         let call = PurgeCall(&space);
         self.inner.lanes.change(Lane::Write, &call).await
     }
 
     async fn hinted(&self, namespace: &Namespace) {
-        let Ok(space) = self.space(namespace) else {
+        // An instance has opened its namespace, so this fails only for others.
+        let Ok(space) = self.space(namespace).await else {
             return std::future::pending().await;
         };
         self.inner.hints.channel(&space.channel).notified().await;

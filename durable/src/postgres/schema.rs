@@ -103,7 +103,10 @@ pub(super) async fn prepare(client: &mut Client) -> Result<(), Unready> {
 
 /// The version of the schema that is there; 0 without one.
 async fn found(client: &impl tokio_postgres::GenericClient) -> Result<u32, tokio_postgres::Error> {
-    let exists = "SELECT to_regclass('tickwheel_schema') IS NOT NULL";
+    // `to_regclass` would answer from a cache that knows nothing of what was made while this session waited for the lock.
+    let exists = "SELECT EXISTS (
+        SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.relname = 'tickwheel_schema' AND n.nspname = ANY (current_schemas(false)))";
     if !client.query_one(exists, &[]).await?.get::<_, bool>(0) {
         return Ok(0);
     }

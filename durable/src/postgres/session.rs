@@ -33,10 +33,14 @@ const BACKEND: &str = "
     FROM pg_stat_activity WHERE pid = pg_backend_pid()";
 
 /// Ends processes of the server, and waits until they are gone. Returns how many are left.
+///
+/// The planner may ask for the end of a process before it looks at which one it is, were it not for the `MATERIALIZED`.
 const TERMINATE: &str = "
-    SELECT count(*) FROM unnest($1::int[], $2::bigint[]) AS old(pid, began), pg_stat_activity a
-    WHERE a.pid = old.pid AND (extract(epoch FROM a.backend_start) * 1000000)::bigint = old.began
-        AND NOT pg_terminate_backend(a.pid, 5000)";
+    WITH old AS MATERIALIZED (
+        SELECT a.pid FROM unnest($1::int[], $2::bigint[]) AS o(pid, began), pg_stat_activity a
+        WHERE a.pid = o.pid AND (extract(epoch FROM a.backend_start) * 1000000)::bigint = o.began
+    )
+    SELECT count(*) FROM old WHERE NOT pg_terminate_backend(old.pid, 5000)";
 
 /// A process of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use tokio_postgres::types::ToSql;
 use super::lanes::Call;
 use super::read::{micros, time};
 use super::session::{Parameters, Session};
-use super::space::Space;
+use super::space::{NearParameters, Space};
 use super::statements as sql;
 use super::write::parts;
 use crate::store::{Armed, How, Near, Settle, Settled, Version};
@@ -75,7 +75,7 @@ impl Call for SettleCall<'_> {
             batch.push(Part::new(part, first));
             first += part.len();
         }
-        let near = self.space.near(self.near);
+        let near = NearParameters::from(self.near);
         let id = &self.space.id;
         let mut queries: Vec<Query<'_>> = Vec::new();
         for part in &batch {

@@ -1,6 +1,6 @@
 //! Namespaces, once they are opened.
 
-use tokio_postgres::Error;
+use tokio_postgres::{Error, Row};
 
 use super::lanes::Call;
 use super::read::{micros, time};
@@ -21,10 +21,8 @@ pub(super) struct NearParameters {
     pub(super) loader: Option<i64>,
 }
 
-impl Space {
-    // Not a function of its own only so that calls read alike.
-    #[allow(clippy::unused_self, reason = "a namespace is what rows are near in")]
-    pub(super) fn near(&self, near: Near) -> NearParameters {
+impl From<Near> for NearParameters {
+    fn from(near: Near) -> Self {
         NearParameters {
             window: micros(near.window),
             loader: near.loader.map(|InstanceId(id)| id),
@@ -44,10 +42,14 @@ impl Call for OpenCall<'_> {
     async fn run(&self, session: &Session) -> Result<Self::Answer, Error> {
         let name = self.namespace.as_str();
         let answers = session
-            .transaction(&[(sql::NAME, &[&name, &self.codec]), (sql::OPEN, &[&name])])
+            .transaction(&[
+                (sql::NAME, &[&name, &self.codec]),
+                (sql::FIND, &[&name]),
+                (sql::OPEN, &[]),
+            ])
             .await?;
-        let row = &answers[1][0];
-        let stored: String = row.get(3);
+        let (found, opened) = (&answers[1][0], &answers[2][0]);
+        let stored: String = found.get(1);
         if stored != self.codec {
             return Ok(Err(StoreError::Codec {
                 namespace: name.to_owned(),
@@ -55,14 +57,31 @@ impl Call for OpenCall<'_> {
                 asked: self.codec.to_owned(),
             }));
         }
-        let space = Space {
-            id: row.get(2),
-            channel: row.get(4),
-        };
         let opened = Opened {
-            now: time(row.get(0)),
-            instance: InstanceId(row.get(1)),
+            now: time(opened.get(0)),
+            instance: InstanceId(opened.get(1)),
         };
-        Ok(Ok((space, opened)))
+        Ok(Ok((Space::from(found), opened)))
+    }
+}
+
+/// Finds a namespace that another connection has opened.
+pub(super) struct FindCall<'a>(pub(super) &'a Namespace);
+
+impl Call for FindCall<'_> {
+    type Answer = Option<Space>;
+
+    async fn run(&self, session: &Session) -> Result<Option<Space>, Error> {
+        let rows = session.query(sql::FIND, &[&self.0.as_str()]).await?;
+        Ok(rows.first().map(Space::from))
+    }
+}
+
+impl From<&Row> for Space {
+    fn from(found: &Row) -> Self {
+        Space {
+            id: found.get(0),
+            channel: found.get(2),
+        }
     }
 }

@@ -381,14 +381,13 @@ pub(super) const PURGE: &str = "DELETE FROM tickwheel_timers WHERE namespace = $
 /// Makes a namespace, if it is new.
 pub(super) const NAME: &str = "INSERT INTO tickwheel_namespaces (name, codec) VALUES ($1::text, $2::text) ON CONFLICT (name) DO NOTHING";
 
-/// The time, a number for an instance, and of a namespace the id, the codec and the channel.
-pub(super) const OPEN: &str = concat!(
-    "SELECT ",
-    now!(),
-    ", nextval('tickwheel_versions'), id, codec,
-        'tickwheel_' || 'tickwheel_timers'::regclass::oid || '_' || id
-    FROM tickwheel_namespaces WHERE name = $1::text"
-);
+/// The id, the codec and the channel of a namespace.
+pub(super) const FIND: &str = "
+    SELECT id, codec, 'tickwheel_' || 'tickwheel_timers'::regclass::oid || '_' || id
+    FROM tickwheel_namespaces WHERE name = $1::text";
+
+/// The time, and a number for an instance.
+pub(super) const OPEN: &str = concat!("SELECT ", now!(), ", nextval('tickwheel_versions')");
 
 /// Every statement on timers, by name, for tests that look at plans.
 #[cfg(test)]

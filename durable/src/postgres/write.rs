@@ -12,7 +12,7 @@ use tokio_postgres::{Error, Row};
 use super::lanes::Call;
 use super::read::{micros, time};
 use super::session::{Parameters, Session};
-use super::space::Space;
+use super::space::{NearParameters, Space};
 use super::statements as sql;
 use crate::store::{Action, Armed, Due, Near, Version, Write, Written};
 
@@ -159,7 +159,7 @@ impl Call for WriteCall<'_> {
             batch.push(Part::new(part, first));
             first += part.len();
         }
-        let near = self.space.near(self.near);
+        let near = NearParameters::from(self.near);
         let head: [&(dyn ToSql + Sync); 4] = [
             &self.space.id,
             &near.window,

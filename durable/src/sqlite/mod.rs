@@ -9,6 +9,8 @@
 
 mod rows;
 mod schema;
+#[cfg(test)]
+mod tests;
 mod thread;
 
 use std::fmt;
@@ -109,6 +111,7 @@ impl Store for Sqlite {
     ) -> impl Future<Output = Result<Vec<Written>, StoreError>> + Send {
         self.in_namespace(namespace, move |call| {
             let near = call.near(near)?;
+            call.reserve(writes.len())?;
             let writes = writes.into_iter();
             writes.map(|write| call.write(write, near)).collect()
         })
@@ -138,6 +141,7 @@ impl Store for Sqlite {
     ) -> impl Future<Output = Result<Vec<Settled>, StoreError>> + Send {
         self.in_namespace(namespace, move |call| {
             let near = call.near(near)?;
+            call.reserve(settles.len())?;
             let settles = settles.into_iter();
             settles.map(|settle| call.settle(settle, near)).collect()
         })
@@ -171,11 +175,11 @@ impl Store for Sqlite {
         &self,
         namespace: &Namespace,
     ) -> impl Future<Output = Result<Counts, StoreError>> + Send {
-        self.in_namespace(namespace, |call| call.count())
+        self.in_namespace(namespace, rows::count)
     }
 
     fn purge(&self, namespace: &Namespace) -> impl Future<Output = Result<u64, StoreError>> + Send {
-        self.in_namespace(namespace, |call| call.purge())
+        self.in_namespace(namespace, rows::purge)
     }
 
     async fn hinted(&self, namespace: &Namespace) {

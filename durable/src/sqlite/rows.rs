@@ -1,5 +1,6 @@
 //! What each call does to the rows.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use rusqlite::{OptionalExtension, Row, params};
@@ -52,6 +53,8 @@ pub(super) struct Call<'a> {
     batch: &'a Batch<'a>,
     namespace: i64,
     now: StoreTime,
+    /// Versions that were taken from the sequence for this call.
+    reserved: Range<i64>,
     /// Whether it has left near rows that nobody has loaded.
     hints: bool,
 }
@@ -70,6 +73,7 @@ impl<'a> Call<'a> {
             batch,
             namespace,
             now: Batch::now(),
+            reserved: 0..0,
             hints: false,
         }))
     }
@@ -91,6 +95,20 @@ impl<'a> Call<'a> {
         let lives = select.exists((instance, self.now.as_micros()))?;
         let loader = near.loader.filter(|_| lives);
         Ok(Near { loader, ..near })
+    }
+
+    /// Takes so many versions from the sequence in one step. Those that are not used are left out.
+    pub(super) fn reserve(&mut self, count: usize) -> Result<()> {
+        let Version(first) = self.batch.versions(count)?;
+        self.reserved = first..first + i64::try_from(count).unwrap_or(i64::MAX);
+        Ok(())
+    }
+
+    fn next_version(&mut self) -> Result<Version> {
+        match self.reserved.next() {
+            Some(version) => Ok(Version(version)),
+            None => self.batch.versions(1),
+        }
     }
 
     fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize> {
@@ -172,7 +190,7 @@ impl<'a> Call<'a> {
     /// Makes a row a waiting one with a new version, loaded if it is near.
     fn arm(&mut self, row: &mut Stored, near: Near) -> Result<Armed> {
         let is_near = row.due <= self.now.after(near.window);
-        row.version = self.batch.versions(1)?;
+        row.version = self.next_version()?;
         row.state = State::Waiting;
         row.loaded_by = near.loader.filter(|_| is_near);
         self.hints |= is_near && row.loaded_by.is_none();
@@ -316,6 +334,8 @@ impl<'a> Call<'a> {
 
     pub(super) fn fire(&mut self, request: &Fire) -> Result<FireReport> {
         let near = self.near(request.near)?;
+        // A token each, and as many again for the next occurrences.
+        self.reserve(2 * request.versions.len())?;
         let mut report = FireReport {
             now: self.now,
             fired: Vec::new(),
@@ -356,7 +376,7 @@ impl<'a> Call<'a> {
             return Ok(());
         }
         let old = row.version;
-        row.version = self.batch.versions(1)?;
+        row.version = self.next_version()?;
         row.attempt += 1;
         row.period = None;
         match request.lease {
@@ -403,15 +423,13 @@ impl<'a> Call<'a> {
             return Ok(Settled::Lost);
         };
         if !matches!(how, How::Extend(_)) && self.waiting(&row.key)?.is_none() {
-            return Ok(Settled::Armed(match how {
-                How::Again(delay) => self.rearm(row, Due::In(delay), near)?,
-                _ => {
-                    row.due = self.now;
-                    let armed = self.arm(&mut row, near)?;
-                    self.update(token, &row)?;
-                    armed
-                }
-            }));
+            if let How::Again(delay) = how {
+                return self.rearm(row, Due::In(delay), near).map(Settled::Armed);
+            }
+            row.due = self.now;
+            let armed = self.arm(&mut row, near)?;
+            self.update(token, &row)?;
+            return Ok(Settled::Armed(armed));
         }
         let delay = match how {
             How::Extend(delay) | How::Again(delay) => delay,
@@ -445,32 +463,33 @@ impl<'a> Call<'a> {
         )?;
         rows.collect()
     }
+}
 
-    pub(super) fn count(&mut self) -> Result<Counts> {
-        let sql =
-            "SELECT count(*), min(due) FROM tickwheel_timers WHERE namespace = ?1 AND state = ?2";
-        let mut select = self.batch.connection.prepare_cached(sql)?;
-        let mut count = |state| {
-            select.query_row((self.namespace, state), |row| {
-                let count: i64 = row.get(0)?;
-                let earliest: Option<i64> = row.get(1)?;
-                Ok((count.unsigned_abs(), earliest.map(StoreTime::from_micros)))
-            })
-        };
-        let (waiting, earliest) = count(WAITING)?;
-        let (in_flight, _) = count(IN_FLIGHT)?;
-        Ok(Counts {
-            now: self.now,
-            waiting,
-            in_flight,
-            earliest,
+/// How many rows there are.
+pub(super) fn count(call: &mut Call<'_>) -> Result<Counts> {
+    let sql = "SELECT count(*), min(due) FROM tickwheel_timers WHERE namespace = ?1 AND state = ?2";
+    let mut select = call.batch.connection.prepare_cached(sql)?;
+    let mut count = |state| {
+        select.query_row((call.namespace, state), |row| {
+            let count: i64 = row.get(0)?;
+            let earliest: Option<i64> = row.get(1)?;
+            Ok((count.unsigned_abs(), earliest.map(StoreTime::from_micros)))
         })
-    }
+    };
+    let (waiting, earliest) = count(WAITING)?;
+    let (in_flight, _) = count(IN_FLIGHT)?;
+    Ok(Counts {
+        now: call.now,
+        waiting,
+        in_flight,
+        earliest,
+    })
+}
 
-    pub(super) fn purge(&mut self) -> Result<u64> {
-        let sql = "DELETE FROM tickwheel_timers WHERE namespace = ?1";
-        Ok(self.execute(sql, [self.namespace])? as u64)
-    }
+/// Deletes everything.
+pub(super) fn purge(call: &mut Call<'_>) -> Result<u64> {
+    let sql = "DELETE FROM tickwheel_timers WHERE namespace = ?1";
+    Ok(call.execute(sql, [call.namespace])? as u64)
 }
 
 fn state_number(state: State) -> i64 {

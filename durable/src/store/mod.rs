@@ -42,7 +42,7 @@
 //!     that was away recovers by itself: the next call connects again. The caller sets a limit on the time of every call and
 //!     drops the future when it is over, so a store needs no time limits of its own beyond that.
 //!
-//! [`conformance`](crate::conformance) holds a store to all of this.
+//! The suite `conformance`, behind the feature of this name, holds a store to all of this.
 
 mod error;
 mod requests;
@@ -55,8 +55,7 @@ pub use requests::{
     Action, Armed, Counts, Due, Fire, FireReport, Fired, How, InstanceId, List, Load, Loaded,
     Missed, Namespace, Near, Opened, Settle, Settled, State, Stored, Version, Write, Written,
 };
-pub use time::StoreTime;
-pub(crate) use time::micros;
+pub use time::{StoreTime, micros};
 
 /// Keeps timers. [The module](self) says what every implementation promises.
 ///

@@ -47,8 +47,8 @@ impl StoreTime {
     }
 }
 
-/// A duration in microseconds, rounded up.
-pub(crate) fn micros(duration: Duration) -> i64 {
+/// A duration in microseconds, rounded up: what stores keep a delay, lease or period as. One too long is the greatest.
+pub fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos().div_ceil(1_000)).unwrap_or(i64::MAX)
 }
 
@@ -92,7 +92,7 @@ mod tests {
     fn rounds_a_part_of_a_microsecond_up() {
         let now = StoreTime::from_micros(5);
         assert_eq!(now.after(Duration::from_nanos(1)).as_micros(), 6);
-        assert_eq!(now.after(Duration::from_nanos(1_000)).as_micros(), 6);
+        assert_eq!(now.after(Duration::from_micros(1)).as_micros(), 6);
         let time = UNIX_EPOCH + Duration::from_nanos(1_500);
         assert_eq!(StoreTime::from(time).as_micros(), 2);
     }

@@ -1,0 +1,80 @@
+//! Reminders that survive their processes.
+//!
+//! Sets 20,000 reminders, runs three worker processes on them, kills one with SIGKILL every second and starts another, moves and
+//! removes some meanwhile, and in the end shows what became of them. Exits with code 1 if one is lost, early, or was delivered
+//! twice though nobody was killed.
+//!
+//! ```sh
+//! cargo run --release -p tickwheel-durable --example reminders
+//! cargo run --release -p tickwheel-durable --example reminders -- --timers 5000 --store orders.db
+//! ```
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use lexopt::Arg::Long;
+use lexopt::ValueExt;
+
+#[path = "reminders/books.rs"]
+mod books;
+#[path = "reminders/stage.rs"]
+mod stage;
+#[path = "reminders/store.rs"]
+mod store;
+#[path = "reminders/worker.rs"]
+mod worker;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// What the command line says.
+struct Arguments {
+    timers: u32,
+    /// Where the timers lie; a file in a new folder by default.
+    store: Option<String>,
+    /// Be a worker. Only the program itself starts one.
+    worker: bool,
+}
+
+fn arguments() -> Result<Option<Arguments>, lexopt::Error> {
+    let mut arguments = Arguments {
+        timers: 20_000,
+        store: None,
+        worker: false,
+    };
+    let mut parser = lexopt::Parser::from_env();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("timers") => arguments.timers = parser.value()?.parse()?,
+            Long("store") => arguments.store = Some(parser.value()?.string()?),
+            Long("worker") => arguments.worker = true,
+            Long("help") => return Ok(None),
+            other => return Err(other.unexpected()),
+        }
+    }
+    Ok(Some(arguments))
+}
+
+fn main() -> ExitCode {
+    let run = || -> Outcome<bool> {
+        let Some(arguments) = arguments()? else {
+            println!("reminders [--timers <number>] [--store <file of SQLite>]");
+            return Ok(true);
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()?;
+        match (arguments.worker, arguments.store) {
+            (true, store) => runtime.block_on(worker::run(&store.unwrap_or_default())),
+            (false, store) => runtime.block_on(stage::run(arguments.timers, store)),
+        }
+    };
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("reminders: {error}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Sets the reminders, starts and kills the workers, and keeps the books.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant, SystemTime};
+
+use tickwheel::TimerWheel;
+use tickwheel_durable::{Moved, Removed};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
+use tokio::time::{interval, timeout};
+
+use super::Outcome;
+use super::books::{Books, Delivery};
+use super::store::{self, LEASE, Reminders};
+use super::worker::micros;
+
+const WORKERS: usize = 3;
+
+/// The first reminder is due after this, and the last so much later.
+const FIRST: Duration = Duration::from_secs(3);
+const SPREAD: Duration = Duration::from_secs(12);
+
+/// One in so many is moved, and one in so many removed, each second.
+const SOME: u32 = 100;
+
+/// What a worker says, and its number.
+type Lines = mpsc::UnboundedSender<(u32, String)>;
+
+pub(crate) async fn run(timers: u32, store: Option<String>) -> Outcome<bool> {
+    // By default the file lies in a folder that goes with the program.
+    let folder = std::env::temp_dir().join(format!("reminders-{}", std::process::id()));
+    let store = if let Some(store) = store {
+        store
+    } else {
+        std::fs::create_dir_all(&folder)?;
+        folder.join("reminders.db").display().to_string()
+    };
+    let outcome = play(timers, &store).await;
+    // It may not be there.
+    let _ = std::fs::remove_dir_all(&folder);
+    outcome
+}
+
+async fn play(timers: u32, store: &str) -> Outcome<bool> {
+    let wheel = TimerWheel::new();
+    let (reminders, due) = store::start(&wheel, store).await?;
+    // This process sets; the workers claim.
+    drop(due);
+    let left_over = reminders.admin().purge().await?;
+    println!("{store}: {left_over} reminders of an earlier run thrown away");
+
+    let mut books = Books::default();
+    set_all(&reminders, timers, &mut books).await?;
+    let (lines, mut said) = mpsc::unbounded_channel();
+    let mut workers = Vec::new();
+    let mut number = 0;
+    while workers.len() < WORKERS {
+        workers.push(Worker::start(&mut number, store, &lines)?);
+    }
+
+    let began = Instant::now();
+    let last = began + FIRST + SPREAD;
+    let mut second = interval(Duration::from_secs(1));
+    second.tick().await;
+    while books.open() > 0 && Instant::now() < last + 4 * LEASE {
+        tokio::select! {
+            line = said.recv() => {
+                let Some((worker, line)) = line else { break };
+                take_down(&mut books, worker, &line);
+            }
+            _ = second.tick() => {
+                if Instant::now() < last {
+                    let victim = fastrand::usize(..workers.len());
+                    let worker = workers.swap_remove(victim);
+                    books.killed(worker.number);
+                    worker.kill().await?;
+                    workers.push(Worker::start(&mut number, store, &lines)?);
+                    change_some(&reminders, timers, &mut books).await?;
+                }
+                let counts = reminders.counts().await?;
+                println!(
+                    "{:>4.0?} s: {:>6} waiting {:>5} in flight {:>6} delivered",
+                    began.elapsed().as_secs_f64(), counts.waiting, counts.in_flight, books.delivered
+                );
+            }
+        }
+    }
+    // What was delivered to workers that were killed comes again.
+    while reminders.counts().await?.in_flight > 0 && Instant::now() < last + 4 * LEASE {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    for worker in workers {
+        worker.stop().await?;
+    }
+    drop(lines);
+    while let Some((worker, line)) = said.recv().await {
+        take_down(&mut books, worker, &line);
+    }
+    let counts = reminders.counts().await?;
+    println!(
+        "{} waiting and {} in flight are left in the store",
+        counts.waiting, counts.in_flight
+    );
+    Ok(books.conclude() && counts.waiting + counts.in_flight == 0)
+}
+
+/// Sets all reminders, at deadlines that are spread evenly.
+async fn set_all(reminders: &Reminders, timers: u32, books: &mut Books) -> Outcome<()> {
+    let began = Instant::now();
+    let first = SystemTime::now() + FIRST;
+    let mut sets = Vec::new();
+    for key in 0..timers {
+        let deadline = whole_micros(first + SPREAD.mul_f64(fastrand::f64()));
+        books.set(key, micros(deadline));
+        let text = format!("remember number {key}");
+        sets.push(async move { reminders.set_timer_at(&key, &text, deadline).await });
+    }
+    for set in futures_util::future::join_all(sets).await {
+        set?;
+    }
+    println!("{timers} reminders set in {:.2?}", began.elapsed());
+    Ok(())
+}
+
+/// Moves some reminders, and removes some.
+async fn change_some(reminders: &Reminders, timers: u32, books: &mut Books) -> Outcome<()> {
+    let some = || {
+        let key = fastrand::u32(..timers);
+        let deadline = SystemTime::now() + Duration::from_secs(4).mul_f64(fastrand::f64());
+        async move {
+            let deadline = whole_micros(deadline);
+            (key, deadline, reminders.move_timer_at(&key, deadline).await)
+        }
+    };
+    let moves = futures_util::future::join_all((0..timers / SOME).map(|_| some()));
+    for (key, deadline, moved) in moves.await {
+        if moved? == Moved::Yes {
+            books.moved(key, micros(deadline));
+        }
+    }
+    let some = || {
+        let key = fastrand::u32(..timers);
+        async move { (key, reminders.remove_timer(&key).await) }
+    };
+    let removes = futures_util::future::join_all((0..timers / SOME).map(|_| some()));
+    for (key, removed) in removes.await {
+        if matches!(removed?, Removed::Value(_)) {
+            books.removed(key);
+        }
+    }
+    Ok(())
+}
+
+/// What a clock in microseconds can show.
+fn whole_micros(time: SystemTime) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_micros(micros(time))
+}
+
+fn take_down(books: &mut Books, worker: u32, line: &str) {
+    // A killed worker may leave half a line, of a claim that it had no time to acknowledge.
+    if let Some(delivery) = Delivery::parse(line) {
+        books.delivered(worker, &delivery);
+    }
+}
+
+struct Worker {
+    number: u32,
+    process: Child,
+}
+
+impl Worker {
+    fn start(number: &mut u32, store: &str, lines: &Lines) -> Outcome<Self> {
+        *number += 1;
+        let mut process = Command::new(std::env::current_exe()?)
+            .args(["--worker", "--store", store])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let (number, lines) = (*number, lines.clone());
+        let out = process.stdout.take().ok_or("the worker has no output")?;
+        tokio::spawn(async move {
+            let mut out = BufReader::new(out).lines();
+            while let Ok(Some(line)) = out.next_line().await {
+                if lines.send((number, line)).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Worker { number, process })
+    }
+
+    /// Kills it with SIGKILL.
+    async fn kill(mut self) -> Outcome<()> {
+        Ok(self.process.kill().await?)
+    }
+
+    /// Lets it end by itself: it gives back what it has loaded.
+    async fn stop(mut self) -> Outcome<()> {
+        drop(self.process.stdin.take());
+        if timeout(Duration::from_secs(5), self.process.wait())
+            .await
+            .is_err()
+        {
+            return Err("a worker has not ended in 5 s".into());
+        }
+        Ok(())
+    }
+}

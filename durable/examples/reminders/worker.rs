@@ -1,0 +1,48 @@
+//! A worker process: says which reminders it has got, and acknowledges them.
+//!
+//! A line goes out before its acknowledgement. So whatever is acknowledged has been told, whenever the worker is killed.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tickwheel::TimerWheel;
+use tokio::io::AsyncReadExt;
+
+use super::{Outcome, store};
+
+/// Runs until its standard input ends.
+pub(crate) async fn run(url: &str) -> Outcome<bool> {
+    let wheel = TimerWheel::new();
+    let (reminders, mut due) = store::start(&wheel, url).await?;
+    tokio::spawn(async move {
+        // Nothing is ever sent.
+        let _ = tokio::io::stdin().read(&mut [0]).await;
+        reminders.shutdown().await;
+    });
+    let mut claims = Vec::new();
+    while due.recv_many(&mut claims, 256).await > 0 {
+        let mut lines = String::new();
+        for claim in &claims {
+            let (now, deadline) = (micros(SystemTime::now()), micros(claim.deadline));
+            writeln!(lines, "{} {} {deadline} {now} .", claim.key, claim.attempt)?;
+        }
+        let mut out = std::io::stdout().lock();
+        out.write_all(lines.as_bytes())?;
+        out.flush()?;
+        drop(out);
+        let acks = claims.drain(..).map(|claim| async move {
+            if let Err(error) = claim.ack().await {
+                eprintln!("reminder {}: {error}", claim.key);
+            }
+        });
+        futures_util::future::join_all(acks).await;
+    }
+    Ok(true)
+}
+
+/// Microseconds since the epoch.
+pub(crate) fn micros(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,164 @@
+//! Firing.
+
+use std::time::Duration;
+
+use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, versions, write};
+use crate::conformance::world::{Stores, World};
+use crate::store::{Action, Due, Fire, How, Missed, Settled, State, StoreTime, Version};
+
+/// A row fires if its version exists and it is due, in the order asked for, with a new token each.
+pub async fn fires_what_is_due_and_exists<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let (a, b, far) = (
+        case.set("a", NOW).await,
+        case.set("b", NOW).await,
+        case.set("far", FAR).await,
+    );
+    let old = case.set("gone", NOW).await;
+    case.set("gone", FAR).await;
+    let never = Version(far.version.0 + 1_000_000);
+    let asked = vec![
+        b.version,
+        far.version,
+        old.version,
+        never,
+        a.version,
+        b.version,
+    ];
+    let report = case.fire(asked).await;
+    let keys: Vec<_> = report.fired.iter().map(|fired| fired.key.clone()).collect();
+    assert_eq!(keys, [b"b".to_vec(), b"a".to_vec()]);
+    assert_eq!(report.later, [far]);
+    assert_eq!(report.next, []);
+    for (fired, row) in report.fired.iter().zip([b, a]) {
+        assert!(fired.token > row.version);
+        assert_eq!((fired.attempt, fired.missed, fired.repeats), (1, 0, false));
+        assert_eq!((fired.deadline, &fired.value), (row.due, &fired.key));
+        assert!(fired.deadline <= report.now);
+    }
+    for row in case.list(State::InFlight).await {
+        assert_eq!(
+            row.due,
+            report.now.after(HOUR),
+            "the lease begins when it fires"
+        );
+        assert_eq!((row.period, row.loaded_by, row.attempt), (None, None, 1));
+    }
+    assert_eq!(case.list(State::InFlight).await.len(), 2);
+}
+
+/// A claim whose lease has ended is loaded and fires again, under a new token.
+pub async fn fires_again_after_the_lease<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let instance = case.instance().await;
+    let token = case.fired("a").await;
+    assert_eq!(
+        versions(&case.load(instance, 2 * HOUR, 10).await),
+        [],
+        "the lease lasts"
+    );
+    assert_eq!(case.fire(vec![token]).await.later.len(), 1);
+    assert_eq!(
+        case.settle(token, How::Extend(Duration::ZERO)).await,
+        Settled::Done
+    );
+    assert_eq!(
+        versions(&case.load(instance, Duration::ZERO, 10).await),
+        [token]
+    );
+    let again = case.fire(vec![token]).await;
+    let fired = &again.fired[0];
+    assert!(fired.token > token);
+    assert_eq!((fired.attempt, &fired.value), (2, &b"a".to_vec()));
+    assert_eq!(case.settle(token, How::Ack).await, Settled::Lost);
+    assert_eq!(case.settle(fired.token, How::Ack).await, Settled::Done);
+}
+
+/// The next occurrence of a repeating row waits in the same step, by the rule for what was missed.
+pub async fn repeats_in_the_step_that_fires<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    for (missed, fires, count, behind) in [
+        (Missed::FireAll, true, 0, 1),
+        (Missed::FireOnce, true, 2, 3),
+        (Missed::Skip, false, 0, 3),
+    ] {
+        let now = case.set("clock", NOW).await.due;
+        // Two occurrences after it have been missed.
+        let deadline = StoreTime::from_micros(now.as_micros() - 9_000_000_000);
+        let action = Action::Set {
+            value: b"v".to_vec(),
+            due: Due::At(deadline),
+            period: Some(HOUR),
+            if_absent: false,
+        };
+        let (row, _) = armed(&case.write(vec![write("a", action)]).await[0]);
+        let report = case
+            .fire_as(Fire {
+                versions: vec![row.version],
+                lease: Some(HOUR),
+                missed,
+                near: UNLOADED,
+            })
+            .await;
+        let next = if fires { &report.next } else { &report.later };
+        assert_eq!(
+            (report.next.len(), report.later.len()),
+            (usize::from(fires), usize::from(!fires))
+        );
+        assert_eq!(next[0].due, deadline.after(HOUR * behind), "{missed:?}");
+        assert!(next[0].version > row.version);
+        let fired: Vec<_> = report
+            .fired
+            .iter()
+            .map(|f| (f.deadline, f.missed, f.repeats))
+            .collect();
+        assert_eq!(
+            fired,
+            vec![(deadline, count, true); usize::from(fires)],
+            "{missed:?}"
+        );
+        let waiting = case.get("a").await.expect("the next one waits");
+        assert_eq!(
+            (waiting.version, waiting.state),
+            (next[0].version, State::Waiting)
+        );
+        assert_eq!(
+            (waiting.period, waiting.attempt, waiting.deadline),
+            (Some(HOUR), 0, next[0].due)
+        );
+        if let Some(fired) = report.fired.first() {
+            assert_eq!(case.settle(fired.token, How::Ack).await, Settled::Done);
+        }
+        assert!(case.get("a").await.is_some(), "an ack leaves the next one");
+    }
+}
+
+/// Without a lease what fires is gone, and a repeating one goes on.
+pub async fn deletes_what_fires_at_most_once<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let once = case.set("once", NOW).await;
+    let action = Action::Set {
+        value: Vec::new(),
+        due: NOW,
+        period: Some(HOUR),
+        if_absent: false,
+    };
+    let (repeating, _) = armed(&case.write(vec![write("again", action)]).await[0]);
+    let report = case
+        .fire_as(Fire {
+            versions: vec![once.version, repeating.version],
+            lease: None,
+            missed: Missed::FireOnce,
+            near: UNLOADED,
+        })
+        .await;
+    assert_eq!((report.fired.len(), report.next.len()), (2, 1));
+    assert_eq!(case.list(State::InFlight).await, []);
+    assert_eq!(case.get("once").await, None);
+    let waiting = case.get("again").await.expect("it waits");
+    assert_eq!(waiting.version, report.next[0].version);
+    assert_eq!(
+        case.settle(report.fired[0].token, How::Ack).await,
+        Settled::Lost
+    );
+}

@@ -1,0 +1,95 @@
+//! Loading, and what becomes of it.
+
+use std::time::Duration;
+
+use super::{Case, FAR, HOUR, armed, set, versions, write};
+use crate::conformance::world::{Stores, World};
+use crate::store::{Action, Due, Load, Near, Store, Written};
+
+/// Loads hand out near rows, earliest first, to one instance, up to a limit.
+pub async fn loads_near_rows_once<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let (first, second) = (case.instance().await, case.instance().await);
+    assert_ne!(first, second);
+    let minutes = |minutes: u64| Due::In(Duration::from_secs(60 * minutes));
+    let mut rows = Vec::new();
+    for (key, due) in [("c", 3), ("a", 1), ("far", 61), ("b", 2), ("now", 0)] {
+        rows.push(case.set(key, minutes(due)).await);
+    }
+    let [c, a, _, b, now] = rows[..] else {
+        panic!("five rows")
+    };
+    let none = case.load(first, HOUR, 0).await;
+    assert_eq!((none.rows.len(), none.more), (0, true));
+    let loaded = case.load(first, HOUR, 2).await;
+    assert_eq!(loaded.rows, [(now.version, now.due), (a.version, a.due)]);
+    assert!(loaded.more);
+    let loaded = case.load(second, HOUR, 10).await;
+    assert_eq!(loaded.rows, [(b.version, b.due), (c.version, c.due)]);
+    assert!(!loaded.more);
+    assert_eq!(case.load(first, HOUR, 10).await.rows, []);
+    let row = case.get("a").await.expect("it is there");
+    assert_eq!(row.loaded_by, Some(first));
+    // The mark goes with the version.
+    let moved = write("a", Action::Move { due: FAR });
+    let (moved, _) = armed(&case.write(vec![moved]).await[0]);
+    assert!(!moved.loaded);
+    let far = case.load(second, 2 * HOUR, 10).await;
+    assert!(versions(&far).contains(&moved.version));
+}
+
+/// What an instance leaves or dies with is loaded by others.
+pub async fn loads_what_others_left<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let (first, second) = (case.instance().await, case.instance().await);
+    let row = case.set("a", FAR).await;
+    assert_eq!(versions(&case.load(first, HOUR, 10).await), [row.version]);
+    case.store
+        .unload(&case.space, first)
+        .await
+        .expect("it unloads");
+    assert_eq!(versions(&case.load(second, HOUR, 10).await), [row.version]);
+    // A sign of life that ends soon.
+    let request = Load {
+        instance: second,
+        window: HOUR,
+        limit: 0,
+        alive: world.units(1),
+    };
+    case.store
+        .load(&case.space, request)
+        .await
+        .expect("it loads");
+    assert_eq!(versions(&case.load(first, HOUR, 10).await), []);
+    world.wait(2).await;
+    assert_eq!(versions(&case.load(first, HOUR, 10).await), [row.version]);
+}
+
+/// Near rows are loaded in the step that makes them, for an instance that counts as living.
+pub async fn marks_near_rows_for_living_instances<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let instance = case.instance().await;
+    let near = Near {
+        window: 2 * HOUR,
+        loader: Some(instance),
+    };
+    let batch = || vec![set("near", "", FAR), set("far", "", Due::In(3 * HOUR))];
+    let loaded = |written: Vec<Written>| {
+        written
+            .iter()
+            .map(|w| armed(w).0.loaded)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(loaded(case.write_near(batch(), near).await), [false, false]);
+    case.load(instance, Duration::ZERO, 0).await;
+    assert_eq!(loaded(case.write_near(batch(), near).await), [true, false]);
+    let row = case.get("near").await.expect("it is there");
+    assert_eq!(row.loaded_by, Some(instance));
+    case.store
+        .unload(&case.space, instance)
+        .await
+        .expect("it unloads");
+    assert_eq!(loaded(case.write_near(batch(), near).await), [false, false]);
+    let row = case.get("near").await.expect("it is there");
+    assert_eq!(row.loaded_by, None);
+}

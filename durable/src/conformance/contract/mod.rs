@@ -1,0 +1,153 @@
+//! Each call of a store alone, rule by rule.
+
+mod firing;
+mod loading;
+mod settling;
+mod whole;
+mod writing;
+
+use std::time::Duration;
+
+pub use firing::*;
+pub use loading::*;
+pub use settling::*;
+pub use whole::*;
+pub use writing::*;
+
+use super::world::{Stores, World};
+use crate::store::{
+    Action, Armed, Due, Fire, FireReport, How, InstanceId, List, Load, Loaded, Missed, Namespace,
+    Near, Settle, Settled, State, Store, Stored, Version, Write, Written,
+};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Due a long time from now.
+const FAR: Due = Due::In(HOUR);
+
+/// Due at once.
+const NOW: Due = Due::In(Duration::ZERO);
+
+/// Nothing is loaded in passing.
+const UNLOADED: Near = Near {
+    window: Duration::ZERO,
+    loader: None,
+};
+
+/// A store and a namespace, with calls that must succeed.
+struct Case<S> {
+    store: S,
+    space: Namespace,
+}
+
+impl<S: Store> Case<S> {
+    async fn open<T: Stores<Store = S>>(world: &World<T>) -> Self {
+        let case = Case {
+            store: world.store().await,
+            space: world.namespace(),
+        };
+        case.instance().await;
+        case
+    }
+
+    async fn instance(&self) -> InstanceId {
+        let opened = self.store.open(&self.space, "test").await;
+        opened.expect("it opens").instance
+    }
+
+    async fn write(&self, writes: Vec<Write>) -> Vec<Written> {
+        self.write_near(writes, UNLOADED).await
+    }
+
+    async fn write_near(&self, writes: Vec<Write>, near: Near) -> Vec<Written> {
+        let count = writes.len();
+        let written = self.store.write(&self.space, writes, near).await;
+        let written = written.expect("it writes");
+        assert_eq!(written.len(), count, "an answer for each write");
+        written
+    }
+
+    /// Sets one key and returns its row.
+    async fn set(&self, key: &str, due: Due) -> Armed {
+        armed(&self.write(vec![set(key, key, due)]).await[0]).0
+    }
+
+    async fn load(&self, instance: InstanceId, window: Duration, limit: usize) -> Loaded {
+        let request = Load {
+            instance,
+            window,
+            limit,
+            alive: HOUR,
+        };
+        let loaded = self.store.load(&self.space, request).await;
+        loaded.expect("it loads")
+    }
+
+    async fn fire(&self, versions: Vec<Version>) -> FireReport {
+        let request = Fire {
+            versions,
+            lease: Some(HOUR),
+            missed: Missed::FireOnce,
+            near: UNLOADED,
+        };
+        self.fire_as(request).await
+    }
+
+    async fn fire_as(&self, request: Fire) -> FireReport {
+        let fired = self.store.fire(&self.space, request).await;
+        fired.expect("it fires")
+    }
+
+    /// Sets a key that is due and fires it. Returns the token.
+    async fn fired(&self, key: &str) -> Version {
+        let row = self.set(key, NOW).await;
+        self.fire(vec![row.version]).await.fired[0].token
+    }
+
+    async fn settle(&self, token: Version, how: How) -> Settled {
+        let settles = vec![Settle { token, how }];
+        let settled = self.store.settle(&self.space, settles, UNLOADED).await;
+        settled.expect("it settles")[0]
+    }
+
+    async fn get(&self, key: &str) -> Option<Stored> {
+        let row = self.store.get(&self.space, key.into()).await;
+        row.expect("it reads")
+    }
+
+    async fn list(&self, state: State) -> Vec<Stored> {
+        let request = List {
+            state,
+            after: None,
+            limit: 1_000,
+        };
+        let rows = self.store.list(&self.space, request).await;
+        rows.expect("it lists")
+    }
+}
+
+fn write(key: &str, action: Action) -> Write {
+    let key = key.into();
+    Write { key, action }
+}
+
+fn set(key: &str, value: &str, due: Due) -> Write {
+    let action = Action::Set {
+        value: value.into(),
+        due,
+        period: None,
+        if_absent: false,
+    };
+    write(key, action)
+}
+
+fn armed(written: &Written) -> (Armed, Option<Version>) {
+    match *written {
+        Written::Armed { row, replaced } => (row, replaced),
+        ref other => panic!("{other:?} instead of a row that is armed"),
+    }
+}
+
+fn versions(loaded: &Loaded) -> Vec<Version> {
+    loaded.rows.iter().map(|&(version, _)| version).collect()
+}

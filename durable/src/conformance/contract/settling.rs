@@ -1,0 +1,91 @@
+//! Settling claims.
+
+use std::time::Duration;
+
+use super::{Case, FAR, HOUR, NOW, armed, write};
+use crate::conformance::world::{Stores, World};
+use crate::store::{Action, How, Settled, State, Version};
+
+/// A settle whose token names no claim changes nothing.
+pub async fn settles_by_token<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let waiting = case.set("waiting", FAR).await;
+    let token = case.fired("a").await;
+    for how in [How::Ack, How::Again(HOUR), How::Release, How::Extend(HOUR)] {
+        assert_eq!(case.settle(waiting.version, how).await, Settled::Lost);
+        assert_eq!(
+            case.settle(Version(token.0 + 1_000_000), how).await,
+            Settled::Lost
+        );
+    }
+    assert_eq!(
+        case.settle(token, How::Extend(3 * HOUR)).await,
+        Settled::Done
+    );
+    let row = case.get("a").await.expect("it is there");
+    assert_eq!((row.version, row.attempt), (token, 1), "the token stays");
+    assert!(row.due >= row.deadline.after(3 * HOUR));
+    assert_eq!(
+        case.settle(token, How::Extend(Duration::MAX)).await,
+        Settled::Done
+    );
+    assert!(case.get("a").await.expect("it is there").due.is_never());
+    assert_eq!(case.settle(token, How::Ack).await, Settled::Done);
+    assert_eq!(case.settle(token, How::Ack).await, Settled::Lost);
+    assert!(case.get("waiting").await.is_some());
+}
+
+/// Put back, a row waits under its key again, with its attempts; released, with its deadline too.
+pub async fn puts_back_under_its_key<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let deadline = case.set("a", NOW).await.due;
+    let version = case.get("a").await.expect("it is there").version;
+    let token = case.fire(vec![version]).await.fired[0].token;
+    let Settled::Armed(row) = case.settle(token, How::Release).await else {
+        panic!("it is released")
+    };
+    assert!(row.version > token);
+    let stored = case.get("a").await.expect("it waits");
+    assert_eq!(
+        (stored.version, stored.state),
+        (row.version, State::Waiting)
+    );
+    assert_eq!((stored.attempt, stored.deadline), (1, deadline));
+    let fired = case.fire(vec![row.version]).await.fired[0].clone();
+    assert_eq!((fired.attempt, fired.deadline), (2, deadline));
+    let Settled::Armed(row) = case.settle(fired.token, How::Again(HOUR)).await else {
+        panic!("it is put back")
+    };
+    let stored = case.get("a").await.expect("it waits");
+    assert_eq!(
+        (stored.attempt, stored.deadline, stored.due),
+        (2, row.due, row.due)
+    );
+    assert!(row.due >= deadline.after(HOUR));
+    assert_eq!(case.settle(fired.token, How::Ack).await, Settled::Lost);
+    // A timer as any other.
+    let moved = case
+        .write(vec![write("a", Action::Move { due: FAR })])
+        .await;
+    assert_eq!(armed(&moved[0]).1, Some(row.version));
+}
+
+/// Put back beside a newer row of its key, a row stays in flight until then, and the newer one stays as it is.
+pub async fn puts_back_beside_a_newer_row<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let token = case.fired("a").await;
+    let newer = case.set("a", FAR).await;
+    assert_eq!(
+        case.settle(token, How::Again(2 * HOUR)).await,
+        Settled::Done
+    );
+    let in_flight = case.list(State::InFlight).await;
+    assert_eq!(in_flight.len(), 1);
+    assert_eq!(in_flight[0].version, token);
+    assert!(in_flight[0].due > newer.due);
+    assert_eq!(case.settle(token, How::Release).await, Settled::Done);
+    let fired = case.fire(vec![token]).await.fired[0].clone();
+    assert_eq!(fired.attempt, 2);
+    let waiting = case.get("a").await.expect("it waits");
+    assert_eq!((waiting.version, waiting.due), (newer.version, newer.due));
+}

@@ -1,0 +1,173 @@
+//! The store as a whole: namespaces, lists, many connections at once.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, set, versions, write};
+use crate::conformance::world::{Stores, World};
+use crate::store::{
+    Action, Due, How, List, Namespace, Settle, Settled, State, Store, StoreError, Written,
+};
+
+/// Namespaces have nothing to do with each other.
+pub async fn keeps_namespaces_apart<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let other = format!("{}-other", case.space);
+    let other = Case {
+        store: world.store().await,
+        space: Namespace::new(&other).expect("it is a name"),
+    };
+    let instance = other.instance().await;
+    let row = case.set("a", NOW).await;
+    assert_eq!(other.get("a").await, None);
+    assert_eq!(other.load(instance, HOUR, 10).await.rows, []);
+    assert_eq!(other.fire(vec![row.version]).await.fired, []);
+    let token = case.fire(vec![row.version]).await.fired[0].token;
+    assert_eq!(other.settle(token, How::Ack).await, Settled::Lost);
+    let removed = other.write(vec![write("a", Action::Remove)]).await;
+    assert_eq!(removed, [Written::Absent]);
+    assert_eq!(other.store.purge(&other.space).await, Ok(0));
+    assert_eq!(case.settle(token, How::Ack).await, Settled::Done);
+}
+
+/// A namespace is not opened with another codec, and the error names both.
+pub async fn refuses_another_codec<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let error = case.store.open(&case.space, "other").await;
+    let expected = StoreError::Codec {
+        namespace: case.space.to_string(),
+        stored: "test".into(),
+        asked: "other".into(),
+    };
+    assert_eq!(error, Err(expected));
+}
+
+/// Lists go on where they ended; counts and purges are of everything.
+pub async fn lists_counts_and_purges<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let counts = case.store.count(&case.space).await.expect("it counts");
+    assert_eq!(
+        (counts.waiting, counts.in_flight, counts.earliest),
+        (0, 0, None)
+    );
+    let earliest = case.set("first", NOW).await;
+    let same = Due::At(earliest.due.after(HOUR));
+    for key in ["b", "a", "c"] {
+        case.set(key, same).await;
+    }
+    case.fired("fired").await;
+    let instance = case.instance().await;
+    case.load(instance, Duration::ZERO, 1).await;
+    let counts = case.store.count(&case.space).await.expect("it counts");
+    assert_eq!((counts.waiting, counts.in_flight), (4, 1));
+    assert_eq!(counts.earliest, Some(earliest.due), "loaded or not");
+    assert!(counts.now >= earliest.due);
+
+    let all = case.list(State::Waiting).await;
+    let keys: Vec<_> = all.iter().map(|row| row.key.as_slice()).collect();
+    assert_eq!(keys, [&b"first"[..], b"b", b"a", b"c"]);
+    let mut read = Vec::new();
+    let mut after = None;
+    loop {
+        let request = List {
+            state: State::Waiting,
+            after,
+            limit: 2,
+        };
+        let page = case
+            .store
+            .list(&case.space, request)
+            .await
+            .expect("it lists");
+        let Some(last) = page.last() else { break };
+        after = Some((last.due, last.version));
+        read.extend(page);
+    }
+    assert_eq!(read, all);
+    assert_eq!(case.store.purge(&case.space).await, Ok(5));
+    assert_eq!(case.list(State::Waiting).await, []);
+    assert_eq!(case.list(State::InFlight).await, []);
+    assert_eq!(case.load(instance, 9 * HOUR, 9).await.rows, []);
+}
+
+/// Of many connections that fire, load and settle the same rows at once, one succeeds for each.
+pub async fn gives_each_row_to_one_of_many<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let mut cases = Vec::new();
+    for _ in 0..4 {
+        let (store, space) = (world.store().await, world.namespace());
+        cases.push(Case { store, space });
+    }
+    let rows = (0..100).map(|number| set(&number.to_string(), "", NOW));
+    let rows = case.write(rows.collect()).await;
+    let rows: Vec<_> = rows.iter().map(|w| armed(w).0.version).collect();
+
+    let load = cases.iter().map(|case| async {
+        let instance = case.instance().await;
+        versions(&case.load(instance, HOUR, 60).await)
+    });
+    let loaded: Vec<_> = join_all(load).await.concat();
+    assert_eq!(loaded.len(), 100);
+    assert_eq!(
+        loaded.into_iter().collect::<BTreeSet<_>>(),
+        rows.iter().copied().collect()
+    );
+
+    let fire = cases.iter().map(|case| case.fire(rows.clone()));
+    let fired: Vec<_> = join_all(fire)
+        .await
+        .into_iter()
+        .flat_map(|report| report.fired)
+        .collect();
+    assert_eq!(fired.len(), 100);
+    let tokens: BTreeSet<_> = fired.iter().map(|fired| fired.token).collect();
+    assert_eq!(tokens.len(), 100);
+
+    let settles: Vec<_> = tokens
+        .iter()
+        .map(|&token| Settle {
+            token,
+            how: How::Ack,
+        })
+        .collect();
+    let settle = cases
+        .iter()
+        .map(|case| case.store.settle(&case.space, settles.clone(), UNLOADED));
+    let settled: Vec<_> = join_all(settle)
+        .await
+        .into_iter()
+        .flat_map(|s| s.expect("it settles"))
+        .collect();
+    assert_eq!(settled.iter().filter(|&&s| s == Settled::Done).count(), 100);
+}
+
+/// Of sets of one key by many connections at once, each replaces one other, and the last one stays.
+pub async fn keeps_one_row_under_a_key<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let mut stores = Vec::new();
+    for _ in 0..4 {
+        stores.push(world.store().await);
+    }
+    let set_some = stores.iter().map(|store| async {
+        let mut written = Vec::new();
+        for _ in 0..10 {
+            let writes = vec![set("a", "", FAR), set("b", "", FAR)];
+            let answer = store.write(&case.space, writes, UNLOADED).await;
+            written.push(armed(&answer.expect("it writes")[0]));
+        }
+        written
+    });
+    let written = join_all(set_some).await.concat();
+    let set: BTreeSet<_> = written.iter().map(|(row, _)| row.version).collect();
+    let replaced: BTreeSet<_> = written
+        .iter()
+        .filter_map(|&(_, replaced)| replaced)
+        .collect();
+    assert_eq!((set.len(), replaced.len()), (40, 39));
+    let left: Vec<_> = set.difference(&replaced).copied().collect();
+    let row = case.get("a").await.expect("it is there");
+    assert_eq!(left, [row.version]);
+    assert_eq!(case.list(State::Waiting).await.len(), 2);
+}

@@ -1,0 +1,240 @@
+//! Files that are locked, full, read-only, from the future, or no databases.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use super::*;
+use crate::store::{Action, Due, Version};
+
+/// A folder that goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tickwheel-sqlite-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).expect("the folder is made");
+        Folder(folder)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("timers.db")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Left over, it does no harm.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const NEAR: Near = Near {
+    window: Duration::ZERO,
+    loader: None,
+};
+
+fn space() -> Namespace {
+    Namespace::new("test").expect("it is a name")
+}
+
+fn set(key: &str, bytes: usize) -> Vec<Write> {
+    vec![Write {
+        key: key.into(),
+        action: Action::Set {
+            value: vec![7; bytes],
+            due: Due::In(Duration::from_secs(3_600)),
+            period: None,
+            if_absent: false,
+        },
+    }]
+}
+
+async fn opened(folder: &Folder) -> Sqlite {
+    let store = Sqlite::open(folder.file()).expect("it opens");
+    Store::open(&store, &space(), "json")
+        .await
+        .expect("it opens");
+    store
+}
+
+/// Runs a pragma on the connection of the store.
+async fn pragma(store: &Sqlite, name: &'static str, value: i64) {
+    let pragma = store.thread.call(move |batch| {
+        let read = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+        let sql = format!("PRAGMA {name} = {value}");
+        match batch.connection.query_row(&sql, (), read) {
+            Ok(_) | Err(rusqlite::Error::QueryReturnedNoRows) => Ok(Ok(())),
+            Err(error) => Err(error),
+        }
+    });
+    pragma.await.expect("it is set");
+}
+
+#[tokio::test]
+async fn keeps_timers_when_it_is_opened_again() {
+    let folder = Folder::new();
+    let store = opened(&folder).await;
+    store
+        .write(&space(), set("a", 3), NEAR)
+        .await
+        .expect("it writes");
+    drop(store);
+    let store = opened(&folder).await;
+    let row = store.get(&space(), b"a".to_vec()).await.expect("it reads");
+    assert_eq!(row.expect("it is there").value, [7, 7, 7]);
+}
+
+#[tokio::test]
+async fn writes_ahead_and_waits_for_the_disk() {
+    let folder = Folder::new();
+    let store = opened(&folder).await;
+    let settings = store.thread.call(|batch| {
+        let read = |sql| {
+            batch
+                .connection
+                .query_row(sql, (), |row| row.get::<_, rusqlite::types::Value>(0))
+        };
+        Ok(Ok((
+            read("PRAGMA journal_mode")?,
+            read("PRAGMA synchronous")?,
+        )))
+    });
+    // 2 is FULL.
+    let expected = ("wal".to_owned().into(), 2.into());
+    assert_eq!(settings.await, Ok(expected));
+}
+
+#[tokio::test]
+async fn refuses_a_schema_of_a_later_version() {
+    let folder = Folder::new();
+    drop(opened(&folder).await);
+    let other = Connection::open(folder.file()).expect("it opens");
+    let sql = "UPDATE tickwheel_meta SET value = 7 WHERE name = 'schema'";
+    other.execute(sql, ()).expect("it writes");
+    let error = Sqlite::open(folder.file()).expect_err("it is from the future");
+    let expected = StoreError::Schema {
+        found: 7,
+        supported: 1,
+    };
+    assert_eq!(error, expected);
+}
+
+#[tokio::test]
+async fn refuses_what_is_no_database_and_names_it() {
+    let folder = Folder::new();
+    std::fs::write(folder.file(), [b'x'; 4096]).expect("it is written");
+    for path in [
+        folder.file(),
+        folder.0.clone(),
+        folder.0.join("no folder/x.db"),
+    ] {
+        let error = Sqlite::open(&path).expect_err("it is none");
+        assert!(matches!(error, StoreError::Refused { .. }), "{error:?}");
+        let path = path.display().to_string();
+        assert!(error.to_string().contains(&path), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn refuses_to_write_a_read_only_file() {
+    let folder = Folder::new();
+    let store = opened(&folder).await;
+    pragma(&store, "query_only", 1).await;
+    let error = store.write(&space(), set("a", 1), NEAR).await;
+    let error = error.expect_err("it is read-only");
+    assert!(matches!(error, StoreError::Refused { .. }), "{error:?}");
+    assert!(error.to_string().contains("readonly"), "{error}");
+}
+
+#[tokio::test]
+async fn recovers_from_a_full_disk_and_keeps_what_was_written() {
+    let folder = Folder::new();
+    let store = opened(&folder).await;
+    pragma(&store, "max_page_count", 40).await;
+    let mut written = 0;
+    let error = loop {
+        match store
+            .write(&space(), set(&written.to_string(), 8_000), NEAR)
+            .await
+        {
+            Ok(_) => written += 1,
+            Err(error) => break error,
+        }
+        assert!(written < 100, "it is never full");
+    };
+    assert!(matches!(error, StoreError::Refused { .. }), "{error:?}");
+    assert!(error.to_string().contains("full"), "{error}");
+    pragma(&store, "max_page_count", 4_000).await;
+    store
+        .write(&space(), set("after", 8_000), NEAR)
+        .await
+        .expect("there is room");
+    let counts = store.count(&space()).await.expect("it counts");
+    assert_eq!(counts.waiting, written + 1);
+}
+
+#[tokio::test]
+async fn says_that_a_locked_file_may_pass() {
+    let folder = Folder::new();
+    let store = opened(&folder).await;
+    let other = Connection::open(folder.file()).expect("it opens");
+    other.execute_batch("BEGIN IMMEDIATE").expect("it locks");
+    let error = store.write(&space(), set("a", 1), NEAR).await;
+    let error = error.expect_err("it is locked");
+    assert!(error.may_pass(), "{error:?}");
+    assert!(error.to_string().contains("locked"), "{error}");
+    other.execute_batch("COMMIT").expect("it unlocks");
+    store
+        .write(&space(), set("a", 1), NEAR)
+        .await
+        .expect("it is free");
+}
+
+#[tokio::test]
+async fn undoes_a_call_that_fails_and_no_other() {
+    let folder = Folder::new();
+    let (store, space) = (opened(&folder).await, space());
+    // The calls are queued before the first is awaited, so they share a transaction or not: either way.
+    let before = store.write(&space, set("before", 1), NEAR);
+    let failing = store
+        .thread
+        .call(|batch| -> rusqlite::Result<Result<Version, _>> {
+            batch
+                .connection
+                .execute("DELETE FROM tickwheel_timers", ())?;
+            batch.connection.execute("no SQL", ())?;
+            Ok(Ok(Version(1)))
+        });
+    let after = store.write(&space, set("after", 1), NEAR);
+    let (before, failed, after) = tokio::join!(before, failing, after);
+    assert!(before.is_ok() && after.is_ok());
+    assert!(
+        failed
+            .expect_err("it is no SQL")
+            .to_string()
+            .contains("no SQL")
+    );
+    assert_eq!(store.count(&space).await.expect("it counts").waiting, 2);
+}
+
+#[tokio::test]
+async fn does_not_run_calls_that_were_given_up() {
+    let folder = Folder::new();
+    let (store, space) = (opened(&folder).await, space());
+    let other = Connection::open(folder.file()).expect("it opens");
+    other.execute_batch("BEGIN IMMEDIATE").expect("it locks");
+    let blocked = store.count(&space);
+    // The thread is busy with the one before.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    drop(store.write(&space, set("given up", 1), NEAR));
+    other.execute_batch("COMMIT").expect("it unlocks");
+    blocked.await.expect("it counts");
+    let row = store.get(&space, b"given up".to_vec()).await;
+    assert_eq!(row, Ok(None));
+}
