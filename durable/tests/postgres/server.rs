@@ -112,11 +112,6 @@ impl Server {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// Its port.
-    pub(crate) fn port(&self) -> u16 {
-        self.port
-    }
-
     /// Its folder, where it can read files.
     pub(crate) fn folder(&self) -> &PathBuf {
         &self.folder
