@@ -5,8 +5,10 @@
 //! | `$1` | the id of the namespace, everywhere |
 //! | `$2`, `$3`, `$4` | of what arms rows: the window in microseconds, the loader or null, the channel for hints |
 //!
-//! Batches travel as arrays, one for each column. A batch names its rows through `clock` or `space`, which the planner cannot
-//! see through: so it looks each row up in an index, and never walks through a namespace, whatever the statistics say.
+//! Batches travel as arrays, one for each column. Each item names its namespace, as the planner sees it: so a row is looked up
+//! by all that is known of it, and no plan walks through a namespace, whatever the statistics say. A row that is looked up by its
+//! version has `namespace + 0` compared, which no index has; and whether a row waits is asked by `IS NULL`, since `EXISTS` may be answered by
+//! reading all of them into a hash table.
 //!
 //! # Concurrent statements
 //!
@@ -65,6 +67,19 @@ macro_rules! armed {
     };
 }
 
+/// The items of a batch, from arrays.
+macro_rules! items {
+    ($arrays:literal, $columns:literal) => {
+        concat!(
+            "i AS MATERIALIZED (SELECT $1::int AS namespace, u.* FROM unnest(",
+            $arrays,
+            ") WITH ORDINALITY AS u(",
+            $columns,
+            ", number))"
+        )
+    };
+}
+
 /// When an item of the arrays `at` and `relative` is due.
 macro_rules! item_due {
     () => {
@@ -82,10 +97,9 @@ macro_rules! insert_waiting {
         concat!(
             "INSERT INTO tickwheel_timers AS t
                 (version, namespace, key, value, in_flight, due, deadline, attempt, period, loaded_by)
-            SELECT nextval('tickwheel_versions'), clock.namespace, i.key, i.value, false, d.due, d.due, 0, i.period,
+            SELECT nextval('tickwheel_versions'), i.namespace, i.key, i.value, false, d.due, d.due, 0, i.period,
                 CASE WHEN d.due <= clock.soon THEN clock.loader END
-            FROM clock, unnest($5::bytea[], $6::bytea[], $7::bigint[], $8::bool[], $9::bigint[])
-                AS i(key, value, at, relative, period), ",
+            FROM clock, i, ",
             item_due!()
         )
     };
@@ -99,7 +113,7 @@ macro_rules! armed_row {
 }
 
 pub(super) const SET: &str = concat!(
-    "WITH ", clock!(), ", armed AS (", insert_waiting!(),
+    "WITH ", clock!(), ", ", items!("$5::bytea[], $6::bytea[], $7::bigint[], $8::bool[], $9::bigint[]", "key, value, at, relative, period"), ", armed AS (", insert_waiting!(),
     " ON CONFLICT (namespace, key) WHERE NOT in_flight DO UPDATE SET
         version = nextval('tickwheel_versions'), value = excluded.value, due = excluded.due, deadline = excluded.deadline,
         attempt = 0, period = excluded.period, loaded_by = excluded.loaded_by, replaces = t.version",
@@ -107,9 +121,9 @@ pub(super) const SET: &str = concat!(
 );
 
 pub(super) const SET_IF_ABSENT: &str = concat!(
-    "WITH ", clock!(), ", armed AS (", insert_waiting!(),
+    "WITH ", clock!(), ", ", items!("$5::bytea[], $6::bytea[], $7::bigint[], $8::bool[], $9::bigint[]", "key, value, at, relative, period"), ", armed AS (", insert_waiting!(),
     " WHERE NOT EXISTS (
-        SELECT FROM tickwheel_timers f WHERE f.namespace = clock.namespace AND f.key = i.key AND f.in_flight
+        SELECT FROM tickwheel_timers f WHERE f.namespace = i.namespace AND f.key = i.key AND f.in_flight
     )
     ON CONFLICT (namespace, key) WHERE NOT in_flight DO NOTHING",
     armed_row!(), ")", armed!()
@@ -119,36 +133,42 @@ pub(super) const SET_IF_ABSENT: &str = concat!(
 pub(super) const MOVE: &str = concat!(
     "WITH ",
     clock!(),
+    ", ",
+    items!("$5::bytea[], $6::bigint[], $7::bool[]", "key, at, relative"),
     ", armed AS (
         UPDATE tickwheel_timers t SET
             version = nextval('tickwheel_versions'), due = d.due, deadline = d.due,
             loaded_by = CASE WHEN d.due <= clock.soon THEN clock.loader END, replaces = t.version
-        FROM clock, unnest($5::bytea[], $6::bigint[], $7::bool[]) AS i(key, at, relative), ",
+        FROM clock, i, ",
     item_due!(),
-    " WHERE t.namespace = clock.namespace AND t.key = i.key AND NOT t.in_flight",
+    " WHERE t.namespace = i.namespace AND t.key = i.key AND NOT t.in_flight",
     armed_row!(),
     ")",
     armed!()
 );
 
 /// From an array of keys.
-pub(super) const REMOVE: &str = "
-    WITH space AS MATERIALIZED (SELECT $1::int AS id)
-    DELETE FROM tickwheel_timers t USING space, unnest($2::bytea[]) AS i(key)
-    WHERE t.namespace = space.id AND t.key = i.key AND NOT t.in_flight
-    RETURNING t.key, t.version, t.value";
+pub(super) const REMOVE: &str = concat!(
+    "WITH ",
+    items!("$2::bytea[]", "key"),
+    " DELETE FROM tickwheel_timers t USING i
+    WHERE t.namespace = i.namespace AND t.key = i.key AND NOT t.in_flight
+    RETURNING t.key, t.version, t.value"
+);
 
 /// Locks the waiting rows under the keys of a batch of several statements, in their order.
-pub(super) const LOCK: &str = "
-    WITH space AS MATERIALIZED (SELECT $1::int AS id)
-    SELECT 1 FROM space, unnest($2::bytea[]) AS i(key), tickwheel_timers t
-    WHERE t.namespace = space.id AND t.key = i.key AND NOT t.in_flight
-    FOR UPDATE OF t";
+pub(super) const LOCK: &str = concat!(
+    "WITH ",
+    items!("$2::bytea[]", "key"),
+    " SELECT 1 FROM i, tickwheel_timers t
+    WHERE t.namespace = i.namespace AND t.key = i.key AND NOT t.in_flight
+    FOR UPDATE OF t"
+);
 
 /// What stands under each of an array of keys: whether a row waits, and the latest token.
 pub(super) const STANDING: &str = "
     SELECT i.key,
-        EXISTS (SELECT FROM tickwheel_timers w WHERE w.namespace = $1::int AND w.key = i.key AND NOT w.in_flight),
+        (SELECT w.version FROM tickwheel_timers w WHERE w.namespace = $1::int AND w.key = i.key AND NOT w.in_flight) IS NOT NULL,
         (SELECT max(f.version) FROM tickwheel_timers f WHERE f.namespace = $1::int AND f.key = i.key AND f.in_flight)
     FROM unnest($2::bytea[]) AS i(key)";
 
@@ -156,10 +176,10 @@ pub(super) const STANDING: &str = "
 ///
 /// A row without period goes in flight, or goes. One with a period stays as its next occurrence, and a new row goes in flight.
 pub(super) const FIRE: &str = concat!(
-    "WITH ", clock!(), ", locked AS MATERIALIZED (
-        SELECT a.number, t.version, t.key, t.value, t.due, t.deadline, t.attempt, t.period, t.loaded_by
-        FROM clock, unnest($5::bigint[]) WITH ORDINALITY AS a(version, number), tickwheel_timers t
-        WHERE t.version = a.version AND t.namespace = clock.namespace
+    "WITH ", clock!(), ", ", items!("$5::bigint[]", "version"), ", locked AS MATERIALIZED (
+        SELECT i.number, t.version, t.key, t.value, t.due, t.deadline, t.attempt, t.period, t.loaded_by
+        FROM i, tickwheel_timers t
+        WHERE t.version = i.version AND t.namespace + 0 = i.namespace
         FOR UPDATE OF t SKIP LOCKED
     ), late AS (
         SELECT locked.*, locked.due <= clock.now AS is_due,
@@ -204,29 +224,32 @@ pub(super) const FIRE: &str = concat!(
 );
 
 /// Of an array of versions, those that still exist, and when they are due.
-pub(super) const LEFT: &str = "
-    WITH space AS MATERIALIZED (SELECT $1::int AS id)
-    SELECT t.version, t.due, t.loaded_by IS NOT NULL
-    FROM space, unnest($2::bigint[]) AS a(version), tickwheel_timers t
-    WHERE t.version = a.version AND t.namespace = space.id";
+pub(super) const LEFT: &str = concat!(
+    "WITH ",
+    items!("$2::bigint[]", "version"),
+    " SELECT t.version, t.due, t.loaded_by IS NOT NULL FROM i, tickwheel_timers t
+    WHERE t.version = i.version AND t.namespace + 0 = i.namespace"
+);
 
 /// From an array of tokens.
-pub(super) const ACK: &str = "
-    WITH space AS MATERIALIZED (SELECT $1::int AS id)
-    DELETE FROM tickwheel_timers t USING space, unnest($2::bigint[]) AS i(token)
-    WHERE t.version = i.token AND t.namespace = space.id AND t.in_flight
-    RETURNING t.version";
+pub(super) const ACK: &str = concat!(
+    "WITH ",
+    items!("$2::bigint[]", "version"),
+    " DELETE FROM tickwheel_timers t USING i
+    WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight
+    RETURNING t.version"
+);
 
 /// From arrays of tokens and leases.
 pub(super) const EXTEND: &str = concat!(
-    "WITH space AS MATERIALIZED (SELECT $1::int AS id)
-    UPDATE tickwheel_timers t SET due = least(",
+    "WITH ",
+    items!("$2::bigint[], $3::bigint[]", "version, lease"),
+    " UPDATE tickwheel_timers t SET due = least(",
     now!(),
     " + i.lease, ",
     never!(),
     ")
-    FROM space, unnest($2::bigint[], $3::bigint[]) AS i(token, lease)
-    WHERE t.version = i.token AND t.namespace = space.id AND t.in_flight
+    FROM i WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight
     RETURNING t.version"
 );
 
@@ -235,17 +258,17 @@ pub(super) const EXTEND: &str = concat!(
 /// The first row of a key becomes its waiting row, if it has none. A waiting row that appears at the same moment violates the
 /// unique index, and the batch runs again.
 pub(super) const PUT_BACK: &str = concat!(
-    "WITH ", clock!(), ", claim AS MATERIALIZED (
+    "WITH ", clock!(), ", ", items!("$5::bigint[], $6::bigint[]", "version, delay"), ", claim AS MATERIALIZED (
         SELECT i.number, i.delay, t.version, t.key
-        FROM clock, unnest($5::bigint[], $6::bigint[]) WITH ORDINALITY AS i(token, delay, number), tickwheel_timers t
-        WHERE t.version = i.token AND t.namespace = clock.namespace AND t.in_flight
+        FROM i, tickwheel_timers t
+        WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight
         ORDER BY t.key, t.version
         FOR UPDATE OF t
     ), ranked AS MATERIALIZED (
-        SELECT claim.*, row_number() OVER (PARTITION BY key ORDER BY number) = 1 AND NOT EXISTS (
-                SELECT FROM tickwheel_timers w
+        SELECT claim.*, row_number() OVER (PARTITION BY key ORDER BY number) = 1 AND (
+                SELECT w.version FROM tickwheel_timers w
                 WHERE w.namespace = clock.namespace AND w.key = claim.key AND NOT w.in_flight
-            ) AS arms,
+            ) IS NULL AS arms,
             least(clock.now + coalesce(delay, 0), ", never!(), ") AS due
         FROM claim, clock
         ORDER BY key
@@ -285,13 +308,13 @@ pub(super) const ALIVE: &str = concat!(
             WHERE t.namespace = $1 AND t.loaded_by > loader.loaded_by ORDER BY t.loaded_by LIMIT 1)
         FROM loader WHERE loader.loaded_by IS NOT NULL
     ), dead AS MATERIALIZED (
-        SELECT loader.loaded_by FROM loader, clock
+        SELECT clock.namespace, loader.loaded_by FROM loader, clock
         WHERE loader.loaded_by <> $2 AND NOT EXISTS (
             SELECT FROM tickwheel_instances i WHERE i.id = loader.loaded_by AND i.alive_until >= clock.now
         )
     ), left_behind AS MATERIALIZED (
-        SELECT t.version FROM clock, dead, tickwheel_timers t
-        WHERE t.namespace = clock.namespace AND t.loaded_by = dead.loaded_by
+        SELECT t.version FROM dead, tickwheel_timers t
+        WHERE t.namespace = dead.namespace AND t.loaded_by = dead.loaded_by
         FOR UPDATE OF t SKIP LOCKED
     ), unloaded AS (
         UPDATE tickwheel_timers t SET loaded_by = NULL FROM left_behind l WHERE t.version = l.version
@@ -388,26 +411,3 @@ pub(super) const FIND: &str = "
 
 /// The time, and a number for an instance.
 pub(super) const OPEN: &str = concat!("SELECT ", now!(), ", nextval('tickwheel_versions')");
-
-/// Every statement on timers, by name, for tests that look at plans.
-#[cfg(test)]
-pub(super) const ALL: &[(&str, &str)] = &[
-    ("set", SET),
-    ("set if absent", SET_IF_ABSENT),
-    ("move", MOVE),
-    ("remove", REMOVE),
-    ("lock", LOCK),
-    ("standing", STANDING),
-    ("fire", FIRE),
-    ("left", LEFT),
-    ("ack", ACK),
-    ("extend", EXTEND),
-    ("put back", PUT_BACK),
-    ("alive", ALIVE),
-    ("load", LOAD),
-    ("unload", UNLOAD),
-    ("get", GET),
-    ("list", LIST),
-    ("count", COUNT),
-    ("purge", PURGE),
-];

@@ -1,6 +1,7 @@
 //! The store in PostgreSQL keeps the promises, on a server of the tests' own. The clock is the real one.
 
 mod faults;
+mod plans;
 mod server;
 
 use std::time::Duration;
