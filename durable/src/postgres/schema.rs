@@ -1,6 +1,7 @@
 //! The tables, and how they come to be.
 
-use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, Error};
 
 use crate::store::StoreError;
 
@@ -62,32 +63,41 @@ const LOCK: i64 = 0x7469_636b_7768_6565;
 /// Why the schema is not ready.
 #[derive(Debug)]
 pub(super) enum Unready {
-    Postgres(tokio_postgres::Error),
+    Postgres(Error),
     Store(StoreError),
 }
 
-impl From<tokio_postgres::Error> for Unready {
-    fn from(error: tokio_postgres::Error) -> Self {
+impl From<Error> for Unready {
+    fn from(error: Error) -> Self {
         Unready::Postgres(error)
     }
 }
 
 /// Makes the tables, or brings them up to date. Changes nothing if they are, and then needs no right to.
-pub(super) async fn prepare(client: &mut Client) -> Result<(), Unready> {
-    if found(&*client).await? == SCHEMA {
+pub(super) async fn prepare(client: &mut Client, found: Result<u32, Error>) -> Result<(), Unready> {
+    if found? == SCHEMA {
         return Ok(());
     }
-    let transaction = client.transaction().await?;
-    let lock = format!("SELECT pg_advisory_xact_lock({LOCK})");
-    transaction.batch_execute(&lock).await?;
-    // Another one may have been first.
-    let found = found(&transaction).await?;
+    // The lock first: a transaction that waits for it would not see what another one makes meanwhile.
+    client
+        .batch_execute(&format!("SELECT pg_advisory_lock({LOCK})"))
+        .await?;
+    let migrated = migrate(client).await;
+    client
+        .batch_execute(&format!("SELECT pg_advisory_unlock({LOCK})"))
+        .await?;
+    migrated
+}
+
+async fn migrate(client: &mut Client) -> Result<(), Unready> {
+    let found = found(&*client).await?;
     let Some(missing) = MIGRATIONS.get(found as usize..) else {
         return Err(Unready::Store(StoreError::Schema {
             found,
             supported: SCHEMA,
         }));
     };
+    let transaction = client.transaction().await?;
     if found == 0 {
         let meta = "CREATE TABLE tickwheel_schema (version int NOT NULL); INSERT INTO tickwheel_schema VALUES (0)";
         transaction.batch_execute(meta).await?;
@@ -102,16 +112,14 @@ pub(super) async fn prepare(client: &mut Client) -> Result<(), Unready> {
 }
 
 /// The version of the schema that is there; 0 without one.
-async fn found(client: &impl tokio_postgres::GenericClient) -> Result<u32, tokio_postgres::Error> {
-    // `to_regclass` would answer from a cache that knows nothing of what was made while this session waited for the lock.
-    let exists = "SELECT EXISTS (
-        SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-        WHERE c.relname = 'tickwheel_schema' AND n.nspname = ANY (current_schemas(false)))";
-    if !client.query_one(exists, &[]).await?.get::<_, bool>(0) {
-        return Ok(0);
+pub(super) async fn found(client: &Client) -> Result<u32, Error> {
+    let version = "SELECT version FROM tickwheel_schema";
+    match client.query_typed(version, &[]).await {
+        Ok(rows) => {
+            let version = rows.first().map_or(0, |row| row.get::<_, i32>(0));
+            Ok(u32::try_from(version).unwrap_or(u32::MAX))
+        }
+        Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Ok(0),
+        Err(error) => Err(error),
     }
-    let version = client
-        .query_one("SELECT version FROM tickwheel_schema", &[])
-        .await?;
-    Ok(u32::try_from(version.get::<_, i32>(0)).unwrap_or(u32::MAX))
 }

@@ -5,8 +5,8 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use futures_util::TryFutureExt;
-use futures_util::future::try_join;
+use futures_util::future::{try_join_all, try_join3};
+use futures_util::{FutureExt, TryFutureExt};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio_postgres::types::ToSql;
@@ -62,19 +62,22 @@ impl Session {
     /// Connects, and makes sure of the schema.
     pub(super) async fn connect(target: &Target) -> Result<Self, StoreError> {
         let (mut client, _closed) = connect(target, None).await?;
-        let settings = client.batch_execute(SETTINGS);
-        let set_up = try_join(settings, client.query_one(BACKEND, &[])).await;
-        let (_, row) = set_up.map_err(|error| target.describe(&error))?;
+        // One round trip.
+        let set_up = try_join3(
+            client.batch_execute(SETTINGS),
+            client.query_typed(BACKEND, &[]),
+            schema::found(&client).map(Ok),
+        );
+        let (_, rows, found) = set_up.await.map_err(|error| target.describe(&error))?;
         let backend = Backend {
-            pid: row.get(0),
-            began: row.get(1),
+            pid: rows[0].get(0),
+            began: rows[0].get(1),
         };
-        schema::prepare(&mut client)
-            .await
-            .map_err(|unready| match unready {
-                schema::Unready::Postgres(error) => target.describe(&error),
-                schema::Unready::Store(error) => error,
-            })?;
+        let ready = schema::prepare(&mut client, found).await;
+        ready.map_err(|unready| match unready {
+            schema::Unready::Postgres(error) => target.describe(&error),
+            schema::Unready::Store(error) => error,
+        })?;
         Ok(Session {
             client,
             backend,
@@ -134,10 +137,8 @@ impl Session {
         if let [(sql, parameters)] = queries {
             return Ok(vec![self.query(sql, parameters).await?]);
         }
-        let mut statements = Vec::with_capacity(queries.len());
-        for (sql, _) in queries {
-            statements.push(self.statement(sql).await?);
-        }
+        let statements = queries.iter().map(|(sql, _)| self.statement(sql));
+        let statements = try_join_all(statements).await?;
         // Requests leave in the order in which they are first polled. After one that fails the server skips the others, and
         // COMMIT rolls back.
         let begin = self.client.batch_execute("BEGIN").map_ok(|()| Vec::new());
