@@ -5,7 +5,7 @@
 //! hinted             <-- one connection that listens                                          <-- NOTIFY by the statements
 //! ```
 //!
-//! A batch of acknowledgements, as the server explains it, with a hundred tokens among a million timers:
+//! A batch of acknowledgements, as the server explains it:
 //!
 //! ```text
 //! Delete on tickwheel_timers t
