@@ -354,3 +354,35 @@ async fn a_call_whose_answer_was_lost_can_be_made_again() {
     claim.ack().await.expect("another one does nothing");
     assert!(timeout(SECOND * 100, claims.recv()).await.is_err());
 }
+
+#[tokio::test(start_paused = true)]
+async fn hands_out_at_shutdown_what_the_store_has_no_more() {
+    let builder = orders().at_most_once();
+    let started = builder.start(&TimerWheel::new(), Memory::new()).await;
+    let (timers, mut claims) = started.expect("it starts");
+    set(&timers, "a", SECOND).await.expect("it is set");
+    tokio::time::sleep(SECOND * 2).await;
+    timers.shutdown().await;
+    let claim = claims.recv().await.expect("it was claimed");
+    assert_eq!(claim.key, "a");
+    assert!(claims.recv().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn dispatches_in_a_task_of_its_own() {
+    let (timers, mut claims) = start(Memory::new()).await;
+    set(&timers, "a", SECOND).await.expect("it is set");
+    let handling = tokio::spawn(async move {
+        let handle = |claim: tickwheel_durable::Claim<String, String>| async move {
+            tokio::time::sleep(SECOND).await;
+            assert_eq!(claim.key, "a");
+            Ok(())
+        };
+        claims.dispatch(4, handle).await;
+    });
+    tokio::time::sleep(SECOND * 3).await;
+    timers.shutdown().await;
+    handling.await.expect("it ends with the stream");
+    let counts = timers.counts().await.expect("it counts");
+    assert_eq!((counts.waiting, counts.in_flight), (0, 0));
+}

@@ -97,14 +97,14 @@ pub async fn d3_is_never_early<T: Stores>(world: &World<T>) {
 pub async fn d4_last_write_wins_across_instances<T: Stores>(world: &World<T>) {
     let (first, second) = (world.instance().await, world.instance().await);
     for name in ["moved later", "set again", "removed", "far"] {
-        first.set(name, 1, 4).await;
+        first.set(name, 1, 10).await;
     }
     // All are loaded by now.
     world.wait(2).await;
-    let delay = world.units(8);
+    let delay = world.units(14);
     let moved = second.timers.move_timer(&"moved later".into(), delay).await;
     assert_eq!(moved, Ok(Moved::Yes));
-    second.set("set again", 2, 7).await;
+    second.set("set again", 2, 14).await;
     let removed = second.timers.remove_timer(&"removed".into()).await;
     assert_eq!(removed, Ok(Removed::Value(1)));
     let moved = second.timers.move_timer(&"far".into(), FAR).await;
@@ -113,7 +113,7 @@ pub async fn d4_last_write_wins_across_instances<T: Stores>(world: &World<T>) {
     assert_eq!(gone, Ok(Removed::Absent));
 
     let mut both = [first, second];
-    let claims = collect(&mut both, world.units(12)).await;
+    let claims = collect(&mut both, world.units(20)).await;
     let mut delivered: Vec<_> = claims
         .into_iter()
         .map(|claim| (claim.key, claim.value))
@@ -204,7 +204,7 @@ pub async fn d6_counts_the_lease_from_firing<T: Stores>(world: &World<T>) {
 
 /// D7: tokens grow, and a claim that was lost changes nothing.
 pub async fn d7_fences_lost_claims<T: Stores>(world: &World<T>) {
-    let mut instance = world.instance_with(|b| b.lease(world.units(3))).await;
+    let mut instance = world.instance_with(|b| b.lease(world.units(6))).await;
     instance.set("a", 1, 0).await;
     let first = instance.next().await;
     let second = instance.next().await;
@@ -218,14 +218,14 @@ pub async fn d7_fences_lost_claims<T: Stores>(world: &World<T>) {
     ] {
         assert_eq!(outcome, Err(Error::Lost { token }));
     }
-    second.extend(world.units(20)).await.expect("it is held");
-    instance.sees_nothing(6).await;
+    second.extend(world.units(40)).await.expect("it is held");
+    instance.sees_nothing(9).await;
     second.ack().await.expect("it was extended");
     instance.set("a", 2, 0).await;
     let third = instance.next_acked().await;
     assert!(second.token() < third.token());
     assert_eq!((third.value, third.attempt), (2, 1));
-    instance.sees_nothing(5).await;
+    instance.sees_nothing(8).await;
 }
 
 /// D8: what came due while nobody ran is delivered at start, earliest first.
@@ -233,10 +233,16 @@ pub async fn d8_delivers_what_was_missed_in_order<T: Stores>(world: &World<T>) {
     let writer = world.instance().await;
     writer.claims.shutdown().await;
     let order: Vec<u64> = (0..40).map(|number| number * 17 % 40).collect();
+    // Absolute deadlines: relative ones count from when each is written.
+    let now = writer.timers.counts().await.expect("it counts").now;
     let set = order.iter().map(|&number| {
-        let delay = world.units(1) + Duration::from_millis(number);
+        let deadline = now.after(world.units(1) + Duration::from_millis(number));
         let timers = &writer.timers;
-        async move { timers.set_timer(&key(number), &number, delay).await }
+        async move {
+            timers
+                .set_timer_at(&key(number), &number, deadline.into())
+                .await
+        }
     });
     for set in join_all(set).await {
         set.expect("it is set");
@@ -260,13 +266,13 @@ pub async fn d8_repeats_by_each_rule<T: Stores>(world: &World<T>) {
         let name = format!("{rule:?}");
         let writer = world.instance().await;
         writer.claims.shutdown().await;
-        let period = world.units(4);
+        let period = world.units(10);
         let set = writer.timers.set_interval(&name, &1, period).await;
         set.expect("it is set");
         let due = writer.timers.deadline(&name).await.expect("it reads");
         let due = due.expect("it is there");
-        // Three occurrences are due, and the next is not for two units.
-        world.wait(14).await;
+        // Three occurrences are due, and the next is not for five units.
+        world.wait(35).await;
         let instance = world.instance_with(|b| b.missed(rule)).await;
         let mut one = [instance];
         let claims = collect(&mut one, world.units(1)).await;
@@ -290,7 +296,7 @@ pub async fn d8_repeats_by_each_rule<T: Stores>(world: &World<T>) {
 /// D9: occurrences come at their deadlines though none of them is acknowledged.
 pub async fn d9_keeps_the_cadence_unacknowledged<T: Stores>(world: &World<T>) {
     let mut instance = world.instance().await;
-    let period = world.units(3);
+    let period = world.units(6);
     let set = instance.timers.set_interval(&"a".into(), &1, period).await;
     set.expect("it is set");
     let mut held = vec![instance.next().await];
@@ -338,14 +344,15 @@ pub async fn d10_leaves_to_others_when_full<T: Stores>(world: &World<T>) {
 /// D11: while the store is away calls fail and nothing is delivered; when it is back, everything is.
 pub async fn d11_recovers_when_the_store_is_back<T: Stores>(world: &World<T>) {
     let mut instance = world.instance().await;
-    for number in 0..20 {
-        instance.set(&key(number), number, 3).await;
-    }
+    let numbers: Vec<_> = (0..20).map(|number| (key(number), number)).collect();
+    let delay = world.units(8);
+    let set = numbers.iter().map(|(key, number)| (key, number, delay));
+    instance.timers.set_many(set).await.expect("they are set");
     world.wait(2).await;
     instance.faults.set_away(true);
     let failed = instance.timers.set_timer(&"late".into(), &0, FAR).await;
     assert!(matches!(failed, Err(Error::Store(_))), "{failed:?}");
-    instance.sees_nothing(8).await;
+    instance.sees_nothing(12).await;
     instance.faults.set_away(false);
     let mut one = [instance];
     let claims = collect(&mut one, world.units(8)).await;
@@ -390,7 +397,7 @@ pub async fn releases_dropped_claims_at_once<T: Stores>(world: &World<T>) {
 pub async fn gives_back_what_it_loaded_at_shutdown<T: Stores>(world: &World<T>) {
     let mut first = world.instance_with(|b| b.lease(FAR)).await;
     first.set("due", 1, 0).await;
-    first.set("near", 2, 6).await;
+    first.set("near", 2, 14).await;
     world.wait(2).await;
     first.timers.shutdown().await;
     assert!(first.claims.recv().await.is_none());

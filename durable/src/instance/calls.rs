@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
@@ -96,6 +97,8 @@ pub(crate) struct Calls {
     namespace: Namespace,
     limit: Duration,
     metrics: Arc<Metrics>,
+    /// Whether an answer was lost since somebody asked.
+    lost_answer: AtomicBool,
 }
 
 /// An answer of the store, and when it was asked for and given.
@@ -117,7 +120,13 @@ impl Calls {
             namespace,
             limit,
             metrics,
+            lost_answer: AtomicBool::new(false),
         }
+    }
+
+    /// Whether a call has failed since this was asked last. It may have taken effect all the same.
+    pub(crate) fn take_lost_answer(&self) -> bool {
+        self.lost_answer.swap(false, Ordering::AcqRel)
     }
 
     pub(crate) fn namespace(&self) -> &Namespace {
@@ -221,6 +230,7 @@ impl Calls {
                 after: self.limit,
             },
         };
+        self.lost_answer.store(true, Ordering::Release);
         self.metrics.store_errors.add(1);
         tracing::debug!(namespace = %self.namespace, call, %error, "a call of the store failed");
         Err(error)

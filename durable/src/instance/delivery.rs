@@ -65,16 +65,19 @@ impl Deliveries {
         Poll::Pending
     }
 
-    /// Ends the stream. What was not received is dropped, which releases it.
-    pub(crate) fn close(&self) {
+    /// Ends the stream, and returns what was not received and can be released. The rest comes before the end.
+    pub(crate) fn close(&self) -> Vec<Delivery> {
         let (unreceived, receiver) = {
             let mut state = self.lock();
             state.closed = true;
-            (std::mem::take(&mut state.queue), state.receiver.take())
+            let queue = std::mem::take(&mut state.queue).into_iter();
+            let (held, gone): (Vec<_>, _) = queue.partition(|delivery| delivery.lease.is_held());
+            state.queue = gone.into();
+            (held, state.receiver.take())
         };
-        drop(unreceived);
         if let Some(receiver) = receiver {
             receiver.wake();
         }
+        unreceived
     }
 }

@@ -3,6 +3,11 @@
 //! A load is also the instance's sign of life. So there is one for each poll, whatever else happens, and an idle instance makes
 //! no other call. Besides it loads at once when a hint says that there may be near rows, when the last load left rows out and
 //! there is room again, and when the instance resumes after its capacity was used up.
+//!
+//! **Invariant.** Every row that is marked as loaded by this instance is on its wheel, or is about to be fired, or the instance is
+//! about to give everything back. A row that broke it would wait for as long as the instance lives, because a mark keeps others
+//! from loading it. So after any call whose answer was lost, which may have marked rows, the next load gives everything back
+//! first. Calls keep their order in the store (rule 3 of the [contract](crate::store)), so nothing is marked by it afterwards.
 
 use std::future::pending;
 use std::sync::atomic::Ordering;
@@ -48,10 +53,12 @@ pub(super) async fn run(core: &Core) {
             continue;
         }
         let early = race(core.load_now.notified(), async {
-            match (failing, more) {
-                (true, _) => pending().await,
-                (false, true) => race(core.room_again(), hint(core)).await,
-                (false, false) => hint(core).await,
+            if more {
+                core.room_again().await;
+            } else if failing || core.room() == 0 {
+                pending::<()>().await;
+            } else {
+                hint(core).await;
             }
         });
         // Early or not: it is time for the next load.
@@ -67,9 +74,12 @@ async fn hint(core: &Core) {
 
 /// Loads once. Returns whether rows were left out.
 async fn load(core: &Core) -> Result<bool, Error> {
-    if !core.loads() && core.capacity.available_permits() > 0 {
-        // The wheel had no room: give back, and begin anew.
+    let had_no_room = !core.loads() && core.capacity.available_permits() > 0;
+    // What a lost answer has marked as loaded is on no wheel, and nobody else would load it either.
+    if core.calls.take_lost_answer() || had_no_room {
         core.give_back().await?;
+    }
+    if had_no_room {
         core.loads.store(true, Ordering::Release);
     }
     let limit = if core.loads() {

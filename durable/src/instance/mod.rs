@@ -45,7 +45,7 @@ use crate::error::{Error, StartError};
 use crate::metrics::{DurableMetrics, Metrics};
 use crate::settings::Settings;
 use crate::store::{
-    Armed, InstanceId, Load, Near, Settle, Settled, Store, StoreTime, Version, Write, Written,
+    Armed, How, InstanceId, Load, Near, Settle, Settled, Store, StoreTime, Version, Write, Written,
 };
 
 /// What the tasks, handles and claims of an instance share.
@@ -185,7 +185,6 @@ impl Life {
     /// Ends loading, firing and the stream of claims.
     pub(crate) fn stop(&self) {
         self.stop.send_replace(true);
-        self.deliveries.close();
     }
 
     /// The next delivery; `None` when there will be no more.
@@ -281,7 +280,13 @@ async fn run_claims(firing: Firing, expirations: Expirations<Version, ()>, end: 
     let deliveries = Arc::clone(&firing.deliveries);
     race(firing.run(expirations), loader::run(&core)).await;
     core.loads.store(false, Ordering::Release);
-    deliveries.close();
+    let unreceived = deliveries.close();
+    let release = unreceived
+        .iter()
+        .map(|delivery| delivery.lease.settle(How::Release));
+    // What fails here is dropped, and tried once more.
+    futures_util::future::join_all(release).await;
+    drop(unreceived);
     if let Err(error) = core.give_back().await {
         tracing::warn!(namespace = %core.calls.namespace(), %error, "what was loaded could not be given back");
     }
