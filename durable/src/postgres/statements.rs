@@ -19,7 +19,7 @@
 //!   they answer with instead is read after that, by [`STANDING`], which sees what has fired meanwhile.
 //! * Loads and fires take rows that nobody has locked, and never wait. [`LEFT`] tells a row that is locked from one that is
 //!   gone.
-//! * What waits for locks, writes and settles, takes them in the order of keys or tokens. Two of them cannot wait for each
+//! * What waits for locks, writes, settles and unloads, takes them in the order of keys or tokens. Two of them cannot wait for each
 //!   other, but for a batch of several statements, which [`LOCK`] orders. Should it happen all the same, the server
 //!   ends one of the two, which runs again.
 //!
@@ -345,13 +345,14 @@ pub(super) const LOAD: &str = concat!(
     FROM clock LEFT JOIN near ON true ORDER BY near.due, near.version"
 );
 
-/// Unloads what `$2` has loaded, and ends its life.
+/// Unloads what `$2` has loaded, and ends its life. It waits for rows that are locked: one left out would stay loaded by an
+/// instance that lives on and does not know of it.
 pub(super) const UNLOAD: &str = "
     WITH ended AS (
         DELETE FROM tickwheel_instances WHERE id = $2::bigint
     ), mine AS MATERIALIZED (
         SELECT t.version FROM tickwheel_timers t WHERE t.namespace = $1::int AND t.loaded_by = $2
-        FOR UPDATE SKIP LOCKED
+        ORDER BY t.key, t.version FOR UPDATE
     ), unloaded AS (
         UPDATE tickwheel_timers t SET loaded_by = NULL FROM mine WHERE t.version = mine.version RETURNING 1
     )
