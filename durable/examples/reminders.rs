@@ -7,6 +7,7 @@
 //! ```sh
 //! cargo run --release -p tickwheel-durable --example reminders
 //! cargo run --release -p tickwheel-durable --example reminders -- --timers 5000 --store orders.db
+//! cargo run --release -p tickwheel-durable --features postgres --example reminders -- --store postgres://me@localhost/orders
 //! ```
 
 use std::error::Error;
@@ -57,7 +58,9 @@ fn arguments() -> Result<Option<Arguments>, lexopt::Error> {
 fn main() -> ExitCode {
     let run = || -> Outcome<bool> {
         let Some(arguments) = arguments()? else {
-            println!("reminders [--timers <number>] [--store <file of SQLite>]");
+            println!(
+                "reminders [--timers <number>] [--store <file of SQLite, or URL of PostgreSQL>]"
+            );
             return Ok(true);
         };
         let runtime = tokio::runtime::Builder::new_multi_thread()

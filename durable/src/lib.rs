@@ -84,6 +84,8 @@ mod instance;
 mod memory;
 mod metrics;
 pub mod operating;
+#[cfg(feature = "postgres")]
+mod postgres;
 pub mod protocol;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
@@ -102,6 +104,9 @@ pub use codec::{BoxError, Codec, Json, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use error::{Error, StartError};
 pub use memory::Memory;
 pub use metrics::{DurableMetrics, Summary};
+#[cfg(feature = "postgres")]
+#[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
+pub use postgres::Postgres;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use redis::Redis;

@@ -29,11 +29,15 @@ fn settings() -> Builder<u32, String> {
 pub(crate) async fn start(wheel: &TimerWheel, store: &str) -> Outcome<(Reminders, Due)> {
     let started = match store.split_once("://") {
         None => settings().start(wheel, Sqlite::open(store)?).await,
+        #[cfg(feature = "postgres")]
+        Some(("postgres" | "postgresql", _)) => {
+            let store = tickwheel_durable::Postgres::connect(store).await?;
+            settings().start(wheel, store).await
+        }
         #[cfg(feature = "redis")]
         Some(("redis" | "rediss" | "unix", _)) => {
-            settings()
-                .start(wheel, tickwheel_durable::Redis::connect(store).await?)
-                .await
+            let store = tickwheel_durable::Redis::connect(store).await?;
+            settings().start(wheel, store).await
         }
         Some((scheme, _)) => {
             return Err(format!("{scheme:?} is no store that this example knows").into());

@@ -37,7 +37,9 @@ use firing::Firing;
 pub(crate) use group_commit::Group;
 use group_commit::{Batches, group};
 pub(crate) use lease::Lease;
-use race::race;
+pub(crate) use race::race;
+#[cfg(feature = "postgres")]
+pub(crate) use random::jittered;
 
 use crate::error::{Error, StartError};
 use crate::metrics::{DurableMetrics, Metrics};

@@ -6,6 +6,6 @@ use std::pin::pin;
 use futures_util::future::select;
 
 /// The output of the future that completes first. The other one is dropped. If both are ready it is the first.
-pub(super) async fn race<T>(first: impl Future<Output = T>, second: impl Future<Output = T>) -> T {
+pub(crate) async fn race<T>(first: impl Future<Output = T>, second: impl Future<Output = T>) -> T {
     select(pin!(first), pin!(second)).await.factor_first().0
 }

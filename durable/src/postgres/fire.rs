@@ -1,0 +1,117 @@
+//! Batches of rows that are to fire.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use tokio_postgres::{Error, Row};
+
+use super::lanes::Call;
+use super::read::{attempt, micros, time, unsigned};
+use super::session::Session;
+use super::space::{NearParameters, Space};
+use super::statements as sql;
+use crate::store::{Armed, Fire, FireReport, Fired, Missed, StoreTime, Version};
+
+/// A row that somebody else has locked is asked about again after this.
+const LOCKED: Duration = Duration::from_millis(10);
+
+pub(super) struct FireCall<'a>(pub(super) &'a Space, pub(super) Fire);
+
+impl Call for FireCall<'_> {
+    type Answer = FireReport;
+
+    async fn run(&self, session: &Session) -> Result<FireReport, Error> {
+        let FireCall(space, request) = self;
+        let near = NearParameters::from(request.near);
+        let mut missing = HashSet::new();
+        let asked = request.versions.iter().map(|version| version.0);
+        let asked: Vec<_> = asked.filter(|&version| missing.insert(version)).collect();
+        let lease = request.lease.map(micros);
+        let rule = match request.missed {
+            Missed::FireAll => 0,
+            Missed::FireOnce => 1,
+            Missed::Skip => 2,
+        };
+        let rows = session
+            .query(
+                sql::FIRE,
+                &[
+                    &space.id,
+                    &near.window,
+                    &near.loader,
+                    &space.channel,
+                    &asked,
+                    &lease,
+                    &rule,
+                ],
+            )
+            .await?;
+        let mut report = FireReport {
+            now: time(rows[0].get(0)),
+            fired: Vec::with_capacity(rows.len()),
+            later: Vec::new(),
+            next: Vec::new(),
+        };
+        let mut later = HashMap::new();
+        for row in &rows {
+            if let Some(version) = row.get(1) {
+                missing.remove(&version);
+                later.extend(add(&mut report, Version(version), row));
+            }
+        }
+        if !missing.is_empty() {
+            let missing: Vec<_> = asked.into_iter().filter(|v| missing.contains(v)).collect();
+            let left = session.query(sql::LEFT, &[&space.id, &missing]).await?;
+            let soon = report.now.after(LOCKED);
+            later.extend(left.iter().map(|row| {
+                let version = Version(row.get(0));
+                let armed = Armed {
+                    version,
+                    due: time(row.get(1)).max(soon),
+                    loaded: row.get(2),
+                };
+                (version, armed)
+            }));
+        }
+        for version in &request.versions {
+            if let Some(armed) = later.get(version).copied() {
+                report.later.push(armed);
+                // Asked about again, a row that has another version now is gone.
+                if armed.version != *version {
+                    later.remove(version);
+                }
+            }
+        }
+        Ok(report)
+    }
+}
+
+/// Adds what the server says of one row; what does not fire is returned, with the version asked for.
+fn add(report: &mut FireReport, version: Version, row: &Row) -> Option<(Version, Armed)> {
+    let fires: bool = row.get("fires");
+    let next: Option<i64> = row.get("next_version");
+    let armed = next.map(|next| Armed {
+        version: Version(next),
+        due: time(row.get("next_due")),
+        loaded: row.get("next_loaded"),
+    });
+    if !fires {
+        let unchanged = || Armed {
+            version,
+            due: time(row.get("due")),
+            loaded: row.get("loaded"),
+        };
+        return Some((version, armed.unwrap_or_else(unchanged)));
+    }
+    report.fired.push(Fired {
+        token: Version(row.get("token")),
+        key: row.get("key"),
+        value: row.get("value"),
+        deadline: StoreTime::from_micros(row.get("deadline")),
+        attempt: attempt(row.get("attempt")) + 1,
+        missed: unsigned(row.get("missed")),
+        repeats: armed.is_some(),
+    });
+    report.next.extend(armed);
+    None
+}

@@ -1,0 +1,181 @@
+//! The connections of a store, and who uses which.
+//!
+//! | lane | calls | because |
+//! |---|---|---|
+//! | write, settle, fire, load | one at a time each | a load of thousands of rows holds up no claim, a set that waits for a locked row no acknowledgement |
+//! | read | any number at once, pipelined | they change nothing |
+//!
+//! A lane connects when it is first used, and again when its connection was lost.
+//!
+//! # Order
+//!
+//! Calls take effect in their order, also after one that was dropped or lost its connection. Its statement may still wait for
+//! a lock in the server, and would take effect after what is called next. So:
+//!
+//! 1. A call takes the connection out of its lane and puts it back when it has its answer. Without an answer the connection
+//!    is closed, and the server's process goes on the list of *orphans*.
+//! 2. Before any call sends a statement, it has the server end all orphans, and waits until they are gone.
+
+use std::ops::Deref;
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard as StdMutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Mutex, MutexGuard};
+use tokio_postgres::Error;
+
+use super::session::{Backend, Session};
+use super::target::{Target, is_conflict, is_lost};
+use crate::instance::jittered;
+use crate::store::StoreError;
+
+/// A batch that has lost against another one runs again after this.
+const CONFLICT: Duration = Duration::from_millis(2);
+
+/// Calls that change something, each kind on a connection of its own.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Lane {
+    Write,
+    Settle,
+    Fire,
+    Load,
+}
+
+/// A call that can be run again when the server says that nothing of it has happened.
+pub(super) trait Call: Sync {
+    type Answer: Send;
+
+    fn run(&self, session: &Session) -> impl Future<Output = Result<Self::Answer, Error>> + Send;
+}
+
+/// The connections.
+pub(super) struct Lanes {
+    target: Target,
+    exclusive: [Mutex<Option<Session>>; 4],
+    shared: Mutex<Option<Arc<Session>>>,
+    orphans: StdMutex<Vec<Backend>>,
+}
+
+impl Lanes {
+    /// Connects once, for reads.
+    pub(super) async fn connect(target: Target) -> Result<Self, StoreError> {
+        let session = Session::connect(&target).await?;
+        Ok(Lanes {
+            target,
+            exclusive: Default::default(),
+            shared: Mutex::new(Some(Arc::new(session))),
+            orphans: StdMutex::default(),
+        })
+    }
+
+    pub(super) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    fn orphans(&self) -> StdMutexGuard<'_, Vec<Backend>> {
+        self.orphans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a call that changes something, alone in its lane.
+    pub(super) async fn change<C: Call>(
+        &self,
+        lane: Lane,
+        call: &C,
+    ) -> Result<C::Answer, StoreError> {
+        loop {
+            let session = self.exclusive(lane).await?;
+            let outcome = call.run(&session).await;
+            session.answered(outcome.as_ref().err());
+            match outcome {
+                Ok(answer) => return Ok(answer),
+                Err(error) if is_conflict(&error) => tokio::time::sleep(jittered(CONFLICT)).await,
+                Err(error) => return Err(self.target.describe(&error)),
+            }
+        }
+    }
+
+    /// Runs a call that only reads, beside others.
+    pub(super) async fn read<C: Call>(&self, call: &C) -> Result<C::Answer, StoreError> {
+        let session = self.shared().await?;
+        self.end_orphans(&session).await?;
+        let outcome = call.run(&session).await;
+        outcome.map_err(|error| self.target.describe(&error))
+    }
+
+    async fn shared(&self) -> Result<Arc<Session>, StoreError> {
+        let mut shared = self.shared.lock().await;
+        if let Some(session) = shared.as_ref().filter(|session| !session.is_closed()) {
+            return Ok(Arc::clone(session));
+        }
+        let session = Arc::new(Session::connect(&self.target).await?);
+        *shared = Some(Arc::clone(&session));
+        Ok(session)
+    }
+
+    async fn exclusive(&self, lane: Lane) -> Result<InUse<'_>, StoreError> {
+        let mut place = self.exclusive[lane as usize].lock().await;
+        let session = match place.take().filter(|session| !session.is_closed()) {
+            Some(session) => session,
+            None => Session::connect(&self.target).await?,
+        };
+        if let Err(error) = self.end_orphans(&session).await {
+            *place = Some(session).filter(|session| !session.is_closed());
+            return Err(error);
+        }
+        Ok(InUse {
+            lanes: self,
+            place,
+            session: Some(session),
+        })
+    }
+
+    async fn end_orphans(&self, session: &Session) -> Result<(), StoreError> {
+        let orphans = self.orphans().clone();
+        if orphans.is_empty() {
+            return Ok(());
+        }
+        let ended = session.terminate(&orphans).await;
+        if !ended.map_err(|error| self.target.describe(&error))? {
+            let message = format!(
+                "PostgreSQL {}: the server does not end a process whose call was given up",
+                self.target
+            );
+            return Err(StoreError::unavailable(message));
+        }
+        self.orphans().retain(|orphan| !orphans.contains(orphan));
+        Ok(())
+    }
+}
+
+/// A connection taken out of its lane.
+struct InUse<'a> {
+    lanes: &'a Lanes,
+    place: MutexGuard<'a, Option<Session>>,
+    session: Option<Session>,
+}
+
+impl InUse<'_> {
+    /// The server has answered, if only with an error: puts the connection back, unless the error is that it is lost.
+    fn answered(mut self, error: Option<&Error>) {
+        if error.is_none_or(|error| !is_lost(error)) {
+            *self.place = self.session.take();
+        }
+    }
+}
+
+impl Deref for InUse<'_> {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        self.session
+            .as_ref()
+            .expect("it is put back when this goes")
+    }
+}
+
+impl Drop for InUse<'_> {
+    fn drop(&mut self) {
+        if let Some(session) = &self.session {
+            self.lanes.orphans().push(session.backend());
+        }
+    }
+}

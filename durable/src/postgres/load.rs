@@ -1,0 +1,72 @@
+//! Loading, unloading and purging.
+
+use tokio_postgres::Error;
+
+use super::lanes::Call;
+use super::read::{limit, micros, time};
+use super::session::Session;
+use super::space::Space;
+use super::statements as sql;
+use crate::store::{InstanceId, Load, Loaded, Version};
+
+pub(super) struct LoadCall<'a>(pub(super) &'a Space, pub(super) Load);
+
+impl Call for LoadCall<'_> {
+    type Answer = Loaded;
+
+    async fn run(&self, session: &Session) -> Result<Loaded, Error> {
+        let LoadCall(space, request) = self;
+        let InstanceId(instance) = request.instance;
+        let answers = session
+            .transaction(&[
+                (
+                    sql::ALIVE,
+                    &[&space.id, &instance, &micros(request.alive), &space.channel],
+                ),
+                (
+                    sql::LOAD,
+                    &[
+                        &space.id,
+                        &instance,
+                        &micros(request.window),
+                        &limit(request.limit),
+                    ],
+                ),
+            ])
+            .await?;
+        let rows = &answers[1];
+        let loaded = rows.iter().filter_map(|row| {
+            let version: Option<i64> = row.get(2);
+            version.map(|version| (Version(version), time(row.get(3))))
+        });
+        Ok(Loaded {
+            now: time(rows[0].get(0)),
+            more: rows[0].get(1),
+            rows: loaded.collect(),
+        })
+    }
+}
+
+pub(super) struct UnloadCall<'a>(pub(super) &'a Space, pub(super) InstanceId);
+
+impl Call for UnloadCall<'_> {
+    type Answer = ();
+
+    async fn run(&self, session: &Session) -> Result<(), Error> {
+        let UnloadCall(space, InstanceId(instance)) = self;
+        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
+            [&space.id, instance, &space.channel];
+        session.query(sql::UNLOAD, &parameters).await?;
+        Ok(())
+    }
+}
+
+pub(super) struct PurgeCall<'a>(pub(super) &'a Space);
+
+impl Call for PurgeCall<'_> {
+    type Answer = u64;
+
+    async fn run(&self, session: &Session) -> Result<u64, Error> {
+        session.execute(sql::PURGE, &[&self.0.id]).await
+    }
+}

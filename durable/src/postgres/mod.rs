@@ -1,0 +1,285 @@
+//! A store in PostgreSQL.
+//!
+//! ```text
+//! calls of instances --> lanes: a connection each for writes, settles, fires, loads and reads --> one statement a batch
+//! hinted             <-- one connection that listens                                          <-- NOTIFY by the statements
+//! ```
+//!
+//! A batch of acknowledgements, as the server explains it:
+//!
+//! ```text
+//! Delete on tickwheel_timers t
+//!   CTE i -> Function Scan on unnest u
+//!   -> Nested Loop
+//!        -> CTE Scan on i
+//!        -> Index Scan using tickwheel_timers_pkey on tickwheel_timers t
+//!             Index Cond: (version = i.version)
+//! ```
+//!
+//! A test has the server explain every statement as it runs, on empty and on large tables, and sees that each looks its rows up.
+//!
+//! `statements` has the SQL of each call, and says why it holds among others that run at the same time; `lanes` says why calls
+//! keep their order.
+
+mod fire;
+mod hints;
+mod lanes;
+mod load;
+mod read;
+mod schema;
+mod session;
+mod settle;
+mod space;
+mod statements;
+mod target;
+mod tls;
+mod write;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::task::AbortHandle;
+
+use crate::store::{
+    Counts, Fire, FireReport, InstanceId, List, Load, Loaded, Namespace, Near, Opened, Settle,
+    Settled, Store, StoreError, Stored, Write, Written,
+};
+use fire::FireCall;
+use hints::Hints;
+use lanes::{Lane, Lanes};
+use load::{LoadCall, PurgeCall, UnloadCall};
+use read::{CountCall, GetCall, ListCall};
+use settle::SettleCall;
+use space::{FindCall, OpenCall, Space};
+use target::Target;
+use write::WriteCall;
+
+/// A store in a PostgreSQL database, from version 14 on. With the feature `postgres`.
+///
+/// Any number of processes on any hosts may share the database. Clones share their connections: up to five, each made when it is
+/// first used, and one that listens once an instance claims. A connection that is lost is made anew by the next call.
+///
+/// # Durability
+///
+/// Every call commits before it returns. What a commit survives is a matter of the server:
+///
+/// | setting | a crash of this process | of the server | of its host, or power |
+/// |---|---|---|---|
+/// | `synchronous_commit = on`, the default, and `fsync = on` | survives | survives | survives, as far as the disk does what it says |
+/// | `synchronous_commit = remote_apply` with `synchronous_standby_names` | survives | survives | survives, also the loss of the disk |
+/// | `synchronous_commit = off` | survives | what was committed in the last moments is lost | likewise |
+/// | `fsync = off` | survives | survives | the database may be damaged |
+///
+/// The role has the setting (`ALTER ROLE .. SET synchronous_commit`), or the URL (`?options=-c%20synchronous_commit%3Doff`).
+/// After a failover to an asynchronous standby, what had not reached it is lost.
+///
+/// The store's clock is the server's, read once in a call.
+///
+/// # Permissions
+///
+/// The first connection makes the tables `tickwheel_*`, the sequence `tickwheel_versions`, and later versions of them, in the first
+/// schema of the role's `search_path`; for that it needs `CREATE` on the schema. Afterwards it is enough to have
+///
+/// ```sql
+/// GRANT SELECT ON tickwheel_schema TO worker;
+/// GRANT SELECT, INSERT, UPDATE, DELETE ON tickwheel_namespaces, tickwheel_instances, tickwheel_timers TO worker;
+/// GRANT USAGE ON SEQUENCE tickwheel_versions TO worker;
+/// ```
+///
+/// # Sizing
+///
+/// * Six connections for each process at most, counted against `max_connections`.
+/// * Statements are prepared, and hints need `LISTEN`: connect directly, or through a pooler that pools sessions, not
+///   transactions.
+/// * The work of a call does not grow with the number of timers: each row is looked up in an index, whatever the statistics say.
+///   [`counts`](crate::DurableTimers::counts) reads the whole namespace.
+/// * Timers come and go, and so do dead rows. The table is set to be vacuumed early; a transaction that stays open for hours keeps
+///   vacuum from it, here as everywhere.
+/// * A transaction that sets a near timer which its own instance does not load sends `NOTIFY`. These commit one after the other.
+/// * Whoever locks rows by hand holds up moves and removes of these keys and settles of these claims, until their time limit, and
+///   the calls of the same batch. Loads and fires go on without the rows.
+///
+/// # Encryption
+///
+/// Connections are encrypted if the URL has `sslmode=require` or `sslmode=verify-full`. Both check the certificate, by the file
+/// that `sslrootcert=` names or else by what the system trusts. Without, they are not encrypted.
+///
+/// # Examples
+///
+/// ```no_run
+/// use tickwheel_durable::{Postgres, builder};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let wheel = tickwheel::TimerWheel::new();
+/// let store = Postgres::connect("postgres://worker:secret@db.example/orders?sslmode=require").await?;
+/// let (timers, claims) = builder::<String, u32>("orders").start(&wheel, store).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Postgres {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    lanes: Lanes,
+    hints: Arc<Hints>,
+    spaces: Mutex<HashMap<Namespace, Arc<Space>>>,
+    listener: AbortHandle,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.listener.abort();
+    }
+}
+
+impl Postgres {
+    /// Connects to a database, and makes or migrates the tables if they are not there or old.
+    ///
+    /// The URL is one of libpq: `postgres://user:password@host:port/database?option=value`, or a list of `option=value`. It may
+    /// name several hosts, with `target_session_attrs=read-write`.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Refused`] when the URL cannot be parsed, or the server refuses the role, the database or the tables;
+    /// [`StoreError::Unavailable`] when it does not answer; [`StoreError::Schema`] when a later version of this crate has written
+    /// the tables. Each says where and as whom, and never with which password.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
+    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+        let target = Target::parse(url)?;
+        let lanes = Lanes::connect(target.clone()).await?;
+        let hints = Arc::<Hints>::default();
+        let listener = tokio::spawn(hints::listen(target, Arc::clone(&hints)));
+        Ok(Postgres {
+            inner: Arc::new(Inner {
+                lanes,
+                hints,
+                spaces: Mutex::default(),
+                listener: listener.abort_handle(),
+            }),
+        })
+    }
+
+    fn spaces(&self) -> MutexGuard<'_, HashMap<Namespace, Arc<Space>>> {
+        let spaces = self.inner.spaces.lock();
+        spaces.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A namespace that was opened, here or by another store.
+    async fn space(&self, namespace: &Namespace) -> Result<Arc<Space>, StoreError> {
+        let known = self.spaces().get(namespace).cloned();
+        if let Some(space) = known {
+            return Ok(space);
+        }
+        let found = self.inner.lanes.read(&FindCall(namespace)).await?;
+        let Some(space) = found.map(Arc::new) else {
+            let error = format!("namespace {namespace} was not opened");
+            return Err(StoreError::refused(error));
+        };
+        self.spaces().insert(namespace.clone(), Arc::clone(&space));
+        Ok(space)
+    }
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Postgres")
+            .field("target", self.inner.lanes.target())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store for Postgres {
+    async fn open(&self, namespace: &Namespace, codec: &str) -> Result<Opened, StoreError> {
+        let call = OpenCall { namespace, codec };
+        let (space, opened) = self.inner.lanes.change(Lane::Load, &call).await??;
+        self.spaces().insert(namespace.clone(), Arc::new(space));
+        Ok(opened)
+    }
+
+    async fn write(
+        &self,
+        namespace: &Namespace,
+        writes: Vec<Write>,
+        near: Near,
+    ) -> Result<Vec<Written>, StoreError> {
+        let space = self.space(namespace).await?;
+        let call = WriteCall {
+            space: &space,
+            writes,
+            near,
+        };
+        self.inner.lanes.change(Lane::Write, &call).await
+    }
+
+    async fn load(&self, namespace: &Namespace, request: Load) -> Result<Loaded, StoreError> {
+        let space = self.space(namespace).await?;
+        let call = LoadCall(&space, request);
+        self.inner.lanes.change(Lane::Load, &call).await
+    }
+
+    async fn fire(&self, namespace: &Namespace, request: Fire) -> Result<FireReport, StoreError> {
+        let space = self.space(namespace).await?;
+        let call = FireCall(&space, request);
+        self.inner.lanes.change(Lane::Fire, &call).await
+    }
+
+    async fn settle(
+        &self,
+        namespace: &Namespace,
+        settles: Vec<Settle>,
+        near: Near,
+    ) -> Result<Vec<Settled>, StoreError> {
+        let space = self.space(namespace).await?;
+        let call = SettleCall {
+            space: &space,
+            settles,
+            near,
+        };
+        self.inner.lanes.change(Lane::Settle, &call).await
+    }
+
+    async fn unload(&self, namespace: &Namespace, instance: InstanceId) -> Result<(), StoreError> {
+        let space = self.space(namespace).await?;
+        let call = UnloadCall(&space, instance);
+        self.inner.lanes.change(Lane::Load, &call).await
+    }
+
+    async fn get(&self, namespace: &Namespace, key: Vec<u8>) -> Result<Option<Stored>, StoreError> {
+        let space = self.space(namespace).await?;
+        let call = GetCall(&space, key);
+        self.inner.lanes.read(&call).await
+    }
+
+    async fn list(&self, namespace: &Namespace, request: List) -> Result<Vec<Stored>, StoreError> {
+        let space = self.space(namespace).await?;
+        let call = ListCall(&space, request);
+        self.inner.lanes.read(&call).await
+    }
+
+    async fn count(&self, namespace: &Namespace) -> Result<Counts, StoreError> {
+        let space = self.space(namespace).await?;
+        let call = CountCall(&space);
+        self.inner.lanes.read(&call).await
+    }
+
+    async fn purge(&self, namespace: &Namespace) -> Result<u64, StoreError> {
+        let space = self.space(namespace).await?;
+        let call = PurgeCall(&space);
+        self.inner.lanes.change(Lane::Write, &call).await
+    }
+
+    async fn hinted(&self, namespace: &Namespace) {
+        // An instance has opened its namespace, so this fails only for others.
+        let Ok(space) = self.space(namespace).await else {
+            return std::future::pending().await;
+        };
+        self.inner.hints.channel(&space.channel).notified().await;
+    }
+}

@@ -1,0 +1,213 @@
+//! One connection, and the statements that are prepared on it.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::future::{try_join_all, try_join3};
+use futures_util::{FutureExt, TryFutureExt};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{AsyncMessage, Client, Connection, Error, NoTls, Row, Statement};
+
+use super::hints::Hints;
+use super::target::Target;
+use super::{schema, tls};
+use crate::store::StoreError;
+
+/// What every connection is set to.
+///
+/// Statements look up rows by indices that fit, and the planner is to use them whatever it believes to know about the tables,
+/// which is out of date most of the time: they are full now and empty a minute later. A plan is made once for a connection.
+const SETTINGS: &str = "
+    SET default_transaction_isolation = 'read committed';
+    SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
+    SET plan_cache_mode = force_generic_plan; SET jit = off; SET max_parallel_workers_per_gather = 0;
+    SET client_min_messages = warning;";
+
+/// Which process of the server answers, and when it began, in microseconds: numbers are used again.
+const BACKEND: &str = "
+    SELECT pid, (extract(epoch FROM backend_start) * 1000000)::bigint
+    FROM pg_stat_activity WHERE pid = pg_backend_pid()";
+
+/// Ends processes of the server, and waits until they are gone. Returns how many are left.
+///
+/// The planner may ask for the end of a process before it looks at which one it is, were it not for the `MATERIALIZED`.
+const TERMINATE: &str = "
+    WITH old AS MATERIALIZED (
+        SELECT a.pid FROM unnest($1::int[], $2::bigint[]) AS o(pid, began), pg_stat_activity a
+        WHERE a.pid = o.pid AND (extract(epoch FROM a.backend_start) * 1000000)::bigint = o.began
+    )
+    SELECT count(*) FROM old WHERE NOT pg_terminate_backend(old.pid, 5000)";
+
+/// A process of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Backend {
+    pid: i32,
+    began: i64,
+}
+
+/// A connection.
+pub(super) struct Session {
+    client: Client,
+    backend: Backend,
+    statements: Mutex<HashMap<&'static str, Statement>>,
+}
+
+pub(super) type Parameters<'a> = [&'a (dyn ToSql + Sync)];
+
+impl Session {
+    /// Connects, and makes sure of the schema.
+    pub(super) async fn connect(target: &Target) -> Result<Self, StoreError> {
+        let (mut client, _closed) = connect(target, None).await?;
+        // One round trip.
+        let set_up = try_join3(
+            client.batch_execute(SETTINGS),
+            client.query_typed(BACKEND, &[]),
+            schema::found(&client).map(Ok),
+        );
+        let (_, rows, found) = set_up.await.map_err(|error| target.describe(&error))?;
+        let backend = Backend {
+            pid: rows[0].get(0),
+            began: rows[0].get(1),
+        };
+        let ready = schema::prepare(&mut client, found).await;
+        ready.map_err(|unready| match unready {
+            schema::Unready::Postgres(error) => target.describe(&error),
+            schema::Unready::Store(error) => error,
+        })?;
+        Ok(Session {
+            client,
+            backend,
+            statements: Mutex::default(),
+        })
+    }
+
+    pub(super) fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// A prepared statement: the first time it takes a round trip.
+    pub(super) async fn statement(&self, sql: &'static str) -> Result<Statement, Error> {
+        let statements = || {
+            self.statements
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        let known = statements().get(sql).cloned();
+        if let Some(statement) = known {
+            return Ok(statement);
+        }
+        let statement = self.client.prepare(sql).await?;
+        statements().insert(sql, statement.clone());
+        Ok(statement)
+    }
+
+    /// Runs one statement.
+    pub(super) async fn query(
+        &self,
+        sql: &'static str,
+        parameters: &Parameters<'_>,
+    ) -> Result<Vec<Row>, Error> {
+        let statement = self.statement(sql).await?;
+        self.client.query(&statement, parameters).await
+    }
+
+    /// Runs one statement that returns nothing but how many rows it has changed.
+    pub(super) async fn execute(
+        &self,
+        sql: &'static str,
+        parameters: &Parameters<'_>,
+    ) -> Result<u64, Error> {
+        let statement = self.statement(sql).await?;
+        self.client.execute(&statement, parameters).await
+    }
+
+    /// Runs statements in one transaction and one round trip.
+    pub(super) async fn transaction(
+        &self,
+        queries: &[(&'static str, &Parameters<'_>)],
+    ) -> Result<Vec<Vec<Row>>, Error> {
+        if let [(sql, parameters)] = queries {
+            return Ok(vec![self.query(sql, parameters).await?]);
+        }
+        let statements = queries.iter().map(|(sql, _)| self.statement(sql));
+        let statements = try_join_all(statements).await?;
+        // Requests leave in the order in which they are first polled. After one that fails the server skips the others, and
+        // COMMIT rolls back.
+        let begin = self.client.batch_execute("BEGIN").map_ok(|()| Vec::new());
+        let commit = self.client.batch_execute("COMMIT").map_ok(|()| Vec::new());
+        let mut requests: Vec<Request<'_>> = Vec::with_capacity(queries.len() + 2);
+        requests.push(Box::pin(begin));
+        for ((_, parameters), statement) in queries.iter().zip(&statements) {
+            requests.push(Box::pin(self.client.query(statement, parameters)));
+        }
+        requests.push(Box::pin(commit));
+        let answers = futures_util::future::join_all(requests).await;
+        let mut answers = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
+        answers.pop();
+        answers.remove(0);
+        Ok(answers)
+    }
+
+    /// Ends processes whose connections were given up, so that nothing they were asked for happens later.
+    pub(super) async fn terminate(&self, backends: &[Backend]) -> Result<bool, Error> {
+        let (pids, began): (Vec<_>, Vec<_>) = backends.iter().map(|b| (b.pid, b.began)).unzip();
+        let left = self.query(TERMINATE, &[&pids, &began]).await?;
+        Ok(left[0].get::<_, i64>(0) == 0)
+    }
+}
+
+type Request<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, Error>> + Send + 'a>>;
+
+/// Connects. What the server sends unasked goes to the hints. The receiver is closed when the connection is.
+pub(super) async fn connect(
+    target: &Target,
+    hints: Option<Arc<Hints>>,
+) -> Result<(Client, watch::Receiver<()>), StoreError> {
+    let (open, closed) = watch::channel(());
+    let config = &target.config;
+    let client = if target.tls {
+        let tls = tls::connector(target.roots.as_deref())?;
+        let connected = config.connect(tls).await;
+        let (client, connection) = connected.map_err(|error| target.describe(&error))?;
+        drop(tokio::spawn(drive(connection, hints, open)));
+        client
+    } else {
+        let connected = config.connect(NoTls).await;
+        let (client, connection) = connected.map_err(|error| target.describe(&error))?;
+        drop(tokio::spawn(drive(connection, hints, open)));
+        client
+    };
+    Ok((client, closed))
+}
+
+/// Sends and receives until the connection ends, or its client is dropped.
+async fn drive<S, T>(
+    mut connection: Connection<S, T>,
+    hints: Option<Arc<Hints>>,
+    open: watch::Sender<()>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    while let Some(message) = poll_fn(|cx| connection.poll_message(cx)).await {
+        match message {
+            Ok(AsyncMessage::Notification(notification)) => {
+                if let Some(hints) = &hints {
+                    hints.notify(notification.channel());
+                }
+            }
+            Ok(_) => {}
+            // The calls that wait for an answer fail.
+            Err(_) => break,
+        }
+    }
+    drop(open);
+}

@@ -1,0 +1,414 @@
+//! The SQL of every call.
+//!
+//! | name | parameters |
+//! |---|---|
+//! | `$1` | the id of the namespace, everywhere |
+//! | `$2`, `$3`, `$4` | of what arms rows: the window in microseconds, the loader or null, the channel for hints |
+//!
+//! Batches travel as arrays, one for each column. Each item names its namespace, as the planner sees it: so a row is looked up
+//! by all that is known of it, and no plan walks through a namespace, whatever the statistics say. A row that is looked up by its
+//! version has `namespace + 0` compared, which no index has; and whether a row waits is asked by `IS NULL`, since `EXISTS` may be answered by
+//! reading all of them into a hash table.
+//!
+//! # Concurrent statements
+//!
+//! The isolation is READ COMMITTED: a statement sees what was committed before it began, and a row that another transaction
+//! has changed since is locked and looked at again. So a statement decides by what it has locked.
+//!
+//! * Sets go through the unique index of waiting rows. Moves and removes change a waiting row or nothing, and the token that
+//!   they answer with instead is read after that, by [`STANDING`], which sees what has fired meanwhile.
+//! * Loads and fires take rows that nobody has locked, and never wait. [`LEFT`] tells a row that is locked from one that is
+//!   gone.
+//! * What waits for locks, writes, settles and unloads, takes them in the order of keys or tokens. Two of them cannot wait for each
+//!   other, but for a batch of several statements, which [`LOCK`] orders. Should it happen all the same, the server
+//!   ends one of the two, which runs again.
+//!
+//! A column `replaces` has the version that a row had before it was last set or moved, because `RETURNING` gives new values only.
+
+/// The store's time, read once in a transaction, in microseconds.
+macro_rules! now {
+    () => {
+        "(extract(epoch FROM now()) * 1000000)::bigint"
+    };
+}
+
+/// The greatest time: [`StoreTime::NEVER`](crate::store::StoreTime::NEVER).
+macro_rules! never {
+    () => {
+        "9007199254740991"
+    };
+}
+
+/// Until when rows are near, and which living instance loads them.
+macro_rules! clock {
+    () => {
+        concat!(
+            "clock AS MATERIALIZED (
+                SELECT $1::int AS namespace, t.now, t.now + $2::bigint AS soon, (
+                    SELECT i.id FROM tickwheel_instances i
+                    WHERE i.id = $3::bigint AND i.namespace = $1 AND i.alive_until >= t.now
+                ) AS loader
+                FROM (SELECT ",
+            now!(),
+            " AS now) t
+            )"
+        )
+    };
+}
+
+/// Gives a hint if `armed` has left a near row that nobody has loaded, and returns what is armed.
+macro_rules! armed {
+    () => {
+        ", hint AS MATERIALIZED (
+            SELECT pg_notify($4::text, '') FROM armed, clock
+            WHERE armed.due <= clock.soon AND NOT armed.loaded LIMIT 1
+        )
+        SELECT armed.*, (SELECT count(*) FROM hint) FROM armed"
+    };
+}
+
+/// The items of a batch, from arrays.
+macro_rules! items {
+    ($arrays:literal, $columns:literal) => {
+        concat!(
+            "i AS MATERIALIZED (SELECT $1::int AS namespace, u.* FROM unnest(",
+            $arrays,
+            ") WITH ORDINALITY AS u(",
+            $columns,
+            ", number))"
+        )
+    };
+}
+
+/// When an item of the arrays `at` and `relative` is due.
+macro_rules! item_due {
+    () => {
+        concat!(
+            "LATERAL (SELECT least(CASE WHEN i.relative THEN clock.now + i.at ELSE i.at END, ",
+            never!(),
+            ") AS due) d"
+        )
+    };
+}
+
+/// New waiting rows, from arrays of keys, values, times, whether these are relative, and periods.
+macro_rules! insert_waiting {
+    () => {
+        concat!(
+            "INSERT INTO tickwheel_timers AS t
+                (version, namespace, key, value, in_flight, due, deadline, attempt, period, loaded_by)
+            SELECT nextval('tickwheel_versions'), i.namespace, i.key, i.value, false, d.due, d.due, 0, i.period,
+                CASE WHEN d.due <= clock.soon THEN clock.loader END
+            FROM clock, i, ",
+            item_due!()
+        )
+    };
+}
+
+/// What is returned of a row that was armed under its key.
+macro_rules! armed_row {
+    () => {
+        " RETURNING t.key, t.version, t.due, t.loaded_by IS NOT NULL AS loaded, t.replaces"
+    };
+}
+
+pub(super) const SET: &str = concat!(
+    "WITH ", clock!(), ", ", items!("$5::bytea[], $6::bytea[], $7::bigint[], $8::bool[], $9::bigint[]", "key, value, at, relative, period"), ", armed AS (", insert_waiting!(),
+    " ON CONFLICT (namespace, key) WHERE NOT in_flight DO UPDATE SET
+        version = nextval('tickwheel_versions'), value = excluded.value, due = excluded.due, deadline = excluded.deadline,
+        attempt = 0, period = excluded.period, loaded_by = excluded.loaded_by, replaces = t.version",
+    armed_row!(), ")", armed!()
+);
+
+pub(super) const SET_IF_ABSENT: &str = concat!(
+    "WITH ", clock!(), ", ", items!("$5::bytea[], $6::bytea[], $7::bigint[], $8::bool[], $9::bigint[]", "key, value, at, relative, period"), ", armed AS (", insert_waiting!(),
+    " WHERE NOT EXISTS (
+        SELECT FROM tickwheel_timers f WHERE f.namespace = i.namespace AND f.key = i.key AND f.in_flight
+    )
+    ON CONFLICT (namespace, key) WHERE NOT in_flight DO NOTHING",
+    armed_row!(), ")", armed!()
+);
+
+/// From arrays of keys, times, and whether these are relative.
+pub(super) const MOVE: &str = concat!(
+    "WITH ",
+    clock!(),
+    ", ",
+    items!("$5::bytea[], $6::bigint[], $7::bool[]", "key, at, relative"),
+    ", armed AS (
+        UPDATE tickwheel_timers t SET
+            version = nextval('tickwheel_versions'), due = d.due, deadline = d.due,
+            loaded_by = CASE WHEN d.due <= clock.soon THEN clock.loader END, replaces = t.version
+        FROM clock, i, ",
+    item_due!(),
+    " WHERE t.namespace = i.namespace AND t.key = i.key AND NOT t.in_flight",
+    armed_row!(),
+    ")",
+    armed!()
+);
+
+/// From an array of keys.
+pub(super) const REMOVE: &str = concat!(
+    "WITH ",
+    items!("$2::bytea[]", "key"),
+    " DELETE FROM tickwheel_timers t USING i
+    WHERE t.namespace = i.namespace AND t.key = i.key AND NOT t.in_flight
+    RETURNING t.key, t.version, t.value"
+);
+
+/// Locks the waiting rows under the keys of a batch of several statements, in their order.
+pub(super) const LOCK: &str = concat!(
+    "WITH ",
+    items!("$2::bytea[]", "key"),
+    " SELECT 1 FROM i, tickwheel_timers t
+    WHERE t.namespace = i.namespace AND t.key = i.key AND NOT t.in_flight
+    FOR UPDATE OF t"
+);
+
+/// What stands under each of an array of keys: whether a row waits, and the latest token.
+pub(super) const STANDING: &str = "
+    SELECT i.key,
+        (SELECT w.version FROM tickwheel_timers w WHERE w.namespace = $1::int AND w.key = i.key AND NOT w.in_flight) IS NOT NULL,
+        (SELECT max(f.version) FROM tickwheel_timers f WHERE f.namespace = $1::int AND f.key = i.key AND f.in_flight)
+    FROM unnest($2::bytea[]) AS i(key)";
+
+/// From an array of versions; `$6` is the lease or null, `$7` the rule for missed occurrences: 0 fires all, 1 one, 2 none.
+///
+/// A row without period goes in flight, or goes. One with a period stays as its next occurrence, and a new row goes in flight.
+pub(super) const FIRE: &str = concat!(
+    "WITH ", clock!(), ", ", items!("$5::bigint[]", "version"), ", locked AS MATERIALIZED (
+        SELECT i.number, t.version, t.key, t.value, t.due, t.deadline, t.attempt, t.period, t.loaded_by
+        FROM i, tickwheel_timers t
+        WHERE t.version = i.version AND t.namespace + 0 = i.namespace
+        FOR UPDATE OF t SKIP LOCKED
+    ), late AS (
+        SELECT locked.*, locked.due <= clock.now AS is_due,
+            greatest(clock.now - locked.deadline, 0) / locked.period AS behind
+        FROM locked, clock
+    ), ruled AS (
+        SELECT late.*, is_due AND (period IS NULL OR $7::int <> 2 OR behind = 0) AS fires,
+            CASE WHEN is_due AND period IS NOT NULL THEN
+                least(deadline + (CASE WHEN $7 = 0 THEN 1 ELSE behind + 1 END) * period, ", never!(), ")
+            END AS next_due
+        FROM late
+    ), step AS MATERIALIZED (
+        SELECT ruled.*, clock.soon,
+            CASE WHEN fires THEN nextval('tickwheel_versions') END AS token,
+            CASE WHEN next_due IS NOT NULL THEN nextval('tickwheel_versions') END AS next_version,
+            CASE WHEN next_due <= clock.soon THEN clock.loader END AS next_loader,
+            CASE WHEN $6::bigint IS NOT NULL THEN least(clock.now + $6, ", never!(), ") END AS lease_until
+        FROM ruled, clock
+    ), gone AS (
+        DELETE FROM tickwheel_timers t USING step
+        WHERE t.version = step.version AND step.fires AND step.period IS NULL AND step.lease_until IS NULL
+    ), claimed AS (
+        UPDATE tickwheel_timers t SET version = step.token, in_flight = true, due = step.lease_until,
+            attempt = step.attempt + 1, loaded_by = NULL
+        FROM step
+        WHERE t.version = step.version AND step.fires AND step.period IS NULL AND step.lease_until IS NOT NULL
+    ), repeated AS (
+        UPDATE tickwheel_timers t SET version = step.next_version, due = step.next_due, deadline = step.next_due,
+            attempt = 0, loaded_by = step.next_loader
+        FROM step WHERE t.version = step.version AND step.next_version IS NOT NULL
+    ), occurred AS (
+        INSERT INTO tickwheel_timers (version, namespace, key, value, in_flight, due, deadline, attempt)
+        SELECT token, $1, key, value, true, lease_until, deadline, attempt + 1
+        FROM step WHERE fires AND period IS NOT NULL AND lease_until IS NOT NULL
+    ), hint AS MATERIALIZED (
+        SELECT pg_notify($4::text, '') FROM step WHERE next_due <= soon AND next_loader IS NULL LIMIT 1
+    )
+    SELECT clock.now, s.version, s.key, s.value, s.due, s.deadline, s.attempt, s.loaded_by IS NOT NULL AS loaded, s.fires,
+        s.token, s.next_version, s.next_due, s.next_loader IS NOT NULL AS next_loaded,
+        CASE WHEN $7 = 1 THEN coalesce(s.behind, 0) ELSE 0 END AS missed, (SELECT count(*) FROM hint)
+    FROM clock LEFT JOIN step s ON true ORDER BY s.number"
+);
+
+/// Of an array of versions, those that still exist, and when they are due.
+pub(super) const LEFT: &str = concat!(
+    "WITH ",
+    items!("$2::bigint[]", "version"),
+    " SELECT t.version, t.due, t.loaded_by IS NOT NULL FROM i, tickwheel_timers t
+    WHERE t.version = i.version AND t.namespace + 0 = i.namespace"
+);
+
+/// From an array of tokens.
+pub(super) const ACK: &str = concat!(
+    "WITH ",
+    items!("$2::bigint[]", "version"),
+    " DELETE FROM tickwheel_timers t USING i
+    WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight
+    RETURNING t.version"
+);
+
+/// From arrays of tokens and leases.
+pub(super) const EXTEND: &str = concat!(
+    "WITH ",
+    items!("$2::bigint[], $3::bigint[]", "version, lease"),
+    " UPDATE tickwheel_timers t SET due = least(",
+    now!(),
+    " + i.lease, ",
+    never!(),
+    ")
+    FROM i WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight
+    RETURNING t.version"
+);
+
+/// From arrays of tokens and delays; without a delay the deadline stays.
+///
+/// The first row of a key becomes its waiting row, if it has none. A waiting row that appears at the same moment violates the
+/// unique index, and the batch runs again.
+pub(super) const PUT_BACK: &str = concat!(
+    "WITH ", clock!(), ", ", items!("$5::bigint[], $6::bigint[]", "version, delay"), ", claim AS MATERIALIZED (
+        SELECT i.number, i.delay, t.version, t.key
+        FROM i, tickwheel_timers t
+        WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight
+        ORDER BY t.key, t.version
+        FOR UPDATE OF t
+    ), ranked AS MATERIALIZED (
+        SELECT claim.*, row_number() OVER (PARTITION BY key ORDER BY number) = 1 AND (
+                SELECT w.version FROM tickwheel_timers w
+                WHERE w.namespace = clock.namespace AND w.key = claim.key AND NOT w.in_flight
+            ) IS NULL AS arms,
+            least(clock.now + coalesce(delay, 0), ", never!(), ") AS due
+        FROM claim, clock
+        ORDER BY key
+    ), armed AS (
+        UPDATE tickwheel_timers t SET
+            version = CASE WHEN r.arms THEN nextval('tickwheel_versions') ELSE t.version END,
+            in_flight = NOT r.arms,
+            due = r.due,
+            deadline = CASE WHEN r.arms AND r.delay IS NOT NULL THEN r.due ELSE t.deadline END,
+            loaded_by = CASE WHEN NOT r.arms THEN t.loaded_by WHEN r.due <= clock.soon THEN clock.loader END
+        FROM clock, ranked r
+        WHERE t.version = r.version
+        RETURNING r.version AS token, t.version, t.due, t.loaded_by IS NOT NULL AS loaded, r.arms
+    )", armed!()
+);
+
+/// The sign of life of `$2` for `$3` microseconds. Unloads what instances had loaded that live no more, and returns how many
+/// rows that were.
+///
+/// Loaders are found by what they have loaded, one index look-up each: nothing stays loaded that nobody is going to fire.
+pub(super) const ALIVE: &str = concat!(
+    "WITH RECURSIVE clock AS MATERIALIZED (SELECT $1::int AS namespace, ", now!(), " AS now), alive AS (
+        INSERT INTO tickwheel_instances (id, namespace, alive_until)
+        SELECT $2::bigint, namespace, least(now + $3::bigint, ", never!(), ") FROM clock
+        ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until
+    ), ended AS (
+        DELETE FROM tickwheel_instances WHERE id IN (
+            SELECT i.id FROM tickwheel_instances i, clock
+            WHERE i.namespace = clock.namespace AND i.alive_until < clock.now AND i.id <> $2
+            FOR UPDATE OF i SKIP LOCKED
+        )
+    ), loader AS (
+        (SELECT t.loaded_by FROM tickwheel_timers t
+            WHERE t.namespace = $1 AND t.loaded_by IS NOT NULL ORDER BY t.loaded_by LIMIT 1)
+        UNION ALL
+        SELECT (SELECT t.loaded_by FROM tickwheel_timers t
+            WHERE t.namespace = $1 AND t.loaded_by > loader.loaded_by ORDER BY t.loaded_by LIMIT 1)
+        FROM loader WHERE loader.loaded_by IS NOT NULL
+    ), dead AS MATERIALIZED (
+        SELECT clock.namespace, loader.loaded_by FROM loader, clock
+        WHERE loader.loaded_by <> $2 AND NOT EXISTS (
+            SELECT FROM tickwheel_instances i WHERE i.id = loader.loaded_by AND i.alive_until >= clock.now
+        )
+    ), left_behind AS MATERIALIZED (
+        SELECT t.version FROM dead, tickwheel_timers t
+        WHERE t.namespace = dead.namespace AND t.loaded_by = dead.loaded_by
+        FOR UPDATE OF t SKIP LOCKED
+    ), unloaded AS (
+        UPDATE tickwheel_timers t SET loaded_by = NULL FROM left_behind l WHERE t.version = l.version
+        RETURNING 1
+    )
+    SELECT CASE WHEN EXISTS (SELECT FROM unloaded) THEN pg_notify($4::text, '') END"
+);
+
+/// Loads for `$2` what falls due within `$3` microseconds, at most `$4` rows. Each row has the time; the last has no version.
+pub(super) const LOAD: &str = concat!(
+    "WITH clock AS MATERIALIZED (SELECT ", now!(), " AS now), waiting AS MATERIALIZED (
+        SELECT t.version, t.due FROM tickwheel_timers t
+        WHERE t.namespace = $1::int AND NOT t.in_flight AND t.loaded_by IS NULL
+            AND t.due <= (SELECT now FROM clock) + $3::bigint
+        ORDER BY t.due, t.version LIMIT $4::bigint + 1
+        FOR UPDATE SKIP LOCKED
+    ), lapsed AS MATERIALIZED (
+        SELECT t.version, t.due FROM tickwheel_timers t
+        WHERE t.namespace = $1 AND t.in_flight AND t.loaded_by IS NULL AND t.due <= (SELECT now FROM clock)
+        ORDER BY t.due, t.version LIMIT $4::bigint + 1
+        FOR UPDATE SKIP LOCKED
+    ), near AS MATERIALIZED (
+        SELECT * FROM waiting UNION ALL SELECT * FROM lapsed ORDER BY due, version LIMIT $4::bigint
+    ), loaded AS (
+        UPDATE tickwheel_timers t SET loaded_by = $2::bigint FROM near WHERE t.version = near.version
+    )
+    SELECT clock.now, (SELECT count(*) FROM waiting) + (SELECT count(*) FROM lapsed) > $4 AS more, near.version, near.due
+    FROM clock LEFT JOIN near ON true ORDER BY near.due, near.version"
+);
+
+/// Unloads what `$2` has loaded, and ends its life. It waits for rows that are locked: one left out would stay loaded by an
+/// instance that lives on and does not know of it.
+pub(super) const UNLOAD: &str = "
+    WITH ended AS (
+        DELETE FROM tickwheel_instances WHERE id = $2::bigint
+    ), mine AS MATERIALIZED (
+        SELECT t.version FROM tickwheel_timers t WHERE t.namespace = $1::int AND t.loaded_by = $2
+        ORDER BY t.key, t.version FOR UPDATE
+    ), unloaded AS (
+        UPDATE tickwheel_timers t SET loaded_by = NULL FROM mine WHERE t.version = mine.version RETURNING 1
+    )
+    SELECT CASE WHEN EXISTS (SELECT FROM unloaded) THEN pg_notify($3::text, '') END";
+
+/// The columns of a row, as `read::stored` reads them.
+macro_rules! stored {
+    () => {
+        "SELECT version, in_flight, key, value, due, deadline, attempt, period, loaded_by FROM tickwheel_timers "
+    };
+}
+
+pub(super) const GET: &str = concat!(
+    "(",
+    stored!(),
+    "WHERE namespace = $1::int AND key = $2::bytea AND NOT in_flight)
+    UNION ALL
+    (",
+    stored!(),
+    "WHERE namespace = $1 AND key = $2 AND in_flight ORDER BY version DESC LIMIT 1)
+    ORDER BY in_flight LIMIT 1"
+);
+
+/// Rows in a state after a time and a version. Those loaded are few, and are sorted.
+pub(super) const LIST: &str = concat!(
+    "(",
+    stored!(),
+    "WHERE namespace = $1::int AND in_flight = $2::bool AND loaded_by IS NULL
+        AND (due, version) > ($3::bigint, $4::bigint) ORDER BY due, version LIMIT $5::bigint)
+    UNION ALL
+    (",
+    stored!(),
+    "WHERE namespace = $1 AND in_flight = $2 AND loaded_by IS NOT NULL
+        AND (due, version) > ($3, $4) ORDER BY due, version LIMIT $5)
+    ORDER BY due, version LIMIT $5"
+);
+
+pub(super) const COUNT: &str = concat!(
+    "SELECT ", now!(), ",
+        (SELECT count(*) FROM tickwheel_timers WHERE namespace = $1::int AND NOT in_flight),
+        (SELECT count(*) FROM tickwheel_timers WHERE namespace = $1 AND in_flight),
+        least(
+            (SELECT due FROM tickwheel_timers
+                WHERE namespace = $1 AND NOT in_flight AND loaded_by IS NULL ORDER BY due, version LIMIT 1),
+            (SELECT min(due) FROM tickwheel_timers WHERE namespace = $1 AND NOT in_flight AND loaded_by IS NOT NULL))"
+);
+
+pub(super) const PURGE: &str = "DELETE FROM tickwheel_timers WHERE namespace = $1::int";
+
+/// Makes a namespace, if it is new.
+pub(super) const NAME: &str = "INSERT INTO tickwheel_namespaces (name, codec) VALUES ($1::text, $2::text) ON CONFLICT (name) DO NOTHING";
+
+/// The id, the codec and the channel of a namespace.
+pub(super) const FIND: &str = "
+    SELECT id, codec, 'tickwheel_' || 'tickwheel_timers'::regclass::oid || '_' || id
+    FROM tickwheel_namespaces WHERE name = $1::text";
+
+/// The time, and a number for an instance.
+pub(super) const OPEN: &str = concat!("SELECT ", now!(), ", nextval('tickwheel_versions')");

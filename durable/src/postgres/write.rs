@@ -1,0 +1,306 @@
+//! Batches of writes.
+//!
+//! A statement touches a key once. So a batch is cut where a key comes again, and each part has a statement for each kind of
+//! write in it. One statement commits by itself, several share a transaction; all leave in one round trip.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row};
+
+use super::lanes::Call;
+use super::read::{micros, time};
+use super::session::{Parameters, Session};
+use super::space::{NearParameters, Space};
+use super::statements as sql;
+use crate::store::{Action, Armed, Due, Near, Version, Write, Written};
+
+/// Keys and values of one part take at most about this many bytes: the server takes up to a gigabyte.
+const PART_BYTES: usize = 64 << 20;
+
+pub(super) struct WriteCall<'a> {
+    pub(super) space: &'a Space,
+    pub(super) writes: Vec<Write>,
+    pub(super) near: Near,
+}
+
+/// Cuts where an item has the name of an earlier one of its part, or the part has enough bytes.
+pub(super) fn parts<'a, T, K: Hash + Eq>(
+    items: &'a [T],
+    name: impl Fn(&'a T) -> K,
+    bytes: impl Fn(&T) -> usize,
+) -> Vec<&'a [T]> {
+    let mut parts = Vec::new();
+    let (mut begin, mut size) = (0, 0);
+    let mut seen = HashSet::with_capacity(items.len());
+    for (number, item) in items.iter().enumerate() {
+        if !seen.insert(name(item)) || size > PART_BYTES {
+            parts.push(&items[begin..number]);
+            seen.clear();
+            seen.insert(name(item));
+            (begin, size) = (number, 0);
+        }
+        size += bytes(item);
+    }
+    parts.push(&items[begin..]);
+    parts
+}
+
+/// What is said of a time: the number and whether it is relative.
+fn due(due: Due) -> (i64, bool) {
+    match due {
+        Due::In(delay) => (micros(delay), true),
+        Due::At(time) => (time.as_micros(), false),
+    }
+}
+
+/// The columns of what arms rows.
+#[derive(Default)]
+struct Columns<'a> {
+    keys: Vec<&'a [u8]>,
+    values: Vec<&'a [u8]>,
+    at: Vec<i64>,
+    relative: Vec<bool>,
+    periods: Vec<Option<i64>>,
+}
+
+impl Columns<'_> {
+    fn at(&mut self, time: Due) {
+        let (at, relative) = due(time);
+        self.at.push(at);
+        self.relative.push(relative);
+    }
+}
+
+/// A part of a batch, in columns, by the keys.
+#[derive(Default)]
+struct Part<'a> {
+    writes: Vec<(&'a Write, usize)>,
+    set: Columns<'a>,
+    set_if_absent: Columns<'a>,
+    moved: Columns<'a>,
+    removed: Vec<&'a [u8]>,
+    /// The keys of what may leave everything as it is.
+    conditional: Vec<&'a [u8]>,
+}
+
+impl<'a> Part<'a> {
+    /// The writes, whose answers begin at that number.
+    fn new(writes: &'a [Write], first: usize) -> Self {
+        let mut sorted: Vec<_> = writes.iter().zip(first..).collect();
+        sorted.sort_unstable_by_key(|(write, _)| write.key.as_slice());
+        let mut part = Part::default();
+        for &(write, _) in &sorted {
+            let key = write.key.as_slice();
+            match &write.action {
+                Action::Set {
+                    value,
+                    due,
+                    period,
+                    if_absent,
+                } => {
+                    let columns = if *if_absent {
+                        part.conditional.push(key);
+                        &mut part.set_if_absent
+                    } else {
+                        &mut part.set
+                    };
+                    columns.keys.push(key);
+                    columns.values.push(value);
+                    columns.at(*due);
+                    columns.periods.push(period.map(micros));
+                }
+                Action::Move { due } => {
+                    part.conditional.push(key);
+                    part.moved.keys.push(key);
+                    part.moved.at(*due);
+                }
+                Action::Remove => {
+                    part.conditional.push(key);
+                    part.removed.push(key);
+                }
+            }
+        }
+        part.writes = sorted;
+        part
+    }
+
+    fn find(&self, key: &[u8]) -> (&'a Write, usize) {
+        let found = self
+            .writes
+            .binary_search_by_key(&key, |(write, _)| &write.key);
+        self.writes[found.expect("the answer is about a key of the batch")]
+    }
+}
+
+/// What a statement is about, and so what its rows mean.
+#[derive(Clone, Copy)]
+enum Answers {
+    Nothing,
+    Armed,
+    Removed,
+    Standing,
+}
+
+type Query<'a> = (&'static str, Vec<&'a (dyn ToSql + Sync)>, Answers);
+
+impl Call for WriteCall<'_> {
+    type Answer = Vec<Written>;
+
+    async fn run(&self, session: &Session) -> Result<Vec<Written>, Error> {
+        let mut first = 0;
+        let mut batch = Vec::new();
+        for part in parts(
+            &self.writes,
+            |write| &write.key,
+            |write| write.key.len() + value_len(write),
+        ) {
+            batch.push(Part::new(part, first));
+            first += part.len();
+        }
+        let near = NearParameters::from(self.near);
+        let head: [&(dyn ToSql + Sync); 4] = [
+            &self.space.id,
+            &near.window,
+            &near.loader,
+            &self.space.channel,
+        ];
+        let mut queries: Vec<(usize, Query<'_>)> = Vec::new();
+        for (number, part) in batch.iter().enumerate() {
+            let of_part = part_queries(part, &self.space.id, &head);
+            queries.extend(of_part.into_iter().map(|query| (number, query)));
+        }
+        let mut keys: Vec<_> = self.writes.iter().map(|w| w.key.as_slice()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        if queries.len() > 1 {
+            let lock: Query<'_> = (sql::LOCK, vec![&self.space.id, &keys], Answers::Nothing);
+            queries.insert(0, (0, lock));
+        }
+        let requests: Vec<(&'static str, &Parameters<'_>)> = queries
+            .iter()
+            .map(|(_, (sql, parameters, _))| (*sql, parameters.as_slice()))
+            .collect();
+        let answers = session.transaction(&requests).await?;
+        let mut written = vec![Written::Absent; self.writes.len()];
+        for ((part, (_, _, means)), rows) in queries.iter().zip(&answers) {
+            for row in rows {
+                answer(&batch[*part], *means, row, &mut written);
+            }
+        }
+        Ok(written)
+    }
+}
+
+fn value_len(write: &Write) -> usize {
+    match &write.action {
+        Action::Set { value, .. } => value.len(),
+        Action::Move { .. } | Action::Remove => 0,
+    }
+}
+
+/// The statements of a part. What stands under a key is read before what is armed, whose answer counts.
+fn part_queries<'a>(
+    part: &'a Part<'a>,
+    space: &'a i32,
+    head: &[&'a (dyn ToSql + Sync); 4],
+) -> Vec<Query<'a>> {
+    let mut queries: Vec<Query<'a>> = Vec::new();
+    for (sql, set) in [
+        (sql::SET, &part.set),
+        (sql::SET_IF_ABSENT, &part.set_if_absent),
+    ] {
+        if !set.keys.is_empty() {
+            let mut parameters = head.to_vec();
+            parameters.extend::<[&'a (dyn ToSql + Sync); 5]>([
+                &set.keys,
+                &set.values,
+                &set.at,
+                &set.relative,
+                &set.periods,
+            ]);
+            queries.push((sql, parameters, Answers::Armed));
+        }
+    }
+    if !part.moved.keys.is_empty() {
+        let mut parameters = head.to_vec();
+        let moved = &part.moved;
+        parameters.extend::<[&'a (dyn ToSql + Sync); 3]>([&moved.keys, &moved.at, &moved.relative]);
+        queries.push((sql::MOVE, parameters, Answers::Armed));
+    }
+    if !part.removed.is_empty() {
+        queries.push((sql::REMOVE, vec![space, &part.removed], Answers::Removed));
+    }
+    if !part.conditional.is_empty() {
+        queries.push((
+            sql::STANDING,
+            vec![space, &part.conditional],
+            Answers::Standing,
+        ));
+    }
+    queries
+}
+
+/// Takes an answer of the server over. What is armed or removed counts more than what stands there after it.
+fn answer(part: &Part<'_>, means: Answers, row: &Row, written: &mut [Written]) {
+    if matches!(means, Answers::Nothing) {
+        return;
+    }
+    let (write, number) = part.find(row.get(0));
+    let written = &mut written[number];
+    match means {
+        Answers::Nothing => {}
+        Answers::Armed => {
+            *written = Written::Armed {
+                row: Armed {
+                    version: Version(row.get(1)),
+                    due: time(row.get(2)),
+                    loaded: row.get(3),
+                },
+                replaced: row.get::<_, Option<_>>(4).map(Version),
+            };
+        }
+        Answers::Removed => {
+            *written = Written::Removed {
+                version: Version(row.get(1)),
+                value: row.get(2),
+            };
+        }
+        Answers::Standing if *written != Written::Absent => {}
+        Answers::Standing => {
+            let (waits, token): (bool, Option<i64>) = (row.get(1), row.get(2));
+            let sets = matches!(write.action, Action::Set { .. });
+            *written = match token {
+                _ if sets && waits => Written::Present,
+                Some(token) => Written::InFlight(Version(token)),
+                // What stood there has gone meanwhile.
+                None if sets => Written::Present,
+                None => Written::Absent,
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parts;
+
+    #[test]
+    fn cuts_where_a_name_comes_again() {
+        let cut = |items: &[u8]| -> Vec<Vec<u8>> {
+            let parts = parts(items, |&item| item, |_| 1);
+            parts.into_iter().map(<[u8]>::to_vec).collect()
+        };
+        assert_eq!(cut(&[1, 2, 3]), [vec![1, 2, 3]]);
+        assert_eq!(cut(&[1, 2, 1, 2, 2]), [vec![1, 2], vec![1, 2], vec![2]]);
+    }
+
+    #[test]
+    fn cuts_before_a_part_is_too_large_for_the_server() {
+        let items: Vec<_> = (0..1024).collect();
+        let parts = parts(&items, |&item| item, |_| 1 << 20);
+        assert!(parts.len() > 10);
+        assert_eq!(parts.concat(), items);
+    }
+}

@@ -1,0 +1,428 @@
+//! What goes wrong with a server, for real.
+
+use std::time::Duration;
+
+use tickwheel::TimerWheel;
+use tickwheel_durable::store::{
+    Action, Due, Fire, How, Load, Missed, Namespace, Near, Settle, Settled, Store, StoreError,
+    Version, Write, Written,
+};
+use tickwheel_durable::{Claims, DurableTimers, Postgres, builder};
+
+use super::server::{Server, client, missing, shared_url, until};
+
+const SECOND: Duration = Duration::from_secs(1);
+const FAR: Duration = Duration::from_secs(3_600);
+
+type Timers = DurableTimers<String, u64>;
+
+async fn start(url: &str, space: &str) -> (Timers, Claims<String, u64>) {
+    let store = Postgres::connect(url).await.expect("it connects");
+    let started = builder(space)
+        .poll(Duration::from_millis(200))
+        .call_timeout(SECOND)
+        .start(&TimerWheel::new(), store)
+        .await;
+    started.expect("it starts")
+}
+
+fn set(key: &str, delay: Duration) -> Write {
+    Write {
+        key: key.into(),
+        action: Action::Set {
+            value: b"1".to_vec(),
+            due: Due::In(delay),
+            period: None,
+            if_absent: false,
+        },
+    }
+}
+
+const UNLOADED: Near = Near {
+    window: Duration::ZERO,
+    loader: None,
+};
+
+/// A database of its own on the shared server.
+async fn database(name: &str) -> Option<String> {
+    let shared = shared_url()?;
+    let client = client(shared).await;
+    let name = format!("{name}_{}", std::process::id());
+    let create = format!("CREATE DATABASE {name}");
+    client.batch_execute(&create).await.expect("it is made");
+    let (server, _) = shared.rsplit_once('/').expect("it names a database");
+    Some(format!("{server}/{name}"))
+}
+
+/// The error of a connection that must fail.
+async fn refused(url: &str) -> StoreError {
+    Postgres::connect(url).await.expect_err("it must fail")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn recovers_when_the_server_is_back() {
+    // Durability is the subject: fsync stays on.
+    let Some(mut server) = Server::start(&[]) else {
+        return missing();
+    };
+    let (timers, mut claims) = start(&server.url(), "restart").await;
+    for number in 0..50 {
+        let key = number.to_string();
+        let set = timers.set_timer(&key, &number, 3 * SECOND);
+        set.await.expect("it is set");
+    }
+    server.stop();
+    let failed = timers.set_timer(&"late".into(), &0, FAR).await;
+    let error = failed.expect_err("the server is away").to_string();
+    assert!(
+        error.contains("unavailable") || error.contains("within 1s"),
+        "{error}"
+    );
+    tokio::time::sleep(4 * SECOND).await;
+    assert_eq!(timers.metrics().delivered, 0, "nothing is confirmed");
+    server.start_again();
+    let mut seen = std::collections::BTreeSet::new();
+    while seen.len() < 50 {
+        let next = tokio::time::timeout(20 * SECOND, claims.recv()).await;
+        let claim = next.expect("nothing is lost").expect("the stream goes on");
+        assert!(seen.insert(claim.value), "{claim:?} came twice");
+        claim.ack().await.expect("it is held");
+    }
+    timers
+        .set_timer(&"late".into(), &0, FAR)
+        .await
+        .expect("the server is back");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn recovers_when_all_connections_are_cut() {
+    let Some(url) = database("cut").await else {
+        return missing();
+    };
+    let (timers, mut claims) = start(&url, "cut").await;
+    let other = client(shared_url().expect("it is there")).await;
+    let name = url.rsplit_once('/').expect("it has a name").1;
+    for number in 0..5 {
+        timers
+            .set_timer(&"a".into(), &number, SECOND)
+            .await
+            .expect("it is set");
+        let cut = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE datname = $1";
+        let cut: i64 = other
+            .query_one(cut, &[&name])
+            .await
+            .expect("it cuts")
+            .get(0);
+        assert!(cut >= 3, "{cut} connections");
+        let next = tokio::time::timeout(10 * SECOND, claims.recv()).await;
+        let claim = next.expect("nothing is lost").expect("the stream goes on");
+        assert_eq!(claim.value, number);
+        claim.ack().await.expect("it is held");
+    }
+    // Hints, too, come again.
+    let writer = start(&url, "cut").await.0;
+    writer.shutdown().await;
+    tokio::time::sleep(SECOND).await;
+    writer
+        .set_timer(&"b".into(), &9, Duration::from_millis(50))
+        .await
+        .expect("it is set");
+    let next = tokio::time::timeout(10 * SECOND, claims.recv()).await;
+    assert_eq!(
+        next.expect("it comes").expect("the stream goes on").value,
+        9
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn goes_on_beside_a_row_that_is_locked() {
+    let Some(url) = database("locked").await else {
+        return missing();
+    };
+    let (timers, mut claims) = start(&url, "locked").await;
+    timers
+        .set_timer(&"held".into(), &1, SECOND)
+        .await
+        .expect("it is set");
+    let mut other = client(&url).await;
+    let lock = other.transaction().await.expect("it begins");
+    let rows = "SELECT 1 FROM tickwheel_timers WHERE NOT in_flight FOR UPDATE";
+    assert_eq!(lock.query(rows, &[]).await.expect("it locks").len(), 1);
+    // A move of the row waits, and gives up.
+    let moved = timers.move_timer(&"held".into(), FAR).await;
+    let error = moved.expect_err("the row is locked").to_string();
+    assert!(error.contains("within 1s"), "{error}");
+    // What came after it does not wait, and what is due fires without the row.
+    timers
+        .set_timer(&"free".into(), &2, Duration::ZERO)
+        .await
+        .expect("it is set");
+    let claim = claims.recv().await.expect("the stream goes on");
+    assert_eq!((claim.key.as_str(), claim.value), ("free", 2));
+    claim.ack().await.expect("it is held");
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(timers.metrics().delivered, 1);
+    lock.rollback().await.expect("it ends");
+    // The move that was given up never takes effect.
+    let next = tokio::time::timeout(5 * SECOND, claims.recv()).await;
+    let claim = next.expect("it fires").expect("the stream goes on");
+    assert_eq!((claim.key.as_str(), claim.value), ("held", 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lets_no_dropped_call_overtake_a_later_one() {
+    let Some(url) = database("dropped").await else {
+        return missing();
+    };
+    let store = Postgres::connect(&url).await.expect("it connects");
+    let space = Namespace::new("dropped").expect("it is a name");
+    store.open(&space, "json").await.expect("it opens");
+    let first = vec![set("a", FAR)];
+    store
+        .write(&space, first, UNLOADED)
+        .await
+        .expect("it writes");
+    let mut other = client(&url).await;
+    let lock = other.transaction().await.expect("it begins");
+    let rows = "SELECT 1 FROM tickwheel_timers FOR UPDATE";
+    lock.query(rows, &[]).await.expect("it locks");
+    let remove = Write {
+        key: b"a".to_vec(),
+        action: Action::Remove,
+    };
+    let removes = store.write(&space, vec![remove], UNLOADED);
+    let dropped = tokio::time::timeout(SECOND / 2, removes).await;
+    assert!(dropped.is_err(), "{dropped:?}");
+    // A read is a later call: once it has answered, the removal is over.
+    let row = store.get(&space, b"a".to_vec()).await.expect("it reads");
+    lock.rollback().await.expect("it ends");
+    tokio::time::sleep(SECOND / 2).await;
+    let later = store.get(&space, b"a".to_vec()).await.expect("it reads");
+    assert!(row.is_some());
+    assert_eq!(row, later);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_again_what_the_server_has_rolled_back() {
+    let Some(url) = database("conflict").await else {
+        return missing();
+    };
+    let store = Postgres::connect(&url).await.expect("it connects");
+    let space = Namespace::new("conflict").expect("it is a name");
+    let instance = store.open(&space, "json").await.expect("it opens").instance;
+    let written = store
+        .write(&space, vec![set("a", Duration::ZERO)], UNLOADED)
+        .await;
+    let Written::Armed { row, .. } = written.expect("it writes")[0] else {
+        panic!("it is armed")
+    };
+    let fire = Fire {
+        versions: vec![row.version],
+        lease: Some(FAR),
+        missed: Missed::FireOnce,
+        near: UNLOADED,
+    };
+    let token = store.fire(&space, fire).await.expect("it fires").fired[0].token;
+    // Another transaction sets the key while the claim is put back, and commits after that has begun.
+    let mut other = client(&url).await;
+    let sets = other.transaction().await.expect("it begins");
+    let insert = "INSERT INTO tickwheel_timers (version, namespace, key, value, in_flight, due, deadline, attempt)
+        SELECT nextval('tickwheel_versions'), id, 'a', '2', false, 9007199254740991, 9007199254740991, 0
+        FROM tickwheel_namespaces";
+    sets.execute(insert, &[]).await.expect("it inserts");
+    let back = {
+        let (store, space) = (store.clone(), space.clone());
+        let how = How::Again(Duration::ZERO);
+        tokio::spawn(async move {
+            store
+                .settle(&space, vec![Settle { token, how }], UNLOADED)
+                .await
+        })
+    };
+    tokio::time::sleep(SECOND / 2).await;
+    assert!(!back.is_finished());
+    sets.commit().await.expect("it commits");
+    // The key has a newer row by now, so the claim stays in flight.
+    let settled = back.await.expect("it ends").expect("it settles");
+    assert_eq!(settled, [Settled::Done]);
+    let request = Load {
+        instance,
+        window: FAR,
+        limit: 10,
+        alive: FAR,
+    };
+    let loaded = store.load(&space, request).await.expect("it loads");
+    assert_eq!(loaded.rows[0].0, token);
+    assert_ne!(token, Version(0));
+}
+
+#[tokio::test]
+async fn refuses_a_schema_of_a_later_version() {
+    let Some(url) = database("later").await else {
+        return missing();
+    };
+    Postgres::connect(&url).await.expect("it connects");
+    let update = "UPDATE tickwheel_schema SET version = 7";
+    client(&url)
+        .await
+        .batch_execute(update)
+        .await
+        .expect("it is changed");
+    let error = refused(&url).await;
+    assert_eq!(
+        error,
+        StoreError::Schema {
+            found: 7,
+            supported: 1
+        }
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn makes_the_tables_once_among_many() {
+    let Some(url) = database("many").await else {
+        return missing();
+    };
+    let connect = (0..12).map(|_| Postgres::connect(&url));
+    for store in futures_util::future::join_all(connect).await {
+        store.expect("it connects");
+    }
+}
+
+#[tokio::test]
+async fn names_what_is_refused_and_no_password() {
+    let Some(url) = database("refused").await else {
+        return missing();
+    };
+    let admin = client(&url).await;
+    let role = "DROP ROLE IF EXISTS guarded; CREATE ROLE guarded LOGIN PASSWORD 's3cret'";
+    if admin.batch_execute(role).await.is_err() {
+        return;
+    }
+    let wrong = url.replace("postgres@", "guarded:wr0ng@");
+    let error = refused(&wrong).await;
+    let text = error.to_string();
+    assert!(matches!(error, StoreError::Refused { .. }), "{text}");
+    assert!(
+        text.contains("as guarded: password authentication failed"),
+        "{text}"
+    );
+    assert!(!text.contains("wr0ng"), "{text}");
+    // It may log in, and not make tables.
+    let right = url.replace("postgres@", "guarded:s3cret@");
+    let text = refused(&right).await.to_string();
+    assert!(
+        text.contains("permission denied") && !text.contains("s3cret"),
+        "{text}"
+    );
+    // With the documented rights on tables that are there it may do all.
+    Postgres::connect(&url).await.expect("it connects");
+    let grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO guarded;
+        GRANT USAGE ON SEQUENCE tickwheel_versions TO guarded";
+    admin.batch_execute(grant).await.expect("it is granted");
+    let (timers, mut claims) = start(&right, "guarded").await;
+    timers
+        .set_timer(&"a".into(), &1, Duration::ZERO)
+        .await
+        .expect("it is set");
+    let claim = claims.recv().await.expect("the stream goes on");
+    claim.ack().await.expect("it is held");
+    assert!(!format!("{timers:?}").contains("s3cret"));
+    let nobody = url.rsplit_once('/').expect("it has a name").0;
+    let text = refused(&format!("{nobody}/nothing")).await.to_string();
+    assert!(
+        text.contains("/nothing as postgres: database \"nothing\" does not exist"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn says_where_nobody_answers() {
+    let error = refused("postgres://me:s3cret@127.0.0.1:1/orders").await;
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains("127.0.0.1:1/orders as me"), "{text}");
+    assert!(!text.contains("s3cret"), "{text}");
+}
+
+/// A key and a certificate of its own for 127.0.0.1, if there is a program to make them.
+fn certificate(folder: &std::path::Path) -> bool {
+    let made = std::process::Command::new("openssl")
+        .args([
+            "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+        ])
+        .args([
+            "-subj",
+            "/CN=test",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+        ])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .arg("-keyout")
+        .arg(folder.join("server.key"))
+        .arg("-out")
+        .arg(folder.join("server.crt"))
+        .stderr(std::process::Stdio::null())
+        .status();
+    made.is_ok_and(|status| status.success())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn encrypts_and_checks_the_certificate() {
+    let Some(server) = Server::start(&["fsync=off"]) else {
+        return missing();
+    };
+    let without = refused(&format!("{}?sslmode=require", server.url())).await;
+    assert!(
+        without.to_string().contains("does not support TLS"),
+        "{without}"
+    );
+    if !certificate(server.folder()) {
+        eprintln!("NOT RUN: no openssl to make a certificate with");
+        return;
+    }
+    let data = server.folder().join("data");
+    for name in ["server.key", "server.crt"] {
+        // The file of the server's user, with its rights, and another content.
+        let to = data.join(name);
+        std::fs::copy(data.join("PG_VERSION"), &to).expect("it is copied");
+        std::fs::copy(server.folder().join(name), &to).expect("it is copied");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+            let owner = std::fs::metadata(&data).expect("it is there").uid();
+            chown(&to, Some(owner), None).expect("it is given away");
+            let mode = std::fs::Permissions::from_mode(0o600);
+            std::fs::set_permissions(&to, mode).expect("it is closed");
+        }
+    }
+    let admin = client(&server.url()).await;
+    for sql in ["ALTER SYSTEM SET ssl = on", "SELECT pg_reload_conf()"] {
+        admin.batch_execute(sql).await.expect("it is set");
+    }
+    until("TLS", async || {
+        client(&server.url())
+            .await
+            .query_one("SHOW ssl", &[])
+            .await
+            .is_ok_and(|row| row.get::<_, &str>(0) == "on")
+    })
+    .await;
+    let error = refused(&format!("{}?sslmode=require", server.url())).await;
+    assert!(error.to_string().contains("certificate"), "{error}");
+    let roots = server.folder().join("server.crt");
+    let trusted = format!(
+        "{}?sslmode=verify-full&sslrootcert={}",
+        server.url(),
+        roots.display()
+    );
+    let (timers, _claims) = start(&trusted, "tls").await;
+    timers
+        .set_timer(&"a".into(), &1, FAR)
+        .await
+        .expect("it is set");
+    let sql = "SELECT count(*) FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid)
+        WHERE s.ssl AND a.application_name = 'tickwheel-durable'";
+    let encrypted: i64 = admin.query_one(sql, &[]).await.expect("it reads").get(0);
+    assert!(encrypted >= 2, "{encrypted} connections");
+}

@@ -1,0 +1,34 @@
+//! The store in PostgreSQL keeps the promises, on a server of the tests' own. The clock is the real one.
+
+mod faults;
+mod plans;
+mod server;
+
+use std::time::Duration;
+
+use tickwheel_durable::conformance::{Pace, Stores};
+use tickwheel_durable::{Postgres, conformance_tests};
+
+/// A database of the shared server.
+struct Database(String);
+
+impl Stores for Database {
+    type Store = Postgres;
+
+    /// Connections of its own, as another process has.
+    async fn connect(&self) -> Postgres {
+        Postgres::connect(&self.0).await.expect("it connects")
+    }
+}
+
+conformance_tests! {
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    (
+        match server::shared_url() {
+            Some(url) => Database(url.to_owned()),
+            None => return server::missing(),
+        },
+        // Connecting takes a while on a busy machine.
+        Pace { unit: Duration::from_millis(200) }
+    )
+}

@@ -1,0 +1,155 @@
+//! Every call looks its rows up in an index, whatever the planner knows: a claim costs the same among a thousand timers and
+//! among very many.
+//!
+//! The server explains each statement as it runs, with what it has read, into its log.
+
+use std::time::Duration;
+
+use tickwheel_durable::Postgres;
+use tickwheel_durable::store::{
+    Action, Due, Fire, How, InstanceId, List, Load, Missed, Namespace, Near, Settle, State, Store,
+    Version, Write, Written,
+};
+
+use super::server::{Server, client, missing};
+
+const FAR: Duration = Duration::from_secs(3_600);
+
+/// What the server says of how it has read the timers, a line for each scan.
+fn scans(log: &str) -> Vec<&str> {
+    let lines = log.lines().map(str::trim);
+    lines
+        .filter(|line| line.contains(" on tickwheel_timers") && line.contains("Scan"))
+        .collect()
+}
+
+/// The number after a word.
+fn number(line: &str, word: &str) -> Option<u64> {
+    let rest = line.split(word).nth(1)?;
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok()
+}
+
+fn write(key: &str, action: Action) -> Write {
+    let key = key.into();
+    Write { key, action }
+}
+
+fn set(key: &str, if_absent: bool) -> Write {
+    let action = Action::Set {
+        value: b"v".to_vec(),
+        due: Due::In(Duration::ZERO),
+        period: None,
+        if_absent,
+    };
+    write(key, action)
+}
+
+/// Makes every call that an instance makes while it runs, and those of its handles.
+async fn make_all_calls(store: &Postgres, space: &Namespace, instance: InstanceId) {
+    let near = Near {
+        window: FAR,
+        loader: Some(instance),
+    };
+    let due = Due::In(Duration::ZERO);
+    let batch = vec![
+        set("a", false),
+        set("b", true),
+        set("c", false),
+        write("d", Action::Remove),
+        write("a", Action::Move { due }),
+    ];
+    let written = store.write(space, batch, near).await.expect("it writes");
+    let armed = written.iter().filter_map(|written| match written {
+        Written::Armed { row, .. } => Some(row.version),
+        _ => None,
+    });
+    let versions: Vec<Version> = armed.collect();
+    let load = Load {
+        instance,
+        window: Duration::from_secs(30),
+        limit: 100,
+        alive: FAR,
+    };
+    store.load(space, load).await.expect("it loads");
+    let fire = Fire {
+        versions,
+        lease: Some(FAR),
+        missed: Missed::FireOnce,
+        near,
+    };
+    let fired = store.fire(space, fire).await.expect("it fires").fired;
+    assert_eq!(fired.len(), 3);
+    let hows = [How::Extend(FAR), How::Release, How::Ack];
+    let settle = |(token, how)| Settle { token, how };
+    let tokens = fired.iter().map(|fired| fired.token);
+    let settles: Vec<_> = tokens.clone().zip(hows).map(settle).collect();
+    store
+        .settle(space, settles, near)
+        .await
+        .expect("it settles");
+    let acks: Vec<_> = tokens.zip([How::Ack; 3]).map(settle).collect();
+    store.settle(space, acks, near).await.expect("it settles");
+    store.get(space, b"a".to_vec()).await.expect("it reads");
+    for state in [State::Waiting, State::InFlight] {
+        let list = List {
+            state,
+            after: None,
+            limit: 10,
+        };
+        store.list(space, list).await.expect("it lists");
+    }
+    store.unload(space, instance).await.expect("it unloads");
+    let removes = ["a", "b", "c"].map(|key| write(key, Action::Remove));
+    let removed = store.write(space, removes.to_vec(), near).await;
+    removed.expect("it removes");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_few_rows_among_very_many() {
+    let settings = [
+        "fsync=off",
+        "shared_preload_libraries=auto_explain",
+        "auto_explain.log_min_duration=0",
+        "auto_explain.log_analyze=on",
+        "auto_explain.log_timing=off",
+    ];
+    let Some(server) = Server::start(&settings) else {
+        return missing();
+    };
+    let store = Postgres::connect(&server.url()).await.expect("it connects");
+    let space = Namespace::new("plans").expect("it is a name");
+    let opened = store.open(&space, "json").await.expect("it opens");
+    let admin = client(&server.url()).await;
+    // The first plans are made for empty tables, and kept. The last ones know what is there.
+    for (rows, analyze) in [(0, ""), (1_000, ""), (200_000, ""), (1, "; ANALYZE")] {
+        let fill = format!(
+            "SET auto_explain.log_min_duration = -1;
+            INSERT INTO tickwheel_timers (version, namespace, key, value, in_flight, due, deadline, attempt)
+            SELECT nextval('tickwheel_versions'), 1, (n || '-' || {rows})::bytea, 'v', n % 10 = 0, 9e15::bigint - n, 0, 0
+            FROM generate_series(1, {rows}) n{analyze}"
+        );
+        admin.batch_execute(&fill).await.expect("it is filled");
+        make_all_calls(&store, &space, opened.instance).await;
+    }
+    let log = std::fs::read_to_string(server.folder().join("log")).expect("it can be read");
+    let plans: Vec<_> = log.split("LOG:  duration").skip(1).collect();
+    assert!(plans.len() > 80, "{} statements are explained", plans.len());
+    for plan in plans {
+        for scan in scans(plan) {
+            assert!(scan.contains("Index"), "{scan} in {plan}");
+            let rows = number(scan, "(actual rows=");
+            let never = scan.contains("never executed");
+            assert!(
+                never || rows.is_some_and(|rows| rows <= 101),
+                "{scan} in {plan}"
+            );
+        }
+        for line in plan.lines().filter(|line| line.contains("Rows Removed by")) {
+            assert!(
+                number(line, ": ").is_some_and(|rows| rows < 100),
+                "{line} in {plan}"
+            );
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! PostgreSQL servers for tests.
+//!
+//! Tests share the server that `TICKWHEEL_POSTGRES_URL` leads to, or else one that is started from the usual places of its
+//! programs, in a temporary folder, on a port of the loopback interface. Without either the tests fail if `CI` is set; else
+//! they say so and pass.
+//!
+//! A shell stands between the test process and its server: it waits for its input to end, which happens however the process
+//! ends, then stops the server and removes the folder.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tokio_postgres::NoTls;
+
+/// Starts a server in a new folder, says so, and stops it when the input ends. Root cannot run a server: `postgres` does.
+const RUN: &str = r#"
+set -eu
+bin=$1 port=$2 folder=$3
+shift 3
+as=
+if [ "$(id -u)" = 0 ]; then as="setpriv --reuid postgres --regid postgres --clear-groups --"; fi
+if [ ! -d "$folder" ]; then
+    mkdir -p "$folder"
+    if [ -n "$as" ]; then chown postgres "$folder"; fi
+    (cd "$folder" && $as "$bin/initdb" -D "$folder/data" -A trust -U postgres -N -E UTF8 --no-locale) >/dev/null
+    {
+        echo "host all guarded 127.0.0.1/32 scram-sha-256"
+        cat "$folder/data/pg_hba.conf"
+    } >"$folder/hba"
+    cat "$folder/hba" >"$folder/data/pg_hba.conf"
+fi
+cd "$folder"
+$as "$bin/postgres" -D data -p "$port" -k "$folder" "$@" >"$folder/log" 2>&1 </dev/null &
+server=$!
+while ! grep -q "ready to accept connections" "$folder/log"; do
+    kill -0 $server || { cat "$folder/log" >&2; exit 1; }
+    sleep 0.05
+done
+echo ready
+read -r how || how=remove
+kill -INT $server
+wait $server || true
+if [ "$how" = remove ]; then rm -rf "$folder"; fi
+"#;
+
+/// A server of its own, which goes with it.
+pub(crate) struct Server {
+    bin: PathBuf,
+    folder: PathBuf,
+    port: u16,
+    settings: Vec<String>,
+    shell: Option<Child>,
+}
+
+impl Server {
+    /// Starts a server with these settings, or none if its programs are not found.
+    pub(crate) fn start(settings: &[&str]) -> Option<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tickwheel-postgres-{}-{number}", std::process::id());
+        let mut server = Server {
+            bin: programs()?,
+            folder: std::env::temp_dir().join(name),
+            port: free_port(),
+            settings: settings.iter().map(|&setting| setting.to_owned()).collect(),
+            shell: None,
+        };
+        server.start_again();
+        Some(server)
+    }
+
+    /// Starts it again after [`stop`](Self::stop).
+    pub(crate) fn start_again(&mut self) {
+        let mut command = Command::new("sh");
+        command.args(["-c", RUN, "sh"]).arg(&self.bin);
+        command.arg(self.port.to_string()).arg(&self.folder);
+        let common = ["listen_addresses=127.0.0.1", "max_connections=400"];
+        for setting in common
+            .iter()
+            .copied()
+            .chain(self.settings.iter().map(String::as_str))
+        {
+            command.args(["-c", setting]);
+        }
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut shell = piped.spawn().expect("a shell starts");
+        let mut line = String::new();
+        let output = shell.stdout.take().expect("it is piped");
+        BufReader::new(output)
+            .read_line(&mut line)
+            .expect("it can be read");
+        assert_eq!(line, "ready\n", "the server starts");
+        self.shell = Some(shell);
+    }
+
+    /// Stops it as an operator does, who leaves the data.
+    pub(crate) fn stop(&mut self) {
+        use std::io::Write;
+        let mut shell = self.shell.take().expect("it runs");
+        let mut input = shell.stdin.take().expect("it is piped");
+        input.write_all(b"keep\n").expect("the shell reads");
+        shell.wait().expect("the shell ends");
+    }
+
+    /// The URL of its first database.
+    pub(crate) fn url(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// Its folder, where it can read files.
+    pub(crate) fn folder(&self) -> &PathBuf {
+        &self.folder
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(mut shell) = self.shell.take() {
+            drop(shell.stdin.take());
+            let _ = shell.wait();
+        } else {
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+/// Where Debian and others put the latest version's programs, or what `PATH` has.
+fn programs() -> Option<PathBuf> {
+    let versions = [
+        "/usr/lib/postgresql",
+        "/usr/local/pgsql",
+        "/opt/homebrew/opt",
+    ];
+    let mut installed: Vec<_> = versions
+        .iter()
+        .filter_map(|folder| std::fs::read_dir(folder).ok())
+        .flat_map(|entries| entries.flatten().map(|entry| entry.path().join("bin")))
+        .collect();
+    installed.sort();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut bins = installed
+        .into_iter()
+        .rev()
+        .chain(std::env::split_paths(&path));
+    bins.find(|bin| bin.join("initdb").exists() && bin.join("postgres").exists())
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
+    listener.local_addr().expect("it is bound").port()
+}
+
+/// What a test that cannot run does.
+pub(crate) fn missing() {
+    let text = "NOT RUN: no PostgreSQL: install it, or set TICKWHEEL_POSTGRES_URL";
+    assert!(std::env::var_os("CI").is_none(), "{text}");
+    eprintln!("{text}");
+}
+
+/// The URL of the server that tests share, if there is one.
+pub(crate) fn shared_url() -> Option<&'static str> {
+    static SHARED: OnceLock<Option<(String, Option<Server>)>> = OnceLock::new();
+    let shared = SHARED.get_or_init(|| {
+        if let Ok(url) = std::env::var("TICKWHEEL_POSTGRES_URL") {
+            return Some((url, None));
+        }
+        // Never dropped: its shell sees the process end.
+        let server = Server::start(&["fsync=off"])?;
+        Some((server.url(), Some(server)))
+    });
+    shared.as_ref().map(|(url, _)| url.as_str())
+}
+
+/// A client of the server, for what tests do behind the store's back.
+pub(crate) async fn client(url: &str) -> tokio_postgres::Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("connects");
+    drop(tokio::spawn(connection));
+    client
+}
+
+/// Waits until something holds, for ten seconds at most.
+pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    for _ in 0..500 {
+        if holds().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{what} does not happen");
+}
