@@ -59,7 +59,7 @@ fn main() -> ExitCode {
     let run = || -> Outcome<bool> {
         let Some(arguments) = arguments()? else {
             println!(
-                "reminders [--timers <number>] [--store <file of SQLite, or URL of PostgreSQL>]"
+                "reminders [--timers <number>] [--store <file of SQLite, or URL of PostgreSQL or Redis>]"
             );
             return Ok(true);
         };

@@ -48,7 +48,9 @@ async fn play(timers: u32, store: &str) -> Outcome<bool> {
     // This process sets; the workers claim.
     drop(due);
     let left_over = reminders.admin().purge().await?;
-    println!("{store}: {left_over} reminders of an earlier run thrown away");
+    // A URL may hold a password.
+    let shown = store.split_once("://").map_or(store, |(scheme, _)| scheme);
+    println!("{shown}: {left_over} reminders of an earlier run thrown away");
 
     let mut books = Books::default();
     set_all(&reminders, timers, &mut books).await?;

@@ -65,12 +65,14 @@ pub(super) async fn listen(target: Target, hints: Arc<Hints>) {
             let known: Vec<_> = hints.channels().keys().cloned().collect();
             let new = known.into_iter().filter(|name| !listening.contains(name));
             let new: Vec<_> = new.collect();
-            let listen: String = new.iter().map(|name| format!("LISTEN {name};")).collect();
-            if client.batch_execute(&listen).await.is_err() {
+            let listen: Vec<_> = new.iter().map(|name| format!("LISTEN {name}")).collect();
+            if client.batch_execute(&listen.join(";")).await.is_err() {
                 break;
             }
             retry = FIRST_RETRY;
-            new.iter().for_each(|name| hints.notify(name));
+            for name in &new {
+                hints.notify(name);
+            }
             listening.extend(new);
             // Nothing is ever sent: it returns an error when the connection has ended.
             let ended = async { closed.changed().await.is_err() };

@@ -68,7 +68,7 @@ impl Session {
             client.query_typed(BACKEND, &[]),
             schema::found(&client).map(Ok),
         );
-        let (_, rows, found) = set_up.await.map_err(|error| target.describe(&error))?;
+        let ((), rows, found) = set_up.await.map_err(|error| target.describe(&error))?;
         let backend = Backend {
             pid: rows[0].get(0),
             began: rows[0].get(1),
