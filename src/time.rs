@@ -32,6 +32,10 @@
 //! * [`Sleep`] is `Unpin`, and need not be pinned to be awaited by reference or reset. Code that pins it still compiles.
 //! * Ticks begin when the wheel starts, and Tokio's when the runtime does. What lies within a millisecond differs: see
 //!   [accuracy](mod@crate::guide#accuracy-and-ticks).
+//! * A sleep that has elapsed and is reset wakes its task at the new deadline once it was polled again. Tokio's does so
+//!   without a poll.
+//! * A poll compares the deadline with the clock of the runtime that it is polled in. That matters only where a paused
+//!   clock meets another: await a sleep in the runtime in which it was made.
 //! * `tokio-console` does not show these timers. There are [metrics](TimerWheel::metrics) instead.
 //! * [`FutureExt`] and [`IntervalStream`] are here because those of `tokio-util` and `tokio-stream` name Tokio's types.
 //!
@@ -42,15 +46,17 @@
 //! moves it.
 //!
 //! In one case another wheel can be used. A task of a multi-thread runtime may be in another runtime for a while, by
-//! `enter` or by a `block_on` inside of [`block_in_place`][in-place]. For at most a millisecond after
-//! the thread made a timer in the task's own runtime, timers made in the other one are on the wheel of the task's own.
-//! They fire on time as long as that runtime has a free worker. It does not happen in a build in which Tokio's
-//! feature `test-util` is on. [`wheel`] always is that of the current runtime.
+//! `enter` or by a `block_on` inside of [`block_in_place`][in-place] or `spawn_blocking`. For at most a millisecond after
+//! the thread made a timer in the task's own runtime, timers made in the other one are on the wheel of the task's own, and
+//! an interval stays there. They fire on time as long as the task's own runtime has a free worker: they are late, or do
+//! not fire, while all of its workers are blocked. Where that can be, hold a [`TimerWheel`] of the other runtime, or make
+//! its timers through [`wheel`], which always is that of the current one. In a build in which Tokio's feature `test-util`
+//! is on, every timer is on the current runtime's wheel.
 //!
 //! # Panics
 //!
-//! Making a timer panics where Tokio's would, with the same message: outside a runtime, and in one that was built without
-//! a time driver.
+//! Making a timer panics with Tokio's message outside a runtime, and in one that was built without a time driver. In the
+//! case above the latter panic comes up to a millisecond late.
 //!
 //! # Testing
 //!

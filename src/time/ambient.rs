@@ -9,8 +9,8 @@
 //!    comes first.
 //! 2. *Asking is right.* If a thread asks Tokio, finds the current runtime's id in its slot, and the slot's wheel is open,
 //!    that is the wheel which the registry has under the id. The registry exchanges a wheel only after it has ended, and
-//!    Tokio uses an id again only after its runtime has ended, with which the wheel ends. (One that was installed to run
-//!    elsewhere goes on, and is driven there.) On a miss the registry is asked, and if it has none, a wheel is started.
+//!    Tokio uses an id again only after its runtime has ended, with which the wheel ends.
+//!    On a miss the registry is asked, and if it has none, a wheel is started.
 //! 3. *A slot is trusted, and Tokio not asked, only where that cannot cost liveness.* All of this has to hold:
 //!    - The slot's runtime is a multi-thread one: its workers drive its wheel, whatever this thread goes on to do. The
 //!      wheel of a `current_thread` runtime moves only while somebody drives that runtime, and the next runtime on the
@@ -21,9 +21,11 @@
 //!    - The thread asked within the last [`TRUST`].
 //!    - The thread is within a task, so that there is a runtime. Outside of one the call has to panic.
 //! 4. *What trust can get wrong.* Within [`TRUST`] of asking, the thread may have come to another runtime: by an `enter`
-//!    in a task, or a `block_on` in `block_in_place`. A timer made then is on the wheel of the runtime it came from. It
-//!    fires on time as long as that runtime has a free worker. If that runtime ends, it goes on with Tokio's timer, as
-//!    after any shutdown. A thread that stays in the other runtime is right after [`TRUST`].
+//!    in a task, or a `block_on` in `block_in_place` or `spawn_blocking`. A timer made then is on the wheel of the
+//!    runtime it came from, and stays there when it is reset, as an interval is with each tick. It fires on time as long
+//!    as that runtime has a free worker. If that runtime ends, it goes on with Tokio's timer, as after any shutdown. A
+//!    thread that stays in the other runtime makes the right timers after [`TRUST`]. If the other runtime has no time
+//!    driver, the panic comes after [`TRUST`] too.
 //! 5. *Nothing is kept alive.* A slot holds a wheel's memory until the thread uses another wheel or ends, but not its
 //!    runtime. The actor ends with the runtime, whoever holds the wheel.
 //!

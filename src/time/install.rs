@@ -12,8 +12,8 @@ use crate::timer_wheel::TimerWheel;
 /// Starts a wheel with settings of your own as the current runtime's, for the functions of [`time`](super) to use.
 ///
 /// Call it before anything of this module is used in the runtime: the first use starts a wheel with default settings.
-/// The wheel is that of the runtime in which this is called, whatever [`Builder::runtime`] says; that is where the actor
-/// runs.
+/// The wheel is that of the runtime in which this is called, and ends with it, whatever [`Builder::runtime`] says; that is
+/// where the actor runs.
 ///
 /// Once the wheel is [shut down](TimerWheel::shutdown), another one can be installed. Otherwise the next use starts one
 /// with default settings.

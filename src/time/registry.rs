@@ -2,7 +2,8 @@
 //!
 //! 1. A runtime has one entry at most, under its id. An entry whose wheel has ended counts as none, and gives way.
 //! 2. The task that [`keep`] runs takes the entry out when the wheel ends, and when it is dropped. Tokio drops it with
-//!    the runtime. So an entry does not outlive its runtime, and an id that Tokio uses again finds none.
+//!    the runtime. So an entry does not outlive its runtime, and an id that Tokio uses again finds none. Nor does the
+//!    wheel, wherever its actor runs: the task shuts it down when it is dropped.
 //! 3. While the lock is held no wheel is started or dropped: both call Tokio, which may call a user's code.
 
 use std::collections::HashMap;
@@ -11,6 +12,7 @@ use std::sync::LazyLock;
 
 use tokio::runtime::{Handle, Id};
 
+use crate::shared::command::Command;
 use crate::sync::{Mutex, lock};
 use crate::timer_wheel::TimerWheel;
 
@@ -69,6 +71,9 @@ struct Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
+        // An actor on the runtime ends with it; one on a thread or another runtime has to be told. An error means that
+        // it has ended.
+        let _ = self.wheel.shared().send_now(Command::Shutdown);
         let own = with(|wheels| match wheels.entry(self.runtime) {
             Entry::Occupied(present) if present.get().wheel.is_same(&self.wheel) => {
                 Some(present.remove())

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use super::{current_thread, made, multi_thread, paused};
 use crate::support::{HOUR, ms, poll_idly};
+use tickwheel::TimerWheel;
 use tickwheel::time::{self, Instant, Sleep};
 
 #[tokio::test(start_paused = true)]
@@ -40,6 +41,30 @@ async fn starts_another_wheel_for_all_workers_after_a_shutdown() {
             task.await.unwrap();
         }
         assert_eq!(made(), 8);
+    }
+}
+
+#[test]
+fn ends_a_wheel_with_its_runtime_wherever_it_runs() {
+    let elsewhere = multi_thread(1);
+    for builder in [
+        TimerWheel::builder().dedicated_thread(),
+        TimerWheel::builder().runtime(elsewhere.handle().clone()),
+    ] {
+        let runtime = current_thread();
+        let (wheel, sleep) = runtime.block_on(async {
+            let wheel = time::install(builder).unwrap();
+            time::sleep(ms(1)).await;
+            (wheel, time::sleep(ms(20)))
+        });
+        // This thread's slot holds the wheel, and so does the test.
+        drop(runtime);
+        let patience = std::time::Instant::now() + ms(10_000);
+        while !wheel.is_shutdown() {
+            assert!(std::time::Instant::now() < patience, "the actor goes on");
+            std::thread::sleep(ms(1));
+        }
+        elsewhere.block_on(sleep);
     }
 }
 

@@ -93,8 +93,6 @@ fn drives_a_runtime_from_a_wheel_that_runs_elsewhere() {
             wheel
         });
         drop(here);
-        // It was installed for a runtime that is gone, but lives where it runs.
-        assert!(!wheel.is_shutdown());
         elsewhere.block_on(async { assert_eq!(made(), 0) });
         elsewhere.block_on(wheel.shutdown());
     }
