@@ -3,8 +3,12 @@
 //! It is Tokio's clock, which tests can pause. Under the explorer (`--cfg tickwheel_shuttle`) it is a virtual clock that
 //! only the explorer moves. Reading the virtual clock lets no other thread run.
 
+mod pausable;
+
 #[cfg(not(tickwheel_shuttle))]
 use tokio::time::Instant;
+
+pub(crate) use pausable::CAN_PAUSE;
 
 /// The current time.
 #[cfg(not(tickwheel_shuttle))]

@@ -302,9 +302,12 @@ impl Sleep {
         self.stage == Stage::Fallback
     }
 
-    /// Whether the clock has reached the deadline.
+    /// Whether the clock has reached the deadline. A clock other than the actor's does not count: then the actor decides.
     fn is_due(&self) -> bool {
-        self.tick != NEVER && clock::now() >= self.deadline
+        self.tick != NEVER
+            && clock::now() >= self.deadline
+            && !(self.entry.as_ref())
+                .is_some_and(|entry| entry.context().shared.has_foreign_clock())
     }
 
     /// Arms the entry without reading the clock. An overdue sleep that is armed fires on the actor's next turn.

@@ -34,8 +34,6 @@
 //!   [accuracy](mod@crate::guide#accuracy-and-ticks).
 //! * A sleep that has elapsed and is reset wakes its task at the new deadline once it was polled again. Tokio's does so
 //!   without a poll.
-//! * A poll compares the deadline with the clock of the runtime that it is polled in. That matters only where a paused
-//!   clock meets another: await a sleep in the runtime in which it was made.
 //! * `tokio-console` does not show these timers. There are [metrics](TimerWheel::metrics) instead.
 //! * [`FutureExt`] and [`IntervalStream`] are here because those of `tokio-util` and `tokio-stream` name Tokio's types.
 //!
@@ -76,7 +74,6 @@ mod ambient;
 mod future_ext;
 mod install;
 mod interval_stream;
-mod pausable;
 mod registry;
 
 use std::future::IntoFuture;

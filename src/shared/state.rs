@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use crate::clock;
+use crate::clock::{self, CAN_PAUSE};
 use crate::metrics::{KeyedCounts, Metrics, WheelMetrics};
 use crate::shared::command::{Command, CommandMailbox};
 use crate::shared::counts;
@@ -106,13 +106,22 @@ impl Shared {
     ///
     /// A paused clock belongs to one runtime. Deadlines read off another clock do not fit it.
     pub(crate) fn check_clock(&self) {
-        let here = Handle::try_current().ok().map(|runtime| runtime.id());
-        if (here.is_none() || here != self.runtime) && (self.virtual_clock || clock::is_virtual()) {
+        if self.has_foreign_clock() {
             tracing::warn!(
                 wheel = %self.name,
                 "the wheel is used from outside its runtime while a clock is paused: its timers do not follow the clock here"
             );
         }
+    }
+
+    /// Whether this thread goes by another clock than the actor: one of the two is paused, or has been, and this is not the
+    /// actor's runtime.
+    pub(crate) fn has_foreign_clock(&self) -> bool {
+        if !CAN_PAUSE {
+            return false;
+        }
+        let here = Handle::try_current().ok().map(|runtime| runtime.id());
+        (here.is_none() || here != self.runtime) && (self.virtual_clock || clock::is_virtual())
     }
 
     // --- the actor's end ---

@@ -16,7 +16,7 @@
 //!      wheel of a `current_thread` runtime moves only while somebody drives that runtime, and the next runtime on the
 //!      thread may be the one that is driven. For such a runtime Tokio is asked each time. Its handle is
 //!      uncontended: nearly all clones come from one thread.
-//!    - No clock of this build [can be paused](super::pausable): all runtimes have the same clock, so any of them may
+//!    - No clock of this build [can be paused](CAN_PAUSE): all runtimes have the same clock, so any of them may
 //!      keep the deadline. A build whose clocks can be paused, which is one of tests, always asks.
 //!    - The thread asked within the last [`TRUST`].
 //!    - The thread is within a task, so that there is a runtime. Outside of one the call has to panic.
@@ -40,9 +40,8 @@ use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use tokio::task;
 use tokio::time::Instant;
 
-use super::pausable::CAN_PAUSE;
 use super::registry::{self, Ambient};
-use crate::clock;
+use crate::clock::{self, CAN_PAUSE};
 use crate::timer_wheel::TimerWheel;
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Instant as RealInstant;
 
 use super::{current_thread, made, multi_thread, paused};
-use crate::support::{HOUR, ms};
+use crate::support::{HOUR, ms, poll_idly};
 use tickwheel::TimerWheel;
 use tickwheel::time::{self, Instant};
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -231,6 +231,23 @@ fn keeps_a_paused_runtime_and_a_running_one_apart() {
         paused.block_on(sleeps_an_hour_here());
         running.block_on(sleeps_here());
     }
+}
+
+#[test]
+fn fires_by_the_clock_of_its_runtime_when_awaited_in_another() {
+    let (running, paused) = (multi_thread(1), paused());
+    let began = RealInstant::now();
+    let task = running.spawn(async { (time::sleep(ms(50)), time::sleep(ms(50))) });
+    let (mut polled, awaited) = running.block_on(task).unwrap();
+    paused.block_on(async {
+        assert!(poll_idly(&mut polled).is_pending());
+        tokio::time::advance(HOUR).await;
+        // An hour has passed on this clock, and next to nothing on theirs.
+        assert!(poll_idly(&mut polled).is_pending());
+        awaited.await;
+        polled.await;
+    });
+    assert!(began.elapsed() >= ms(50));
 }
 
 #[test]

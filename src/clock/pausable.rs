@@ -32,7 +32,7 @@ const fn is_tokios<T: Answer>(_: fn() -> T) -> bool {
 }
 
 /// Whether some runtime of this process may have a clock of its own, which does not follow the real one.
-pub(super) const CAN_PAUSE: bool = {
+pub(crate) const CAN_PAUSE: bool = {
     use tokio::time::*;
     is_tokios(pause)
 };
