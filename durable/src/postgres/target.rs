@@ -173,18 +173,12 @@ mod tests {
     fn never_repeats_a_url_that_does_not_parse() {
         for url in [
             "postgres://me:s3cret@host:notaport/db",
-            "postgres://me:s3?s3cret=x@host/db",
             "host=localhost s3cret",
-            "",
             "mysql://me:s3cret@host/db",
         ] {
-            let Err(error) = Target::parse(url) else {
-                assert!(!url.contains("s3cret"), "{url} parses");
-                continue;
-            };
-            let text = error.to_string();
-            assert!(!text.contains("s3cret"), "{text}");
-            assert!(text.contains("postgres://user"), "{text}");
+            let error = Target::parse(url).expect_err(url).to_string();
+            assert!(!error.contains("s3cret"), "{error}");
+            assert!(error.contains("postgres://user"), "{error}");
         }
     }
 
@@ -192,6 +186,10 @@ mod tests {
     fn shows_no_password() {
         let target = Target::parse("postgres://me:s3cret@db.example:6543/orders").expect("parses");
         assert_eq!(target.to_string(), "at db.example:6543/orders as me");
+        assert!(!format!("{target:?}").contains("s3cret"));
+        // Characters that should have been encoded.
+        let target = Target::parse("postgres://me:s3?s3cret=x@host/db").expect("parses");
+        assert_eq!(target.to_string(), "at host:5432/db as me");
         assert!(!format!("{target:?}").contains("s3cret"));
     }
 
