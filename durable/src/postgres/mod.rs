@@ -98,7 +98,9 @@ use write::WriteCall;
 ///   vacuum from it, here as everywhere.
 /// * A transaction that sets a near timer which its own instance does not load sends `NOTIFY`. These commit one after the other.
 /// * Whoever locks rows by hand holds up moves and removes of these keys and settles of these claims, until their time limit, and
-///   the calls of the same batch. Loads and fires go on without the rows.
+///   the calls of the same batch. Loads and fires go on without the rows. But after a call that was given up for such a lock,
+///   the instance first gives everything back that it has loaded, which waits for the rows: until they are free it may deliver
+///   nothing, and other instances do.
 ///
 /// # Encryption
 ///
