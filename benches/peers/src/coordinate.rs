@@ -52,7 +52,7 @@ pub fn build(program: Program) -> Result<PathBuf, String> {
     let (target, name) = match program {
         Program::Peers => return Ok(this.clone()),
         Program::Counted => (target.to_owned(), OsStr::new("counted")),
-        // What is built with other flags has a directory of its own.
+        // A build with other flags has a directory of its own.
         Program::Alternative => (target.join("alternative"), this_name),
     };
     let built = target.join(profile).join(name);

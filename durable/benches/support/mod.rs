@@ -1,4 +1,4 @@
-//! What is measured of a store, whichever it is.
+//! The measurements that every store shares.
 //!
 //! The stores run on this host, and the measuring process shares its cores with them.
 

@@ -1,4 +1,4 @@
-//! What has become of each reminder, and the table at the end.
+//! The books of all reminders, and the table at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -88,7 +88,7 @@ async fn play(timers: u32, store: &str) -> Outcome<bool> {
             }
         }
     }
-    // What was delivered to workers that were killed comes again.
+    // Deliveries to workers that were killed come again.
     while reminders.counts().await?.in_flight > 0 && Instant::now() < last + 4 * LEASE {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

@@ -9,6 +9,15 @@ use super::mix::{Mix, Random};
 use super::world::{self, Wait, block_on, fail, note};
 use crate::{Expirations, clock};
 
+/// How a party waits for the stream, which may be for ever.
+fn wait(mix: Mix, random: &mut Random) -> Wait {
+    Wait {
+        panics: random.percent(mix.panicking),
+        fresh: random.percent(70),
+        must_by: None,
+    }
+}
+
 /// Starts the party that receives keyed timers.
 pub(super) fn receive(
     mix: Mix,
@@ -23,11 +32,7 @@ pub(super) fn receive(
             if random.percent(mix.lagging) {
                 thread::yield_now();
             }
-            let how = Wait {
-                panics: random.percent(mix.panicking),
-                fresh: random.percent(70),
-                must_by: None,
-            };
+            let how = wait(mix, &mut random);
             let Some(expired) = block_on(me, how, stream.recv()) else {
                 break;
             };
@@ -64,11 +69,7 @@ pub(super) fn reap(
                 world::rest(me, Duration::from_micros(micros));
                 ledger.update(|ledger| ledger.reader_is_away = false);
             }
-            let how = Wait {
-                panics: random.percent(mix.panicking),
-                fresh: random.percent(70),
-                must_by: None,
-            };
+            let how = wait(mix, &mut random);
             let Some(expired) = block_on(me, how, stream.recv()) else {
                 break;
             };

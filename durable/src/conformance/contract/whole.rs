@@ -92,7 +92,7 @@ pub async fn lists_counts_and_purges<T: Stores>(world: &World<T>) {
     assert_eq!(case.load(instance, 9 * HOUR, 9).await.rows, []);
 }
 
-/// Of many connections that fire, load and settle the same rows at once, one succeeds for each.
+/// Many connections fire, load and settle the same rows at once, and one succeeds for each.
 pub async fn gives_each_row_to_one_of_many<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let mut cases = Vec::new();
