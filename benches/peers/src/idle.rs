@@ -95,11 +95,11 @@ pub fn watches(scale: Scale) {
         let rate = touches as f64 / idle.as_secs_f64();
         let all = touches * u64::from(periods);
         let mut done = 0;
-        let mut reaped = 0_u64;
+        let mut expired = 0_u64;
         while done < all {
             for _ in 0..1000 {
                 if !watches[rng.usize(..connections)].touch() {
-                    reaped += 1;
+                    expired += 1;
                 }
             }
             done += 1000;
@@ -107,7 +107,7 @@ pub fn watches(scale: Scale) {
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
             while expirations.try_recv().is_ok() {}
         }
-        reaped
+        expired
     };
     touch_for(1);
     let actor = || cpu().saturating_sub(this_thread());

@@ -142,25 +142,62 @@ const RESIDENT: u64 = 1 << 48;
 /// How many operations a producer makes before it lets other tasks run.
 const AT_A_TIME: u64 = 64;
 
-/// S6: each producer sets, moves and removes timers of its own, while `resident` others are pending.
-pub fn triples(scale: Scale, producers: u64, resident: u64) {
-    let runtime = runtime(2);
+/// S6: each producer sets, moves and removes timers of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Triples {
+    producers: u64,
+    /// How many other timers are pending.
+    resident: u64,
+    /// Each producer has a set or queue of its own. Otherwise they share one.
+    apart: bool,
+}
+
+impl Triples {
+    pub fn of(producers: u64) -> Self {
+        Triples {
+            producers,
+            resident: 0,
+            apart: false,
+        }
+    }
+
+    #[must_use]
+    pub fn among(self, resident: u64) -> Self {
+        Triples { resident, ..self }
+    }
+
+    #[must_use]
+    pub fn apart(self) -> Self {
+        Triples {
+            apart: true,
+            ..self
+        }
+    }
+}
+
+/// Producers on as many workers, two at least.
+pub fn triples(scale: Scale, triples: Triples) {
+    let workers = usize::try_from(triples.producers).expect("there are a few");
+    let runtime = runtime(workers.max(2));
     let wheel = wheel_on(&runtime);
-    let (queue, timers) = runtime.block_on(async {
-        let (queue, timers) = (OnQueue::new(&runtime), OnWheel::new(&wheel, &runtime));
-        for key in 0..resident {
+    let sets = if triples.apart { triples.producers } else { 1 };
+    let (queues, sets): (Vec<_>, Vec<_>) = runtime.block_on(async {
+        let new = |_| (OnQueue::new(&runtime), OnWheel::new(&wheel, &runtime));
+        (0..sets).map(new).unzip()
+    });
+    runtime.block_on(async {
+        for key in 0..triples.resident {
             let delay = Duration::from_secs(3600 + key % 1000);
-            queue.set(RESIDENT + key, key, delay);
-            timers.set(RESIDENT + key, key, delay);
+            queues[0].set(RESIDENT + key, key, delay);
+            sets[0].set(RESIDENT + key, key, delay);
         }
         wheel.settle().await;
-        (queue, timers)
     });
     let costs = alternate(scale, 2, |side, rounds| {
         if side == 0 {
-            produce(&runtime, &queue, producers, rounds)
+            produce(&runtime, &queues, triples.producers, rounds)
         } else {
-            produce(&runtime, &timers, producers, rounds)
+            produce(&runtime, &sets, triples.producers, rounds)
         }
     });
     for costs in costs {
@@ -169,12 +206,13 @@ pub fn triples(scale: Scale, producers: u64, resident: u64) {
     }
 }
 
-fn produce<T: Keyed>(runtime: &Runtime, timers: &T, producers: u64, rounds: u64) -> Spent {
+fn produce<T: Keyed>(runtime: &Runtime, sets: &[T], producers: u64, rounds: u64) -> Spent {
     let each = rounds.div_ceil(producers);
     runtime.block_on(async {
         let meter = Meter::start();
         let tasks: Vec<_> = (0..producers)
-            .map(|producer| {
+            .zip(sets.iter().cycle())
+            .map(|(producer, timers)| {
                 let timers = timers.clone();
                 tokio::spawn(async move {
                     for n in 0..each {
@@ -192,7 +230,7 @@ fn produce<T: Keyed>(runtime: &Runtime, timers: &T, producers: u64, rounds: u64)
         for task in tasks {
             task.await.expect("no producer panics");
         }
-        timers.settle().await;
+        sets[0].settle().await;
         meter.stop()
     })
 }
@@ -264,7 +302,7 @@ fn move_at_random<T: Keyed>(
                 timers.reset(
                     key,
                     match to {
-                        To::Later => Duration::from_secs(120),
+                        To::Later => Duration::from_mins(2),
                         To::Anywhere => delay,
                     },
                 );

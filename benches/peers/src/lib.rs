@@ -1,5 +1,6 @@
 //! The workloads, and the timers they are run with. See the README of the crate for what came of it.
 
+pub mod actor;
 pub mod adapters;
 pub mod chart;
 pub mod churn;

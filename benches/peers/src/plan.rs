@@ -1,11 +1,11 @@
 //! Which processes are run, in which order, and what each of them does.
 
 use crate::churn::Against::{self, Ambient, OwnThreads, Peers};
-use crate::keyed::To;
+use crate::keyed::{To, Triples};
 use crate::measure::Scale;
 use crate::sides::Side;
 use crate::sleepers::{self, Idle};
-use crate::{adapters, churn, idle, keyed, service, touch, wheels};
+use crate::{actor, adapters, churn, idle, keyed, service, touch, wheels};
 
 /// A workload that a process of its own runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,18 +24,19 @@ pub enum Workload {
     Touch,
     Echo,
     Watches,
-    Triples {
-        producers: u64,
-        resident: u64,
-    },
+    Triples(Triples),
     Moves(To),
     Wheels {
         resident: u64,
     },
     Storm(Side),
+    /// How long the actor's turns are in a storm.
+    Turns,
     Bytes,
     Allocations,
     Idle(Idle),
+    /// What the actor does for a timer.
+    Actor,
     /// hyper's and quinn's timers.
     Adapters,
     /// A service that tower limits.
@@ -65,7 +66,7 @@ pub enum Program {
     Peers,
     /// The one whose allocator counts.
     Counted,
-    /// This one, built for Tokio's alternative timer.
+    /// This one, built with `--cfg tokio_unstable`: for Tokio's alternative timer, and to see each poll.
     Alternative,
 }
 
@@ -142,6 +143,12 @@ pub fn jobs(scale: Scale) -> Vec<Job> {
             churn(8, false, Peers),
         ),
         job(
+            "threads",
+            "16 threads",
+            "churn, 16 workers",
+            churn(16, false, Peers),
+        ),
+        job(
             "S4",
             "S4",
             "reset, current_thread",
@@ -183,27 +190,38 @@ pub fn jobs(scale: Scale) -> Vec<Job> {
             Workload::Service,
         ),
     ]);
-    for (group, what, producers, resident) in [
-        ("S6 1", "set + move + remove, 1 producer", 1, 0),
-        ("S6 2", "set + move + remove, 2 producers", 2, 0),
+    for (group, what, triples) in [
+        ("S6 1", "set + move + remove, 1 producer", Triples::of(1)),
+        ("S6 2", "set + move + remove, 2 producers", Triples::of(2)),
         (
             "S6 1 among",
             "set + move + remove, 1 producer, 1000 others",
-            1,
-            1000,
+            Triples::of(1).among(1000),
         ),
         (
             "S6 2 among",
             "set + move + remove, 2 producers, 1000 others",
-            2,
-            1000,
+            Triples::of(2).among(1000),
         ),
     ] {
-        let workload = Workload::Triples {
-            producers,
-            resident,
-        };
-        jobs.push(job("S6", group, what, workload));
+        jobs.push(job("S6", group, what, Workload::Triples(triples)));
+    }
+    for (group, what, triples) in [
+        ("S6 4", "set + move + remove, 4 threads", Triples::of(4)),
+        ("S6 8", "set + move + remove, 8 threads", Triples::of(8)),
+        ("S6 16", "set + move + remove, 16 threads", Triples::of(16)),
+        (
+            "S6 2 apart",
+            "set + move + remove, 2 threads with a set each",
+            Triples::of(2).apart(),
+        ),
+        (
+            "S6 16 apart",
+            "set + move + remove, 16 threads with a set each",
+            Triples::of(16).apart(),
+        ),
+    ] {
+        jobs.push(job("threads", group, what, Workload::Triples(triples)));
     }
     for (group, what, to) in [
         ("S7", "a random key moved later", To::Later),
@@ -223,6 +241,7 @@ pub fn jobs(scale: Scale) -> Vec<Job> {
     for (group, what, resident) in wheels {
         jobs.push(job("S8", group, what, Workload::Wheels { resident }));
     }
+    jobs.push(job("actor", "actor", "the actor's work", Workload::Actor));
     let allocated = "allocations of a timeout";
     for job in [
         job("S10", "S10", "bytes of a timer", Workload::Bytes),
@@ -252,6 +271,10 @@ pub fn jobs(scale: Scale) -> Vec<Job> {
         ),
     ] {
         jobs.push(job(group, group, what, workload).by(Program::Alternative));
+    }
+    for _ in 0..scale.pick(1, 5) {
+        let turns = job("S9", "S9", "turns", Workload::Turns);
+        jobs.push(turns.by(Program::Alternative));
     }
     for (id, repetitions, of) in [
         (
@@ -321,17 +344,19 @@ pub fn run(scale: Scale, workload: Workload) {
         Workload::Touch => touch::touch(scale),
         Workload::Echo => idle::echo(scale),
         Workload::Watches => idle::watches(scale),
-        Workload::Triples {
-            producers,
-            resident,
-        } => keyed::triples(scale, producers, resident),
+        Workload::Triples(triples) => keyed::triples(scale, triples),
         Workload::Moves(to) => keyed::moves(scale, to),
         Workload::Wheels { resident } => wheels::run(scale, resident),
         Workload::Storm(side) => sleepers::storm(scale, side),
+        #[cfg(tokio_unstable)]
+        Workload::Turns => sleepers::turns(scale),
         Workload::Idle(with) => sleepers::idle(scale, with),
+        Workload::Actor => actor::run(scale),
         Workload::Adapters => adapters::timers(scale),
         Workload::Calls { cloned } => adapters::calls(scale, cloned),
         Workload::Service => service::run(scale),
         Workload::Bytes | Workload::Allocations => unreachable!("`counted` runs these"),
+        #[cfg(not(tokio_unstable))]
+        Workload::Turns => unreachable!("the program built with `--cfg tokio_unstable` runs it"),
     }
 }

@@ -209,6 +209,24 @@ pub fn storm(scale: Scale, side: Side) {
     panic!("the sleeps could not be armed before their deadline");
 }
 
+/// Spawns a task for each place of the log, which sleeps until `deadline`. False when they were not armed by then.
+async fn arm_all<T: Timer>(log: Arc<Log>, timer: T, deadline: Instant) -> bool {
+    for sleep in 0..log.late.len() {
+        let (log, timer) = (Arc::clone(&log), timer.clone());
+        tokio::spawn(async move {
+            timer.sleep_until(deadline).await;
+            log.woke(sleep, deadline);
+            log.task_done();
+        });
+        if sleep % 256 == 255 {
+            tokio::task::yield_now().await;
+        }
+    }
+    // The spawned tasks run before this one does again, or soon after.
+    tokio::task::yield_now().await;
+    Instant::now() < deadline
+}
+
 /// False when they were not armed in time.
 fn storm_of<T: Timer>(
     runtime: &Runtime,
@@ -222,26 +240,10 @@ fn storm_of<T: Timer>(
     let meter = Meter::start();
     let deadline = Instant::now() + time_to_arm;
     let armed = runtime.block_on(async {
-        let (log, timer) = (Arc::clone(&log), timer.clone());
-        let spawner = tokio::spawn(async move {
-            for sleep in 0..sleeps {
-                let (log, timer) = (Arc::clone(&log), timer.clone());
-                tokio::spawn(async move {
-                    timer.sleep_until(deadline).await;
-                    log.woke(sleep, deadline);
-                    log.task_done();
-                });
-                if sleep % 256 == 255 {
-                    tokio::task::yield_now().await;
-                }
-            }
-            // The spawned tasks run before this one does again, or soon after.
-            tokio::task::yield_now().await;
-            let armed = Instant::now() < deadline;
-            log.done.notified().await;
-            armed
-        });
-        spawner.await.expect("it does not panic")
+        let armed = tokio::spawn(arm_all(Arc::clone(&log), timer.clone(), deadline));
+        let armed = armed.await.expect("it does not panic");
+        log.done.notified().await;
+        armed
     });
     if !armed {
         return false;
@@ -262,6 +264,62 @@ fn storm_of<T: Timer>(
     }
     emit_lateness(series, late, early);
     true
+}
+
+/// S9: the CPU time of the actor's longest turn in such a storm. Wall time counts whatever else the machine does meanwhile.
+///
+/// A turn is one poll of the actor's task, and no other task of the storm does as much in one. So it is the longest poll
+/// from the deadline on.
+#[cfg(tokio_unstable)]
+pub fn turns(scale: Scale) {
+    use std::cell::Cell;
+    use std::sync::atomic::AtomicU64;
+
+    use nix::time::{ClockId, clock_gettime};
+
+    thread_local! {
+        static BEGAN: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    }
+    fn thread_cpu() -> Duration {
+        let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
+        time.expect("a thread may ask for its own time").into()
+    }
+
+    let sleeps = scale.pick(100_000, 1_000_000);
+    let longest = Arc::<AtomicU64>::default();
+    let polled = Arc::clone(&longest);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .on_before_task_poll(|_| BEGAN.set(thread_cpu()))
+        .on_after_task_poll(move |_| {
+            let took = thread_cpu().saturating_sub(BEGAN.get()).as_nanos();
+            polled.fetch_max(u64::try_from(took).unwrap_or(u64::MAX), Ordering::Relaxed);
+        })
+        .build()
+        .expect("the runtime starts");
+    let wheel = wheel_on(&runtime);
+    let deadline = Instant::now() + Duration::from_secs(scale.pick(2, 10));
+    let log = Log::new(sleeps, sleeps);
+    runtime.block_on(async {
+        let armed = tokio::spawn(arm_all(
+            Arc::clone(&log),
+            crate::sides::Tickwheel(wheel.clone()),
+            deadline,
+        ));
+        assert!(
+            armed.await.expect("it does not panic"),
+            "the sleeps could not be armed before their deadline"
+        );
+        longest.store(0, Ordering::Relaxed);
+        log.done.notified().await;
+    });
+    let nanos = longest.load(Ordering::Relaxed);
+    emit(
+        Side::Tickwheel.name(),
+        "longest turn, cpu",
+        nanos as f64 / 1e6,
+    );
 }
 
 /// S11: nothing to do for a while.

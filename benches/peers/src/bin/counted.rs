@@ -65,7 +65,7 @@ fn bytes(scale: Scale) {
     });
     report("DelayQueue", info);
 
-    let (reaper, _expirations) = wheel.reaper::<u64, u64>(Duration::from_secs(3600));
+    let (reaper, _expirations) = wheel.reaper::<u64, u64>(Duration::from_hours(1));
     let mut watches = Vec::with_capacity(usize::try_from(timers).expect("it fits"));
     let ((), info) = measured(&runtime, async {
         for key in 0..timers {
