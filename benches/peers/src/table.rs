@@ -443,6 +443,26 @@ fn memory_and_idleness(c: &mut Checks) {
         None,
     );
     // 128, and the key and the value.
+    for (ours, theirs, bar) in [
+        ("tickwheel, 0 words", "tokio::time, 0 words", None),
+        ("tickwheel, 2 words", "tokio::time, 2 words", None),
+        ("tickwheel, 4 words", "tokio::time, 4 words", Some(1.0)),
+        ("tickwheel, 6 words", "tokio::time, 6 words", None),
+        ("tickwheel, 8 words", "tokio::time, 8 words", None),
+        ("tickwheel, 12 words", "tokio::time, 12 words", None),
+        ("tickwheel::time, 4 words", "tokio::time, 4 words", None),
+        ("tickwheel::time, 12 words", "tokio::time, 12 words", None),
+    ] {
+        let (ours, theirs) = (Series("S10", ours), Series("S10", theirs));
+        c.ratio(
+            "S3",
+            "a task that sleeps and holds",
+            bytes,
+            ours,
+            theirs,
+            bar,
+        );
+    }
     let watch = Series("S10", "tickwheel, a Watch");
     c.absolute("idle", "a connection watched", bytes, watch, Some(144.0));
     for metric in [("allocations", ""), ("bytes", "B")] {

@@ -1,6 +1,7 @@
 //! The workloads whose result is memory, in a program whose allocator counts. `peers` starts it.
 
 use std::future::Future;
+use std::hint::black_box;
 use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -106,6 +107,40 @@ fn bytes(scale: Scale) {
     let inline = size_of::<tickwheel::Sleep>() as f64;
     let allocated = info.bytes_current as f64 / timers as f64;
     emit("tickwheel, a Sleep", "bytes", inline + allocated);
+    tasks(scale);
+}
+
+/// S3: bytes for each task that sleeps, by how many words it holds besides. Tokio's tasks come in sizes of 128 bytes each.
+fn tasks(scale: Scale) {
+    for side in [Side::Tokio, Side::Tickwheel, Side::Ambient] {
+        task::<0>(scale, side);
+        task::<2>(scale, side);
+        task::<4>(scale, side);
+        task::<6>(scale, side);
+        task::<8>(scale, side);
+        task::<12>(scale, side);
+    }
+}
+
+fn task<const WORDS: usize>(scale: Scale, side: Side) {
+    let tasks: u64 = scale.pick(10_000, 100_000);
+    let runtime = runtime(1);
+    let wheel = wheel_on(&runtime);
+    let ((), info) = with_side!(side, wheel, |timer| measured(&runtime, async {
+        for task in 0..tasks {
+            let (held, timer) = ([task; WORDS], timer.clone());
+            tokio::spawn(async move {
+                timer.sleep(Duration::from_hours(1)).await;
+                black_box(held);
+            });
+        }
+        tokio::task::yield_now().await;
+        tickwheel::time::wheel().settle().await;
+        wheel.settle().await;
+        wheel.settle().await; // a queue that was long gives its memory back when it is next used
+    }));
+    let series = format!("{}, {WORDS} words", side.name());
+    emit(&series, "bytes", info.bytes_current as f64 / tasks as f64);
 }
 
 /// How often a timeout allocates that is armed and cancelled, once the first ones are over.
