@@ -41,7 +41,7 @@ struct Space {
     in_flight: HashMap<Vec<u8>, BTreeSet<Version>>,
     /// The rows that nobody has loaded, by when they are due.
     unloaded: BTreeSet<(StoreTime, Version)>,
-    /// Until when each instance counts as living.
+    /// Until when each id of an instance counts as living.
     alive: HashMap<InstanceId, StoreTime>,
     hint: Arc<Notify>,
 }
@@ -196,8 +196,12 @@ impl Store for Memory {
         &self,
         namespace: &Namespace,
         instance: InstanceId,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send {
-        self.call(namespace, move |call| call.unload(instance))
+    ) -> impl Future<Output = Result<InstanceId, StoreError>> + Send {
+        self.call(namespace, move |call| {
+            call.unload(instance);
+            let Version(fresh) = call.next_version();
+            InstanceId(fresh)
+        })
     }
 
     fn get(

@@ -5,9 +5,10 @@
 //! 3. [The states of a timer](#the-states-of-a-timer)
 //! 4. [The promises](#the-promises)
 //! 5. [The argument](#the-argument)
-//! 6. [What each crash leaves](#what-each-crash-leaves)
-//! 7. [Time](#time)
-//! 8. [Where it ends](#where-it-ends)
+//! 6. [Lives](#lives)
+//! 7. [What each crash leaves](#what-each-crash-leaves)
+//! 8. [Time](#time)
+//! 9. [Where it ends](#where-it-ends)
 //!
 //! # The problem
 //!
@@ -102,8 +103,8 @@
 //!
 //! **Nothing lost (D1, D2).** A row leaves the store in three ways only: remove, replace, acknowledge. Each of them is somebody's
 //! wish. A row that stays is in one of two states. If it is waiting, it is on the wheel of an instance that lives, or some poll
-//! will load it: a mark counts only while its instance has given a sign of life within three polls. If it is in flight, its lease
-//! ends some time, and then any poll loads it as if it were waiting.
+//! will load it: a mark counts only while its id lives, as [below](#lives). If it is in flight, its lease ends some time, and then
+//! any poll loads it as if it were waiting.
 //!
 //! **Fencing (D7).** The token is the version that the fire gave. A later fire under the same key has a greater one. A settle
 //! compares tokens, not clocks: a claim whose lease has ended is still good while nobody else has got the timer.
@@ -112,6 +113,37 @@
 //!
 //! **Cadence (D9).** The step that fires an occurrence makes the next one waiting. There is no moment at which a crash could leave a
 //! repeating timer without its next occurrence.
+//!
+//! # Lives
+//!
+//! A mark keeps others from loading a timer. So a timer that is marked by an instance which does not know of it would wait for as
+//! long as the instance lives. That can happen: a call fails after it has marked timers, and the answer that names them is lost.
+//! Then the instance gives everything back and begins anew. But it cannot wait until the last of its marks is gone, as one may be
+//! on a row that somebody else has locked.
+//!
+//! Therefore an instance marks with an id that has one *life*. It begins with the first load under the id, and ends when the
+//! instance unloads, or when three polls have passed without a load. An unload returns a fresh id, under which the instance goes
+//! on. The marks of an id whose life has ended hold nothing: whoever loads next takes the timers, the same instance too. So it is
+//! enough that no id lives on after its unload. What can still happen meanwhile:
+//!
+//! 1. *A write, fire or settle names the old id and takes effect after the unload.* The id does not live, so nothing is marked, and
+//!    a hint is sent. The instance itself hears it and loads.
+//! 2. *It began before the unload, and ends after it*, on a store that executes calls side by side. It may mark a timer with the
+//!    ended id. If its answer arrives, the timer is on the wheel of this instance, and is fired on time. If that answer is lost
+//!    too, the next sign of life of any instance unloads the timer: within a poll after the call has ended.
+//! 3. *Somebody else has locked a row.* The unload leaves it out, and it keeps its mark. Nobody could fire it anyway. The first sign
+//!    of life after the lock unloads it, within a poll.
+//! 4. *A load is under way, or was given up.* Loads and unloads of an instance take turns, and calls keep their order also when the
+//!    future of one was dropped (rule 3 of the [contract](crate::store)). So no load takes effect after the unload. On a store that
+//!    broke the rule it would begin the ended life anew, for three polls and no longer, since nothing else is loaded under the id.
+//! 5. *The answer of the unload is lost.* The instance does not know its fresh id. It keeps the old one, loads nothing under it and
+//!    unloads it again before its next load. The second time there is less to do, and the answer is another fresh id; one that
+//!    nobody has got to know marks nothing. Meanwhile its writes are as in 1.
+//! 6. *The timer is on two wheels*, because this instance has armed what an answer said after it had given back. One of the two
+//!    fires it, as always.
+//! 7. *The instance is shut down.* A load under way is dropped, and then the id is unloaded; as in 4 nothing is loaded after that.
+//!    Writes that are under way are as in 1 and 2. If no other instance lives, the first sign of life of the next one unloads what
+//!    was left.
 //!
 //! # What each crash leaves
 //!

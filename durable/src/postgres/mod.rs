@@ -98,9 +98,8 @@ use write::WriteCall;
 ///   vacuum from it, here as everywhere.
 /// * A transaction that sets a near timer which its own instance does not load sends `NOTIFY`. These commit one after the other.
 /// * Whoever locks rows by hand holds up moves and removes of these keys and settles of these claims, until their time limit, and
-///   the calls of the same batch. Loads and fires go on without the rows. But after a call that was given up for such a lock,
-///   the instance first gives everything back that it has loaded, which waits for the rows: until they are free it may deliver
-///   nothing, and other instances do.
+///   the calls of the same batch. Everything else goes on without the rows. What is due meanwhile comes within a poll of the end
+///   of the lock.
 ///
 /// # Encryption
 ///
@@ -247,7 +246,11 @@ impl Store for Postgres {
         self.inner.lanes.change(Lane::Settle, &call).await
     }
 
-    async fn unload(&self, namespace: &Namespace, instance: InstanceId) -> Result<(), StoreError> {
+    async fn unload(
+        &self,
+        namespace: &Namespace,
+        instance: InstanceId,
+    ) -> Result<InstanceId, StoreError> {
         let space = self.space(namespace).await?;
         let call = UnloadCall(&space, instance);
         self.inner.lanes.change(Lane::Load, &call).await

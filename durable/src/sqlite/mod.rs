@@ -151,7 +151,7 @@ impl Store for Sqlite {
         &self,
         namespace: &Namespace,
         instance: InstanceId,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+    ) -> impl Future<Output = Result<InstanceId, StoreError>> + Send {
         self.in_namespace(namespace, move |call| call.unload(instance))
     }
 

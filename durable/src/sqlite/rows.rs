@@ -319,12 +319,19 @@ impl<'a> Call<'a> {
         let mut select = self.batch.connection.prepare_cached(sql)?;
         let dead = select.query_map((self.namespace, self.now.as_micros()), |row| row.get(0))?;
         for instance in dead.collect::<Result<Vec<_>>>()? {
-            self.unload(InstanceId(instance))?;
+            self.end(InstanceId(instance))?;
         }
         Ok(())
     }
 
-    pub(super) fn unload(&mut self, instance: InstanceId) -> Result<()> {
+    /// Unloads what an instance has loaded. Returns the id under which it goes on.
+    pub(super) fn unload(&mut self, instance: InstanceId) -> Result<InstanceId> {
+        self.end(instance)?;
+        let Version(fresh) = self.next_version()?;
+        Ok(InstanceId(fresh))
+    }
+
+    fn end(&mut self, instance: InstanceId) -> Result<()> {
         let sql = "DELETE FROM tickwheel_instances WHERE id = ?1";
         self.execute(sql, [instance.0])?;
         let sql = "UPDATE tickwheel_timers SET loaded_by = NULL WHERE loaded_by = ?1";

@@ -46,7 +46,7 @@ impl fmt::Display for Namespace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub i64);
 
-/// An instance that has opened a namespace.
+/// What an instance that has opened a namespace loads under, until it unloads. No instance ever gets one that was in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstanceId(pub i64);
 
@@ -55,7 +55,7 @@ pub struct InstanceId(pub i64);
 pub struct Opened {
     /// The store's time.
     pub now: StoreTime,
-    /// The number of this instance; no other has had it.
+    /// The first id of this instance.
     pub instance: InstanceId,
 }
 
@@ -164,7 +164,7 @@ pub struct Load {
     pub window: Duration,
     /// At most this many rows. With zero it is a sign of life only.
     pub limit: usize,
-    /// How long from now the instance counts as living.
+    /// How long from now the id of the instance counts as living.
     pub alive: Duration,
 }
 
@@ -344,7 +344,7 @@ pub struct Stored {
     pub attempt: u32,
     /// If it repeats: how often.
     pub period: Option<Duration>,
-    /// The instance that has loaded it.
+    /// The instance that has loaded it, by the id that it had then.
     pub loaded_by: Option<InstanceId>,
 }
 
