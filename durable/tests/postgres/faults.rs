@@ -147,6 +147,14 @@ async fn lock<'a>(client: &'a mut tokio_postgres::Client, key: &str) -> Transact
     lock
 }
 
+/// Sets timers whose keys and values are numbers.
+async fn set_each(timers: &Timers, numbers: Range<u64>, delay: Duration) {
+    for number in numbers {
+        let set = timers.set_timer(&number.to_string(), &number, delay).await;
+        set.expect("it is set");
+    }
+}
+
 /// The values of the next claims, which are acknowledged.
 async fn next(claims: &mut Claims<String, u64>, count: usize) -> BTreeSet<u64> {
     let mut values = BTreeSet::new();
@@ -160,10 +168,6 @@ async fn next(claims: &mut Claims<String, u64>, count: usize) -> BTreeSet<u64> {
     values
 }
 
-fn key(number: u64) -> String {
-    number.to_string()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn goes_on_beside_a_row_that_is_locked() {
     let Some(url) = database("locked").await else {
@@ -171,26 +175,20 @@ async fn goes_on_beside_a_row_that_is_locked() {
     };
     let (timers, mut claims) = start(&url, "locked").await;
     let mut other = client(&url).await;
-    let set = async |numbers: Range<u64>, delay| {
-        for number in numbers {
-            let set = timers.set_timer(&key(number), &number, delay);
-            set.await.expect("it is set");
-        }
-    };
     // All are loaded before one of them is locked, and are due while it is.
-    set(0..1, 2 * SECOND).await;
-    set(1..20, 4 * SECOND).await;
+    set_each(&timers, 0..1, 2 * SECOND).await;
+    set_each(&timers, 1..20, 4 * SECOND).await;
     let locked = lock(&mut other, "0").await;
-    set(20..21, Duration::ZERO).await;
+    set_each(&timers, 20..21, Duration::ZERO).await;
     assert_eq!(next(&mut claims, 1).await, [20].into());
     // A move of the row waits, and is given up.
-    let moved = timers.move_timer(&key(0), FAR).await;
+    let moved = timers.move_timer(&"0".into(), FAR).await;
     let error = moved.expect_err("the row is locked").to_string();
     assert!(error.contains("within 1s"), "{error}");
     // What was loaded before, what is set now, and what is set when it can only be loaded, is delivered nevertheless.
-    set(21..30, Duration::ZERO).await;
+    set_each(&timers, 21..30, Duration::ZERO).await;
     assert_eq!(next(&mut claims, 28).await, (1..20).chain(21..30).collect());
-    set(30..40, 2 * SECOND).await;
+    set_each(&timers, 30..40, 2 * SECOND).await;
     assert_eq!(next(&mut claims, 10).await, (30..40).collect());
     assert_eq!(timers.metrics().delivered, 39);
     // The move that was given up never takes effect.
@@ -205,17 +203,13 @@ async fn goes_on_beside_a_claim_that_is_locked() {
     };
     let (timers, mut claims) = start(&url, "claim").await;
     let mut other = client(&url).await;
-    let set = async |number, delay| {
-        let set = timers.set_timer(&key(number), &number, delay);
-        set.await.expect("it is set");
-    };
-    set(0, Duration::ZERO).await;
+    set_each(&timers, 0..1, Duration::ZERO).await;
     let claim = claims.recv().await.expect("the stream goes on");
     let locked = lock(&mut other, "0").await;
-    set(1, 3 * SECOND).await;
+    set_each(&timers, 1..2, 3 * SECOND).await;
     let error = claim.ack().await.expect_err("the row is locked");
     assert!(error.to_string().contains("within 1s"), "{error}");
-    set(2, Duration::ZERO).await;
+    set_each(&timers, 2..3, Duration::ZERO).await;
     assert_eq!(next(&mut claims, 2).await, [1, 2].into());
     locked.rollback().await.expect("it ends");
     claim.ack().await.expect("it is still held");
@@ -229,10 +223,7 @@ async fn shuts_down_beside_a_row_that_is_locked() {
         return missing();
     };
     let (timers, _claims) = start(&url, "shutdown").await;
-    for number in [0, 1] {
-        let set = timers.set_timer(&key(number), &number, 2 * SECOND);
-        set.await.expect("it is set");
-    }
+    set_each(&timers, 0..2, 2 * SECOND).await;
     let reader = client(&url).await;
     let loaders = async || {
         let sql = "SELECT loaded_by FROM tickwheel_timers WHERE NOT in_flight ORDER BY key";
