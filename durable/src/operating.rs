@@ -42,6 +42,7 @@
 //! | the store is slow | lateness grows by the round trip; batches grow with it, so throughput does not fall |
 //! | the disk of an SQLite file is full, or the file read-only | calls fail with [`StoreError::Refused`](crate::store::StoreError::Refused), which names the file; when there is room, the next call succeeds |
 //! | another process locks an SQLite file | a call waits for up to 2 s, then fails with [`StoreError::Unavailable`](crate::store::StoreError::Unavailable) |
+//! | somebody locks rows in PostgreSQL by hand | moves, removes and acknowledgements of these timers fail with [`Error::Timeout`](crate::Error::Timeout), and they are delivered when the lock has ended; others are not held up |
 //! | a value does not decode | the timer is parked: logged, counted, and in flight for ever, where the admin view shows it; others are not held up |
 //! | a handler panics | in [`dispatch`](crate::Claims::dispatch) it is logged, and the timer comes again after a second, two, four, up to a minute |
 //! | a handler kills the process each time | it comes again with each lease, and `attempt` grows: acknowledge it, or put it far away, when that is too often |
