@@ -5,15 +5,15 @@
 //! there is room again, and when the instance resumes after its capacity was used up.
 //!
 //! **Invariant.** Every row that is marked by the present id of this instance is on its wheel, or is about to be fired, or the
-//! instance is about to give everything back. A row that broke it would wait for as long as the id lives, because its mark keeps
-//! others from loading it. So after any call whose answer was lost, which may have marked rows, the instance first gives
+//! instance is about to give everything back. A row that broke it would wait for as long as the id lives, because its mark
+//! keeps others from loading it. So after any call whose answer was lost, which may have marked rows, the instance first gives
 //! everything back, which ends the [life](crate::protocol#lives) of its id, and loads under another one.
 //!
-//! 1. Loads and unloads take turns: [`Core::unloading`]. Two tasks unload, the loader and, when the capacity is used up, the one
-//!    that fires. A load under way while the other unloads could take effect after it, and begin the ended life anew.
+//! 1. Loads and unloads take turns: [`Core::unloading`]. Two tasks unload, the loader and, when the capacity is used up, the
+//!    one that fires. A load under way while the other unloads could take effect after it, and begin the ended life anew.
 //! 2. A load holds its turn until what it has loaded is on the wheel, so that whoever gives back next finds it there.
-//! 3. When an unload has failed or was dropped, the id stays the old one, and may have ended. So nothing is loaded under it: the
-//!    next load unloads it again first.
+//! 3. When an unload has failed or was dropped, the id stays the old one, and may have ended. So nothing is loaded under it:
+//!    the next load unloads it again first.
 //! 4. When the capacity is used up the instance stops loading, and after that gives back. Every later call that may mark rows
 //!    either names no loader or the id that ended: [`Core::near`] reads the id before it asks whether the instance loads.
 

@@ -7,8 +7,8 @@
 //! | writes | [group commit](group_commit) of sets, moves and removes | with the last handle |
 //! | settles | [group commit](group_commit) of what becomes of claims | with the last claim |
 //!
-//! The tasks share a [`Core`], which knows no types of keys and values. The claims end when the stream of claims is dropped, the
-//! instance or the wheel is shut down. From then on the instance only writes and settles.
+//! The tasks share a [`Core`], which knows no types of keys and values. The claims end when the stream of claims is dropped,
+//! the instance or the wheel is shut down. From then on the instance only writes and settles.
 
 mod calls;
 mod clock;

@@ -6,9 +6,9 @@
 //! | `$2`, `$3`, `$4` | of what arms rows: the window in microseconds, the loader or null, the channel for hints |
 //!
 //! Batches travel as arrays, one for each column. Each item names its namespace, as the planner sees it: so a row is looked up
-//! by all that is known of it, and no plan walks through a namespace, whatever the statistics say. A row that is looked up by its
-//! version has `namespace + 0` compared, which no index has; and whether a row waits is asked by `IS NULL`, since `EXISTS` may be answered by
-//! reading all of them into a hash table.
+//! by all that is known of it, and no plan walks through a namespace, whatever the statistics say. A row that is looked up by
+//! its version has `namespace + 0` compared, which no index has; and whether a row waits is asked by `IS NULL`, since `EXISTS`
+//! may be answered by reading all of them into a hash table.
 //!
 //! # Concurrent statements
 //!
@@ -23,7 +23,8 @@
 //!   other, but for a batch of several statements, which [`LOCK`] orders. Should it happen all the same, the server
 //!   ends one of the two, which runs again.
 //!
-//! A column `replaces` has the version that a row had before it was last set or moved, because `RETURNING` gives new values only.
+//! A column `replaces` has the version that a row had before it was last set or moved, because `RETURNING` gives new values
+//! only.
 
 /// The store's time, read once in a transaction, in microseconds.
 macro_rules! now {
@@ -287,8 +288,8 @@ pub(super) const PUT_BACK: &str = concat!(
 
 /// The sign of life of `$2` for `$3` microseconds. Unloads what is marked by ids that do not live.
 ///
-/// They are found by what they have loaded, one index look-up each: nothing stays loaded that nobody is going to fire. Among them
-/// are those that were unloaded while somebody had a row locked, or while a statement ran that began when they lived.
+/// They are found by what they have loaded, one index look-up each: nothing stays loaded that nobody is going to fire. Among
+/// them are those that were unloaded while somebody had a row locked, or while a statement ran that began when they lived.
 pub(super) const ALIVE: &str = concat!(
     "WITH RECURSIVE clock AS MATERIALIZED (SELECT $1::int AS namespace, ", now!(), " AS now), alive AS (
         INSERT INTO tickwheel_instances (id, namespace, alive_until)

@@ -1,7 +1,7 @@
 //! What a store has to do: the trait [`Store`], and the rows that travel through it.
 //!
-//! A store keeps the timers of any number of *namespaces*. An *instance* is one running copy of the program that has opened
-//! a namespace. It loads under an id, and under a fresh one after each [`unload`](Store::unload). Everything else the crate does
+//! A store keeps the timers of any number of *namespaces*. An *instance* is one running copy of the program that has opened a
+//! namespace. It loads under an id, and under a fresh one after each [`unload`](Store::unload). Everything else the crate does
 //! with wheels, claims and leases is made of the calls of this trait. [The protocol](crate::protocol) says how, and why they
 //! suffice.
 //!
@@ -31,11 +31,11 @@
 //! 4. **Time** is the store's. Every `now`, every relative delay and every comparison with a deadline uses one clock, read
 //!    once in a call. It should not step back; if it does, timers are late by as much and nothing else happens.
 //! 5. **Versions** grow: a version that is given later is greater than all that were given before under the same key.
-//! 6. **Loading.** [`load`](Store::load) hands out the rows that no living id has loaded, earliest first. An id counts as living
-//!    from a load until its [`alive`](Load::alive) has run out, or until it is [unloaded](Store::unload). An instance that asks
-//!    for an id to be unloaded loads nothing under it any more, whether it has the answer or not. A mark of an id that does not
-//!    live holds nothing: any load may hand the row out, or the first after whatever keeps the row, such as a transaction that
-//!    has locked it.
+//! 6. **Loading.** [`load`](Store::load) hands out the rows that no living id has loaded, earliest first. An id counts as
+//!    living from a load until its [`alive`](Load::alive) has run out, or until it is [unloaded](Store::unload). An instance
+//!    that asks for an id to be unloaded loads nothing under it any more, whether it has the answer or not. A mark of an id
+//!    that does not live holds nothing: any load may hand the row out, or the first after whatever keeps the row, such as a
+//!    transaction that has locked it.
 //! 7. **Firing** compares and sets: a row fires only if its version still exists and it is due by the store's clock.
 //! 8. **Settling** looks at the token alone. While its row exists the claim is held, also after the lease has ended; once the
 //!    row has fired again the token names nothing, and the answer is [`Settled::Lost`].
@@ -100,8 +100,8 @@ pub trait Store: Send + Sync + 'static {
     /// those in flight whose lease has ended. At most `limit` of them.
     ///
     /// It is also the sign of life of the instance, which keeps what it has loaded until [`alive`](Load::alive) from now has
-    /// run out. And it unloads what is marked by ids that do not live: because their [`alive`](Load::alive) has run out, or because
-    /// an [`unload`](Store::unload) has left it.
+    /// run out. And it unloads what is marked by ids that do not live: because their [`alive`](Load::alive) has run out, or
+    /// because an [`unload`](Store::unload) has left it.
     fn load(
         &self,
         namespace: &Namespace,
@@ -142,8 +142,8 @@ pub trait Store: Send + Sync + 'static {
     /// Ends the life of an id, takes away its marks, and sends a hint if there were any. Returns a fresh id, under which the
     /// instance goes on: a version from the sequence.
     ///
-    /// Marks that cannot be taken away at once, because somebody has locked the row, may stay: see rule 6. The call does not wait
-    /// for them. It can be made again for the same id, when its answer was lost, and then returns another one.
+    /// Marks that cannot be taken away at once, because somebody has locked the row, may stay: see rule 6. The call does not
+    /// wait for them. It can be made again for the same id, when its answer was lost, and then returns another one.
     fn unload(
         &self,
         namespace: &Namespace,
@@ -173,8 +173,8 @@ pub trait Store: Send + Sync + 'static {
     /// Deletes all rows of the namespace, those in flight included. Returns how many there were.
     fn purge(&self, namespace: &Namespace) -> impl Future<Output = Result<u64, StoreError>> + Send;
 
-    /// Returns when another instance may have left near rows that nobody has loaded. Called again and again by one caller for an
-    /// instance. Cancel safe. A store without hints keeps this one, which never returns: rows are found by the poll.
+    /// Returns when another instance may have left near rows that nobody has loaded. Called again and again by one caller for
+    /// an instance. Cancel safe. A store without hints keeps this one, which never returns: rows are found by the poll.
     fn hinted(&self, namespace: &Namespace) -> impl Future<Output = ()> + Send {
         let _ = namespace;
         pending()
