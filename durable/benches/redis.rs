@@ -1,26 +1,28 @@
 //! The store in Redis, next to Redis used plainly: a command for each set, and a sorted set that is polled each second.
 //!
 //! ```sh
-//! cargo bench -p tickwheel-durable --bench redis --features conformance,redis
+//! cargo bench -p tickwheel-durable --bench redis --features redis
 //! ```
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redis::aio::MultiplexedConnection;
 use tickwheel_durable::Redis;
-use tickwheel_durable::conformance::Stores;
 use tokio::time::{interval, sleep};
 
+#[path = "support/reminders.rs"]
+mod reminders;
 #[expect(dead_code, reason = "the tests need more of it")]
 #[path = "../tests/redis/server.rs"]
 mod server;
 mod support;
 
-use support::{measure, rate, report, report_delays, wanted};
+use reminders::{measure, rate};
+use support::{Connect, report, report_delays, wanted};
 
 struct Local(String);
 
-impl Stores for Local {
+impl Connect for Local {
     type Store = Redis;
 
     async fn connect(&self) -> Redis {

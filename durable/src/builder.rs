@@ -78,7 +78,8 @@ impl<K, V, C: Codec> Builder<K, V, C> {
         self
     }
 
-    /// Sets how many claims may be unsettled at once, those not received yet included: from 1 to a million. The default is 1024.
+    /// Sets how many claims may be unsettled at once, those not received yet included: from 1 to a million. The default is
+    /// 1024.
     pub fn capacity(mut self, capacity: usize) -> Self {
         self.settings.capacity = capacity;
         self

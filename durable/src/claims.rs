@@ -27,8 +27,8 @@ const AFTER_PANICS: Duration = Duration::from_secs(60);
 /// unsettled at once, those in this stream included: a program that does not receive, or does not settle, is given no more, and
 /// other instances are.
 ///
-/// A timer whose key or value does not decode is not delivered. It is logged, counted and *parked*: it stays in flight for ever,
-/// where [`Admin`](crate::Admin) shows and releases it, and stops nobody.
+/// A timer whose key or value does not decode is not delivered. It is logged, counted and *parked*: it stays in flight for
+/// ever, where [`Admin`](crate::Admin) shows and releases it, and stops nobody.
 ///
 /// The stream ends after [`shutdown`](crate::DurableTimers::shutdown), or when the wheel is shut down. Dropping it ends the
 /// claims of this instance: what it has loaded is given back, and its handles go on writing.
@@ -108,10 +108,10 @@ impl<K, V> Claims<K, V> {
     /// Runs `handler` for each claim, at most `concurrency` of them at once, until there are no more and all handlers have
     /// finished. A concurrency of zero counts as one.
     ///
-    /// A handler that returns `Ok` has its claim acknowledged; after an `Err` the timer is delivered
-    /// [again](Claim::again) when it says. A handler that panics is logged, and its timer is delivered again after a second, two
-    /// seconds, four, up to a minute. A claim that the handler settles itself is left as it is. The lease is not extended: a
-    /// handler that may take longer [extends](Claim::extend) it.
+    /// A handler that returns `Ok` has its claim acknowledged; after an `Err` the timer is delivered [again](Claim::again) when
+    /// it says. A handler that panics is logged, and its timer is delivered again after a second, two seconds, four, up to a
+    /// minute. A claim that the handler settles itself is left as it is. The lease is not extended: a handler that may take
+    /// longer [extends](Claim::extend) it.
     ///
     /// The handlers run within this future: concurrently, but all on the task that awaits it.
     ///

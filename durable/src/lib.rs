@@ -51,11 +51,11 @@
 //!
 //! # Guarantees
 //!
-//! A call returns once its write is durable. A timer is delivered at least once, and without crashes exactly once; never early by
-//! the store's clock; and never at a deadline that a move or remove has taken back. A timer is removed or fired, never both, and
-//! the calls say which. A claim has a lease that counts from firing, and a fencing token. Repeating timers keep their cadence
-//! whatever becomes of a delivery. An instance whose capacity is used up leaves timers to others. While the store is away nothing
-//! is delivered unconfirmed, and nothing is lost.
+//! A call returns once its write is durable. A timer is delivered at least once, and without crashes exactly once; never early
+//! by the store's clock; and never at a deadline that a move or remove has taken back. A timer is removed or fired, never both,
+//! and the calls say which. A claim has a lease that counts from firing, and a fencing token. Repeating timers keep their
+//! cadence whatever becomes of a delivery. An instance whose capacity is used up leaves timers to others. While the store is
+//! away nothing is delivered unconfirmed, and nothing is lost.
 //!
 //! # Stores
 //!

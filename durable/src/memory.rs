@@ -10,9 +10,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::store::{
-    Action, Armed, Counts, Due, Fire, FireReport, Fired, How, InstanceId, List, Load, Loaded,
-    Namespace, Near, Opened, Settle, Settled, State, Store, StoreError, StoreTime, Stored, Version,
-    Write, Written,
+    Action, Armed, Counts, Due, Fire, FireReport, How, InstanceId, List, Load, Loaded, Namespace,
+    Near, Opened, Settle, Settled, State, Store, StoreError, StoreTime, Stored, Version, Write,
+    Written,
 };
 
 /// A store in the memory of this process. Clones share their timers.
@@ -41,7 +41,7 @@ struct Space {
     in_flight: HashMap<Vec<u8>, BTreeSet<Version>>,
     /// The rows that nobody has loaded, by when they are due.
     unloaded: BTreeSet<(StoreTime, Version)>,
-    /// Until when each instance counts as living.
+    /// Until when each id of an instance counts as living.
     alive: HashMap<InstanceId, StoreTime>,
     hint: Arc<Notify>,
 }
@@ -167,12 +167,7 @@ impl Store for Memory {
         request: Fire,
     ) -> impl Future<Output = Result<FireReport, StoreError>> + Send {
         self.call(namespace, move |call| {
-            let mut report = FireReport {
-                now: call.now,
-                fired: Vec::new(),
-                later: Vec::new(),
-                next: Vec::new(),
-            };
+            let mut report = FireReport::at(call.now);
             for &version in &request.versions {
                 call.fire(version, &request, &mut report);
             }
@@ -196,8 +191,12 @@ impl Store for Memory {
         &self,
         namespace: &Namespace,
         instance: InstanceId,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send {
-        self.call(namespace, move |call| call.unload(instance))
+    ) -> impl Future<Output = Result<InstanceId, StoreError>> + Send {
+        self.call(namespace, move |call| {
+            call.unload(instance);
+            let Version(fresh) = call.next_version();
+            InstanceId(fresh)
+        })
     }
 
     fn get(
@@ -372,17 +371,7 @@ impl Call<'_> {
                     return unarmed;
                 }
                 let replaced = self.take_waiting(&key).map(|row| row.version);
-                let row = Stored {
-                    version: Version(0),
-                    state: State::Waiting,
-                    key,
-                    value,
-                    due: due.at(self.now),
-                    deadline: due.at(self.now),
-                    attempt: 0,
-                    period,
-                    loaded_by: None,
-                };
+                let row = Stored::set(key, value, due.at(self.now), period);
                 Written::Armed {
                     row: self.arm(row, near),
                     replaced,
@@ -466,11 +455,7 @@ impl Call<'_> {
             return;
         };
         if row.due > self.now {
-            report.later.push(Armed {
-                version,
-                due: row.due,
-                loaded: row.loaded_by.is_some(),
-            });
+            report.later.push(row.not_due());
             return;
         }
         let mut row = self.take(version).expect("it was just there");
@@ -492,15 +477,7 @@ impl Call<'_> {
         }
         row.version = self.next_version();
         row.attempt += 1;
-        report.fired.push(Fired {
-            token: row.version,
-            key: row.key.clone(),
-            value: row.value.clone(),
-            deadline: row.deadline,
-            attempt: row.attempt,
-            missed,
-            repeats,
-        });
+        report.fired.push(row.fired(missed, repeats));
         if let Some(lease) = request.lease {
             row.state = State::InFlight;
             row.due = self.now.after(lease);

@@ -20,17 +20,17 @@
 //! | [`capacity`](crate::Builder::capacity) | 1024 | more at once on this instance | work is spread more evenly; less waits in a process that may die |
 //! | [`call_timeout`](crate::Builder::call_timeout) | 5 s | rides out a slow store | callers learn sooner |
 //!
-//! * **Lease**: twice what a handler takes at worst, or shorter with handlers that [extend](crate::Claim::extend) it. The lease must
-//!   be at least two round trips to the store, as measured at start.
-//! * **Capacity**: the number of handlers that run at once, and as many again for those that wait. A claim counts against it from
-//!   firing until it is settled, and its lease runs while it waits to be received.
+//! * **Lease**: twice what a handler takes at worst, or shorter with handlers that [extend](crate::Claim::extend) it. The lease
+//!   must be at least two round trips to the store, as measured at start.
+//! * **Capacity**: the number of handlers that run at once, and as many again for those that wait. A claim counts against it
+//!   from firing until it is settled, and its lease runs while it waits to be received.
 //! * **Memory**: an instance has at most 16 times its capacity loaded, and 1,024 at least. A loaded timer is a number and an
-//!   instant on the wheel, about 100 bytes; keys and values come when it fires. A storm of a million timers due at once is loaded
-//!   piece by piece, and shared among instances as they finish.
-//! * **The wheel**: share one between instances and the rest of the program. If it has a bound (`max_keyed`) that is too small, the
-//!   instance loads less and says so once in the log.
-//! * **Many short timers**: a timer that is nearly always removed before it fires, such as a request timeout, does not belong into
-//!   a store. Use the wheel itself.
+//!   instant on the wheel, about 100 bytes; keys and values come when it fires. A storm of a million timers due at once is
+//!   loaded piece by piece, and shared among instances as they finish.
+//! * **The wheel**: share one between instances and the rest of the program. If it has a bound (`max_keyed`) that is too small,
+//!   the instance loads less and says so once in the log.
+//! * **Many short timers**: a timer that is nearly always removed before it fires, such as a request timeout, does not belong
+//!   into a store. Use the wheel itself.
 //!
 //! # What happens when
 //!
@@ -42,6 +42,7 @@
 //! | the store is slow | lateness grows by the round trip; batches grow with it, so throughput does not fall |
 //! | the disk of an SQLite file is full, or the file read-only | calls fail with [`StoreError::Refused`](crate::store::StoreError::Refused), which names the file; when there is room, the next call succeeds |
 //! | another process locks an SQLite file | a call waits for up to 2 s, then fails with [`StoreError::Unavailable`](crate::store::StoreError::Unavailable) |
+//! | somebody locks rows in PostgreSQL by hand | moves, removes and acknowledgements of these timers fail with [`Error::Timeout`](crate::Error::Timeout), and they are delivered when the lock has ended; others are not held up |
 //! | a value does not decode | the timer is parked: logged, counted, and in flight for ever, where the admin view shows it; others are not held up |
 //! | a handler panics | in [`dispatch`](crate::Claims::dispatch) it is logged, and the timer comes again after a second, two, four, up to a minute |
 //! | a handler kills the process each time | it comes again with each lease, and `attempt` grows: acknowledge it, or put it far away, when that is too often |
@@ -65,8 +66,8 @@
 //! | `parked` | it is not zero: a deployment has changed a type that old timers still have |
 //! | `store_errors`, `store_latency_micros` | they grow |
 //!
-//! Every call of the store is a `tracing` span at debug level, `store`, with the namespace, the call and the number of items. A store
-//! that stops answering is one warning, and one line when it answers again.
+//! Every call of the store is a `tracing` span at debug level, `store`, with the namespace, the call and the number of items. A
+//! store that stops answering is one warning, and one line when it answers again.
 //!
 //! # Looking into the store
 //!
@@ -104,9 +105,9 @@
 //! Run one instance for a namespace in each process that handles its timers. A process that only sets timers drops its
 //! [`Claims`](crate::Claims) and keeps the handle. One that handles them keeps both.
 //!
-//! [`shutdown`](crate::DurableTimers::shutdown) ends the stream of claims and gives everything back, so that others go on without
-//! delay. Claims that handlers still hold can be settled after it; wait for the handlers, then let the process end. A process that
-//! just ends loses nothing either, but others learn of it only from its silence.
+//! [`shutdown`](crate::DurableTimers::shutdown) ends the stream of claims and gives everything back, so that others go on
+//! without delay. Claims that handlers still hold can be settled after it; wait for the handlers, then let the process end. A
+//! process that just ends loses nothing either, but others learn of it only from its silence.
 //!
 //! # Writing handlers
 //!
@@ -114,8 +115,8 @@
 //! * Expect to run twice. Either the work is idempotent, or what it changes checks the [token](crate::Token): it remembers the
 //!   greatest it has seen for the key, and refuses smaller ones.
 //! * A handler of a key that was set again meanwhile has the old value, and its acknowledgement leaves the new timer alone.
-//! * Extend the lease when the work turns out long. [`Error::Lost`](crate::Error::Lost) says that somebody else has got the timer:
-//!   stop.
+//! * Extend the lease when the work turns out long. [`Error::Lost`](crate::Error::Lost) says that somebody else has got the
+//!   timer: stop.
 //! * Give up in the end: look at [`attempt`](crate::Claim::attempt), and acknowledge what has failed too often.
 //!
 //! # When to take a job queue

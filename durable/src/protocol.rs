@@ -5,37 +5,38 @@
 //! 3. [The states of a timer](#the-states-of-a-timer)
 //! 4. [The promises](#the-promises)
 //! 5. [The argument](#the-argument)
-//! 6. [What each crash leaves](#what-each-crash-leaves)
-//! 7. [Time](#time)
-//! 8. [Where it ends](#where-it-ends)
+//! 6. [Lives](#lives)
+//! 7. [What each crash leaves](#what-each-crash-leaves)
+//! 8. [Time](#time)
+//! 9. [Where it ends](#where-it-ends)
 //!
 //! # The problem
 //!
 //! A timer that survives its process lies in a store that several processes see. Two things pull against each other. A timer is
-//! accurate if somebody waits for it in memory; but whoever holds it in memory holds an old copy, which others may have moved or
-//! removed meanwhile. Asking the store again and again gives the truth, and is either late or a load.
+//! accurate if somebody waits for it in memory; but whoever holds it in memory holds an old copy, which others may have moved
+//! or removed meanwhile. Asking the store again and again gives the truth, and is either late or a load.
 //!
-//! Job queues decide when they *take* a job: from then on it is theirs, and a lease counts. If they take it early, so as to wait
-//! for it in memory, the lease ends before the job begins, and it is delivered twice. If they take it when it is due, they have to
-//! ask the store all the time.
+//! Job queues decide when they *take* a job: from then on it is theirs, and a lease counts. If they take it early, so as to
+//! wait for it in memory, the lease ends before the job begins, and it is delivered twice. If they take it when it is due, they
+//! have to ask the store all the time.
 //!
 //! # Loading is not firing
 //!
 //! So there are two steps here, and only the second decides anything.
 //!
-//! 1. **Load.** An instance marks the timers that fall due within a window, 30 s by default, and puts them on its wheel: each is
-//!    no more than a version and a deadline. The mark only shares the work out. Anybody may still set, move or remove the key,
-//!    and that gives the timer another version.
+//! 1. **Load.** An instance marks the timers that fall due within a window, 30 s by default, and puts them on its wheel: each
+//!    is no more than a version and a deadline. The mark only shares the work out. Anybody may still set, move or remove the
+//!    key, and that gives the timer another version.
 //! 2. **Fire.** When the wheel says that some are due, one call asks the store to fire those versions. The store compares: a
 //!    version that still exists, and is due by the store's own clock, goes in flight, with a lease that begins now. The rest is
 //!    left out. What the store returns is delivered, and nothing else.
-//! 3. **Settle.** An acknowledgement deletes what is in flight. `again` arms it anew, `extend` lengthens the lease, dropping the
-//!    claim releases it. Each names the claim by its token; one that is out of date changes nothing.
+//! 3. **Settle.** An acknowledgement deletes what is in flight. `again` arms it anew, `extend` lengthens the lease, dropping
+//!    the claim releases it. Each names the claim by its token; one that is out of date changes nothing.
 //! 4. **Hints.** Whoever sets a timer that is due within the window loads it in the same step, if it claims itself. If it does
 //!    not, the store tells those that do. A hint may be lost: the next poll, a second later at most, finds the timer.
 //!
-//! The cost of the second step is one round trip, for a whole batch: the lateness is that and a tick. An instance asks for what to
-//! load once a second, however many far timers there are.
+//! The cost of the second step is one round trip, for a whole batch: the lateness is that and a tick. An instance asks for what
+//! to load once a second, however many far timers there are.
 //!
 //! # The states of a timer
 //!
@@ -61,8 +62,8 @@
 //!       has ended (new token)    +--> ack: gone
 //! ```
 //!
-//! Every arrow into `waiting` or `in flight` but `extend` and `load` gives a new version from one sequence for the whole store. So a
-//! version names a timer *in one state*. Moved and moved back, it has another one.
+//! Every arrow into `waiting` or `in flight` but `extend` and `load` gives a new version from one sequence for the whole store.
+//! So a version names a timer *in one state*. Moved and moved back, it has another one.
 //!
 //! A key has at most one waiting timer, and any number in flight: an occurrence of a repeating timer that nobody has
 //! acknowledged, or an old value whose claim is still held while a new one is set. They are settled by token, each alone.
@@ -92,26 +93,59 @@
 //!
 //! # The argument
 //!
-//! **One delivery (D4, D5).** A timer is delivered only if a `fire` has returned it. A `fire` takes the version away in the same
-//! atomic step. So of all calls that name a version, whoever makes them, at most one has an effect: a fire, a move, a remove, or a
-//! set that replaces it. The others find that it does not exist, and say so. Loading appears nowhere in this: two instances that
-//! have loaded the same timer are no harm, only an idle question.
+//! **One delivery (D4, D5).** A timer is delivered only if a `fire` has returned it. A `fire` takes the version away in the
+//! same atomic step. So of all calls that name a version, whoever makes them, at most one has an effect: a fire, a move, a
+//! remove, or a set that replaces it. The others find that it does not exist, and say so. Loading appears nowhere in this: two
+//! instances that have loaded the same timer are no harm, only an idle question.
 //!
-//! **The last write (D4).** Once a move has returned, the old version does not exist. A wheel may still hold it, and will ask for
-//! it at the old deadline, in vain.
+//! **The last write (D4).** Once a move has returned, the old version does not exist. A wheel may still hold it, and will ask
+//! for it at the old deadline, in vain.
 //!
-//! **Nothing lost (D1, D2).** A row leaves the store in three ways only: remove, replace, acknowledge. Each of them is somebody's
-//! wish. A row that stays is in one of two states. If it is waiting, it is on the wheel of an instance that lives, or some poll
-//! will load it: a mark counts only while its instance has given a sign of life within three polls. If it is in flight, its lease
-//! ends some time, and then any poll loads it as if it were waiting.
+//! **Nothing lost (D1, D2).** A row leaves the store in three ways only: remove, replace, acknowledge. Each of them is
+//! somebody's wish. A row that stays is in one of two states. If it is waiting, it is on the wheel of an instance that lives,
+//! or some poll will load it: a mark counts only while its id lives, as [below](#lives). If it is in flight, its lease ends
+//! some time, and then any poll loads it as if it were waiting.
 //!
 //! **Fencing (D7).** The token is the version that the fire gave. A later fire under the same key has a greater one. A settle
 //! compares tokens, not clocks: a claim whose lease has ended is still good while nobody else has got the timer.
 //!
-//! **Leases (D6).** The lease begins in the step that fires. A timer that has been on a wheel for half a minute has all of it left.
+//! **Leases (D6).** The lease begins in the step that fires. A timer that has been on a wheel for half a minute has all of it
+//! left.
 //!
-//! **Cadence (D9).** The step that fires an occurrence makes the next one waiting. There is no moment at which a crash could leave a
-//! repeating timer without its next occurrence.
+//! **Cadence (D9).** The step that fires an occurrence makes the next one waiting. There is no moment at which a crash could
+//! leave a repeating timer without its next occurrence.
+//!
+//! # Lives
+//!
+//! A mark keeps others from loading a timer. So a timer that is marked by an instance which does not know of it would wait for
+//! as long as the instance lives. That can happen: a call fails after it has marked timers, and the answer that names them is
+//! lost. Then the instance gives everything back and begins anew. But it cannot wait until the last of its marks is gone, as
+//! one may be on a row that somebody else has locked.
+//!
+//! Therefore an instance marks with an id that has one *life*. It begins with the first load under the id, and ends when the
+//! instance unloads, or when three polls have passed without a load. An unload returns a fresh id, under which the instance
+//! goes on. The marks of an id whose life has ended hold nothing: whoever loads next takes the timers, the same instance too.
+//! So it is enough that no id lives on after its unload. What can still happen meanwhile:
+//!
+//! 1. *A write, fire or settle names the old id and takes effect after the unload.* The id does not live, so nothing is marked,
+//!    and a hint is sent. The instance itself hears it and loads.
+//! 2. *It began before the unload, and ends after it*, on a store that executes calls side by side. It may mark a timer with
+//!    the ended id. If its answer arrives, the timer is on the wheel of this instance, and is fired on time. If that answer is
+//!    lost too, the next sign of life of any instance unloads the timer: within a poll after the call has ended.
+//! 3. *Somebody else has locked a row.* The unload leaves it out, and it keeps its mark. Nobody could fire it anyway. The first
+//!    sign of life after the lock unloads it, within a poll.
+//! 4. *A load is under way, or was given up.* Loads and unloads of an instance take turns, and calls keep their order also when
+//!    the future of one was dropped (rule 3 of the [contract](crate::store)). So no load takes effect after the unload. On a
+//!    store that broke the rule it would begin the ended life anew, for three polls and no longer, since nothing else is loaded
+//!    under the id.
+//! 5. *The answer of the unload is lost.* The instance does not know its fresh id. It keeps the old one, loads nothing under it
+//!    and unloads it again before its next load. The second time there is less to do, and the answer is another fresh id; one
+//!    that nobody has got to know marks nothing. Meanwhile its writes are as in 1.
+//! 6. *The timer is on two wheels*, because this instance has armed what an answer said after it had given back. One of the two
+//!    fires it, as always.
+//! 7. *The instance is shut down.* A load under way is dropped, and then the id is unloaded; as in 4 nothing is loaded after
+//!    that. Writes that are under way are as in 1 and 2. If no other instance lives, the first sign of life of the next one
+//!    unloads what was left.
 //!
 //! # What each crash leaves
 //!
@@ -124,15 +158,15 @@
 //! | while an acknowledgement is under way | the timer, or not | if it is there, it is delivered again |
 //! | after a shutdown | nothing is marked, and what was fired and not received is released | |
 //!
-//! An answer that is lost on the way is the same as a crash at that point, except that the instance goes on: a fire whose answer
-//! is lost leaves timers in flight, and a write may be made again, as it does the same twice.
+//! An answer that is lost on the way is the same as a crash at that point, except that the instance goes on: a fire whose
+//! answer is lost leaves timers in flight, and a write may be made again, as it does the same twice.
 //!
 //! # Time
 //!
 //! The store's clock is the only one that counts. Relative delays are added there, and a fire compares there. Each answer that
 //! tells the store's time tells how far the local clock is from it, give or take half a round trip. That only decides when the
-//! wheel asks: too early, and the store says "not yet" and when; too late, and the timer is late by as much. Clocks of hosts may
-//! differ by hours. If the store's own clock steps, the next answer shows it, and what is on the wheel is armed anew.
+//! wheel asks: too early, and the store says "not yet" and when; too late, and the timer is late by as much. Clocks of hosts
+//! may differ by hours. If the store's own clock steps, the next answer shows it, and what is on the wheel is armed anew.
 //!
 //! # Where it ends
 //!

@@ -23,9 +23,9 @@ const MIN_PERIOD: Duration = Duration::from_millis(1);
 ///
 /// # Errors
 ///
-/// All calls fail with [`Error::Store`] when the store says that it failed, and with [`Error::Timeout`] when it says nothing for
-/// the [call timeout](crate::Builder::call_timeout), which counts from the call. Whether the call took effect is not known then,
-/// and the same call may be made again. Keys and values that are too long or cannot be encoded, and a
+/// All calls fail with [`Error::Store`] when the store says that it failed, and with [`Error::Timeout`] when it says nothing
+/// for the [call timeout](crate::Builder::call_timeout), which counts from the call. Whether the call took effect is not known
+/// then, and the same call may be made again. Keys and values that are too long or cannot be encoded, and a
 /// [`period`](Error::Period) that is too short, are refused before anything is sent.
 ///
 /// # Cancel safety

@@ -1,5 +1,6 @@
 //! A store that can be taken away, and an instance that can be killed.
 
+use std::collections::HashSet;
 use std::future::{Future, pending};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,6 +13,8 @@ use crate::store::{
 };
 
 /// A store between an instance and its store, which fails on demand. Clones fail together.
+///
+/// It panics if the instance breaks its side of the contract: if it loads under an id that it has unloaded.
 #[derive(Debug)]
 pub struct Faulty<S> {
     store: Arc<S>,
@@ -49,6 +52,8 @@ struct State {
     plan: Plan,
     /// Whether the planned fault has happened.
     struck: bool,
+    /// The ids that were to be unloaded, under which nothing may be loaded any more.
+    unloaded: HashSet<InstanceId>,
 }
 
 impl<S> Faulty<S> {
@@ -59,6 +64,7 @@ impl<S> Faulty<S> {
             delay: Duration::ZERO,
             plan: Plan::Nothing,
             struck: false,
+            unloaded: HashSet::new(),
         };
         Faulty {
             store: Arc::new(store),
@@ -176,7 +182,12 @@ impl<S: Store> Store for Faulty<S> {
     }
 
     async fn load(&self, namespace: &Namespace, request: Load) -> Result<Loaded, StoreError> {
-        self.call(|| self.store.load(namespace, request)).await
+        let load = || {
+            let is_unloaded = self.lock().unloaded.contains(&request.instance);
+            assert!(!is_unloaded, "an id loads after its unload: {request:?}");
+            self.store.load(namespace, request)
+        };
+        self.call(load).await
     }
 
     async fn fire(&self, namespace: &Namespace, request: Fire) -> Result<FireReport, StoreError> {
@@ -193,7 +204,12 @@ impl<S: Store> Store for Faulty<S> {
             .await
     }
 
-    async fn unload(&self, namespace: &Namespace, instance: InstanceId) -> Result<(), StoreError> {
+    async fn unload(
+        &self,
+        namespace: &Namespace,
+        instance: InstanceId,
+    ) -> Result<InstanceId, StoreError> {
+        self.lock().unloaded.insert(instance);
         self.call(|| self.store.unload(namespace, instance)).await
     }
 

@@ -153,7 +153,9 @@ impl Oracle {
         }
     }
 
-    pub(super) fn unload(&mut self, instance: InstanceId) {
+    /// The store says that the instance goes on under the fresh id.
+    pub(super) fn unload(&mut self, instance: InstanceId, fresh: InstanceId) {
+        self.learn(Version(fresh.0));
         self.living.remove(&instance);
         for row in &mut self.rows {
             row.loaded_by = row.loaded_by.filter(|&by| by != instance);

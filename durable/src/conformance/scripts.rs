@@ -33,6 +33,7 @@ pub async fn agrees_with_the_oracle<T: Stores>(world: &World<T>) {
         let mut script = Script {
             stores: [world.store().await, world.store().await],
             instances: Vec::new(),
+            ended: Vec::new(),
             space: part.namespace(),
             oracle: Oracle::default(),
             random: Random::new(seed, script),
@@ -44,7 +45,9 @@ pub async fn agrees_with_the_oracle<T: Stores>(world: &World<T>) {
 
 struct Script<S> {
     stores: [S; 2],
+    /// The ids of the instances, and those that they had before.
     instances: Vec<InstanceId>,
+    ended: Vec<InstanceId>,
     space: Namespace,
     oracle: Oracle,
     random: Random,
@@ -93,7 +96,12 @@ impl<S: Store> Script<S> {
     }
 
     fn near(&mut self) -> Near {
-        let instance = self.random.of(&self.instances);
+        let ids = match self.ended.as_slice() {
+            // A call may still name an id that has ended.
+            ended @ [_, ..] if self.random.one_in(4) => ended,
+            _ => &self.instances,
+        };
+        let instance = self.random.of(ids);
         Near {
             window: WINDOW,
             loader: self.random.one_in(2).then_some(instance),
@@ -190,11 +198,18 @@ impl<S: Store> Script<S> {
     }
 
     async fn unload(&mut self) {
-        let instance = self.random.of(&self.instances);
-        let store = self.store();
-        let answer = self.stores[store].unload(&self.space, instance).await;
-        answer.expect("it unloads");
-        self.oracle.unload(instance);
+        let number = self.random.below(self.instances.len());
+        let instance = self.instances[number];
+        // If the answer is lost it unloads again.
+        for _ in 0..=usize::from(self.random.one_in(4)) {
+            let store = self.store();
+            let answer = self.stores[store].unload(&self.space, instance).await;
+            let fresh = answer.expect("it unloads");
+            self.oracle.unload(instance, fresh);
+            self.oracle.next_call();
+            self.instances[number] = fresh;
+        }
+        self.ended.push(instance);
     }
 
     /// Remembers the versions that are there.

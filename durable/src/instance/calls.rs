@@ -37,7 +37,8 @@ trait AnyStore: Send + Sync {
         settles: Vec<Settle>,
         near: Near,
     ) -> Fallible<'a, Vec<Settled>>;
-    fn unload<'a>(&'a self, space: &'a Namespace, instance: InstanceId) -> Fallible<'a, ()>;
+    fn unload<'a>(&'a self, space: &'a Namespace, instance: InstanceId)
+    -> Fallible<'a, InstanceId>;
     fn get<'a>(&'a self, space: &'a Namespace, key: Vec<u8>) -> Fallible<'a, Option<Stored>>;
     fn list<'a>(&'a self, space: &'a Namespace, request: List) -> Fallible<'a, Vec<Stored>>;
     fn count<'a>(&'a self, space: &'a Namespace) -> Fallible<'a, Counts>;
@@ -71,7 +72,11 @@ impl<S: Store> AnyStore for S {
     ) -> Fallible<'a, Vec<Settled>> {
         Box::pin(Store::settle(self, space, settles, near))
     }
-    fn unload<'a>(&'a self, space: &'a Namespace, instance: InstanceId) -> Fallible<'a, ()> {
+    fn unload<'a>(
+        &'a self,
+        space: &'a Namespace,
+        instance: InstanceId,
+    ) -> Fallible<'a, InstanceId> {
         Box::pin(Store::unload(self, space, instance))
     }
     fn get<'a>(&'a self, space: &'a Namespace, key: Vec<u8>) -> Fallible<'a, Option<Stored>> {
@@ -176,9 +181,9 @@ impl Calls {
         Ok(self.call("settle", items, call).await?.answer)
     }
 
-    pub(crate) async fn unload(&self, instance: InstanceId) -> Result<(), Error> {
+    pub(crate) async fn unload(&self, instance: InstanceId) -> Result<InstanceId, Error> {
         let call = self.store.unload(&self.namespace, instance);
-        self.call("unload", 1, call).await.map(|_| ())
+        Ok(self.call("unload", 1, call).await?.answer)
     }
 
     pub(crate) async fn get(&self, key: Vec<u8>) -> Result<Option<Stored>, Error> {

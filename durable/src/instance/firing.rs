@@ -88,22 +88,15 @@ impl Firing {
         core.loads.store(false, Ordering::Release);
         core.metrics.given_back.add(1);
         tracing::debug!(namespace = %core.calls.namespace(), "the capacity is used up");
-        loop {
-            if let Err(error) = core.give_back().await {
+        let free = async {
+            while let Err(error) = core.give_back().await {
                 tracing::debug!(namespace = %core.calls.namespace(), %error, "not given back");
+                sleep(jittered(core.settings.poll)).await;
             }
-            // A call that was under way may have loaded rows since: look again from time to time.
-            let free = async { core.capacity.acquire().await.ok() };
-            let ended = async {
-                stopped(&mut self.stopped).await;
-                None
-            };
-            if let Ok(permit) = timeout(core.settings.poll, race(free, ended)).await {
-                if permit.is_none() {
-                    return;
-                }
-                break;
-            }
+            core.capacity.acquire().await.is_ok()
+        };
+        if !race(stopped(&mut self.stopped), free).await {
+            return;
         }
         core.loads.store(true, Ordering::Release);
         core.load_now.notify_one();

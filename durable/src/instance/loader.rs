@@ -4,10 +4,18 @@
 //! no other call. Besides it loads at once when a hint says that there may be near rows, when the last load left rows out and
 //! there is room again, and when the instance resumes after its capacity was used up.
 //!
-//! **Invariant.** Every row that is marked as loaded by this instance is on its wheel, or is about to be fired, or the instance is
-//! about to give everything back. A row that broke it would wait for as long as the instance lives, because a mark keeps others
-//! from loading it. So after any call whose answer was lost, which may have marked rows, the next load gives everything back
-//! first. Calls keep their order in the store (rule 3 of the [contract](crate::store)), so nothing is marked by it afterwards.
+//! **Invariant.** Every row that is marked by the present id of this instance is on its wheel, or is about to be fired, or the
+//! instance is about to give everything back. A row that broke it would wait for as long as the id lives, because its mark
+//! keeps others from loading it. So after any call whose answer was lost, which may have marked rows, the instance first gives
+//! everything back, which ends the [life](crate::protocol#lives) of its id, and loads under another one.
+//!
+//! 1. Loads and unloads take turns: [`Core::unloading`]. Two tasks unload, the loader and, when the capacity is used up, the
+//!    one that fires. A load under way while the other unloads could take effect after it, and begin the ended life anew.
+//! 2. A load holds its turn until what it has loaded is on the wheel, so that whoever gives back next finds it there.
+//! 3. When an unload has failed or was dropped, the id stays the old one, and may have ended. So nothing is loaded under it:
+//!    the next load unloads it again first.
+//! 4. When the capacity is used up the instance stops loading, and after that gives back. Every later call that may mark rows
+//!    either names no loader or the id that ended: [`Core::near`] reads the id before it asks whether the instance loads.
 
 use std::future::pending;
 use std::sync::atomic::Ordering;
@@ -74,10 +82,11 @@ async fn hint(core: &Core) {
 
 /// Loads once. Returns whether rows were left out.
 async fn load(core: &Core) -> Result<bool, Error> {
+    let mut unloading = core.unloading.lock().await;
     let had_no_room = !core.loads() && core.capacity.available_permits() > 0;
     // What a lost answer has marked as loaded is on no wheel, and nobody else would load it either.
-    if core.calls.take_lost_answer() || had_no_room {
-        core.give_back().await?;
+    if core.calls.take_lost_answer() || *unloading || had_no_room {
+        core.end_life(&mut unloading).await?;
     }
     if had_no_room {
         core.loads.store(true, Ordering::Release);
@@ -88,7 +97,7 @@ async fn load(core: &Core) -> Result<bool, Error> {
         0
     };
     let request = Load {
-        instance: core.id,
+        instance: core.id(),
         window: core.settings.window,
         limit,
         alive: core.settings.alive(),

@@ -7,8 +7,8 @@
 //! | writes | [group commit](group_commit) of sets, moves and removes | with the last handle |
 //! | settles | [group commit](group_commit) of what becomes of claims | with the last claim |
 //!
-//! The tasks share a [`Core`], which knows no types of keys and values. The claims end when the stream of claims is dropped, the
-//! instance or the wheel is shut down. From then on the instance only writes and settles.
+//! The tasks share a [`Core`], which knows no types of keys and values. The claims end when the stream of claims is dropped,
+//! the instance or the wheel is shut down. From then on the instance only writes and settles.
 
 mod calls;
 mod clock;
@@ -22,11 +22,11 @@ mod random;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use tickwheel::{Expirations, KeyedTimers, SetTimerError, TimerWheel};
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Mutex, Notify, Semaphore, watch};
 use tokio::time::Instant;
 
 pub(crate) use calls::Calls;
@@ -53,7 +53,10 @@ pub(crate) struct Core {
     pub(crate) calls: Calls,
     pub(crate) settings: Settings,
     pub(crate) metrics: Arc<Metrics>,
-    id: InstanceId,
+    /// The id under which it loads: another one after each unload.
+    id: AtomicI64,
+    /// Held by whoever loads or unloads. True when an unload was begun and has not succeeded: see [`loader`].
+    unloading: Mutex<bool>,
     clock: StoreClock,
     /// The rows that this instance has loaded, by version.
     on_wheel: KeyedTimers<Version, ()>,
@@ -72,10 +75,16 @@ pub(crate) struct Core {
 impl Core {
     /// What happens to rows that a call makes due soon.
     pub(crate) fn near(&self) -> Near {
+        // The id first: after it has given back because it does not load, nothing is marked by the id that it has since.
+        let id = self.id();
         Near {
             window: self.settings.window,
-            loader: (self.room() > 0).then_some(self.id),
+            loader: (self.room() > 0).then_some(id),
         }
+    }
+
+    fn id(&self) -> InstanceId {
+        InstanceId(self.id.load(Ordering::Acquire))
     }
 
     fn loads(&self) -> bool {
@@ -143,9 +152,18 @@ impl Core {
 
     /// Gives everything loaded back to the store, for others to load.
     async fn give_back(&self) -> Result<(), Error> {
-        // The wheel first: a row that is armed after this is not given back, only late.
+        self.end_life(&mut *self.unloading.lock().await).await
+    }
+
+    /// Gives everything loaded back, and goes on under another id.
+    async fn end_life(&self, unloading: &mut bool) -> Result<(), Error> {
+        *unloading = true;
+        // The wheel first: what is armed after this is anybody's to load, and on two wheels at worst.
         let _ = self.on_wheel.drain();
-        self.calls.unload(self.id).await
+        let InstanceId(fresh) = self.calls.unload(self.id()).await?;
+        self.id.store(fresh, Ordering::Release);
+        *unloading = false;
+        Ok(())
     }
 
     pub(crate) fn read_metrics(&self) -> DurableMetrics {
@@ -159,7 +177,7 @@ impl fmt::Debug for Core {
         f.debug_struct("Core")
             .field("calls", &self.calls)
             .field("settings", &self.settings)
-            .field("id", &self.id)
+            .field("id", &self.id())
             .finish_non_exhaustive()
     }
 }
@@ -242,7 +260,8 @@ pub(crate) async fn start(
         clock: StoreClock::new(loaded.asked, loaded.answered, loaded.answer.now),
         calls,
         metrics,
-        id: opened.answer.instance,
+        id: AtomicI64::new(opened.answer.instance.0),
+        unloading: Mutex::new(false),
         on_wheel,
         max_loaded: AtomicUsize::new(settings.max_loaded()),
         capacity: Arc::new(Semaphore::new(settings.capacity)),

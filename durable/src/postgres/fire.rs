@@ -46,12 +46,7 @@ impl Call for FireCall<'_> {
                 ],
             )
             .await?;
-        let mut report = FireReport {
-            now: time(rows[0].get(0)),
-            fired: Vec::with_capacity(rows.len()),
-            later: Vec::new(),
-            next: Vec::new(),
-        };
+        let mut report = FireReport::at(time(rows[0].get(0)));
         let mut later = HashMap::new();
         for row in &rows {
             if let Some(version) = row.get(1) {

@@ -50,14 +50,14 @@ impl Call for LoadCall<'_> {
 pub(super) struct UnloadCall<'a>(pub(super) &'a Space, pub(super) InstanceId);
 
 impl Call for UnloadCall<'_> {
-    type Answer = ();
+    type Answer = InstanceId;
 
-    async fn run(&self, session: &Session) -> Result<(), Error> {
+    async fn run(&self, session: &Session) -> Result<InstanceId, Error> {
         let UnloadCall(space, InstanceId(instance)) = self;
         let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
             [&space.id, instance, &space.channel];
-        session.query(sql::UNLOAD, &parameters).await?;
-        Ok(())
+        let answer = session.query(sql::UNLOAD, &parameters).await?;
+        Ok(InstanceId(answer[0].get(0)))
     }
 }
 

@@ -16,7 +16,8 @@
 //!             Index Cond: (version = i.version)
 //! ```
 //!
-//! A test has the server explain every statement as it runs, on empty and on large tables, and sees that each looks its rows up.
+//! A test has the server explain every statement as it runs, on empty and on large tables, and sees that each looks its rows
+//! up.
 //!
 //! `statements` has the SQL of each call, and says why it holds among others that run at the same time; `lanes` says why calls
 //! keep their order.
@@ -57,8 +58,8 @@ use write::WriteCall;
 
 /// A store in a PostgreSQL database, from version 14 on. With the feature `postgres`.
 ///
-/// Any number of processes on any hosts may share the database. Clones share their connections: up to five, each made when it is
-/// first used, and one that listens once an instance claims. A connection that is lost is made anew by the next call.
+/// Any number of processes on any hosts may share the database. Clones share their connections: up to five, each made when it
+/// is first used, and one that listens once an instance claims. A connection that is lost is made anew by the next call.
 ///
 /// # Durability
 ///
@@ -78,8 +79,8 @@ use write::WriteCall;
 ///
 /// # Permissions
 ///
-/// The first connection makes the tables `tickwheel_*`, the sequence `tickwheel_versions`, and later versions of them, in the first
-/// schema of the role's `search_path`; for that it needs `CREATE` on the schema. Afterwards it is enough to have
+/// The first connection makes the tables `tickwheel_*`, the sequence `tickwheel_versions`, and later versions of them, in the
+/// first schema of the role's `search_path`; for that it needs `CREATE` on the schema. Afterwards it is enough to have
 ///
 /// ```sql
 /// GRANT SELECT ON tickwheel_schema TO worker;
@@ -92,15 +93,15 @@ use write::WriteCall;
 /// * Six connections for each process at most, counted against `max_connections`.
 /// * Statements are prepared, and hints need `LISTEN`: connect directly, or through a pooler that pools sessions, not
 ///   transactions.
-/// * The work of a call does not grow with the number of timers: each row is looked up in an index, whatever the statistics say.
-///   [`counts`](crate::DurableTimers::counts) reads the whole namespace.
-/// * Timers come and go, and so do dead rows. The table is set to be vacuumed early; a transaction that stays open for hours keeps
-///   vacuum from it, here as everywhere.
-/// * A transaction that sets a near timer which its own instance does not load sends `NOTIFY`. These commit one after the other.
-/// * Whoever locks rows by hand holds up moves and removes of these keys and settles of these claims, until their time limit, and
-///   the calls of the same batch. Loads and fires go on without the rows. But after a call that was given up for such a lock,
-///   the instance first gives everything back that it has loaded, which waits for the rows: until they are free it may deliver
-///   nothing, and other instances do.
+/// * The work of a call does not grow with the number of timers: each row is looked up in an index, whatever the statistics
+///   say. [`counts`](crate::DurableTimers::counts) reads the whole namespace.
+/// * Timers come and go, and so do dead rows. The table is set to be vacuumed early; a transaction that stays open for hours
+///   keeps vacuum from it, here as everywhere.
+/// * A transaction that sets a near timer which its own instance does not load sends `NOTIFY`. These commit one after the
+///   other.
+/// * Whoever locks rows by hand holds up moves and removes of these keys and settles of these claims, until their time limit,
+///   and the calls of the same batch. Everything else goes on without the rows. What is due meanwhile comes within a poll of
+///   the end of the lock.
 ///
 /// # Encryption
 ///
@@ -147,8 +148,8 @@ impl Postgres {
     /// # Errors
     ///
     /// [`StoreError::Refused`] when the URL cannot be parsed, or the server refuses the role, the database or the tables;
-    /// [`StoreError::Unavailable`] when it does not answer; [`StoreError::Schema`] when a later version of this crate has written
-    /// the tables. Each says where and as whom, and never with which password.
+    /// [`StoreError::Unavailable`] when it does not answer; [`StoreError::Schema`] when a later version of this crate has
+    /// written the tables. Each says where and as whom, and never with which password.
     ///
     /// # Panics
     ///
@@ -247,7 +248,11 @@ impl Store for Postgres {
         self.inner.lanes.change(Lane::Settle, &call).await
     }
 
-    async fn unload(&self, namespace: &Namespace, instance: InstanceId) -> Result<(), StoreError> {
+    async fn unload(
+        &self,
+        namespace: &Namespace,
+        instance: InstanceId,
+    ) -> Result<InstanceId, StoreError> {
         let space = self.space(namespace).await?;
         let call = UnloadCall(&space, instance);
         self.inner.lanes.change(Lane::Load, &call).await

@@ -6,9 +6,9 @@
 //! | `$2`, `$3`, `$4` | of what arms rows: the window in microseconds, the loader or null, the channel for hints |
 //!
 //! Batches travel as arrays, one for each column. Each item names its namespace, as the planner sees it: so a row is looked up
-//! by all that is known of it, and no plan walks through a namespace, whatever the statistics say. A row that is looked up by its
-//! version has `namespace + 0` compared, which no index has; and whether a row waits is asked by `IS NULL`, since `EXISTS` may be answered by
-//! reading all of them into a hash table.
+//! by all that is known of it, and no plan walks through a namespace, whatever the statistics say. A row that is looked up by
+//! its version has `namespace + 0` compared, which no index has; and whether a row waits is asked by `IS NULL`, since `EXISTS`
+//! may be answered by reading all of them into a hash table.
 //!
 //! # Concurrent statements
 //!
@@ -17,13 +17,14 @@
 //!
 //! * Sets go through the unique index of waiting rows. Moves and removes change a waiting row or nothing, and the token that
 //!   they answer with instead is read after that, by [`STANDING`], which sees what has fired meanwhile.
-//! * Loads and fires take rows that nobody has locked, and never wait. [`LEFT`] tells a row that is locked from one that is
-//!   gone.
-//! * What waits for locks, writes, settles and unloads, takes them in the order of keys or tokens. Two of them cannot wait for each
+//! * Loads, unloads and fires take rows that nobody has locked, and never wait. [`LEFT`] tells a row that is locked from one
+//!   that is gone. A row that an unload leaves out stays marked by an id that has ended, and [`ALIVE`] unloads it later.
+//! * What waits for locks, writes and settles, takes them in the order of keys or tokens. Two of them cannot wait for each
 //!   other, but for a batch of several statements, which [`LOCK`] orders. Should it happen all the same, the server
 //!   ends one of the two, which runs again.
 //!
-//! A column `replaces` has the version that a row had before it was last set or moved, because `RETURNING` gives new values only.
+//! A column `replaces` has the version that a row had before it was last set or moved, because `RETURNING` gives new values
+//! only.
 
 /// The store's time, read once in a transaction, in microseconds.
 macro_rules! now {
@@ -285,10 +286,10 @@ pub(super) const PUT_BACK: &str = concat!(
     )", armed!()
 );
 
-/// The sign of life of `$2` for `$3` microseconds. Unloads what instances had loaded that live no more, and returns how many
-/// rows that were.
+/// The sign of life of `$2` for `$3` microseconds. Unloads what is marked by ids that do not live.
 ///
-/// Loaders are found by what they have loaded, one index look-up each: nothing stays loaded that nobody is going to fire.
+/// They are found by what they have loaded, one index look-up each: nothing stays loaded that nobody is going to fire. Among
+/// them are those that were unloaded while somebody had a row locked, or while a statement ran that began when they lived.
 pub(super) const ALIVE: &str = concat!(
     "WITH RECURSIVE clock AS MATERIALIZED (SELECT $1::int AS namespace, ", now!(), " AS now), alive AS (
         INSERT INTO tickwheel_instances (id, namespace, alive_until)
@@ -345,18 +346,17 @@ pub(super) const LOAD: &str = concat!(
     FROM clock LEFT JOIN near ON true ORDER BY near.due, near.version"
 );
 
-/// Unloads what `$2` has loaded, and ends its life. It waits for rows that are locked: one left out would stay loaded by an
-/// instance that lives on and does not know of it.
+/// Ends the life of `$2`, and unloads what it has loaded but for rows that are locked. Returns another id.
 pub(super) const UNLOAD: &str = "
     WITH ended AS (
         DELETE FROM tickwheel_instances WHERE id = $2::bigint
     ), mine AS MATERIALIZED (
         SELECT t.version FROM tickwheel_timers t WHERE t.namespace = $1::int AND t.loaded_by = $2
-        ORDER BY t.key, t.version FOR UPDATE
+        FOR UPDATE OF t SKIP LOCKED
     ), unloaded AS (
         UPDATE tickwheel_timers t SET loaded_by = NULL FROM mine WHERE t.version = mine.version RETURNING 1
     )
-    SELECT CASE WHEN EXISTS (SELECT FROM unloaded) THEN pg_notify($3::text, '') END";
+    SELECT nextval('tickwheel_versions'), CASE WHEN EXISTS (SELECT FROM unloaded) THEN pg_notify($3::text, '') END";
 
 /// The columns of a row, as `read::stored` reads them.
 macro_rules! stored {

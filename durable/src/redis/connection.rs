@@ -26,8 +26,8 @@ const LOADS: usize = 3;
 /// One connection for all calls, in their order.
 ///
 /// A call whose future is dropped stays where it is on the connection, so those made after it come after it. A connection is
-/// given up only when it has failed; what it still carried is then lost with it. Keep-alive probes and the limit on unacknowledged
-/// data see to it that a peer that is gone is noticed.
+/// given up only when it has failed; what it still carried is then lost with it. Keep-alive probes and the limit on
+/// unacknowledged data see to it that a peer that is gone is noticed.
 pub(super) struct Connection {
     client: Client,
     /// Where the server is, without credentials.

@@ -17,17 +17,16 @@
 //! | `..:keys` | hash | key to the version of its waiting row |
 //! | `..:flights` | sorted set by name | length of the key, key and version of each row in flight |
 //! | `..:waiting`, `..:in-flight` | sorted sets by `due` | versions of the rows that nobody has loaded |
-//! | `..:waiting:<life>`, `..:in-flight:<life>` | sorted sets by `due` | versions of the rows that a life has loaded |
-//! | `..:loaded` | hash | version to the life that has loaded it |
-//! | `..:instances` | hash | instance to its present life |
-//! | `..:lives` | sorted set by time | until when each life counts as living; 0 for those that were unloaded |
+//! | `..:waiting:<id>`, `..:in-flight:<id>` | sorted sets by `due` | versions of the rows that an instance has loaded under an id |
+//! | `..:loaded` | hash | version to the id under which it is loaded |
+//! | `..:lives` | sorted set by time | until when each id counts as living; 0 for those that were unloaded |
 //! | `..:hints` | channel | |
 //!
 //! 1. Each row lies in exactly one of the sorted sets by `due`, and its score there is the only place that says when it is due.
-//! 2. A *life* of an instance begins with its first load, or the first after it has unloaded. What a life has loaded stays in the
-//!    sorted sets of that life after it has ended, and `load` takes from there as from those of rows that nobody has loaded. So
-//!    the end of an instance costs the same, however much it had loaded.
-//! 3. `instances` names only lives that are in `lives`. A life that has ended goes from both once nothing is left of it.
+//! 2. The *life* of an id begins with its first load. What was loaded in it stays in the sorted sets of the id after it has ended,
+//!    and `load` takes from there as from those of rows that nobody has loaded. So the end of a life costs the same, however much
+//!    was loaded in it.
+//! 3. A sorted set of an id is there only if the id is in `lives`, which it leaves once it has ended and both are empty.
 //! 4. A version is greater than the one before and than the clock in microseconds. So versions grow even if the server has lost
 //!    its last writes, and for the next two centuries they have 16 digits and sort as strings.
 
@@ -424,11 +423,15 @@ impl Store for Redis {
         settling.await?.all(read_settled)
     }
 
-    async fn unload(&self, namespace: &Namespace, instance: InstanceId) -> Result<(), StoreError> {
+    async fn unload(
+        &self,
+        namespace: &Namespace,
+        instance: InstanceId,
+    ) -> Result<InstanceId, StoreError> {
         let unloading = self.run(&scripts::UNLOAD, namespace, |command| {
             command.arg(instance.0);
         });
-        unloading.await.map(drop)
+        unloading.await?.int().map(InstanceId)
     }
 
     async fn get(&self, namespace: &Namespace, key: Vec<u8>) -> Result<Option<Stored>, StoreError> {

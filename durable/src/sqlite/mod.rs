@@ -35,12 +35,12 @@ use thread::Thread;
 /// the operating system, as far as the disk does what it says. Every commit waits for the disk, so calls that come meanwhile
 /// share the next one.
 ///
-/// The store's clock is the host's. Instances in one process that share clones give each other hints of near timers. A timer that
-/// is due soon and set by a *process* that does not claim is found by the poll of those that do; one that claims fires what it
-/// sets itself.
+/// The store's clock is the host's. Instances in one process that share clones give each other hints of near timers. A timer
+/// that is due soon and set by a *process* that does not claim is found by the poll of those that do; one that claims fires
+/// what it sets itself.
 ///
-/// The tables are named `tickwheel_*` and can lie in a file with others. Network file systems are no place for SQLite files that
-/// several processes write.
+/// The tables are named `tickwheel_*` and can lie in a file with others. Network file systems are no place for SQLite files
+/// that several processes write.
 ///
 /// # Examples
 ///
@@ -151,7 +151,7 @@ impl Store for Sqlite {
         &self,
         namespace: &Namespace,
         instance: InstanceId,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+    ) -> impl Future<Output = Result<InstanceId, StoreError>> + Send {
         self.in_namespace(namespace, move |call| call.unload(instance))
     }
 

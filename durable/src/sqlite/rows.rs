@@ -7,9 +7,9 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use super::thread::Batch;
 use crate::store::{
-    Action, Armed, Counts, Due, Fire, FireReport, Fired, How, InstanceId, List, Load, Loaded,
-    Namespace, Near, Opened, Settle, Settled, State, StoreError, StoreTime, Stored, Version, Write,
-    Written, micros,
+    Action, Armed, Counts, Due, Fire, FireReport, How, InstanceId, List, Load, Loaded, Namespace,
+    Near, Opened, Settle, Settled, State, StoreError, StoreTime, Stored, Version, Write, Written,
+    micros,
 };
 
 type Result<T> = rusqlite::Result<T>;
@@ -223,18 +223,7 @@ impl<'a> Call<'a> {
                 if let Some(version) = replaced {
                     self.delete(version)?;
                 }
-                let due = due.at(self.now);
-                let mut row = Stored {
-                    version: Version(0),
-                    state: State::Waiting,
-                    key,
-                    value,
-                    due,
-                    deadline: due,
-                    attempt: 0,
-                    period,
-                    loaded_by: None,
-                };
+                let mut row = Stored::set(key, value, due.at(self.now), period);
                 let armed = self.arm(&mut row, near)?;
                 self.insert(&row)?;
                 Ok(Written::Armed {
@@ -319,12 +308,19 @@ impl<'a> Call<'a> {
         let mut select = self.batch.connection.prepare_cached(sql)?;
         let dead = select.query_map((self.namespace, self.now.as_micros()), |row| row.get(0))?;
         for instance in dead.collect::<Result<Vec<_>>>()? {
-            self.unload(InstanceId(instance))?;
+            self.end(InstanceId(instance))?;
         }
         Ok(())
     }
 
-    pub(super) fn unload(&mut self, instance: InstanceId) -> Result<()> {
+    /// Unloads what an instance has loaded. Returns the id under which it goes on.
+    pub(super) fn unload(&mut self, instance: InstanceId) -> Result<InstanceId> {
+        self.end(instance)?;
+        let Version(fresh) = self.next_version()?;
+        Ok(InstanceId(fresh))
+    }
+
+    fn end(&mut self, instance: InstanceId) -> Result<()> {
         let sql = "DELETE FROM tickwheel_instances WHERE id = ?1";
         self.execute(sql, [instance.0])?;
         let sql = "UPDATE tickwheel_timers SET loaded_by = NULL WHERE loaded_by = ?1";
@@ -336,22 +332,13 @@ impl<'a> Call<'a> {
         let near = self.near(request.near)?;
         // A token each, and as many again for the next occurrences.
         self.reserve(2 * request.versions.len())?;
-        let mut report = FireReport {
-            now: self.now,
-            fired: Vec::new(),
-            later: Vec::new(),
-            next: Vec::new(),
-        };
+        let mut report = FireReport::at(self.now);
         for &version in &request.versions {
             let Some(row) = self.row(version)? else {
                 continue;
             };
             if row.due > self.now {
-                report.later.push(Armed {
-                    version,
-                    due: row.due,
-                    loaded: row.loaded_by.is_some(),
-                });
+                report.later.push(row.not_due());
                 continue;
             }
             self.fire_due(row, request, near, &mut report)?;
@@ -388,15 +375,8 @@ impl<'a> Call<'a> {
             }
             None => self.delete(old)?,
         }
-        report.fired.push(Fired {
-            token: row.version,
-            key: row.key.clone(),
-            value: row.value.clone(),
-            deadline: row.deadline,
-            attempt: row.attempt,
-            missed: next.map_or(0, |(_, next)| next.missed),
-            repeats: next.is_some(),
-        });
+        let missed = next.map_or(0, |(_, next)| next.missed);
+        report.fired.push(row.fired(missed, next.is_some()));
         if let Some((period, next)) = next {
             row.period = Some(period);
             row.attempt = 0;

@@ -1,8 +1,9 @@
 //! What a store has to do: the trait [`Store`], and the rows that travel through it.
 //!
-//! A store keeps the timers of any number of *namespaces*. An *instance* is one running copy of the program that has opened
-//! a namespace. Everything else the crate does with wheels, claims and leases is made of the calls of this trait. [The
-//! protocol](crate::protocol) says how, and why they suffice.
+//! A store keeps the timers of any number of *namespaces*. An *instance* is one running copy of the program that has opened a
+//! namespace. It loads under an id, and under a fresh one after each [`unload`](Store::unload). Everything else the crate does
+//! with wheels, claims and leases is made of the calls of this trait. [The protocol](crate::protocol) says how, and why they
+//! suffice.
 //!
 //! # A row and its states
 //!
@@ -16,8 +17,8 @@
 //! | waiting | armed under its key; a key has at most one such row | the deadline, or now if it was released |
 //! | in flight | fired, and claimed until the lease ends; a key can have any number of them | the end of the lease |
 //!
-//! A row in either state may be *loaded* by an instance. That only shares the work: it keeps other instances from loading it,
-//! and takes no call away from anybody. The mark goes with the version.
+//! A row in either state may be *loaded*, which is a mark with the id of an instance. That only shares the work: while the id
+//! counts as living it keeps others from loading the row, and takes no call away from anybody. The mark goes with the version.
 //!
 //! # The contract
 //!
@@ -30,13 +31,16 @@
 //! 4. **Time** is the store's. Every `now`, every relative delay and every comparison with a deadline uses one clock, read
 //!    once in a call. It should not step back; if it does, timers are late by as much and nothing else happens.
 //! 5. **Versions** grow: a version that is given later is greater than all that were given before under the same key.
-//! 6. **Loading.** [`load`](Store::load) hands out the rows that no living instance has loaded, earliest first. An instance
-//!    counts as living from a load until its [`alive`](Load::alive) has run out, or until it [unloads](Store::unload).
+//! 6. **Loading.** [`load`](Store::load) hands out the rows that no living id has loaded, earliest first. An id counts as
+//!    living from a load until its [`alive`](Load::alive) has run out, or until it is [unloaded](Store::unload). An instance
+//!    that asks for an id to be unloaded loads nothing under it any more, whether it has the answer or not. A mark of an id
+//!    that does not live holds nothing: any load may hand the row out, or the first after whatever keeps the row, such as a
+//!    transaction that has locked it.
 //! 7. **Firing** compares and sets: a row fires only if its version still exists and it is due by the store's clock.
 //! 8. **Settling** looks at the token alone. While its row exists the claim is held, also after the lease has ended; once the
 //!    row has fired again the token names nothing, and the answer is [`Settled::Lost`].
 //! 9. **Near rows.** A waiting row that a call makes due within [`Near::window`] is marked as loaded by [`Near::loader`] in the
-//!    same step, if that instance counts as living. If it is not marked, a store that can sends a hint:
+//!    same step, if that id counts as living. If it is not marked, a store that can sends a hint:
 //!    [`hinted`](Store::hinted) of the instances returns. At most one a call. A hint may be lost.
 //! 10. **Errors** are [`StoreError`]s that name the value and the bound they concern, and never contain a password. A store
 //!     that was away recovers by itself: the next call connects again. The caller sets a limit on the time of every call and
@@ -61,7 +65,7 @@ pub use time::{StoreTime, micros};
 ///
 /// Futures are `Send` and need not be cancel safe: see rule 3.
 pub trait Store: Send + Sync + 'static {
-    /// Opens a namespace, and makes it if it is new. Returns the store's time and a number for the instance, which is a
+    /// Opens a namespace, and makes it if it is new. Returns the store's time and the first id of the instance, which is a
     /// version from the sequence.
     ///
     /// `codec` is the name of what encodes keys and values.
@@ -96,7 +100,8 @@ pub trait Store: Send + Sync + 'static {
     /// those in flight whose lease has ended. At most `limit` of them.
     ///
     /// It is also the sign of life of the instance, which keeps what it has loaded until [`alive`](Load::alive) from now has
-    /// run out, and it unloads what instances had loaded whose own has.
+    /// run out. And it unloads what is marked by ids that do not live: because their [`alive`](Load::alive) has run out, or
+    /// because an [`unload`](Store::unload) has left it.
     fn load(
         &self,
         namespace: &Namespace,
@@ -134,12 +139,16 @@ pub trait Store: Send + Sync + 'static {
         near: Near,
     ) -> impl Future<Output = Result<Vec<Settled>, StoreError>> + Send;
 
-    /// Unloads everything that the instance has loaded, and sends a hint if that was anything.
+    /// Ends the life of an id, takes away its marks, and sends a hint if there were any. Returns a fresh id, under which the
+    /// instance goes on: a version from the sequence.
+    ///
+    /// Marks that cannot be taken away at once, because somebody has locked the row, may stay: see rule 6. The call does not
+    /// wait for them. It can be made again for the same id, when its answer was lost, and then returns another one.
     fn unload(
         &self,
         namespace: &Namespace,
         instance: InstanceId,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+    ) -> impl Future<Output = Result<InstanceId, StoreError>> + Send;
 
     /// The row under a key: the waiting one, else the latest in flight.
     fn get(
@@ -164,8 +173,8 @@ pub trait Store: Send + Sync + 'static {
     /// Deletes all rows of the namespace, those in flight included. Returns how many there were.
     fn purge(&self, namespace: &Namespace) -> impl Future<Output = Result<u64, StoreError>> + Send;
 
-    /// Returns when another instance may have left near rows that nobody has loaded. Called again and again by one caller for an
-    /// instance. Cancel safe. A store without hints keeps this one, which never returns: rows are found by the poll.
+    /// Returns when another instance may have left near rows that nobody has loaded. Called again and again by one caller for
+    /// an instance. Cancel safe. A store without hints keeps this one, which never returns: rows are found by the poll.
     fn hinted(&self, namespace: &Namespace) -> impl Future<Output = ()> + Send {
         let _ = namespace;
         pending()

@@ -46,7 +46,7 @@ impl fmt::Display for Namespace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub i64);
 
-/// An instance that has opened a namespace.
+/// What an instance that has opened a namespace loads under, until it unloads. No instance ever gets one that was in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstanceId(pub i64);
 
@@ -55,7 +55,7 @@ pub struct InstanceId(pub i64);
 pub struct Opened {
     /// The store's time.
     pub now: StoreTime,
-    /// The number of this instance; no other has had it.
+    /// The first id of this instance.
     pub instance: InstanceId,
 }
 
@@ -164,7 +164,7 @@ pub struct Load {
     pub window: Duration,
     /// At most this many rows. With zero it is a sign of life only.
     pub limit: usize,
-    /// How long from now the instance counts as living.
+    /// How long from now the id of the instance counts as living.
     pub alive: Duration,
 }
 
@@ -264,6 +264,18 @@ pub struct FireReport {
     pub next: Vec<Armed>,
 }
 
+impl FireReport {
+    /// Nothing has fired yet.
+    pub fn at(now: StoreTime) -> Self {
+        FireReport {
+            now,
+            fired: Vec::new(),
+            later: Vec::new(),
+            next: Vec::new(),
+        }
+    }
+}
+
 /// A row that has fired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fired {
@@ -344,8 +356,52 @@ pub struct Stored {
     pub attempt: u32,
     /// If it repeats: how often.
     pub period: Option<Duration>,
-    /// The instance that has loaded it.
+    /// The instance that has loaded it, by the id that it had then.
     pub loaded_by: Option<InstanceId>,
+}
+
+impl Stored {
+    /// A row that was just set, before it has a version.
+    pub(crate) fn set(
+        key: Vec<u8>,
+        value: Vec<u8>,
+        due: StoreTime,
+        period: Option<Duration>,
+    ) -> Self {
+        Stored {
+            version: Version(0),
+            state: State::Waiting,
+            key,
+            value,
+            due,
+            deadline: due,
+            attempt: 0,
+            period,
+            loaded_by: None,
+        }
+    }
+
+    /// What comes of it if it has just fired: its version is the token, and its attempts count this one.
+    pub(crate) fn fired(&self, missed: u64, repeats: bool) -> Fired {
+        Fired {
+            token: self.version,
+            key: self.key.clone(),
+            value: self.value.clone(),
+            deadline: self.deadline,
+            attempt: self.attempt,
+            missed,
+            repeats,
+        }
+    }
+
+    /// Its answer in [`FireReport::later`], as it is not due.
+    pub(crate) fn not_due(&self) -> Armed {
+        Armed {
+            version: self.version,
+            due: self.due,
+            loaded: self.loaded_by.is_some(),
+        }
+    }
 }
 
 /// Asks for rows to look at.

@@ -1,5 +1,7 @@
 //! What goes wrong with a server, for real.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::Duration;
 
 use tickwheel::TimerWheel;
@@ -8,6 +10,8 @@ use tickwheel_durable::store::{
     Version, Write, Written,
 };
 use tickwheel_durable::{Claims, DurableTimers, Postgres, builder};
+
+use tokio_postgres::Transaction;
 
 use super::server::{Server, client, missing, shared_url, until};
 
@@ -81,7 +85,7 @@ async fn recovers_when_the_server_is_back() {
     tokio::time::sleep(4 * SECOND).await;
     assert_eq!(timers.metrics().delivered, 0, "nothing is confirmed");
     server.start_again();
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     while seen.len() < 50 {
         let next = tokio::time::timeout(20 * SECOND, claims.recv()).await;
         let claim = next.expect("nothing is lost").expect("the stream goes on");
@@ -134,44 +138,110 @@ async fn recovers_when_all_connections_are_cut() {
     );
 }
 
+/// Locks the rows of a key, until the transaction ends.
+async fn lock<'a>(client: &'a mut tokio_postgres::Client, key: &str) -> Transaction<'a> {
+    let lock = client.transaction().await.expect("it begins");
+    let rows = "SELECT 1 FROM tickwheel_timers WHERE key = $1 FOR UPDATE";
+    let key = format!("\"{key}\"").into_bytes();
+    assert_eq!(lock.query(rows, &[&key]).await.expect("it locks").len(), 1);
+    lock
+}
+
+/// Sets timers whose keys and values are numbers.
+async fn set_each(timers: &Timers, numbers: Range<u64>, delay: Duration) {
+    for number in numbers {
+        let set = timers.set_timer(&number.to_string(), &number, delay).await;
+        set.expect("it is set");
+    }
+}
+
+/// The values of the next claims, which are acknowledged.
+async fn next(claims: &mut Claims<String, u64>, count: usize) -> BTreeSet<u64> {
+    let mut values = BTreeSet::new();
+    for _ in 0..count {
+        let next = tokio::time::timeout(10 * SECOND, claims.recv()).await;
+        let next = next.unwrap_or_else(|_| panic!("after {values:?} nothing comes"));
+        let claim = next.expect("the stream goes on");
+        claim.ack().await.expect("it is held");
+        assert!(values.insert(claim.value), "{claim:?} came twice");
+    }
+    values
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn goes_on_beside_a_row_that_is_locked() {
     let Some(url) = database("locked").await else {
         return missing();
     };
     let (timers, mut claims) = start(&url, "locked").await;
-    timers
-        .set_timer(&"held".into(), &1, SECOND)
-        .await
-        .expect("it is set");
     let mut other = client(&url).await;
-    let lock = other.transaction().await.expect("it begins");
-    let rows = "SELECT 1 FROM tickwheel_timers WHERE NOT in_flight FOR UPDATE";
-    assert_eq!(lock.query(rows, &[]).await.expect("it locks").len(), 1);
-    // Other rows do not wait, and what is due fires without the row.
-    timers
-        .set_timer(&"free".into(), &2, Duration::ZERO)
-        .await
-        .expect("it is set");
-    let claim = claims.recv().await.expect("the stream goes on");
-    assert_eq!((claim.key.as_str(), claim.value), ("free", 2));
-    claim.ack().await.expect("it is held");
-    tokio::time::sleep(SECOND).await;
-    assert_eq!(timers.metrics().delivered, 1);
-    // A move of the row waits, and gives up.
-    let moved = timers.move_timer(&"held".into(), FAR).await;
+    // All are loaded before one of them is locked, and are due while it is.
+    set_each(&timers, 0..1, 2 * SECOND).await;
+    set_each(&timers, 1..20, 4 * SECOND).await;
+    let locked = lock(&mut other, "0").await;
+    set_each(&timers, 20..21, Duration::ZERO).await;
+    assert_eq!(next(&mut claims, 1).await, [20].into());
+    // A move of the row waits, and is given up.
+    let moved = timers.move_timer(&"0".into(), FAR).await;
     let error = moved.expect_err("the row is locked").to_string();
     assert!(error.contains("within 1s"), "{error}");
-    // The next write ends what is left of it, and does not wait.
-    timers
-        .set_timer(&"far".into(), &3, FAR)
-        .await
-        .expect("it is set");
-    lock.rollback().await.expect("it ends");
+    // What was loaded before, what is set now, and what is set when it can only be loaded, is delivered nevertheless.
+    set_each(&timers, 21..30, Duration::ZERO).await;
+    assert_eq!(next(&mut claims, 28).await, (1..20).chain(21..30).collect());
+    set_each(&timers, 30..40, 2 * SECOND).await;
+    assert_eq!(next(&mut claims, 10).await, (30..40).collect());
+    assert_eq!(timers.metrics().delivered, 39);
     // The move that was given up never takes effect.
-    let next = tokio::time::timeout(5 * SECOND, claims.recv()).await;
-    let claim = next.expect("it fires").expect("the stream goes on");
-    assert_eq!((claim.key.as_str(), claim.value), ("held", 1));
+    locked.rollback().await.expect("it ends");
+    assert_eq!(next(&mut claims, 1).await, [0].into());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn goes_on_beside_a_claim_that_is_locked() {
+    let Some(url) = database("claim").await else {
+        return missing();
+    };
+    let (timers, mut claims) = start(&url, "claim").await;
+    let mut other = client(&url).await;
+    set_each(&timers, 0..1, Duration::ZERO).await;
+    let claim = claims.recv().await.expect("the stream goes on");
+    let locked = lock(&mut other, "0").await;
+    set_each(&timers, 1..2, 3 * SECOND).await;
+    let error = claim.ack().await.expect_err("the row is locked");
+    assert!(error.to_string().contains("within 1s"), "{error}");
+    set_each(&timers, 2..3, Duration::ZERO).await;
+    assert_eq!(next(&mut claims, 2).await, [1, 2].into());
+    locked.rollback().await.expect("it ends");
+    claim.ack().await.expect("it is still held");
+    let counts = timers.counts().await.expect("it counts");
+    assert_eq!((counts.waiting, counts.in_flight), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shuts_down_beside_a_row_that_is_locked() {
+    let Some(url) = database("shutdown").await else {
+        return missing();
+    };
+    let (timers, _claims) = start(&url, "shutdown").await;
+    set_each(&timers, 0..2, 2 * SECOND).await;
+    let reader = client(&url).await;
+    let loaders = async || {
+        let sql = "SELECT loaded_by FROM tickwheel_timers WHERE NOT in_flight ORDER BY key";
+        let rows = reader.query(sql, &[]).await.expect("it reads");
+        rows.iter()
+            .map(|row| row.get(0))
+            .collect::<Vec<Option<i64>>>()
+    };
+    let loaded = loaders().await;
+    assert!(loaded[0].is_some() && loaded[0] == loaded[1], "{loaded:?}");
+    let mut other = client(&url).await;
+    let locked = lock(&mut other, "0").await;
+    timers.shutdown().await;
+    assert_eq!(loaders().await, [loaded[0], None]);
+    let (_timers, mut claims) = start(&url, "shutdown").await;
+    assert_eq!(next(&mut claims, 1).await, [1].into());
+    locked.rollback().await.expect("it ends");
+    assert_eq!(next(&mut claims, 1).await, [0].into());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -45,8 +45,8 @@ fn set(key: &str, if_absent: bool) -> Write {
     write(key, action)
 }
 
-/// Makes every call that an instance makes while it runs, and those of its handles.
-async fn make_all_calls(store: &Postgres, space: &Namespace, instance: InstanceId) {
+/// Makes every call that an instance makes while it runs, and those of its handles. Returns the id under which it goes on.
+async fn make_all_calls(store: &Postgres, space: &Namespace, instance: InstanceId) -> InstanceId {
     let near = Near {
         window: FAR,
         loader: Some(instance),
@@ -99,10 +99,11 @@ async fn make_all_calls(store: &Postgres, space: &Namespace, instance: InstanceI
         };
         store.list(space, list).await.expect("it lists");
     }
-    store.unload(space, instance).await.expect("it unloads");
+    let unloaded = store.unload(space, instance).await;
     let removes = ["a", "b", "c"].map(|key| write(key, Action::Remove));
     let removed = store.write(space, removes.to_vec(), near).await;
     removed.expect("it removes");
+    unloaded.expect("it unloads")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -119,7 +120,7 @@ async fn reads_few_rows_among_very_many() {
     };
     let store = Postgres::connect(&server.url()).await.expect("it connects");
     let space = Namespace::new("plans").expect("it is a name");
-    let opened = store.open(&space, "json").await.expect("it opens");
+    let mut instance = store.open(&space, "json").await.expect("it opens").instance;
     let admin = client(&server.url()).await;
     // The first plans are made for empty tables, and kept. The last ones know what is there.
     for (rows, analyze) in [(0, ""), (1_000, ""), (200_000, ""), (1, "; ANALYZE")] {
@@ -130,7 +131,7 @@ async fn reads_few_rows_among_very_many() {
             FROM generate_series(1, {rows}) n{analyze}"
         );
         admin.batch_execute(&fill).await.expect("it is filled");
-        make_all_calls(&store, &space, opened.instance).await;
+        instance = make_all_calls(&store, &space, instance).await;
     }
     let log = std::fs::read_to_string(server.folder().join("log")).expect("it can be read");
     let plans: Vec<_> = log.split("LOG:  duration").skip(1).collect();

@@ -1,10 +1,13 @@
 //! Loading, and what becomes of it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Case, FAR, HOUR, armed, set, versions, write};
+use super::{Case, FAR, HOUR, NOW, armed, repeating, set, versions, write};
 use crate::conformance::world::{Stores, World};
-use crate::store::{Action, Due, Load, Near, Store, Written};
+use crate::store::{
+    Action, Due, Fire, How, Load, Missed, Near, Settle, Settled, State, Store, Written,
+};
 
 /// Loads hand out near rows, earliest first, to one instance, up to a limit.
 pub async fn loads_near_rows_once<T: Stores>(world: &World<T>) {
@@ -44,10 +47,7 @@ pub async fn loads_what_others_left<T: Stores>(world: &World<T>) {
     let (first, second) = (case.instance().await, case.instance().await);
     let row = case.set("a", FAR).await;
     assert_eq!(versions(&case.load(first, HOUR, 10).await), [row.version]);
-    case.store
-        .unload(&case.space, first)
-        .await
-        .expect("it unloads");
+    let first = case.unload(first).await;
     assert_eq!(versions(&case.load(second, HOUR, 10).await), [row.version]);
     // A sign of life that ends soon.
     let request = Load {
@@ -85,11 +85,72 @@ pub async fn marks_near_rows_for_living_instances<T: Stores>(world: &World<T>) {
     assert_eq!(loaded(case.write_near(batch(), near).await), [true, false]);
     let row = case.get("near").await.expect("it is there");
     assert_eq!(row.loaded_by, Some(instance));
-    case.store
-        .unload(&case.space, instance)
-        .await
-        .expect("it unloads");
+    case.unload(instance).await;
     assert_eq!(loaded(case.write_near(batch(), near).await), [false, false]);
     let row = case.get("near").await.expect("it is there");
     assert_eq!(row.loaded_by, None);
+}
+
+/// An instance that has unloaded goes on under another id, and the old one holds nothing and marks nothing.
+pub async fn ends_the_life_of_an_id<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let (first, other) = (case.instance().await, case.instance().await);
+    let waiting = case.set("waiting", NOW).await.version;
+    let token = case.fired("lapsed").await;
+    let extended = case.settle(token, How::Extend(Duration::ZERO)).await;
+    assert_eq!(extended, Settled::Done);
+    let all = BTreeSet::from([waiting, token]);
+    let load = async |instance| {
+        let loaded = case.load(instance, HOUR, 10).await;
+        versions(&loaded).into_iter().collect::<BTreeSet<_>>()
+    };
+    assert_eq!(load(first).await, all);
+    // When the answer is lost it unloads again.
+    let lost = case.unload(first).await;
+    let second = case.unload(first).await;
+    let ids = [first, other, lost, second];
+    assert_eq!(BTreeSet::from(ids).len(), 4, "{ids:?}");
+    assert!(second > first && second > other, "{ids:?}");
+    // The instance itself may load what it has given back, and so may another one.
+    assert_eq!(load(second).await, all);
+    assert_eq!(load(other).await, BTreeSet::new());
+    let third = case.unload(second).await;
+    assert_eq!(load(other).await, all);
+    assert_eq!(load(third).await, BTreeSet::new());
+    // Whatever still names an id that has ended marks nothing, whichever call that is.
+    let soon = Due::In(Duration::from_secs(60));
+    for ended in [first, lost, second] {
+        let near = Near {
+            window: HOUR,
+            loader: Some(ended),
+        };
+        let minute = Duration::from_secs(60);
+        let set = vec![set("set", "", soon), repeating("repeats", NOW, minute)];
+        let written = case.write_near(set, near).await;
+        let repeats = armed(&written[1]).0.version;
+        assert!(written.iter().all(|written| !armed(written).0.loaded));
+        let fire = Fire {
+            versions: vec![repeats],
+            lease: Some(HOUR),
+            missed: Missed::FireOnce,
+            near,
+        };
+        let report = case.fire_as(fire).await;
+        assert!(!report.next[0].loaded);
+        let removed = case.write(vec![write("repeats", Action::Remove)]).await;
+        assert!(matches!(removed[0], Written::Removed { .. }));
+        let settle = Settle {
+            token: report.fired[0].token,
+            how: How::Again(Duration::ZERO),
+        };
+        let settled = case.store.settle(&case.space, vec![settle], near).await;
+        let Settled::Armed(row) = settled.expect("it settles")[0] else {
+            panic!("it is put back")
+        };
+        assert!(!row.loaded);
+        let loaders = case.list(State::Waiting).await;
+        let loaders = loaders.iter().filter_map(|row| row.loaded_by);
+        assert_eq!(loaders.collect::<Vec<_>>(), [other]);
+    }
+    assert_eq!(load(third).await.len(), 2);
 }

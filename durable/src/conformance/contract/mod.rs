@@ -83,6 +83,12 @@ impl<S: Store> Case<S> {
         loaded.expect("it loads")
     }
 
+    /// Ends the life of an id. Returns the next one.
+    async fn unload(&self, instance: InstanceId) -> InstanceId {
+        let fresh = self.store.unload(&self.space, instance).await;
+        fresh.expect("it unloads")
+    }
+
     async fn fire(&self, versions: Vec<Version>) -> FireReport {
         let request = Fire {
             versions,
@@ -129,6 +135,16 @@ impl<S: Store> Case<S> {
 fn write(key: &str, action: Action) -> Write {
     let key = key.into();
     Write { key, action }
+}
+
+fn repeating(key: &str, due: Due, period: Duration) -> Write {
+    let action = Action::Set {
+        value: Vec::new(),
+        due,
+        period: Some(period),
+        if_absent: false,
+    };
+    write(key, action)
 }
 
 fn set(key: &str, value: &str, due: Due) -> Write {

@@ -1,14 +1,8 @@
 -- load: instance, window, limit, alive -> now, whether there is more, then version, due for each row.
 -- O((limit + lives that ended) * log n).
 
-local instance, limit = ARGV[1], tonumber(ARGV[3])
+local life, limit = ARGV[1], tonumber(ARGV[3])
 even_when_full()
-local life = call('HGET', instances, instance)
-if not life then
-    life = instance .. next_version()
-    call('HSET', instances, instance, life)
-    save_sequence()
-end
 call('ZADD', lives, format('%.0f', after(tonumber(ARGV[4]))), life)
 
 -- The first rows of each index that has any, in order.
@@ -72,10 +66,6 @@ flush()
 for _, dead in ipairs(ended) do
     if call('EXISTS', index_of(WAITING, dead), index_of(IN_FLIGHT, dead)) == 0 then
         call('ZREM', lives, dead)
-        local owner = dead:sub(1, 16)
-        if call('HGET', instances, owner) == dead then
-            call('HDEL', instances, owner)
-        end
     end
 end
 return answers

@@ -13,7 +13,7 @@ local PACKED = '<c1dddHc0'
 local call, format, min = redis.call, string.format, math.min
 local space = KEYS[1]
 local rows, keys, flights = space .. ':rows', space .. ':keys', space .. ':flights'
-local loaded, lives, instances = space .. ':loaded', space .. ':lives', space .. ':instances'
+local loaded, lives = space .. ':loaded', space .. ':lives'
 
 local schema, last = unpack(call('HMGET', space, 'schema', 'sequence'))
 if not schema then
@@ -65,19 +65,15 @@ local function index_of(state, life)
     return index
 end
 
--- The life of the instance, if it counts as living.
-local function living(instance)
-    local life = instance ~= '' and call('HGET', instances, instance)
-    if life and tonumber(call('ZSCORE', lives, life)) >= now then
-        return life
-    end
-    return false
+-- The id of an instance, if it counts as living.
+local function living(life)
+    local alive_until = life ~= '' and call('ZSCORE', lives, life)
+    return alive_until and tonumber(alive_until) >= now and life
 end
 
--- The instance whose life has loaded the row, if it counts as living.
+-- The id under which the row is loaded, if it counts as living.
 local function loader_of(row)
-    local instance = row.life and row.life:sub(1, 16)
-    return instance and living(instance) == row.life and instance
+    return row.life and living(row.life)
 end
 
 -- The name of a row in flight in the index by keys. Names of one key lie together, the latest last.
