@@ -182,6 +182,10 @@ impl Shared {
     }
 
     pub(crate) fn arm(&self, entry: &Arc<SleepEntry>, tick: u64, waker: Waker) -> bool {
+        let waker = match entry.try_arm(tick, waker) {
+            Ok(()) => return true,
+            Err(waker) => waker,
+        };
         let told = (entry.arm(tick, waker)).map(|notify| self.act(entry, notify));
         if told == Some(false) {
             drop(entry.close());
@@ -216,7 +220,8 @@ impl Shared {
 
     /// Drops an armed sleep while the pool has room. Returns the phase that ended.
     pub(crate) fn give(&self, entry: Arc<SleepEntry>) -> Phase {
-        let Disarmed { was, scheduled, .. } = entry.disarm();
+        let disarmed = entry.try_disarm().unwrap_or_else(|| entry.disarm());
+        let Disarmed { was, scheduled, .. } = disarmed;
         if self.is_orphaned() {
             self.release(&entry);
         } else {
