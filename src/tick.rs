@@ -79,9 +79,8 @@ pub(crate) struct Ticks {
 
 /// A tick that instants were rounded up to, and the range of instants that round up to it.
 ///
-/// A busy thread rounds thousands of instants up to the same tick, one after the other, and comparing is cheaper than
-/// subtracting and dividing: by 54 of the 907 instructions of a timeout, the task included. Of its CPU time that is 0 to 3 %;
-/// a touch is little else.
+/// A busy thread rounds many instants up to the same tick, one after the other, and comparing is cheaper than subtracting
+/// and dividing: a timeout takes 304 instructions instead of some 410, and a touch is little else.
 #[derive(Debug, Clone, Copy)]
 struct Range {
     /// The instant at which the tick before begins: instants up to it round up to less.

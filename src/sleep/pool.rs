@@ -111,7 +111,7 @@ impl Entries {
     #[inline(never)]
     fn give_earlier(&mut self, scheduled: u64, entry: &mut Option<Arc<SleepEntry>>) -> bool {
         if self.filled == self.slots.len() {
-            let room = (2 * self.filled).max(4).min(POOLED_ENTRIES);
+            let room = (2 * self.filled).clamp(POOLED_ENTRIES.min(4), POOLED_ENTRIES);
             self.slots.resize_with(room, Slot::default);
         }
         let Some(slot) = self.slots.get_mut(self.filled) else {
