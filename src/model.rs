@@ -182,10 +182,6 @@ impl Shared {
     }
 
     pub(crate) fn arm(&self, entry: &Arc<SleepEntry>, tick: u64, waker: Waker) -> bool {
-        let waker = match entry.try_arm(tick, waker) {
-            Ok(()) => return true,
-            Err(waker) => waker,
-        };
         let told = (entry.arm(tick, waker)).map(|notify| self.act(entry, notify));
         if told == Some(false) {
             drop(entry.close());

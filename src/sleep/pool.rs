@@ -273,13 +273,10 @@ pub(crate) fn give(entry: &mut Option<Arc<SleepEntry>>, scheduled: u64, waker: O
         increment(&pool.counts.cancelled);
         Some(())
     });
-    match given {
-        Some(()) => drop(waker),
-        None => {
-            give_any(entry, scheduled, true);
-            drop(waker);
-        }
+    if given.is_none() {
+        give_any(entry, scheduled, true);
     }
+    drop(waker);
 }
 
 /// Pools the entry of a sleep that is dropped, or releases it if there is no room. `is_cancelled` says that the sleep had
