@@ -216,7 +216,8 @@ impl Shared {
 
     /// Drops an armed sleep while the pool has room. Returns the phase that ended.
     pub(crate) fn give(&self, entry: Arc<SleepEntry>) -> Phase {
-        let Disarmed { was, scheduled, .. } = entry.disarm();
+        let disarmed = entry.try_disarm().unwrap_or_else(|| entry.disarm());
+        let Disarmed { was, scheduled, .. } = disarmed;
         if self.is_orphaned() {
             self.release(&entry);
         } else {

@@ -84,8 +84,9 @@ pub struct Sleep {
     /// `None` only while it is being dropped.
     entry: Option<Arc<SleepEntry>>,
     stage: Stage,
-    /// Tokio's own timer; `Some` once the stage is `Fallback`.
-    fallback: Option<Pin<Box<time::Sleep>>>,
+    /// Tokio's own timer; `Some` once the stage is `Fallback`. It is in an `Arc`, whose drop is inlined but for its rare
+    /// half, so that each sleep without one drops it in two instructions.
+    fallback: Option<Arc<Pin<Box<time::Sleep>>>>,
 }
 
 /// How far a sleep has come.
@@ -117,24 +118,21 @@ impl Reserved {
     /// For a sleep until `deadline`; for one that never completes if there is none.
     #[inline]
     pub(crate) fn new(context: &Arc<SleepContext>, deadline: Option<Instant>) -> Self {
-        let tick = deadline.map_or(NEVER, |deadline| context.shared.ticks.deadline(deadline));
-        Reserved {
-            entry: pool::take(context, tick),
-            tick,
-        }
+        let (entry, tick) = pool::take(context, deadline);
+        Reserved { entry, tick }
     }
 }
 
 impl Sleep {
-    /// For a deadline that is this duration from now; `None` if that is too far.
+    /// For a deadline that is this duration from now, or one to show if that is too far.
     #[inline]
-    pub(crate) fn after(deadline: Option<Instant>, duration: Duration, reserved: Reserved) -> Self {
+    pub(crate) fn after(deadline: Instant, duration: Duration, reserved: Reserved) -> Self {
         let stage = if duration.is_zero() {
             Stage::NewUnchecked
         } else {
             Stage::New
         };
-        Self::new(deadline.unwrap_or_else(far_future), stage, reserved)
+        Self::new(deadline, stage, reserved)
     }
 
     #[inline]
@@ -227,7 +225,7 @@ impl Sleep {
     /// ```
     pub fn reset(&mut self, deadline: Instant) {
         let Some(entry) = &self.entry else { return };
-        let tick = entry.context().shared.ticks.deadline(deadline);
+        let tick = pool::tick(&entry.context().shared, deadline);
         self.reset_to(deadline, tick);
     }
 
@@ -260,8 +258,8 @@ impl Sleep {
                 was == Phase::Fired
             }
             Stage::Fallback => {
-                if let Some(fallback) = &mut self.fallback {
-                    fallback.as_mut().reset(deadline);
+                if let Some(fallback) = self.fallback() {
+                    fallback.reset(deadline);
                 }
                 return;
             }
@@ -274,7 +272,6 @@ impl Sleep {
     }
 
     /// Like [`poll`](Future::poll), but leaves the runtime's cooperative budget alone.
-    #[inline]
     fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self.stage {
             Stage::New | Stage::NewUnchecked | Stage::Reset if self.is_due() => self.poll_due(),
@@ -313,11 +310,27 @@ impl Sleep {
     /// Arms the entry without reading the clock. An overdue sleep that is armed fires on the actor's next turn.
     #[inline]
     fn poll_arm(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let waker = cx.waker().clone();
+        let armed = match &self.entry {
+            Some(entry) => entry.try_arm(self.tick, waker),
+            None => Err(waker),
+        };
+        match armed {
+            Ok(()) => {
+                self.stage = Stage::Armed;
+                Poll::Pending
+            }
+            Err(waker) => self.poll_arm_any(cx, waker),
+        }
+    }
+
+    /// Like [`poll_arm`](Self::poll_arm) where arming may take a command.
+    #[inline(never)]
+    fn poll_arm_any(&mut self, cx: &mut Context<'_>, waker: Waker) -> Poll<()> {
         let Some(entry) = &self.entry else {
             return Poll::Ready(());
         };
-        let shared = &entry.context().shared;
-        if shared.arm(entry, self.tick, cx.waker().clone()) {
+        if entry.context().shared.arm(entry, self.tick, waker) {
             self.stage = Stage::Armed;
             Poll::Pending
         } else {
@@ -362,6 +375,32 @@ impl Sleep {
         Poll::Ready(())
     }
 
+    /// Like [`drop`] in any stage.
+    #[inline(never)]
+    fn drop_any(&mut self) {
+        let Some(entry) = &self.entry else {
+            return;
+        };
+        // The waker is dropped last, because its drop may panic.
+        let _waker;
+        let (is_cancelled, scheduled) = match self.stage {
+            // The entry is as it came from the pool: scheduled at this tick or before it, if at all.
+            Stage::New | Stage::NewUnchecked => (true, self.tick),
+            Stage::Reset | Stage::Armed | Stage::Done => {
+                let disarmed = entry.disarm();
+                _waker = disarmed.waker;
+                let is_cancelled = match self.stage {
+                    Stage::Armed => disarmed.was != Phase::Fired,
+                    Stage::Reset => true,
+                    _ => false,
+                };
+                (is_cancelled, disarmed.scheduled)
+            }
+            Stage::Fallback => return,
+        };
+        pool::give_any(&mut self.entry, scheduled, is_cancelled);
+    }
+
     #[cold]
     fn poll_fallback(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.stage == Stage::Fallback {
@@ -374,19 +413,20 @@ impl Sleep {
                 return self.poll_due();
             }
             // Making a timer may panic, so the sleep is counted after that.
-            self.fallback = Some(fallback::sleep_until(self.deadline));
+            self.fallback = Some(Arc::new(fallback::sleep_until(self.deadline)));
             self.stage = Stage::Fallback;
             if let Some(entry) = &self.entry {
                 pool::count(&entry.context().shared, |counts| &counts.handed_over);
             }
         }
-        let Some(fallback) = &mut self.fallback else {
+        let is_never = self.tick == NEVER;
+        let Some(mut fallback) = self.fallback() else {
             return Poll::Ready(());
         };
         loop {
             // The caller takes care of the budget: a timeout elapses even when its future has used all of it.
             ready!(pin!(coop::unconstrained(fallback.as_mut())).poll(cx));
-            if self.tick != NEVER {
+            if !is_never {
                 break;
             }
             // Some decades have passed.
@@ -394,6 +434,11 @@ impl Sleep {
         }
         self.stage = Stage::Done;
         Poll::Ready(())
+    }
+
+    fn fallback(&mut self) -> Option<Pin<&mut time::Sleep>> {
+        // Nobody else has a reference.
+        Some(Arc::get_mut(self.fallback.as_mut()?)?.as_mut())
     }
 }
 
@@ -418,25 +463,13 @@ impl Future for Sleep {
 impl Drop for Sleep {
     #[inline]
     fn drop(&mut self) {
-        let Some(entry) = self.entry.take() else {
-            return;
-        };
-        // The waker is dropped last, because its drop may panic.
-        let _waker;
-        let (is_cancelled, scheduled) = match self.stage {
-            // The entry is as it came from the pool: scheduled at this tick or before it, if at all.
-            Stage::New | Stage::NewUnchecked => (true, self.tick),
-            Stage::Reset | Stage::Armed | Stage::Done => {
-                let disarmed = entry.disarm();
-                _waker = disarmed.waker;
-                let is_over = self.stage == Stage::Done
-                    || (self.stage == Stage::Armed && disarmed.was == Phase::Fired);
-                (!is_over, disarmed.scheduled)
-            }
-            Stage::Fallback => return,
-        };
-        if let Err(entry) = pool::give(entry, scheduled, is_cancelled) {
-            entry.context().shared.release(&entry);
+        if self.stage != Stage::Armed {
+            return self.drop_any();
+        }
+        match self.entry.as_ref().and_then(|entry| entry.try_disarm()) {
+            // The waker is dropped last, because its drop may panic.
+            Some(disarmed) => pool::give(&mut self.entry, disarmed.scheduled, disarmed.waker),
+            None => self.drop_any(),
         }
     }
 }

@@ -18,10 +18,10 @@ pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, atomic};
 
 // The models have no thread-local state. Shuttle's threads are coroutines on one thread and need keys of their own.
 #[cfg(not(tickwheel_shuttle))]
-pub(crate) use std::{thread::LocalKey, thread_local};
+pub(crate) use std::thread_local;
 
 #[cfg(tickwheel_shuttle)]
-pub(crate) use shuttle::{thread::LocalKey, thread_local};
+pub(crate) use shuttle::thread_local;
 
 /// Whether this runs under the explorer. Its schedules are short, so limits are lower there, to be reached.
 pub(crate) const EXPLORED: bool = cfg!(tickwheel_shuttle);
@@ -100,6 +100,19 @@ impl<T> SpinMutex<T> {
     #[cfg(any(tickwheel_loom, tickwheel_shuttle))]
     pub(crate) fn lock(&self) -> SpinGuard<'_, T> {
         lock(&self.0)
+    }
+
+    /// `None` if it is locked.
+    #[cfg(any(tickwheel_loom, tickwheel_shuttle))]
+    pub(crate) fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
+        self.0.try_lock().ok()
+    }
+
+    /// `None` if it is locked.
+    #[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
+    #[inline]
+    pub(crate) fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
+        self.0.try_lock()
     }
 
     #[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]

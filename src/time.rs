@@ -94,6 +94,7 @@ pub use install::{InstallError, install};
 pub use interval_stream::IntervalStream;
 
 use crate::clock;
+use crate::tick::far_future;
 use crate::timer_wheel::TimerWheel;
 
 /// The errors of this module.
@@ -157,8 +158,9 @@ pub fn wheel() -> TimerWheel {
 pub fn sleep(duration: Duration) -> Sleep {
     let now = clock::now();
     let deadline = now.checked_add(duration);
+    let shown = deadline.unwrap_or_else(far_future);
     let reserved = ambient::with_wheel(now, |wheel| wheel.reserve(deadline));
-    Sleep::after(deadline, duration, reserved)
+    Sleep::after(shown, duration, reserved)
 }
 
 /// Makes a future that completes at `deadline`. See [`TimerWheel::sleep_until`].

@@ -19,6 +19,7 @@ use crate::shared::{Shared, SleepContext};
 use crate::sleep::Interval;
 use crate::sleep::Timeout;
 use crate::sleep::{Reserved, Sleep};
+use crate::tick::far_future;
 
 /// A handle to a timer wheel and its actor. Cheap to clone, and usable from any thread and task.
 ///
@@ -124,9 +125,11 @@ impl TimerWheel {
     ///
     /// Dropping the future cancels it; see [`Sleep`].
     #[doc(alias = "delay")]
+    #[inline]
     pub fn sleep(&self, duration: Duration) -> Sleep {
         let deadline = clock::now().checked_add(duration);
-        Sleep::after(deadline, duration, self.reserve(deadline))
+        let shown = deadline.unwrap_or_else(far_future);
+        Sleep::after(shown, duration, self.reserve(deadline))
     }
 
     /// What a sleep until `deadline` needs of this wheel.
@@ -164,6 +167,7 @@ impl TimerWheel {
     /// # }
     /// ```
     #[doc(alias = "with_timeout")]
+    #[inline]
     pub fn timeout<F: IntoFuture>(&self, duration: Duration, future: F) -> Timeout<F::IntoFuture> {
         Timeout::new(future.into_future(), self.sleep(duration))
     }
@@ -366,6 +370,7 @@ impl TimerWheel {
 
     /// Whether the actor has ended, by [`shutdown`](Self::shutdown) or because its runtime was dropped, and has closed
     /// everything.
+    #[inline]
     pub fn is_shutdown(&self) -> bool {
         self.context.shared.is_ended()
     }

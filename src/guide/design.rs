@@ -24,8 +24,8 @@
 //!
 //! A cancelled entry stays on the wheel, and its thread keeps it in a pool. A new timeout whose deadline is not before the
 //! entry's scheduled tick takes it over by writing deadline and waker. With timeouts of a constant length that is nearly every
-//! time. A timeout searches the last eight entries of its pool, and takes the one that is scheduled latest among those that
-//! are scheduled early enough, so that mixed lengths find entries too. So the number of entries on the wheel follows the
+//! time. A timeout takes the entry of its pool that is scheduled latest among those that are scheduled early enough, so that
+//! mixed lengths find entries too. So the number of entries on the wheel follows the
 //! number of timers there are *at once*, not the rate at which they are made.
 //!
 //! # The parts

@@ -21,6 +21,7 @@ pub(crate) struct End {
 }
 
 impl End {
+    #[inline]
     pub(crate) fn is_ended(&self) -> bool {
         // Acquire: observing the end happens after everything the actor did before it.
         self.ended.load(Ordering::Acquire)

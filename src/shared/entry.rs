@@ -156,6 +156,7 @@ impl<H> Entry<H> {
         }
     }
 
+    #[inline]
     pub(crate) fn context(&self) -> &H {
         &self.context
     }
@@ -168,11 +169,22 @@ impl<H> Entry<H> {
         if state.phase == Phase::Closed {
             return None;
         }
-        debug_assert!(state.waker.is_none(), "invariant 3");
-        state.waker = Some(waker);
-        state.phase = Phase::Armed;
-        state.deadline = deadline;
+        state.arm(deadline, waker);
         Some(state.notify())
+    }
+
+    /// Like [`arm`](Self::arm), if that takes no command. Gives the waker back if it does, if the entry is closed, and if
+    /// the actor has locked it.
+    #[inline]
+    pub(crate) fn try_arm(&self, deadline: u64, waker: Waker) -> Result<(), Waker> {
+        let Some(mut state) = self.state.try_lock() else {
+            return Err(waker);
+        };
+        if state.phase == Phase::Closed || state.scheduled > deadline {
+            return Err(waker);
+        }
+        state.arm(deadline, waker);
+        Ok(())
     }
 
     /// Changes the deadline of an armed entry. Returns the phase it was in. An entry in another phase is not changed, and
@@ -223,6 +235,21 @@ impl<H> Entry<H> {
             scheduled: state.scheduled,
             waker: state.waker.take(),
         }
+    }
+
+    /// Like [`disarm`](Self::disarm), if the entry is armed. `None` if it is not, and if the actor has locked it.
+    #[inline]
+    pub(crate) fn try_disarm(&self) -> Option<Disarmed> {
+        let mut state = self.state.try_lock()?;
+        if state.phase != Phase::Armed {
+            return None;
+        }
+        state.phase = Phase::Idle;
+        Some(Disarmed {
+            was: Phase::Armed,
+            scheduled: state.scheduled,
+            waker: state.waker.take(),
+        })
     }
 
     /// Gives up a disarmed entry. It is never armed again, so it has to leave the wheel now.
@@ -328,6 +355,16 @@ impl<H> Entry<H> {
 }
 
 impl State {
+    /// Writes the deadline and the waker. Invariant 1 is up to the caller.
+    #[inline]
+    fn arm(&mut self, deadline: u64, waker: Waker) {
+        debug_assert!(self.waker.is_none(), "invariant 3");
+        // `None` needs no drop.
+        mem::forget(self.waker.replace(waker));
+        self.phase = Phase::Armed;
+        self.deadline = deadline;
+    }
+
     /// Restores invariant 1 after the deadline was written.
     fn notify(&mut self) -> Notify {
         if self.scheduled <= self.deadline {

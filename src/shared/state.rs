@@ -1,6 +1,5 @@
 //! The state that all handles of one wheel share with its actor.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
@@ -50,8 +49,6 @@ impl SleepContext {
 /// One wheel, as its handles, futures and actor see it.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Unique among the wheels of this process.
-    pub(crate) id: u64,
     pub(crate) name: String,
     pub(crate) ticks: Ticks,
     pub(crate) late_warning: Duration,
@@ -82,11 +79,9 @@ pub(crate) struct Config {
 
 impl Shared {
     pub(crate) fn new(config: Config) -> Self {
-        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let cores = if EXPLORED { 2 } else { cores };
         Shared {
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             name: config.name,
             ticks: config.ticks,
             late_warning: config.late_warning,
@@ -126,6 +121,7 @@ impl Shared {
 
     // --- the actor's end ---
 
+    #[inline]
     pub(crate) fn is_ended(&self) -> bool {
         self.end.is_ended()
     }
@@ -179,6 +175,7 @@ impl Shared {
     }
 
     /// Whether no handle is left. Entries of dropped sleeps then leave the wheel instead of waiting to be used again.
+    #[inline]
     pub(crate) fn is_orphaned(&self) -> bool {
         self.orphaned.load(Ordering::Acquire)
     }

@@ -4,8 +4,10 @@
 //! deadline lies at that tick or after it can take the entry over: it writes its deadline and waker, and is armed. It
 //! allocates nothing, sends no command, and writes no cache line that another core writes. Where timeouts have a constant
 //! length, each one after the first finds such an entry. Where lengths are mixed, a timeout takes the entry that is
-//! scheduled latest among the pooled entries that are scheduled early enough. So it leaves the early ones to shorter
-//! timeouts.
+//! scheduled latest among those that are scheduled early enough. So it leaves the early ones to shorter timeouts.
+//!
+//! The entries are in the order in which they are scheduled. Where timeouts have a constant length, a timeout that is
+//! dropped pushes its entry to the end, and the next one pops it from there.
 //!
 //! A thread keeps pools for the wheels that it used last. To make room for a new pool it evicts the one it has not used
 //! for longest, and the pools of wheels that have ended. The entries of an evicted pool are released, as are those of a
@@ -14,14 +16,18 @@
 //! A thread's counts of sleeps live beside its pool. Only the thread writes them, and reading adds up all threads.
 
 use std::cell::RefCell;
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
+
+use tokio::time::Instant;
 
 use crate::shared::counts::Counts;
 use crate::shared::entry::Entry;
 use crate::shared::{Shared, SleepContext, SleepEntry};
 use crate::sync::{EXPLORED, thread_local};
-use crate::tick::NEVER;
+use crate::tick::{NEVER, Rounded};
 
 #[cfg(test)]
 mod tests;
@@ -29,8 +35,8 @@ mod tests;
 /// How many cancelled entries of one wheel a thread keeps.
 const POOLED_ENTRIES: usize = if EXPLORED { 3 } else { 128 };
 
-/// How many of its last entries a pool searches for a new timeout.
-const SEARCHED: usize = 8;
+/// How many of its last entries a pool looks at, and moves, one by one. It searches the others by halves.
+const NEAR: usize = 4;
 
 /// For how many wheels a thread keeps pools. A thread that uses more wheels in turn pays an allocation and a command for
 /// each timer, and about a microsecond for opening the pool. Sixteen full pools hold some 150 kB.
@@ -38,12 +44,120 @@ const POOLS_PER_THREAD: usize = 16;
 
 /// One thread's cancelled entries and counts for one wheel.
 struct Pool {
-    /// The wheel's id.
-    id: u64,
     shared: Arc<Shared>,
+    /// The context of the entries, once there has been one.
+    context: Option<Arc<SleepContext>>,
     counts: Arc<Counts>,
-    /// The entries, each with the tick at which it was scheduled when it was cancelled.
-    entries: Vec<(u64, Arc<SleepEntry>)>,
+    entries: Entries,
+    /// The deadline that was last rounded to a tick.
+    rounded: Rounded,
+}
+
+/// Cancelled entries in the order in which they are scheduled.
+#[derive(Default)]
+struct Entries {
+    /// As many slots as there is room for; the first `filled` of them have an entry.
+    slots: Vec<Slot>,
+    filled: usize,
+}
+
+#[derive(Default)]
+struct Slot {
+    /// The tick at which the entry was scheduled when it was cancelled.
+    scheduled: u64,
+    entry: Option<Arc<SleepEntry>>,
+}
+
+impl Entries {
+    /// Takes the entry scheduled latest among those that are scheduled early enough.
+    #[inline]
+    fn take(&mut self, deadline: u64) -> Option<Arc<SleepEntry>> {
+        let last = self.filled.wrapping_sub(1);
+        let slot = self.slots.get_mut(last)?;
+        if slot.scheduled > deadline {
+            return self.take_earlier(deadline);
+        }
+        self.filled = last;
+        slot.entry.take()
+    }
+
+    /// Like [`take`](Self::take) if the last one is too late.
+    #[inline(never)]
+    fn take_earlier(&mut self, deadline: u64) -> Option<Arc<SleepEntry>> {
+        let taken = self.before(deadline).checked_sub(1)?;
+        move_to_end(&mut self.slots[taken..self.filled]);
+        self.filled -= 1;
+        self.slots[self.filled].entry.take()
+    }
+
+    /// Keeps the entry unless the pool is full. Returns whether it does.
+    #[inline]
+    fn give(&mut self, scheduled: u64, entry: &mut Option<Arc<SleepEntry>>) -> bool {
+        let before = self.slots.get(self.filled.wrapping_sub(1));
+        let is_latest = before.is_none_or(|before| before.scheduled <= scheduled);
+        match self.slots.get_mut(self.filled) {
+            Some(slot) if is_latest => {
+                slot.scheduled = scheduled;
+                // It was empty, and `None` needs no drop.
+                mem::forget(mem::replace(&mut slot.entry, entry.take()));
+                self.filled += 1;
+                true
+            }
+            _ => self.give_earlier(scheduled, entry),
+        }
+    }
+
+    /// Like [`give`](Self::give) if it is not the latest one, or there is no room yet.
+    #[inline(never)]
+    fn give_earlier(&mut self, scheduled: u64, entry: &mut Option<Arc<SleepEntry>>) -> bool {
+        if self.filled == self.slots.len() {
+            let room = (2 * self.filled).clamp(POOLED_ENTRIES.min(4), POOLED_ENTRIES);
+            self.slots.resize_with(room, Slot::default);
+        }
+        let Some(slot) = self.slots.get_mut(self.filled) else {
+            return false;
+        };
+        slot.scheduled = scheduled;
+        slot.entry = entry.take();
+        let before = self.before(scheduled);
+        move_to_start(&mut self.slots[before..=self.filled]);
+        self.filled += 1;
+        true
+    }
+
+    /// How many of the entries are scheduled at this tick or before it.
+    fn before(&self, tick: u64) -> usize {
+        let mut before = self.filled;
+        // Most often it is one of the last.
+        while before > self.filled.saturating_sub(NEAR) {
+            if self.slots[before - 1].scheduled <= tick {
+                return before;
+            }
+            before -= 1;
+        }
+        self.slots[..before].partition_point(|slot| slot.scheduled <= tick)
+    }
+}
+
+/// Moves the first slot to the end, and the others one forward.
+fn move_to_end(slots: &mut [Slot]) {
+    if slots.len() > NEAR {
+        return slots.rotate_left(1);
+    }
+    // A rotation calls `memmove`, which is dear for a few slots.
+    for at in 1..slots.len() {
+        slots.swap(at - 1, at);
+    }
+}
+
+/// Moves the last slot to the start, and the others one back.
+fn move_to_start(slots: &mut [Slot]) {
+    if slots.len() > NEAR {
+        return slots.rotate_right(1);
+    }
+    for at in (1..slots.len()).rev() {
+        slots.swap(at - 1, at);
+    }
 }
 
 impl Pool {
@@ -51,30 +165,42 @@ impl Pool {
         let counts = Arc::<Counts>::default();
         shared.metrics.0.register(&counts);
         Pool {
-            id: shared.id,
             shared: Arc::clone(shared),
+            context: None,
             counts,
-            entries: Vec::new(),
+            entries: Entries::default(),
+            rounded: Rounded::new(&shared.ticks),
         }
     }
 
-    /// The entry scheduled latest among those of the last few that are scheduled early enough.
-    fn take(&mut self, deadline: u64) -> Option<Arc<SleepEntry>> {
-        let first = self.entries.len().saturating_sub(SEARCHED);
-        let mut best = None;
-        for (at, &(scheduled, _)) in self.entries.iter().enumerate().skip(first) {
-            if scheduled <= deadline && best.is_none_or(|(_, latest)| latest <= scheduled) {
-                best = Some((at, scheduled));
-            }
+    #[inline]
+    fn is_of(&self, shared: &Arc<Shared>) -> bool {
+        Arc::ptr_eq(&self.shared, shared)
+    }
+
+    /// Whether it has entries with this context. That of an idle timer is its own.
+    #[inline]
+    fn has(&self, context: &Arc<SleepContext>) -> bool {
+        (self.context.as_ref()).is_some_and(|own| Arc::ptr_eq(own, context))
+    }
+
+    /// Notes the context of the wheel's entries, unless it is that of an idle timer.
+    fn learn(&mut self, context: &Arc<SleepContext>) {
+        if context.clock.is_none() {
+            self.context.get_or_insert_with(|| Arc::clone(context));
         }
-        let (at, _) = best?;
-        Some(self.entries.swap_remove(at).1)
+    }
+
+    /// Whether an entry with this context can serve another sleep.
+    #[inline]
+    fn may_keep(&self, context: &Arc<SleepContext>) -> bool {
+        self.has(context) && !self.shared.is_orphaned()
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        for (_, entry) in self.entries.drain(..) {
+        for entry in self.entries.slots.drain(..).filter_map(|slot| slot.entry) {
             self.shared.release(&entry);
         }
     }
@@ -85,116 +211,148 @@ thread_local! {
     static POOLS: RefCell<Vec<Pool>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An entry for a new sleep due at `deadline`: a cancelled one if one fits, else a new one.
+/// An entry for a new sleep due at `deadline`, or never, and its tick. It is a cancelled one if one fits, else a new one.
 #[inline]
-pub(crate) fn take(context: &Arc<SleepContext>, deadline: u64) -> Arc<SleepEntry> {
-    let pooled = with(
-        context,
-        |context| &context.shared,
-        |pool, _| {
-            increment(&pool.counts.made);
-            pool.take(deadline)
-        },
-    );
-    match pooled {
-        Ok(Some(entry)) => entry,
-        Ok(None) => Arc::new(Entry::new(Arc::clone(context))),
-        Err(_) => {
-            let counts = context.shared.metrics.0.elsewhere();
-            counts.made.fetch_add(1, Ordering::Relaxed);
-            Arc::new(Entry::new(Arc::clone(context)))
+pub(crate) fn take(
+    context: &Arc<SleepContext>,
+    deadline: Option<Instant>,
+) -> (Arc<SleepEntry>, u64) {
+    let taken = with_first(|pool| {
+        if !pool.has(context) {
+            return None;
         }
+        let tick = pool.rounded.deadline(&context.shared.ticks, deadline?);
+        let entry = pool.entries.take(tick)?;
+        increment(&pool.counts.made);
+        Some((entry, tick))
+    });
+    match taken {
+        Some(taken) => taken,
+        None => take_any(context, deadline),
     }
 }
 
-/// Pools the entry of a sleep that was dropped, or gives it back if there is no room. `is_cancelled` says that the sleep
-/// had not fired.
+/// Like [`take`] if the wheel is not the one used last, or no entry fits.
+#[inline(never)]
+fn take_any(context: &Arc<SleepContext>, deadline: Option<Instant>) -> (Arc<SleepEntry>, u64) {
+    let shared = &context.shared;
+    let tick = deadline.map_or(NEVER, |deadline| shared.ticks.deadline(deadline));
+    let taken = with(shared, |pool| {
+        increment(&pool.counts.made);
+        pool.learn(context);
+        pool.entries.take(tick)
+    });
+    if taken.is_none() {
+        let counts = shared.metrics.0.elsewhere();
+        counts.made.fetch_add(1, Ordering::Relaxed);
+    }
+    let entry = taken.flatten();
+    let entry = entry.unwrap_or_else(|| Arc::new(Entry::new(Arc::clone(context))));
+    (entry, tick)
+}
+
+/// The tick of a deadline: as [`Ticks::deadline`](crate::tick::Ticks::deadline) rounds it, and faster if the deadline
+/// before had the same.
 #[inline]
-pub(crate) fn give(
-    entry: Arc<SleepEntry>,
-    scheduled: u64,
-    is_cancelled: bool,
-) -> Result<(), Arc<SleepEntry>> {
-    let given = with(
-        entry,
-        |entry| &entry.context().shared,
-        |pool, entry| {
-            if is_cancelled {
-                increment(&pool.counts.cancelled);
-            }
-            let usable = entry.context().clock.is_none() && !pool.shared.is_orphaned();
-            if usable && pool.entries.len() < POOLED_ENTRIES {
-                // An entry that is not scheduled fits any deadline. Using it again saves the allocation, not the command.
-                let scheduled = if scheduled == NEVER { 0 } else { scheduled };
-                pool.entries.push((scheduled, entry));
-                Ok(())
-            } else {
-                Err(entry)
-            }
-        },
-    );
-    given.unwrap_or_else(|entry| {
-        if is_cancelled {
-            let counts = entry.context().shared.metrics.0.elsewhere();
-            counts.cancelled.fetch_add(1, Ordering::Relaxed);
+pub(crate) fn tick(shared: &Arc<Shared>, deadline: Instant) -> u64 {
+    let rounded = with_first(|pool| {
+        pool.is_of(shared)
+            .then(|| pool.rounded.deadline(&shared.ticks, deadline))
+    });
+    rounded.unwrap_or_else(|| shared.ticks.deadline(deadline))
+}
+
+/// Pools the entry of an armed sleep that is dropped, or releases it if there is no room. Drops the waker.
+#[inline]
+pub(crate) fn give(entry: &mut Option<Arc<SleepEntry>>, scheduled: u64, waker: Option<Waker>) {
+    let given = with_first(|pool| {
+        let may_keep = scheduled != NEVER && pool.may_keep(entry.as_ref()?.context());
+        if !may_keep || !pool.entries.give(scheduled, entry) {
+            return None;
         }
-        Err(entry)
-    })
+        increment(&pool.counts.cancelled);
+        Some(())
+    });
+    if given.is_none() {
+        give_any(entry, scheduled, true);
+    }
+    drop(waker);
+}
+
+/// Pools the entry of a sleep that is dropped, or releases it if there is no room. `is_cancelled` says that the sleep had
+/// not fired.
+#[inline(never)]
+pub(crate) fn give_any(entry: &mut Option<Arc<SleepEntry>>, scheduled: u64, is_cancelled: bool) {
+    let Some(there) = entry else { return };
+    let context = there.context();
+    let counted = with(&context.shared, |pool| {
+        pool.learn(context);
+        if is_cancelled {
+            increment(&pool.counts.cancelled);
+        }
+    });
+    if counted.is_none() && is_cancelled {
+        let counts = context.shared.metrics.0.elsewhere();
+        counts.cancelled.fetch_add(1, Ordering::Relaxed);
+    }
+    // An entry that is not scheduled fits any deadline. Using it again saves the allocation, not the command.
+    let scheduled = if scheduled == NEVER { 0 } else { scheduled };
+    // The pool is the first one now.
+    let given = with_first(|pool| {
+        let may_keep = pool.may_keep(entry.as_ref()?.context());
+        (may_keep && pool.entries.give(scheduled, entry)).then_some(())
+    });
+    if let (None, Some(entry)) = (given, entry.take()) {
+        entry.context().shared.release(&entry);
+    }
 }
 
 /// Adds one to a count of this thread.
+#[inline]
 pub(crate) fn count(shared: &Arc<Shared>, which: impl Fn(&Counts) -> &AtomicU64) {
-    let counted = with(
-        shared,
-        |shared| shared,
-        |pool, _| increment(which(&pool.counts)),
-    );
-    if counted.is_err() {
+    if with(shared, |pool| increment(which(&pool.counts))).is_none() {
         which(shared.metrics.0.elsewhere()).fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// Adds one to a count. Only this thread writes it, so a load and a store are enough.
+#[inline]
 fn increment(count: &AtomicU64) {
     count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
-/// Runs `f` on this thread's pool for the wheel of `subject`. Gives the subject back when the thread is ending and has no
-/// pools any more.
+/// Calls `f` with the pool that this thread used last. `None` if there is none, as when the thread is ending.
 ///
 /// Neither `f` nor anything it drops may call this again.
 #[inline]
-fn with<T, R>(
-    subject: T,
-    context: impl Fn(&T) -> &Arc<Shared>,
-    f: impl FnOnce(&mut Pool, T) -> R,
-) -> Result<R, T> {
-    let mut subject = Some(subject);
-    let result = POOLS.try_with(|all| {
-        let id = context(subject.as_ref()?).id;
-        let mut pool = all.borrow_mut();
-        if pool.first().is_none_or(|first| first.id != id) {
-            drop(pool);
-            bring_to_front(all, context(subject.as_ref()?));
-            pool = all.borrow_mut();
-        }
-        Some(f(pool.first_mut()?, subject.take()?))
-    });
-    match (result, subject) {
-        (Ok(Some(result)), _) => Ok(result),
-        (_, Some(subject)) => Err(subject),
-        (_, None) => unreachable!("the subject is taken only to be passed to `f`"),
-    }
+fn with_first<R>(f: impl FnOnce(&mut Pool) -> Option<R>) -> Option<R> {
+    let result = POOLS.try_with(|pools| f(pools.try_borrow_mut().ok()?.first_mut()?));
+    result.ok().flatten()
+}
+
+/// Calls `f` with this thread's pool for the wheel. `None` if the thread is ending and has no pools any more.
+///
+/// Neither `f` nor anything it drops may call this again.
+#[inline]
+fn with<R>(shared: &Arc<Shared>, mut f: impl FnMut(&mut Pool) -> R) -> Option<R> {
+    let mut in_first = || with_first(|pool| pool.is_of(shared).then(|| f(pool)));
+    in_first().or_else(|| {
+        bring_to_front(shared);
+        in_first()
+    })
 }
 
 /// Makes this thread's pool for the wheel the first. The others keep their order.
 #[cold]
-fn bring_to_front(all: &RefCell<Vec<Pool>>, shared: &Arc<Shared>) {
-    let at = all.borrow().iter().position(|pool| pool.id == shared.id);
-    match at {
-        Some(at) => all.borrow_mut()[..=at].rotate_right(1),
-        None => open(all, shared),
-    }
+fn bring_to_front(shared: &Arc<Shared>) {
+    // An error means that the thread is ending.
+    let _ = POOLS.try_with(|all| {
+        let at = all.borrow().iter().position(|pool| pool.is_of(shared));
+        match at {
+            Some(at) => all.borrow_mut()[..=at].rotate_right(1),
+            None => open(all, shared),
+        }
+    });
 }
 
 /// Opens a pool for the wheel. Evicts the pool used longest ago if there are too many, and those of wheels that have

@@ -77,27 +77,37 @@ impl<F: Future> Future for Timeout<F> {
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let stage = this.sleep.stage;
-        // Elapsing costs budget like any progress, or a loop of timeouts that elapse at once would let no other task
-        // run. But a future that uses all of the budget at each poll must not keep its timeout from elapsing. So the
-        // timeout elapses without budget if its own future used the budget up, or if it has been pending before, since
-        // other tasks have run then.
-        let may_overdraw = match stage {
-            // This poll only arms the timer.
-            Stage::New => false,
-            Stage::NewUnchecked | Stage::Reset => coop::has_budget_remaining(),
-            Stage::Armed | Stage::Fallback | Stage::Done => true,
-        };
+        // This poll only arms the timer.
+        let is_new = this.sleep.stage == Stage::New;
+        let may_overdraw = !is_new && may_overdraw(this.sleep.stage);
         if let Poll::Ready(output) = this.future.poll(cx) {
             return Poll::Ready(Ok(output));
         }
-        let elapsed = match stage {
-            Stage::New => this.sleep.poll_arm(cx),
-            _ => this.sleep.poll_elapsed(cx),
-        };
-        ready!(elapsed);
+        ready!(if is_new {
+            this.sleep.poll_arm(cx)
+        } else {
+            this.sleep.poll_elapsed(cx)
+        });
         elapse(may_overdraw, cx).map(Err)
     }
+}
+
+/// Whether a timeout in this stage that turns out to have elapsed does so without budget.
+///
+/// Elapsing costs budget like any progress, or a loop of timeouts that elapse at once would let no other task run. But a
+/// future that uses all of the budget at each poll must not keep its timeout from elapsing. So the timeout elapses without
+/// budget if its own future used the budget up, or if it has been pending before, since other tasks have run then.
+#[inline]
+fn may_overdraw(before: Stage) -> bool {
+    match before {
+        Stage::Armed | Stage::Fallback | Stage::Done => true,
+        Stage::New | Stage::NewUnchecked | Stage::Reset => has_budget(),
+    }
+}
+
+#[inline(never)]
+fn has_budget() -> bool {
+    coop::has_budget_remaining()
 }
 
 /// The deadline has passed: takes its share of the cooperative budget, or goes without if it may.

@@ -7,7 +7,7 @@ use std::task::Waker;
 
 use loom::thread::{self, JoinHandle};
 
-use super::{Entry, Notify, Phase};
+use super::{Disarmed, Entry, Notify, Phase};
 use crate::model::{Actor, Shared, SleepEntry, Wakes, check};
 use crate::sync::{Mutex, lock};
 use crate::tick::NEVER;
@@ -26,9 +26,14 @@ fn armed(tick: u64) -> (Arc<Shared>, Actor, Arc<SleepEntry>, Arc<Wakes>) {
 /// The same, but cancelled: an entry for the pool, scheduled at `tick`.
 fn cancelled(tick: u64) -> (Arc<Shared>, Actor, Arc<SleepEntry>) {
     let (shared, actor, entry, _) = armed(tick);
-    let disarmed = entry.disarm();
+    let disarmed = cancel(&entry);
     assert_eq!((disarmed.was, disarmed.scheduled), (Phase::Armed, tick));
     (shared, actor, entry)
+}
+
+/// As the drop of a sleep does.
+fn cancel(entry: &SleepEntry) -> Disarmed {
+    entry.try_disarm().unwrap_or_else(|| entry.disarm())
 }
 
 /// Asserts the module's invariants while no other thread runs.
@@ -117,7 +122,7 @@ fn cancels_during_firing() {
     check(None, || {
         let (_shared, actor, entry, wakes) = armed(2);
         let actor = turn(actor, 2);
-        let was = entry.disarm().was;
+        let was = cancel(&entry).was;
         let fired = usize::from(was == Phase::Fired);
         let mut actor = actor.join().unwrap();
         assert_eq!(wakes.count(), fired);
@@ -196,7 +201,8 @@ fn reuses_an_entry_during_expiration() {
         });
         let entry = shared.take(3);
         let (wakes, waker) = Wakes::task();
-        assert!(shared.arm(&entry, 3, waker));
+        let armed = entry.try_arm(3, waker);
+        assert!(armed.map_or_else(|waker| shared.arm(&entry, 3, waker), |()| true));
         let was = releasing.join().unwrap();
         let mut actor = actor.join().unwrap();
         assert_invariants(&mut actor, &entry);
@@ -273,7 +279,7 @@ fn cancels_and_arms_during_registration() {
         let (cancelled, waker) = Wakes::task();
         assert!(shared.arm(&entry, 9, waker));
         let actor = turn(actor, 0);
-        assert_eq!(entry.disarm().was, Phase::Armed);
+        assert_eq!(cancel(&entry).was, Phase::Armed);
         let (wakes, waker) = Wakes::task();
         assert!(shared.arm(&entry, 9, waker));
         let actor = actor.join().unwrap();
@@ -292,7 +298,7 @@ fn releases_during_registration() {
         let (shared, actor, entry, wakes) = armed(9);
         assert_eq!(shared.reset(&entry, 4), Phase::Armed);
         let actor = turn(actor, 0);
-        let was = entry.disarm().was;
+        let was = cancel(&entry).was;
         assert_eq!(was, Phase::Armed);
         shared.release(&entry);
         let mut actor = actor.join().unwrap();
@@ -381,7 +387,7 @@ fn cancels_during_the_end() {
     check(None, || {
         let (_shared, actor, entry, wakes) = armed(9);
         let closing = thread::spawn(move || actor.close());
-        let was = entry.disarm().was;
+        let was = cancel(&entry).was;
         closing.join().unwrap();
         assert_eq!(wakes.count(), usize::from(was == Phase::Closed));
         assert_eq!(entry.phase(), Phase::Closed);

@@ -122,6 +122,55 @@ fn returns_waker_and_schedule_when_disarmed() {
 }
 
 #[test]
+fn arms_without_command_only_what_is_scheduled_in_time() {
+    for (phase, scheduled, arms) in [
+        (Phase::Idle, 5, true),
+        (Phase::Idle, 4, true),
+        (Phase::Idle, 6, false),
+        (Phase::Idle, NEVER, false),
+        (Phase::Fired, 5, true),
+        (Phase::Closed, 5, false),
+    ] {
+        let entry = put(phase, 1, scheduled, false);
+        let before = seen(&entry);
+        let armed = entry.try_arm(5, Waker::noop().clone());
+        assert_eq!(armed.is_ok(), arms, "{phase:?}, scheduled at {scheduled}");
+        if arms {
+            let after = (Phase::Armed, scheduled, Some(NODE), false, true);
+            assert_eq!(seen(&entry), after);
+            assert_eq!(entry.state.lock().deadline, 5);
+        } else {
+            assert_eq!(seen(&entry), before, "it is as it was");
+        }
+    }
+}
+
+#[test]
+fn disarms_at_once_only_what_is_armed() {
+    for phase in [Phase::Idle, Phase::Fired, Phase::Released, Phase::Closed] {
+        let entry = put(phase, 5, 4, true);
+        let before = seen(&entry);
+        assert!(entry.try_disarm().is_none(), "{phase:?}");
+        assert_eq!(seen(&entry), before, "it is as it was");
+    }
+    let entry = put(Phase::Armed, 5, 4, true);
+    let disarmed = entry.try_disarm().expect("it is armed");
+    assert_eq!((disarmed.was, disarmed.scheduled), (Phase::Armed, 4));
+    assert!(disarmed.waker.is_some(), "the caller drops it");
+    assert_eq!(seen(&entry), (Phase::Idle, 4, Some(NODE), true, false));
+}
+
+#[test]
+fn leaves_a_locked_entry_alone() {
+    let entry = scheduled(5);
+    let locked = entry.state.lock();
+    assert!(entry.try_disarm().is_none());
+    assert!(entry.try_arm(5, Waker::noop().clone()).is_err());
+    drop(locked);
+    assert!(entry.try_disarm().is_some());
+}
+
+#[test]
 fn queues_a_released_entry_once_if_it_is_scheduled() {
     let on_wheel = put(Phase::Idle, 10, 10, false);
     assert_eq!(on_wheel.release(), Notify::Enqueue(NEVER));

@@ -37,12 +37,13 @@ async fn pool_entry(wheel: &TimerWheel, length: Duration) -> Weak<SleepEntry> {
 }
 
 /// The wheels that this thread has pools for, in order.
-fn pooled_wheels() -> Vec<u64> {
-    POOLS.with(|pools| pools.borrow().iter().map(|pool| pool.id).collect())
+fn pooled_wheels() -> Vec<*const Shared> {
+    let of = |pool: &Pool| Arc::as_ptr(&pool.shared);
+    POOLS.with(|pools| pools.borrow().iter().map(of).collect())
 }
 
-fn id(wheel: &TimerWheel) -> u64 {
-    wheel.shared().id
+fn id(wheel: &TimerWheel) -> *const Shared {
+    Arc::as_ptr(wheel.shared())
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,6 +123,44 @@ async fn takes_the_latest_entry_that_is_early_enough() {
     for (sleep, at) in taken.iter().zip([2, 3, 1, 4, 0]) {
         assert!(entry_of(sleep).ptr_eq(&entries[at]), "{sleep:?}");
     }
+}
+
+// Far from the end too: of the entries of many long timeouts and some short ones, the short ones are found.
+#[tokio::test(start_paused = true)]
+async fn keeps_many_entries_in_the_order_of_their_ticks() {
+    let wheel = TimerWheel::new();
+    let length = |n: usize| ms(u64::try_from(n * 37 % 101).expect("it is small") + 1);
+    let sleeps: Vec<_> = (0..101).map(|n| armed(&wheel, length(n))).collect();
+    wheel.settle().await;
+    drop(sleeps);
+    let before = wheel.metrics().commands;
+    let again: Vec<_> = (0..101).map(|n| armed(&wheel, length(n * 59))).collect();
+    wheel.settle().await;
+    let commands = wheel.metrics().commands - before;
+    assert_eq!(commands, 1, "the barrier: each length has found its entry");
+    drop(again);
+    let latest = POOLS.with(|pools| {
+        let entries = &pools.borrow()[0].entries;
+        let filled = &entries.slots[..entries.filled];
+        assert!(filled.iter().all(|slot| slot.entry.is_some()));
+        assert!(filled.is_sorted_by_key(|slot| slot.scheduled));
+        filled.len()
+    });
+    assert_eq!(latest, 101);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keeps_no_more_than_it_has_room_for() {
+    let wheel = TimerWheel::new();
+    let many = POOLED_ENTRIES + 10;
+    let sleeps: Vec<_> = (0..many).map(|_| armed(&wheel, ms(100))).collect();
+    wheel.settle().await;
+    let entries: Vec<_> = sleeps.iter().map(entry_of).collect();
+    drop(sleeps);
+    wheel.settle().await;
+    let kept = entries.iter().filter(|entry| entry.strong_count() > 0);
+    assert_eq!(kept.count(), POOLED_ENTRIES);
+    assert_eq!(wheel.metrics().sleeps_cancelled, many as u64);
 }
 
 // A sleep that was reset before its first poll has the entry that fitted its first deadline.
