@@ -33,9 +33,11 @@ const VACANT: u8 = 0;
 /// See the module. It never holds equal keys: the timer table finds a key before it adds one.
 #[derive(Debug)]
 pub(super) struct KeyIndex {
-    /// At least one. The lowest bits of a hash are the number of its part. Those of which there is no part yet lie in the
-    /// part whose number has the highest bit less.
+    /// At least one. The lowest bits of a hash are the number of its part. While there is no such part, its indices lie in
+    /// the one whose number has the highest of these bits less.
     parts: Vec<Part>,
+    /// These bits: as many as the highest number of a part has.
+    mask: usize,
     len: usize,
 }
 
@@ -58,10 +60,19 @@ struct Line {
 /// An index, after its hash.
 type Hashed = (u32, u32);
 
+/// An index in a part, and where it lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Found {
+    index: u32,
+    line: usize,
+    place: usize,
+}
+
 impl KeyIndex {
     pub(super) fn new() -> Self {
         KeyIndex {
             parts: vec![Part::default()],
+            mask: 0,
             len: 0,
         }
     }
@@ -69,9 +80,8 @@ impl KeyIndex {
     /// The index with this hash for which `is_it` is true.
     #[inline]
     pub(super) fn find(&self, hash: u32, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
-        let part = &self.parts[self.part_of(hash)];
-        let (line, place) = part.find(hash, is_it)?;
-        Some(part.lines[line].indices[place])
+        let found = self.parts[self.part_of(hash)].find(hash, is_it)?;
+        Some(found.index)
     }
 
     /// Adds an index; `hash_of` gives the hash of one that was added before.
@@ -81,8 +91,11 @@ impl KeyIndex {
         }
         self.len += 1;
         let part = self.part_of(hash);
-        self.parts[part].make_room(&hash_of);
-        self.parts[part].insert((hash, index));
+        let part = &mut self.parts[part];
+        if part.is_full() {
+            part.grow(&hash_of);
+        }
+        part.insert((hash, index));
     }
 
     /// Removes the index with this hash for which `is_it` is true.
@@ -94,33 +107,36 @@ impl KeyIndex {
     ) -> Option<u32> {
         let part = self.part_of(hash);
         let part = &mut self.parts[part];
-        let (line, place) = part.find(hash, is_it)?;
-        let index = part.remove(hash, line, place);
-        part.give_back(&hash_of);
+        let found = part.find(hash, is_it)?;
+        part.remove(hash, found);
+        if part.is_sparse() {
+            part.shrink(&hash_of);
+        }
         self.len -= 1;
         if self.len < (self.parts.len() - 1) * (PART / 4) {
             self.merge(&hash_of);
         }
-        Some(index)
+        Some(found.index)
     }
 
     /// The number of the part for a hash.
     #[inline]
     fn part_of(&self, hash: u32) -> usize {
-        let mask = self.parts.len().next_power_of_two() - 1;
-        let part = hash as usize & mask;
+        let part = hash as usize & self.mask;
         if part < self.parts.len() {
             part
         } else {
-            part & (mask >> 1)
+            part & (self.mask >> 1)
         }
     }
 
     /// Adds a part, to which about half of the indices of another go.
+    #[cold]
     fn split(&mut self, hash_of: impl Fn(u32) -> u32) {
         let last = self.parts.len();
         let other = without_highest_bit(last);
         self.parts.push(Part::default());
+        self.mask |= last;
         let indices = self.parts[other].take(hash_of);
         let (stay, go): (Vec<_>, Vec<_>) =
             (indices.into_iter()).partition(|&(hash, _)| self.part_of(hash) == other);
@@ -129,9 +145,11 @@ impl KeyIndex {
     }
 
     /// Takes the last of several parts away. Its indices go to the part from which it was split.
+    #[cold]
     fn merge(&mut self, hash_of: impl Fn(u32) -> u32) {
         let mut last = self.parts.pop().unwrap_or_default();
         let other = without_highest_bit(self.parts.len());
+        self.mask = self.parts.len().next_power_of_two() - 1;
         let mut indices = last.take(&hash_of);
         indices.append(&mut self.parts[other].take(&hash_of));
         self.parts[other] = Part::of(&indices);
@@ -165,19 +183,27 @@ impl Part {
         part
     }
 
-    /// Adds lines if there may not be room for one more index.
-    fn make_room(&mut self, hash_of: impl Fn(u32) -> u32) {
-        let lines = self.lines.len();
-        if self.len >= lines * MOST {
-            *self = Part::with_lines(lines + (lines / 4).max(1), &self.take(hash_of));
-        }
+    /// Whether it gets more lines before the next index is added.
+    fn is_full(&self) -> bool {
+        self.len >= self.lines.len() * MOST
     }
 
-    /// Gives lines back if there are far too many.
-    fn give_back(&mut self, hash_of: impl Fn(u32) -> u32) {
-        if self.len < (self.lines.len() - 1) * FEWEST {
-            *self = Part::of(&self.take(hash_of));
-        }
+    /// Whether it gives lines back. There is one at least.
+    fn is_sparse(&self) -> bool {
+        self.len < (self.lines.len() - 1) * FEWEST
+    }
+
+    /// Adds lines: a quarter, so that the part is not far from full.
+    #[cold]
+    fn grow(&mut self, hash_of: impl Fn(u32) -> u32) {
+        let lines = self.lines.len();
+        *self = Part::with_lines(lines + (lines / 4).max(1), &self.take(hash_of));
+    }
+
+    /// Gives lines back.
+    #[cold]
+    fn shrink(&mut self, hash_of: impl Fn(u32) -> u32) {
+        *self = Part::of(&self.take(hash_of));
     }
 
     /// Takes all indices out. Reads their hashes one after the other and does nothing else meanwhile, so that the cache
@@ -192,19 +218,21 @@ impl Part {
         indices
     }
 
-    /// Line and place of the index with this hash for which `is_it` is true.
+    /// The index with this hash for which `is_it` is true.
     #[inline]
-    fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<(usize, usize)> {
+    fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<Found> {
         let first = self.line_of(hash);
         let line = self.lines.get(first)?;
         let tag = tag_of(hash);
-        if let Some(place) = line.find(tag, &mut is_it) {
-            return Some((first, place));
+        match line.find(tag, &mut is_it) {
+            Some((place, index)) => Some(Found {
+                index,
+                line: first,
+                place,
+            }),
+            None if line.passed == 0 => None,
+            None => self.find_after(first, tag, is_it),
         }
-        if line.passed == 0 {
-            return None;
-        }
-        self.find_after(first, tag, is_it)
     }
 
     /// The same for an index that is not in its first line.
@@ -214,12 +242,16 @@ impl Part {
         first: usize,
         tag: u8,
         mut is_it: impl FnMut(u32) -> bool,
-    ) -> Option<(usize, usize)> {
+    ) -> Option<Found> {
         let mut number = self.after(first);
         while number != first {
             let line = &self.lines[number];
-            if let Some(place) = line.find(tag, &mut is_it) {
-                return Some((number, place));
+            if let Some((place, index)) = line.find(tag, &mut is_it) {
+                return Some(Found {
+                    index,
+                    line: number,
+                    place,
+                });
             }
             if line.passed == 0 {
                 return None;
@@ -245,17 +277,15 @@ impl Part {
         }
     }
 
-    /// Removes the index with this hash that lies there.
-    fn remove(&mut self, hash: u32, line: usize, place: usize) -> u32 {
+    /// Removes the index with this hash that was found.
+    fn remove(&mut self, hash: u32, found: Found) {
         let mut passed = self.line_of(hash);
-        while passed != line {
+        while passed != found.line {
             self.lines[passed].passed -= 1;
             passed = self.after(passed);
         }
+        self.lines[found.line].tags[found.place] = VACANT;
         self.len -= 1;
-        let line = &mut self.lines[line];
-        line.tags[place] = VACANT;
-        line.indices[place]
     }
 
     /// The number of the first line for a hash, by its highest bits.
@@ -283,10 +313,11 @@ impl Line {
         indices: [0; LINE],
     };
 
-    /// The place of an index with this tag for which `is_it` is true.
+    /// An index with this tag for which `is_it` is true, after its place.
     #[inline]
-    fn find(&self, tag: u8, is_it: &mut impl FnMut(u32) -> bool) -> Option<usize> {
-        self.places(tag).find(|&place| is_it(self.indices[place]))
+    fn find(&self, tag: u8, is_it: &mut impl FnMut(u32) -> bool) -> Option<(usize, u32)> {
+        let mut indices = self.places(tag).map(|place| (place, self.indices[place]));
+        indices.find(|&(_, index)| is_it(index))
     }
 
     /// The places with this tag.
@@ -460,10 +491,8 @@ mod tests {
         let passed = |part: &Part| [0, 1, 2].map(|line: usize| part.lines[line].passed);
         assert_eq!(passed(&part), [6, 0, 18]);
         for index in (0..30).rev() {
-            let (line, place) = part
-                .find(hash, |other| other == index)
-                .expect("it is there");
-            assert_eq!(part.remove(hash, line, place), index);
+            let found = part.find(hash, |other| other == index);
+            part.remove(hash, found.expect("it is there"));
             assert_eq!(part.find(hash, |other| other == index), None);
         }
         assert_eq!((passed(&part), part.len), ([0; 3], 0));

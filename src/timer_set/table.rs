@@ -338,6 +338,7 @@ impl<K, S> Table<K, S> {
 
 impl<K, S> Table<K, S> {
     /// The index of the timer whose key has this hash and for which `is_it` is true.
+    #[inline]
     pub(super) fn find(&self, hash: u32, mut is_it: impl FnMut(&K) -> bool) -> Option<u32> {
         let is_it = |index| self.timer(index).is_some_and(|timer| is_it(&timer.key));
         self.keys.find(hash, is_it)
