@@ -323,9 +323,10 @@ impl Line {
     /// The places with this tag.
     #[inline]
     fn places(&self, tag: u8) -> Places {
-        let [a, b, c, d, e, f, g, h, rest @ ..] = self.tags;
-        let low = equal_bytes(u64::from_le_bytes([a, b, c, d, e, f, g, h]), tag);
-        let high = equal_bytes(u32::from_le_bytes(rest).into(), tag);
+        let first = self.tags.first_chunk().copied().map(u64::from_le_bytes);
+        let last = self.tags.last_chunk().copied().map(u32::from_le_bytes);
+        let low = equal_bytes(first.unwrap_or(0), tag);
+        let high = equal_bytes(last.unwrap_or(0).into(), tag);
         Places(low >> 7 | (high & u64::from(u32::MAX)) >> 6)
     }
 }
