@@ -606,8 +606,8 @@
 //! small steps: at a million timers the largest one moves 2 MB. A thread that finds the lock taken spins for some
 //! microseconds before it blocks. Two producers of the same set meet there; sets that should not meet are made separately.
 //!
-//! A pending sleep takes about 150 bytes beside the future, a keyed timer with a `u64` key and value about 90, a watched
-//! connection about 140. Times are in `benches/README.md` of the repository.
+//! A pending sleep takes about 145 bytes beside the future, a keyed timer with a `u64` key and value about 80, a watched
+//! connection about 130. Times are in `benches/README.md` of the repository.
 //!
 //! [`Duration::MAX`]: std::time::Duration::MAX
 //! [advance]: https://docs.rs/tokio/latest/tokio/time/fn.advance.html

@@ -358,9 +358,8 @@ impl Actor {
     /// The tick at which the wheel has the entry.
     pub(crate) fn tick_of(&self, entry: &Arc<SleepEntry>) -> Option<u64> {
         let wheel = self.sleeps.wheel();
-        let mut tokens = (0..wheel.indices()).filter_map(|index| wheel.token_at(index));
-        let token = tokens.find(|&token| wheel.get(token).is_some_and(|e| Arc::ptr_eq(e, entry)));
-        wheel.tick_of(token?)
+        let is_it = |&index: &u32| wheel.get(index).is_some_and(|e| Arc::ptr_eq(e, entry));
+        wheel.tick_of((0..wheel.indices()).find(is_it)?)
     }
 
     fn sweep(&mut self) {

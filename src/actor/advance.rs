@@ -1,7 +1,7 @@
 //! Moves a wheel on, by a bounded amount of work at a time.
 
 use crate::sync::EXPLORED;
-use crate::wheel::Wheel;
+use crate::wheel::BareWheel;
 
 /// How many items are taken off a wheel at a time.
 const BATCH: usize = if EXPLORED { 2 } else { 64 };
@@ -26,7 +26,7 @@ pub(crate) enum Step {
 /// A step reaches one tick at most. An item that turns out to have been moved is therefore rescheduled before the next
 /// tick is processed, and does not overtake items that are due between its old deadline and its new one.
 pub(crate) fn step<T>(
-    wheel: &mut Wheel<T>,
+    wheel: &mut BareWheel<T>,
     due: &mut Vec<T>,
     until: u64,
     budget: &mut usize,

@@ -12,7 +12,7 @@ use crate::shared::timer_set::{Batch, Delivery, DueHeap, SetWheel, TimerSet};
 use crate::shared::turn::Turn;
 use crate::sync::EXPLORED;
 use crate::tick::NEVER;
-use crate::wheel::Wheel;
+use crate::wheel::BareWheel;
 
 /// The most dirty indices that are processed under one hold of a set's lock.
 const BATCH: usize = if EXPLORED { 2 } else { 256 };
@@ -34,7 +34,7 @@ struct Item {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct KeyedWheel {
-    wheel: Wheel<Item>,
+    wheel: BareWheel<Item>,
     records: Slab<Record>,
     /// The set whose dirty indices are being processed. At most one: the next command waits for it.
     in_hand: Option<InHand>,
@@ -90,7 +90,7 @@ impl InHand {
 impl KeyedWheel {
     pub(super) fn new(slots: usize) -> Self {
         KeyedWheel {
-            wheel: Wheel::new(slots),
+            wheel: BareWheel::new(slots),
             records: Slab::new(),
             in_hand: None,
             spare_batch: Batch::default(),
@@ -278,7 +278,7 @@ impl Record {
     fn lend<'a>(
         &'a mut self,
         number: NonZeroU32,
-        wheel: &'a mut Wheel<Item>,
+        wheel: &'a mut BareWheel<Item>,
     ) -> (&'a dyn TimerSet, Lent<'a>) {
         let lent = Lent {
             wheel,
@@ -292,7 +292,7 @@ impl Record {
 
 /// The wheel and the heap of due timers, lent to one set.
 struct Lent<'a> {
-    wheel: &'a mut Wheel<Item>,
+    wheel: &'a mut BareWheel<Item>,
     number: NonZeroU32,
     nodes: &'a mut usize,
     due: &'a mut DueHeap,
@@ -302,23 +302,19 @@ impl SetWheel for Lent<'_> {
     fn insert(&mut self, tick: u64, index: u32) -> u32 {
         *self.nodes += 1;
         let set = self.number;
-        self.wheel.insert(tick, Item { set, index }).index()
+        self.wheel.insert(tick, Item { set, index })
     }
 
     fn tick(&self, node: u32) -> u64 {
-        let token = self.wheel.token_at(node);
-        token.and_then(|t| self.wheel.tick_of(t)).unwrap_or(0)
+        self.wheel.tick_of(node).unwrap_or(0)
     }
 
     fn reschedule(&mut self, node: u32, tick: u64) {
-        if let Some(token) = self.wheel.token_at(node) {
-            self.wheel.reschedule(token, tick);
-        }
+        self.wheel.reschedule(node, tick);
     }
 
     fn remove(&mut self, node: u32) {
-        let token = self.wheel.token_at(node);
-        if token.and_then(|t| self.wheel.remove(t)).is_some() {
+        if self.wheel.remove(node).is_some() {
             *self.nodes -= 1;
         }
     }

@@ -7,12 +7,12 @@ use std::task::Waker;
 
 use super::advance::{Step, step};
 use crate::shared::entry::{Entry, Expiration, Register};
-use crate::wheel::Wheel;
+use crate::wheel::BareWheel;
 
 /// See the module. The wheel holds the entries themselves; each knows its node.
 #[derive(Debug)]
 pub(crate) struct SleepWheel<H> {
-    wheel: Wheel<Arc<Entry<H>>>,
+    wheel: BareWheel<Arc<Entry<H>>>,
     /// The entries that are being processed; kept for its memory.
     due: Vec<Arc<Entry<H>>>,
 }
@@ -31,30 +31,27 @@ pub(crate) enum Processed {
 impl<H> SleepWheel<H> {
     pub(crate) fn new(slots: usize) -> Self {
         SleepWheel {
-            wheel: Wheel::new(slots),
+            wheel: BareWheel::new(slots),
             due: Vec::new(),
         }
     }
 
-    pub(crate) fn wheel(&self) -> &Wheel<Arc<Entry<H>>> {
+    pub(crate) fn wheel(&self) -> &BareWheel<Arc<Entry<H>>> {
         &self.wheel
     }
 
     /// Processes an entry that came out of the mailbox.
     pub(crate) fn register(&mut self, entry: Arc<Entry<H>>) {
-        match entry.register(self.wheel.next_index(), |node| self.tick(node)) {
+        match entry.register(self.wheel.next_index(), |node| self.wheel.tick_of(node)) {
             Register::Keep => {}
             Register::Insert(tick) => {
                 self.wheel.insert(tick, entry);
             }
             Register::Reschedule(node, tick) => {
-                if let Some(token) = self.wheel.token_at(node) {
-                    self.wheel.reschedule(token, tick);
-                }
+                self.wheel.reschedule(node, tick);
             }
             Register::Deregister(node) => {
-                let token = self.wheel.token_at(node);
-                token.and_then(|token| self.wheel.remove(token));
+                self.wheel.remove(node);
             }
         }
     }
@@ -93,15 +90,9 @@ impl<H> SleepWheel<H> {
     pub(crate) fn deregister_unarmed(&mut self, from: u32, indices: u32) -> Option<u32> {
         let end = from.saturating_add(indices);
         for index in from..end.min(self.wheel.indices()) {
-            let Some(token) = self.wheel.token_at(index) else {
-                continue;
-            };
-            if self
-                .wheel
-                .get(token)
-                .is_some_and(|entry| entry.deregister_unarmed())
-            {
-                self.wheel.remove(token);
+            let entry = self.wheel.get(index);
+            if entry.is_some_and(|entry| entry.deregister_unarmed()) {
+                self.wheel.remove(index);
             }
         }
         (end < self.wheel.indices()).then_some(end)
@@ -109,16 +100,8 @@ impl<H> SleepWheel<H> {
 
     /// Takes all entries out.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Arc<Entry<H>>> + '_ {
-        let tokens = (0..self.wheel.indices()).filter_map(|index| {
-            let token = self.wheel.token_at(index)?;
-            self.wheel.remove(token)
-        });
-        self.due.drain(..).chain(tokens)
-    }
-
-    /// The tick at which the node is scheduled.
-    fn tick(&self, node: u32) -> Option<u64> {
-        self.wheel.tick_of(self.wheel.token_at(node)?)
+        let on_wheel = (0..self.wheel.indices()).filter_map(|index| self.wheel.remove(index));
+        self.due.drain(..).chain(on_wheel)
     }
 }
 

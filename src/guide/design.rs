@@ -121,7 +121,7 @@
 //!   took them.
 //! * **Order.** Expirations leave in the order in which their timers were armed, by tick and over several turns. That takes an
 //!   order and a heap for the set in either shape.
-//! * **Bytes.** A slot with a `u64` key and value takes 48 bytes, and some 8 more in the index of keys. An entry with its
+//! * **Bytes.** A slot with a `u64` key and value takes 48 bytes, and some 7 more in the index of keys. An entry with its
 //!   reference counts, its node, a lock of its own and room for its expiration takes about twice that.
 //!
 //! The price is that producers of one set contend for its lock. So every hold of it is bounded, by 256 timers; the hash table

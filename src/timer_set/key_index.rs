@@ -1,152 +1,368 @@
 //! Finds a timer's index by the hash of its key.
 //!
-//! An extendible hash table (Fagin, Nievergelt, Pippenger and Strong, 1979): a directory of small hash tables, each of
-//! which splits in two when it is full. A single large table would rehash all of its keys when it grows, tens of
-//! milliseconds for a million of them, while the set is locked. Here no step moves more than [`PART_LEN`] indices,
-//! and nothing ever hashes a key again: the hash is stored beside the timer.
+//! The indices lie in *parts*, hash tables of some hundreds, whose number grows and shrinks one by one: linear hashing
+//! (Litwin, 1980). A single large table would move all of its indices when it grows, tens of milliseconds for a million of
+//! them, while the set is locked. Here no step moves more than those of one part. Nothing ever hashes a key again: the hash
+//! is stored beside the timer.
+//!
+//! A part is a row of cache lines. A line holds up to [`LINE`] indices, with eight bits of the hash for each. So looking a
+//! key up takes one line of the part, and the timer. An index whose line is full goes to the next one with room, and each
+//! line counts those that have passed it: a search ends at a line that no index has passed.
+//!
+//! A part has as many lines as it needs, and is four fifths full on average. Tables of a power of two of places would be
+//! two thirds full, or half full for an unlucky number of timers.
 
-use hashbrown::HashTable;
+use std::mem;
 
-/// A part splits when it would grow beyond this number, the capacity of a table of 512 buckets.
-const PART_LEN: usize = 448;
+/// The number of indices in a line.
+const LINE: usize = 12;
 
-/// Below this capacity a part does not give memory back.
-const KEPT_CAPACITY: usize = 28;
+/// A part gets more lines when it would have more indices than this for each of them.
+const MOST: usize = 11;
+
+/// A part gives lines back when it has fewer indices than this for each of them.
+const FEWEST: usize = 4;
+
+/// How many indices a part has, on average over all parts, before another part is added. The largest have twice as many,
+/// and a few more by chance.
+const PART: usize = 192;
+
+/// The tag of a place without an index.
+const VACANT: u8 = 0;
 
 /// See the module. It never holds equal keys: the timer table finds a key before it adds one.
 #[derive(Debug)]
 pub(super) struct KeyIndex {
-    /// The number of leading bits of a hash that choose a part.
-    bits: u32,
-    /// A part's number for each value of those bits.
-    directory: Vec<u32>,
+    /// At least one. The lowest bits of a hash are the number of its part. While there is no such part, its indices lie in
+    /// the one whose number has the highest of these bits less.
     parts: Vec<Part>,
+    /// These bits: as many as the highest number of a part has.
+    mask: usize,
     len: usize,
 }
 
 #[derive(Debug, Default)]
 struct Part {
-    /// The number of leading bits that all hashes in it share; at most `bits`.
-    bits: u32,
-    table: HashTable<u32>,
+    lines: Box<[Line]>,
+    len: usize,
+}
+
+#[derive(Debug, Clone)]
+#[repr(align(64))]
+struct Line {
+    /// Bits of the hash of each index.
+    tags: [u8; LINE],
+    /// How many indices found this line full and lie in a later one.
+    passed: u32,
+    indices: [u32; LINE],
+}
+
+/// An index, after its hash.
+type Hashed = (u32, u32);
+
+/// An index in a part, and where it lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Found {
+    index: u32,
+    line: usize,
+    place: usize,
 }
 
 impl KeyIndex {
     pub(super) fn new() -> Self {
         KeyIndex {
-            bits: 0,
-            directory: vec![0],
             parts: vec![Part::default()],
+            mask: 0,
             len: 0,
         }
     }
 
     /// The index with this hash for which `is_it` is true.
     #[inline]
-    pub(super) fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
-        let part = &self.parts[self.part_of(hash)];
-        part.table
-            .find(spread(hash), |&index| is_it(index))
-            .copied()
+    pub(super) fn find(&self, hash: u32, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        let found = self.parts[self.part_of(hash)].find(hash, is_it)?;
+        Some(found.index)
     }
 
     /// Adds an index; `hash_of` gives the hash of one that was added before.
     pub(super) fn insert(&mut self, hash: u32, index: u32, hash_of: impl Fn(u32) -> u32) {
-        self.len += 1;
-        let mut part = self.part_of(hash);
-        while self.parts[part].is_full() && self.parts[part].bits < self.most_bits() {
-            self.split(part, &hash_of);
-            part = self.part_of(hash);
+        if self.len >= self.parts.len() * PART {
+            self.split(&hash_of);
         }
-        let table = &mut self.parts[part].table;
-        table.insert_unique(spread(hash), index, |&index| spread(hash_of(index)));
+        self.len += 1;
+        let part = self.part_of(hash);
+        let part = &mut self.parts[part];
+        if part.is_full() {
+            part.grow(&hash_of);
+        }
+        part.insert((hash, index));
     }
 
     /// Removes the index with this hash for which `is_it` is true.
     pub(super) fn remove(
         &mut self,
         hash: u32,
-        mut is_it: impl FnMut(u32) -> bool,
+        is_it: impl FnMut(u32) -> bool,
         hash_of: impl Fn(u32) -> u32,
     ) -> Option<u32> {
         let part = self.part_of(hash);
-        let table = &mut self.parts[part].table;
-        let found = table.find_entry(spread(hash), |&index| is_it(index));
-        let (index, _) = found.ok()?.remove();
+        let part = &mut self.parts[part];
+        let found = part.find(hash, is_it)?;
+        part.remove(hash, found);
+        if part.is_sparse() {
+            part.shrink(&hash_of);
+        }
         self.len -= 1;
-        if table.len() < table.capacity() / 8 && table.capacity() > KEPT_CAPACITY {
-            table.shrink_to(table.len() * 2, |&index| spread(hash_of(index)));
+        if self.len < (self.parts.len() - 1) * (PART / 4) {
+            self.merge(&hash_of);
         }
-        if self.len == 0 && self.parts.len() > 1 {
-            *self = KeyIndex::new();
-        }
-        Some(index)
+        Some(found.index)
     }
 
+    /// The number of the part for a hash.
     #[inline]
     fn part_of(&self, hash: u32) -> usize {
-        self.directory[leading(hash, self.bits)] as usize
+        let part = hash as usize & self.mask;
+        if part < self.parts.len() {
+            part
+        } else {
+            part & (self.mask >> 1)
+        }
     }
 
-    /// How many bits a part may have. Without a bound, thousands of equal hashes would double the directory again and
-    /// again.
-    fn most_bits(&self) -> u32 {
-        self.len.ilog2().saturating_sub(6)
+    /// Adds a part, to which about half of the indices of another go.
+    #[cold]
+    fn split(&mut self, hash_of: impl Fn(u32) -> u32) {
+        let last = self.parts.len();
+        let other = without_highest_bit(last);
+        self.parts.push(Part::default());
+        self.mask |= last;
+        let indices = self.parts[other].take(hash_of);
+        let (stay, go): (Vec<_>, Vec<_>) =
+            (indices.into_iter()).partition(|&(hash, _)| self.part_of(hash) == other);
+        self.parts[other] = Part::of(&stay);
+        self.parts[last] = Part::of(&go);
     }
 
-    /// Splits a part by the next bit of its hashes.
-    fn split(&mut self, part: usize, hash_of: impl Fn(u32) -> u32) {
-        let Ok(number) = u32::try_from(self.parts.len()) else {
-            return;
-        };
-        let old = std::mem::take(&mut self.parts[part]);
-        let bits = old.bits + 1;
-        if bits > self.bits {
-            self.directory = (self.directory.iter())
-                .flat_map(|&part| [part; 2])
-                .collect();
-            self.bits = bits;
+    /// Takes the last of several parts away. Its indices go to the part from which it was split.
+    #[cold]
+    fn merge(&mut self, hash_of: impl Fn(u32) -> u32) {
+        let mut last = self.parts.pop().unwrap_or_default();
+        let other = without_highest_bit(self.parts.len());
+        self.mask = self.parts.len().next_power_of_two() - 1;
+        let mut indices = last.take(&hash_of);
+        indices.append(&mut self.parts[other].take(&hash_of));
+        self.parts[other] = Part::of(&indices);
+        if self.parts.len() < self.parts.capacity() / 4 {
+            self.parts.shrink_to(self.parts.len() * 2);
         }
-        let mut halves = [(); 2].map(|()| Part {
-            bits,
-            table: HashTable::with_capacity(PART_LEN),
-        });
-        let mut one = 0;
-        for index in old.table {
-            let hash = hash_of(index);
-            one = hash;
-            let half = &mut halves[leading(hash, bits) & 1].table;
-            half.insert_unique(spread(hash), index, |&index| spread(hash_of(index)));
-        }
-        let [low, high] = halves;
-        self.parts[part] = low;
-        self.parts.push(high);
-        // The entries of a part lie side by side in the directory; the upper half of them names the new part.
-        let width = 1 << (self.bits - bits);
-        let first = (leading(one, bits) | 1) * width;
-        self.directory[first..first + width].fill(number);
     }
+}
+
+/// For a number above zero.
+fn without_highest_bit(number: usize) -> usize {
+    number & !(1 << number.ilog2())
 }
 
 impl Part {
+    /// A part of these indices, with room for some more.
+    fn of(indices: &[Hashed]) -> Self {
+        let room = indices.len() + indices.len() / 4;
+        Part::with_lines(room.div_ceil(MOST), indices)
+    }
+
+    /// A part of these indices, for which there are lines enough.
+    fn with_lines(lines: usize, indices: &[Hashed]) -> Self {
+        let mut part = Part {
+            lines: vec![Line::EMPTY; lines].into(),
+            len: 0,
+        };
+        for &index in indices {
+            part.insert(index);
+        }
+        part
+    }
+
+    /// Whether it gets more lines before the next index is added.
     fn is_full(&self) -> bool {
-        self.table.len() >= PART_LEN
+        self.len >= self.lines.len() * MOST
+    }
+
+    /// Whether it gives lines back. There is one at least.
+    fn is_sparse(&self) -> bool {
+        self.len < (self.lines.len() - 1) * FEWEST
+    }
+
+    /// Adds lines: a quarter, so that the part is not far from full.
+    #[cold]
+    fn grow(&mut self, hash_of: impl Fn(u32) -> u32) {
+        let lines = self.lines.len();
+        *self = Part::with_lines(lines + (lines / 4).max(1), &self.take(hash_of));
+    }
+
+    /// Gives lines back.
+    #[cold]
+    fn shrink(&mut self, hash_of: impl Fn(u32) -> u32) {
+        *self = Part::of(&self.take(hash_of));
+    }
+
+    /// Takes all indices out. Reads their hashes one after the other and does nothing else meanwhile, so that the cache
+    /// misses overlap.
+    fn take(&mut self, hash_of: impl Fn(u32) -> u32) -> Vec<Hashed> {
+        let mut indices = Vec::with_capacity(self.len);
+        let Part { lines, .. } = mem::take(self);
+        for line in &lines {
+            let used = (line.tags.iter().zip(line.indices)).filter(|&(&tag, _)| tag != VACANT);
+            indices.extend(used.map(|(_, index)| (hash_of(index), index)));
+        }
+        indices
+    }
+
+    /// The index with this hash for which `is_it` is true.
+    #[inline]
+    fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<Found> {
+        let first = self.line_of(hash);
+        let line = self.lines.get(first)?;
+        let tag = tag_of(hash);
+        match line.find(tag, &mut is_it) {
+            Some((place, index)) => Some(Found {
+                index,
+                line: first,
+                place,
+            }),
+            None if line.passed == 0 => None,
+            None => self.find_after(first, tag, is_it),
+        }
+    }
+
+    /// The same for an index that is not in its first line.
+    #[inline(never)]
+    fn find_after(
+        &self,
+        first: usize,
+        tag: u8,
+        mut is_it: impl FnMut(u32) -> bool,
+    ) -> Option<Found> {
+        let mut number = self.after(first);
+        while number != first {
+            let line = &self.lines[number];
+            if let Some((place, index)) = line.find(tag, &mut is_it) {
+                return Some(Found {
+                    index,
+                    line: number,
+                    place,
+                });
+            }
+            if line.passed == 0 {
+                return None;
+            }
+            number = self.after(number);
+        }
+        None
+    }
+
+    /// Adds an index, for which there is room.
+    fn insert(&mut self, (hash, index): Hashed) {
+        let mut number = self.line_of(hash);
+        loop {
+            let line = &mut self.lines[number];
+            if let Some(place) = line.places(VACANT).next() {
+                line.tags[place] = tag_of(hash);
+                line.indices[place] = index;
+                self.len += 1;
+                return;
+            }
+            line.passed += 1;
+            number = self.after(number);
+        }
+    }
+
+    /// Removes the index with this hash that was found.
+    fn remove(&mut self, hash: u32, found: Found) {
+        let mut passed = self.line_of(hash);
+        while passed != found.line {
+            self.lines[passed].passed -= 1;
+            passed = self.after(passed);
+        }
+        self.lines[found.line].tags[found.place] = VACANT;
+        self.len -= 1;
+    }
+
+    /// The number of the first line for a hash, by its highest bits.
+    #[inline]
+    fn line_of(&self, hash: u32) -> usize {
+        #[allow(clippy::cast_possible_truncation)] // less than the number of lines
+        let line = ((u64::from(hash) * self.lines.len() as u64) >> u32::BITS) as usize;
+        line
+    }
+
+    #[inline]
+    fn after(&self, line: usize) -> usize {
+        if line + 1 < self.lines.len() {
+            line + 1
+        } else {
+            0
+        }
     }
 }
 
-/// The leading bits of a hash, as a number.
-#[inline]
-fn leading(hash: u32, bits: u32) -> usize {
-    // The shift has 64 bits, so that `bits` may be zero.
-    #[allow(clippy::cast_possible_truncation)] // at most `bits` bits
-    let leading = ((u64::from(hash) << bits) >> u32::BITS) as usize;
-    leading
+impl Line {
+    const EMPTY: Line = Line {
+        tags: [VACANT; LINE],
+        passed: 0,
+        indices: [0; LINE],
+    };
+
+    /// An index with this tag for which `is_it` is true, after its place.
+    #[inline]
+    fn find(&self, tag: u8, is_it: &mut impl FnMut(u32) -> bool) -> Option<(usize, u32)> {
+        let mut indices = self.places(tag).map(|place| (place, self.indices[place]));
+        indices.find(|&(_, index)| is_it(index))
+    }
+
+    /// The places with this tag.
+    #[inline]
+    fn places(&self, tag: u8) -> Places {
+        let first = self.tags.first_chunk().copied().map(u64::from_le_bytes);
+        let last = self.tags.last_chunk().copied().map(u32::from_le_bytes);
+        let low = equal_bytes(first.unwrap_or(0), tag);
+        let high = equal_bytes(last.unwrap_or(0).into(), tag);
+        Places(low >> 7 | (high & u64::from(u32::MAX)) >> 6)
+    }
 }
 
-/// A hash for [`HashTable`], which uses the lowest bits and the highest seven. All hashes of a part share their leading
-/// bits, so the multiplication mixes these with the rest.
-fn spread(hash: u32) -> u64 {
-    u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+/// The highest bit of each of the eight bytes that is equal to this one.
+#[inline]
+fn equal_bytes(bytes: u64, byte: u8) -> u64 {
+    const LOW: u64 = u64::from_le_bytes([0x7F; 8]);
+    let differing = bytes ^ u64::from_le_bytes([byte; 8]);
+    // The sum carries into the highest bit of a byte unless its other bits are all zero, and never further.
+    !(((differing & LOW) + LOW) | differing | LOW)
+}
+
+/// Some places of a line. The lowest bit of each of eight bytes stands for one of the first eight places, the second bit
+/// for the one that comes eight places later.
+struct Places(u64);
+
+impl Iterator for Places {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        if self.0 == 0 {
+            return None;
+        }
+        let bit = self.0.trailing_zeros() as usize;
+        self.0 &= self.0 - 1;
+        Some(bit / 8 + bit % 8 * 8)
+    }
+}
+
+/// Eight bits of a hash, other ones than those that choose part and line as long as there are fewer than 2^18 parts.
+#[inline]
+fn tag_of(hash: u32) -> u8 {
+    let [bits, ..] = (hash << 6).to_be_bytes();
+    bits.max(VACANT + 1)
 }
 
 #[cfg(test)]
@@ -199,44 +415,87 @@ mod tests {
             );
         }
         assert_eq!((map.len, map.parts.len()), (0, 1));
+        assert!(map.parts[0].lines.len() <= 1);
     }
 
     #[test]
-    fn no_part_grows_beyond_its_bound() {
-        let map = fill(&hashes(200_000));
-        assert!(map.parts.iter().all(|part| part.table.len() <= PART_LEN));
-        assert!(map.parts.len() < 200_000 / 100, "{} parts", map.parts.len());
-        for part in &map.parts {
-            assert!(part.table.capacity() <= PART_LEN);
+    fn no_part_has_much_more_than_twice_the_average() {
+        let hashes = hashes(200_000);
+        let mut map = KeyIndex::new();
+        let mut largest = 0;
+        for (index, &hash) in (0..).zip(&hashes) {
+            map.insert(hash, index, |other| hashes[other as usize]);
+            if index % 1000 == 0 {
+                largest = map
+                    .parts
+                    .iter()
+                    .map(|part| part.len)
+                    .fold(largest, usize::max);
+            }
+        }
+        assert!(largest < PART * 5 / 2, "{largest}");
+    }
+
+    #[test]
+    fn an_index_takes_less_than_8_bytes_whatever_their_number() {
+        let hashes = hashes(200_000);
+        let mut map = KeyIndex::new();
+        for (index, &hash) in (0..).zip(&hashes) {
+            map.insert(hash, index, |other| hashes[other as usize]);
+            if index % 1000 == 0 && index >= 10_000 {
+                let lines: usize = map.parts.iter().map(|part| part.lines.len()).sum();
+                let bytes = lines * size_of::<Line>() + map.parts.len() * size_of::<Part>();
+                assert!(bytes * 2 < map.len * 15, "{bytes} for {}", map.len);
+            }
         }
     }
 
     #[test]
-    fn equal_hashes_share_a_part_without_growing_the_directory() {
+    fn equal_hashes_share_a_part() {
         let hashes = vec![7; 5_000];
         let mut map = fill(&hashes);
-        assert!(map.directory.len() <= 256, "{}", map.directory.len());
         for index in 0..5_000 {
             assert_eq!(map.find(7, |other| other == index), Some(index));
             assert!(map.remove(7, |other| other == index, |_| 7).is_some());
         }
-        assert_eq!(map.len, 0);
+        assert_eq!((map.len, map.parts.len()), (0, 1));
+        assert!(map.parts[0].lines.len() <= 1);
     }
 
     #[test]
-    fn parts_give_memory_back() {
+    fn memory_goes_back_with_the_indices() {
         let hashes = hashes(20_000);
         let mut map = fill(&hashes);
         let hash_of = |index: u32| hashes[index as usize];
         for index in 100..20_000 {
-            assert!(
-                map.remove(hash_of(index), |other| other == index, hash_of)
-                    .is_some()
-            );
+            let removed = map.remove(hash_of(index), |other| other == index, hash_of);
+            assert!(removed.is_some());
         }
-        for Part { table, .. } in &map.parts {
-            let capacity = table.capacity();
-            assert!(capacity <= KEPT_CAPACITY || table.len() >= capacity / 8);
+        let lines: usize = map.parts.iter().map(|part| part.lines.len()).sum();
+        assert!(lines <= 100 / FEWEST + map.parts.len(), "{lines} lines");
+        assert!(map.parts.capacity() <= 16, "{}", map.parts.capacity());
+        for index in 0..100 {
+            let found = map.find(hash_of(index), |other| other == index);
+            assert_eq!(found, Some(index));
         }
+    }
+
+    /// A line is followed by others only as long as an index has passed it.
+    #[test]
+    fn a_search_ends_where_no_index_has_passed() {
+        let mut part = Part::with_lines(3, &[]);
+        // All of them belong into the last line; the lines after it are the first two.
+        let hash = u32::MAX;
+        for index in 0..30 {
+            part.insert((hash, index));
+        }
+        let passed = |part: &Part| [0, 1, 2].map(|line: usize| part.lines[line].passed);
+        assert_eq!(passed(&part), [6, 0, 18]);
+        for index in (0..30).rev() {
+            let found = part.find(hash, |other| other == index);
+            part.remove(hash, found.expect("it is there"));
+            assert_eq!(part.find(hash, |other| other == index), None);
+        }
+        assert_eq!((passed(&part), part.len), ([0; 3], 0));
     }
 }

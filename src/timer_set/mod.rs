@@ -55,7 +55,7 @@
 //! |---|---|---|
 //! | [slots](table) | doubling, up to a chunk of 256 slots | half a chunk |
 //! | the list of chunks | doubling | 64 bytes for each 256 timers |
-//! | the [key index](key_index) | a part of at most 448 indices | one part; in its directory and list, some 50 bytes for each 300 timers |
+//! | the [key index](key_index) | a part, or a quarter of the lines of one | one part, of some 100 to 450 indices; in the list of parts, 24 bytes for each 192 timers |
 //! | dirty indices | doubling | 4 bytes for each change since the actor last took them |
 //! | expirations | doubling, up to a block of 256 | half a block; in the list of blocks, 32 bytes for each 256 expirations |
 //! | nodes of the wheel | a chunk of 4096 nodes, the first one by doubling | half of the first chunk |
@@ -66,7 +66,6 @@
 //! At a million timers the largest of these moves is one of 2 MB: half of four million bytes, when each timer has changed
 //! before the actor takes a turn. Memory that follows the size of a storm grows while the lock is free: the actor's heap of
 //! due timers, and the vectors of callers who drain or receive many. Memory goes back in steps of a chunk, part or block.
-//! Only a set that becomes empty frees all parts of its key index at once, one for each few hundred keys it had.
 //!
 //! # Watches
 //!

@@ -105,7 +105,10 @@ impl<K, S> Slot<K, S> {
 /// See the module.
 pub(super) struct Table<K, S> {
     keys: KeyIndex,
-    chunks: Vec<Option<Chunk<K, S>>>,
+    /// The slots of each chunk; none of a chunk that was given back.
+    slots: Slots<K, S>,
+    /// The chunks, apart from their slots: looking a timer up needs the slots alone.
+    chunks: Vec<Option<Chunk>>,
     /// Chunks with a vacant slot, and perhaps some that are full by now.
     roomy: Vec<u32>,
     /// Numbers of chunks that were given back.
@@ -115,8 +118,9 @@ pub(super) struct Table<K, S> {
     len: usize,
 }
 
-struct Chunk<K, S> {
-    slots: Vec<Slot<K, S>>,
+type Slots<K, S> = Vec<Vec<Slot<K, S>>>;
+
+struct Chunk {
     /// A bit for each slot that holds no timer.
     vacant: [u64; CHUNK as usize / 64],
     /// How many slots are in use.
@@ -125,18 +129,17 @@ struct Chunk<K, S> {
     is_roomy: bool,
 }
 
-impl<K, S> Chunk<K, S> {
+impl Chunk {
     fn new() -> Self {
         Chunk {
-            slots: Vec::new(),
             vacant: [0; CHUNK as usize / 64],
             in_use: 0,
             is_roomy: true,
         }
     }
 
-    /// The lowest slot without a timer; a new one if there is none.
-    fn take_vacant(&mut self) -> Option<u32> {
+    /// The lowest of its slots without a timer; a new one if there is none.
+    fn take_vacant<K, S>(&mut self, slots: &mut Vec<Slot<K, S>>) -> Option<u32> {
         for (word, bits) in (0..).zip(&mut self.vacant) {
             if *bits != 0 {
                 let bit = bits.trailing_zeros();
@@ -144,11 +147,11 @@ impl<K, S> Chunk<K, S> {
                 return Some(word * 64 + bit);
             }
         }
-        let next = u32::try_from(self.slots.len()).ok()?;
+        let next = u32::try_from(slots.len()).ok()?;
         if next == CHUNK {
             return None;
         }
-        self.slots.push(Slot::new());
+        slots.push(Slot::new());
         Some(next)
     }
 }
@@ -161,6 +164,7 @@ impl<K, S> Table<K, S> {
     pub(super) fn new() -> Self {
         Table {
             keys: KeyIndex::new(),
+            slots: Vec::new(),
             chunks: Vec::new(),
             roomy: Vec::new(),
             absent: Vec::new(),
@@ -181,11 +185,11 @@ impl<K, S> Table<K, S> {
 
     pub(super) fn get(&self, index: u32) -> Option<&Slot<K, S>> {
         let (chunk, at) = split(index);
-        self.chunks.get(chunk)?.as_ref()?.slots.get(at)
+        self.slots.get(chunk)?.get(at)
     }
 
     pub(super) fn timer(&self, index: u32) -> Option<&Timer<K, S>> {
-        timer_at(&self.chunks, index)
+        timer_at(&self.slots, index)
     }
 
     /// The slot, to change its timer or to put it on the wheel. Changes after which it may be unused go through
@@ -193,7 +197,7 @@ impl<K, S> Table<K, S> {
     #[inline]
     pub(super) fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<K, S>> {
         let (chunk, at) = split(index);
-        self.chunks.get_mut(chunk)?.as_mut()?.slots.get_mut(at)
+        self.slots.get_mut(chunk)?.get_mut(at)
     }
 
     /// Changes a slot. Its chunk goes back to the allocator when that leaves nothing in use in it.
@@ -203,19 +207,20 @@ impl<K, S> Table<K, S> {
         change: impl FnOnce(&mut Slot<K, S>) -> R,
     ) -> Option<R> {
         let (number, at) = split(index);
-        let chunk = self.chunks.get_mut(number)?.as_mut()?;
-        let slot = chunk.slots.get_mut(at)?;
+        let slot = self.slots.get_mut(number)?.get_mut(at)?;
         let was_in_use = slot.is_in_use();
         let result = change(slot);
-        match (was_in_use, slot.is_in_use()) {
-            (false, true) => chunk.in_use += 1,
-            (true, false) => {
+        let is_in_use = slot.is_in_use();
+        if was_in_use != is_in_use {
+            let chunk = self.chunks.get_mut(number)?.as_mut()?;
+            if is_in_use {
+                chunk.in_use += 1;
+            } else {
                 chunk.in_use -= 1;
                 if chunk.in_use == 0 {
                     self.give_back(index / CHUNK);
                 }
             }
-            _ => {}
         }
         Some(result)
     }
@@ -226,7 +231,7 @@ impl<K, S> Table<K, S> {
         let (number, at) = split(index);
         let chunk = self.chunks[number].as_mut();
         let chunk = chunk.expect("a chunk with a vacant slot is there");
-        let slot = &mut chunk.slots[at];
+        let slot = &mut self.slots[number][at];
         if !slot.is_in_use() {
             chunk.in_use += 1;
         }
@@ -252,7 +257,7 @@ impl<K, S> Table<K, S> {
     ) -> Option<(Timer<K, S>, u32)> {
         let (number, at) = split(index);
         let chunk = self.chunks.get_mut(number)?.as_mut()?;
-        let slot = chunk.slots.get_mut(at)?;
+        let slot = self.slots.get_mut(number)?.get_mut(at)?;
         let timer = slot.timer.take()?;
         let hash = slot.hash;
         change(slot);
@@ -278,11 +283,10 @@ impl<K, S> Table<K, S> {
                 Some(&number) => number,
                 None => self.add_chunk(),
             };
-            let chunk = self.chunks[number as usize].as_mut();
-            if let Some(at) = chunk.and_then(Chunk::take_vacant) {
-                return number * CHUNK + at;
-            }
             if let Some(chunk) = &mut self.chunks[number as usize] {
+                if let Some(at) = chunk.take_vacant(&mut self.slots[number as usize]) {
+                    return number * CHUNK + at;
+                }
                 chunk.is_roomy = false;
             }
             self.roomy.pop();
@@ -291,6 +295,7 @@ impl<K, S> Table<K, S> {
 
     fn add_chunk(&mut self) -> u32 {
         let number = self.absent.pop().unwrap_or_else(|| {
+            self.slots.push(Vec::new());
             self.chunks.push(None);
             // `MAX_KEYED` bounds the number of chunks.
             u32::try_from(self.chunks.len() - 1).unwrap_or(u32::MAX)
@@ -302,7 +307,7 @@ impl<K, S> Table<K, S> {
 
     /// No slot of this chunk is in use: keeps it as the spare one, or gives its memory back.
     fn give_back(&mut self, number: u32) {
-        let is_idle = |chunk: &Option<Chunk<K, S>>| chunk.as_ref().is_some_and(|c| c.in_use == 0);
+        let is_idle = |chunk: &Option<Chunk>| chunk.as_ref().is_some_and(|c| c.in_use == 0);
         let other = self.spare.filter(|&other| other != number);
         if !other.is_some_and(|other| is_idle(&self.chunks[other as usize])) {
             self.spare = Some(number);
@@ -310,6 +315,7 @@ impl<K, S> Table<K, S> {
         }
         if self.absent.len() + 2 == self.chunks.len() {
             // These two are the only chunks left.
+            self.slots = Vec::new();
             self.chunks = Vec::new();
             self.absent = Vec::new();
             self.roomy = Vec::new();
@@ -318,6 +324,7 @@ impl<K, S> Table<K, S> {
         }
         // `roomy` may still list this chunk, which is skipped then. A chunk is added only when `roomy` is empty, so none
         // is listed twice.
+        self.slots[number as usize] = Vec::new();
         self.chunks[number as usize] = None;
         self.absent.push(number);
     }
@@ -331,6 +338,7 @@ impl<K, S> Table<K, S> {
 
 impl<K, S> Table<K, S> {
     /// The index of the timer whose key has this hash and for which `is_it` is true.
+    #[inline]
     pub(super) fn find(&self, hash: u32, mut is_it: impl FnMut(&K) -> bool) -> Option<u32> {
         let is_it = |index| self.timer(index).is_some_and(|timer| is_it(&timer.key));
         self.keys.find(hash, is_it)
@@ -339,8 +347,8 @@ impl<K, S> Table<K, S> {
     /// Adds a timer under a key that has none; returns its index and slot.
     pub(super) fn insert_keyed(&mut self, hash: u32, timer: Timer<K, S>) -> (u32, &mut Slot<K, S>) {
         let index = self.take_vacant();
-        let Table { keys, chunks, .. } = self;
-        keys.insert(hash, index, |index| hash_at(chunks, index));
+        let Table { keys, slots, .. } = self;
+        keys.insert(hash, index, |index| hash_at(slots, index));
         (index, self.fill(index, hash, timer))
     }
 
@@ -351,8 +359,8 @@ impl<K, S> Table<K, S> {
         change: impl FnOnce(&mut Slot<K, S>),
     ) -> Option<Timer<K, S>> {
         let (timer, hash) = self.take(index, change)?;
-        let Table { keys, chunks, .. } = self;
-        let removed = keys.remove(hash, |other| other == index, |i| hash_at(chunks, i));
+        let Table { keys, slots, .. } = self;
+        let removed = keys.remove(hash, |other| other == index, |i| hash_at(slots, i));
         debug_assert!(removed.is_some(), "index {index} was added with this hash");
         Some(timer)
     }
@@ -365,24 +373,23 @@ impl<K, S> Table<K, S> {
         mut is_it: impl FnMut(&K) -> bool,
         change: impl FnOnce(u32, &mut Slot<K, S>),
     ) -> Option<(u32, Timer<K, S>)> {
-        let Table { keys, chunks, .. } = self;
-        let is_it = |index| timer_at(chunks, index).is_some_and(|timer| is_it(&timer.key));
-        let index = keys.remove(hash, is_it, |index| hash_at(chunks, index))?;
+        let Table { keys, slots, .. } = self;
+        let is_it = |index| timer_at(slots, index).is_some_and(|timer| is_it(&timer.key));
+        let index = keys.remove(hash, is_it, |index| hash_at(slots, index))?;
         let (timer, _) = self.take(index, |slot| change(index, slot))?;
         Some((index, timer))
     }
 }
 
-fn timer_at<K, S>(chunks: &[Option<Chunk<K, S>>], index: u32) -> Option<&Timer<K, S>> {
+#[inline]
+fn timer_at<K, S>(slots: &Slots<K, S>, index: u32) -> Option<&Timer<K, S>> {
     let (chunk, at) = split(index);
-    chunks.get(chunk)?.as_ref()?.slots.get(at)?.timer.as_ref()
+    slots.get(chunk)?.get(at)?.timer.as_ref()
 }
 
-fn hash_at<K, S>(chunks: &[Option<Chunk<K, S>>], index: u32) -> u32 {
+fn hash_at<K, S>(slots: &Slots<K, S>, index: u32) -> u32 {
     let (chunk, at) = split(index);
-    chunks[chunk]
-        .as_ref()
-        .map_or(0, |chunk| chunk.slots[at].hash)
+    slots[chunk][at].hash
 }
 
 /// Half of the hash of a key. Unwinds if `Hash` does.

@@ -51,6 +51,7 @@
 //! Kafka keeps its buckets in a queue ordered by time, this wheel keeps a bitmap for each level.
 
 mod arena;
+mod bare;
 mod chunk;
 mod level;
 mod node;
@@ -58,18 +59,12 @@ mod node;
 mod tests;
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
 
-use arena::Arena;
-use level::Level;
+use bare::Due;
 
-pub use arena::Token;
-
-/// How many items one call of [`Wheel::advance`] cascades at most.
-///
-/// Cascading takes tens of nanoseconds an item, so this keeps a call far below a millisecond even when it reaches a bucket
-/// with millions of items.
-const CASCADE_LIMIT: usize = 4096;
+pub(crate) use bare::BareWheel;
 
 /// The numbers of slots a wheel can have; only the powers of two among them.
 pub(crate) const SLOTS: RangeInclusive<usize> = 2..=4096;
@@ -98,14 +93,27 @@ pub(crate) const SLOTS: RangeInclusive<usize> = 2..=4096;
 /// ```
 #[derive(Clone)]
 pub struct Wheel<T> {
-    /// The tick up to which everything has been handed out. Never goes backwards.
-    now: u64,
-    /// log2 of the number of slots.
-    slot_bits: u32,
-    /// Bit *n* is set when level *n* holds anything.
-    occupied_levels: u64,
-    levels: Vec<Level>,
-    arena: Arena<T>,
+    bare: BareWheel<Stamped<T>>,
+    /// The stamp of the next item.
+    stamp: NonZeroU64,
+}
+
+/// An item, and what distinguishes it from the others that had its index.
+#[derive(Debug, Clone)]
+struct Stamped<T> {
+    stamp: NonZeroU64,
+    item: T,
+}
+
+/// Names one item in a [`Wheel`] for as long as the item is there.
+///
+/// Tokens are generational: once the item was removed or handed out its token is stale for good. A stale token
+/// yields `None` everywhere, and never another item, however often the memory behind it has been reused.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Token {
+    index: u32,
+    /// The number of the item in the order of insertion. Counting to 2^64 takes centuries.
+    stamp: NonZeroU64,
 }
 
 impl<T> Wheel<T> {
@@ -131,27 +139,24 @@ impl<T> Wheel<T> {
             SLOTS.end(),
         );
         Wheel {
-            now,
-            slot_bits: slots.trailing_zeros(),
-            occupied_levels: 0,
-            levels: Vec::new(),
-            arena: Arena::new(),
+            bare: BareWheel::starting_at(slots, now),
+            stamp: NonZeroU64::MIN,
         }
     }
 
     /// The current tick. Every item due before it has been handed out.
     pub fn now(&self) -> u64 {
-        self.now
+        self.bare.now()
     }
 
     /// How many items are in the wheel.
     pub fn len(&self) -> usize {
-        self.arena.len()
+        self.bare.len()
     }
 
     /// Whether the wheel holds no item.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.bare.is_empty()
     }
 
     /// Schedules `item` to be handed out at `tick`. A tick that is not in the future is due at once.
@@ -161,17 +166,17 @@ impl<T> Wheel<T> {
     /// Panics if the wheel already holds 2<sup>32</sup> - 4096 items.
     #[doc(alias = "schedule")]
     pub fn insert(&mut self, tick: u64, item: T) -> Token {
-        let token = self.arena.insert(item);
-        self.link(token.index(), tick);
-        token
+        let stamp = self.stamp;
+        self.stamp = stamp.saturating_add(1);
+        let index = self.bare.insert(tick, Stamped { stamp, item });
+        Token { index, stamp }
     }
 
     /// Removes the item, whose memory serves the next ones. `None` if the token is stale.
     #[doc(alias = "cancel")]
     pub fn remove(&mut self, token: Token) -> Option<T> {
-        let index = self.arena.find(token)?;
-        self.unlink(index);
-        Some(self.arena.remove(index))
+        self.get(token)?;
+        Some(self.bare.remove(token.index)?.item)
     }
 
     /// Schedules the item for another tick, earlier or later. Its token stays valid.
@@ -179,48 +184,25 @@ impl<T> Wheel<T> {
     /// Returns `false` and does nothing if the token is stale.
     #[doc(alias = "reset")]
     pub fn reschedule(&mut self, token: Token, tick: u64) -> bool {
-        let Some(index) = self.arena.find(token) else {
-            return false;
-        };
-        self.unlink(index);
-        self.link(index, tick);
-        true
+        self.get(token).is_some() && self.bare.reschedule(token.index, tick)
     }
 
     /// The item behind the token, if it is still in the wheel.
     pub fn get(&self, token: Token) -> Option<&T> {
-        self.arena.item(self.arena.find(token)?)
+        let stamped = self.bare.get(token.index)?;
+        (stamped.stamp == token.stamp).then_some(&stamped.item)
     }
 
     /// The item behind the token, if it is still in the wheel.
     pub fn get_mut(&mut self, token: Token) -> Option<&mut T> {
-        let index = self.arena.find(token)?;
-        self.arena.item_mut(index)
+        let stamped = self.bare.get_mut(token.index)?;
+        (stamped.stamp == token.stamp).then_some(&mut stamped.item)
     }
 
     /// The tick for which the item is scheduled, if it still is.
     pub fn tick_of(&self, token: Token) -> Option<u64> {
-        Some(self.arena.tick(self.arena.find(token)?))
-    }
-
-    /// The token of the item at `index`, for an owner that keeps the index alone.
-    pub(crate) fn token_at(&self, index: u32) -> Option<Token> {
-        self.arena.token(index)
-    }
-
-    /// The index that the next item to be inserted will have.
-    pub(crate) fn next_index(&self) -> u32 {
-        self.arena.next_index()
-    }
-
-    /// One more than the highest index of an item.
-    pub(crate) fn indices(&self) -> u32 {
-        self.arena.indices()
-    }
-
-    /// Whether there is memory left to give back, some of which each call of [`advance`](Wheel::advance) does.
-    pub(crate) fn has_spare(&self) -> bool {
-        self.arena.has_spare()
+        self.get(token)?;
+        self.bare.tick_of(token.index)
     }
 
     /// The tick at which [`advance`](Wheel::advance) next has something to do, or `None` if the wheel is empty.
@@ -229,7 +211,7 @@ impl<T> Wheel<T> {
     /// An item causes at most one such stop per level. The tick is never before [`now`](Wheel::now); if it equals `now`,
     /// there is something to do at once.
     pub fn next_wake(&self) -> Option<u64> {
-        self.next_bucket().map(|(start, ..)| start)
+        self.bare.next_wake()
     }
 
     /// Moves the current tick to `now` and hands out the items due by then, tick by tick.
@@ -256,145 +238,28 @@ impl<T> Wheel<T> {
     /// ```
     #[must_use = "time moves as the iterator is consumed"]
     pub fn advance(&mut self, now: u64, budget: usize) -> Advance<'_, T> {
-        self.arena.give_back();
         Advance {
-            target: now.max(self.now),
-            budget,
-            cascades: CASCADE_LIMIT,
-            bucket: None,
-            wheel: self,
+            due: self.bare.advance(now, budget),
         }
-    }
-
-    fn slot_mask(&self) -> u64 {
-        (1 << self.slot_bits) - 1
-    }
-
-    /// How far a tick is shifted to give its unit at `level`.
-    fn shift(&self, level: usize) -> u32 {
-        // There are at most 64 levels.
-        #[allow(clippy::cast_possible_truncation)]
-        let level = level as u32;
-        level * self.slot_bits
-    }
-
-    /// The bucket of `level` that stands for `tick`.
-    #[allow(clippy::cast_possible_truncation)] // masked to at most 12 bits
-    fn slot(&self, level: usize, tick: u64) -> usize {
-        ((tick >> self.shift(level)) & self.slot_mask()) as usize
-    }
-
-    /// The lowest level whose window, as it lies now, reaches `tick`.
-    fn level_for(&self, tick: u64) -> usize {
-        let distance = tick - self.now;
-        // The level whose width has as many digits as the distance is the right one, or one too low: the two ticks may be
-        // `slots` units apart, by their positions within a unit.
-        let level = (distance | 1).ilog2() / self.slot_bits;
-        let shift = level * self.slot_bits;
-        let units = (tick >> shift) - (self.now >> shift);
-        level as usize + usize::from(units > self.slot_mask())
-    }
-
-    /// Puts the node on the bucket for `tick`.
-    fn link(&mut self, index: u32, tick: u64) {
-        // A tick in the past counts as the current one, in the node too: `unlink` finds its bucket again.
-        let tick = tick.max(self.now);
-        let level = self.level_for(tick);
-        let slot = self.slot(level, tick);
-        while self.levels.len() <= level {
-            self.levels.push(Level::new(1 << self.slot_bits));
-        }
-        let buckets = &mut self.levels[level];
-        // There are at most 64 levels.
-        #[allow(clippy::cast_possible_truncation)]
-        self.arena
-            .push_back(buckets.bucket_mut(slot), level as u8, tick, index);
-        buckets.mark(slot);
-        self.occupied_levels |= 1 << level;
-    }
-
-    /// Takes the node off the bucket it is on, which is the one for the tick that is returned.
-    fn unlink(&mut self, index: u32) -> u64 {
-        let (level, tick) = self.arena.scheduled(index);
-        let slot = self.slot(level, tick);
-        let buckets = &mut self.levels[level];
-        self.arena.unlink(buckets.bucket_mut(slot), index);
-        buckets.unmark_if_empty(slot);
-        if buckets.is_empty() {
-            self.occupied_levels &= !(1 << level);
-        }
-        tick
-    }
-
-    /// The non-empty bucket that starts first, as start, level and slot; of several the one of the highest level.
-    fn next_bucket(&self) -> Option<(u64, usize, usize)> {
-        let mut first: Option<(u64, usize, usize)> = None;
-        let mut levels = self.occupied_levels;
-        while levels != 0 {
-            let level = levels.trailing_zeros() as usize;
-            levels &= levels - 1;
-            let here = self.slot(level, self.now);
-            let slot = self.levels[level].next_occupied(here)?;
-            let distance = (slot.wrapping_sub(here) as u64) & self.slot_mask();
-            let shift = self.shift(level);
-            // A bucket at distance zero has started; the items left in it are due or cascade now.
-            let start = (((self.now >> shift) + distance) << shift).max(self.now);
-            if first.is_none_or(|(earliest, ..)| start <= earliest) {
-                first = Some((start, level, slot));
-            }
-        }
-        first
     }
 
     /// Panics unless everything lies where it belongs. For tests and fuzzing; O(n).
     #[cfg(any(test, fuzzing))]
     #[doc(hidden)]
     pub fn assert_invariants(&self) {
-        let mut seen = 0;
-        for (n, level) in self.levels.iter().enumerate() {
-            assert!(level.is_consistent(), "bitmap of level {n}");
-            assert_eq!(
-                self.occupied_levels >> n & 1 == 1,
-                !level.is_empty(),
-                "bit of level {n}"
-            );
-            for slot in 0..=self.slot_mask() {
-                let slot = usize::try_from(slot).expect("at most 4096");
-                for index in self.arena.walk(level.bucket(slot)) {
-                    seen += 1;
-                    let tick = self.arena.tick(index);
-                    assert!(tick >= self.now, "tick {tick} is past");
-                    assert_eq!(self.arena.level(index), n);
-                    assert_eq!(self.slot(n, tick), slot);
-                    let units = (tick >> self.shift(n)) - (self.now >> self.shift(n));
-                    assert!(units <= self.slot_mask(), "tick {tick} outside the window");
-                }
-            }
-        }
-        assert_eq!(seen, self.len(), "items on buckets against items counted");
-        if let Some(next) = self.next_wake() {
-            assert!(next >= self.now);
-        }
-        assert_eq!(self.next_wake().is_none(), self.is_empty());
+        self.bare.assert_invariants();
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Token({}v{})", self.index, self.stamp)
     }
 }
 
 impl<T> fmt::Debug for Wheel<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Wheel {
-            now,
-            slot_bits,
-            occupied_levels: _,
-            levels,
-            arena,
-        } = self;
-        f.debug_struct("Wheel")
-            .field("now", now)
-            .field("slots", &(1_u32 << slot_bits))
-            .field("levels", &levels.len())
-            .field("len", &arena.len())
-            .field("next_wake", &self.next_wake())
-            .finish()
+        self.bare.fmt(f)
     }
 }
 
@@ -402,60 +267,26 @@ impl<T> fmt::Debug for Wheel<T> {
 ///
 /// Time moves as the iterator is consumed. Items that are not taken stay in the wheel.
 pub struct Advance<'a, T> {
-    wheel: &'a mut Wheel<T>,
-    target: u64,
-    budget: usize,
-    cascades: usize,
-    /// The bucket of level 0 that is being handed out. Nothing is inserted meanwhile, so its items come next.
-    bucket: Option<usize>,
+    due: Due<'a, Stamped<T>>,
 }
 
 impl<T> Iterator for Advance<'_, T> {
     type Item = T;
 
     fn next(&mut self) -> Option<T> {
-        if self.budget == 0 {
-            return None;
-        }
-        let wheel = &mut *self.wheel;
-        loop {
-            let due = |slot: usize| wheel.levels[0].bucket(slot).front();
-            if let Some(index) = self.bucket.and_then(due) {
-                wheel.unlink(index);
-                self.budget -= 1;
-                return Some(wheel.arena.remove(index));
-            }
-            let Some((start, level, slot)) = wheel.next_bucket().filter(|b| b.0 <= self.target)
-            else {
-                wheel.now = self.target;
-                return None;
-            };
-            wheel.now = start;
-            self.bucket = (level == 0).then_some(slot);
-            if level == 0 {
-                continue;
-            }
-            if self.cascades == 0 {
-                return None;
-            }
-            self.cascades -= 1;
-            let front = wheel.levels[level].bucket(slot).front();
-            let index = front.expect("the bitmap names non-empty buckets only");
-            let tick = wheel.unlink(index);
-            wheel.link(index, tick);
-        }
+        self.due.next().map(|stamped| stamped.item)
     }
 }
 
 impl<T> fmt::Debug for Advance<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Advance {
+        let Due {
             wheel,
             target,
             budget,
             cascades,
-            bucket: _,
-        } = self;
+            ..
+        } = &self.due;
         f.debug_struct("Advance")
             .field("wheel", wheel)
             .field("target", target)

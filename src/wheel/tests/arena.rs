@@ -1,23 +1,22 @@
-//! Generations: a stale token finds nothing, even if its memory was reused or freed.
+//! A stale token finds nothing, even if its memory was reused or freed.
 
 use std::collections::HashSet;
 
 use super::super::arena::{Arena, List};
 use super::super::chunk::CHUNK;
+use super::super::node::Link;
 use super::{Token, Wheel, inspect};
 
 /// More nodes than an empty arena keeps.
 const MANY: usize = 1_500;
 
-const LAST: u32 = u32::MAX;
-
-fn fill(arena: &mut Arena<usize>, count: usize) -> Vec<Token> {
+fn fill(arena: &mut Arena<usize>, count: usize) -> Vec<u32> {
     (0..count).map(|n| arena.insert(n)).collect()
 }
 
-fn empty(arena: &mut Arena<usize>, tokens: &[Token]) {
-    for token in tokens {
-        let index = arena.find(*token).expect("it is there");
+fn empty(arena: &mut Arena<usize>, indices: &[u32]) {
+    for &index in indices {
+        assert!(arena.item(index).is_some());
         arena.remove(index);
         arena.assert_consistent();
     }
@@ -37,22 +36,24 @@ fn gives_no_token_out_twice() {
         }
         assert!(tokens.iter().all(|&token| wheel.get(token).is_none()));
     }
-    assert_eq!(wheel.arena.capacity(), 4, "the same nodes again and again");
+    assert_eq!(
+        wheel.bare.arena.capacity(),
+        4,
+        "the same nodes again and again"
+    );
 }
 
 #[test]
 fn reuses_nodes_last_in_first_out() {
     let mut arena = Arena::new();
-    let tokens = fill(&mut arena, 4);
+    assert_eq!(fill(&mut arena, 4), [0, 1, 2, 3]);
     for index in [1, 3, 0] {
         arena.remove(index);
+        assert_eq!(arena.item(index), None);
+        assert_eq!(arena.tick(index), None);
     }
-    let again: Vec<u32> = fill(&mut arena, 4).iter().map(|t| t.index()).collect();
-    assert_eq!(again, [0, 3, 1, 4]);
-    assert_eq!(arena.find(tokens[2]), Some(2));
-    for gone in [0, 1, 3] {
-        assert_eq!(arena.find(tokens[gone]), None);
-    }
+    assert_eq!(fill(&mut arena, 4), [0, 3, 1, 4]);
+    assert_eq!(arena.item(2), Some(&2));
     arena.assert_consistent();
 }
 
@@ -104,74 +105,19 @@ fn keeps_tokens_stale_after_memory_was_returned() {
             }
         }
         assert_eq!(wheel.advance(u64::MAX, usize::MAX).count(), MANY / 2);
-        assert_eq!(wheel.arena.capacity(), 0);
+        assert_eq!(wheel.bare.arena.capacity(), 0);
         stale.extend(tokens);
         assert!(stale.iter().all(|&old| wheel.get(old).is_none()));
-        assert!(
-            stale
-                .iter()
-                .all(|old| wheel.token_at(old.index()).is_none())
-        );
+        assert!(stale.iter().all(|old| wheel.bare.get(old.index).is_none()));
         wheel = {
             let mut next = Wheel::new(64);
-            std::mem::swap(&mut next.arena, &mut wheel.arena);
+            std::mem::swap(&mut next.bare.arena, &mut wheel.bare.arena);
+            next.stamp = wheel.stamp;
             next
         };
     }
     let different: HashSet<Token> = stale.iter().copied().collect();
     assert_eq!(different.len(), stale.len(), "a token was given out twice");
-}
-
-#[test]
-fn starts_new_nodes_above_the_oldest_generation() {
-    let mut arena = Arena::new();
-    let tokens = fill(&mut arena, MANY);
-    empty(&mut arena, &tokens[..1]);
-    arena.age(tokens[0].index(), 70);
-    let old = arena.insert(7);
-    assert_eq!(format!("{old:?}"), "Token(0v70)");
-    empty(&mut arena, &tokens[1..]);
-    empty(&mut arena, &[old]);
-    assert_eq!(arena.capacity(), 0);
-    assert_eq!(format!("{:?}", arena.insert(8)), "Token(0v71)");
-    assert_eq!(format!("{:?}", arena.insert(9)), "Token(1v71)");
-}
-
-#[test]
-fn retires_a_node_whose_generations_are_used_up() {
-    let mut arena = Arena::new();
-    let first = arena.insert(0);
-    arena.remove(first.index());
-    arena.age(0, LAST - 2);
-    for expected in ["Token(0v4294967293)", "Token(0v4294967294)"] {
-        let token = arena.insert(1);
-        assert_eq!(format!("{token:?}"), expected);
-        assert_eq!(arena.find(token), Some(0));
-        assert_eq!(arena.remove(0), 1);
-        assert_eq!(arena.find(token), None);
-        arena.assert_consistent();
-    }
-    assert_eq!(format!("{:?}", arena.insert(2)), "Token(1v1)");
-    assert_eq!(arena.find(first), None);
-    assert_eq!(arena.token(0), None);
-    arena.assert_consistent();
-}
-
-#[test]
-fn keeps_memory_near_the_end_of_the_generations() {
-    for (age, kept) in [(LAST / 2, true), (LAST / 2 - 1, false)] {
-        let mut arena = Arena::new();
-        let mut tokens = fill(&mut arena, MANY);
-        empty(&mut arena, &tokens[..1]);
-        arena.age(0, age);
-        tokens[0] = arena.insert(0);
-        empty(&mut arena, &tokens);
-        assert_eq!(arena.capacity() > 0, kept, "after generation {age}");
-        let again = fill(&mut arena, MANY);
-        assert!(tokens.iter().all(|&token| arena.find(token).is_none()));
-        assert!(again.iter().all(|&token| arena.find(token).is_some()));
-        arena.assert_consistent();
-    }
 }
 
 #[test]
@@ -191,15 +137,18 @@ fn unlinks_nodes_in_the_middle_and_at_both_ends() {
     for gone in 0..8_u32 {
         let mut arena = Arena::new();
         let mut list = List::EMPTY;
-        for token in fill(&mut arena, 3) {
-            arena.push_back(&mut list, 5, 0, token.index());
-            assert_eq!(arena.level(token.index()), 5);
+        for index in fill(&mut arena, 3) {
+            arena.push_back(&mut list, 5, 70, index);
+            arena.assert_linked(list, 5);
         }
         let unlinked = (0..3).filter(|index| gone >> index & 1 == 1);
         let left: Vec<u32> = (0..3).filter(|index| gone >> index & 1 == 0).collect();
         for index in unlinked {
-            arena.unlink(&mut list, index);
-            arena.assert_linked(list);
+            let is_end = list.front() == Some(index) || arena.walk(list).last() == Some(index);
+            let gap = arena.unlink(index);
+            assert_eq!((gap.tick, gap.level()), (70, is_end.then_some(5)));
+            list.close(gap);
+            arena.assert_linked(list, 5);
         }
         assert!(arena.walk(list).eq(left.iter().copied()));
         assert_eq!(list.front(), left.first().copied());
@@ -208,20 +157,33 @@ fn unlinks_nodes_in_the_middle_and_at_both_ends() {
 }
 
 #[test]
+fn tells_the_ends_of_lists_from_nodes() {
+    let last = u32::try_from((1_u64 << 32) - 4097).expect("the highest index");
+    for index in [0, 1, last] {
+        assert_eq!(
+            (Link::to(index).node(), Link::to(index).level()),
+            (Some(index), None)
+        );
+    }
+    for level in [0, 1, 63] {
+        let end = Link::end(level);
+        assert_eq!((end.node(), end.level()), (None, Some(usize::from(level))));
+    }
+}
+
+#[test]
 fn moves_no_full_chunk_when_growing() {
     let mut arena = Arena::new();
-    let tokens = fill(&mut arena, CHUNK);
-    let before = arena.item(tokens[0].index()).map(std::ptr::from_ref);
+    let indices = fill(&mut arena, CHUNK);
+    let before = arena.item(indices[0]).map(std::ptr::from_ref);
     let more = fill(&mut arena, 2 * CHUNK);
-    let after = arena.item(tokens[0].index()).map(std::ptr::from_ref);
+    let after = arena.item(indices[0]).map(std::ptr::from_ref);
     assert_eq!(before, after);
     assert_eq!(arena.capacity(), 3 * CHUNK);
-    for (n, token) in tokens.iter().chain(&more).enumerate() {
-        assert_eq!(token.index() as usize, n);
-        assert_eq!(
-            arena.item(token.index()),
-            Some(&(n % CHUNK + n / CHUNK / 2 * CHUNK))
-        );
+    for (n, &index) in indices.iter().chain(&more).enumerate() {
+        assert_eq!(index as usize, n);
+        let item = n % CHUNK + n / CHUNK / 2 * CHUNK;
+        assert_eq!(arena.item(index), Some(&item));
     }
     arena.assert_consistent();
 }
@@ -233,12 +195,19 @@ fn returns_memory_from_the_end_a_few_chunks_at_a_time() {
     for &token in &tokens[1..] {
         wheel.remove(token);
     }
-    assert_eq!(wheel.arena.capacity(), 20 * CHUNK, "nothing has advanced");
+    assert_eq!(
+        wheel.bare.arena.capacity(),
+        20 * CHUNK,
+        "nothing has advanced"
+    );
     // The first chunk is in use, and an empty one is kept for the next items.
     for left in [12, 4, 2, 2] {
-        assert_eq!(wheel.has_spare(), wheel.arena.capacity() > 2 * CHUNK);
+        assert_eq!(
+            wheel.bare.has_spare(),
+            wheel.bare.arena.capacity() > 2 * CHUNK
+        );
         assert_eq!(wheel.advance(0, usize::MAX).count(), 0);
-        assert_eq!(wheel.arena.capacity(), left * CHUNK);
+        assert_eq!(wheel.bare.arena.capacity(), left * CHUNK);
         inspect(&wheel);
     }
     let again: Vec<Token> = (0..20 * CHUNK).map(|n| wheel.insert(8, n)).collect();
@@ -248,10 +217,10 @@ fn returns_memory_from_the_end_a_few_chunks_at_a_time() {
         assert_eq!(wheel.remove(token), Some(n));
     }
     assert_eq!(wheel.remove(tokens[0]), Some(0));
-    while wheel.has_spare() {
+    while wheel.bare.has_spare() {
         assert_eq!(wheel.advance(0, usize::MAX).count(), 0);
     }
-    assert_eq!(wheel.arena.capacity(), 0);
+    assert_eq!(wheel.bare.arena.capacity(), 0);
     inspect(&wheel);
 }
 
@@ -260,8 +229,7 @@ fn predicts_the_index_of_the_next_item() {
     let mut arena = Arena::new();
     let insert = |arena: &mut Arena<usize>| {
         let next = arena.next_index();
-        let token = arena.insert(0);
-        assert_eq!(token.index(), next);
+        assert_eq!(arena.insert(0), next);
         assert!(next < arena.indices());
     };
     (0..=2 * CHUNK).for_each(|_| insert(&mut arena));

@@ -1,6 +1,6 @@
 //! One call cascades a bounded number of items. A bucket that is cascaded in part behaves like any other.
 
-use super::{Advance, CASCADE_LIMIT, Token, Wheel, inspect};
+use super::{CASCADE_LIMIT, Token, Wheel, inspect};
 
 const MANY: u64 = 2 * CASCADE_LIMIT as u64 + 100;
 
@@ -42,10 +42,7 @@ fn cascades_a_crowded_bucket_in_parts_and_loses_nothing() {
 #[test]
 fn each_call_cascades_exactly_the_limit() {
     let (mut wheel, tokens) = crowded(|_| 5000);
-    let moved = |wheel: &Wheel<u64>| {
-        let level = |&token: &Token| super::level_of(wheel, token);
-        tokens.iter().filter(|token| level(token) == 1).count()
-    };
+    let moved = |wheel: &Wheel<u64>| super::on_level(wheel, 1).count();
     for calls in 1..=2 {
         assert_eq!(wheel.advance(4999, usize::MAX).count(), 0);
         assert_eq!(moved(&wheel), calls * CASCADE_LIMIT);
@@ -146,13 +143,7 @@ fn hands_out_the_same_on_the_smallest_budget() {
         let mut out = Vec::new();
         while !wheel.is_empty() {
             let before = out.len();
-            out.extend(Advance {
-                target: 400,
-                budget: usize::MAX,
-                cascades: 1,
-                bucket: None,
-                wheel: &mut wheel,
-            });
+            out.extend(super::advance(&mut wheel, 400, usize::MAX, 1));
             assert!(out[before..].iter().all(|&tick| tick <= wheel.now()));
             inspect(&wheel);
         }

@@ -10,11 +10,13 @@ mod script;
 mod small_worlds;
 mod surface;
 
-use super::{Advance, CASCADE_LIMIT, Token, Wheel};
+use super::bare::CASCADE_LIMIT;
+use super::{Advance, Token, Wheel};
 
 /// Checks a wheel's invariants, and the parts that its public check cannot see.
 fn inspect<T>(wheel: &Wheel<T>) {
     wheel.assert_invariants();
+    let wheel = &wheel.bare;
     wheel.arena.assert_consistent();
     let mut first: Option<u64> = None;
     for (level, row) in wheel.levels.iter().enumerate() {
@@ -22,10 +24,10 @@ fn inspect<T>(wheel: &Wheel<T>) {
         // The bitmap was checked above, so it leads to the buckets that are not empty.
         while let Some(occupied) = row.next_occupied(slot).filter(|&next| next >= slot) {
             let list = row.bucket(occupied);
-            wheel.arena.assert_linked(list);
             for index in wheel.arena.walk(list) {
                 let shift = wheel.shift(level);
-                let start = wheel.arena.tick(index) >> shift << shift;
+                let tick = wheel.arena.tick(index).expect("it is occupied");
+                let start = tick >> shift << shift;
                 let start = start.max(wheel.now);
                 first = Some(first.map_or(start, |first| first.min(start)));
             }
@@ -38,11 +40,26 @@ fn inspect<T>(wheel: &Wheel<T>) {
     assert_eq!(wheel.next_wake(), first, "the bucket that starts first");
 }
 
+/// As [`Wheel::advance`], with another limit for the cascades.
+fn advance<T>(wheel: &mut Wheel<T>, now: u64, budget: usize, cascades: usize) -> Advance<'_, T> {
+    let mut due = wheel.bare.advance(now, budget);
+    due.cascades = cascades;
+    Advance { due }
+}
+
+/// The indices of the items on a level.
+fn on_level<T>(wheel: &Wheel<T>, level: usize) -> impl Iterator<Item = u32> + '_ {
+    let Wheel { bare, .. } = wheel;
+    let buckets = (0..1 << bare.slot_bits).map(move |slot| bare.levels[level].bucket(slot));
+    buckets.flat_map(|list| bare.arena.walk(list))
+}
+
 /// The level an item lies on.
 fn level_of<T>(wheel: &Wheel<T>, token: Token) -> usize {
-    wheel
-        .arena
-        .level(wheel.arena.find(token).expect("it is there"))
+    assert!(wheel.get(token).is_some());
+    let lies_on = |&level: &usize| on_level(wheel, level).any(|index| index == token.index);
+    let level = (0..wheel.bare.levels.len()).find(lies_on);
+    level.expect("it is on a level")
 }
 
 /// How many levels a wheel with this many slots needs to reach every tick.

@@ -9,7 +9,7 @@
 use std::collections::HashSet;
 use std::fmt::Debug;
 
-use super::{Advance, Token, Wheel, inspect, level_of};
+use super::{Token, Wheel, inspect, level_of};
 
 #[derive(Debug, Clone, Copy)]
 enum Op {
@@ -113,13 +113,7 @@ impl Small {
         let measure = |small: &Small| (small.wheel.now(), small.wheel.len(), small.height());
         let before = measure(self);
         let wake = self.wheel.next_wake();
-        let advance = Advance {
-            wheel: &mut self.wheel,
-            target,
-            budget,
-            cascades,
-            bucket: None,
-        };
+        let advance = super::advance(&mut self.wheel, target, budget, cascades);
         let out: Vec<usize> = advance.collect();
         for which in &out {
             let earliest = self.earliest();
@@ -171,14 +165,15 @@ impl Small {
 
     /// The state of a wheel; equal states behave the same from here on.
     fn state(&self, cycle: u64) -> Vec<u8> {
-        let wheel = &self.wheel;
+        let wheel = &self.wheel.bare;
         let byte = |number: u64| u8::try_from(number).expect("small worlds only");
         let mut state = vec![byte(wheel.now % cycle)];
         for (level, row) in wheel.levels.iter().enumerate() {
             for slot in 0..=wheel.slot_mask() {
                 let slot = usize::try_from(slot).expect("two or four");
                 for index in wheel.arena.walk(row.bucket(slot)) {
-                    let distance = wheel.arena.tick(index) - wheel.now;
+                    let tick = wheel.arena.tick(index).expect("it is occupied");
+                    let distance = tick - wheel.now;
                     state.extend([byte(level as u64), byte(distance)]);
                 }
             }
