@@ -251,6 +251,24 @@ async fn does_not_write_what_was_given_up_while_the_store_was_slow() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn loads_no_backlog_beyond_its_bound() {
+    let memory = Memory::new();
+    let (writer, claims) = start(memory.clone()).await;
+    claims.shutdown().await;
+    for number in 0..5_000 {
+        let set = set(&writer, &format!("{number}"), Duration::ZERO).await;
+        set.expect("it is set");
+    }
+    let started = orders().capacity(1).start(&TimerWheel::new(), memory);
+    let (timers, _claims) = started.await.expect("it starts");
+    // Not so long that it gives everything back.
+    tokio::time::sleep(Duration::from_millis(40)).await;
+    // 1,024 that wait on the wheel and after it, and a batch that is being fired.
+    let loaded = timers.metrics().loaded;
+    assert!((1_024..=2_048).contains(&loaded), "{loaded} are loaded");
+}
+
+#[tokio::test(start_paused = true)]
 async fn delivers_all_though_the_wheel_is_small() {
     let wheel = TimerWheel::builder()
         .max_keyed(5)

@@ -35,7 +35,9 @@ local function leave_index(state, versions, likely)
     end
 end
 
+-- The life that has probably loaded what goes.
 local likely_life = false
+
 local function flush()
     for state, versions in pairs(out_of) do
         leave_index(state, versions, likely_life)

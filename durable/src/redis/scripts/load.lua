@@ -38,12 +38,23 @@ local function first_page()
     return first
 end
 
-local found, into, into_loaded = {}, { [WAITING] = {}, [IN_FLIGHT] = {} }, {}
+-- Nothing is left of the page.
+local function leave(page)
+    for number = 1, #pages do
+        if pages[number] == page then
+            return table.remove(pages, number)
+        end
+    end
+end
+
+-- Takes what was read of a page out of its index.
 local function shut(page)
     if page.at > 1 then
         call('ZREMRANGEBYRANK', page.index, 0, (page.at - 1) / 2 - 1)
     end
 end
+
+local found, into, into_loaded = {}, { [WAITING] = {}, [IN_FLIGHT] = {} }, {}
 for at = 1, 2 * limit, 2 do
     local page = first_page()
     if not page then
@@ -55,16 +66,10 @@ for at = 1, 2 * limit, 2 do
     local into_at = #list
     list[into_at + 1], list[into_at + 2] = due, version
     page.at = page.at + 2
-    if page[page.at] then
-        page.due = tonumber(page[page.at + 1])
-    else
+    page.due = tonumber(page[page.at + 1])
+    if not page.due then
         shut(page)
-        for number = 1, #pages do
-            if pages[number] == page then
-                table.remove(pages, number)
-                break
-            end
-        end
+        leave(page)
     end
 end
 for _, page in ipairs(pages) do

@@ -11,73 +11,68 @@ local HEAD, HEAD_LENGTH = '<c1c1dd', 18
 
 local heads, FIRST = ARGV[3], 4
 local count = #heads / HEAD_LENGTH
-local version_of = read(keys, ARGV, FIRST, FIRST + count - 1)
-local row_of
-do
-    local replaced = {}
-    for _, version in pairs(version_of) do
-        replaced[#replaced + 1] = version or nil
-    end
-    row_of = read(rows, replaced, 1, #replaced)
+local version_of, replaced = read(keys, ARGV, FIRST, FIRST + count - 1), {}
+for _, version in pairs(version_of) do
+    replaced[#replaced + 1] = version or nil
 end
+local row_of = read(rows, replaced, 1, #replaced)
 
 local numbers, answers = {}, { '' }
-
-local function answer(...)
+local function answer(what, token)
     local at = #numbers
-    for number = 1, select('#', ...) do
-        numbers[at + number] = select(number, ...)
-    end
+    -- Nothing is added without a token.
+    numbers[at + 1], numbers[at + 2] = what, token
+end
+local function answer_armed(replaced, version, due, is_loaded)
+    local at = #numbers
+    numbers[at + 1], numbers[at + 2], numbers[at + 3] = ARMED, version, due
+    numbers[at + 4], numbers[at + 5] = is_loaded, replaced or '0'
+    return version
 end
 
+-- What this call has put in must be there to be taken out.
 local function row_under(version)
     if row_of[version] == nil then
-        -- This call has put it in.
         flush()
         row_of[version] = call('HGET', rows, version)
     end
-    return unpack_from(UNPACK_ROW, row_of[version])
+    return row_of[version]
 end
 
 local value_at = FIRST + count
 for number = 1, count do
     local op, base, due, period = unpack_from(HEAD, heads, (number - 1) * HEAD_LENGTH + 1)
-    local key = ARGV[FIRST + number - 1]
-    local version, value = version_of[key], nil
-    due = base == '+' and after(due) or due
+    local key, value = ARGV[FIRST + number - 1], nil
     if op == 's' or op == 'a' then
-        value = ARGV[value_at]
-        value_at = value_at + 1
+        value, value_at = ARGV[value_at], value_at + 1
     end
+    if base == '+' then
+        due = after(due)
+    end
+    local version = version_of[key]
     local token = not version and op ~= 's' and latest_token(key)
     if token then
         answer(FLYING, token)
     elseif op == 's' or op == 'a' and not version then
-        if version then
-            -- One that this call has put in must be there to be taken out.
-            if row_of[version] == nil then flush() end
+        if version and row_under(version) then
             take(version, WAITING, key, true)
         end
-        local new, at, is_loaded = put_waiting(due, 0, period, key, value, due)
-        local n = #numbers
-        numbers[n + 1], numbers[n + 2], numbers[n + 3], numbers[n + 4], numbers[n + 5] = ARMED, new, at, is_loaded, version or '0'
-        version_of[key] = new
+        version_of[key] = answer_armed(version, put_waiting(due, 0, period, key, value, due))
     elseif op == 'a' then
         answer(PRESENT)
     elseif not version then
         answer(ABSENT)
     else
-        local _, _, attempt, period, _, value_at = row_under(version)
-        local value = row_of[version]:sub(value_at)
+        local row = row_under(version)
+        local _, _, attempt, its_period, _, its_value_at = unpack_from(UNPACK_ROW, row)
+        local its_value = row:sub(its_value_at)
         take(version, WAITING, key, op == 'm')
         if op == 'm' then
-            local new, at, is_loaded = put_waiting(due, attempt, period, key, value, due)
-            answer(ARMED, new, at, is_loaded, version)
-            version_of[key] = new
+            version_of[key] = answer_armed(version, put_waiting(due, attempt, its_period, key, its_value, due))
         else
-            answer(REMOVED, version)
-            answers[#answers + 1] = value
             version_of[key] = false
+            answer(REMOVED, version)
+            answers[#answers + 1] = its_value
         end
     end
 end
