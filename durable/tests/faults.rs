@@ -256,11 +256,13 @@ async fn loads_no_backlog_beyond_its_bound() {
     let (writer, claims) = start(memory.clone()).await;
     claims.shutdown().await;
     for number in 0..5_000 {
-        let set = set(&writer, &format!("{number}"), Duration::ZERO).await;
+        let key = number.to_string();
+        let set = set(&writer, &key, Duration::ZERO).await;
         set.expect("it is set");
     }
-    let started = orders().capacity(1).start(&TimerWheel::new(), memory);
-    let (timers, _claims) = started.await.expect("it starts");
+    let wheel = TimerWheel::new();
+    let started = orders().capacity(1).start(&wheel, memory).await;
+    let (timers, _claims) = started.expect("it starts");
     // Not so long that it gives everything back.
     tokio::time::sleep(Duration::from_millis(40)).await;
     // 1,024 that wait on the wheel and after it, and a batch that is being fired.
