@@ -272,17 +272,16 @@ fn write_arguments(command: &mut Cmd, writes: &[Write]) {
 
 /// Which of the claims are not acknowledged but settled otherwise, and how, as `settle.lua` takes it.
 fn settled_otherwise(settles: &[Settle]) -> String {
-    let mut text = String::new();
-    for (at, settle) in settles.iter().enumerate() {
+    let otherwise = settles.iter().enumerate().filter_map(|(at, settle)| {
         let (how, delay) = match settle.how {
-            How::Ack => continue,
+            How::Ack => return None,
             How::Extend(lease) => ("extend", lease),
             How::Again(delay) => ("again", delay),
             How::Release => ("release", Duration::ZERO),
         };
-        text += &format!("{at} {how} {} ", span(delay));
-    }
-    text
+        Some(format!("{at} {how} {}", span(delay)))
+    });
+    otherwise.collect::<Vec<_>>().join(" ")
 }
 
 /// Reads what became of a write from the numbers, and the value of what was removed from the rest of the answer.
