@@ -251,6 +251,28 @@ async fn does_not_write_what_was_given_up_while_the_store_was_slow() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn loads_no_backlog_beyond_its_bound() {
+    let memory = Memory::new();
+    let (writer, claims) = start(memory.clone()).await;
+    claims.shutdown().await;
+    for number in 0..10_000 {
+        let key = number.to_string();
+        let set = set(&writer, &key, Duration::ZERO).await;
+        set.expect("it is set");
+    }
+    let wheel = TimerWheel::new();
+    let started = orders().capacity(128).start(&wheel, memory).await;
+    let (timers, mut claims) = started.expect("it starts");
+    for _ in 0..2_100 {
+        let claim = claims.recv().await.expect("the stream goes on");
+        claim.ack().await.expect("it is held");
+    }
+    // Besides those received: 2,048 that are not fired, a batch that is being fired, and the capacity.
+    let loaded = timers.metrics().loaded;
+    assert!(loaded <= 2_100 + 2_048 + 1_024 + 128, "{loaded} are loaded");
+}
+
+#[tokio::test(start_paused = true)]
 async fn delivers_all_though_the_wheel_is_small() {
     let wheel = TimerWheel::builder()
         .max_keyed(5)

@@ -58,7 +58,7 @@ impl Firing {
                 return;
             }
             let mut due: Vec<_> = expired.drain(..).map(|expired| expired.key).collect();
-            self.core.fired_some.notify_one();
+            self.core.let_go(due.len());
             while !due.is_empty() && !*self.stopped.borrow() {
                 let Some(permits) = self.permits(due.len()).await else {
                     // What is due is given back too.

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
-use tickwheel::{Expirations, KeyedTimers, SetTimerError, TimerWheel};
+use tickwheel::{Expirations, Expired, KeyedTimers, SetTimerError, TimerWheel};
 use tokio::sync::{Mutex, Notify, Semaphore, watch};
 use tokio::time::Instant;
 
@@ -60,7 +60,9 @@ pub(crate) struct Core {
     clock: StoreClock,
     /// The rows that this instance has loaded, by version.
     on_wheel: KeyedTimers<Version, ()>,
-    /// How many rows it may have loaded.
+    /// How many rows it has loaded: those on the wheel, and those that have come due and wait to be fired.
+    held: AtomicUsize,
+    /// How many it may have loaded.
     max_loaded: AtomicUsize,
     /// One permit for each claim that is not settled.
     capacity: Arc<Semaphore>,
@@ -97,10 +99,29 @@ impl Core {
     }
 
     fn arm_at(&self, version: Version, instant: Instant) {
-        match self.on_wheel.set_timer_at(version, (), instant) {
+        // First, since it may come due before this returns.
+        self.held.fetch_add(1, Ordering::AcqRel);
+        let armed = self.on_wheel.set_timer_at(version, (), instant);
+        if !matches!(armed, Ok(None)) {
+            self.let_go(1);
+        }
+        match armed {
             Ok(_) | Err(SetTimerError::Closed(..)) => {}
             Err(_) => self.wheel_is_full(),
         }
+    }
+
+    /// Takes note that rows have left the wheel and the queue of those that are due.
+    fn let_go(&self, rows: usize) {
+        self.held.fetch_sub(rows, Ordering::AcqRel);
+        self.fired_some.notify_one();
+    }
+
+    /// Takes everything off the wheel that is not due.
+    fn drain(&self) -> Vec<Expired<Version, ()>> {
+        let drained = self.on_wheel.drain().unwrap_or_default();
+        self.let_go(drained.len());
+        drained
     }
 
     /// The wheel has a bound, and no room for a row that is loaded. Everything is given back, and from now on less is loaded.
@@ -119,7 +140,7 @@ impl Core {
             return 0;
         }
         let max = self.max_loaded.load(Ordering::Acquire);
-        max.saturating_sub(self.on_wheel.len())
+        max.saturating_sub(self.held.load(Ordering::Acquire))
     }
 
     fn arm_if_loaded(&self, row: Armed) {
@@ -130,7 +151,9 @@ impl Core {
 
     fn disarm(&self, version: Version) {
         // Not there, or the wheel is shut down: nothing to do.
-        let _ = self.on_wheel.remove_timer(&version);
+        if let Ok(Some(())) = self.on_wheel.remove_timer(&version) {
+            self.let_go(1);
+        }
     }
 
     /// Takes note of the store's time in an answer. If its clock has stepped, what is on the wheel is armed anew.
@@ -140,7 +163,7 @@ impl Core {
         };
         tracing::warn!(namespace = %self.calls.namespace(), micros = step, "the store's clock has stepped");
         let micros = std::time::Duration::from_micros(step.unsigned_abs());
-        for timer in self.on_wheel.drain().unwrap_or_default() {
+        for timer in self.drain() {
             let instant = if step > 0 {
                 timer.deadline.checked_sub(micros).unwrap_or(asked)
             } else {
@@ -159,7 +182,7 @@ impl Core {
     async fn end_life(&self, unloading: &mut bool) -> Result<(), Error> {
         *unloading = true;
         // The wheel first: what is armed after this is anybody's to load, and on two wheels at worst.
-        let _ = self.on_wheel.drain();
+        drop(self.drain());
         let InstanceId(fresh) = self.calls.unload(self.id()).await?;
         self.id.store(fresh, Ordering::Release);
         *unloading = false;
@@ -263,6 +286,7 @@ pub(crate) async fn start(
         id: AtomicI64::new(opened.answer.instance.0),
         unloading: Mutex::new(false),
         on_wheel,
+        held: AtomicUsize::new(0),
         max_loaded: AtomicUsize::new(settings.max_loaded()),
         capacity: Arc::new(Semaphore::new(settings.capacity)),
         loads: AtomicBool::new(true),

@@ -22,7 +22,8 @@
 //! | `..:lives` | sorted set by time | until when each id counts as living; 0 for those that were unloaded |
 //! | `..:hints` | channel | |
 //!
-//! 1. Each row lies in exactly one of the sorted sets by `due`, and its score there is the only place that says when it is due.
+//! 1. Each row lies in exactly one of the sorted sets by `due`, and its score there says when it is due. A waiting row that has
+//!    not fired is due at its deadline; so `fire` need not ask.
 //! 2. The *life* of an id begins with its first load. What was loaded in it stays in the sorted sets of the id after it has ended,
 //!    and `load` takes from there as from those of rows that nobody has loaded. So the end of a life costs the same, however much
 //!    was loaded in it.
@@ -56,8 +57,8 @@ use crate::store::{
 /// A store in a Redis or Valkey server. With the feature `redis`.
 ///
 /// Any number of processes may use a server at once, and any number of namespaces. Each call is one Lua script and one round trip.
-/// It costs O(log n) for each of its timers, whether there are a thousand others or a million. Batches have at most 1,024 writes
-/// or 4,096 loaded timers, which keeps the server from others for some milliseconds. It is made for Redis 6.2 and later and for
+/// It costs O(log n) for each of its timers, whether there are a thousand others or a million. Batches have at most 1,024
+/// timers, which keeps the server from others for some milliseconds. It is made for Redis 6.2 and later and for
 /// Valkey, and is tested with Redis 7.0.
 ///
 /// A URL is `redis://user:password@host:port/database`, `rediss://` for an encrypted connection, whose certificate is checked
@@ -89,6 +90,11 @@ use crate::store::{
 /// [`StoreError::Refused`] while the memory is full and change nothing, and timers are still delivered and acknowledged, which
 /// makes room. The policies that begin with `allkeys` **throw timers away**: do not use them.
 ///
+/// # How much work
+///
+/// The server runs scripts on one thread. In batches of 1,024, with Redis 7.0 on two busy cores, it takes 12 us of that thread to
+/// set a timer, and 27 us to load, fire and acknowledge it: 6, 15 and 6. Then there is the flush of the disk, if it has to.
+///
 /// # How much memory
 ///
 /// About 310 bytes for each timer, besides the bytes of its value and twice those of its key, as encoded: 400 MB for a million with
@@ -101,7 +107,7 @@ use crate::store::{
 /// ```text
 /// ACL SETUSER tickwheel on >s3cret resetkeys resetchannels ~tickwheel:* &tickwheel:* -@all +ping
 ///     +evalsha +script|load +subscribe +publish +time +hget +hmget +hset +hdel +hlen
-///     +zadd +zrem +zscore +zmscore +zcard +zcount +zrange +zrangebyscore +zrevrangebylex +zremrangebyrank +exists +unlink
+///     +zadd +zrem +zscore +zcard +zcount +zrange +zrangebyscore +zrevrangebylex +zremrangebyrank +exists +unlink
 /// ```
 ///
 /// # Clusters
@@ -127,6 +133,10 @@ pub struct Redis {
     connection: Connection,
     hints: Hints,
 }
+
+/// A load has at most this many rows, however many it is asked for. A script keeps the server from all else, so others get their
+/// turn between several short ones: among them the calls that fire what is due now.
+const LOADED_AT_ONCE: usize = 1024;
 
 impl Redis {
     /// Connects to a server.
@@ -218,101 +228,119 @@ fn near_arguments(command: &mut Cmd, near: Near) {
         .arg(loader.unwrap_or_default());
 }
 
-fn due_argument(due: Due) -> String {
-    match due {
-        Due::In(delay) => format!("+{}", span(delay)),
-        Due::At(time) => time.as_micros().to_string(),
-    }
+/// A number as the scripts pack it. All they pack are below 2^53.
+#[expect(clippy::cast_precision_loss, reason = "doubles hold it exactly")]
+fn packed(number: i64) -> [u8; 8] {
+    (number as f64).to_le_bytes()
 }
 
-fn write_arguments(command: &mut Cmd, write: Write) {
-    match write.action {
+/// What a write does, packed as `write.lua` takes it, without key and value.
+fn write_head(action: &Action) -> Vec<u8> {
+    let (op, due, period) = match *action {
         Action::Set {
-            value,
             due,
             period,
             if_absent,
-        } => {
-            command
-                .arg("s")
-                .arg(write.key)
-                .arg(value)
-                .arg(due_argument(due));
-            command
-                .arg(period.map_or(0, span))
-                .arg(i64::from(if_absent));
-        }
-        Action::Move { due } => {
-            command.arg("m").arg(write.key).arg(due_argument(due));
-        }
-        Action::Remove => {
-            command.arg("r").arg(write.key);
+            ..
+        } => (if if_absent { b'a' } else { b's' }, Some(due), period),
+        Action::Move { due } => (b'm', Some(due), None),
+        Action::Remove => (b'r', None, None),
+    };
+    let (base, due) = match due {
+        Some(Due::In(delay)) => (b'+', span(delay)),
+        Some(Due::At(time)) => (b'@', time.as_micros()),
+        None => (b'@', 0),
+    };
+    let mut head = vec![op, base];
+    head.extend(packed(due));
+    head.extend(packed(period.map_or(0, span)));
+    head
+}
+
+fn write_arguments(command: &mut Cmd, writes: &[Write]) {
+    let heads = writes.iter().flat_map(|write| write_head(&write.action));
+    command.arg(heads.collect::<Vec<u8>>());
+    for write in writes {
+        command.arg(&write.key);
+    }
+    for write in writes {
+        if let Action::Set { value, .. } = &write.action {
+            command.arg(value);
         }
     }
 }
 
-fn read_written(reply: &mut Reply) -> Result<Written, StoreError> {
-    Ok(match reply.int()? {
+/// Which of the claims are not acknowledged but settled otherwise, and how, as `settle.lua` takes it.
+fn settled_otherwise(settles: &[Settle]) -> String {
+    let otherwise = settles.iter().enumerate().filter_map(|(at, settle)| {
+        let (how, delay) = match settle.how {
+            How::Ack => return None,
+            How::Extend(lease) => ("extend", lease),
+            How::Again(delay) => ("again", delay),
+            How::Release => ("release", Duration::ZERO),
+        };
+        Some(format!("{at} {how} {}", span(delay)))
+    });
+    otherwise.collect::<Vec<_>>().join(" ")
+}
+
+/// Reads what became of a write from the numbers, and the value of what was removed from the rest of the answer.
+fn read_written(numbers: &mut Reply, values: &mut Reply) -> Result<Written, StoreError> {
+    Ok(match numbers.int()? {
         1 => Written::Armed {
-            row: reply.armed()?,
-            replaced: Some(reply.version()?).filter(|version| version.0 != 0),
+            row: numbers.armed()?,
+            replaced: Some(numbers.version()?).filter(|version| version.0 != 0),
         },
         2 => Written::Removed {
-            version: reply.version()?,
-            value: reply.bytes()?,
+            version: numbers.version()?,
+            value: values.bytes()?,
         },
         3 => Written::Absent,
         4 => Written::Present,
-        _ => Written::InFlight(reply.version()?),
+        _ => Written::InFlight(numbers.version()?),
     })
 }
 
-fn read_fired(reply: &mut Reply) -> Result<Fired, StoreError> {
+/// Reads what has fired from the numbers, and the row as it was from the rest of the answer.
+fn read_fired(numbers: &mut Reply, rows: &mut Reply) -> Result<Fired, StoreError> {
+    let (token, missed) = (numbers.version()?, numbers.count()?);
+    let row = rows.row()?;
     Ok(Fired {
-        token: reply.version()?,
-        deadline: reply.time()?,
-        attempt: u32::try_from(reply.count()?).unwrap_or(u32::MAX),
-        missed: reply.count()?,
-        repeats: reply.flag()?,
-        key: reply.bytes()?,
-        value: reply.bytes()?,
+        token,
+        key: row.key,
+        value: row.value,
+        deadline: row.deadline,
+        attempt: row.attempt.saturating_add(1),
+        missed,
+        repeats: row.period.is_some(),
     })
 }
 
-fn read_settled(reply: &mut Reply) -> Result<Settled, StoreError> {
-    let Armed {
-        version,
-        due,
-        loaded,
-    } = reply.armed()?;
-    Ok(match version.0 {
-        -1 => Settled::Lost,
-        0 => Settled::Done,
-        _ => Settled::Armed(Armed {
+fn read_settled(numbers: &mut Reply) -> Result<Settled, StoreError> {
+    Ok(match numbers.version()? {
+        Version(-1) => Settled::Lost,
+        Version(0) => Settled::Done,
+        version => Settled::Armed(Armed {
             version,
-            due,
-            loaded,
+            due: numbers.time()?,
+            loaded: numbers.flag()?,
         }),
     })
 }
 
 fn read_row(reply: &mut Reply) -> Result<Stored, StoreError> {
+    let (version, due, loader) = (reply.version()?, reply.time()?, reply.int()?);
+    let row = reply.row()?;
     Ok(Stored {
-        version: reply.version()?,
-        state: if reply.flag()? {
-            State::InFlight
-        } else {
-            State::Waiting
-        },
-        due: reply.time()?,
-        deadline: reply.time()?,
-        attempt: u32::try_from(reply.count()?).unwrap_or(u32::MAX),
-        period: Some(reply.count()?)
-            .filter(|micros| *micros > 0)
-            .map(Duration::from_micros),
-        loaded_by: Some(reply.int()?).filter(|id| *id > 0).map(InstanceId),
-        key: reply.bytes()?,
-        value: reply.bytes()?,
+        version,
+        state: row.state,
+        due,
+        deadline: row.deadline,
+        attempt: row.attempt,
+        period: row.period,
+        loaded_by: Some(loader).filter(|id| *id > 0).map(InstanceId),
+        key: row.key,
+        value: row.value,
     })
 }
 
@@ -357,25 +385,26 @@ impl Store for Redis {
     ) -> Result<Vec<Written>, StoreError> {
         let writing = self.run(&scripts::WRITE, namespace, |command| {
             near_arguments(command, near);
-            for write in writes {
-                write_arguments(command, write);
-            }
+            write_arguments(command, &writes);
         });
-        writing.await?.all(read_written)
+        let mut values = writing.await?;
+        let mut numbers = values.numbers()?;
+        numbers.all(|numbers| read_written(numbers, &mut values))
     }
 
     async fn load(&self, namespace: &Namespace, request: Load) -> Result<Loaded, StoreError> {
+        let limit = request.limit.min(LOADED_AT_ONCE);
         let loading = self.run(&scripts::LOAD, namespace, |command| {
             command.arg(request.instance.0).arg(span(request.window));
-            command
-                .arg(limit_argument(request.limit))
-                .arg(span(request.alive));
+            command.arg(limit_argument(limit)).arg(span(request.alive));
         });
         let mut reply = loading.await?;
         Ok(Loaded {
             now: reply.time()?,
             more: reply.flag()?,
-            rows: reply.all(|reply| Ok((reply.version()?, reply.time()?)))?,
+            rows: reply
+                .numbers()?
+                .all(|numbers| Ok((numbers.version()?, numbers.time()?)))?,
         })
     }
 
@@ -394,11 +423,13 @@ impl Store for Redis {
             }
         });
         let mut reply = firing.await?;
+        let now = reply.time()?;
+        let mut fired = reply.numbers()?;
         Ok(FireReport {
-            now: reply.time()?,
-            fired: reply.array()?.all(read_fired)?,
-            later: reply.array()?.all(Reply::armed)?,
-            next: reply.array()?.all(Reply::armed)?,
+            now,
+            later: reply.numbers()?.all(Reply::armed)?,
+            next: reply.numbers()?.all(Reply::armed)?,
+            fired: fired.all(|fired| read_fired(fired, &mut reply))?,
         })
     }
 
@@ -410,17 +441,12 @@ impl Store for Redis {
     ) -> Result<Vec<Settled>, StoreError> {
         let settling = self.run(&scripts::SETTLE, namespace, |command| {
             near_arguments(command, near);
-            for Settle { token, how } in settles {
-                let (how, delay) = match how {
-                    How::Ack => ("ack", Duration::ZERO),
-                    How::Extend(lease) => ("extend", lease),
-                    How::Again(delay) => ("again", delay),
-                    How::Release => ("release", Duration::ZERO),
-                };
-                command.arg(digits(token)).arg(how).arg(span(delay));
+            command.arg(settled_otherwise(&settles));
+            for settle in settles {
+                command.arg(digits(settle.token));
             }
         });
-        settling.await?.all(read_settled)
+        settling.await?.numbers()?.all(read_settled)
     }
 
     async fn unload(

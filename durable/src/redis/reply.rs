@@ -1,10 +1,56 @@
 //! Reads what a script has answered.
 
-use std::vec;
+use std::time::Duration;
+use std::{str, vec};
 
 use ::redis::Value;
 
-use crate::store::{Armed, StoreError, StoreTime, Version};
+use crate::store::{Armed, State, StoreError, StoreTime, Version};
+
+/// A row as the scripts pack it: `PACK_ROW` in `prelude.lua`.
+pub(super) struct Row {
+    pub(super) state: State,
+    pub(super) deadline: StoreTime,
+    pub(super) attempt: u32,
+    pub(super) period: Option<Duration>,
+    pub(super) key: Vec<u8>,
+    pub(super) value: Vec<u8>,
+}
+
+impl Row {
+    fn unpack(mut bytes: Vec<u8>) -> Option<Row> {
+        let (head, rest) = bytes.split_first_chunk::<27>()?;
+        let deadline = number(head, 1)?;
+        let attempt = number(head, 9)?;
+        let period = number(head, 17)?;
+        let key_length = usize::from(u16::from_le_bytes([head[25], head[26]]));
+        let key = rest.get(..key_length)?.to_vec();
+        let state = match head[0] {
+            b'w' => State::Waiting,
+            b'f' => State::InFlight,
+            _ => return None,
+        };
+        let value_at = head.len() + key_length;
+        Some(Row {
+            state,
+            deadline: StoreTime::from_micros(deadline),
+            attempt: u32::try_from(attempt).unwrap_or(u32::MAX),
+            period: u64::try_from(period)
+                .ok()
+                .filter(|micros| *micros > 0)
+                .map(Duration::from_micros),
+            key,
+            value: bytes.split_off(value_at),
+        })
+    }
+}
+
+/// A packed number. The scripts pack none that is not whole or not below 2^53.
+#[expect(clippy::cast_possible_truncation, reason = "it is whole")]
+fn number(bytes: &[u8], at: usize) -> Option<i64> {
+    let bytes = bytes.get(at..)?.first_chunk()?;
+    Some(f64::from_le_bytes(*bytes) as i64)
+}
 
 /// The values of an array that are not read yet.
 pub(super) struct Reply(vec::IntoIter<Value>);
@@ -27,10 +73,19 @@ impl Reply {
         self.0.as_slice().is_empty()
     }
 
-    pub(super) fn array(&mut self) -> Result<Reply, StoreError> {
-        self.0
-            .next()
-            .map_or_else(|| Err(unexpected("an array", None)), Reply::new)
+    /// Numbers that come as one text, with spaces between them.
+    pub(super) fn numbers(&mut self) -> Result<Reply, StoreError> {
+        let text = self.bytes()?;
+        let text = str::from_utf8(&text).unwrap_or("(not a text)");
+        let numbers = text.split_ascii_whitespace().map(str::parse);
+        let numbers: Result<Vec<_>, _> = numbers.map(|number| number.map(Value::Int)).collect();
+        match numbers {
+            Ok(numbers) => Ok(Reply(numbers.into_iter())),
+            Err(_) => Err(unexpected(
+                "numbers",
+                Some(&Value::SimpleString(text.to_owned())),
+            )),
+        }
     }
 
     pub(super) fn int(&mut self) -> Result<i64, StoreError> {
@@ -57,6 +112,15 @@ impl Reply {
         }
     }
 
+    pub(super) fn row(&mut self) -> Result<Row, StoreError> {
+        let bytes = self.bytes()?;
+        let length = bytes.len();
+        Row::unpack(bytes).ok_or_else(|| {
+            let found = format!("{length} bytes");
+            unexpected("a row", Some(&Value::SimpleString(found)))
+        })
+    }
+
     pub(super) fn version(&mut self) -> Result<Version, StoreError> {
         self.int().map(Version)
     }
@@ -77,7 +141,7 @@ impl Reply {
     /// Reads items until nothing is left.
     pub(super) fn all<T>(
         &mut self,
-        read: impl Fn(&mut Reply) -> Result<T, StoreError>,
+        mut read: impl FnMut(&mut Reply) -> Result<T, StoreError>,
     ) -> Result<Vec<T>, StoreError> {
         let mut all = Vec::new();
         while !self.is_empty() {

@@ -37,10 +37,10 @@ macro_rules! scripts {
 
 scripts! {
     OPEN = "open.lua";
-    WRITE = "prelude.lua" "near.lua" "write.lua";
+    WRITE = "prelude.lua" "changes.lua" "write.lua";
     LOAD = "prelude.lua" "load.lua";
-    FIRE = "prelude.lua" "near.lua" "fire.lua";
-    SETTLE = "prelude.lua" "near.lua" "settle.lua";
+    FIRE = "prelude.lua" "changes.lua" "fire.lua";
+    SETTLE = "prelude.lua" "changes.lua" "settle.lua";
     UNLOAD = "prelude.lua" "unload.lua";
     GET = "prelude.lua" "reading.lua" "get.lua";
     LIST = "prelude.lua" "reading.lua" "list.lua";

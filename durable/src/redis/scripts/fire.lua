@@ -1,13 +1,14 @@
 -- fire: window, loader, lease or '', 'all' | 'once' | 'skip', then versions
--- -> now, { token, deadline, attempt, missed, repeats, key, value for each that fired },
---    { version, due, loaded for each that is not due }, { the same for each next occurrence }.
+-- -> now, token, missed for each that fired, version, due, loaded for each that is not due, the same for each next occurrence,
+--    then, of each that fired, the row as it was.
 -- O(log n) for each version.
 
-local lease, rule = tonumber(ARGV[3]), ARGV[4]
-local fired, later, following = {}, {}, {}
-local function answer_armed(answers, version, due, is_loaded)
-    local at = #answers
-    answers[at + 1], answers[at + 2], answers[at + 3] = version, due, is_loaded
+local lease, rule, FIRST = tonumber(ARGV[3]), ARGV[4], 5
+local fired, later, following, answers = {}, {}, {}, { now, '', '', '' }
+
+local function answer_armed(list, version, due, is_loaded)
+    local at = #list
+    list[at + 1], list[at + 2], list[at + 3] = version, due, is_loaded
 end
 
 -- Whether the occurrence fires, how many after it are missed, and the next deadline. As `Missed::next`.
@@ -24,56 +25,45 @@ local function next_occurrence(deadline, period)
     return behind == 0, 0, due
 end
 
-local versions = {}
-for at = 5, #ARGV do
-    versions[at - 4] = ARGV[at]
-end
-read_rows(versions)
-local found, dues, listed = {}, {}, {}
-for _, version in ipairs(versions) do
-    local row = find(version)
-    if row then
-        found[#found + 1] = row
-        local list = list_of(listed, row.index)
-        list[#list + 1] = version
-    end
-end
-for index, list in pairs(listed) do
-    for from = 1, #list, MANY do
-        local to = min(from + MANY - 1, #list)
-        local scores = call('ZMSCORE', index, unpack(list, from, to))
-        for at = from, to do
-            dues[list[at]] = tonumber(scores[at - from + 1])
-        end
-    end
-end
-
 even_when_full()
-for _, row in ipairs(found) do
-    if dues[row.version] > now then
-        answer_armed(later, tonumber(row.version), dues[row.version], loader_of(row) and 1 or 0)
-    elseif packed_of[row.version] then
-        take(row)
-        local fires, missed, due, repeats = true, 0, nil, 0
-        if row.period > 0 then
-            fires, missed, due = next_occurrence(row.deadline, row.period)
-            local occurrence = { key = row.key, value = row.value, deadline = due, attempt = 0, period = row.period }
-            local is_loaded = arm(occurrence, due)
-            answer_armed(fires and following or later, sequence, due, is_loaded)
-            repeats = 1
+local row_of = read(rows, ARGV, FIRST, #ARGV)
+likely_life = call('HGET', loaded, ARGV[FIRST] or '')
+local lease_ends = lease and format(DIGITS, after(lease))
+for at = FIRST, #ARGV do
+    local version = ARGV[at]
+    local row = row_of[version]
+    if row then
+        local state, deadline, attempt, period, key, value_at = unpack_from(UNPACK_ROW, row)
+        -- What has not fired yet is due at its deadline, which is quicker to tell.
+        local life, due = nil, deadline
+        if attempt > 0 or due > now then
+            life, due = life_and_due(version, state)
         end
-        if fires then
-            row.attempt, row.period = row.attempt + 1, 0
-            if lease then
-                put(row, IN_FLIGHT, after(lease), false)
-            else
-                next_version()
+        if due > now then
+            answer_armed(later, version, format(DIGITS, due), life and living(life) and '1' or '0')
+        else
+            row_of[version] = false
+            take(version, state, key, period > 0)
+            local value, fires, missed = row:sub(value_at), true, 0
+            if period > 0 then
+                fires, missed, due = next_occurrence(deadline, period)
+                answer_armed(fires and following or later, put_waiting(due, 0, period, key, value, due))
             end
-            local at = #fired
-            fired[at + 1], fired[at + 2], fired[at + 3] = sequence, row.deadline, row.attempt
-            fired[at + 4], fired[at + 5], fired[at + 6], fired[at + 7] = missed, repeats, row.key, row.value
+            if fires then
+                local token = next_version()
+                if lease then
+                    put_row(token, IN_FLIGHT, deadline, attempt + 1, 0, key, value)
+                    local at = #into_in_flight
+                    into_in_flight[at + 1], into_in_flight[at + 2] = lease_ends, token
+                    into_flights[at + 1], into_flights[at + 2] = '0', flight(key, token)
+                end
+                local at = #fired
+                fired[at + 1], fired[at + 2] = token, missed
+                answers[#answers + 1] = row
+            end
         end
     end
 end
 finish()
-return { now, fired, later, following }
+answers[2], answers[3], answers[4] = concat(fired, ' '), concat(later, ' '), concat(following, ' ')
+return answers

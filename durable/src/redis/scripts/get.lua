@@ -3,6 +3,6 @@
 local answers = {}
 local version = call('HGET', keys, ARGV[1]) or latest_token(ARGV[1])
 if version then
-    describe(answers, find(version))
+    describe(answers, version)
 end
 return answers

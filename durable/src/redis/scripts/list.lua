@@ -35,6 +35,6 @@ end)
 
 local answers = {}
 for number = 1, min(#found, limit) do
-    describe(answers, find(found[number].version))
+    describe(answers, found[number].version)
 end
 return answers

@@ -1,14 +1,11 @@
 -- How rows are read.
 
--- version, whether it is in flight, due, deadline, attempt, period or 0, loader or 0, key, value
-local function describe(answers, row)
-    local fields = {
-        tonumber(row.version), row.state == IN_FLIGHT and 1 or 0, due_of(row), row.deadline, row.attempt,
-        row.period, tonumber(loader_of(row) or 0), row.key, row.value,
-    }
-    for _, field in ipairs(fields) do
-        answers[#answers + 1] = field
-    end
+-- version, due, loader or 0, the row
+local function describe(answers, version)
+    local row, at = call('HGET', rows, version), #answers
+    local life, due = life_and_due(version, row:sub(1, 1))
+    answers[at + 1], answers[at + 2] = tonumber(version), due
+    answers[at + 3], answers[at + 4] = tonumber(life and living(life) or 0), row
 end
 
 -- The indexes in which rows of that state lie, with the lives that they belong to.

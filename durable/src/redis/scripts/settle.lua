@@ -1,42 +1,46 @@
--- settle: window, loader, then token, 'ack' | 'extend' | 'again' | 'release', micros for each
--- -> for each: DONE, 0, 0 | LOST, 0, 0 | version, due, loaded of what waits again.
+-- settle: window, loader, 'at how micros ..' for those that are not acknowledged, then tokens; at is where a token is among them
+-- and how is 'extend' | 'again' | 'release'
+-- -> DONE | LOST | version, due, loaded of what waits again, for each.
 -- O(log n) for each.
 
-local DONE, LOST = 0, -1
-local answers = {}
-local function answer(first, second, third)
-    local at = #answers
-    answers[at + 1], answers[at + 2], answers[at + 3] = first, second, third
+local DONE, LOST, FIRST = '0', '-1', 4
+local answers, how_of, delay_of = {}, {}, {}
+for at, how, delay in ARGV[3]:gmatch('(%d+) (%a+) (%d+)') do
+    how_of[FIRST + at], delay_of[FIRST + at] = how, tonumber(delay)
 end
-
-local tokens = {}
-for at = 3, #ARGV, 3 do
-    tokens[#tokens + 1] = ARGV[at]
-end
-read_rows(tokens)
 
 even_when_full()
-for at = 3, #ARGV, 3 do
-    local row, how, delay = find(ARGV[at]), ARGV[at + 1], tonumber(ARGV[at + 2])
-    if not row or row.state ~= IN_FLIGHT then
-        answer(LOST, 0, 0)
-    elseif how == 'ack' then
-        take(row)
-        answer(DONE, 0, 0)
-    elseif how == 'extend' or waiting_under(row.key) then
-        -- Beside a newer timer it stays in flight.
-        call('ZADD', row.index, after(delay), row.version)
-        unloaded = unloaded or how ~= 'extend' and delay == 0
-        answer(DONE, 0, 0)
-    else
-        take(row)
-        local due = after(delay)
-        if how == 'again' then
-            row.deadline = due
-        end
-        local is_loaded = arm(row, due)
-        answer(sequence, due, is_loaded)
+local row_of, waiting_under = read(rows, ARGV, FIRST, #ARGV), {}
+for at = FIRST, #ARGV do
+    local token, how = ARGV[at], how_of[at]
+    local row, answer = row_of[token], DONE
+    local state, deadline, attempt, period, key, value_at
+    if row then
+        state, deadline, attempt, period, key, value_at = unpack_from(UNPACK_ROW, row)
     end
+    if state ~= IN_FLIGHT then
+        answer = LOST
+    elseif not how then
+        row_of[token] = false
+        take(token, IN_FLIGHT, key)
+    else
+        local due = after(delay_of[at])
+        if how ~= 'extend' and waiting_under[key] == nil then
+            waiting_under[key] = call('HGET', keys, key) and true
+        end
+        if how == 'extend' or waiting_under[key] then
+            -- Beside a newer timer it stays in flight.
+            local life = call('HGET', loaded, token)
+            call('ZADD', index_of(IN_FLIGHT, life), format(DIGITS, due), token)
+            unloaded = unloaded or how ~= 'extend' and due == now
+        else
+            row_of[token], waiting_under[key] = false, true
+            take(token, IN_FLIGHT, key)
+            local rearmed, value = how == 'again' and due or deadline, row:sub(value_at)
+            answer = concat({ put_waiting(rearmed, attempt, period, key, value, due) }, ' ')
+        end
+    end
+    answers[#answers + 1] = answer
 end
 finish()
-return answers
+return { concat(answers, ' ') }

@@ -1,0 +1,102 @@
+-- What scripts have in common that change rows. Their first two arguments are the window and the id of the instance that loads
+-- what they make due in it.
+--
+-- Changes are collected, and made by `flush`: removals first. What a script has put in it only takes out after a flush.
+
+local horizon, loader, unloaded = after(tonumber(ARGV[1])), living(ARGV[2]), false
+
+-- Versions of rows that go, by state, and keys and flights that name them.
+local out_of = { [WAITING] = {}, [IN_FLIGHT] = {} }
+local out_of_keys, out_of_flights = {}, {}
+-- Members of the indexes of nobody, and of the loader's.
+local into_waiting, into_in_flight, into_mine = {}, {}, {}
+local into_rows, into_keys, into_flights, into_loaded = {}, {}, {}, {}
+
+-- Takes rows out of the indexes, most of which lie in that of the `likely` life, or nobody's.
+local function leave_index(state, versions, likely)
+    local index = index_of(state, likely)
+    local left = #versions - call_with_many('ZREM', index, versions)
+    if left > 0 then
+        local others, life_of = {}, read(loaded, versions, 1, #versions)
+        for _, version in ipairs(versions) do
+            local other = index_of(state, life_of[version])
+            if other ~= index then
+                local list = others[other] or {}
+                others[other] = list
+                list[#list + 1] = version
+            end
+        end
+        for other, list in pairs(others) do
+            call_with_many('ZREM', other, list)
+        end
+    end
+    if likely or left > 0 then
+        call_with_many('HDEL', loaded, versions)
+    end
+end
+
+-- The life that has probably loaded what goes.
+local likely_life = false
+
+local function flush()
+    for state, versions in pairs(out_of) do
+        leave_index(state, versions, likely_life)
+        call_with_many('HDEL', rows, versions)
+    end
+    call_with_many('HDEL', keys, out_of_keys)
+    call_with_many('ZREM', flights, out_of_flights)
+    call_with_many('HSET', rows, into_rows)
+    call_with_many('ZADD', index_of(WAITING), into_waiting)
+    call_with_many('ZADD', index_of(WAITING, loader), into_mine)
+    call_with_many('ZADD', index_of(IN_FLIGHT), into_in_flight)
+    call_with_many('HSET', loaded, into_loaded)
+    call_with_many('HSET', keys, into_keys)
+    call_with_many('ZADD', flights, into_flights)
+    out_of = { [WAITING] = {}, [IN_FLIGHT] = {} }
+    out_of_keys, out_of_flights = {}, {}
+    into_waiting, into_in_flight, into_mine = {}, {}, {}
+    into_rows, into_keys, into_flights, into_loaded = {}, {}, {}, {}
+end
+
+local function finish()
+    flush()
+    save_sequence()
+    if unloaded then
+        hint()
+    end
+end
+
+-- Takes a row out. A waiting one whose key has another row put in has no need to leave the keys.
+local function take(version, state, key, stays_in_keys)
+    local list = out_of[state]
+    list[#list + 1] = version
+    if state == IN_FLIGHT then
+        out_of_flights[#out_of_flights + 1] = flight(key, version)
+    elseif not stays_in_keys then
+        out_of_keys[#out_of_keys + 1] = key
+    end
+end
+
+local function put_row(version, state, deadline, attempt, period, key, value)
+    local at = #into_rows
+    into_rows[at + 1] = version
+    into_rows[at + 2] = pack(PACK_ROW, state, deadline, attempt, period, #key, key, value)
+end
+
+-- Puts a row in that waits, loaded if it is near. Returns its version, when it is due, and '1' if it is loaded.
+local function put_waiting(deadline, attempt, period, key, value, due)
+    local version, due_digits, near = next_version(), format(DIGITS, due), due <= horizon
+    put_row(version, WAITING, deadline, attempt, period, key, value)
+    local at = #into_keys
+    into_keys[at + 1], into_keys[at + 2] = key, version
+    if near and loader then
+        at = #into_mine
+        into_mine[at + 1], into_mine[at + 2] = due_digits, version
+        into_loaded[at + 1], into_loaded[at + 2] = version, loader
+        return version, due_digits, '1'
+    end
+    unloaded = unloaded or near
+    at = #into_waiting
+    into_waiting[at + 1], into_waiting[at + 2] = due_digits, version
+    return version, due_digits, '0'
+end
