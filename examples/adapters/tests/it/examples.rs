@@ -137,7 +137,14 @@ impl Service {
     /// Its exit code and its last words.
     #[cfg(unix)]
     pub(crate) fn end(&mut self) -> (Option<i32>, String) {
-        let status = self.child.wait().expect("it is our child");
+        let began = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("it is our child") {
+                break status;
+            }
+            assert!(began.elapsed() < PATIENCE, "it does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        };
         let mut said = String::new();
         self.lines.read_to_string(&mut said).expect("it is text");
         (status.code(), said)
