@@ -540,7 +540,12 @@
 //!     }
 //! }
 //!
-//! async fn serve(listener: TcpListener, wheel: TimerWheel, service: Router) -> io::Result<()> {
+//! async fn serve(
+//!     listener: TcpListener,
+//!     wheel: TimerWheel,
+//!     service: Router,
+//!     stop: impl Future<Output = ()> + Send + 'static,
+//! ) -> io::Result<()> {
 //!     let limit = Duration::from_secs(10);
 //!     let service = service.layer(StatusTimeoutLayer::new(
 //!         &wheel,
@@ -551,21 +556,21 @@
 //!     let limits = IdleLimits::none()
 //!         .keep_alive(Duration::from_secs(1))
 //!         .read(Duration::from_secs(30));
-//!     axum::serve(
-//!         IdleListener {
-//!             listener,
-//!             wheel,
-//!             limits,
-//!         },
-//!         service,
-//!     )
-//!     .await
+//!     let listener = IdleListener {
+//!         listener,
+//!         wheel,
+//!         limits,
+//!     };
+//!     axum::serve(listener, service)
+//!         .with_graceful_shutdown(stop)
+//!         .await
 //! }
 //! ```
 //!
 //! That is from the example `axum_service`, and a test holds the two equal. Where you serve connections with hyper yourself,
 //! the module of the hyper adapter has the same in five lines. The example `http_service` has all four limits, graceful
-//! shutdown and a page for Prometheus; both run with `cargo run -p tickwheel-adapters --example <name>`.
+//! shutdown and a page for Prometheus, and `quic_echo` is a QUIC server whose silent clients are ended by idle timeout. They run
+//! with `cargo run -p tickwheel-adapters --example <name>`, and serve any client at an address that is given to them.
 //!
 //! # What it costs
 //!

@@ -1,8 +1,10 @@
 //! Reminders that survive their processes.
 //!
-//! Sets 20,000 reminders, runs three worker processes on them, kills one with SIGKILL every second and starts another, moves and
-//! removes some meanwhile, and in the end shows what became of them. Exits with code 1 if one is lost, early, or was delivered
-//! twice though nobody was killed.
+//! Sets 20,000 reminders, runs three worker processes on them, kills one with SIGKILL every second and starts another, moves
+//! and removes some meanwhile, and in the end shows what became of them. Exits with code 1 if one is lost, early, or was
+//! delivered again though the worker that had it before lives and has acknowledged it.
+//!
+//! The server of the store may go away meanwhile: kill it with SIGKILL, start it again within 20 s, and nothing is lost either.
 //!
 //! ```sh
 //! cargo run --release -p tickwheel-durable --example reminders

@@ -3,7 +3,7 @@
 use std::future::Future;
 
 /// Completes at Ctrl-C, and on Unix at SIGTERM. Listens from this call on, so that no signal is missed or ends the
-/// process.
+/// process. The second one ends it at once: whoever sends it does not wait for what is in flight.
 #[cfg(unix)]
 pub(crate) fn asked_to_stop() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -12,14 +12,18 @@ pub(crate) fn asked_to_stop() -> impl Future<Output = ()> {
     let terminate = signal(SignalKind::terminate());
     async move {
         // Without handlers the signals end the process themselves.
-        if let (Ok(mut interrupt), Ok(mut terminate)) = (interrupt, terminate) {
+        let (Ok(mut interrupt), Ok(mut terminate)) = (interrupt, terminate) else {
+            return std::future::pending().await;
+        };
+        let mut asked = async move || {
             tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
+                _ = interrupt.recv() => 2,
+                _ = terminate.recv() => 15,
             }
-        } else {
-            std::future::pending::<()>().await;
-        }
+        };
+        asked().await;
+        // The exit code of a shell whose command was ended by that signal.
+        tokio::spawn(async move { std::process::exit(128 + asked().await) });
     }
 }
 

@@ -25,14 +25,31 @@ impl Delivery {
     }
 }
 
+/// Reads `key unacknowledged .`: the worker cannot tell whether its acknowledgement has arrived.
+pub(crate) fn parse_unacknowledged(line: &str) -> Option<u32> {
+    line.strip_suffix(" unacknowledged .")?.parse().ok()
+}
+
 /// One reminder.
 #[derive(Default)]
 struct Reminder {
     /// The deadline it was set or moved to last.
     deadline: u64,
+    /// What it may have been moved to: the answer was lost.
+    doubtful_deadline: Option<u64>,
     removed: bool,
-    /// The workers that have got it.
-    delivered_to: Vec<u32>,
+    /// It may have been removed: the answer was lost.
+    doubtful: bool,
+    /// The attempts, and the workers that have got them.
+    deliveries: Vec<(u32, u32)>,
+    /// Those of them that could not acknowledge it.
+    unacknowledged_by: Vec<u32>,
+}
+
+impl Reminder {
+    fn is_open(&self) -> bool {
+        !self.removed && !self.doubtful && self.deliveries.is_empty()
+    }
 }
 
 #[derive(Default)]
@@ -43,8 +60,10 @@ pub(crate) struct Books {
     /// First deliveries.
     pub(crate) delivered: u32,
     pub(crate) removed: u32,
+    /// Calls that failed and were made again.
+    pub(crate) retried: u32,
+    unacknowledged: u32,
     again: u32,
-    twice: u32,
     early: u32,
     outdated: u32,
     lateness: Vec<u64>,
@@ -60,9 +79,26 @@ impl Books {
         self.moved += 1;
     }
 
+    /// It was moved, or had its old deadline, when it came due.
+    pub(crate) fn may_be_moved(&mut self, key: u32, deadline: u64) {
+        self.reminders.entry(key).or_default().doubtful_deadline = Some(deadline);
+    }
+
     pub(crate) fn removed(&mut self, key: u32) {
         self.reminders.entry(key).or_default().removed = true;
         self.removed += 1;
+    }
+
+    /// It was removed, or delivered before.
+    pub(crate) fn may_be_removed(&mut self, key: u32) {
+        self.reminders.entry(key).or_default().doubtful = true;
+    }
+
+    /// The worker could not acknowledge it, so somebody gets it again, unless the acknowledgement did arrive.
+    pub(crate) fn unacknowledged(&mut self, worker: u32, key: u32) {
+        let reminder = self.reminders.entry(key).or_default();
+        reminder.unacknowledged_by.push(worker);
+        self.unacknowledged += 1;
     }
 
     pub(crate) fn killed(&mut self, worker: u32) {
@@ -72,34 +108,46 @@ impl Books {
     /// Takes down what a worker says.
     pub(crate) fn delivered(&mut self, worker: u32, delivery: &Delivery) {
         let reminder = self.reminders.entry(delivery.key).or_default();
-        let before = reminder.delivered_to.last();
-        if delivery.attempt > 1 || before.is_some() {
+        if delivery.attempt > 1 || !reminder.deliveries.is_empty() {
             self.again += 1;
         }
-        // Somebody who lives had it already.
-        if before.is_some_and(|before| !self.killed.contains(before)) {
-            self.twice += 1;
-        }
-        if before.is_none() {
+        if reminder.deliveries.is_empty() {
             self.delivered += 1;
             self.lateness
                 .push(delivery.received.saturating_sub(delivery.deadline));
         }
         self.early += u32::from(delivery.received < delivery.deadline);
-        let outdated = reminder.removed || delivery.deadline != reminder.deadline;
+        let deadlines = [Some(reminder.deadline), reminder.doubtful_deadline];
+        let outdated = reminder.removed || !deadlines.contains(&Some(delivery.deadline));
         self.outdated += u32::from(outdated);
-        reminder.delivered_to.push(worker);
+        reminder.deliveries.push((delivery.attempt, worker));
     }
 
     /// How many are set and neither delivered nor removed.
     pub(crate) fn open(&self) -> usize {
-        let open = |reminder: &&Reminder| !reminder.removed && reminder.delivered_to.is_empty();
-        self.reminders.values().filter(open).count()
+        let reminders = self.reminders.values();
+        reminders.filter(|reminder| reminder.is_open()).count()
+    }
+
+    /// How many were delivered again though the worker that had it before lives and has acknowledged it.
+    fn twice(&mut self) -> usize {
+        let twice = |reminder: &mut Reminder| {
+            // What a worker receives when its lease is over it may tell late.
+            reminder.deliveries.sort_unstable();
+            let (killed, unacknowledged) = (&self.killed, &reminder.unacknowledged_by);
+            let twice = |pair: &&[(u32, u32)]| {
+                let ((attempt, worker), (next_attempt, _)) = (pair[0], pair[1]);
+                let excused = killed.contains(&worker) || unacknowledged.contains(&worker);
+                attempt == next_attempt || !excused
+            };
+            reminder.deliveries.windows(2).filter(twice).count()
+        };
+        self.reminders.values_mut().map(twice).sum()
     }
 
     /// Shows the table. Returns whether all is well.
     pub(crate) fn conclude(mut self) -> bool {
-        let lost = self.open();
+        let (lost, twice) = (self.open(), self.twice());
         self.lateness.sort_unstable();
         let late = |q: usize| {
             let index = (self.lateness.len() * q / 1000).min(self.lateness.len().saturating_sub(1));
@@ -111,11 +159,13 @@ impl Books {
             ("moved", self.moved as usize),
             ("removed", self.removed as usize),
             ("workers killed", self.killed.len()),
+            ("calls tried again", self.retried as usize),
             ("delivered", self.delivered as usize),
-            ("delivered again after a kill", self.again as usize),
+            ("acknowledged in vain", self.unacknowledged as usize),
+            ("delivered again", self.again as usize),
             ("lost", lost),
             ("early", self.early as usize),
-            ("delivered twice without a kill", self.twice as usize),
+            ("delivered again without reason", twice),
             ("delivered though moved or removed", self.outdated as usize),
         ] {
             println!("{name:>34}  {count:>7}");
@@ -127,6 +177,6 @@ impl Books {
                 late(q).as_secs_f64() * 1e3
             );
         }
-        lost == 0 && self.early == 0 && self.twice == 0 && self.outdated == 0
+        lost == 0 && self.early == 0 && twice == 0 && self.outdated == 0
     }
 }

@@ -1,18 +1,20 @@
 //! Sets the reminders, starts and kills the workers, and keeps the books.
 
+use std::collections::BTreeSet;
 use std::process::Stdio;
 use std::time::{Duration, Instant, SystemTime};
 
+use futures_util::future::join_all;
 use tickwheel::TimerWheel;
-use tickwheel_durable::{Moved, Removed};
+use tickwheel_durable::{Counts, Error, Moved, Removed};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
-use tokio::time::{interval, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::Outcome;
-use super::books::{Books, Delivery};
-use super::store::{self, LEASE, Reminders};
+use super::books::{Books, Delivery, parse_unacknowledged};
+use super::store::{self, PATIENCE, RETRY, Reminders, may_pass};
 use super::worker::micros;
 
 const WORKERS: usize = 3;
@@ -47,7 +49,7 @@ async fn play(timers: u32, store: &str) -> Outcome<bool> {
     let (reminders, due) = store::start(&wheel, store).await?;
     // This process sets; the workers claim.
     drop(due);
-    let left_over = reminders.admin().purge().await?;
+    let (left_over, _) = until_answered(async || reminders.admin().purge().await).await?;
     // A URL may hold a password.
     let shown = store.split_once("://").map_or(store, |(scheme, _)| scheme);
     println!("{shown}: {left_over} reminders of an earlier run thrown away");
@@ -64,8 +66,10 @@ async fn play(timers: u32, store: &str) -> Outcome<bool> {
     let began = Instant::now();
     let last = began + FIRST + SPREAD;
     let mut second = interval(Duration::from_secs(1));
+    // A store that is away holds everything up.
+    second.set_missed_tick_behavior(MissedTickBehavior::Delay);
     second.tick().await;
-    while books.open() > 0 && Instant::now() < last + 4 * LEASE {
+    while books.open() > 0 && Instant::now() < last + PATIENCE {
         tokio::select! {
             line = said.recv() => {
                 let Some((worker, line)) = line else { break };
@@ -80,17 +84,22 @@ async fn play(timers: u32, store: &str) -> Outcome<bool> {
                     workers.push(Worker::start(&mut number, store, &lines)?);
                     change_some(&reminders, timers, &mut books).await?;
                 }
-                let counts = reminders.counts().await?;
-                println!(
-                    "{:>4.0?} s: {:>6} waiting {:>5} in flight {:>6} delivered",
-                    began.elapsed().as_secs_f64(), counts.waiting, counts.in_flight, books.delivered
-                );
+                let (at, delivered) = (began.elapsed().as_secs_f64(), books.delivered);
+                match reminders.counts().await {
+                    Ok(counts) => println!(
+                        "{at:>4.0?} s: {:>6} waiting {:>5} in flight {delivered:>6} delivered",
+                        counts.waiting, counts.in_flight
+                    ),
+                    Err(error) => println!("{at:>4.0?} s: {error}"),
+                }
             }
         }
     }
     // Deliveries to workers that were killed come again.
-    while reminders.counts().await?.in_flight > 0 && Instant::now() < last + 4 * LEASE {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+    let mut counts = count(&reminders).await?;
+    while counts.waiting + counts.in_flight > 0 && Instant::now() < last + PATIENCE {
+        sleep(RETRY).await;
+        counts = count(&reminders).await?;
     }
     for worker in workers {
         worker.stop().await?;
@@ -99,12 +108,30 @@ async fn play(timers: u32, store: &str) -> Outcome<bool> {
     while let Some((worker, line)) = said.recv().await {
         take_down(&mut books, worker, &line);
     }
-    let counts = reminders.counts().await?;
+    let counts = count(&reminders).await?;
     println!(
         "{} waiting and {} in flight are left in the store",
         counts.waiting, counts.in_flight
     );
     Ok(books.conclude() && counts.waiting + counts.in_flight == 0)
+}
+
+/// Calls until the store answers. Also returns how many calls have failed before: each may have taken effect.
+async fn until_answered<T>(mut call: impl AsyncFnMut() -> Result<T, Error>) -> Outcome<(T, u32)> {
+    let began = Instant::now();
+    let mut failed = 0;
+    loop {
+        match call().await {
+            Ok(answer) => return Ok((answer, failed)),
+            Err(error) if may_pass(&error) && began.elapsed() < PATIENCE => failed += 1,
+            Err(error) => return Err(error.into()),
+        }
+        sleep(RETRY).await;
+    }
+}
+
+async fn count(reminders: &Reminders) -> Outcome<Counts> {
+    Ok(until_answered(async || reminders.counts().await).await?.0)
 }
 
 /// Sets all reminders, at deadlines that are spread evenly.
@@ -116,10 +143,13 @@ async fn set_all(reminders: &Reminders, timers: u32, books: &mut Books) -> Outco
         let deadline = whole_micros(first + SPREAD.mul_f64(fastrand::f64()));
         books.set(key, micros(deadline));
         let text = format!("remember number {key}");
-        sets.push(async move { reminders.set_timer_at(&key, &text, deadline).await });
+        sets.push(async move {
+            // Nobody claims yet, so it does no harm to set one twice.
+            until_answered(async || reminders.set_timer_at(&key, &text, deadline).await).await
+        });
     }
-    for set in futures_util::future::join_all(sets).await {
-        set?;
+    for set in join_all(sets).await {
+        books.retried += set?.1;
     }
     println!("{timers} reminders set in {:.2?}", began.elapsed());
     Ok(())
@@ -127,28 +157,37 @@ async fn set_all(reminders: &Reminders, timers: u32, books: &mut Books) -> Outco
 
 /// Moves some reminders, and removes some.
 async fn change_some(reminders: &Reminders, timers: u32, books: &mut Books) -> Outcome<()> {
-    let some = || {
-        let key = fastrand::u32(..timers);
-        let deadline = SystemTime::now() + Duration::from_secs(4).mul_f64(fastrand::f64());
-        async move {
-            let deadline = whole_micros(deadline);
-            (key, deadline, reminders.move_timer_at(&key, deadline).await)
-        }
+    // Each only once: calls that are made again do not keep their order.
+    let some = || -> BTreeSet<u32> {
+        let keys = (0..timers / SOME).map(|_| fastrand::u32(..timers));
+        keys.collect()
     };
-    let moves = futures_util::future::join_all((0..timers / SOME).map(|_| some()));
-    for (key, deadline, moved) in moves.await {
-        if moved? == Moved::Yes {
+    let moves = some().into_iter().map(async |key| {
+        let deadline = SystemTime::now() + Duration::from_secs(4).mul_f64(fastrand::f64());
+        let deadline = whole_micros(deadline);
+        let moved = until_answered(async || reminders.move_timer_at(&key, deadline).await).await;
+        (key, deadline, moved)
+    });
+    for (key, deadline, moved) in join_all(moves).await {
+        let (moved, failed) = moved?;
+        books.retried += failed;
+        if moved == Moved::Yes {
             books.moved(key, micros(deadline));
+        } else if failed > 0 {
+            books.may_be_moved(key, micros(deadline));
         }
     }
-    let some = || {
-        let key = fastrand::u32(..timers);
-        async move { (key, reminders.remove_timer(&key).await) }
-    };
-    let removes = futures_util::future::join_all((0..timers / SOME).map(|_| some()));
-    for (key, removed) in removes.await {
-        if matches!(removed?, Removed::Value(_)) {
+    let removes = some().into_iter().map(async |key| {
+        let removed = until_answered(async || reminders.remove_timer(&key).await).await;
+        (key, removed)
+    });
+    for (key, removed) in join_all(removes).await {
+        let (removed, failed) = removed?;
+        books.retried += failed;
+        if matches!(removed, Removed::Value(_)) {
             books.removed(key);
+        } else if failed > 0 {
+            books.may_be_removed(key);
         }
     }
     Ok(())
@@ -163,6 +202,8 @@ fn take_down(books: &mut Books, worker: u32, line: &str) {
     // A killed worker may leave half a line, of a claim that it had no time to acknowledge.
     if let Some(delivery) = Delivery::parse(line) {
         books.delivered(worker, &delivery);
+    } else if let Some(key) = parse_unacknowledged(line) {
+        books.unacknowledged(worker, key);
     }
 }
 
@@ -201,11 +242,8 @@ impl Worker {
     /// Lets it end by itself: it gives back what it has loaded.
     async fn stop(mut self) -> Outcome<()> {
         drop(self.process.stdin.take());
-        if timeout(Duration::from_secs(5), self.process.wait())
-            .await
-            .is_err()
-        {
-            return Err("a worker has not ended in 5 s".into());
+        if timeout(PATIENCE, self.process.wait()).await.is_err() {
+            return Err(format!("a worker has not ended in {PATIENCE:?}").into());
         }
         Ok(())
     }

@@ -1,9 +1,11 @@
 //! Which store the timers lie in.
 
-use std::time::Duration;
+use std::error::Error as StdError;
+use std::time::{Duration, Instant};
 
 use tickwheel::TimerWheel;
-use tickwheel_durable::{Builder, Claims, DurableTimers, Sqlite, builder};
+use tickwheel_durable::store::StoreError;
+use tickwheel_durable::{Builder, Claims, DurableTimers, Error, Sqlite, builder};
 
 use super::Outcome;
 
@@ -17,6 +19,12 @@ pub(crate) const LEASE: Duration = Duration::from_secs(2);
 /// How often an instance asks for timers. One that was silent for three times as long is taken for dead.
 const POLL: Duration = Duration::from_millis(200);
 
+/// What failed because the store was away is tried again after this,
+pub(crate) const RETRY: Duration = Duration::from_millis(100);
+
+/// and for as long as this.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
 fn settings() -> Builder<u32, String> {
     builder("reminders")
         .lease(LEASE)
@@ -25,8 +33,30 @@ fn settings() -> Builder<u32, String> {
         .capacity(512)
 }
 
-/// Starts an instance on a store: a file of SQLite, or a URL.
+/// Whether the same call may succeed later.
+pub(crate) fn may_pass(error: &(dyn StdError + 'static)) -> bool {
+    let errors = std::iter::successors(Some(error), |&error| error.source());
+    let mut passing = errors.map(|error| {
+        let timeout = matches!(error.downcast_ref(), Some(Error::Timeout { .. }));
+        timeout || error.downcast_ref().is_some_and(StoreError::may_pass)
+    });
+    passing.any(|may_pass| may_pass)
+}
+
+/// Starts an instance on a store: a file of SQLite, or a URL. Waits for a server that is away.
 pub(crate) async fn start(wheel: &TimerWheel, store: &str) -> Outcome<(Reminders, Due)> {
+    let began = Instant::now();
+    loop {
+        match try_to_start(wheel, store).await {
+            Err(error) if may_pass(&*error) && began.elapsed() < PATIENCE => {
+                tokio::time::sleep(RETRY).await;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+async fn try_to_start(wheel: &TimerWheel, store: &str) -> Outcome<(Reminders, Due)> {
     let started = match store.split_once("://") {
         None => settings().start(wheel, Sqlite::open(store)?).await,
         #[cfg(feature = "postgres")]

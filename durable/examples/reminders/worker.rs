@@ -1,12 +1,14 @@
 //! A worker process: says which reminders it has got, and acknowledges them.
 //!
-//! A line goes out before its acknowledgement. So whatever is acknowledged has been told, whenever the worker is killed.
+//! A line goes out before its acknowledgement. So whatever is acknowledged has been told, whenever the worker is killed. An
+//! acknowledgement whose answer is lost, because the server of the store went away, is made again.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tickwheel::TimerWheel;
+use tickwheel_durable::Claim;
 use tokio::io::AsyncReadExt;
 
 use super::{Outcome, store};
@@ -31,14 +33,22 @@ pub(crate) async fn run(url: &str) -> Outcome<bool> {
         out.write_all(lines.as_bytes())?;
         out.flush()?;
         drop(out);
-        let acks = claims.drain(..).map(|claim| async move {
-            if let Err(error) = claim.ack().await {
-                eprintln!("reminder {}: {error}", claim.key);
-            }
-        });
-        futures_util::future::join_all(acks).await;
+        futures_util::future::join_all(claims.drain(..).map(acknowledge)).await;
     }
     Ok(true)
+}
+
+/// Acknowledges until the store answers.
+async fn acknowledge(claim: Claim<u32, String>) {
+    while let Err(error) = claim.ack().await {
+        if store::may_pass(&error) {
+            tokio::time::sleep(store::RETRY).await;
+            continue;
+        }
+        // The lease had ended, or the answer to the last try was lost.
+        let _ = writeln!(std::io::stdout(), "{} unacknowledged .", claim.key);
+        return;
+    }
 }
 
 /// Microseconds since the epoch.

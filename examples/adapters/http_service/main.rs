@@ -35,7 +35,7 @@ const NAME: &str = "http_service";
 const DEFAULT_IDLE: Duration = Duration::from_secs(5);
 
 const HELP: &str = "\
-An HTTP service with request timeouts, keep-alive limits and metrics on one timer wheel, as an example of tickwheel.
+An HTTP/1.1 service with request timeouts, keep-alive limits and metrics on one timer wheel, as an example of tickwheel.
 
 Usage: http_service
        http_service --listen ADDRESS [--idle SECONDS]
@@ -46,8 +46,9 @@ did not hold.
 
 Options:
   --listen ADDRESS  serve any client at this address, such as 127.0.0.1:8000, until Ctrl-C or SIGTERM; port 0 takes a free one.
-                    / answers at once, /slow/1.5 after 1.5 s, or with 503 after 2 s; POST /echo answers with its body;
-                    /metrics is the page for Prometheus. When it is asked to stop it first answers the requests that are in flight
+                    / answers at once, /slow/1.5 after 1.5 s, or with 503 after 2 s; POST /echo answers with its body, or
+                    with 408 when 3 s pass without a byte of it; /metrics is the page for Prometheus. When it is asked to stop
+                    it first answers the requests that are in flight, and a second signal ends it at once
   --idle SECONDS    close a connection after this long without a request, such as 2.5  [default: 5]
   -h, --help        print this
 ";

@@ -8,21 +8,23 @@ use std::pin::pin;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::Path;
-use axum::http::StatusCode;
+use axum::extract::rejection::BytesRejection;
+use axum::http::{Request, StatusCode};
 use axum::routing::{get, post};
-use http_body_util::BodyExt;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use tickwheel::adapters::metrics::Reporter;
 use tickwheel::adapters::tower::{RequestBodyTimeoutLayer, StatusTimeoutLayer};
-use tickwheel::{IdleLimits, TimerWheel};
+use tickwheel::{IdleHandle, IdleLimits, TimerWheel};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tower::ServiceExt;
 
 /// How long a response may take.
 pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(2);
@@ -80,7 +82,7 @@ impl fmt::Display for Ends {
     }
 }
 
-/// What the service answers. The layers limit the routes above them.
+/// What the service answers. The layers limit the routes above them. An echo takes as long as its body keeps coming in.
 fn application(wheel: &TimerWheel, page: PrometheusHandle) -> Router {
     let slow = {
         let wheel = wheel.clone();
@@ -95,19 +97,22 @@ fn application(wheel: &TimerWheel, page: PrometheusHandle) -> Router {
     Router::new()
         .route("/", get(|| ready("hello\n")))
         .route("/slow/{seconds}", get(slow))
-        .route("/echo", post(echo))
-        .layer(RequestBodyTimeoutLayer::new(wheel, READ_LIMIT))
         .layer(StatusTimeoutLayer::new(
             wheel,
             REQUEST_LIMIT,
             StatusCode::SERVICE_UNAVAILABLE,
         ))
+        .route("/echo", post(echo))
+        .layer(RequestBodyTimeoutLayer::new(wheel, READ_LIMIT))
         .route("/metrics", get(move || ready(page.render())))
 }
 
-async fn echo(body: Body) -> Result<Bytes, StatusCode> {
-    let body = body.collect().await;
-    Ok(body.map_err(|_| StatusCode::REQUEST_TIMEOUT)?.to_bytes())
+/// axum takes bodies of up to 2 MB.
+async fn echo(body: Result<Bytes, BytesRejection>) -> Result<Bytes, StatusCode> {
+    body.map_err(|rejection| match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => StatusCode::PAYLOAD_TOO_LARGE,
+        _ => StatusCode::REQUEST_TIMEOUT,
+    })
 }
 
 /// Installs the recorder for Prometheus, with buckets from a millisecond to ten seconds.
@@ -168,12 +173,23 @@ async fn serve(
     mut stopped: watch::Receiver<()>,
 ) -> hyper::Result<()> {
     let limits = IdleLimits::none().keep_alive(idle);
-    let socket = TokioIo::new(wheel.idle_stream_with(socket, limits));
+    let socket = wheel.idle_stream_with(socket, limits);
+    let handle = socket.handle();
+    // The bytes show when the first of several pipelined requests is answered, and not that the next is being handled.
+    let service = ServiceExt::<Request<Incoming>>::map_future(service, move |answer| {
+        let busy = handle.as_ref().map(IdleHandle::busy);
+        async move {
+            let answer = answer.await;
+            drop(busy);
+            answer
+        }
+    });
     let mut http = http1::Builder::new();
     // hyper counts from the end of the request before: the sum leaves an idle connection to the limit above.
     http.header_read_timeout(idle.saturating_add(READ_LIMIT))
         .timer(wheel);
-    let connection = http.serve_connection(socket, TowerToHyperService::new(service));
+    let service = TowerToHyperService::new(service);
+    let connection = http.serve_connection(TokioIo::new(socket), service);
     let mut connection = pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => return ended,

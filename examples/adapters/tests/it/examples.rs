@@ -50,6 +50,13 @@ fn axum_service_cuts_no_request() {
 }
 
 #[test]
+fn quic_echo_ends_silent_connections_only() {
+    let said = said("quic_echo");
+    let row = "connections: 70 closed, 50 ended by idle timeout, 0 failed";
+    assert!(said.contains(row), "{said}");
+}
+
+#[test]
 fn other_crates_sleep_on_the_wheel() {
     assert!(said("retry_backon").contains("3 sleeps of the wheel"));
     assert!(said("aws_sleep").contains("count: 1"));
@@ -72,17 +79,22 @@ fn guide_shows_the_recipe_for_axum() {
     assert!(guide.contains(recipe.0.trim()), "src/guide.rs differs");
 }
 
-/// The service with `--listen`, which is killed when dropped.
-struct Service {
+/// An example that serves, which is killed when dropped.
+pub(crate) struct Service {
     child: Child,
     lines: BufReader<ChildStdout>,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Service {
-    fn start(idle: &str) -> Self {
-        let mut command = example("http_service");
-        command.args(["--listen", "127.0.0.1:0", "--idle", idle]);
+    /// The HTTP service that closes connections without a request after so many seconds.
+    fn http(idle: &str) -> Self {
+        Self::start("http_service", &["--listen", "127.0.0.1:0", "--idle", idle])
+    }
+
+    pub(crate) fn start(name: &str, arguments: &[&str]) -> Self {
+        let mut command = example(name);
+        command.args(arguments);
         command.stdout(Stdio::piped()).stdin(Stdio::null());
         let mut child = command.spawn().expect("the example runs");
         let mut lines = BufReader::new(child.stdout.take().expect("it is piped"));
@@ -113,6 +125,37 @@ impl Service {
         client.read_to_string(&mut response).expect("it is text");
         response
     }
+
+    /// Sends a signal to it.
+    #[cfg(unix)]
+    pub(crate) fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        let killed = Command::new("kill").args([signal, &pid]).status();
+        assert!(killed.expect("there is a kill").success());
+    }
+
+    /// Its exit code and its last words.
+    #[cfg(unix)]
+    pub(crate) fn end(&mut self) -> (Option<i32>, String) {
+        let began = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("it is our child") {
+                break status;
+            }
+            assert!(began.elapsed() < PATIENCE, "it does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        let mut said = String::new();
+        self.lines.read_to_string(&mut said).expect("it is text");
+        (status.code(), said)
+    }
+}
+
+/// All that comes until the connection is closed.
+fn read_all(mut client: TcpStream) -> String {
+    let mut response = String::new();
+    client.read_to_string(&mut response).expect("it is text");
+    response
 }
 
 impl Drop for Service {
@@ -124,7 +167,7 @@ impl Drop for Service {
 
 #[test]
 fn http_service_answers_and_limits() {
-    let service = Service::start("60");
+    let service = Service::http("60");
     let hello = service.ask("GET /\n\r\n");
     assert!(
         hello.starts_with("HTTP/1.1 200 ") && hello.ends_with("hello\n"),
@@ -165,7 +208,7 @@ fn http_service_answers_and_limits() {
 
 #[test]
 fn http_service_closes_idle_connections_only() {
-    let service = Service::start("0.5");
+    let service = Service::http("0.5");
     let mut client = service.connect();
     let request = b"GET /slow/1 HTTP/1.1\r\nhost: x\r\n\r\n";
     client.write_all(request).expect("it is open");
@@ -183,36 +226,101 @@ fn http_service_closes_idle_connections_only() {
 #[cfg(unix)]
 fn http_service_answers_what_is_in_flight_before_it_stops() {
     for signal in ["-TERM", "-INT"] {
-        let mut service = Service::start("60");
+        let mut service = Service::http("60");
         let mut silent = service.connect();
         let mut asking = service.connect();
         let request = b"GET /slow/1.5 HTTP/1.1\r\nhost: x\r\n\r\n";
         asking.write_all(request).expect("it is open");
         std::thread::sleep(Duration::from_millis(500));
-        let pid = service.child.id().to_string();
-        let killed = Command::new("kill").args([signal, &pid]).status();
-        assert!(killed.expect("there is a kill").success());
+        service.signal(signal);
 
-        let mut response = String::new();
-        asking.read_to_string(&mut response).expect("it is text");
+        let response = read_all(asking);
         assert!(response.ends_with("that took a while\n"), "{response}");
         let _ = silent.read(&mut [0]);
-        let status = service.child.wait().expect("it is our child");
-        let mut said = String::new();
-        service.lines.read_to_string(&mut said).expect("it is text");
-        assert_eq!(status.code(), Some(0), "{said}");
+        let (code, said) = service.end();
+        assert_eq!(code, Some(0), "{said}");
         assert!(said.starts_with("stopped; connections: 2 closed"), "{said}");
     }
 }
 
 #[test]
-fn http_service_rejects_bad_arguments_in_one_line() {
-    for arguments in [&["--listen", "nonsense"][..], &["--idle", "3"], &["-x"]] {
-        let mut command = example("http_service");
-        let output = command.args(arguments).output().expect("the example runs");
+fn http_service_cuts_no_pipelined_request() {
+    let service = Service::http("0.5");
+    let mut client = service.connect();
+    let request = b"GET /slow/1 HTTP/1.1\r\nhost: x\r\n\r\n";
+    client.write_all(&request.repeat(2)).expect("it is open");
+    let responses = read_all(client);
+    assert_eq!(responses.matches("a while\n").count(), 2, "{responses}");
+}
+
+#[test]
+fn http_service_limits_the_pauses_of_a_body() {
+    let service = Service::http("60");
+    let head = b"POST /echo HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 4\r\n\r\n";
+    // Longer than a response may take, by parts.
+    let mut slow = service.connect();
+    slow.write_all(head).expect("it is open");
+    let mut stalled = service.connect();
+    stalled.write_all(head).expect("it is open");
+    for byte in b"body" {
+        std::thread::sleep(Duration::from_millis(700));
+        slow.write_all(&[*byte]).expect("it is open");
+    }
+    let response = read_all(slow);
+    assert!(response.ends_with("\r\n\r\nbody"), "{response}");
+    let response = read_all(stalled);
+    assert!(response.starts_with("HTTP/1.1 408 "), "{response}");
+}
+
+#[test]
+#[cfg(unix)]
+fn second_signal_ends_a_service_at_once() {
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let mut service = Service::http("60");
+        let mut asking = service.connect();
+        let request = b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\nb";
+        asking.write_all(request).expect("it is open");
+        std::thread::sleep(Duration::from_millis(300));
+        service.signal("-TERM");
+        // Two at once may be taken for one.
+        std::thread::sleep(Duration::from_millis(500));
+        service.signal(signal);
+        let (ended, said) = service.end();
+        assert_eq!(ended, Some(code), "{said}");
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn axum_service_answers_what_is_in_flight_before_it_stops() {
+    let mut service = Service::start("axum_service", &["127.0.0.1:0"]);
+    let mut asking = service.connect();
+    let request = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+    asking.write_all(request).expect("it is open");
+    std::thread::sleep(Duration::from_millis(500));
+    service.signal("-TERM");
+    let response = read_all(asking);
+    assert!(response.ends_with("that took two seconds"), "{response}");
+    let (code, said) = service.end();
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn services_reject_bad_arguments_in_one_line() {
+    let bad = [
+        ("axum_service", &["nonsense"][..]),
+        ("http_service", &["--listen", "nonsense"]),
+        ("http_service", &["--idle", "3"]),
+        ("http_service", &["-x"]),
+        ("quic_echo", &["--listen", "nonsense"]),
+        ("quic_echo", &["--idle", "3"]),
+    ];
+    for (name, arguments) in bad {
+        let output = example(name).args(arguments).output();
+        let output = output.expect("the example runs");
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
-        assert!(said.starts_with("http_service: "), "{said}");
+        assert!(said.starts_with(&format!("{name}: ")), "{said}");
     }
 }
