@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
-use crate::measure::{Meter, Scale, Spent, alternate, emit_cost};
+use crate::measure::{Meter, Scale, Spent, alternate, emit, emit_cost, round_trip_of_a_line};
 use crate::sides::{PendingOnce, Side, Timer, runtime, wheel_on, with_side};
 
 const TASKS: u64 = 64;
@@ -26,6 +26,9 @@ pub enum Against {
     Ambient,
 }
 
+/// A cache line that goes to the other core and back: what decides how dear a lock is that both take.
+pub const CORES: &str = "a cache line";
+
 /// What `tickwheel::time` costs above the wheel held by hand.
 pub const ABOVE_BY_HAND: &str = "tickwheel::time, above the wheel by hand";
 
@@ -40,6 +43,12 @@ pub fn run(scale: Scale, workers: usize, mixed: bool, against: Against) {
     };
     let runtime = runtime(workers);
     let wheel = wheel_on(&runtime);
+    let cores = || {
+        if workers > 1 {
+            emit(CORES, "wall", round_trip_of_a_line());
+        }
+    };
+    cores();
     let costs = alternate(scale, sides.len(), |side, rounds| {
         with_side!(sides[side], wheel, |timer| churn(
             &runtime, &timer, lengths, rounds
@@ -54,6 +63,7 @@ pub fn run(scale: Scale, workers: usize, mixed: bool, against: Against) {
             emit_cost(ABOVE_BY_HAND, costs[2].above(costs[1]));
         }
     }
+    cores();
 }
 
 fn churn<T: Timer>(

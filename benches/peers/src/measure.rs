@@ -1,5 +1,6 @@
 //! The meters of the workloads, and the messages in which a child process sends its figures to its parent.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Usage, UsageWho, getrusage};
@@ -204,4 +205,35 @@ fn lateness_bucket(micros: u32) -> usize {
 /// The lateness at which a bucket begins, in milliseconds.
 pub fn bucket_start(bucket: usize) -> f64 {
     ((bucket as f64 / 4.0).exp2() - 1.0) / 1e3
+}
+
+/// How long a cache line takes to the core of another thread and back, in nanoseconds: the median of several.
+///
+/// On a virtual machine that changes while a process runs, and with it the price of all that several cores write.
+pub fn round_trip_of_a_line() -> f64 {
+    const TRIPS: u64 = 1_000;
+    let mut trips: Vec<_> = (0..21)
+        .map(|_| nanos_of_trips(TRIPS) / TRIPS as f64)
+        .collect();
+    trips.sort_by(f64::total_cmp);
+    trips[trips.len() / 2]
+}
+
+fn nanos_of_trips(trips: u64) -> f64 {
+    let line = AtomicU64::new(0);
+    let pass = |from: u64, to: u64| {
+        while line.load(Ordering::Acquire) != from {
+            std::hint::spin_loop();
+        }
+        line.store(to, Ordering::Release);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| (0..trips).for_each(|n| pass(2 * n + 1, 2 * n + 2)));
+        // Until the other thread runs.
+        pass(0, 1);
+        pass(2, 3);
+        let start = Instant::now();
+        (2..trips).for_each(|n| pass(2 * n, 2 * n + 1));
+        start.elapsed().as_secs_f64() * 1e9
+    })
 }

@@ -1,6 +1,6 @@
 //! The rows of the table: which figure is set against which, and what it must reach.
 
-use crate::churn::ABOVE_BY_HAND;
+use crate::churn::{ABOVE_BY_HAND, CORES};
 use crate::coordinate::Figures;
 use crate::sides::Side;
 
@@ -200,6 +200,8 @@ fn churn(c: &mut Checks) {
         let ours = Series(id, OURS);
         c.times(id, what, ours, Series(id, TOKIO), Some(against_tokio));
         c.times(id, what, ours, Series(id, PINGORA), against_pingora);
+        let cores = "to the other core and back, before and after";
+        c.absolute(id, cores, ("wall", "ns"), Series(id, CORES), None);
     }
     for (group, what, bar) in [("S2c", two, Some(5.0)), ("S2c 1", one, None)] {
         let (ours, by_hand) = (Series(group, "tickwheel::time"), Series(group, OURS));
