@@ -92,6 +92,9 @@ pub fn run(
         Workload::Allocations => command.arg("allocations"),
         _ => command.arg("--job").arg(number.to_string()),
     };
+    if job.workload == Workload::Turns {
+        command.env("GLIBC_TUNABLES", "glibc.malloc.mxfast=0");
+    }
     if scale.quick {
         command.arg("--quick");
     }
