@@ -109,7 +109,7 @@
 //!
 //! | how code gets at it | what that costs |
 //! |---|---|
-//! | nothing is held: the functions of [`time`](crate::time) | 5 ns a timer in the tasks of a multi-thread runtime, 10 ns on a `current_thread` one |
+//! | nothing is held: the functions of [`time`](crate::time) | some 5 ns a timer in the tasks of a multi-thread runtime, 5 to 20 ns on a `current_thread` one |
 //! | a reference, `&TimerWheel` or a field of a shared struct | nothing |
 //! | a clone for each task or connection | two atomic additions when it is made, and two when it is dropped |
 //! | a clone for each timeout | the same, each time, on words that all threads write: about 300 ns a timeout instead of 70 on two busy workers |
@@ -611,7 +611,13 @@
 //! small steps: at a million timers the largest one moves 2 MB. A thread that finds the lock taken spins for some
 //! microseconds before it blocks. Two producers of the same set meet there; sets that should not meet are made separately.
 //!
-//! A pending sleep takes about 145 bytes beside the future, a keyed timer with a `u64` key and value about 80, a watched
+//! One actor keeps one thread busy at most. Of 10^6 timers that are due within a second, each takes some 0.1 us of it to be
+//! registered, 0.35 us to be rescheduled, and 0.4 us to fire, 0.8 us if it is keyed; waking its task comes on top. So one
+//! wheel fires some million timers a second, and takes several million commands. A set serves two to ten million calls a
+//! second, however many cores call it, by how far these are apart: where that is the limit, spread keys over several sets
+//! by their hash. Timeouts share nothing. `benches/README.md` says how this was measured.
+//!
+//! A pending sleep takes about 100 bytes beside the 48 of its future, a keyed timer with a `u64` key and value about 80, a watched
 //! connection about 130. Times are in `benches/README.md` of the repository.
 //!
 //! [`Duration::MAX`]: std::time::Duration::MAX
