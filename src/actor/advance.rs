@@ -7,7 +7,7 @@ use crate::wheel::BareWheel;
 const BATCH: usize = if EXPLORED { 2 } else { 64 };
 
 /// The cost of a step in which items only cascaded to lower levels. The unit is one due item.
-const CASCADE_COST: usize = if EXPLORED { 2 } else { 256 };
+const CASCADE_COST: usize = if EXPLORED { 2 } else { 128 };
 
 /// The result of one step of a wheel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

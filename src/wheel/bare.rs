@@ -9,7 +9,7 @@ use super::level::Level;
 ///
 /// Cascading takes tens of nanoseconds an item, so this keeps a call far below a millisecond even when it reaches a bucket
 /// with millions of items.
-pub(super) const CASCADE_LIMIT: usize = 4096;
+pub(super) const CASCADE_LIMIT: usize = 2048;
 
 /// See the module. An index names the next item once its item was removed or handed out.
 #[derive(Clone)]

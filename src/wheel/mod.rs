@@ -216,7 +216,7 @@ impl<T> Wheel<T> {
 
     /// Moves the current tick to `now` and hands out the items due by then, tick by tick.
     ///
-    /// One call hands out at most `budget` items and cascades at most 4096. The iterator then ends, the current tick stays
+    /// One call hands out at most `budget` items and cascades at most 2048. The iterator then ends, the current tick stays
     /// at what was reached, and [`next_wake`](Wheel::next_wake) is at or before the `now` given here: call again to go on.
     /// Items that an iterator has not handed out when it is dropped stay in the wheel.
     ///

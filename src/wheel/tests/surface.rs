@@ -147,7 +147,7 @@ fn shows_its_state_but_not_its_items() {
     assert_eq!(
         format!("{:?}", wheel.advance(9, 3)),
         "Advance { wheel: Wheel { now: 7, slots: 64, levels: 2, len: 1, next_wake: Some(64) }, \
-         target: 9, budget: 3, cascades: 4096 }",
+         target: 9, budget: 3, cascades: 2048 }",
     );
 }
 
