@@ -19,7 +19,11 @@ fn main() {
         quick: arguments.iter().any(|argument| argument == "--quick"),
     };
     match arguments.first().map(String::as_str) {
-        Some("bytes") => bytes(scale),
+        Some("bytes") => {
+            bytes_of_keyed(scale);
+            bytes_of_sleeps(scale);
+            tasks(scale);
+        }
         Some("allocations") => allocations(scale),
         _ => {
             eprintln!("this is started by `peers`");
@@ -35,8 +39,8 @@ fn measured<T>(runtime: &Runtime, future: impl Future<Output = T>) -> (T, Alloca
     (result.expect("it has run"), info)
 }
 
-/// S10: bytes for each pending timer.
-fn bytes(scale: Scale) {
+/// S10: bytes for each pending timer with a key, and each watch.
+fn bytes_of_keyed(scale: Scale) {
     let timers: u64 = scale.pick(100_000, 1_000_000);
     let mut rng = Rng::with_seed(10);
     let mut delay = || Duration::from_millis(rng.u64(3_600_000..7_200_000));
@@ -79,8 +83,17 @@ fn bytes(scale: Scale) {
     let allocated = info.bytes_current as f64 / timers as f64;
     emit("tickwheel, a Watch", "bytes", inline + allocated);
     drop(watches);
+}
 
-    // What the other timers have left would be given back meanwhile.
+/// The same for sleeps, on a runtime where no other timer leaves memory that is given back meanwhile.
+fn bytes_of_sleeps(scale: Scale) {
+    let timers: u64 = scale.pick(100_000, 1_000_000);
+    let mut rng = Rng::with_seed(10);
+    let mut delay = || Duration::from_millis(rng.u64(3_600_000..7_200_000));
+    let report = |series: &str, info: AllocationInfo| {
+        emit(series, "bytes", info.bytes_current as f64 / timers as f64);
+    };
+    let runtime = runtime(1);
     let wheel = wheel_on(&runtime);
     // The vector is allocated before, so that only the timers count.
     let mut sleeps = Vec::with_capacity(usize::try_from(timers).expect("it fits"));
@@ -108,7 +121,6 @@ fn bytes(scale: Scale) {
     let inline = size_of::<tickwheel::Sleep>() as f64;
     let allocated = info.bytes_current as f64 / timers as f64;
     emit("tickwheel, a Sleep", "bytes", inline + allocated);
-    tasks(scale);
 }
 
 /// S3: bytes for each task that sleeps, by how many words it holds besides. Tokio's tasks come in sizes of 128 bytes each.
