@@ -27,7 +27,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::server_args::Args;
+use crate::server_args::Server;
 
 #[path = "support/say.rs"]
 #[macro_use]
@@ -182,24 +182,12 @@ fn seconds(path: &str, prefix: &str) -> Option<Duration> {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match server_args::parse(lexopt::Parser::from_env(), args::DEFAULT_IDLE) {
-        Ok(Args::Demo) => match demo::run().await {
-            Ok(code) => code,
-            Err(error) => {
-                eprintln!("{NAME}: {error}");
-                ExitCode::FAILURE
-            }
-        },
-        Ok(Args::Listen { address, idle }) => match listen(&address, idle).await {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => server_args::refuse(NAME, &error),
-        },
-        Ok(Args::Help) => {
-            say!("{}", args::HELP.trim_end());
-            ExitCode::SUCCESS
-        }
-        Err(error) => server_args::refuse(NAME, &error),
-    }
+    let server = Server {
+        name: NAME,
+        help: args::HELP,
+        default_idle: args::DEFAULT_IDLE,
+    };
+    server.run(demo::run, listen).await
 }
 
 /// Serves until Ctrl-C or SIGTERM.

@@ -5,6 +5,7 @@
 //!
 //! The server is all in this file. Its parts beside it are the [arguments](args) and the [demonstration](demo).
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -19,7 +20,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::server_args::Args;
+use crate::server_args::Server;
 
 #[path = "support/say.rs"]
 #[macro_use]
@@ -185,26 +186,22 @@ async fn echo(socket: &mut TcpStream, mut touch: impl FnMut()) -> End {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match server_args::parse(lexopt::Parser::from_env(), args::DEFAULT_IDLE) {
-        Ok(Args::Demo) => demo::run().await,
-        Ok(Args::Listen { address, idle }) => listen(&address, idle).await,
-        Ok(Args::Help) => {
-            say!("{}", args::HELP.trim_end());
-            ExitCode::SUCCESS
-        }
-        Err(error) => server_args::refuse(NAME, &error),
-    }
+    let server = Server {
+        name: NAME,
+        help: args::HELP,
+        default_idle: args::DEFAULT_IDLE,
+    };
+    server
+        .run(async || Ok::<_, Infallible>(demo::run().await), listen)
+        .await
 }
 
 /// The plain server: says what happens, until Ctrl-C.
-async fn listen(address: &str, idle: Duration) -> ExitCode {
+async fn listen(address: &str, idle: Duration) -> Result<(), String> {
     let bound = TcpListener::bind(address).await;
-    let (listener, local) = match bound.and_then(|l| l.local_addr().map(|local| (l, local))) {
-        Ok(bound) => bound,
-        Err(error) => {
-            return server_args::refuse(NAME, &format!("cannot listen on {address:?}: {error}"));
-        }
-    };
+    let bound = bound.and_then(|l| l.local_addr().map(|local| (l, local)));
+    let (listener, local) =
+        bound.map_err(|error| format!("cannot listen on {address:?}: {error}"))?;
     // Before anybody can know that it runs.
     let stop = stop::asked_to_stop();
     say!("listening on {local}; closing what is silent for {idle:?}; Ctrl-C stops");
@@ -240,5 +237,5 @@ async fn listen(address: &str, idle: Duration) -> ExitCode {
         say!("  {peer}, {left:.3?} before it would be reaped");
     }
     wheel.shutdown().await;
-    ExitCode::SUCCESS
+    Ok(())
 }

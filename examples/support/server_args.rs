@@ -1,28 +1,59 @@
-//! The arguments of the examples that are servers: `[--listen ADDRESS [--idle SECONDS]]`.
+//! The arguments of the examples that are servers, `[--listen ADDRESS [--idle SECONDS]]`, and what they make of them.
 
+use std::fmt::Display;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use lexopt::prelude::*;
 
+/// An example that is a server.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) name: &'static str,
+    pub(crate) help: &'static str,
+    pub(crate) default_idle: Duration,
+}
+
+impl Server {
+    /// Does what the arguments ask for: demonstrates the server, or lets it listen at an address.
+    pub(crate) async fn run<D: Display, L: Display>(
+        &self,
+        demonstrate: impl AsyncFnOnce() -> Result<ExitCode, D>,
+        listen: impl AsyncFnOnce(&str, Duration) -> Result<(), L>,
+    ) -> ExitCode {
+        match parse(lexopt::Parser::from_env(), self.default_idle) {
+            Ok(Args::Demo) => demonstrate().await.unwrap_or_else(|error| {
+                eprintln!("{}: {error}", self.name);
+                ExitCode::FAILURE
+            }),
+            Ok(Args::Listen { address, idle }) => match listen(&address, idle).await {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => self.refuse(&error),
+            },
+            Ok(Args::Help) => {
+                say!("{}", self.help.trim_end());
+                ExitCode::SUCCESS
+            }
+            Err(error) => self.refuse(&error),
+        }
+    }
+
+    /// Says in one line what is wrong with the arguments, and gives the exit code for that.
+    fn refuse(&self, error: &impl Display) -> ExitCode {
+        eprintln!("{}: {error}", self.name);
+        ExitCode::from(2)
+    }
+}
+
 /// The task that the arguments ask for.
 #[derive(Debug)]
-pub(crate) enum Args {
+enum Args {
     Demo,
     Listen { address: String, idle: Duration },
     Help,
 }
 
-/// Says in one line what is wrong with the arguments, and gives the exit code for that.
-pub(crate) fn refuse(program: &str, error: &impl ToString) -> ExitCode {
-    eprintln!("{program}: {}", error.to_string());
-    ExitCode::from(2)
-}
-
-pub(crate) fn parse(
-    mut parser: lexopt::Parser,
-    default_idle: Duration,
-) -> Result<Args, lexopt::Error> {
+fn parse(mut parser: lexopt::Parser, default_idle: Duration) -> Result<Args, lexopt::Error> {
     let (mut address, mut idle) = (None, None);
     while let Some(arg) = parser.next()? {
         match arg {

@@ -381,7 +381,7 @@ impl Stored {
         }
     }
 
-    /// What comes of it if it has just fired: its version is the token, and its attempts count this one.
+    /// The row as it is delivered when it has just fired: its version is the token, and its attempts count this one.
     pub(crate) fn fired(&self, missed: u64, repeats: bool) -> Fired {
         Fired {
             token: self.version,

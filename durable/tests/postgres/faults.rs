@@ -185,7 +185,7 @@ async fn goes_on_beside_a_row_that_is_locked() {
     let moved = timers.move_timer(&"0".into(), FAR).await;
     let error = moved.expect_err("the row is locked").to_string();
     assert!(error.contains("within 1s"), "{error}");
-    // What was loaded before, what is set now, and what is set when it can only be loaded, is delivered nevertheless.
+    // The instance delivers all others: those loaded before, those set now, and those set when they can only be loaded.
     set_each(&timers, 21..30, Duration::ZERO).await;
     assert_eq!(next(&mut claims, 28).await, (1..20).chain(21..30).collect());
     set_each(&timers, 30..40, 2 * SECOND).await;

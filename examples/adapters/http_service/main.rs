@@ -17,7 +17,7 @@ use std::time::Duration;
 use tickwheel::TimerWheel;
 use tokio::net::TcpListener;
 
-use crate::server_args::Args;
+use crate::server_args::Server;
 
 #[path = "../../support/say.rs"]
 #[macro_use]
@@ -55,21 +55,12 @@ Options:
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match server_args::parse(lexopt::Parser::from_env(), DEFAULT_IDLE) {
-        Ok(Args::Demo) => demo::run().await.unwrap_or_else(|error| {
-            eprintln!("{NAME}: {error}");
-            ExitCode::FAILURE
-        }),
-        Ok(Args::Listen { address, idle }) => match listen(&address, idle).await {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => server_args::refuse(NAME, &error),
-        },
-        Ok(Args::Help) => {
-            say!("{}", HELP.trim_end());
-            ExitCode::SUCCESS
-        }
-        Err(error) => server_args::refuse(NAME, &error),
-    }
+    let server = Server {
+        name: NAME,
+        help: HELP,
+        default_idle: DEFAULT_IDLE,
+    };
+    server.run(demo::run, listen).await
 }
 
 /// Serves until Ctrl-C or SIGTERM.

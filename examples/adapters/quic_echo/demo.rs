@@ -54,7 +54,7 @@ struct Seen {
 impl Seen {
     /// Has one stream echoed.
     async fn ask(&mut self, connection: &Connection) -> Outcome<()> {
-        // Of another length and with another content each time.
+        // Each has another length and another content.
         let first = self.echoed % 251;
         let bytes = (0..=250).cycle().skip(first);
         let sent: Vec<u8> = bytes.take(1 << (self.echoed % 15)).collect();

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tickwheel::TimerWheel;
 use tokio::net::UdpSocket;
 
-use crate::server_args::Args;
+use crate::server_args::Server;
 
 #[path = "../../support/say.rs"]
 #[macro_use]
@@ -42,7 +42,7 @@ echoed, or a connection was ended that should not have been, or was not that sho
 
 Options:
   --listen ADDRESS  serve any client at this address, such as 127.0.0.1:4433, until Ctrl-C or SIGTERM; port 0 takes a free one.
-                    What comes in on a bidirectional stream is sent back. The certificate is a new one for \"localhost\", signed
+                    It sends back what a bidirectional stream brings. The certificate is a new one for \"localhost\", signed
                     by itself, and clients offer no application protocol (ALPN). When it is asked to stop it first echoes the
                     open streams, and a second signal ends it at once
   --idle SECONDS    end a connection on which nothing comes in for this long, such as 2.5, in whole milliseconds  [default: 5]
@@ -53,21 +53,12 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match server_args::parse(lexopt::Parser::from_env(), DEFAULT_IDLE) {
-        Ok(Args::Demo) => demo::run().await.unwrap_or_else(|error| {
-            eprintln!("{NAME}: {error}");
-            ExitCode::FAILURE
-        }),
-        Ok(Args::Listen { address, idle }) => match listen(&address, idle).await {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => server_args::refuse(NAME, &error),
-        },
-        Ok(Args::Help) => {
-            say!("{}", HELP.trim_end());
-            ExitCode::SUCCESS
-        }
-        Err(error) => server_args::refuse(NAME, &error),
-    }
+    let server = Server {
+        name: NAME,
+        help: HELP,
+        default_idle: DEFAULT_IDLE,
+    };
+    server.run(demo::run, listen).await
 }
 
 /// Serves until Ctrl-C or SIGTERM.

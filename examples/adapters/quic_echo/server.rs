@@ -169,7 +169,7 @@ async fn serve(incoming: Incoming, mut stopped: watch::Receiver<()>) -> End {
     let mut streams = JoinSet::new();
     let reason = loop {
         tokio::select! {
-            // What has come in before the server stops is served.
+            // It serves what has come in before it stops.
             biased;
             accepted = connection.accept_bi() => match accepted {
                 Ok((send, receive)) => drop(streams.spawn(echo(send, receive))),

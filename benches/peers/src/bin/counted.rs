@@ -39,14 +39,25 @@ fn measured<T>(runtime: &Runtime, future: impl Future<Output = T>) -> (T, Alloca
     (result.expect("it has run"), info)
 }
 
+fn timers(scale: Scale) -> u64 {
+    scale.pick(100_000, 1_000_000)
+}
+
+/// One to two hours.
+fn delay(rng: &mut Rng) -> Duration {
+    Duration::from_millis(rng.u64(3_600_000..7_200_000))
+}
+
+fn bytes_of_each(info: &AllocationInfo, timers: u64) -> f64 {
+    info.bytes_current as f64 / timers as f64
+}
+
 /// S10: bytes for each pending timer with a key, and each watch.
 fn bytes_of_keyed(scale: Scale) {
-    let timers: u64 = scale.pick(100_000, 1_000_000);
+    let timers = timers(scale);
     let mut rng = Rng::with_seed(10);
-    let mut delay = || Duration::from_millis(rng.u64(3_600_000..7_200_000));
-    let report = |series: &str, info: AllocationInfo| {
-        emit(series, "bytes", info.bytes_current as f64 / timers as f64);
-    };
+    let mut delay = || delay(&mut rng);
+    let report = |series: &str, info| emit(series, "bytes", bytes_of_each(&info, timers));
     let runtime = runtime(1);
 
     let wheel = wheel_on(&runtime);
@@ -80,19 +91,17 @@ fn bytes_of_keyed(scale: Scale) {
         wheel.settle().await;
     });
     let inline = size_of::<tickwheel::Watch>() as f64;
-    let allocated = info.bytes_current as f64 / timers as f64;
+    let allocated = bytes_of_each(&info, timers);
     emit("tickwheel, a Watch", "bytes", inline + allocated);
     drop(watches);
 }
 
 /// The same for sleeps, on a runtime where no other timer leaves memory that is given back meanwhile.
 fn bytes_of_sleeps(scale: Scale) {
-    let timers: u64 = scale.pick(100_000, 1_000_000);
+    let timers = timers(scale);
     let mut rng = Rng::with_seed(10);
-    let mut delay = || Duration::from_millis(rng.u64(3_600_000..7_200_000));
-    let report = |series: &str, info: AllocationInfo| {
-        emit(series, "bytes", info.bytes_current as f64 / timers as f64);
-    };
+    let mut delay = || delay(&mut rng);
+    let report = |series: &str, info| emit(series, "bytes", bytes_of_each(&info, timers));
     let runtime = runtime(1);
     let wheel = wheel_on(&runtime);
     // The vector is allocated before, so that only the timers count.
@@ -119,7 +128,7 @@ fn bytes_of_sleeps(scale: Scale) {
         wheel.settle().await;
     });
     let inline = size_of::<tickwheel::Sleep>() as f64;
-    let allocated = info.bytes_current as f64 / timers as f64;
+    let allocated = bytes_of_each(&info, timers);
     emit("tickwheel, a Sleep", "bytes", inline + allocated);
 }
 
@@ -153,7 +162,7 @@ fn task<const WORDS: usize>(scale: Scale, side: Side) {
         wheel.settle().await; // a queue that was long gives its memory back when it is next used
     }));
     let series = format!("{}, {WORDS} words", side.name());
-    emit(&series, "bytes", info.bytes_current as f64 / tasks as f64);
+    emit(&series, "bytes", bytes_of_each(&info, tasks));
 }
 
 /// How often a timeout allocates that is armed and cancelled, once the first ones are over.
