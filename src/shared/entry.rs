@@ -18,6 +18,7 @@
 //! | [`arm`](Entry::arm), [`move_to`](Entry::move_to) | owner | writes the deadline; the actor needs a command only if it lies before `scheduled` |
 //! | [`poll`](Entry::poll) | owner | keeps the waker of the last poll, and no other |
 //! | [`disarm`](Entry::disarm) | owner | cancels: takes the waker out, without a command |
+//! | [`try_arm`](Entry::try_arm), [`try_disarm`](Entry::try_disarm) | owner | the same where that takes neither a wait for the lock nor a command; else nothing |
 //! | [`release`](Entry::release) | owner | gives the entry up: the actor has to take it off the wheel |
 //! | [`register`](Entry::register) | actor | the entry came out of a queue: schedules or deregisters it, as its state says |
 //! | [`process_expiration`](Entry::process_expiration) | actor | the wheel reached `scheduled` |

@@ -137,10 +137,10 @@ async fn p11_applies_commands_in_a_storm_of_expirations() {
     while woken.count() == 0 {
         tokio::task::yield_now().await;
         turns += 1;
-        let of_the_storm = 2 * SLEEPS / MOST_PER_TURN;
-        assert!(turns < of_the_storm, "it waits for the storm to end");
+        assert!(turns < 1_000, "it never fires");
     }
-    assert!(wheel.metrics().sleeps_pending > SLEEPS / 2);
+    let left = wheel.metrics().sleeps_pending;
+    assert!(left > SLEEPS / 2, "it waited for the storm: {left} left");
 }
 
 #[tokio::test(start_paused = true)]
