@@ -91,7 +91,8 @@ impl<K, V, C: Codec> Builder<K, V, C> {
         self
     }
 
-    /// Sets how often the store is asked for timers, from 10 ms to a day. The default is 1 s.
+    /// Sets how often the store is asked for timers, from 10 ms to a day. The default is 1 s. Each time is up to a tenth longer,
+    /// so that instances spread.
     ///
     /// Timers are loaded long before they are due, so this is no bound of accuracy. It is how late a timer may be that another
     /// process has set to be due soon, if the store has no hints; and after three polls without sign of life what an instance

@@ -16,7 +16,7 @@
 //! |---|---|---|---|
 //! | [`lease`](crate::Builder::lease) | 60 s | a handler may take longer without extending it | after a crash of the claimant the timer comes again sooner |
 //! | [`window`](crate::Builder::window) | 30 s | the store may be away for longer without a late timer being noticed late; more memory | less on the wheel |
-//! | [`poll`](crate::Builder::poll) | 1 s | fewer calls | after a crash what was loaded goes to others sooner, within three polls |
+//! | [`poll`](crate::Builder::poll) | 1 s | fewer calls | after a crash what was loaded goes to others sooner, within four polls |
 //! | [`capacity`](crate::Builder::capacity) | 1024 | more at once on this instance | work is spread more evenly; less waits in a process that may die |
 //! | [`call_timeout`](crate::Builder::call_timeout) | 5 s | rides out a slow store | callers learn sooner |
 //!
@@ -36,7 +36,7 @@
 //!
 //! | what | then |
 //! |---|---|
-//! | an instance is killed | what it had loaded goes to others within three polls; what it had claimed is delivered again when the lease ends |
+//! | an instance is killed | what it had loaded goes to others within four polls; what it had claimed is delivered again within a poll after the lease has ended |
 //! | an instance is shut down | at once: nothing is loaded by it any more, and what was not received is released |
 //! | the store is away | calls fail with [`Error::Store`](crate::Error::Store) or, after the call timeout, [`Error::Timeout`](crate::Error::Timeout); nothing is delivered; the instance tries again each poll, and goes on when the store is back |
 //! | the store is slow | lateness grows by the round trip; batches grow with it, so throughput does not fall |

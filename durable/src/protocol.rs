@@ -75,8 +75,8 @@
 //!
 //! | | promise | held by |
 //! |---|---|---|
-//! | D1 | A call returns once its write is durable in the store. A crash at any moment after loses nothing. | `d1_keeps_what_it_said_it_set`, `survives_a_crash_in_every_call` |
-//! | D2 | Delivered at least once: fired and not acknowledged within the lease, it is delivered again, by any instance, and `attempt` counts. `at_most_once` is a mode. | `d2_delivers_again_after_the_lease`, `d2_at_most_once_is_a_mode` |
+//! | D1 | A call returns once its write is durable in the store. A crash at any moment after loses nothing. | `d1_keeps_what_it_said_it_set`, `survives_a_crash_in_every_call`, `takes_over_what_a_dead_instance_had_loaded` |
+//! | D2 | Delivered at least once: fired and not acknowledged within the lease, it is delivered again within a poll, by any instance with capacity, and `attempt` counts. `at_most_once` is a mode. | `d2_delivers_again_after_the_lease`, `d2_at_most_once_is_a_mode` |
 //! | D3 | Never early by the store's clock. | `d3_is_never_early`, `fires_what_is_due_and_exists` |
 //! | D4 | The last write wins, whichever instance makes it. A timer is removed or fired, never both, and the caller is told which. | `d4_last_write_wins_across_instances`, `d4_removed_or_fired_never_both` |
 //! | D5 | Without crashes each timer is delivered once, however many instances there are. | `d5_delivers_once_among_many`, `gives_each_row_to_one_of_many` |
@@ -152,8 +152,8 @@
 //! | an instance dies | what is left | who notices |
 //! |---|---|---|
 //! | while a write is under way | the write, or not; the caller was told nothing | |
-//! | after a load | timers marked by a dead instance | others unload them when its sign of life is three polls old; they are late by that at most |
-//! | while a fire is under way, or before its claims are handed out | timers in flight that nobody works on | they are delivered again when the lease ends |
+//! | after a load | timers marked by a dead instance | others load them at the first poll after its sign of life is three polls old; they are late by four polls at most |
+//! | while a fire is under way, or before its claims are handed out | timers in flight that nobody works on | they are delivered again at the first poll after the lease has ended |
 //! | while the program handles a claim | the same | the same; `attempt` is 2 then |
 //! | while an acknowledgement is under way | the timer, or not | if it is there, it is delivered again |
 //! | after a shutdown | nothing is marked, and what was fired and not received is released | |

@@ -15,5 +15,5 @@ impl Stores for InMemory {
 
 conformance_tests! {
     #[tokio::test(start_paused = true)]
-    (InMemory(Memory::new()), Pace::default())
+    (InMemory(Memory::new()), Pace::paused())
 }

@@ -21,7 +21,7 @@
 //!
 //!     conformance_tests! {
 //!         #[tokio::test(start_paused = true)]
-//!         (InMemory(Memory::new()), Pace::default())
+//!         (InMemory(Memory::new()), Pace::paused())
 //!     }
 //! }
 //! ```
@@ -105,6 +105,7 @@ macro_rules! conformance_tests {
                 gives_back_what_it_loaded_at_shutdown,
                 parks_what_does_not_decode,
                 finds_near_deadlines_of_other_instances,
+                takes_over_what_a_dead_instance_had_loaded,
             }
             scripts {
                 agrees_with_the_oracle,

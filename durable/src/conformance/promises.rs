@@ -1,6 +1,6 @@
 //! D1 to D12, through whole instances.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
@@ -39,21 +39,46 @@ pub async fn d1_keeps_what_it_said_it_set<T: Stores>(world: &World<T>) {
     assert!(keys.iter().all(|key| delivered.contains(key)));
 }
 
-/// D2: a claim that is not settled within the lease is delivered again, by another instance too, and counted.
+/// D2: claims that are not settled within the lease are delivered again, by another instance too, and counted. Each fires
+/// between the end of its lease and the next poll.
 pub async fn d2_delivers_again_after_the_lease<T: Stores>(world: &World<T>) {
-    let mut first = world.instance_with(|b| b.lease(world.units(3))).await;
-    first.set("a", 1, 0).await;
-    let claim = first.next().await;
-    assert_eq!(claim.attempt, 1);
+    let mut first = world.instance_with(|b| b.lease(world.units(8))).await;
+    // Their leases end at different times between two polls.
+    for number in 0..8 {
+        let delay = world.units(1) * number / 4;
+        let key = key(number.into());
+        let set = first.timers.set_timer(&key, &1, delay).await;
+        set.expect("it is set");
+    }
+    let mut deadlines = BTreeMap::new();
+    let mut held = Vec::new();
+    for _ in 0..8 {
+        let claim = first.next().await;
+        assert_eq!(claim.attempt, 1);
+        deadlines.insert(claim.key.clone(), claim.deadline);
+        held.push(claim);
+    }
+    let ended = first.leases().await;
+    assert_eq!(ended.len(), 8);
     first.kill();
     let mut second = world.instance().await;
-    let again = second.next().await;
-    assert_eq!(
-        (again.key.as_str(), again.value, again.attempt),
-        ("a", 1, 2)
-    );
-    assert_eq!(again.deadline, claim.deadline);
-    again.ack().await.expect("it is held");
+    let mut again = Vec::new();
+    for _ in 0..8 {
+        let claim = second.next().await;
+        assert_eq!((claim.value, claim.attempt), (1, 2));
+        assert_eq!(deadlines.remove(&claim.key), Some(claim.deadline));
+        again.push(claim);
+    }
+    for (key, lease_until) in second.leases().await {
+        // A lease begins in the step that fires.
+        let fired = lease_until - world.units(20);
+        let after = fired.duration_since(ended[&key]);
+        let after = after.expect("not before the lease has ended");
+        assert!(after <= world.longest_poll(), "{key}: {after:?} after it");
+    }
+    for claim in again {
+        claim.ack().await.expect("it is held");
+    }
     second.sees_nothing(6).await;
 }
 
@@ -457,6 +482,41 @@ pub async fn parks_what_does_not_decode<T: Stores>(world: &World<T>) {
         instance.timers.counts().await.expect("it counts").in_flight,
         0
     );
+}
+
+/// What a dead instance had loaded is fired by others once its sign of life is three polls old, at their next poll.
+pub async fn takes_over_what_a_dead_instance_had_loaded<T: Stores>(world: &World<T>) {
+    let first = world.instance().await;
+    // Within three polls, and after four.
+    for units in 3..10 {
+        first.set(&key(units.into()), 1, units).await;
+    }
+    // An instance loads nothing before its first sign of life.
+    loop {
+        let pending = first.timers.admin().pending(None, 10).await;
+        if pending.expect("it lists").iter().all(|entry| entry.loaded) {
+            break;
+        }
+        world.wait(1).await;
+    }
+    let killed = first.now().await;
+    first.kill();
+    let mut second = world.instance().await;
+    let taken_over = killed + world.units(3);
+    for _ in 3..10 {
+        let claim = second.next_acked().await;
+        let late = second
+            .now()
+            .await
+            .duration_since(taken_over.max(claim.deadline));
+        // Early is another check.
+        let late = late.unwrap_or_default();
+        assert_eq!(claim.attempt, 1);
+        assert!(
+            late <= world.longest_poll(),
+            "{claim:?} is late by {late:?}"
+        );
+    }
 }
 
 /// A near deadline set by an instance that claims nothing is found by one that does.

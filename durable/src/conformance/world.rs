@@ -1,17 +1,19 @@
 //! What a check runs in: a store, a namespace of its own, and instances.
 
+use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tickwheel::TimerWheel;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::faulty::Faulty;
+use crate::admin::Entry;
 use crate::builder::{Builder, builder};
 use crate::claim::Claim;
 use crate::claims::Claims;
@@ -32,12 +34,25 @@ pub trait Stores: Send + Sync + 'static {
 pub struct Pace {
     /// The unit: the poll interval, and what deadlines are apart. The default, 100 ms, is much longer than a call takes.
     pub unit: Duration,
+    /// How much later than its bound something may happen. The default, 2 s, is for the real clock and a busy machine.
+    pub slack: Duration,
+}
+
+impl Pace {
+    /// For a store that follows Tokio's paused clock: a slack of a few milliseconds.
+    pub fn paused() -> Self {
+        Pace {
+            slack: Duration::from_millis(5),
+            ..Pace::default()
+        }
+    }
 }
 
 impl Default for Pace {
     fn default() -> Self {
         Pace {
             unit: Duration::from_millis(100),
+            slack: Duration::from_secs(2),
         }
     }
 }
@@ -90,6 +105,12 @@ impl<T: Stores> World<T> {
     /// So many steps.
     pub(super) fn units(&self, units: u32) -> Duration {
         self.pace.unit * units
+    }
+
+    /// How long after something has become free for anybody to load, an instance has fired it at the latest.
+    pub(super) fn longest_poll(&self) -> Duration {
+        // A poll is up to a tenth longer.
+        self.units(1) + self.units(1) / 10 + self.pace.slack
     }
 
     pub(super) async fn wait(&self, units: u32) {
@@ -159,6 +180,24 @@ impl<S: Store> Running<S> {
         if let Ok(claim) = timeout(self.unit * units, self.claims.recv()).await {
             panic!("{claim:?} was delivered, and nothing should be");
         }
+    }
+
+    /// The store's time.
+    pub(super) async fn now(&self) -> SystemTime {
+        let counts = self.timers.counts().await;
+        counts.expect("it counts").now.into()
+    }
+
+    /// The keys in flight, whoever has claimed them, and when their leases end.
+    pub(super) async fn leases(&self) -> BTreeMap<String, SystemTime> {
+        let in_flight = self.timers.admin().in_flight(None, 100).await;
+        let entries = in_flight.expect("it lists").into_iter();
+        let lease = |entry: Entry<String, u64>| {
+            let claim = entry.in_flight.expect("it is in flight");
+            let key = entry.key.expect("it decodes");
+            (key, claim.lease_until.expect("it ends"))
+        };
+        entries.map(lease).collect()
     }
 
     /// As SIGKILL: nothing it does has an effect any more.

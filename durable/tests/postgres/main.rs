@@ -29,6 +29,6 @@ conformance_tests! {
             None => return server::missing(),
         },
         // Connecting takes a while on a busy machine.
-        Pace { unit: Duration::from_millis(200) }
+        Pace { unit: Duration::from_millis(200), ..Pace::default() }
     )
 }
