@@ -1,8 +1,9 @@
 //! Reminders that survive their processes.
 //!
-//! Sets 20,000 reminders, runs three worker processes on them, kills one with SIGKILL every second and starts another, moves
-//! and removes some meanwhile, and in the end shows what became of them. Exits with code 1 if one is lost, early, or was
-//! delivered again though the worker that had it before lives and has acknowledged it.
+//! Sets 20,000 reminders, runs three worker processes on them, kills one with SIGKILL about every second and starts another,
+//! moves and removes some meanwhile, and in the end shows what became of them. Exits with code 1 if one is lost, early, was
+//! delivered again though the worker that had it before lives and has acknowledged it, or was delivered again before its lease
+//! had ended, or later than a poll after that.
 //!
 //! The server of the store may go away meanwhile: kill it with SIGKILL, start it again within 20 s, and nothing is lost either.
 //!
@@ -20,6 +21,8 @@ use lexopt::ValueExt;
 
 #[path = "reminders/books.rs"]
 mod books;
+#[path = "reminders/redelivery.rs"]
+mod redelivery;
 #[path = "reminders/stage.rs"]
 mod stage;
 #[path = "reminders/store.rs"]

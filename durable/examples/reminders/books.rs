@@ -3,6 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::redelivery::{Leases, Redeliveries};
+use super::store::LEASE;
+use super::worker::in_micros;
+
 /// A line of a worker.
 pub(crate) struct Delivery {
     pub(crate) key: u32,
@@ -30,6 +34,14 @@ pub(crate) fn parse_unacknowledged(line: &str) -> Option<u32> {
     line.strip_suffix(" unacknowledged .")?.parse().ok()
 }
 
+/// Which worker has got which attempt, and when.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Receipt {
+    attempt: u32,
+    worker: u32,
+    received: u64,
+}
+
 /// One reminder.
 #[derive(Default)]
 struct Reminder {
@@ -40,8 +52,7 @@ struct Reminder {
     removed: bool,
     /// It may have been removed: the answer was lost.
     doubtful: bool,
-    /// The attempts, and the workers that have got them.
-    deliveries: Vec<(u32, u32)>,
+    deliveries: Vec<Receipt>,
     /// Those of them that could not acknowledge it.
     unacknowledged_by: Vec<u32>,
 }
@@ -66,7 +77,10 @@ pub(crate) struct Books {
     again: u32,
     early: u32,
     outdated: u32,
-    lateness: Vec<u64>,
+    /// The deadline and the lateness of each first delivery.
+    first: Vec<(u64, u64)>,
+    /// Until when each delivery was somebody's.
+    pub(crate) leases: Leases,
 }
 
 impl Books {
@@ -113,14 +127,20 @@ impl Books {
         }
         if reminder.deliveries.is_empty() {
             self.delivered += 1;
-            self.lateness
-                .push(delivery.received.saturating_sub(delivery.deadline));
+            let lateness = delivery.received.saturating_sub(delivery.deadline);
+            self.first.push((delivery.deadline, lateness));
         }
-        self.early += u32::from(delivery.received < delivery.deadline);
+        // Each attempt before it had a lease of its own.
+        let leases = u64::from(delivery.attempt.saturating_sub(1)) * in_micros(LEASE);
+        self.early += u32::from(delivery.received < delivery.deadline + leases);
         let deadlines = [Some(reminder.deadline), reminder.doubtful_deadline];
         let outdated = reminder.removed || !deadlines.contains(&Some(delivery.deadline));
         self.outdated += u32::from(outdated);
-        reminder.deliveries.push((delivery.attempt, worker));
+        reminder.deliveries.push(Receipt {
+            attempt: delivery.attempt,
+            worker,
+            received: delivery.received,
+        });
     }
 
     /// How many are set and neither delivered nor removed.
@@ -135,24 +155,41 @@ impl Books {
             // What a worker receives when its lease is over it may tell late.
             reminder.deliveries.sort_unstable();
             let (killed, unacknowledged) = (&self.killed, &reminder.unacknowledged_by);
-            let twice = |pair: &&[(u32, u32)]| {
-                let ((attempt, worker), (next_attempt, _)) = (pair[0], pair[1]);
+            let twice = |pair: &&[Receipt]| {
+                let worker = pair[0].worker;
                 let excused = killed.contains(&worker) || unacknowledged.contains(&worker);
-                attempt == next_attempt || !excused
+                pair[0].attempt == pair[1].attempt || !excused
             };
             reminder.deliveries.windows(2).filter(twice).count()
         };
         self.reminders.values_mut().map(twice).sum()
     }
 
+    /// How long it took until each that was delivered again was.
+    fn redeliveries(&self) -> Redeliveries {
+        let mut all = Redeliveries::new(&self.leases, &self.first);
+        for (&key, reminder) in &self.reminders {
+            for (index, next) in reminder.deliveries.iter().enumerate() {
+                let Some(attempt) = next.attempt.checked_sub(1).filter(|&before| before > 0) else {
+                    continue;
+                };
+                let mut before = reminder.deliveries[..index].iter().rev();
+                let told = before.find(|receipt| receipt.attempt == attempt);
+                let told = told.map(|receipt| receipt.received);
+                all.add(&self.leases, (key, attempt), told, next.received);
+            }
+        }
+        all.after.sort_unstable();
+        all
+    }
+
     /// Shows the table. Returns whether all is well.
     pub(crate) fn conclude(mut self) -> bool {
+        // This sorts the deliveries.
         let (lost, twice) = (self.open(), self.twice());
-        self.lateness.sort_unstable();
-        let late = |q: usize| {
-            let index = (self.lateness.len() * q / 1000).min(self.lateness.len().saturating_sub(1));
-            Duration::from_micros(self.lateness.get(index).copied().unwrap_or(0))
-        };
+        let mut lateness: Vec<_> = self.first.iter().map(|&(_, lateness)| lateness).collect();
+        lateness.sort_unstable();
+        let again = self.redeliveries();
         println!();
         for (name, count) in [
             ("set", self.reminders.len()),
@@ -167,16 +204,31 @@ impl Books {
             ("early", self.early as usize),
             ("delivered again without reason", twice),
             ("delivered though moved or removed", self.outdated as usize),
+            ("again before its lease had ended", again.too_soon),
+            ("again later than lease and poll", again.too_late),
+            ("put off by a second kill or outage", again.put_off),
+            ("again, lease unknown", again.unmeasured),
         ] {
             println!("{name:>34}  {count:>7}");
         }
-        for (name, q) in [("p50", 500), ("p99", 990), ("max", 1000)] {
-            println!(
-                "{:>34}  {:>7.1?} ms",
-                format!("lateness {name}"),
-                late(q).as_secs_f64() * 1e3
-            );
+        for (name, times) in [
+            ("lateness", &lateness),
+            ("again, after firing", &again.after),
+        ] {
+            for (quantile_name, q) in [("p50", 500), ("p99", 990), ("max", 1000)] {
+                let name = format!("{name} {quantile_name}");
+                let time = Duration::from_micros(quantile(times, q));
+                println!("{name:>34}  {:>7.1} ms", time.as_secs_f64() * 1e3);
+            }
         }
-        lost == 0 && self.early == 0 && twice == 0 && self.outdated == 0
+        println!("{}", again.bound());
+        let in_time = again.too_soon + again.too_late == 0;
+        lost == 0 && self.early == 0 && twice == 0 && self.outdated == 0 && in_time
     }
+}
+
+/// So many thousandths of these, which are sorted, are not greater.
+pub(crate) fn quantile(sorted: &[u64], thousandths: usize) -> u64 {
+    let index = (sorted.len() * thousandths / 1000).min(sorted.len().saturating_sub(1));
+    sorted.get(index).copied().unwrap_or(0)
 }

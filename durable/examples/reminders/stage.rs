@@ -14,7 +14,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::Outcome;
 use super::books::{Books, Delivery, parse_unacknowledged};
-use super::store::{self, PATIENCE, RETRY, Reminders, may_pass};
+use super::store::{self, PATIENCE, POLL, RETRY, Reminders, may_pass};
 use super::worker::micros;
 
 const WORKERS: usize = 3;
@@ -65,23 +65,37 @@ async fn play(timers: u32, store: &str) -> Outcome<bool> {
 
     let began = Instant::now();
     let last = began + FIRST + SPREAD;
+    let probe = tokio::spawn(books.leases.outages.clone().probe(reminders.clone()));
     let mut second = interval(Duration::from_secs(1));
     // A store that is away holds everything up.
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
     second.tick().await;
+    let mut kill = interval(Duration::from_secs(1));
+    kill.reset();
+    let mut look = interval(POLL);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while books.open() > 0 && Instant::now() < last + PATIENCE {
         tokio::select! {
             line = said.recv() => {
                 let Some((worker, line)) = line else { break };
                 take_down(&mut books, worker, &line);
             }
+            _ = kill.tick(), if Instant::now() < last => {
+                let victim = fastrand::usize(..workers.len());
+                let worker = workers.swap_remove(victim);
+                books.killed(worker.number);
+                worker.kill().await?;
+                until_answered(async || books.leases.look(&reminders).await).await?;
+                workers.push(Worker::start(&mut number, store, &lines)?);
+                // A lease lasts whole seconds, and would always end as another worker does.
+                kill.reset_after(Duration::from_millis(fastrand::u64(500..1500)));
+            }
+            _ = look.tick() => {
+                // The next time will do.
+                let _ = books.leases.look(&reminders).await;
+            }
             _ = second.tick() => {
                 if Instant::now() < last {
-                    let victim = fastrand::usize(..workers.len());
-                    let worker = workers.swap_remove(victim);
-                    books.killed(worker.number);
-                    worker.kill().await?;
-                    workers.push(Worker::start(&mut number, store, &lines)?);
                     change_some(&reminders, timers, &mut books).await?;
                 }
                 let (at, delivered) = (began.elapsed().as_secs_f64(), books.delivered);
@@ -101,6 +115,7 @@ async fn play(timers: u32, store: &str) -> Outcome<bool> {
         sleep(RETRY).await;
         counts = count(&reminders).await?;
     }
+    probe.abort();
     for worker in workers {
         worker.stop().await?;
     }

@@ -17,7 +17,10 @@ pub(crate) type Due = Claims<u32, String>;
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
 /// How often an instance asks for timers. One that was silent for three times as long is taken for dead.
-const POLL: Duration = Duration::from_millis(200);
+pub(crate) const POLL: Duration = Duration::from_millis(200);
+
+/// A poll is up to a tenth longer, so that instances spread.
+pub(crate) const LONGEST_POLL: Duration = Duration::from_millis(220);
 
 /// What failed because the store was away is tried again after this,
 pub(crate) const RETRY: Duration = Duration::from_millis(100);

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tickwheel::TimerWheel;
 use tickwheel_durable::Claim;
@@ -53,6 +53,9 @@ async fn acknowledge(claim: Claim<u32, String>) {
 
 /// Microseconds since the epoch.
 pub(crate) fn micros(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+    in_micros(time.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+pub(crate) fn in_micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
