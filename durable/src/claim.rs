@@ -42,8 +42,8 @@ pub struct Claim<K, V> {
     pub value: V,
     /// When it was due, by the store's clock.
     pub deadline: SystemTime,
-    /// How often it has been delivered since it was set, this time included. It is 2 or more after a claim that was not
-    /// acknowledged.
+    /// How often it has been claimed since it was set, this time included. It is 2 or more after a claim that was not
+    /// acknowledged, or that no program received in time.
     pub attempt: u32,
     /// How many occurrences of a repeating timer were missed and are not delivered. See [`Missed`](crate::Missed).
     pub missed: u64,

@@ -27,6 +27,8 @@ const AFTER_PANICS: Duration = Duration::from_secs(60);
 /// unsettled at once, those in this stream included: a program that does not receive, or does not settle, is given no more, and
 /// other instances are.
 ///
+/// A claim whose lease ends while it waits to be received is not handed out. Its timer is delivered again, by any instance.
+///
 /// A timer whose key or value does not decode is not delivered. It is logged, counted and *parked*: it stays in flight for
 /// ever, where [`Admin`](crate::Admin) shows and releases it, and stops nobody.
 ///
@@ -92,13 +94,18 @@ impl<K, V> Claims<K, V> {
 
     /// Polls for the next claim; `None` when there will be no more.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Claim<K, V>>> {
-        let budget = ready!(tokio::task::coop::poll_proceed(cx));
         loop {
+            let budget = ready!(tokio::task::coop::poll_proceed(cx));
             let delivery = ready!(self.life.poll_delivery(cx));
             budget.made_progress();
             let Some(delivery) = delivery else {
                 return Poll::Ready(None);
             };
+            if delivery.has_lapsed() {
+                self.core.metrics.lapsed.add(1);
+                delivery.lease.abandon();
+                continue;
+            }
             if let Some(claim) = self.decode(delivery) {
                 return Poll::Ready(Some(claim));
             }
@@ -181,7 +188,7 @@ impl<K, V> Claims<K, V> {
 
     /// Makes a claim of a delivery; parks what does not decode.
     fn decode(&self, delivery: Delivery) -> Option<Claim<K, V>> {
-        let Delivery { fired, lease } = delivery;
+        let Delivery { fired, lease, .. } = delivery;
         let key = self.coder.decode_key(&fired.key);
         let value = self.coder.decode_value(&fired.value);
         match (key, value) {

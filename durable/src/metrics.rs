@@ -19,10 +19,12 @@ pub struct DurableMetrics {
     pub claimed: u64,
     /// Claims handed to the program.
     pub delivered: u64,
-    /// Of those, the ones that had been delivered before and not acknowledged.
+    /// Of those, the ones that had been claimed before and not acknowledged.
     pub redelivered: u64,
     /// Claims that were found to be lost when they were settled.
     pub lost: u64,
+    /// Claims whose lease ended while they waited to be received. They were not handed to the program.
+    pub lapsed: u64,
     /// Claims that hold a part of the capacity now.
     pub unsettled: usize,
     /// Timers parked because they do not decode.
@@ -117,6 +119,7 @@ pub(crate) struct Metrics {
     pub(crate) delivered: Counter,
     pub(crate) redelivered: Counter,
     pub(crate) lost: Counter,
+    pub(crate) lapsed: Counter,
     pub(crate) parked: Counter,
     pub(crate) given_back: Counter,
     pub(crate) store_errors: Counter,
@@ -136,6 +139,7 @@ impl Metrics {
             delivered: self.delivered.get(),
             redelivered: self.redelivered.get(),
             lost: self.lost.get(),
+            lapsed: self.lapsed.get(),
             unsettled,
             parked: self.parked.get(),
             given_back: self.given_back.get(),

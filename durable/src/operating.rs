@@ -23,7 +23,8 @@
 //! * **Lease**: twice what a handler takes at worst, or shorter with handlers that [extend](crate::Claim::extend) it. The lease
 //!   must be at least two round trips to the store, as measured at start.
 //! * **Capacity**: the number of handlers that run at once, and as many again for those that wait. A claim counts against it
-//!   from firing until it is settled, and its lease runs while it waits to be received.
+//!   from firing until it is settled, and its lease runs while it waits to be received. One whose lease has ended by then is
+//!   not handed out; one that has little of it left is, so a handler that takes long extends it first.
 //! * **Memory**: an instance has at most 16 times its capacity loaded, and 1,024 at least. A loaded timer is a number and an
 //!   instant on the wheel, about 100 bytes; keys and values come when it fires. A storm of a million timers due at once is
 //!   loaded piece by piece, and shared among instances as they finish.
@@ -62,6 +63,7 @@
 //! | `lateness_micros.max` | it is far above the store's round trip |
 //! | `redelivered` | it grows without crashes: the lease is shorter than the handlers take, or claims are dropped |
 //! | `lost` | handlers finish after their lease: the same |
+//! | `lapsed` | claims wait longer than their lease: the capacity is too large for what the handlers get done, or the lease too short |
 //! | `given_back` | the capacity is used up again and again: handlers are slow, or too few |
 //! | `parked` | it is not zero: a deployment has changed a type that old timers still have |
 //! | `store_errors`, `store_latency_micros` | they grow |

@@ -112,6 +112,13 @@
 //! **Leases (D6).** The lease begins in the step that fires. A timer that has been on a wheel for half a minute has all of it
 //! left.
 //!
+//! A program that is slow to receive may leave a claim waiting until its lease has ended. The instance then gives the claim up
+//! instead of handing it out: somebody has the timer by now, or gets it with the next load. It counts the lease from the answer
+//! to the fire. The store began it earlier, by a round trip at most. So the store has certainly ended the lease of what is
+//! given up, and a release would tell it nothing. A claim handed out within that round trip does no harm: whoever wants its
+//! timer has to load and fire it first, and the token decides. Counted from the question, every claim would be given up at once
+//! while the store takes longer than a lease to answer, and all of it fired again.
+//!
 //! **Cadence (D9).** The step that fires an occurrence makes the next one waiting. There is no moment at which a crash could
 //! leave a repeating timer without its next occurrence.
 //!

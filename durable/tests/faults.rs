@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use tickwheel::TimerWheel;
 use tickwheel_durable::conformance::{Faulty, When};
 use tickwheel_durable::{
-    Builder, Claims, Codec, DurableTimers, Error, Json, MAX_KEY_BYTES, MAX_VALUE_BYTES, Memory,
-    Retry, StartError, builder,
+    Builder, Claim, Claims, Codec, DurableTimers, Error, Json, MAX_KEY_BYTES, MAX_VALUE_BYTES,
+    Memory, Retry, StartError, builder,
 };
 use tokio::time::{Instant, timeout};
 
@@ -323,7 +323,7 @@ async fn dispatches_acknowledges_and_tries_again() {
         set(&timers, key, SECOND).await.expect("it is set");
     }
     let mut seen = Vec::new();
-    let handle = |claim: tickwheel_durable::Claim<String, String>| {
+    let handle = |claim: Claim<String, String>| {
         seen.push((claim.key.clone(), claim.attempt));
         async move {
             let first = claim.attempt == 1;
@@ -419,7 +419,7 @@ async fn dispatches_in_a_task_of_its_own() {
     let (timers, mut claims) = start(Memory::new()).await;
     set(&timers, "a", SECOND).await.expect("it is set");
     let handling = tokio::spawn(async move {
-        let handle = |claim: tickwheel_durable::Claim<String, String>| async move {
+        let handle = |claim: Claim<String, String>| async move {
             tokio::time::sleep(SECOND).await;
             assert_eq!(claim.key, "a");
             Ok(())
@@ -431,4 +431,113 @@ async fn dispatches_in_a_task_of_its_own() {
     handling.await.expect("it ends with the stream");
     let counts = timers.counts().await.expect("it counts");
     assert_eq!((counts.waiting, counts.in_flight), (0, 0));
+}
+
+/// The next claim, which comes before long.
+async fn next(claims: &mut Claims<String, String>) -> Claim<String, String> {
+    let claim = timeout(SECOND * 100, claims.recv()).await;
+    claim.expect("it comes").expect("the stream goes on")
+}
+
+/// Sets so many timers that are due after a second.
+async fn set_many(timers: &DurableTimers<String, String>, number: usize) {
+    for number in 0..number {
+        let set = set(timers, &number.to_string(), SECOND).await;
+        set.expect("it is set");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hands_out_no_claim_whose_lease_ended_as_it_waited() {
+    let store = Memory::new();
+    let builder = orders().lease(SECOND * 10).capacity(1);
+    let started = builder.start(&TimerWheel::new(), store.clone()).await;
+    let (timers, mut claims) = started.expect("it starts");
+    set_many(&timers, 1).await;
+    tokio::time::sleep(SECOND * 2).await;
+    let (_timers, mut others) = start(store).await;
+    let claim = next(&mut others).await;
+    assert_eq!(claim.attempt, 2);
+    claim.ack().await.expect("nobody else has it");
+    // The first instance still has it in its queue.
+    let stale = timeout(SECOND * 100, claims.recv()).await;
+    assert!(stale.is_err(), "{stale:?}");
+    let metrics = timers.metrics();
+    assert_eq!((metrics.lapsed, metrics.unsettled), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn receives_fresh_claims_after_those_that_lapsed() {
+    let builder = orders().lease(SECOND * 10);
+    let started = builder.start(&TimerWheel::new(), Memory::new()).await;
+    let (timers, mut claims) = started.expect("it starts");
+    set_many(&timers, 300).await;
+    tokio::time::sleep(SECOND * 30).await;
+    let mut received = Vec::new();
+    while received.len() < 300 {
+        claims.recv_many(&mut received, 300).await;
+    }
+    for claim in &received {
+        assert!(claim.attempt > 1);
+        claim.ack().await.expect("its lease has not ended");
+    }
+    assert!(timeout(SECOND * 100, claims.recv()).await.is_err());
+    let metrics = timers.metrics();
+    assert_eq!(metrics.lapsed, metrics.claimed - 300);
+    assert_eq!((metrics.delivered, metrics.lost), (300, 0));
+    // The store is told nothing of those that lapsed.
+    assert_eq!(metrics.settle_batches.sum, 300);
+}
+
+#[tokio::test(start_paused = true)]
+async fn gets_all_done_though_each_claim_takes_longer_than_the_lease() {
+    let builder = orders().lease(SECOND).capacity(4);
+    let started = builder.start(&TimerWheel::new(), Memory::new()).await;
+    let (timers, mut claims) = started.expect("it starts");
+    set_many(&timers, 20).await;
+    let mut seen = Vec::new();
+    let handle = |claim: Claim<String, String>| {
+        seen.push(claim.key.clone());
+        async move {
+            claim.extend(SECOND * 10).await.expect("it is held");
+            tokio::time::sleep(SECOND * 5).await;
+            claim.ack().await.expect("it was extended");
+            Ok(())
+        }
+    };
+    // Each takes five seconds, and the next is there at once.
+    let ended = timeout(SECOND * (20 * 5 + 5), claims.dispatch(1, handle)).await;
+    assert!(ended.is_err());
+    assert_eq!(seen.len(), 20);
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), 20);
+    let metrics = timers.metrics();
+    assert!(metrics.lapsed > 0);
+    assert_eq!((metrics.delivered, metrics.lost), (20, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn hands_out_late_what_the_store_has_no_more() {
+    let builder = orders().at_most_once().lease(SECOND);
+    let started = builder.start(&TimerWheel::new(), Memory::new()).await;
+    let (timers, mut claims) = started.expect("it starts");
+    set_many(&timers, 1).await;
+    tokio::time::sleep(SECOND * 100).await;
+    let claim = next(&mut claims).await;
+    assert_eq!(claim.attempt, 1);
+    assert_eq!(timers.metrics().lapsed, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn delivers_to_a_program_that_waits_though_the_store_is_slower_than_the_lease() {
+    let store = Faulty::new(Memory::new());
+    let builder = orders().lease(SECOND);
+    let started = builder.start(&TimerWheel::new(), store.clone()).await;
+    let (timers, mut claims) = started.expect("it starts");
+    store.set_delay(SECOND * 3);
+    set_many(&timers, 1).await;
+    let claim = next(&mut claims).await;
+    assert_eq!((claim.attempt, timers.metrics().lapsed), (1, 0));
+    claim.ack().await.expect("nobody else can have it so soon");
 }

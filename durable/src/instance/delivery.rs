@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use tokio::time::Instant;
+
 use super::lease::Lease;
 use crate::store::Fired;
 
@@ -14,6 +16,15 @@ use crate::store::Fired;
 pub(crate) struct Delivery {
     pub(crate) fired: Fired,
     pub(crate) lease: Lease,
+    /// When the lease has surely ended, counted from the answer to the fire; `None` if the store has deleted the timer.
+    pub(crate) until: Option<Instant>,
+}
+
+impl Delivery {
+    /// Whether the lease has ended while this waited to be received, so that it is [given up](crate::protocol#the-argument).
+    pub(crate) fn has_lapsed(&self) -> bool {
+        self.until.is_some_and(|until| until <= Instant::now())
+    }
 }
 
 /// Deliveries that wait to be received.

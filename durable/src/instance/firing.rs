@@ -117,7 +117,7 @@ impl Firing {
             match core.calls.fire(request).await {
                 Ok(timed) => {
                     core.observe(timed.asked, timed.answered, timed.answer.now);
-                    return self.deliver(timed.answer, permits);
+                    return self.deliver(timed.answer, timed.answered, permits);
                 }
                 Err(_) if *self.stopped.borrow() => return,
                 Err(_) => sleep(jittered(retry)).await,
@@ -126,7 +126,7 @@ impl Firing {
         }
     }
 
-    fn deliver(&self, report: FireReport, mut permits: OwnedSemaphorePermit) {
+    fn deliver(&self, report: FireReport, answered: Instant, mut permits: OwnedSemaphorePermit) {
         let core = &*self.core;
         let soonest = Instant::now() + EARLY;
         for row in report.later {
@@ -148,13 +148,15 @@ impl Firing {
             let permit = permits.split(1).expect("there is one for each row");
             let settles = self.settles.clone();
             let lease = Lease::new(fired.token, settles, Arc::clone(&core.metrics), permit);
+            let (lease, until) = if core.settings.at_most_once {
+                (lease.already_settled(), None)
+            } else {
+                (lease, Some(answered + core.settings.lease))
+            };
             Delivery {
-                lease: if core.settings.at_most_once {
-                    lease.already_settled()
-                } else {
-                    lease
-                },
                 fired,
+                lease,
+                until,
             }
         });
         self.deliveries.push(deliveries.collect());

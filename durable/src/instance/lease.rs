@@ -27,7 +27,7 @@ pub(crate) struct Lease {
 const HELD: u8 = 0;
 /// Settled, or gone from the store when it fired.
 const SETTLED: u8 = 1;
-/// Delivered again meanwhile.
+/// Delivered again meanwhile, or about to be.
 const LOST: u8 = 2;
 
 impl Lease {
@@ -87,6 +87,11 @@ impl Lease {
                 Ok(())
             }
         }
+    }
+
+    /// Lets go of a lease that has ended. The store needs no word of it.
+    pub(crate) fn abandon(&self) {
+        self.end(LOST);
     }
 
     fn end(&self, state: u8) {
