@@ -179,6 +179,44 @@ async fn pools_an_entry_with_the_tick_of_the_wheel() {
     );
 }
 
+// The actor asks the clock of such an entry before it fires it.
+#[tokio::test(start_paused = true)]
+async fn keeps_no_entry_of_an_idle_timer() {
+    let wheel = TimerWheel::new();
+    for pools_others in [false, true] {
+        if pools_others {
+            pool_entry(&wheel, ms(50)).await;
+        }
+        let mut idle = wheel.idle_timer(ms(100));
+        let polled = pin!(&mut idle).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending());
+        wheel.settle().await;
+        // Touched, it would fire 50 ms later.
+        tokio::time::advance(ms(50)).await;
+        idle.touch();
+        drop(idle);
+        let start = tokio::time::Instant::now();
+        wheel.sleep(ms(50)).await;
+        assert_eq!(start.elapsed(), ms(50));
+    }
+}
+
+// As that of a timeout whose future is ready at once.
+#[tokio::test(start_paused = true)]
+async fn pools_the_entry_of_a_sleep_that_was_not_polled_as_late() {
+    let wheel = TimerWheel::new();
+    let entry = pool_entry(&wheel, ms(100)).await;
+    for _ in 0..3 {
+        drop(wheel.sleep(ms(100)));
+        let early = wheel.sleep(ms(50));
+        assert!(
+            !entry_of(&early).ptr_eq(&entry),
+            "it is scheduled at 100 ms"
+        );
+    }
+    assert!(entry_of(&wheel.sleep(ms(100))).ptr_eq(&entry));
+}
+
 #[test]
 fn releases_its_entries_when_its_thread_ends() {
     use futures::executor::block_on;

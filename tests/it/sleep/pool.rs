@@ -3,9 +3,10 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use crate::support::{HOUR, poll_idly, reset};
+use crate::support::{HOUR, advance, ms, poll_idly, reset};
 use tickwheel::{Sleep, TimerWheel};
-use tokio_test::assert_pending;
+use tokio::time::Instant;
+use tokio_test::{assert_pending, assert_ready};
 
 /// The commands that a thousand timeouts cost, one after the other, none of which elapses.
 async fn commands_of_a_thousand_timeouts(wheel: &TimerWheel) -> u64 {
@@ -35,6 +36,43 @@ async fn keeps_room_in_the_pool_after_sleeps_fired() {
     futures::future::join_all(sleeps).await;
     let commands = commands_of_a_thousand_timeouts(&wheel).await;
     assert!(commands <= 1, "{commands} commands");
+}
+
+// Their entries are on no wheel, so a pool full of them would serve no timeout that can elapse.
+#[tokio::test(start_paused = true)]
+async fn keeps_room_in_the_pool_after_sleeps_that_never_fire() {
+    let wheel = TimerWheel::new();
+    let mut sleeps: Vec<_> = (0..1000).map(|_| wheel.sleep(Duration::MAX)).collect();
+    for sleep in &mut sleeps {
+        assert_pending!(poll_idly(sleep));
+    }
+    wheel.settle().await;
+    drop(sleeps);
+    let commands = commands_of_a_thousand_timeouts(&wheel).await;
+    assert!(commands <= 1, "{commands} commands");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_counts_in_the_ticks_of_its_own_wheel() {
+    let wheel = |tick| TimerWheel::builder().tick(ms(tick)).start().unwrap();
+    let (fine, coarse) = (wheel(1), wheel(100));
+    let start = Instant::now();
+    let mut sleep = coarse.sleep(HOUR);
+    assert_pending!(poll_idly(&mut sleep));
+    // The thread has used the other wheel last, and has rounded such a deadline for it more than once.
+    for near in [3000, 2999, 3000] {
+        let mut other = fine.sleep(ms(near));
+        assert_pending!(poll_idly(&mut other));
+        reset(&mut other, start + ms(3000));
+        reset(&mut sleep, start + ms(3000));
+    }
+    let mut woken = tokio_test::task::spawn(sleep);
+    assert_pending!(woken.poll());
+    advance(&coarse, ms(2999)).await;
+    assert!(!woken.is_woken());
+    advance(&coarse, ms(1)).await;
+    assert!(woken.is_woken());
+    assert_ready!(woken.poll());
 }
 
 /// The last operations of a thread.

@@ -1,0 +1,236 @@
+//! Rounding, and what is too far.
+
+use super::*;
+use proptest::prelude::*;
+
+fn ticks(tick: Duration) -> Ticks {
+    Ticks::new(Instant::now(), tick).expect("not zero")
+}
+
+#[test]
+fn rounds_deadlines_up_and_now_down() {
+    let ticks = ticks(Duration::from_millis(10));
+    let at = |micros| ticks.origin + Duration::from_micros(micros);
+    assert_eq!(ticks.deadline(at(0)), 0);
+    assert_eq!(ticks.deadline(at(1)), 1);
+    assert_eq!(ticks.deadline(at(10_000)), 1);
+    assert_eq!(ticks.deadline(at(10_001)), 2);
+    assert_eq!(ticks.now(at(0)), 0);
+    assert_eq!(ticks.now(at(9_999)), 0);
+    assert_eq!(ticks.now(at(10_000)), 1);
+    assert_eq!(ticks.begin(2), Some(at(20_000)));
+}
+
+#[test]
+fn knows_the_begin_of_ticks_beyond_64_bit_nanoseconds() {
+    let tick = Duration::new(7, 300_000_011);
+    let ticks = ticks(tick);
+    // The first is the last whose begin is a 64-bit number of nanoseconds.
+    let last = u64::MAX / ticks.tick_nanos();
+    for n in [last, last + 1, 3 * last + 5, 1 << 33] {
+        let parts = u32::try_from(n % 1_000_000).expect("less than a million");
+        let millions = u32::try_from(n / 1_000_000).expect("few");
+        let begin = ticks.origin + tick * 1_000_000 * millions + tick * parts;
+        assert_eq!(ticks.begin(n), Some(begin), "tick {n}");
+    }
+    assert_eq!(ticks.begin(u64::MAX), None);
+}
+
+#[test]
+fn applies_a_remembered_rounding_to_its_own_tick_only() {
+    let tick = Duration::from_millis(10);
+    let (one, other) = (ticks(tick), ticks(tick));
+    let mut rounded = Rounded::new(&one);
+    let mut round = |instant| rounded.deadline(&one, instant);
+    let at = |ticks: &Ticks, micros| ticks.origin + Duration::from_micros(micros);
+    for remembered in [1, 2, 7] {
+        let end = remembered * 10_000;
+        for long_ago in (1..)
+            .map(|n| n * 3_000)
+            .take_while(|&micros| micros < 2 * end)
+        {
+            assert_eq!(round(at(&one, end - 3)), remembered);
+            assert_eq!(round(at(&one, end - 2)), remembered);
+            let long_ago = one.origin.checked_sub(Duration::from_micros(long_ago));
+            assert!(long_ago.is_none_or(|instant| round(instant) == 0));
+        }
+        let expected = [
+            (end - 10_000, remembered - 1),
+            (end - 9_999, remembered),
+            (end - 5_000, remembered),
+            (end, remembered),
+            (end + 1, remembered + 1),
+        ];
+        for (micros, tick) in expected {
+            // Twice in a row: then it is remembered.
+            for _ in 0..2 {
+                assert_eq!(round(at(&one, end - 3)), remembered);
+                assert_eq!(one.touch(at(&one, end - 3)), end * 1_000);
+            }
+            assert_eq!(round(at(&one, micros)), tick, "{micros} after {end}");
+            assert_eq!(one.touch(at(&one, micros)), tick * 10_000_000);
+            let moved = at(&other, micros);
+            assert_eq!(
+                other.deadline(moved),
+                tick,
+                "nothing is remembered of other ticks"
+            );
+        }
+    }
+}
+
+#[test]
+fn counts_instants_before_the_origin_as_tick_zero() {
+    let ticks = ticks(Duration::from_millis(1));
+    let Some(past) = ticks.origin.checked_sub(Duration::from_millis(5)) else {
+        return; // the clock began less than five milliseconds ago
+    };
+    assert_eq!(ticks.deadline(past), 0);
+    assert_eq!(ticks.now(past), 0);
+    assert_eq!(ticks.instant(ticks.timestamp(past)), past);
+    assert_eq!(ticks.deadline_of(ticks.timestamp(past)), 0);
+}
+
+#[test]
+fn takes_what_is_too_far_for_never_which_now_does_not_reach() {
+    let ticks = ticks(Duration::from_nanos(1));
+    let thousand_years = Duration::from_secs(86_400 * 365 * 1000);
+    let far = ticks.origin + thousand_years;
+    assert_eq!(ticks.deadline(far), NEVER);
+    assert_eq!(ticks.timestamp(far), Timestamp::NEVER);
+    assert_eq!(ticks.deadline_of(Timestamp::NEVER), NEVER);
+    assert!(ticks.now(far) < NEVER);
+    assert!(ticks.instant(Timestamp::NEVER) > Instant::now() + Duration::from_secs(86_400 * 365));
+}
+
+#[test]
+fn rounds_activity_up_to_tick_and_no_further_than_latest() {
+    for (nanos, rounded) in [(0, 0), (1, 10), (10, 10), (11, 20)] {
+        assert_eq!(round_up_to_tick(nanos, 10), rounded);
+    }
+    assert_eq!(round_up_to_tick(u64::MAX, 1_000), LATEST_NANOS);
+    assert_eq!(round_up_to_tick(1, u64::MAX), LATEST_NANOS);
+}
+
+#[test]
+fn refuses_a_tick_of_no_length() {
+    assert!(Ticks::new(Instant::now(), Duration::ZERO).is_none());
+    assert!(Ticks::new(Instant::now(), Duration::MAX).is_none());
+}
+
+#[test]
+fn does_not_reach_never_at_the_last_nanosecond() {
+    let ticks = ticks(Duration::from_nanos(1));
+    let last = ticks.origin + Duration::from_nanos(u64::MAX);
+    assert_eq!(ticks.nanos(last), u64::MAX);
+    assert_eq!(ticks.now(last), NEVER - 1);
+    assert_eq!(ticks.now(last - Duration::from_nanos(2)), NEVER - 2);
+}
+
+#[test]
+fn shows_never_as_about_thirty_years_away() {
+    let year = Duration::from_secs(86_400 * 365);
+    let shown = far_future().saturating_duration_since(Instant::now());
+    assert!(shown > 29 * year && shown < 31 * year, "{shown:?}");
+}
+
+#[test]
+fn counts_a_timestamp_in_nanoseconds_from_the_origin() {
+    let ticks = ticks(Duration::from_millis(2));
+    assert_eq!(ticks.tick_nanos(), 2_000_000);
+    let early = ticks.timestamp(ticks.origin + Duration::from_nanos(300));
+    let late = ticks.timestamp(ticks.origin + Duration::from_micros(1));
+    assert_eq!((early.nanos(), early.after_origin()), (300, 300));
+    assert_eq!(ticks.nanos(ticks.at(1_000)), 1_000);
+    assert_eq!(Timestamp::at(1_000), late);
+    assert_eq!(late.since(early), Duration::from_nanos(700));
+    assert_eq!(early.since(late), Duration::ZERO);
+    assert_eq!(late.plus(-700), early);
+    assert_eq!(late.plus(-1_007).nanos(), -7);
+    assert_eq!(late.plus(-1_007).after_origin(), 0);
+    assert_eq!(late.since(late.plus(-1_007)), Duration::from_nanos(1_007));
+}
+
+#[test]
+fn takes_a_timestamp_too_far_for_never() {
+    let last = i64::MAX.unsigned_abs();
+    assert_eq!(Timestamp::at(last + 1), Timestamp::NEVER);
+    assert_eq!(Timestamp::at(last - 1).plus(1), Timestamp::NEVER);
+    assert_eq!(Timestamp::at(last - 1).plus(i64::MAX), Timestamp::NEVER);
+    assert!(Timestamp::at(last - 1) < Timestamp::NEVER);
+}
+
+#[tokio::test(start_paused = true)]
+async fn adds_a_delay_to_now_if_there_is_such_an_instant() {
+    let delay = Duration::from_millis(5);
+    assert_eq!(after(delay), Some(Instant::now() + delay));
+    assert_eq!(after(Duration::MAX), None);
+}
+
+#[test]
+fn takes_the_real_clock_for_real() {
+    assert!(!clock::is_virtual());
+}
+
+#[tokio::test(start_paused = true)]
+async fn takes_a_clock_that_is_or_was_paused_for_virtual() {
+    assert!(clock::is_virtual(), "it stands behind the real one");
+    tokio::time::advance(Duration::from_secs(3_600)).await;
+    assert!(clock::is_virtual(), "it stands before the real one");
+    tokio::time::resume();
+    assert!(clock::is_virtual(), "it runs, but an hour ahead");
+}
+
+/// An instant near the begin of one of the first ticks: before it, at it or after it.
+fn near_a_begin() -> impl Strategy<Value = (u64, i64)> {
+    let nanos = prop_oneof![3 => -2..=2_i64, 1 => -15_i64..15];
+    (0..4_u64, nanos)
+}
+
+proptest! {
+    #[test]
+    fn rounds_the_same_whatever_was_rounded_before(
+        instants in proptest::collection::vec((any::<bool>(), near_a_begin(), 1..3_usize), 1..40),
+    ) {
+        let one = ticks(Duration::from_nanos(10));
+        // Its ticks begin elsewhere.
+        let other = Ticks::new(one.origin + Duration::from_nanos(3), Duration::from_nanos(10));
+        let other = other.expect("not zero");
+        let mut rounded = [Rounded::new(&one), Rounded::new(&other)];
+        for (which, (tick, nanos), times) in instants {
+            let ticks = if which { &one } else { &other };
+            let begin = ticks.begin(tick).expect("not so far");
+            let by = Duration::from_nanos(nanos.unsigned_abs());
+            let instant = if nanos < 0 { begin.checked_sub(by) } else { Some(begin + by) };
+            let Some(instant) = instant else { continue };
+            // Twice in a row: then it is remembered.
+            for _ in 0..times {
+                let expected = ticks.deadline(instant);
+                let tick = rounded[usize::from(!which)].deadline(ticks, instant);
+                prop_assert_eq!(tick, expected);
+                prop_assert_eq!(ticks.touch(instant), expected * 10);
+            }
+        }
+    }
+
+    #[test]
+    fn starts_the_tick_less_than_a_tick_after_its_deadline(
+        nanos in 0..u64::MAX / 4,
+        tick in 1..100_000_000_000_u64,
+    ) {
+        let ticks = ticks(Duration::from_nanos(tick));
+        let deadline = ticks.origin + Duration::from_nanos(nanos);
+        let begin = ticks.begin(ticks.deadline(deadline)).expect("not so far");
+        prop_assert!(begin >= deadline);
+        prop_assert!(begin < deadline + ticks.tick());
+        prop_assert!(ticks.begin(ticks.now(deadline)).expect("not so far") <= deadline);
+        prop_assert_eq!(ticks.deadline_of(ticks.timestamp(deadline)), ticks.deadline(deadline));
+    }
+
+    #[test]
+    fn gives_back_the_instant_of_a_timestamp(nanos in 0..i64::MAX.unsigned_abs()) {
+        let ticks = ticks(Duration::from_millis(1));
+        let instant = ticks.origin + Duration::from_nanos(nanos);
+        prop_assert_eq!(ticks.instant(ticks.timestamp(instant)), instant);
+    }
+}
