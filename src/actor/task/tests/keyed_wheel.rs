@@ -343,6 +343,26 @@ async fn forgets_a_set_that_ends_within_a_turn() {
     assert_eq!((actor.items(), shared.sets().len()), (0, 0));
 }
 
+// Its last timer expires while changes of others are left for the next turn.
+#[tokio::test(start_paused = true)]
+async fn remembers_a_set_until_all_its_changes_are_processed() {
+    let (mut actor, wheel) = start();
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    timers.set_timer(0, (), ms(5)).expect("there is room");
+    assert_eq!(step(&mut actor), "wait");
+    set_far(&timers, 1..5_000);
+    for key in 1..5_000 {
+        timers.remove_timer(&key).expect("it is open");
+    }
+    drop(timers);
+    jump(ms(5));
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(received(&mut stream), [0]);
+    assert_eq!(step(&mut actor), "wait");
+    drop(stream);
+    assert_eq!((actor.items(), wheel.shared().sets().len()), (0, 0));
+}
+
 #[tokio::test(start_paused = true)]
 async fn survives_a_command_of_a_forgotten_set() {
     let (mut actor, wheel) = start();

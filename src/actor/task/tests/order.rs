@@ -69,6 +69,27 @@ async fn p4_fires_by_tick_what_is_moved_earlier_in_a_backlog() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn p4_fires_nothing_before_the_urgent_indices_left_of_a_set() {
+    let (mut actor, wheel) = start();
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    let set = |key, length| {
+        timers.set_timer(key, (), length).expect("there is room");
+    };
+    set(0, FAR);
+    let _later = armed(&wheel, ms(200));
+    assert_eq!(step(&mut actor), "wait");
+    // More than a turn applies, all of them soon.
+    (1..5_000).for_each(|key| set(key, ms(250)));
+    set(5_000, ms(100));
+    jump(ms(200));
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(fired(&wheel), 0);
+    while step(&mut actor) == "again" {}
+    assert_eq!(stream.try_recv().map(|fired| fired.key), Ok(5_000));
+    assert_eq!(fired(&wheel), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn p11_fires_what_is_due_before_all_of_a_backlog() {
     let (mut actor, wheel) = start();
     let order = Order::default();
