@@ -14,6 +14,9 @@
 
 use std::mem;
 
+#[cfg(test)]
+mod tests;
+
 /// The number of indices in a line.
 const LINE: usize = 12;
 
@@ -363,139 +366,4 @@ impl Iterator for Places {
 fn tag_of(hash: u32) -> u8 {
     let [bits, ..] = (hash << 6).to_be_bytes();
     bits.max(VACANT + 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::hash::BuildHasher;
-
-    use hashbrown::DefaultHashBuilder;
-
-    /// Hashes as the table makes them.
-    fn hashes(n: u32) -> Vec<u32> {
-        let hasher = DefaultHashBuilder::default();
-        let low = |n: u32| u32::try_from(hasher.hash_one(n) >> 32).expect("a half");
-        (0..n).map(low).collect()
-    }
-
-    fn fill(hashes: &[u32]) -> KeyIndex {
-        let mut map = KeyIndex::new();
-        for (index, &hash) in (0..).zip(hashes) {
-            map.insert(hash, index, |other| hashes[other as usize]);
-        }
-        map
-    }
-
-    #[test]
-    fn finds_every_index_and_none_that_was_removed() {
-        let hashes = hashes(50_000);
-        let mut map = fill(&hashes);
-        let hash_of = |index: u32| hashes[index as usize];
-        for index in 0..50_000 {
-            assert_eq!(
-                map.find(hash_of(index), |other| other == index),
-                Some(index)
-            );
-            if index % 3 == 0 {
-                assert!(
-                    map.remove(hash_of(index), |other| other == index, hash_of)
-                        .is_some()
-                );
-            }
-        }
-        for index in 0..50_000 {
-            let found = map.find(hash_of(index), |other| other == index);
-            assert_eq!(found, (index % 3 != 0).then_some(index));
-        }
-        for index in (0..50_000).filter(|index| index % 3 != 0) {
-            assert!(
-                map.remove(hash_of(index), |other| other == index, hash_of)
-                    .is_some()
-            );
-        }
-        assert_eq!((map.len, map.parts.len()), (0, 1));
-        assert!(map.parts[0].lines.len() <= 1);
-    }
-
-    #[test]
-    fn no_part_has_much_more_than_twice_the_average() {
-        let hashes = hashes(200_000);
-        let mut map = KeyIndex::new();
-        let mut largest = 0;
-        for (index, &hash) in (0..).zip(&hashes) {
-            map.insert(hash, index, |other| hashes[other as usize]);
-            if index % 1000 == 0 {
-                largest = map
-                    .parts
-                    .iter()
-                    .map(|part| part.len)
-                    .fold(largest, usize::max);
-            }
-        }
-        assert!(largest < PART * 5 / 2, "{largest}");
-    }
-
-    #[test]
-    fn an_index_takes_less_than_8_bytes_whatever_their_number() {
-        let hashes = hashes(200_000);
-        let mut map = KeyIndex::new();
-        for (index, &hash) in (0..).zip(&hashes) {
-            map.insert(hash, index, |other| hashes[other as usize]);
-            if index % 1000 == 0 && index >= 10_000 {
-                let lines: usize = map.parts.iter().map(|part| part.lines.len()).sum();
-                let bytes = lines * size_of::<Line>() + map.parts.len() * size_of::<Part>();
-                assert!(bytes * 2 < map.len * 15, "{bytes} for {}", map.len);
-            }
-        }
-    }
-
-    #[test]
-    fn equal_hashes_share_a_part() {
-        let hashes = vec![7; 5_000];
-        let mut map = fill(&hashes);
-        for index in 0..5_000 {
-            assert_eq!(map.find(7, |other| other == index), Some(index));
-            assert!(map.remove(7, |other| other == index, |_| 7).is_some());
-        }
-        assert_eq!((map.len, map.parts.len()), (0, 1));
-        assert!(map.parts[0].lines.len() <= 1);
-    }
-
-    #[test]
-    fn memory_goes_back_with_the_indices() {
-        let hashes = hashes(20_000);
-        let mut map = fill(&hashes);
-        let hash_of = |index: u32| hashes[index as usize];
-        for index in 100..20_000 {
-            let removed = map.remove(hash_of(index), |other| other == index, hash_of);
-            assert!(removed.is_some());
-        }
-        let lines: usize = map.parts.iter().map(|part| part.lines.len()).sum();
-        assert!(lines <= 100 / FEWEST + map.parts.len(), "{lines} lines");
-        assert!(map.parts.capacity() <= 16, "{}", map.parts.capacity());
-        for index in 0..100 {
-            let found = map.find(hash_of(index), |other| other == index);
-            assert_eq!(found, Some(index));
-        }
-    }
-
-    /// A line is followed by others only as long as an index has passed it.
-    #[test]
-    fn a_search_ends_where_no_index_has_passed() {
-        let mut part = Part::with_lines(3, &[]);
-        // All of them belong into the last line; the lines after it are the first two.
-        let hash = u32::MAX;
-        for index in 0..30 {
-            part.insert((hash, index));
-        }
-        let passed = |part: &Part| [0, 1, 2].map(|line: usize| part.lines[line].passed);
-        assert_eq!(passed(&part), [6, 0, 18]);
-        for index in (0..30).rev() {
-            let found = part.find(hash, |other| other == index);
-            part.remove(hash, found.expect("it is there"));
-            assert_eq!(part.find(hash, |other| other == index), None);
-        }
-        assert_eq!((passed(&part), part.len), ([0; 3], 0));
-    }
 }

@@ -170,6 +170,22 @@ fn reuses_the_numbers_of_freed_chunks() {
 }
 
 #[test]
+fn keeps_the_timers_of_one_chunk_while_another_is_emptied_twice() {
+    let (shared, set) = set();
+    let mut nodes = Nodes::default();
+    let turn = Turn::new(0, tick(0), &shared.metrics.0);
+    arm(&set, 0..256, 5);
+    for _ in 0..3 {
+        arm(&set, 256..300, 5);
+        process(&set, &turn, &mut nodes);
+        (256..300).for_each(|key| assert!(set.remove(&key).is_ok()));
+        process(&set, &turn, &mut nodes);
+        assert!((0..256).all(|key| set.deadline(&key).is_some()));
+        assert_eq!(set.lock().table.chunks(), 2);
+    }
+}
+
+#[test]
 fn due_timers_of_a_closed_set_are_not_delivered() {
     let (shared, set) = set();
     let mut nodes = Nodes::default();
