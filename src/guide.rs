@@ -584,9 +584,9 @@
 //! | operation | allocates | locks | commands |
 //! |---|---|---|---|
 //! | make, poll and drop a sleep or timeout, with a pooled entry that fits | nothing | its own entry's, twice | none |
-//! | the same without one | the entry | its own entry's, twice | one |
+//! | the same without one | the entry, unless the thread's pool is full (128 entries of this wheel) | its own entry's, twice | one |
 //! | a timeout whose future is ready at the first poll, with a pooled entry that fits | nothing | none | none |
-//! | dropping a sleep when the thread's pool is full (128 entries of this wheel) | nothing | its own entry's, twice | one |
+//! | dropping a sleep when the thread's pool is full | nothing | its own entry's, twice | one |
 //! | [`Sleep::reset`] to later | nothing | its own entry's | none |
 //! | [`Sleep::reset`] to earlier than the tick at which its entry is scheduled | nothing | its own entry's | one, unless one is queued |
 //! | [`set_timer`](KeyedTimers::set_timer) of a new key | amortised | the set's | one for the set, unless one is queued |

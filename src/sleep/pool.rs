@@ -4,7 +4,8 @@
 //! deadline lies at that tick or after it can take the entry over: it writes its deadline and waker, and is armed. It
 //! allocates nothing, sends no command, and writes no cache line that another core writes. Where timeouts have a constant
 //! length, each one after the first finds such an entry. Where lengths are mixed, a timeout takes the entry that is
-//! scheduled latest among those that are scheduled early enough. So it leaves the early ones to shorter timeouts.
+//! scheduled latest among those that are scheduled early enough. So it leaves the early ones to shorter timeouts. Where none
+//! is early enough and the pool is full, it takes the latest one, which costs a command this once.
 //!
 //! The entries are in the order in which they are scheduled. Where timeouts have a constant length, a timeout that is
 //! dropped pushes its entry to the end, and the next one pops it from there.
@@ -86,6 +87,16 @@ impl Entries {
     fn take_earlier(&mut self, deadline: u64) -> Option<Arc<SleepEntry>> {
         let taken = self.before(deadline).checked_sub(1)?;
         move_to_end(&mut self.slots[taken..self.filled]);
+        self.filled -= 1;
+        self.slots[self.filled].entry.take()
+    }
+
+    /// Takes the entry scheduled last if there is no room for another one. Arming it for an earlier deadline takes a command,
+    /// and afterwards it serves such deadlines: a pool full of long timeouts would be of no use to short ones for ever.
+    fn take_late(&mut self) -> Option<Arc<SleepEntry>> {
+        if self.filled < POOLED_ENTRIES {
+            return None;
+        }
         self.filled -= 1;
         self.slots[self.filled].entry.take()
     }
@@ -211,7 +222,8 @@ thread_local! {
     static POOLS: RefCell<Vec<Pool>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An entry for a new sleep due at `deadline`, or never, and its tick. It is a cancelled one if one fits, else a new one.
+/// An entry for a new sleep due at `deadline`, or never, and its tick. It is a cancelled one if one fits or the pool is full,
+/// else a new one.
 #[inline]
 pub(crate) fn take(
     context: &Arc<SleepContext>,
@@ -240,7 +252,8 @@ fn take_any(context: &Arc<SleepContext>, deadline: Option<Instant>) -> (Arc<Slee
     let taken = with(shared, |pool| {
         increment(&pool.counts.made);
         pool.learn(context);
-        pool.entries.take(tick)
+        let fitting = pool.entries.take(tick);
+        fitting.or_else(|| pool.entries.take_late())
     });
     if taken.is_none() {
         let counts = shared.metrics.0.elsewhere();

@@ -53,6 +53,19 @@ async fn keeps_room_in_the_pool_after_sleeps_that_never_fire() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn serves_short_timeouts_from_a_pool_full_of_long_ones() {
+    let wheel = TimerWheel::new();
+    let mut sleeps: Vec<_> = (0..1000).map(|_| wheel.sleep(HOUR)).collect();
+    for sleep in &mut sleeps {
+        assert_pending!(poll_idly(sleep));
+    }
+    wheel.settle().await;
+    drop(sleeps);
+    let commands = commands_of_a_thousand_timeouts(&wheel).await;
+    assert!(commands <= 1, "{commands} commands");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_reset_counts_in_the_ticks_of_its_own_wheel() {
     let wheel = |tick| TimerWheel::builder().tick(ms(tick)).start().unwrap();
     let (fine, coarse) = (wheel(1), wheel(100));
