@@ -7,8 +7,9 @@
 //!
 //! Batches travel as arrays, one for each column. Each item names its namespace, as the planner sees it: so a row is looked up
 //! by all that is known of it, and no plan walks through a namespace, whatever the statistics say. A row that is looked up by
-//! its version has `namespace + 0` compared, which no index has; and whether a row waits is asked by `IS NULL`, since `EXISTS`
-//! may be answered by reading all of them into a hash table.
+//! its version has `namespace + 0` and `in_flight::int` compared, which no index has and from which no partial index follows:
+//! one that was empty when the plan was made looks cheap, and would be read as a whole for each row. Whether a row waits is
+//! asked by `IS NULL`, since `EXISTS` may be answered by reading all of them into a hash table.
 //!
 //! # Concurrent statements
 //!
@@ -237,7 +238,7 @@ pub(super) const ACK: &str = concat!(
     "WITH ",
     items!("$2::bigint[]", "version"),
     " DELETE FROM tickwheel_timers t USING i
-    WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight
+    WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight::int = 1
     RETURNING t.version"
 );
 
@@ -250,7 +251,7 @@ pub(super) const EXTEND: &str = concat!(
     " + i.lease, ",
     never!(),
     ")
-    FROM i WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight
+    FROM i WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight::int = 1
     RETURNING t.version"
 );
 
@@ -262,7 +263,7 @@ pub(super) const PUT_BACK: &str = concat!(
     "WITH ", clock!(), ", ", items!("$5::bigint[], $6::bigint[]", "version, delay"), ", claim AS MATERIALIZED (
         SELECT i.number, i.delay, t.version, t.key
         FROM i, tickwheel_timers t
-        WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight
+        WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight::int = 1
         ORDER BY t.key, t.version
         FOR UPDATE OF t
     ), ranked AS MATERIALIZED (
