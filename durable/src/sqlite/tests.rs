@@ -1,4 +1,4 @@
-//! Files that are locked, full, read-only, from the future, or no databases.
+//! Files that are locked, full, read-only, from the future, or no databases, and what is read of large ones.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,6 +8,8 @@ use rusqlite::Connection;
 
 use super::*;
 use crate::store::{Action, Due, Version};
+
+mod plans;
 
 /// A folder that goes with the test.
 struct Folder(PathBuf);

@@ -1,0 +1,130 @@
+//! Every call of a running instance looks its rows up in an index, whatever the planner knows: a claim costs the same among a
+//! thousand timers and among very many.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use rusqlite::StatementStatus;
+use rusqlite::trace::{TraceEvent, TraceEventCodes};
+
+use super::*;
+use crate::store::{Fire, How, Load, Missed, Settle, Written};
+
+/// The steps that each statement has taken in all its runs, by its text. SQLite takes some for each row that it looks at.
+static STEPS: Mutex<BTreeMap<String, i32>> = Mutex::new(BTreeMap::new());
+
+fn note(event: TraceEvent<'_>) {
+    if let TraceEvent::Profile(statement, _) = event {
+        let steps = statement.get_status(StatementStatus::VmStep);
+        let mut all = STEPS.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(statement.sql().into_owned(), steps);
+    }
+}
+
+/// Runs SQL on the connection of the store, and notes none of it.
+async fn run(store: &Sqlite, sql: String) {
+    let run = store.thread.call(move |batch| {
+        batch
+            .connection
+            .trace_v2(TraceEventCodes::SQLITE_TRACE_PROFILE, None);
+        batch.connection.execute_batch(&sql)?;
+        batch
+            .connection
+            .trace_v2(TraceEventCodes::SQLITE_TRACE_PROFILE, Some(note));
+        Ok(Ok(()))
+    });
+    run.await.expect("it is SQL");
+}
+
+/// Makes every call that an instance makes while it runs.
+async fn make_all_calls(store: &Sqlite, instance: InstanceId) -> InstanceId {
+    let space = space();
+    let near = Near {
+        window: Duration::ZERO,
+        loader: Some(instance),
+    };
+    let due = Due::In(Duration::ZERO);
+    let of = |key: &str, action| Write {
+        key: key.into(),
+        action,
+    };
+    let set = |if_absent| Action::Set {
+        value: b"v".to_vec(),
+        due,
+        period: None,
+        if_absent,
+    };
+    let batch = vec![
+        of("a", set(false)),
+        of("b", set(true)),
+        of("c", set(false)),
+        of("d", Action::Remove),
+        of("a", Action::Move { due }),
+    ];
+    let written = store.write(&space, batch, near).await.expect("it writes");
+    let armed = written.iter().filter_map(|written| match written {
+        Written::Armed { row, .. } => Some(row.version),
+        _ => None,
+    });
+    let versions = armed.collect();
+    let load = Load {
+        instance,
+        window: Duration::from_secs(30),
+        limit: 100,
+        alive: Duration::from_secs(60),
+    };
+    store.load(&space, load).await.expect("it loads");
+    let fire = Fire {
+        versions,
+        lease: Some(Duration::from_secs(60)),
+        missed: Missed::FireOnce,
+        near,
+    };
+    let fired = store.fire(&space, fire).await.expect("it fires").fired;
+    assert_eq!(fired.len(), 3);
+    let hows = [How::Extend(Duration::from_secs(60)), How::Release, How::Ack];
+    let tokens = fired.iter().map(|fired| fired.token);
+    for hows in [hows, [How::Ack; 3]] {
+        let settle = |(token, how)| Settle { token, how };
+        let settles = tokens.clone().zip(hows).map(settle).collect();
+        let settled = store.settle(&space, settles, near).await;
+        settled.expect("it settles");
+    }
+    store.get(&space, b"a".to_vec()).await.expect("it reads");
+    let removes = ["a", "b", "c"].map(|key| of(key, Action::Remove));
+    let removed = store.write(&space, removes.to_vec(), near).await;
+    removed.expect("it removes");
+    store.unload(&space, instance).await.expect("it unloads")
+}
+
+#[tokio::test]
+async fn looks_at_few_rows_among_very_many() {
+    const ROWS: u32 = 50_000;
+    let folder = Folder::new();
+    let store = Sqlite::open(folder.file()).expect("it opens");
+    let opened = Store::open(&store, &space(), "json").await;
+    let mut instance = opened.expect("it opens").instance;
+    // What somebody's `ANALYZE` has found may be long out of date: nothing, nothing in flight, or all of it.
+    let analyzed = ["", "; ANALYZE"];
+    let filled = [(0, 1), (ROWS, ROWS + 1), (ROWS, 2)];
+    let stages = filled
+        .iter()
+        .flat_map(|filled| analyzed.map(|then| (filled, then)));
+    for (stage, ((rows, in_flight), then)) in stages.enumerate() {
+        let fill = format!(
+            "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {rows})
+            INSERT INTO tickwheel_timers (version, namespace, state, key, value, due, deadline, attempt)
+            SELECT n + {stage}000000000, 1, n % {in_flight} = 0, CAST(n || '-{stage}' AS BLOB), x'00',
+                9000000000000000 - n, 0, 0
+            FROM n WHERE {rows} > 0{then}"
+        );
+        run(&store, fill).await;
+        instance = make_all_calls(&store, instance).await;
+    }
+    run(&store, String::new()).await;
+    let steps = STEPS.lock().unwrap_or_else(PoisonError::into_inner);
+    assert!(steps.len() > 15, "{} statements", steps.len());
+    for (statement, &steps) in &*steps {
+        assert!(steps < 10_000, "{steps} steps: {statement}");
+    }
+}
