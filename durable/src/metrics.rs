@@ -19,7 +19,7 @@ pub struct DurableMetrics {
     pub claimed: u64,
     /// Claims handed to the program.
     pub delivered: u64,
-    /// Of those, the ones that had been claimed before and not acknowledged.
+    /// Delivered claims of timers that had been claimed before and not acknowledged.
     pub redelivered: u64,
     /// Claims that were found to be lost when they were settled.
     pub lost: u64,

@@ -97,8 +97,7 @@ impl Entries {
         if self.filled < POOLED_ENTRIES {
             return None;
         }
-        self.filled -= 1;
-        self.slots[self.filled].entry.take()
+        self.take(NEVER)
     }
 
     /// Keeps the entry unless the pool is full. Returns whether it does.

@@ -66,7 +66,7 @@ impl Outages {
     }
 }
 
-/// What is known about the ends of leases.
+/// The ends of leases, as far as they are known.
 #[derive(Default)]
 pub(crate) struct Leases {
     /// As the store says.
@@ -124,19 +124,17 @@ pub(crate) struct Redeliveries {
 impl Redeliveries {
     /// `first` has the deadline and the lateness of each first delivery. On a machine that is too busy all are late.
     pub(crate) fn new(leases: &Leases, first: &[(u64, u64)]) -> Self {
-        let outages = leases.outages.all();
-        let was_away = |deadline| {
-            let mut outages = outages.iter();
-            outages.any(|&(from, until)| from < deadline && deadline < until + in_micros(2 * POLL))
+        let mut all = Redeliveries {
+            outages: leases.outages.all(),
+            ..Redeliveries::default()
         };
+        let recovery = in_micros(2 * POLL);
+        let was_away = |deadline: u64| all.was_away(deadline.saturating_sub(recovery), deadline);
         let first = first.iter().filter(|&&(deadline, _)| !was_away(deadline));
         let mut lateness: Vec<_> = first.map(|&(_, lateness)| lateness).collect();
         lateness.sort_unstable();
-        Redeliveries {
-            slack: in_micros(SLACK) + quantile(&lateness, 500),
-            outages,
-            ..Redeliveries::default()
-        }
+        all.slack = in_micros(SLACK) + quantile(&lateness, 500);
+        all
     }
 
     /// Takes down a delivery of the claim after this one, of which a worker has told at `told`, if it had time to.

@@ -22,6 +22,15 @@ async fn commands_of_a_thousand_timeouts(wheel: &TimerWheel) -> u64 {
     wheel.metrics().commands - before - the_barrier
 }
 
+/// Arms them all before it drops them.
+async fn cancel_a_thousand_sleeps(wheel: &TimerWheel, length: Duration) {
+    let mut sleeps: Vec<_> = (0..1000).map(|_| wheel.sleep(length)).collect();
+    for sleep in &mut sleeps {
+        assert_pending!(poll_idly(sleep));
+    }
+    wheel.settle().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn uses_one_entry_and_one_command_for_equal_timeouts() {
     let wheel = TimerWheel::new();
@@ -42,12 +51,7 @@ async fn keeps_room_in_the_pool_after_sleeps_fired() {
 #[tokio::test(start_paused = true)]
 async fn keeps_room_in_the_pool_after_sleeps_that_never_fire() {
     let wheel = TimerWheel::new();
-    let mut sleeps: Vec<_> = (0..1000).map(|_| wheel.sleep(Duration::MAX)).collect();
-    for sleep in &mut sleeps {
-        assert_pending!(poll_idly(sleep));
-    }
-    wheel.settle().await;
-    drop(sleeps);
+    cancel_a_thousand_sleeps(&wheel, Duration::MAX).await;
     let commands = commands_of_a_thousand_timeouts(&wheel).await;
     assert!(commands <= 1, "{commands} commands");
 }
@@ -55,12 +59,7 @@ async fn keeps_room_in_the_pool_after_sleeps_that_never_fire() {
 #[tokio::test(start_paused = true)]
 async fn serves_short_timeouts_from_a_pool_full_of_long_ones() {
     let wheel = TimerWheel::new();
-    let mut sleeps: Vec<_> = (0..1000).map(|_| wheel.sleep(HOUR)).collect();
-    for sleep in &mut sleeps {
-        assert_pending!(poll_idly(sleep));
-    }
-    wheel.settle().await;
-    drop(sleeps);
+    cancel_a_thousand_sleeps(&wheel, HOUR).await;
     let commands = commands_of_a_thousand_timeouts(&wheel).await;
     assert!(commands <= 1, "{commands} commands");
 }

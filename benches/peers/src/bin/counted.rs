@@ -48,8 +48,10 @@ fn delay(rng: &mut Rng) -> Duration {
     Duration::from_millis(rng.u64(3_600_000..7_200_000))
 }
 
-fn bytes_of_each(info: &AllocationInfo, timers: u64) -> f64 {
-    info.bytes_current as f64 / timers as f64
+/// The bytes of each: those that its owner holds, and those allocated.
+fn emit_bytes(series: &str, inline: usize, info: &AllocationInfo, number: u64) {
+    let allocated = info.bytes_current as f64 / number as f64;
+    emit(series, "bytes", inline as f64 + allocated);
 }
 
 /// S10: bytes for each pending timer with a key, and each watch.
@@ -57,7 +59,6 @@ fn bytes_of_keyed(scale: Scale) {
     let timers = timers(scale);
     let mut rng = Rng::with_seed(10);
     let mut delay = || delay(&mut rng);
-    let report = |series: &str, info| emit(series, "bytes", bytes_of_each(&info, timers));
     let runtime = runtime(1);
 
     let wheel = wheel_on(&runtime);
@@ -70,7 +71,7 @@ fn bytes_of_keyed(scale: Scale) {
         wheel.settle().await; // a queue that was long gives its memory back when it is next used
     });
     assert_eq!(keyed.len() as u64, timers);
-    report("tickwheel", info);
+    emit_bytes("tickwheel", 0, &info, timers);
 
     let (_queue, info) = measured(&runtime, async {
         let mut queue = Queue::default();
@@ -79,7 +80,7 @@ fn bytes_of_keyed(scale: Scale) {
         }
         queue
     });
-    report("DelayQueue", info);
+    emit_bytes("DelayQueue", 0, &info, timers);
 
     let (reaper, _expirations) = wheel.reaper::<u64, u64>(Duration::from_hours(1));
     let mut watches = Vec::with_capacity(usize::try_from(timers).expect("it fits"));
@@ -90,9 +91,8 @@ fn bytes_of_keyed(scale: Scale) {
         wheel.settle().await;
         wheel.settle().await;
     });
-    let inline = size_of::<tickwheel::Watch>() as f64;
-    let allocated = bytes_of_each(&info, timers);
-    emit("tickwheel, a Watch", "bytes", inline + allocated);
+    let inline = size_of::<tickwheel::Watch>();
+    emit_bytes("tickwheel, a Watch", inline, &info, timers);
     drop(watches);
 }
 
@@ -101,7 +101,6 @@ fn bytes_of_sleeps(scale: Scale) {
     let timers = timers(scale);
     let mut rng = Rng::with_seed(10);
     let mut delay = || delay(&mut rng);
-    let report = |series: &str, info| emit(series, "bytes", bytes_of_each(&info, timers));
     let runtime = runtime(1);
     let wheel = wheel_on(&runtime);
     // The vector is allocated before, so that only the timers count.
@@ -114,7 +113,7 @@ fn bytes_of_sleeps(scale: Scale) {
             sleeps.push(sleep);
         }
     });
-    report("tokio::time, a boxed Sleep", info);
+    emit_bytes("tokio::time, a boxed Sleep", 0, &info, timers);
 
     let mut sleeps = Vec::with_capacity(usize::try_from(timers).expect("it fits"));
     let ((), info) = measured(&runtime, async {
@@ -127,9 +126,8 @@ fn bytes_of_sleeps(scale: Scale) {
         wheel.settle().await;
         wheel.settle().await;
     });
-    let inline = size_of::<tickwheel::Sleep>() as f64;
-    let allocated = bytes_of_each(&info, timers);
-    emit("tickwheel, a Sleep", "bytes", inline + allocated);
+    let inline = size_of::<tickwheel::Sleep>();
+    emit_bytes("tickwheel, a Sleep", inline, &info, timers);
 }
 
 /// S3: bytes for each task that sleeps, by how many words it holds besides. Tokio's tasks come in sizes of 128 bytes each.
@@ -162,7 +160,7 @@ fn task<const WORDS: usize>(scale: Scale, side: Side) {
         wheel.settle().await; // a queue that was long gives its memory back when it is next used
     }));
     let series = format!("{}, {WORDS} words", side.name());
-    emit(&series, "bytes", bytes_of_each(&info, tasks));
+    emit_bytes(&series, 0, &info, tasks);
 }
 
 /// How often a timeout allocates that is armed and cancelled, once the first ones are over.
