@@ -30,7 +30,7 @@ use crate::tick::{NEVER, far_future};
 ///
 /// It is what [`tokio::time::Sleep`] is, with these differences:
 ///
-/// * It is `Unpin`, and [`reset`](Sleep::reset) takes `&mut self`.
+/// * It is `Unpin`: it need not be pinned to be polled or, by [`set_deadline`](Sleep::set_deadline), reset.
 /// * It can be polled anywhere, not only within a runtime with a timer.
 /// * A deadline too far to be represented is *never*: it does not complete, however much time passes.
 /// * A completed sleep that is reset wakes no task until it is polled again.
@@ -62,7 +62,7 @@ use crate::tick::{NEVER, far_future};
 /// assert!(sleep.is_elapsed());
 ///
 /// let again = Instant::now() + Duration::from_secs(2);
-/// sleep.reset(again);
+/// sleep.set_deadline(again);
 /// sleep.await;
 /// assert_eq!(Instant::now(), again);
 /// # }
@@ -202,8 +202,6 @@ impl Sleep {
     ///
     /// # Examples
     ///
-    /// A pinned sleep can be reset too, as Tokio's is.
-    ///
     /// ```
     /// use std::pin::pin;
     /// use std::time::Duration;
@@ -213,17 +211,36 @@ impl Sleep {
     /// let wheel = tickwheel::TimerWheel::new();
     /// let deadline = Instant::now() + Duration::from_secs(2);
     ///
-    /// let mut sleep = wheel.sleep(Duration::from_secs(1));
-    /// sleep.reset(deadline);
+    /// let mut sleep = pin!(wheel.sleep(Duration::from_secs(1)));
+    /// sleep.as_mut().reset(deadline);
     /// sleep.await;
-    ///
-    /// let mut pinned = pin!(wheel.sleep(Duration::from_secs(1)));
-    /// pinned.as_mut().reset(deadline);
-    /// pinned.await;
     /// assert_eq!(Instant::now(), deadline);
     /// # }
     /// ```
-    pub fn reset(&mut self, deadline: Instant) {
+    #[inline]
+    pub fn reset(self: Pin<&mut Self>, deadline: Instant) {
+        self.get_mut().set_deadline(deadline);
+    }
+
+    /// Like [`reset`](Self::reset), for a sleep that is not pinned.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tokio::time::Instant;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let wheel = tickwheel::TimerWheel::new();
+    /// let deadline = Instant::now() + Duration::from_secs(2);
+    ///
+    /// let mut sleep = wheel.sleep(Duration::from_secs(1));
+    /// sleep.set_deadline(deadline);
+    /// sleep.await;
+    /// assert_eq!(Instant::now(), deadline);
+    /// # }
+    /// ```
+    pub fn set_deadline(&mut self, deadline: Instant) {
         let Some(entry) = &self.entry else { return };
         let tick = pool::tick(&entry.context().shared, deadline);
         self.reset_to(deadline, tick);
@@ -232,7 +249,7 @@ impl Sleep {
     /// Like [`reset`](Self::reset); without a deadline the sleep never completes.
     pub(crate) fn reset_or_never(&mut self, deadline: Option<Instant>) {
         match deadline {
-            Some(deadline) => self.reset(deadline),
+            Some(deadline) => self.set_deadline(deadline),
             None => self.reset_to(far_future(), NEVER),
         }
     }

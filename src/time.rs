@@ -29,7 +29,8 @@
 //!   can be made from Tokio's, and becomes an [`io::Error`](std::io::Error) as Tokio's does. Tokio's cannot be made from
 //!   it, since only Tokio's own timeouts can make one. `Instant`, `MissedTickBehavior` and `error::Error` are Tokio's.
 //! * A deadline too far to be represented is *never*. Tokio makes about thirty years of it.
-//! * [`Sleep`] is `Unpin`, and need not be pinned to be awaited by reference or reset. Code that pins it still compiles.
+//! * [`Sleep`] is `Unpin`, and need not be pinned to be awaited by reference or, by [`set_deadline`](Sleep::set_deadline),
+//!   reset. Code that pins it compiles as it is.
 //! * Ticks begin when the wheel starts, and Tokio's when the runtime does. What lies within a millisecond differs: see
 //!   [accuracy](mod@crate::guide#accuracy-and-ticks).
 //! * A sleep that has elapsed and is reset wakes its task at the new deadline once it was polled again. Tokio's does so

@@ -82,7 +82,7 @@ impl Timer for TimerWheel {
     /// Resets a sleep of this or another wheel; a sleep of another timer is replaced by one of this wheel.
     fn reset(&self, sleep: &mut Pin<Box<dyn Sleep>>, new_deadline: Instant) {
         match sleep.as_mut().downcast_mut_pin::<crate::Sleep>() {
-            Some(sleep) => sleep.get_mut().reset(new_deadline.into()),
+            Some(sleep) => sleep.reset(new_deadline.into()),
             None => *sleep = Timer::sleep_until(self, new_deadline),
         }
     }

@@ -86,7 +86,7 @@ impl<R: Runtime> Runtime for WheelRuntime<R> {
 
 impl AsyncTimer for Sleep {
     fn reset(self: Pin<&mut Self>, deadline: Instant) {
-        Sleep::reset(self.get_mut(), deadline.into());
+        Sleep::reset(self, deadline.into());
     }
 
     // quinn reads the clock itself before it polls.

@@ -170,7 +170,7 @@ async fn pools_an_entry_with_the_tick_of_the_wheel() {
     let entry = pool_entry(&wheel, ms(100)).await;
     let mut sleep = wheel.sleep(ms(150));
     assert!(entry_of(&sleep).ptr_eq(&entry));
-    sleep.reset(tokio::time::Instant::now() + ms(10));
+    sleep.set_deadline(tokio::time::Instant::now() + ms(10));
     drop(sleep);
     let early = wheel.sleep(ms(50));
     assert!(

@@ -83,7 +83,7 @@ pub(crate) fn poll_idly<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
 
 /// Gives the sleep another deadline.
 pub(crate) fn reset(sleep: &mut Sleep, deadline: Instant) {
-    sleep.reset(deadline);
+    sleep.set_deadline(deadline);
 }
 
 /// Moves the paused clock at once: no other task runs meanwhile, nor does the actor.

@@ -4,6 +4,7 @@ mod ends;
 mod install;
 mod like_tokio;
 mod panics;
+mod resets;
 mod runtimes;
 mod surface;
 
