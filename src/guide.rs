@@ -109,7 +109,7 @@
 //!
 //! | how code gets at it | what that costs |
 //! |---|---|
-//! | nothing is held: the functions of [`time`](crate::time) | some 5 ns a timer in the tasks of a multi-thread runtime, 5 to 20 ns on a `current_thread` one |
+//! | nothing is held: the functions of [`time`](crate::time) | Tokio is asked for the runtime, as for each timer of its own: 11 to 47 ns a timer on two workers, by how far apart their cores are, and 13 ns on one thread |
 //! | a reference, `&TimerWheel` or a field of a shared struct | nothing |
 //! | a clone for each task or connection | two atomic additions when it is made, and two when it is dropped |
 //! | a clone for each timeout | the same, each time, on words that all threads write: about 300 ns a timeout instead of 70 on two busy workers |

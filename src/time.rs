@@ -44,18 +44,9 @@
 //! [`Handle::enter`](tokio::runtime::Handle::enter). A timer follows the clock of that runtime, and Tokio's paused clock
 //! moves it.
 //!
-//! In one case another wheel can be used. A task of a multi-thread runtime may be in another runtime for a while, by
-//! `enter` or by a `block_on` inside of [`block_in_place`][in-place] or `spawn_blocking`. For at most a millisecond after
-//! the thread made a timer in the task's own runtime, timers made in the other one are on the wheel of the task's own, and
-//! an interval stays there. They fire on time as long as the task's own runtime has a free worker: they are late, or do
-//! not fire, while all of its workers are blocked. Where that can be, hold a [`TimerWheel`] of the other runtime, or make
-//! its timers through [`wheel`], which always is that of the current one. In a build in which Tokio's feature `test-util`
-//! is on, every timer is on the current runtime's wheel.
-//!
 //! # Panics
 //!
-//! Making a timer panics with Tokio's message outside a runtime, and in one that was built without a time driver. In the
-//! case above the latter panic comes up to a millisecond late.
+//! Making a timer panics with Tokio's message outside a runtime, and in one that was built without a time driver.
 //!
 //! # Testing
 //!
@@ -66,8 +57,6 @@
 //! [dev-dependencies]
 //! tickwheel = { version = "0.1", features = ["test-util"] }
 //! ```
-//!
-//! [in-place]: https://docs.rs/tokio/latest/tokio/task/fn.block_in_place.html
 
 #[cfg(feature = "test-util")]
 mod advance;
@@ -128,7 +117,7 @@ pub mod error {
 /// ```
 #[track_caller]
 pub fn wheel() -> TimerWheel {
-    ambient::wheel()
+    ambient::with_wheel(TimerWheel::clone)
 }
 
 /// Makes a future that completes once `duration` has passed. See [`TimerWheel::sleep`].
@@ -157,10 +146,9 @@ pub fn wheel() -> TimerWheel {
 #[inline]
 #[track_caller]
 pub fn sleep(duration: Duration) -> Sleep {
-    let now = clock::now();
-    let deadline = now.checked_add(duration);
+    let deadline = clock::now().checked_add(duration);
     let shown = deadline.unwrap_or_else(far_future);
-    let reserved = ambient::with_wheel(now, |wheel| wheel.reserve(deadline));
+    let reserved = ambient::with_wheel(|wheel| wheel.reserve(deadline));
     Sleep::after(shown, duration, reserved)
 }
 
@@ -193,7 +181,7 @@ pub fn sleep(duration: Duration) -> Sleep {
 #[inline]
 #[track_caller]
 pub fn sleep_until(deadline: Instant) -> Sleep {
-    let reserved = ambient::with_wheel(clock::now(), |wheel| wheel.reserve(Some(deadline)));
+    let reserved = ambient::with_wheel(|wheel| wheel.reserve(Some(deadline)));
     Sleep::at(deadline, reserved)
 }
 

@@ -44,7 +44,7 @@ fn sleeps(wheel: &TimerWheel, timers: u32) {
     // They are rescheduled when the wheel reaches their first deadline.
     let put_off = time_to_arm(timers) + SPAN * 2;
     for (timer, sleep) in (0..).zip(&mut sleeps) {
-        sleep.reset(due(timer) + put_off);
+        sleep.set_deadline(due(timer) + put_off);
     }
     wait_for_all(wheel, timers, |metrics| metrics.rescheduled);
     cost.emit("a sleep rescheduled");

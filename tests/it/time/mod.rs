@@ -1,14 +1,18 @@
 //! The drop-in for `tokio::time`.
 
+mod clocks;
 mod ends;
 mod install;
 mod like_tokio;
+mod nested;
 mod panics;
 mod resets;
 mod runtimes;
 mod surface;
 
 use tokio::runtime::{Builder, Runtime};
+
+use crate::support::{HOUR, ms};
 
 fn current_thread() -> Runtime {
     Builder::new_current_thread().enable_time().build().unwrap()

@@ -1,14 +1,13 @@
 //! Which wheel is the current one, where runtimes meet on a thread.
 //!
 //! Each test compares with what Tokio does: a timer belongs to the runtime whose handle is entered. Which wheel a timer
-//! is on shows in the wheel's counts, and whether it fires shows that its runtime is driven.
+//! is on shows in the wheel's counts, and whether it fires shows that its runtime is driven. The package `tests/plain` runs
+//! them too, in a build whose clock cannot be paused.
 
 use std::sync::{Barrier, mpsc};
 use std::thread;
-use std::time::Instant as RealInstant;
 
-use super::{current_thread, made, multi_thread, paused};
-use crate::support::{HOUR, ms, poll_idly};
+use super::{HOUR, current_thread, made, ms, multi_thread};
 use tickwheel::TimerWheel;
 use tickwheel::time::{self, Instant};
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -20,16 +19,6 @@ async fn sleeps_here() {
     let start = Instant::now();
     time::sleep(ms(2)).await;
     assert!(start.elapsed() >= ms(2));
-    assert_eq!(made(), before + 1);
-}
-
-/// Sleeps for an hour of virtual time, and checks that no real hour has passed.
-async fn sleeps_an_hour_here() {
-    let before = made();
-    let (start, real_start) = (Instant::now(), RealInstant::now());
-    time::sleep(HOUR).await;
-    assert_eq!(start.elapsed(), HOUR);
-    assert!(real_start.elapsed() < HOUR / 60);
     assert_eq!(made(), before + 1);
 }
 
@@ -83,10 +72,6 @@ fn uses_the_runtime_blocked_on_within_block_in_place() {
                     tokio::spawn(sleeps_here()).await.unwrap();
                 });
             }
-            paused().block_on(async {
-                sleeps_an_hour_here().await;
-                tokio::spawn(sleeps_an_hour_here()).await.unwrap();
-            });
         });
     });
 }
@@ -126,42 +111,6 @@ fn uses_the_runtime_entered_within_a_task() {
 }
 
 #[test]
-fn follows_the_paused_clock_of_the_runtime_entered_within_a_task() {
-    let outer = multi_thread(2);
-    let foreign = paused();
-    let handle = foreign.handle().clone();
-    let (send, sleeps) = mpsc::channel();
-    in_a_task_of(&outer, move || {
-        let within = handle.enter();
-        let deadline = Instant::now() + HOUR;
-        send.send((deadline, time::sleep(HOUR))).unwrap();
-        drop(within);
-    });
-    foreign.block_on(async {
-        let (deadline, sleep) = sleeps.recv().unwrap();
-        assert_eq!(sleep.deadline(), deadline);
-        sleep.await;
-        assert_eq!(Instant::now(), deadline);
-    });
-}
-
-#[test]
-fn pops_back_when_guards_are_dropped() {
-    let (outer, inner) = (multi_thread(1), paused());
-    let _outer = outer.enter();
-    drop(time::sleep(HOUR));
-    assert_eq!(made(), 1);
-    {
-        let _inner = inner.enter();
-        assert_eq!(made(), 0);
-        drop(time::sleep(HOUR));
-        assert_eq!(made(), 1);
-    }
-    drop(time::sleep(HOUR));
-    assert_eq!(made(), 2);
-}
-
-#[test]
 fn uses_the_runtime_that_drives_a_local_set() {
     for runtime in [current_thread(), multi_thread(2)] {
         let local = LocalSet::new();
@@ -170,10 +119,6 @@ fn uses_the_runtime_that_drives_a_local_set() {
             task::spawn_local(sleeps_here()).await.unwrap();
         });
     }
-    let runtime = paused();
-    LocalSet::new().block_on(&runtime, async {
-        task::spawn_local(sleeps_an_hour_here()).await.unwrap();
-    });
 }
 
 #[test]
@@ -213,44 +158,6 @@ fn uses_the_runtime_entered_on_a_plain_thread() {
 }
 
 #[test]
-fn keeps_a_paused_runtime_and_a_running_one_apart() {
-    let barrier = Barrier::new(2);
-    let in_turn = |runtime: Runtime, test: fn(&Runtime)| {
-        for _ in 0..10 {
-            barrier.wait();
-            test(&runtime);
-        }
-    };
-    thread::scope(|scope| {
-        scope.spawn(|| in_turn(paused(), |paused| paused.block_on(sleeps_an_hour_here())));
-        scope.spawn(|| in_turn(current_thread(), |running| running.block_on(sleeps_here())));
-    });
-    // And on one thread.
-    let (paused, running) = (paused(), current_thread());
-    for _ in 0..10 {
-        paused.block_on(sleeps_an_hour_here());
-        running.block_on(sleeps_here());
-    }
-}
-
-#[test]
-fn fires_by_the_clock_of_its_runtime_when_awaited_in_another() {
-    let (running, paused) = (multi_thread(1), paused());
-    let began = RealInstant::now();
-    let task = running.spawn(async { (time::sleep(ms(50)), time::sleep(ms(50))) });
-    let (mut polled, awaited) = running.block_on(task).unwrap();
-    paused.block_on(async {
-        assert!(poll_idly(&mut polled).is_pending());
-        tokio::time::advance(HOUR).await;
-        // An hour has passed on this clock, and next to nothing on theirs.
-        assert!(poll_idly(&mut polled).is_pending());
-        awaited.await;
-        polled.await;
-    });
-    assert!(began.elapsed() >= ms(50));
-}
-
-#[test]
 fn starts_one_wheel_when_threads_meet() {
     for _ in 0..20 {
         let runtime = multi_thread(2);
@@ -271,4 +178,20 @@ fn starts_one_wheel_when_threads_meet() {
         let counts = wheels.iter().map(|wheel| wheel.metrics().sleeps_made);
         assert_eq!(counts.collect::<Vec<_>>(), [4; 4]);
     }
+}
+
+#[test]
+fn pops_back_when_guards_are_dropped() {
+    let (outer, inner) = (multi_thread(1), current_thread());
+    let _outer = outer.enter();
+    drop(time::sleep(HOUR));
+    assert_eq!(made(), 1);
+    {
+        let _inner = inner.enter();
+        assert_eq!(made(), 0);
+        drop(time::sleep(HOUR));
+        assert_eq!(made(), 1);
+    }
+    drop(time::sleep(HOUR));
+    assert_eq!(made(), 2);
 }
