@@ -4,16 +4,21 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use tokio::time::sleep;
+
 use crate::claim::Token;
 use crate::codec::Coder;
 use crate::error::Error;
 use crate::instance::Core;
-use crate::store::{How, List, Settle, Settled, State, StoreTime, Stored, Version};
+use crate::store::{How, List, Purged, Settle, Settled, State, StoreTime, Stored, Version};
+
+/// Between two batches of a purge. Long enough for other processes to get at a locked SQLite file.
+const PURGE_PAUSE: Duration = Duration::from_millis(2);
 
 /// A view of all timers of a namespace, whichever instance has set or claimed them. From
 /// [`DurableTimers::admin`](crate::DurableTimers::admin).
 ///
-/// Each call is one question to the store; its errors are those of
+/// Each call but [`purge`](Self::purge) is one call of the store; its errors are those of
 /// [`DurableTimers`](crate::DurableTimers#errors).
 pub struct Admin<K, V> {
     core: Arc<Core>,
@@ -122,12 +127,49 @@ impl<K, V> Admin<K, V> {
         self.settle(token, How::Ack).await
     }
 
-    /// Deletes every timer of the namespace, those in flight included, and returns how many there were.
+    /// Deletes every timer of the namespace, those in flight included, and returns how many there were: batch by batch, as
+    /// [`purge_batch`](Self::purge_batch) does, with pauses in which other calls get their turn.
+    ///
+    /// It ends when it has found the namespace empty, so it also deletes timers that are set meanwhile. What was deleted before
+    /// an error, or before the future was dropped, stays deleted.
     ///
     /// # Errors
     ///
     /// See [above](Self).
     pub async fn purge(&self) -> Result<u64, Error> {
+        let mut rows = 0;
+        loop {
+            let purged = self.purge_batch().await?;
+            rows += purged.rows;
+            if !purged.more {
+                return Ok(rows);
+            }
+            sleep(PURGE_PAUSE).await;
+        }
+    }
+
+    /// Deletes some timers of the namespace, as many as the store can delete without delaying other calls. For those who show
+    /// the progress of a long purge, or end it early:
+    ///
+    /// ```
+    /// # async fn purge(admin: tickwheel_durable::Admin<String, u32>) -> Result<(), tickwheel_durable::Error> {
+    /// let mut deleted = 0;
+    /// loop {
+    ///     let purged = admin.purge_batch().await?;
+    ///     deleted += purged.rows;
+    ///     println!("{deleted} deleted");
+    ///     if !purged.more {
+    ///         break;
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// See [above](Self).
+    pub async fn purge_batch(&self) -> Result<Purged, Error> {
         self.core.calls.purge().await
     }
 

@@ -113,7 +113,7 @@ pub use redis::Redis;
 #[cfg(feature = "sqlite")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
 pub use sqlite::Sqlite;
-pub use store::{Counts, Missed};
+pub use store::{Counts, Missed, Purged};
 pub use timers::{DurableTimers, Moved, Removed, SetIfAbsent};
 
 /// The code in the README runs as a test of the documentation.

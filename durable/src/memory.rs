@@ -11,9 +11,12 @@ use tokio::time::Instant;
 
 use crate::store::{
     Action, Armed, Counts, Due, Fire, FireReport, How, InstanceId, List, Load, Loaded, Namespace,
-    Near, Opened, Settle, Settled, State, Store, StoreError, StoreTime, Stored, Version, Write,
-    Written,
+    Near, Opened, Purged, Settle, Settled, State, Store, StoreError, StoreTime, Stored, Version,
+    Write, Written,
 };
+
+/// A purge deletes at most this many rows at once.
+const PURGED_AT_ONCE: usize = 512;
 
 /// A store in the memory of this process. Clones share their timers.
 ///
@@ -246,14 +249,20 @@ impl Store for Memory {
         })
     }
 
-    fn purge(&self, namespace: &Namespace) -> impl Future<Output = Result<u64, StoreError>> + Send {
+    fn purge(
+        &self,
+        namespace: &Namespace,
+    ) -> impl Future<Output = Result<Purged, StoreError>> + Send {
         self.call(namespace, move |call| {
-            let rows = call.space.rows.len();
-            call.space.rows.clear();
-            call.space.waiting.clear();
-            call.space.in_flight.clear();
-            call.space.unloaded.clear();
-            rows as u64
+            let batch = call.space.rows.keys().take(PURGED_AT_ONCE);
+            let batch: Vec<_> = batch.copied().collect();
+            for &version in &batch {
+                call.take(version);
+            }
+            Purged {
+                rows: batch.len() as u64,
+                more: !call.space.rows.is_empty(),
+            }
         })
     }
 

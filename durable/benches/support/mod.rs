@@ -52,7 +52,7 @@ pub(crate) async fn fill(
 ) {
     let space = Namespace::new(namespace).expect("it is a name");
     store.open(&space, "json").await.expect("it opens");
-    store.purge(&space).await.expect("it is emptied");
+    while store.purge(&space).await.expect("it is emptied").more {}
     let near = Near {
         window: Duration::ZERO,
         loader: None,

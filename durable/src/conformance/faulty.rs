@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::store::{
-    Counts, Fire, FireReport, InstanceId, List, Load, Loaded, Namespace, Near, Opened, Settle,
-    Settled, Store, StoreError, Stored, Write, Written,
+    Counts, Fire, FireReport, InstanceId, List, Load, Loaded, Namespace, Near, Opened, Purged,
+    Settle, Settled, Store, StoreError, Stored, Write, Written,
 };
 
 /// A store between an instance and its store, which fails on demand. Clones fail together.
@@ -225,7 +225,7 @@ impl<S: Store> Store for Faulty<S> {
         self.call(|| self.store.count(namespace)).await
     }
 
-    async fn purge(&self, namespace: &Namespace) -> Result<u64, StoreError> {
+    async fn purge(&self, namespace: &Namespace) -> Result<Purged, StoreError> {
         self.call(|| self.store.purge(namespace)).await
     }
 

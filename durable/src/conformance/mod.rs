@@ -80,6 +80,7 @@ macro_rules! conformance_tests {
                 keeps_namespaces_apart,
                 refuses_another_codec,
                 lists_counts_and_purges,
+                purges_many_rows,
                 keeps_any_bytes,
                 takes_any_deadline,
                 gives_each_row_to_one_of_many,

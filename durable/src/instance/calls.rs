@@ -13,8 +13,8 @@ use tracing::Instrument;
 use crate::error::Error;
 use crate::metrics::Metrics;
 use crate::store::{
-    Counts, Fire, FireReport, InstanceId, List, Load, Loaded, Namespace, Near, Opened, Settle,
-    Settled, Store, StoreError, Stored, Write, Written,
+    Counts, Fire, FireReport, InstanceId, List, Load, Loaded, Namespace, Near, Opened, Purged,
+    Settle, Settled, Store, StoreError, Stored, Write, Written,
 };
 
 type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -42,7 +42,7 @@ trait AnyStore: Send + Sync {
     fn get<'a>(&'a self, space: &'a Namespace, key: Vec<u8>) -> Fallible<'a, Option<Stored>>;
     fn list<'a>(&'a self, space: &'a Namespace, request: List) -> Fallible<'a, Vec<Stored>>;
     fn count<'a>(&'a self, space: &'a Namespace) -> Fallible<'a, Counts>;
-    fn purge<'a>(&'a self, space: &'a Namespace) -> Fallible<'a, u64>;
+    fn purge<'a>(&'a self, space: &'a Namespace) -> Fallible<'a, Purged>;
     fn hinted<'a>(&'a self, space: &'a Namespace) -> Answer<'a, ()>;
 }
 
@@ -88,7 +88,7 @@ impl<S: Store> AnyStore for S {
     fn count<'a>(&'a self, space: &'a Namespace) -> Fallible<'a, Counts> {
         Box::pin(Store::count(self, space))
     }
-    fn purge<'a>(&'a self, space: &'a Namespace) -> Fallible<'a, u64> {
+    fn purge<'a>(&'a self, space: &'a Namespace) -> Fallible<'a, Purged> {
         Box::pin(Store::purge(self, space))
     }
     fn hinted<'a>(&'a self, space: &'a Namespace) -> Answer<'a, ()> {
@@ -201,7 +201,7 @@ impl Calls {
         Ok(self.call("count", 1, call).await?.answer)
     }
 
-    pub(crate) async fn purge(&self) -> Result<u64, Error> {
+    pub(crate) async fn purge(&self) -> Result<Purged, Error> {
         let call = self.store.purge(&self.namespace);
         Ok(self.call("purge", 1, call).await?.answer)
     }

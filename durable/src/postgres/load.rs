@@ -7,7 +7,7 @@ use super::read::{limit, micros, time};
 use super::session::Session;
 use super::space::Space;
 use super::statements as sql;
-use crate::store::{InstanceId, Load, Loaded, Version};
+use crate::store::{InstanceId, Load, Loaded, Purged, Version};
 
 pub(super) struct LoadCall<'a>(pub(super) &'a Space, pub(super) Load);
 
@@ -64,9 +64,10 @@ impl Call for UnloadCall<'_> {
 pub(super) struct PurgeCall<'a>(pub(super) &'a Space);
 
 impl Call for PurgeCall<'_> {
-    type Answer = u64;
+    type Answer = Purged;
 
-    async fn run(&self, session: &Session) -> Result<u64, Error> {
-        session.execute(sql::PURGE, &[&self.0.id]).await
+    async fn run(&self, session: &Session) -> Result<Purged, Error> {
+        let rows = session.execute(sql::PURGE, &[&self.0.id]).await?;
+        Ok(Purged { rows, more: false })
     }
 }

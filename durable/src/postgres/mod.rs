@@ -43,8 +43,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::AbortHandle;
 
 use crate::store::{
-    Counts, Fire, FireReport, InstanceId, List, Load, Loaded, Namespace, Near, Opened, Settle,
-    Settled, Store, StoreError, Stored, Write, Written,
+    Counts, Fire, FireReport, InstanceId, List, Load, Loaded, Namespace, Near, Opened, Purged,
+    Settle, Settled, Store, StoreError, Stored, Write, Written,
 };
 use fire::FireCall;
 use hints::Hints;
@@ -276,7 +276,7 @@ impl Store for Postgres {
         self.inner.lanes.read(&call).await
     }
 
-    async fn purge(&self, namespace: &Namespace) -> Result<u64, StoreError> {
+    async fn purge(&self, namespace: &Namespace) -> Result<Purged, StoreError> {
         let space = self.space(namespace).await?;
         let call = PurgeCall(&space);
         self.inner.lanes.change(Lane::Write, &call).await

@@ -50,8 +50,8 @@ use scripts::Script;
 
 use crate::store::{
     Action, Armed, Counts, Due, Fire, FireReport, Fired, How, InstanceId, List, Load, Loaded,
-    Missed, Namespace, Near, Opened, Settle, Settled, State, Store, StoreError, StoreTime, Stored,
-    Version, Write, Written, micros,
+    Missed, Namespace, Near, Opened, Purged, Settle, Settled, State, Store, StoreError, StoreTime,
+    Stored, Version, Write, Written, micros,
 };
 
 /// A store in a Redis or Valkey server. With the feature `redis`.
@@ -492,9 +492,12 @@ impl Store for Redis {
         })
     }
 
-    async fn purge(&self, namespace: &Namespace) -> Result<u64, StoreError> {
+    async fn purge(&self, namespace: &Namespace) -> Result<Purged, StoreError> {
         let purging = self.run(&scripts::PURGE, namespace, |_| {});
-        purging.await?.count()
+        Ok(Purged {
+            rows: purging.await?.count()?,
+            more: false,
+        })
     }
 
     async fn hinted(&self, namespace: &Namespace) {

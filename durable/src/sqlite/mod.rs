@@ -21,8 +21,8 @@ use std::sync::Arc;
 use rusqlite::ErrorCode;
 
 use crate::store::{
-    Counts, Fire, FireReport, InstanceId, List, Load, Loaded, Namespace, Near, Opened, Settle,
-    Settled, Store, StoreError, Stored, Write, Written,
+    Counts, Fire, FireReport, InstanceId, List, Load, Loaded, Namespace, Near, Opened, Purged,
+    Settle, Settled, Store, StoreError, Stored, Write, Written,
 };
 use rows::Call;
 use thread::Thread;
@@ -178,7 +178,10 @@ impl Store for Sqlite {
         self.in_namespace(namespace, rows::count)
     }
 
-    fn purge(&self, namespace: &Namespace) -> impl Future<Output = Result<u64, StoreError>> + Send {
+    fn purge(
+        &self,
+        namespace: &Namespace,
+    ) -> impl Future<Output = Result<Purged, StoreError>> + Send {
         self.in_namespace(namespace, rows::purge)
     }
 

@@ -8,14 +8,17 @@ use rusqlite::{OptionalExtension, Row, params};
 use super::thread::Batch;
 use crate::store::{
     Action, Armed, Counts, Due, Fire, FireReport, How, InstanceId, List, Load, Loaded, Namespace,
-    Near, Opened, Settle, Settled, State, StoreError, StoreTime, Stored, Version, Write, Written,
-    micros,
+    Near, Opened, Purged, Settle, Settled, State, StoreError, StoreTime, Stored, Version, Write,
+    Written, micros,
 };
 
 type Result<T> = rusqlite::Result<T>;
 
 const WAITING: i64 = 0;
 const IN_FLIGHT: i64 = 1;
+
+/// A purge deletes at most this many rows at once, which takes some ten milliseconds.
+const PURGED_AT_ONCE: usize = 512;
 
 /// The columns of [`read`].
 const COLUMNS: &str =
@@ -100,7 +103,7 @@ impl<'a> Call<'a> {
     /// Takes so many versions from the sequence in one step. Those that are not used are left out.
     pub(super) fn reserve(&mut self, count: usize) -> Result<()> {
         let Version(first) = self.batch.versions(count)?;
-        self.reserved = first..first + i64::try_from(count).unwrap_or(i64::MAX);
+        self.reserved = first..first + number(count);
         Ok(())
     }
 
@@ -283,7 +286,7 @@ impl<'a> Call<'a> {
         let mut select = self.batch.connection.prepare_cached(sql)?;
         let mut rows = Vec::new();
         for (state, until) in [(WAITING, now.after(window)), (IN_FLIGHT, now)] {
-            let at_most = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
+            let at_most = number(limit).saturating_add(1);
             let found = select
                 .query_map((self.namespace, state, until.as_micros(), at_most), |row| {
                     Ok((Version(row.get(0)?), time(row, 1)?))
@@ -434,7 +437,7 @@ impl<'a> Call<'a> {
             ORDER BY due, version LIMIT ?5"
         );
         let (due, Version(version)) = request.after.unwrap_or((StoreTime::default(), Version(-1)));
-        let limit = i64::try_from(request.limit).unwrap_or(i64::MAX);
+        let limit = number(request.limit);
         let state = state_number(request.state);
         let mut select = self.batch.connection.prepare_cached(&sql)?;
         let rows = select.query_map(
@@ -466,10 +469,22 @@ pub(super) fn count(call: &mut Call<'_>) -> Result<Counts> {
     })
 }
 
-/// Deletes everything.
-pub(super) fn purge(call: &mut Call<'_>) -> Result<u64> {
-    let sql = "DELETE FROM tickwheel_timers WHERE namespace = ?1";
-    Ok(call.execute(sql, [call.namespace])? as u64)
+/// Deletes a batch.
+pub(super) fn purge(call: &mut Call<'_>) -> Result<Purged> {
+    let mut rows = 0;
+    for state in [WAITING, IN_FLIGHT] {
+        let sql = "DELETE FROM tickwheel_timers WHERE version IN
+            (SELECT version FROM tickwheel_timers WHERE namespace = ?1 AND state = ?2 LIMIT ?3)";
+        rows += call.execute(sql, (call.namespace, state, number(PURGED_AT_ONCE - rows)))?;
+    }
+    Ok(Purged {
+        rows: rows as u64,
+        more: rows == PURGED_AT_ONCE,
+    })
+}
+
+fn number(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 fn state_number(state: State) -> i64 {

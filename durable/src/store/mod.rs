@@ -57,7 +57,8 @@ use std::future::{Future, pending};
 pub use error::StoreError;
 pub use requests::{
     Action, Armed, Counts, Due, Fire, FireReport, Fired, How, InstanceId, List, Load, Loaded,
-    Missed, Namespace, Near, Opened, Settle, Settled, State, Stored, Version, Write, Written,
+    Missed, Namespace, Near, Opened, Purged, Settle, Settled, State, Stored, Version, Write,
+    Written,
 };
 pub use time::{StoreTime, micros};
 
@@ -170,8 +171,12 @@ pub trait Store: Send + Sync + 'static {
         namespace: &Namespace,
     ) -> impl Future<Output = Result<Counts, StoreError>> + Send;
 
-    /// Deletes all rows of the namespace, those in flight included. Returns how many there were.
-    fn purge(&self, namespace: &Namespace) -> impl Future<Output = Result<u64, StoreError>> + Send;
+    /// Deletes rows of the namespace, those in flight included: as many as it can without delaying other calls by more than
+    /// some milliseconds, and at least one if there are any. The caller goes on until there are no [`more`](Purged::more).
+    fn purge(
+        &self,
+        namespace: &Namespace,
+    ) -> impl Future<Output = Result<Purged, StoreError>> + Send;
 
     /// Returns when another instance may have left near rows that nobody has loaded. Called again and again by one caller for
     /// an instance. Cancel safe. A store without hints keeps this one, which never returns: rows are found by the poll.

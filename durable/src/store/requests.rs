@@ -428,6 +428,15 @@ pub struct Counts {
     pub earliest: Option<StoreTime>,
 }
 
+/// One step of deleting a namespace's rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Purged {
+    /// How many rows it has deleted.
+    pub rows: u64,
+    /// Whether there may be more.
+    pub more: bool,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

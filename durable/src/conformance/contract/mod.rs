@@ -121,6 +121,19 @@ impl<S: Store> Case<S> {
         row.expect("it reads")
     }
 
+    /// Deletes everything, step by step. Returns how many rows there were.
+    async fn purge(&self) -> u64 {
+        let mut rows = 0;
+        loop {
+            let purged = self.store.purge(&self.space).await.expect("it purges");
+            rows += purged.rows;
+            if !purged.more {
+                return rows;
+            }
+            assert!(purged.rows > 0, "a step that deletes nothing is the last");
+        }
+    }
+
     async fn list(&self, state: State) -> Vec<Stored> {
         let request = List {
             state,

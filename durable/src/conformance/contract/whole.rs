@@ -28,7 +28,7 @@ pub async fn keeps_namespaces_apart<T: Stores>(world: &World<T>) {
     assert_eq!(other.settle(token, How::Ack).await, Settled::Lost);
     let removed = other.write(vec![write("a", Action::Remove)]).await;
     assert_eq!(removed, [Written::Absent]);
-    assert_eq!(other.store.purge(&other.space).await, Ok(0));
+    assert_eq!(other.purge().await, 0);
     assert_eq!(case.settle(token, How::Ack).await, Settled::Done);
 }
 
@@ -86,10 +86,34 @@ pub async fn lists_counts_and_purges<T: Stores>(world: &World<T>) {
         read.extend(page);
     }
     assert_eq!(read, all);
-    assert_eq!(case.store.purge(&case.space).await, Ok(5));
+    assert_eq!(case.purge().await, 5);
     assert_eq!(case.list(State::Waiting).await, []);
     assert_eq!(case.list(State::InFlight).await, []);
     assert_eq!(case.load(instance, 9 * HOUR, 9).await.rows, []);
+}
+
+/// A purge of many rows leaves none, whatever their state, and takes none of another namespace.
+pub async fn purges_many_rows<T: Stores>(world: &World<T>) {
+    const ROWS: u64 = 1_200;
+    let case = Case::open(world).await;
+    let other = Case::open(&world.part("other")).await;
+    other.set("a", FAR).await;
+    let instance = case.instance().await;
+    let keys: Vec<_> = (0..ROWS).map(|number| number.to_string()).collect();
+    for keys in keys.chunks(600) {
+        let rows = keys.iter().map(|key| set(key, "", NOW)).collect();
+        let rows = case.write(rows).await;
+        let fire = rows.iter().take(100).map(|w| armed(w).0.version);
+        case.fire(fire.collect()).await;
+        case.load(instance, HOUR, 100).await;
+    }
+    assert_eq!(case.purge().await, ROWS);
+    let counts = case.store.count(&case.space).await.expect("it counts");
+    assert_eq!((counts.waiting, counts.in_flight), (0, 0));
+    assert_eq!(case.load(instance, 9 * HOUR, 9).await.rows, []);
+    case.set("0", FAR).await;
+    assert_eq!(case.purge().await, 1);
+    assert!(other.get("a").await.is_some());
 }
 
 /// Many connections fire, load and settle the same rows at once, and one succeeds for each.
