@@ -51,6 +51,7 @@ pub struct Builder {
     name: String,
     runtime: Option<Handle>,
     dedicated_thread: bool,
+    sleeps_on_wheel: bool,
 }
 
 impl Builder {
@@ -63,6 +64,8 @@ impl Builder {
             name: String::from("tickwheel"),
             runtime: None,
             dedicated_thread: false,
+            // The unit tests are about the wheel.
+            sleeps_on_wheel: cfg!(test),
         }
     }
 
@@ -153,6 +156,14 @@ impl Builder {
     #[doc(alias = "realtime")]
     pub fn dedicated_thread(mut self) -> Self {
         self.dedicated_thread = true;
+        self
+    }
+
+    /// Keeps sleeps on the wheel under a virtual clock too, where they go to Tokio's timer otherwise. This crate's own tests
+    /// try the wheel so.
+    #[doc(hidden)]
+    pub fn sleeps_on_wheel(mut self) -> Self {
+        self.sleeps_on_wheel = true;
         self
     }
 

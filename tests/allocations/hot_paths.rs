@@ -6,7 +6,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use crate::support::{HOUR, ms, poll_idly, reset};
+use crate::support::{HOUR, ms, poll_idly, reset, start_wheel};
 use allocation_counter::measure;
 use tickwheel::TimerWheel;
 use tokio::runtime::{Builder, Runtime};
@@ -59,7 +59,7 @@ fn assert_free<F: Future<Output = ()>>(
 
 fn on_a_wheel(test: impl FnOnce(&Runtime, &TimerWheel)) {
     let runtime = runtime();
-    let wheel = runtime.block_on(async { TimerWheel::new() });
+    let wheel = runtime.block_on(async { start_wheel() });
     test(&runtime, &wheel);
 }
 

@@ -8,7 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::{HOUR, ms, poll_idly, reset};
+use crate::support::{HOUR, ms, poll_idly, reset, start_wheel};
 use allocation_counter::{AllocationInfo, measure};
 use tickwheel::{Expirations, Sleep, TimerWheel};
 use tokio::runtime::{Builder, Runtime};
@@ -28,7 +28,7 @@ fn paused_runtime() -> Runtime {
 /// A wheel that has been used, so that it has made its allocations of the first use.
 fn used_wheel(runtime: &Runtime) -> TimerWheel {
     runtime.block_on(async {
-        let wheel = TimerWheel::new();
+        let wheel = start_wheel();
         drop(armed(&wheel, 10));
         wheel.sleep(ms(1)).await;
         wheel.settle().await;
@@ -176,7 +176,7 @@ fn leaks_no_sleep_pending_when_its_runtime_is_dropped() {
     let round = || {
         let runtime = paused_runtime();
         let (wheel, sleeps) = runtime.block_on(async {
-            let wheel = TimerWheel::new();
+            let wheel = start_wheel();
             let sleeps = armed(&wheel, 50_000);
             for sleep in armed(&wheel, 50_000) {
                 tokio::spawn(sleep);
@@ -197,7 +197,7 @@ fn keeps_nothing_of_wheels_that_ended() {
     let runtime = paused_runtime();
     let come_and_go = async |wheels: usize| {
         for n in 0..wheels {
-            let wheel = TimerWheel::new();
+            let wheel = start_wheel();
             drop(armed(&wheel, 20));
             wheel.sleep(ms(1)).await;
             if n % 2 == 0 {

@@ -5,9 +5,9 @@ use std::thread;
 use std::time::Duration;
 
 use crate::display::warnings::Warnings;
-use crate::support::{jump, ms, poll_idly, poll_with, waker_fn};
+use crate::support::{builder, jump, ms, poll_idly, poll_with, waker_fn};
 use futures::executor::block_on;
-use tickwheel::{Builder, TimerWheel};
+use tickwheel::Builder;
 use tokio_test::assert_pending;
 
 /// The name of the thread on which the wheel wakes tasks.
@@ -32,13 +32,13 @@ fn thread_name(builder: Builder) -> String {
 
 #[test]
 fn names_its_dedicated_thread() {
-    assert_eq!(thread_name(TimerWheel::builder()), "tickwheel");
-    assert_eq!(thread_name(TimerWheel::builder().name("calls")), "calls");
+    assert_eq!(thread_name(builder()), "tickwheel");
+    assert_eq!(thread_name(builder().name("calls")), "calls");
 }
 
 #[test]
 fn starts_a_thread_whose_name_has_a_nul() {
-    let name = thread_name(TimerWheel::builder().name("a\0b"));
+    let name = thread_name(builder().name("a\0b"));
     assert!(name.starts_with('a') && name.ends_with('b'), "{name:?}");
     assert!(!name.contains('\0'), "{name:?}");
 }
@@ -63,7 +63,7 @@ async fn warnings_after(builder: Builder, lengths: &[Duration], by: Duration) ->
 
 #[tokio::test(start_paused = true)]
 async fn warns_by_default_when_later_than_a_second() {
-    let usual = TimerWheel::builder;
+    let usual = builder;
     assert_eq!(warnings_after(usual(), &[ms(5)], ms(1_005)).await, 0);
     assert_eq!(warnings_after(usual(), &[ms(5)], ms(1_006)).await, 1);
 }
@@ -71,7 +71,7 @@ async fn warns_by_default_when_later_than_a_second() {
 #[tokio::test(start_paused = true)]
 async fn warns_of_the_latest_timer_of_a_turn() {
     // The first is 65 ms late, the last of the same turn 10 ms.
-    let builder = TimerWheel::builder().late_warning(ms(50));
+    let builder = builder().late_warning(ms(50));
     let lengths = [ms(5), ms(60)];
     assert_eq!(warnings_after(builder, &lengths, ms(70)).await, 1);
 }

@@ -6,14 +6,14 @@ pub(crate) mod warnings;
 use std::sync::Arc;
 
 use self::warnings::Warnings;
-use crate::support::{jump, ms, poll_idly};
-use tickwheel::{BuildError, Closed, SetTimerError, TimerWheel};
+use crate::support::{builder, jump, ms, poll_idly, start_wheel};
+use tickwheel::{BuildError, Closed, SetTimerError};
 use tokio::runtime::{Builder, Runtime};
 use tokio_test::assert_pending;
 
 #[tokio::test(start_paused = true)]
 async fn shows_the_state_of_everything_public() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (timers, expirations) = wheel.keyed::<u64, ()>();
     timers.set_timer(1, (), ms(5)).unwrap();
     let (reaper, reaped) = wheel.reaper::<u64, ()>(ms(10));
@@ -52,7 +52,7 @@ async fn shows_the_state_of_everything_public() {
 
 #[tokio::test(start_paused = true)]
 async fn names_the_fault_in_every_error() {
-    let (timers, stream) = TimerWheel::new().keyed::<u64, ()>();
+    let (timers, stream) = start_wheel().keyed::<u64, ()>();
     drop(stream);
     let closed: Closed = timers.remove_timer(&1).unwrap_err();
     let texts = [
@@ -81,7 +81,7 @@ async fn warns_when_lateness_exceeds_threshold() {
     let warnings = Arc::new(Warnings::default());
     let _here = tracing::subscriber::set_default(Arc::clone(&warnings));
     for (late_by, warned) in [(ms(50), 0), (ms(51), 1)] {
-        let wheel = TimerWheel::builder().late_warning(ms(50)).start().unwrap();
+        let wheel = builder().late_warning(ms(50)).start().unwrap();
         let mut sleep = wheel.sleep(ms(5));
         assert_pending!(poll_idly(&mut sleep));
         wheel.settle().await;
@@ -112,7 +112,7 @@ fn warns_when_used_from_another_runtime_under_a_paused_clock() {
         (&real, None, 0),
     ] {
         let before = warnings.count();
-        let builder = TimerWheel::builder().runtime(own.handle().clone());
+        let builder = builder().runtime(own.handle().clone());
         let wheel = builder.start().unwrap();
         {
             let _within = other.map(Runtime::enter);

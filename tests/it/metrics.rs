@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::support::{
-    HOUR, Numbers, Wakes, jump, less_than_an_hour, ms, poll_idly, poll_with, reset,
+    HOUR, Numbers, Wakes, builder, jump, less_than_an_hour, ms, poll_idly, poll_with, reset,
+    start_wheel,
 };
 use tickwheel::{Sleep, TimerWheel, WheelMetrics};
 use tokio::task::yield_now;
@@ -35,7 +36,7 @@ async fn commands(wheel: &TimerWheel, f: impl AsyncFnOnce()) -> u64 {
 
 #[tokio::test(start_paused = true)]
 async fn p16_counts_each_end_of_a_sleep_once() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let counts = || {
         let m = wheel.metrics();
         assert_balanced(&m);
@@ -84,7 +85,7 @@ async fn p16_counts_each_end_of_a_sleep_once() {
 async fn p16_balances_the_books_after_any_mix_of_operations() {
     for seed in 0..20 {
         let mut numbers = Numbers(seed);
-        let wheel = TimerWheel::new();
+        let wheel = start_wheel();
         let (_, waker) = Wakes::new();
         let mut sleeps: Vec<Sleep> = Vec::new();
         for _ in 0..1500 {
@@ -136,10 +137,7 @@ async fn p16_balances_the_books_after_any_mix_of_operations() {
 fn p16_balances_the_books_over_threads_that_are_gone() {
     let runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = { runtime }.worker_threads(2).enable_time().build().unwrap();
-    let wheel = TimerWheel::builder()
-        .runtime(runtime.handle().clone())
-        .start()
-        .unwrap();
+    let wheel = builder().runtime(runtime.handle().clone()).start().unwrap();
     for _ in 0..20 {
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -166,7 +164,7 @@ fn p16_balances_the_books_over_threads_that_are_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn records_lateness_for_each_timer_that_fired() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     for n in 0..100 {
         wheel.sleep(ms(1 + n)).await;
     }
@@ -187,7 +185,7 @@ async fn records_lateness_for_each_timer_that_fired() {
 
 #[tokio::test(start_paused = true)]
 async fn sends_one_command_for_timeouts_of_constant_length() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let sent = commands(&wheel, async || {
         for _ in 0..10_000 {
             wheel.timeout(ms(30_000), yield_now()).await.unwrap();
@@ -199,7 +197,7 @@ async fn sends_one_command_for_timeouts_of_constant_length() {
 
 #[tokio::test(start_paused = true)]
 async fn sends_few_commands_for_timeouts_of_mixed_lengths() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let sent = commands(&wheel, async || {
         for n in 0..9_000 {
             let limit = [ms(30_000), ms(5_000), ms(50)][n % 3];
@@ -215,7 +213,7 @@ async fn sends_few_commands_for_timeouts_of_mixed_lengths() {
 
 #[tokio::test(start_paused = true)]
 async fn sends_no_command_per_timeout_after_many_sleeps_fired() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     for _ in 0..1_000 {
         wheel.sleep(ms(1)).await;
     }
@@ -230,7 +228,7 @@ async fn sends_no_command_per_timeout_after_many_sleeps_fired() {
 
 #[tokio::test(start_paused = true)]
 async fn sends_no_command_per_timeout_after_many_never_armed() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     for n in 0..1_000 {
         wheel.timeout(HOUR + ms(n), async {}).await.unwrap();
         wheel.timeout(Duration::MAX, yield_now()).await.unwrap();
@@ -246,7 +244,7 @@ async fn sends_no_command_per_timeout_after_many_never_armed() {
 
 #[tokio::test(start_paused = true)]
 async fn sends_no_command_when_cancelling_or_moving_later() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let mut sleeps: Vec<_> = (0..100).map(|_| wheel.sleep(ms(1_000))).collect();
     for sleep in &mut sleeps {
         assert_pending!(poll_idly(sleep));
@@ -266,7 +264,7 @@ async fn sends_no_command_when_cancelling_or_moving_later() {
 
 #[tokio::test(start_paused = true)]
 async fn sends_one_command_when_moved_earlier_repeatedly() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let mut sleep = wheel.sleep(HOUR);
     assert_pending!(poll_idly(&mut sleep));
     let sent = commands(&wheel, async || {
@@ -280,7 +278,7 @@ async fn sends_one_command_when_moved_earlier_repeatedly() {
 
 #[tokio::test(start_paused = true)]
 async fn reschedules_a_moved_timer_once() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     let mut sleep = wheel.sleep(ms(10));
     assert_pending!(poll_idly(&mut sleep));
@@ -296,7 +294,7 @@ async fn reschedules_a_moved_timer_once() {
 #[tokio::test(start_paused = true)]
 async fn deregisters_cancelled_sleeps_beyond_the_pool_at_once() {
     const KEPT: u64 = 128;
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let mut sleeps: Vec<_> = (0..1_000).map(|_| wheel.sleep(HOUR)).collect();
     for sleep in &mut sleeps {
         assert_pending!(poll_idly(sleep));

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use crate::support::{HOUR, Wakes, jump, less_than_an_hour, ms, poll_idly, poll_with, reset};
+use crate::support::{
+    HOUR, Wakes, jump, less_than_an_hour, ms, poll_idly, poll_with, reset, start_wheel,
+};
 use tickwheel::TimerWheel;
 use tokio::time::{self, Instant};
 use tokio_test::assert_pending;
@@ -59,7 +61,7 @@ impl Witness {
 async fn p11_bounds_turns_in_a_storm_of_expirations() {
     const SLEEPS: u64 = 100_000;
     for one_tick in [true, false] {
-        let wheel = TimerWheel::new();
+        let wheel = start_wheel();
         let (woken, waker) = Wakes::new();
         let length = |n| ms(if one_tick { 1_000 } else { 1 + n % 1_000 });
         let mut sleeps: Vec<_> = (0..SLEEPS).map(|n| wheel.sleep(length(n))).collect();
@@ -83,7 +85,7 @@ async fn p11_bounds_turns_in_a_storm_of_expirations() {
 #[tokio::test(start_paused = true)]
 async fn p11_bounds_turns_in_a_flood_of_commands() {
     const SLEEPS: u64 = 100_000;
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     wheel.settle().await;
     let witness = Witness::of(&wheel);
     tokio::task::yield_now().await;
@@ -104,7 +106,7 @@ async fn p11_bounds_turns_in_a_flood_of_commands() {
 #[tokio::test(start_paused = true)]
 async fn p11_applies_commands_in_a_storm_of_expirations() {
     const SLEEPS: u64 = 200_000;
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let mut sleeps: Vec<_> = (0..SLEEPS).map(|_| wheel.sleep(ms(1_000))).collect();
     for sleep in &mut sleeps {
         assert_pending!(poll_idly(sleep));
@@ -146,7 +148,7 @@ async fn p11_applies_commands_in_a_storm_of_expirations() {
 #[tokio::test(start_paused = true)]
 async fn p11_keeps_the_pace_of_a_heartbeat_in_a_flood_of_commands() {
     const PER_MILLISECOND: u64 = 3_000;
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     let beats = Arc::<AtomicU64>::default();
     let (beating, counted) = (wheel.clone(), Arc::clone(&beats));
@@ -181,7 +183,7 @@ async fn p11_keeps_the_pace_of_a_heartbeat_in_a_flood_of_commands() {
 #[tokio::test(start_paused = true)]
 async fn p11_fires_a_due_timer_after_the_commands_before_it() {
     const FLOOD: u64 = 100_000;
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (woken, waker) = Wakes::new();
     let mut due = wheel.sleep(ms(10));
     assert_pending!(poll_with(&mut due, &waker));
@@ -210,7 +212,7 @@ async fn p11_fires_a_due_timer_after_the_commands_before_it() {
 
 #[tokio::test(start_paused = true)]
 async fn p11_lets_others_run_when_sleeps_are_always_ready() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let other = tokio::spawn(async {});
     let mut rounds = 0;
     while !other.is_finished() {
@@ -222,7 +224,7 @@ async fn p11_lets_others_run_when_sleeps_are_always_ready() {
 
 #[tokio::test(start_paused = true)]
 async fn stays_ready_when_polled_without_budget() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let mut polls = 0;
     std::future::poll_fn(|cx| {
         polls += 1;
@@ -246,7 +248,7 @@ async fn stays_ready_when_polled_without_budget() {
 
 #[tokio::test(start_paused = true)]
 async fn p10_holds_nothing_up_by_what_nobody_receives() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     let (timers, expirations) = wheel.keyed::<u64, ()>();
     for key in 0..20_000 {
@@ -272,7 +274,7 @@ async fn p10_holds_nothing_up_by_what_nobody_receives() {
 
 #[tokio::test(start_paused = true)]
 async fn settles_once_all_that_was_due_has_fired() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (woken, waker) = Wakes::new();
     let mut sleeps: Vec<_> = (0..10_000).map(|n| wheel.sleep(ms(1 + n % 100))).collect();
     for sleep in &mut sleeps {
@@ -299,7 +301,7 @@ async fn p3_loses_no_timer_that_comes_due_in_a_backlog() {
     const BACKLOG: u64 = 2 * MOST_PER_TURN + 10;
     for turns in 0..4 {
         for ahead in 0..8 {
-            let wheel = TimerWheel::new();
+            let wheel = start_wheel();
             let (timers, mut expirations) = wheel.keyed::<u64, ()>();
             let (woken, waker) = Wakes::new();
             let arm = |n: u64| {

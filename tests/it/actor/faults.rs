@@ -8,9 +8,10 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use crate::support::{
-    HOUR, Numbers, Wakes, jump, ms, poll_idly, poll_with, reset, us, wait_for, waker_fn,
+    HOUR, Numbers, Wakes, builder, jump, ms, poll_idly, poll_with, reset, start_wheel, us,
+    wait_for, waker_fn,
 };
-use tickwheel::{Sleep, TimerWheel};
+use tickwheel::Sleep;
 use tokio::task::JoinSet;
 use tokio::time::{self, Instant};
 use tokio_test::{assert_pending, assert_ready};
@@ -19,7 +20,7 @@ use tokio_test::{assert_pending, assert_ready};
 
 #[tokio::test(start_paused = true)]
 async fn p12_confines_a_panicking_waker_to_its_own_sleep() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (woken, waker) = Wakes::new();
     let panicking = waker_fn(|| panic!("a waker's own affair"));
     let mut sleeps: Vec<_> = (0..100).map(|n| wheel.sleep(ms(10 + n % 3))).collect();
@@ -49,7 +50,7 @@ async fn p12_survives_a_panic_payload_that_panics_when_dropped() {
         }
     }
 
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let waker = waker_fn(|| std::panic::panic_any(Bomb));
     let mut sleep = wheel.sleep(ms(10));
     assert_pending!(poll_with(&mut sleep, &waker));
@@ -61,7 +62,7 @@ async fn p12_survives_a_panic_payload_that_panics_when_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn p12_wakes_all_at_the_end_despite_panicking_wakers() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (woken, waker) = Wakes::new();
     let panicking = waker_fn(|| panic!("a waker's own affair"));
     let mut sleeps: Vec<_> = (0..100).map(|_| wheel.sleep(HOUR)).collect();
@@ -89,7 +90,7 @@ async fn p12_survives_a_waker_that_panics_when_dropped() {
         }
     }
 
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let armed = |length| {
         let mut sleep = wheel.sleep(length);
         let waker = Waker::from(Arc::new(PanicsOnDrop));
@@ -116,7 +117,7 @@ async fn p12_survives_a_waker_that_panics_when_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn p12_wakers_that_panic_when_settled_harm_no_timer() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let panicking = waker_fn(|| panic!("a waker's own affair"));
     let (woken, waker) = Wakes::new();
     let (timers, mut expirations) = wheel.keyed();
@@ -134,7 +135,7 @@ async fn p12_wakers_that_panic_when_settled_harm_no_timer() {
 
 #[tokio::test(start_paused = true)]
 async fn p12_wakers_that_panic_in_a_queue_skip_no_step_of_the_end() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let panicking = waker_fn(|| panic!("a waker's own affair"));
     let (woken, waker) = Wakes::new();
     let (timers, mut expirations) = wheel.keyed::<u32, ()>();
@@ -163,7 +164,7 @@ async fn p12_wakers_that_panic_in_a_queue_skip_no_step_of_the_end() {
 
 #[tokio::test(start_paused = true)]
 async fn p7_wakes_nobody_for_a_sleep_dropped_on_its_tick() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (woken, waker) = Wakes::new();
     for settled in [true, false] {
         let mut sleep = wheel.sleep(ms(10));
@@ -183,7 +184,7 @@ async fn p7_wakes_nobody_for_a_sleep_dropped_on_its_tick() {
 
 #[tokio::test(start_paused = true)]
 async fn p7_wakes_nobody_for_a_sleep_dropped_by_another_waker() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (woken, waker) = Wakes::new();
     let start = Instant::now();
     for length in [10, 11, 5000] {
@@ -213,7 +214,7 @@ async fn p7_wakes_nobody_for_a_sleep_dropped_by_another_waker() {
 
 #[tokio::test(start_paused = true)]
 async fn lets_a_waker_use_the_wheel() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (woken, waker) = Wakes::new();
     let made = Arc::new(Mutex::new(Vec::<Sleep>::new()));
     let moved = Arc::new(Mutex::new(wheel.sleep(HOUR)));
@@ -247,7 +248,7 @@ async fn lets_a_waker_use_the_wheel() {
 
 #[tokio::test(start_paused = true)]
 async fn holds_no_lock_when_a_waker_polls_its_own_sleep() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let rounds = Arc::new(AtomicUsize::new(0));
     let sleep = Arc::new(Mutex::new(wheel.sleep(ms(1))));
     let (counted, again) = (Arc::clone(&rounds), Arc::downgrade(&sleep));
@@ -284,7 +285,7 @@ async fn holds_no_lock_when_a_dropped_waker_drops_sleeps() {
         fn wake(self: Arc<Self>) {}
     }
 
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (woken, counting) = Wakes::new();
     let holding = |length| {
         let mut held = wheel.sleep(length);
@@ -317,7 +318,7 @@ async fn holds_no_lock_when_a_dropped_waker_drops_sleeps() {
 
 #[tokio::test]
 async fn readies_due_sleeps_at_once_after_a_starved_runtime() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let mut tasks = JoinSet::new();
     for n in 0..100 {
         let wheel = wheel.clone();
@@ -339,7 +340,7 @@ async fn readies_due_sleeps_at_once_after_a_starved_runtime() {
 // A wheel that counts ticks lags for good once it was late; one whose time is stale fires a burst of fresh timers early.
 #[tokio::test(start_paused = true)]
 async fn p1_p2_fires_new_sleeps_on_time_after_starvation() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     for gap in [ms(100), HOUR, HOUR * 24 * 365] {
         let mut overdue = wheel.sleep(ms(10));
         assert_pending!(poll_idly(&mut overdue));
@@ -370,10 +371,7 @@ async fn p1_p2_fires_new_sleeps_on_time_after_starvation() {
 fn p7_wakes_nobody_after_drops_that_race_with_firing() {
     let runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = { runtime }.worker_threads(2).enable_time().build().unwrap();
-    let wheel = TimerWheel::builder()
-        .runtime(runtime.handle().clone())
-        .start()
-        .unwrap();
+    let wheel = builder().runtime(runtime.handle().clone()).start().unwrap();
     std::thread::scope(|scope| {
         for seed in 0..2 {
             let wheel = &wheel;
@@ -423,7 +421,7 @@ fn p3_loses_no_wake_up_when_two_threads_poll_in_turn() {
     let runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = { runtime }.worker_threads(2).enable_time().build().unwrap();
     runtime.block_on(async {
-        let wheel = TimerWheel::new();
+        let wheel = start_wheel();
         let mut rounds = JoinSet::new();
         for seed in 0..200 {
             let wheel = wheel.clone();

@@ -3,14 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::support::{HOUR, Numbers, Wakes, jump, ms, poll_with, reset, us};
-use tickwheel::TimerWheel;
+use crate::support::{HOUR, Numbers, Wakes, builder, jump, ms, poll_with, reset, start_wheel, us};
 use tokio::time::{self, Instant};
 use tokio_test::{assert_pending, assert_ready, task};
 
 #[tokio::test(start_paused = true)]
 async fn p14_advances_the_clock_to_exactly_the_next_deadline() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     let mut numbers = Numbers(14);
     let mut total = Duration::ZERO;
@@ -24,7 +23,7 @@ async fn p14_advances_the_clock_to_exactly_the_next_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn p14_wakes_what_advance_has_passed_and_nothing_else() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     for length in [1, 2, 63, 64, 65, 100, 4095, 4096, 4097, 300_000] {
         let deadline = Instant::now() + ms(length);
@@ -48,7 +47,7 @@ async fn p14_wakes_what_advance_has_passed_and_nothing_else() {
 #[tokio::test(start_paused = true)]
 async fn p14_wakes_each_sleep_at_the_step_that_reaches_its_tick() {
     for tick in [us(1), us(250), ms(1), ms(7)] {
-        let wheel = TimerWheel::builder().tick(tick).start().unwrap();
+        let wheel = builder().tick(tick).start().unwrap();
         let origin = Instant::now();
         let mut numbers = Numbers(15);
         let mut sleeps: Vec<_> = (0..200)
@@ -77,7 +76,7 @@ async fn p14_wakes_each_sleep_at_the_step_that_reaches_its_tick() {
 
 #[tokio::test(start_paused = true)]
 async fn p4_fires_in_deadline_order_with_tokios_timers() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     let fired = Arc::new(Mutex::new(Vec::new()));
     let mut numbers = Numbers(16);
@@ -109,7 +108,7 @@ fn scenario(seed: u64) -> Vec<(Duration, u64, &'static str)> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
-        let wheel = TimerWheel::new();
+        let wheel = start_wheel();
         let start = Instant::now();
         let log = Arc::new(Mutex::new(Vec::new()));
         let mut tasks = tokio::task::JoinSet::new();
@@ -156,7 +155,7 @@ fn p14_runs_the_same_program_the_same_way_each_time() {
 // One crate woken 860 times a second with nothing to do.
 #[tokio::test(start_paused = true)]
 async fn p13_arms_no_timer_and_is_not_polled_when_empty() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     wheel.settle().await;
     let before = wheel.metrics();
     time::sleep(HOUR * 100_000).await;
@@ -172,7 +171,7 @@ async fn p13_arms_no_timer_and_is_not_polled_when_empty() {
 
 #[tokio::test(start_paused = true)]
 async fn p13_processes_cancelled_timers_once_each() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     wheel.settle().await;
     for _ in 0..1000 {
         let _ = wheel.timeout(HOUR, tokio::task::yield_now()).await;
@@ -198,11 +197,7 @@ async fn p13_wakes_at_most_once_per_level_for_one_far_timer() {
             (1 << 30) + 1,
             31_535_999_999_u64,
         ] {
-            let wheel = TimerWheel::builder()
-                .tick(ms(1))
-                .slots(slots)
-                .start()
-                .unwrap();
+            let wheel = builder().tick(ms(1)).slots(slots).start().unwrap();
             wheel.settle().await;
             let before = wheel.metrics().wake_ups;
             let mut sleep = task::spawn(wheel.sleep(ms(length)));
@@ -228,7 +223,7 @@ async fn p13_wakes_at_most_once_per_level_for_one_far_timer() {
 
 #[tokio::test(start_paused = true)]
 async fn p13_processes_a_moving_sleep_once_per_length() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (woken, waker) = Wakes::new();
     let mut sleep = wheel.sleep(ms(30_000));
     assert_pending!(poll_with(&mut sleep, &waker));
@@ -254,7 +249,7 @@ async fn p13_processes_a_moving_sleep_once_per_length() {
 
 #[tokio::test(start_paused = true)]
 async fn p9_fires_nothing_while_the_clock_stands_still() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let mut sleep = task::spawn(wheel.sleep(Duration::from_nanos(1)));
     assert_pending!(sleep.poll());
     for _ in 0..1000 {
@@ -279,7 +274,7 @@ async fn p9_fires_nothing_while_the_clock_stands_still() {
 // A thread outside the runtime reads the machine's clock, hours behind the one that was advanced.
 #[tokio::test(start_paused = true)]
 async fn p9_survives_a_clock_that_steps_back() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     time::advance(HOUR * 3).await;
     let start = Instant::now();
     let mut near = task::spawn(wheel.sleep(ms(20)));
@@ -309,7 +304,7 @@ async fn p9_survives_a_clock_that_steps_back() {
 
 #[tokio::test]
 async fn p9_fires_no_sleep_early_over_pause_and_resume() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     let mut sleep = wheel.sleep(ms(60_000));
     let _ = futures::poll!(&mut sleep);

@@ -4,8 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::support::{HOUR, Numbers, Wakes, ms, poll_idly, poll_with, reset, wait_for, waker_fn};
-use tickwheel::{Sleep, TimerWheel};
+use crate::support::{
+    HOUR, Numbers, Wakes, builder, ms, poll_idly, poll_with, reset, start_wheel, wait_for, waker_fn,
+};
+use tickwheel::Sleep;
 use tokio::runtime::{self, Handle, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{self, Instant};
@@ -36,7 +38,7 @@ async fn a_few_turns() {
 
 #[tokio::test(start_paused = true)]
 async fn p15_fires_pending_sleeps_on_time_after_shutdown() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     let mut tasks = JoinSet::new();
     for n in 1..500 {
@@ -65,7 +67,7 @@ async fn p15_fires_pending_sleeps_on_time_after_shutdown() {
 
 #[tokio::test(start_paused = true)]
 async fn p15_fires_sleeps_made_after_the_shutdown() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     wheel.shutdown().await;
     let start = Instant::now();
     wheel.sleep(ms(20)).await;
@@ -92,7 +94,7 @@ async fn p15_applies_a_reset_after_the_shutdown_to_the_waiter() {
         (HOUR, 40),
         (Duration::MAX, 40), // the actor knows nothing of it
     ] {
-        let wheel = TimerWheel::new();
+        let wheel = start_wheel();
         let start = Instant::now();
         let sleep = Arc::new(Mutex::new(wheel.sleep(first)));
         let waiting = tokio::spawn(wait_for(Arc::clone(&sleep)));
@@ -108,7 +110,7 @@ async fn p15_applies_a_reset_after_the_shutdown_to_the_waiter() {
 
 #[tokio::test(start_paused = true)]
 async fn p15_applies_a_reset_while_the_actor_ends() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     let sleep = Arc::new(Mutex::new(wheel.sleep(HOUR)));
     let mut first = wheel.sleep(HOUR);
@@ -128,7 +130,7 @@ async fn p15_applies_a_reset_while_the_actor_ends() {
 // go-zero's second `Stop` panics.
 #[tokio::test(start_paused = true)]
 async fn shuts_down_when_called_again_and_from_several_tasks() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let mut tasks = JoinSet::new();
     for _ in 0..20 {
         let wheel = wheel.clone();
@@ -147,7 +149,7 @@ async fn shuts_down_when_called_again_and_from_several_tasks() {
 
 #[tokio::test(start_paused = true)]
 async fn shuts_down_also_if_the_future_is_dropped() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     {
         let mut shutdown = Box::pin(wheel.shutdown());
         assert_pending!(poll_idly(&mut shutdown));
@@ -159,7 +161,7 @@ async fn shuts_down_also_if_the_future_is_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn releases_those_who_settle_when_the_wheel_ends() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let settling = wheel.clone();
     let settling = tokio::spawn(async move {
         for _ in 0..100 {
@@ -172,7 +174,7 @@ async fn releases_those_who_settle_when_the_wheel_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn p7_wakes_nobody_for_a_sleep_dropped_after_shutdown() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (woken, waker) = Wakes::new();
     let mut sleep = wheel.sleep(ms(10));
     assert_pending!(poll_with(&mut sleep, &waker));
@@ -189,7 +191,7 @@ fn p15_loses_no_sleep_in_racing_shutdowns() {
     let runtime = multi_thread_runtime();
     runtime.block_on(async {
         for seed in 0..60 {
-            let wheel = TimerWheel::new();
+            let wheel = start_wheel();
             let mut tasks = JoinSet::new();
             for task in 0..20 {
                 let wheel = wheel.clone();
@@ -228,7 +230,7 @@ fn p15_loses_no_sleep_in_racing_shutdowns() {
 fn p15_leaves_sleeps_usable_after_their_runtime_is_dropped() {
     let wheels_runtime = paused_runtime();
     let (wheel, mut sleeps) = wheels_runtime.block_on(async {
-        let wheel = TimerWheel::new();
+        let wheel = start_wheel();
         let mut sleeps: Vec<_> = (0..50_000).map(|n| wheel.sleep(ms(1 + n))).collect();
         for sleep in &mut sleeps {
             assert_pending!(poll_idly(sleep));
@@ -267,10 +269,7 @@ fn p15_leaves_sleeps_usable_after_their_runtime_is_dropped() {
 #[test]
 fn p15_wakes_tasks_elsewhere_when_the_runtime_is_dropped() {
     let (gone, stays) = (multi_thread_runtime(), multi_thread_runtime());
-    let wheel = TimerWheel::builder()
-        .runtime(gone.handle().clone())
-        .start()
-        .unwrap();
+    let wheel = builder().runtime(gone.handle().clone()).start().unwrap();
     let start = std::time::Instant::now();
     let mut tasks = JoinSet::new();
     for n in 0..200 {
@@ -288,10 +287,7 @@ fn p15_wakes_tasks_elsewhere_when_the_runtime_is_dropped() {
 #[test]
 fn ends_with_a_runtime_dropped_before_the_actor_ran() {
     let runtime = paused_runtime();
-    let wheel = TimerWheel::builder()
-        .runtime(runtime.handle().clone())
-        .start()
-        .unwrap();
+    let wheel = builder().runtime(runtime.handle().clone()).start().unwrap();
     let (woken, waker) = Wakes::new();
     let mut sleep = wheel.sleep(HOUR);
     assert_pending!(poll_with(&mut sleep, &waker));
@@ -306,10 +302,7 @@ fn ends_with_a_runtime_dropped_before_the_actor_ran() {
 #[test]
 fn ends_with_a_runtime_shut_down_in_the_background() {
     let runtime = multi_thread_runtime();
-    let wheel = TimerWheel::builder()
-        .runtime(runtime.handle().clone())
-        .start()
-        .unwrap();
+    let wheel = builder().runtime(runtime.handle().clone()).start().unwrap();
     let mut sleep = wheel.sleep(ms(30));
     assert_pending!(poll_idly(&mut sleep));
     runtime.shutdown_background();
@@ -324,7 +317,7 @@ fn ends_with_a_runtime_shut_down_in_the_background() {
 
 #[tokio::test(start_paused = true)]
 async fn p15_fires_an_armed_sleep_after_the_last_handle_drops() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let other_handle = wheel.clone();
     let start = Instant::now();
     let mut sleep = wheel.sleep(ms(50));
@@ -343,7 +336,7 @@ async fn p15_fires_an_armed_sleep_after_the_last_handle_drops() {
 
 #[tokio::test(start_paused = true)]
 async fn ends_the_actor_when_only_cancelled_timers_are_left() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     for n in 0..1000 {
         let mut sleep = wheel.sleep(HOUR + ms(n));
         assert_pending!(poll_idly(&mut sleep));
@@ -364,7 +357,7 @@ async fn ends_the_actor_when_only_cancelled_timers_are_left() {
 #[tokio::test(start_paused = true)]
 async fn ends_the_actor_with_the_last_sleep_after_the_last_handle() {
     for settled in [true, false] {
-        let wheel = TimerWheel::new();
+        let wheel = start_wheel();
         let mut sleeps: Vec<_> = (0..300).map(|_| wheel.sleep(HOUR)).collect();
         for sleep in &mut sleeps {
             assert_pending!(poll_idly(sleep));
@@ -385,8 +378,8 @@ async fn ends_the_actor_with_the_last_sleep_after_the_last_handle() {
 
 #[tokio::test(start_paused = true)]
 async fn ends_an_unused_wheel_with_its_last_handle() {
-    drop(TimerWheel::new());
-    let wheel = TimerWheel::new();
+    drop(start_wheel());
+    let wheel = start_wheel();
     wheel.settle().await;
     drop(wheel);
     a_few_turns().await;
@@ -395,7 +388,7 @@ async fn ends_an_unused_wheel_with_its_last_handle() {
 
 #[tokio::test(start_paused = true)]
 async fn p15_fires_on_time_a_sleep_first_polled_after_the_end() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     let sleep = wheel.sleep(ms(50));
     let mut never = wheel.sleep(Duration::MAX);
@@ -412,7 +405,7 @@ async fn p15_fires_on_time_a_sleep_first_polled_after_the_end() {
 
 #[tokio::test(start_paused = true)]
 async fn ends_the_wheel_when_a_waker_drops_the_last_handle() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     let (mut first, mut second) = (wheel.sleep(ms(10)), wheel.sleep(ms(20)));
     let dropped = Arc::new(AtomicBool::new(false));

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{HOUR, Wakes, ms, poll_idly, poll_with};
-use tickwheel::TimerWheel;
+use crate::support::{HOUR, Wakes, builder, ms, poll_idly, poll_with, start_wheel};
 use tokio::time::{self, Instant};
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -20,7 +19,7 @@ fn times(days: u32, period: Duration) -> u64 {
 // Counting ticks instead of reading the clock loses some over such a time; go-zero did.
 #[tokio::test(start_paused = true)]
 async fn p2_p14_keeps_an_interval_from_drifting_in_a_year() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let end = Instant::now() + DAY * DAYS;
     let first = end - DAY * DAYS_OF_15_SECONDS;
     let period = Duration::from_secs(15);
@@ -47,7 +46,7 @@ async fn p2_p14_keeps_an_interval_from_drifting_in_a_year() {
 
 #[tokio::test(start_paused = true)]
 async fn p2_p14_p16_keeps_a_year_of_timers_exact() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     let (timers, mut stream) = wheel.keyed();
     timers.set_interval("every hour", (), HOUR).unwrap();
@@ -109,11 +108,7 @@ async fn p2_p14_p16_keeps_a_year_of_timers_exact() {
 async fn p2_p13_fires_a_timer_a_year_away_at_its_tick() {
     for slots in [2_u32, 64, 4096] {
         let size = usize::try_from(slots).expect("small");
-        let wheel = TimerWheel::builder()
-            .tick(ms(1))
-            .slots(size)
-            .start()
-            .unwrap();
+        let wheel = builder().tick(ms(1)).slots(size).start().unwrap();
         let start = Instant::now();
         let before = wheel.metrics().wake_ups;
         let mut sleep = wheel.sleep(DAY * DAYS);

@@ -24,18 +24,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tickwheel::{BuildError, TimerWheel};
+use tickwheel::BuildError;
 use tokio::runtime::Handle;
 use tokio::time::{self, Instant};
 
-use crate::support::{advance, ms};
+use crate::support::{advance, builder, ms, start_wheel};
 
 // go-zero: of all single moves, a quarter fired one rotation early or late.
 #[tokio::test(start_paused = true)]
 async fn b01_fires_every_single_move_at_its_new_deadline() {
     const FAR: u64 = 22;
     for slots in [2, 4, 8] {
-        let wheel = TimerWheel::builder().slots(slots).start().unwrap();
+        let wheel = builder().slots(slots).start().unwrap();
         let (timers, mut stream) = wheel.keyed();
         let start = Instant::now();
         // The timer is set to fire at `from`, and moved at `at` to fire `by` later.
@@ -73,7 +73,7 @@ async fn b01_fires_every_single_move_at_its_new_deadline() {
 // go-zero: a move to less than a tick fires at once and leaves the entry behind.
 #[tokio::test(start_paused = true)]
 async fn b02_fires_once_when_moved_to_less_than_a_tick() {
-    let wheel = TimerWheel::builder().tick(ms(10)).start().unwrap();
+    let wheel = builder().tick(ms(10)).start().unwrap();
     let (timers, mut stream) = wheel.keyed();
     for nanos in [0, 1, 999_999, 9_999_999] {
         timers.set_timer(nanos, (), ms(50)).unwrap();
@@ -91,7 +91,7 @@ async fn b02_fires_once_when_moved_to_less_than_a_tick() {
 // go-zero: a key set again after a drain never fires, and setting one from the drain's callback deadlocks.
 #[tokio::test(start_paused = true)]
 async fn b02_sets_drained_keys_again_while_handling_them() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (timers, mut stream) = wheel.keyed();
     for key in 0..100 {
         timers.set_timer(key, 1, ms(40)).unwrap();
@@ -111,7 +111,7 @@ async fn b02_sets_drained_keys_again_while_handling_them() {
 // go-zero: the second stop closes a closed channel.
 #[tokio::test(start_paused = true)]
 async fn b02_shuts_down_twice_as_once() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let clone = wheel.clone();
     tokio::join!(wheel.shutdown(), clone.shutdown(), wheel.shutdown());
     clone.shutdown().await;
@@ -121,7 +121,7 @@ async fn b02_shuts_down_twice_as_once() {
 // go-zero before 2020: removing marked the old entry, and when the wheel reached its bucket its key was deleted.
 #[tokio::test(start_paused = true)]
 async fn b03_keeps_the_new_timer_despite_remains_of_the_old() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer("removed", 1, ms(10)).unwrap();
     timers.set_timer("replaced", 1, ms(10)).unwrap();
@@ -147,7 +147,7 @@ async fn b03_keeps_the_new_timer_despite_remains_of_the_old() {
 // tao: adding and cancelling travel by two channels, of which the loop picks one at random.
 #[tokio::test(start_paused = true)]
 async fn b04_never_fires_when_set_then_removed_by_one_task() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (timers, mut stream) = wheel.keyed();
     for key in 0..10_000 {
         timers.set_timer(key, (), ms(key % 3)).unwrap();
@@ -165,7 +165,7 @@ async fn b04_never_fires_when_set_then_removed_by_one_task() {
 // tao: without a reader the loop blocks, and with it every caller.
 #[tokio::test(start_paused = true)]
 async fn b05_blocks_no_call_without_a_consumer_or_after_the_end() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (timers, stream) = wheel.keyed();
     for key in 0..20_000 {
         timers.set_timer(key, (), ms(key % 10)).unwrap();
@@ -184,7 +184,7 @@ async fn b05_blocks_no_call_without_a_consumer_or_after_the_end() {
 #[tokio::test(start_paused = true)]
 async fn b06_keeps_delays_beyond_the_first_level() {
     for slots in [2, 8, 16] {
-        let wheel = TimerWheel::builder().slots(slots).start().unwrap();
+        let wheel = builder().slots(slots).start().unwrap();
         let (timers, mut stream) = wheel.keyed();
         let n = slots as u64;
         let start = Instant::now();
@@ -207,7 +207,7 @@ async fn b06_keeps_delays_beyond_the_first_level() {
 async fn b06_works_with_ticks_far_below_a_second() {
     for micros in [1, 10, 999, 1000] {
         let tick = Duration::from_micros(micros);
-        let wheel = TimerWheel::builder().tick(tick).start().unwrap();
+        let wheel = builder().tick(tick).start().unwrap();
         let start = Instant::now();
         let (timers, mut stream) = wheel.keyed();
         timers.set_timer((), (), ms(30)).unwrap();
@@ -219,7 +219,7 @@ async fn b06_works_with_ticks_far_below_a_second() {
 // netpoll: the idle timeout is not stored, so touching does not prolong it and active connections are kicked.
 #[tokio::test(start_paused = true)]
 async fn b06_never_fires_what_is_moved_before_each_deadline() {
-    let wheel = TimerWheel::builder().slots(4).start().unwrap();
+    let wheel = builder().slots(4).start().unwrap();
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer("active", (), ms(20)).unwrap();
     for _ in 0..1000 {
@@ -236,7 +236,7 @@ async fn b06_never_fires_what_is_moved_before_each_deadline() {
 // 1.8 ms early.
 #[tokio::test(start_paused = true)]
 async fn b07_fires_no_timer_before_its_deadline() {
-    let wheel = TimerWheel::builder().tick(ms(1000)).start().unwrap();
+    let wheel = builder().tick(ms(1000)).start().unwrap();
     let (timers, mut stream) = wheel.keyed();
     for offset in [0, 1, 99, 100, 101, 432, 468, 500, 568, 900, 999] {
         for delay in [1, 100, 500, 900, 999, 1000, 1001, 64_000, 64_900] {
@@ -262,20 +262,17 @@ async fn b07_fires_no_timer_before_its_deadline() {
 #[tokio::test(start_paused = true)]
 async fn b08_rejects_sizes_that_make_no_wheel() {
     for slots in [0, 1, 3, 100, 8192, usize::MAX] {
-        let error = TimerWheel::builder().slots(slots).start().unwrap_err();
+        let error = builder().slots(slots).start().unwrap_err();
         assert!(matches!(error, BuildError::Slots { value, .. } if value == slots));
     }
-    let error = TimerWheel::builder()
-        .tick(Duration::ZERO)
-        .start()
-        .unwrap_err();
+    let error = builder().tick(Duration::ZERO).start().unwrap_err();
     assert!(matches!(error, BuildError::Tick { .. }));
 }
 
 // RussellLuo: a goroutine for each task that fires; 113,000 of them for 200,000 timers.
 #[tokio::test(start_paused = true)]
 async fn b08_spawns_no_tasks_for_timers_that_fire() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (timers, stream) = wheel.keyed();
     for key in 0..20_000_u32 {
         timers.set_timer(key, (), ms(5)).unwrap();
@@ -293,7 +290,7 @@ async fn b08_spawns_no_tasks_for_timers_that_fire() {
 // go-zero: the ticks are counted, so a wheel that was late once stays late.
 #[tokio::test(start_paused = true)]
 async fn b09_fires_all_due_after_a_standstill_and_the_rest_in_time() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (timers, mut stream) = wheel.keyed();
     for key in 1..=50_u64 {
         timers.set_timer(key, (), ms(key * 100)).unwrap();
@@ -318,7 +315,7 @@ async fn b09_fires_all_due_after_a_standstill_and_the_rest_in_time() {
 // akka: a wheel whose time is stale after idling fires a burst of fresh timers early.
 #[tokio::test(start_paused = true)]
 async fn b09_fires_no_timer_early_after_long_idling() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (timers, mut stream) = wheel.keyed();
     for hours in 1..20 {
         time::advance(Duration::from_secs(3600 * hours)).await;
@@ -336,7 +333,7 @@ async fn b09_fires_no_timer_early_after_long_idling() {
 // Netty: cancelled timeouts stay, with the objects they hold, until its wheel reaches their bucket.
 #[tokio::test(start_paused = true)]
 async fn b10_drops_what_a_cancelled_timer_holds_at_once() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (timers, _stream) = wheel.keyed();
     let held = Arc::new(());
     for key in 0..1000 {
@@ -354,7 +351,7 @@ async fn b10_drops_what_a_cancelled_timer_holds_at_once() {
 // Netty: `pendingTimeouts` went down twice, by the cancelling and by the slot; Dubbo's copy still does that.
 #[tokio::test(start_paused = true)]
 async fn b10_counts_a_timer_down_once_however_often_it_ends() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer("stays", (), ms(1_000_000)).unwrap();
     for round in 0..100 {
@@ -377,7 +374,7 @@ async fn b10_counts_a_timer_down_once_however_often_it_ends() {
 // Netty: `stop()` did not cancel; and pending timeouts had no bound, and ran out of memory.
 #[tokio::test(start_paused = true)]
 async fn b10_returns_what_was_pending_and_limits_it() {
-    let wheel = TimerWheel::builder().max_keyed(100).start().unwrap();
+    let wheel = builder().max_keyed(100).start().unwrap();
     let (timers, mut stream) = wheel.keyed();
     let set = (0..1000).filter(|&key| timers.set_timer(key, (), ms(10)).is_ok());
     assert_eq!(set.count(), 100);
@@ -390,7 +387,7 @@ async fn b10_returns_what_was_pending_and_limits_it() {
 // `DelayQueue` panics on deadlines of 2^36 ms and more.
 #[tokio::test(start_paused = true)]
 async fn b11_neither_panics_nor_hides_by_far_deadlines() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (timers, mut stream) = wheel.keyed();
     time::advance(ms(70)).await;
     for bit in 30..64 {
@@ -416,7 +413,7 @@ async fn b11_neither_panics_nor_hides_by_far_deadlines() {
 // The same for keyed timers, which are named by their keys: a slot used again belongs to its new key alone.
 #[tokio::test(start_paused = true)]
 async fn b12_keeps_a_new_timer_despite_a_stale_key() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (timers, mut stream) = wheel.keyed();
     for key in 0..100 {
         timers.set_timer(key, key, ms(5)).unwrap();
@@ -436,7 +433,7 @@ async fn b12_keeps_a_new_timer_despite_a_stale_key() {
 // pingora-timeout: it loads its flag, then makes the future that is notified; a notification between the two is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b13_leaves_no_sleeper_behind() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
     let tasks: Vec<_> = (0..64_u64)
         .map(|task| {
@@ -467,7 +464,7 @@ async fn b13_leaves_no_sleeper_behind() {
 // Many: one crate wakes 860 times a second with nothing to do, others about 100 times.
 #[tokio::test(start_paused = true)]
 async fn b15_wakes_no_idle_wheel() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (timers, mut stream) = wheel.keyed();
     wheel.settle().await;
     let before = wheel.metrics().wake_ups;

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::support::{
-    HOUR, Numbers, Wakes, jump, ms, poll_idly, poll_with, reset, us, wait_for, waker_fn,
+    HOUR, Numbers, Wakes, builder, jump, ms, poll_idly, poll_with, reset, start_wheel, us,
+    wait_for, waker_fn,
 };
 use tickwheel::{Sleep, TimerWheel};
 use tokio::time::{self, Instant};
@@ -38,7 +39,7 @@ const TICKS: [Duration; 5] = [
 ];
 
 fn wheel_with(tick: Duration) -> TimerWheel {
-    TimerWheel::builder().tick(tick).start().unwrap()
+    builder().tick(tick).start().unwrap()
 }
 
 /// The first beginning of a tick that is not before `deadline`.
@@ -129,7 +130,7 @@ fn task_set() -> tokio::task::JoinSet<()> {
 
 #[tokio::test(start_paused = true)]
 async fn readies_a_zero_or_past_sleep_at_its_first_poll() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     jump(ms(10));
     let past = Instant::now() - ms(5);
     assert_ready!(poll_idly(&mut wheel.sleep(Duration::ZERO)));
@@ -140,7 +141,7 @@ async fn readies_a_zero_or_past_sleep_at_its_first_poll() {
 
 #[tokio::test(start_paused = true)]
 async fn readies_a_due_sleep_before_the_actor_ran() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (woken, waker) = Wakes::new();
     let mut sleep = wheel.sleep(ms(10));
     assert_pending!(poll_with(&mut sleep, &waker));
@@ -154,7 +155,7 @@ async fn readies_a_due_sleep_before_the_actor_ran() {
 
 #[tokio::test(start_paused = true)]
 async fn fires_an_overdue_sleep_soon_after_its_first_poll() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let mut sleep = task::spawn(wheel.sleep(ms(5)));
     time::advance(ms(20)).await;
     // It was made for a later instant, and is armed without reading the clock. The actor finds it due at once.
@@ -168,7 +169,7 @@ async fn fires_an_overdue_sleep_soon_after_its_first_poll() {
 
 #[tokio::test(start_paused = true)]
 async fn shows_its_progress_by_is_elapsed_and_deadline() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let deadline = Instant::now() + ms(5);
     let mut sleep = wheel.sleep_until(deadline);
     is_sendable(&sleep);
@@ -190,7 +191,7 @@ async fn shows_its_progress_by_is_elapsed_and_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn p8_hides_no_near_sleep_behind_a_far_one() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     let years = |n: u64| Duration::from_secs(n * 86_400 * 365);
     let far = [years(2_000), Duration::from_secs(1 << 60), Duration::MAX];
@@ -252,7 +253,7 @@ async fn p8_accepts_the_last_instant_everywhere() {
 
 #[tokio::test(start_paused = true)]
 async fn p3_wakes_only_the_last_of_several_pollers() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (first, first_waker) = Wakes::new();
     let (last, last_waker) = Wakes::new();
     let mut sleep = wheel.sleep(ms(10));
@@ -273,7 +274,7 @@ async fn p3_wakes_only_the_last_of_several_pollers() {
 
 #[tokio::test(start_paused = true)]
 async fn p3_drops_wakers_that_were_replaced_or_fired() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (first, first_waker) = Wakes::new();
     let (last, last_waker) = Wakes::new();
     let mut sleep = wheel.sleep(ms(10));
@@ -290,7 +291,7 @@ async fn p3_drops_wakers_that_were_replaced_or_fired() {
 
 #[tokio::test(start_paused = true)]
 async fn p3_wakes_the_task_that_a_sleep_was_moved_to() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     let mut sleep = wheel.sleep(ms(100));
     for _ in 0..10 {
@@ -336,7 +337,7 @@ async fn p4_wakes_sleeps_tick_by_tick_however_armed() {
 
 #[tokio::test(start_paused = true)]
 async fn p4_wakes_moved_sleeps_tick_by_tick() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     let mut numbers = Numbers(5);
     let woken = Arc::new(Mutex::new(Vec::new()));
@@ -379,7 +380,7 @@ async fn p5_obeys_the_last_reset_only() {
     ];
     for settled_between in [true, false] {
         for deadlines in moves {
-            let wheel = TimerWheel::new();
+            let wheel = start_wheel();
             let start = Instant::now();
             let at = |n| start.checked_add(ms(n)).unwrap_or(start + HOUR * 1_000_000);
             let mut sleep = task::spawn(wheel.sleep_until(at(deadlines[0])));
@@ -405,7 +406,7 @@ async fn p5_obeys_the_last_reset_only() {
 
 #[tokio::test(start_paused = true)]
 async fn wakes_the_waiter_by_a_reset_to_the_past() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     time::advance(ms(100)).await;
     for past in [Instant::now(), Instant::now() - ms(50)] {
         let mut sleep = task::spawn(wheel.sleep(HOUR));
@@ -421,7 +422,7 @@ async fn wakes_the_waiter_by_a_reset_to_the_past() {
 // DelayQueue's own suite calls this `reset_after_fire_is_pending_again`.
 #[tokio::test(start_paused = true)]
 async fn becomes_pending_again_by_a_reset_after_firing() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let mut sleep = task::spawn(wheel.sleep(ms(10)));
     for polled_when_fired in [true, false, true, false] {
         assert_pending!(sleep.poll());
@@ -441,7 +442,7 @@ async fn becomes_pending_again_by_a_reset_after_firing() {
 
 #[tokio::test(start_paused = true)]
 async fn counts_a_reset_before_the_first_poll() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     let mut later = wheel.sleep(ms(10));
     reset(&mut later, start + ms(30));
@@ -459,7 +460,7 @@ async fn counts_a_reset_before_the_first_poll() {
 
 #[tokio::test(start_paused = true)]
 async fn p5_applies_a_reset_from_another_task_to_the_waiter() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     for (first, second) in [(40, 90), (90, 40), (90, 10)] {
         let start = Instant::now();
         let sleep = Arc::new(Mutex::new(wheel.sleep(ms(first))));
@@ -473,7 +474,7 @@ async fn p5_applies_a_reset_from_another_task_to_the_waiter() {
 
 #[tokio::test(start_paused = true)]
 async fn fires_at_the_last_of_ten_thousand_resets() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     let (woken, waker) = Wakes::new();
     let mut numbers = Numbers(6);
@@ -498,7 +499,7 @@ async fn fires_at_the_last_of_ten_thousand_resets() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p3_loses_no_wake_up_by_resets_that_race_with_firing() {
     const ROUNDS: usize = 50;
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let fired = Arc::new(AtomicUsize::new(0));
     let mut tasks = task_set();
     for seed in 0..8 {

@@ -3,8 +3,8 @@
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::support::{Numbers, Wakes, jump, ms, us};
-use tickwheel::{Interval, TimerWheel};
+use crate::support::{Numbers, Wakes, builder, jump, ms, start_wheel, us};
+use tickwheel::Interval;
 use tokio::time::{self, Instant, MissedTickBehavior};
 use tokio_test::{assert_pending, assert_ready};
 
@@ -32,7 +32,7 @@ async fn ticks(interval: &mut Interval, busy_for: &[u64], start: Instant) -> Vec
 
 #[tokio::test(start_paused = true)]
 async fn ticks_at_once_and_then_a_period_apart() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     let mut interval = wheel.interval(ms(300));
     for n in 0..20 {
@@ -43,7 +43,7 @@ async fn ticks_at_once_and_then_a_period_apart() {
 
 #[tokio::test(start_paused = true)]
 async fn begins_an_interval_at_its_instant_past_or_future() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     time::advance(ms(1_000)).await;
     let start = Instant::now();
     let mut later = wheel.interval_at(start + ms(50), ms(10));
@@ -86,7 +86,7 @@ async fn delivers_missed_ticks_as_tokio_documents_them() {
         ],
     ];
     for (behavior, table) in BEHAVIORS.into_iter().zip(tables) {
-        let wheel = TimerWheel::new();
+        let wheel = start_wheel();
         let start = Instant::now();
         let mut interval = wheel.interval(ms(50));
         interval.set_missed_tick_behavior(behavior);
@@ -102,7 +102,7 @@ async fn ticks_as_tokios_interval_under_any_delays() {
         for seed in 0..30 {
             let mut numbers = Numbers(seed);
             let period = ms(1 + numbers.below(50));
-            let wheel = TimerWheel::new();
+            let wheel = start_wheel();
             let start = Instant::now() + ms(numbers.below(20));
             let mut ours = wheel.interval_at(start, period);
             let mut tokios = time::interval_at(start, period);
@@ -144,7 +144,7 @@ async fn ticks_as_tokios_interval_under_any_delays() {
 
 #[tokio::test(start_paused = true)]
 async fn registers_no_wake_for_a_tick_that_is_ready() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (woken, waker) = Wakes::new();
     let mut cx = Context::from_waker(&waker);
     let mut interval = wheel.interval(ms(10));
@@ -168,7 +168,7 @@ async fn registers_no_wake_for_a_tick_that_is_ready() {
 
 #[tokio::test(start_paused = true)]
 async fn sets_the_next_tick_by_resets() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     let mut interval = wheel.interval(ms(100));
     assert_eq!(interval.period(), ms(100));
@@ -187,7 +187,7 @@ async fn sets_the_next_tick_by_resets() {
 
 #[tokio::test(start_paused = true)]
 async fn loses_no_tick_by_a_dropped_tick_future() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     let mut interval = wheel.interval(ms(10));
     interval.tick().await;
@@ -204,7 +204,7 @@ async fn loses_no_tick_by_a_dropped_tick_future() {
 
 #[tokio::test(start_paused = true)]
 async fn p8_ticks_once_with_a_period_too_long_to_represent() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     for behavior in BEHAVIORS {
         let mut interval = wheel.interval(Duration::MAX);
         interval.set_missed_tick_behavior(behavior);
@@ -225,7 +225,7 @@ async fn p8_ticks_once_with_a_period_too_long_to_represent() {
 
 #[tokio::test(start_paused = true)]
 async fn p8_ticks_with_the_shortest_period() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     for behavior in BEHAVIORS {
         let mut interval = wheel.interval(Duration::from_nanos(1));
         interval.set_missed_tick_behavior(behavior);
@@ -243,12 +243,12 @@ async fn p8_ticks_with_the_shortest_period() {
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "`period` must be non-zero")]
 async fn rejects_an_interval_without_length() {
-    let _ = TimerWheel::new().interval(Duration::ZERO);
+    let _ = start_wheel().interval(Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
 async fn p11_lets_others_run_beside_an_always_late_interval() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let mut interval = wheel.interval(Duration::from_nanos(1));
     time::advance(ms(1)).await; // a burst of a million ticks
     let other = tokio::spawn(async {});
@@ -262,7 +262,7 @@ async fn p11_lets_others_run_beside_an_always_late_interval() {
 
 #[tokio::test(start_paused = true)]
 async fn p15_ticks_on_when_its_wheel_ends() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     let mut interval = wheel.interval(ms(10));
     interval.tick().await;
@@ -273,7 +273,7 @@ async fn p15_ticks_on_when_its_wheel_ends() {
         assert_eq!(start.elapsed(), ms(10) * n);
     }
     // This interval is of another wheel, whose handles are gone.
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     let mut interval = wheel.interval(ms(10));
     drop(wheel);
@@ -285,7 +285,7 @@ async fn p15_ticks_on_when_its_wheel_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn keeps_the_pace_of_an_interval_on_coarse_ticks() {
-    let wheel = TimerWheel::builder().tick(ms(7)).start().unwrap();
+    let wheel = builder().tick(ms(7)).start().unwrap();
     let start = Instant::now();
     let mut interval = wheel.interval(ms(10));
     for n in 0..100 {

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use crate::support::{HOUR, advance, ms, poll_idly, reset};
+use crate::support::{HOUR, advance, builder, ms, poll_idly, reset, start_wheel};
 use tickwheel::{Sleep, TimerWheel};
 use tokio::time::Instant;
 use tokio_test::{assert_pending, assert_ready};
@@ -33,14 +33,14 @@ async fn cancel_a_thousand_sleeps(wheel: &TimerWheel, length: Duration) {
 
 #[tokio::test(start_paused = true)]
 async fn uses_one_entry_and_one_command_for_equal_timeouts() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     assert_eq!(commands_of_a_thousand_timeouts(&wheel).await, 1);
 }
 
 // A pool that kept entries it cannot use again would be full of them at last.
 #[tokio::test(start_paused = true)]
 async fn keeps_room_in_the_pool_after_sleeps_fired() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let sleeps = (0..1000).map(|_| wheel.sleep(Duration::from_millis(5)));
     futures::future::join_all(sleeps).await;
     let commands = commands_of_a_thousand_timeouts(&wheel).await;
@@ -50,7 +50,7 @@ async fn keeps_room_in_the_pool_after_sleeps_fired() {
 // Their entries are on no wheel, so a pool full of them would serve no timeout that can elapse.
 #[tokio::test(start_paused = true)]
 async fn keeps_room_in_the_pool_after_sleeps_that_never_fire() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     cancel_a_thousand_sleeps(&wheel, Duration::MAX).await;
     let commands = commands_of_a_thousand_timeouts(&wheel).await;
     assert!(commands <= 1, "{commands} commands");
@@ -58,7 +58,7 @@ async fn keeps_room_in_the_pool_after_sleeps_that_never_fire() {
 
 #[tokio::test(start_paused = true)]
 async fn serves_short_timeouts_from_a_pool_full_of_long_ones() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     cancel_a_thousand_sleeps(&wheel, HOUR).await;
     let commands = commands_of_a_thousand_timeouts(&wheel).await;
     assert!(commands <= 1, "{commands} commands");
@@ -66,7 +66,7 @@ async fn serves_short_timeouts_from_a_pool_full_of_long_ones() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reset_counts_in_the_ticks_of_its_own_wheel() {
-    let wheel = |tick| TimerWheel::builder().tick(ms(tick)).start().unwrap();
+    let wheel = |tick| builder().tick(ms(tick)).start().unwrap();
     let (fine, coarse) = (wheel(1), wheel(100));
     let start = Instant::now();
     let mut sleep = coarse.sleep(HOUR);
@@ -113,7 +113,7 @@ fn counts_sleeps_made_moved_and_dropped_by_an_ending_thread() {
         .enable_all()
         .build()
         .unwrap();
-    let wheel = runtime.block_on(async { TimerWheel::new() });
+    let wheel = runtime.block_on(async { start_wheel() });
     let handle = wheel.clone();
     let thread = std::thread::spawn(move || {
         AT_THE_END.with(|_| {}); // now is when it is noted as to be dropped

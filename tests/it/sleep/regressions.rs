@@ -7,7 +7,9 @@ use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use crate::support::{HOUR, Wakes, jump, ms, poll_idly, poll_with, reset, us};
+use crate::support::{
+    HOUR, Wakes, builder, jump, ms, poll_idly, poll_with, reset, start_wheel, us,
+};
 use futures::FutureExt;
 use tickwheel::{Interval, TimerWheel};
 use tokio::time::{self, Instant, MissedTickBehavior};
@@ -19,7 +21,7 @@ const YEAR: Duration = Duration::from_secs(86_400 * 365);
 
 #[tokio::test(start_paused = true)]
 async fn is_ready_at_its_first_poll_when_overdue() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let limit = wheel.sleep(ms(10));
     time::sleep(ms(50)).await;
     tokio::select! {
@@ -39,7 +41,7 @@ async fn is_ready_at_its_first_poll_when_overdue() {
 
 #[tokio::test]
 async fn is_ready_at_its_first_poll_when_overdue_by_the_real_clock() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let limit = wheel.sleep(ms(1));
     thread::sleep(ms(5));
     assert!(limit.now_or_never().is_some());
@@ -47,7 +49,7 @@ async fn is_ready_at_its_first_poll_when_overdue_by_the_real_clock() {
 
 #[tokio::test(start_paused = true)]
 async fn is_ready_at_its_first_poll_after_shutdown_when_overdue() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let mut armed = wheel.sleep(ms(10));
     assert_pending!(poll_idly(&mut armed));
     let new = wheel.sleep(ms(10));
@@ -96,7 +98,7 @@ async fn never_ticks_after_an_endless_period() {
     ] {
         for late in [ms(0), ms(100)] {
             for ends_before in [false, true] {
-                let wheel = TimerWheel::new();
+                let wheel = start_wheel();
                 let mut interval = wheel.interval(Duration::MAX);
                 interval.set_missed_tick_behavior(behavior);
                 jump(late);
@@ -112,7 +114,7 @@ async fn never_ticks_after_an_endless_period() {
 
 #[tokio::test(start_paused = true)]
 async fn never_ticks_after_a_reset_to_an_endless_wait() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let mut interval = wheel.interval(ms(10));
     interval.reset_after(Duration::MAX);
     assert_never(&wheel, NextTick(interval)).await;
@@ -129,7 +131,7 @@ async fn never_ticks_after_a_reset_to_an_endless_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn never_completes_an_endless_sleep_after_shutdown() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     // Their entries lie in this thread's pool, and are closed with the wheel.
     let mut pooled: Vec<_> = (0..8).map(|_| wheel.sleep(HOUR)).collect();
     for sleep in &mut pooled {
@@ -149,7 +151,7 @@ async fn never_completes_an_endless_sleep_after_shutdown() {
 
 #[tokio::test(start_paused = true)]
 async fn completes_an_endless_sleep_given_an_end_after_shutdown() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let pooled = wheel.sleep(HOUR);
     drop(pooled);
     wheel.shutdown().await;
@@ -168,7 +170,7 @@ async fn completes_an_endless_sleep_given_an_end_after_shutdown() {
 
 #[test]
 fn goes_on_outside_a_runtime_when_its_wheel_has_ended() {
-    let wheel = TimerWheel::builder().dedicated_thread().start().unwrap();
+    let wheel = builder().dedicated_thread().start().unwrap();
     let mut armed = wheel.sleep(ms(60));
     assert_pending!(poll_idly(&mut armed));
     let mut never = wheel.sleep(Duration::MAX);
@@ -207,7 +209,7 @@ fn goes_on_outside_a_runtime_when_its_wheel_has_ended() {
 
 #[tokio::test(start_paused = true)]
 async fn is_elapsed_by_the_clock_after_a_reset() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let mut tokios = Box::pin(time::sleep(ms(5)));
     let mut ours = wheel.sleep(ms(5));
     let mut both_are = async |expected: bool, by: Duration, to: Option<Duration>| {
@@ -233,7 +235,7 @@ async fn is_elapsed_by_the_clock_after_a_reset() {
 // Tokio wakes the last poller of a completed sleep that is reset: it keeps a clone of its waker for that.
 #[tokio::test(start_paused = true)]
 async fn wakes_nobody_when_reset_after_it_completed() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (woken, waker) = Wakes::new();
     let mut sleep = wheel.sleep(ms(10));
     assert_pending!(poll_with(&mut sleep, &waker));
@@ -269,7 +271,7 @@ fn panics(f: impl FnOnce()) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn balances_the_books_when_a_waker_drop_panics() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let arm = || {
         let mut sleep = wheel.sleep(ms(10));
         let waker = Waker::from(Arc::new(DropPanics));
@@ -328,11 +330,7 @@ async fn balances_the_books_when_a_waker_drop_panics() {
 fn counts_a_sleep_once_when_poll_and_actor_meet() {
     const THREADS: u64 = 3;
     const ROUNDS: u64 = 1_500;
-    let wheel = TimerWheel::builder()
-        .dedicated_thread()
-        .tick(us(20))
-        .start()
-        .unwrap();
+    let wheel = builder().dedicated_thread().tick(us(20)).start().unwrap();
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
@@ -359,7 +357,7 @@ fn counts_a_sleep_once_when_poll_and_actor_meet() {
 #[tokio::test(start_paused = true)]
 async fn skips_as_tokio_when_late_by_whole_periods() {
     for periods in 1..=3 {
-        let wheel = TimerWheel::new();
+        let wheel = start_wheel();
         let start = Instant::now();
         let mut ours = wheel.interval(ms(50));
         let mut tokios = time::interval(ms(50));

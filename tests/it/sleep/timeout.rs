@@ -6,8 +6,8 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::support::{Wakes, jump, ms, poll_idly, poll_with};
-use tickwheel::{Elapsed, TimerWheel};
+use crate::support::{Wakes, jump, ms, poll_idly, poll_with, start_wheel};
+use tickwheel::Elapsed;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::coop;
 use tokio::time::{self, Instant};
@@ -15,7 +15,7 @@ use tokio_test::{assert_err, assert_ok, assert_pending, assert_ready, task};
 
 #[tokio::test(start_paused = true)]
 async fn arms_no_timer_for_a_future_that_is_ready_at_once() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     wheel.settle().await;
     let before = wheel.metrics().commands;
     for limit in [Duration::ZERO, ms(1), Duration::MAX] {
@@ -29,7 +29,7 @@ async fn arms_no_timer_for_a_future_that_is_ready_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn returns_the_output_of_a_future_that_completes_in_time() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     let (tx, rx) = oneshot::channel();
     let mut timeout = task::spawn(wheel.timeout(ms(100), rx));
@@ -45,7 +45,7 @@ async fn returns_the_output_of_a_future_that_completes_in_time() {
 
 #[tokio::test(start_paused = true)]
 async fn p3_elapses_at_the_deadline_and_wakes_its_task_once() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (woken, waker) = Wakes::new();
     let mut timeout = Box::pin(wheel.timeout(ms(100), pending::<()>()));
     assert_pending!(poll_with(&mut timeout, &waker));
@@ -61,7 +61,7 @@ async fn p3_elapses_at_the_deadline_and_wakes_its_task_once() {
 
 #[tokio::test(start_paused = true)]
 async fn takes_an_instant_by_timeout_at() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let deadline = Instant::now() + ms(30);
     assert_err!(wheel.timeout_at(deadline, pending::<()>()).await);
     assert_eq!(Instant::now(), deadline);
@@ -73,7 +73,7 @@ async fn takes_an_instant_by_timeout_at() {
 
 #[tokio::test(start_paused = true)]
 async fn prefers_the_output_when_both_are_ready() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (tx, rx) = oneshot::channel();
     let mut timeout = task::spawn(wheel.timeout(ms(10), rx));
     assert_pending!(timeout.poll());
@@ -85,7 +85,7 @@ async fn prefers_the_output_when_both_are_ready() {
 
 #[tokio::test(start_paused = true)]
 async fn p8_sets_no_limit_by_a_timeout_too_long_to_represent() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (tx, rx) = oneshot::channel();
     let mut timeout = task::spawn(wheel.timeout(Duration::MAX, rx));
     assert_pending!(timeout.poll());
@@ -111,14 +111,14 @@ async fn accepts_anything_that_becomes_a_future() {
         }
     }
 
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     assert_eq!(wheel.timeout(ms(1), Request(3)).await, Ok(3));
     assert_eq!(wheel.timeout_at(Instant::now(), Request(4)).await, Ok(4));
 }
 
 #[tokio::test(start_paused = true)]
 async fn p7_wakes_nobody_for_a_timeout_completed_or_dropped() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (woken, waker) = Wakes::new();
     let (tx, rx) = oneshot::channel();
     let mut completed = wheel.timeout(ms(10), rx);
@@ -138,7 +138,7 @@ async fn p7_wakes_nobody_for_a_timeout_completed_or_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn gives_access_to_the_inner_future() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (tx, rx) = oneshot::channel::<u32>();
     let mut timeout = wheel.timeout(ms(10), rx);
     assert_pending!(poll_idly(&mut timeout));
@@ -152,7 +152,7 @@ async fn gives_access_to_the_inner_future() {
 
 #[tokio::test(start_paused = true)]
 async fn elapses_the_shorter_of_nested_timeouts() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     let inner_first = wheel.timeout(ms(50), wheel.timeout(ms(20), pending::<()>()));
     assert!(matches!(inner_first.await, Ok(Err(_))));
@@ -164,7 +164,7 @@ async fn elapses_the_shorter_of_nested_timeouts() {
 
 #[tokio::test(start_paused = true)]
 async fn p12_drops_only_the_timer_of_a_future_that_panics() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let panics = wheel.timeout(ms(10), async {
         tokio::task::yield_now().await;
         panic!("the future's own affair");
@@ -188,7 +188,7 @@ fn use_up_budget() -> impl Future<Output = ()> {
 
 #[tokio::test(start_paused = true)]
 async fn p11_elapses_over_a_future_that_uses_up_the_budget() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let mut polls = 0;
     let mut busy = Box::pin(use_up_budget());
     let busy = poll_fn(|cx| {
@@ -203,7 +203,7 @@ async fn p11_elapses_over_a_future_that_uses_up_the_budget() {
 
 #[tokio::test(start_paused = true)]
 async fn p11_elapses_over_a_channel_that_is_always_full() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (tx, mut rx) = mpsc::unbounded_channel();
     let drain = async {
         loop {
@@ -222,7 +222,7 @@ async fn p11_elapses_over_a_channel_that_is_always_full() {
 
 #[tokio::test(start_paused = true)]
 async fn p11_lets_others_run_beside_timeouts_that_elapse_at_once() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (tx, mut rx) = oneshot::channel();
     tokio::spawn(async move { tx.send(()).unwrap() });
     let mut rounds = 0;
@@ -235,7 +235,7 @@ async fn p11_lets_others_run_beside_timeouts_that_elapse_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn waits_its_turn_in_a_task_without_budget() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let mut timeout = Box::pin(wheel.timeout(Duration::ZERO, pending::<()>()));
     let mut polls = 0;
     poll_fn(|cx| {
@@ -267,7 +267,7 @@ fn converts_elapsed_into_an_io_error_that_timed_out() {
         .build()
         .unwrap();
     let elapsed: Elapsed = runtime.block_on(async {
-        let wheel = TimerWheel::new();
+        let wheel = start_wheel();
         wheel.timeout(ms(1), pending::<()>()).await.unwrap_err()
     });
     let error: &dyn std::error::Error = &elapsed;
@@ -279,7 +279,7 @@ fn converts_elapsed_into_an_io_error_that_timed_out() {
 #[tokio::test(start_paused = true)]
 async fn is_as_sendable_and_movable_as_its_future() {
     fn check<T: Send + Sync + Unpin>(_: &T) {}
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     check(&wheel.timeout(ms(1), ready(())));
     let mut pinned: Pin<Box<_>> = Box::pin(wheel.timeout(ms(1), async {
         time::sleep(ms(5)).await; // not Unpin

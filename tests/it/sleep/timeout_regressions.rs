@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::support::{jump, ms};
+use crate::support::{jump, ms, start_wheel};
 use tickwheel::{Timeout, TimerWheel};
 use tokio::io::AsyncReadExt;
 use tokio::task::coop;
@@ -47,12 +47,12 @@ async fn assert_all_elapse(wheel: &TimerWheel) {
 
 #[tokio::test]
 async fn elapses_though_its_future_uses_the_budget_up() {
-    assert_all_elapse(&TimerWheel::new()).await;
+    assert_all_elapse(&start_wheel()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn elapses_on_a_worker_though_its_future_uses_the_budget_up() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     tokio::spawn(async move { assert_all_elapse(&wheel).await })
         .await
         .unwrap();
@@ -60,14 +60,14 @@ async fn elapses_on_a_worker_though_its_future_uses_the_budget_up() {
 
 #[tokio::test]
 async fn elapses_after_shutdown_though_its_future_uses_the_budget_up() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     wheel.shutdown().await;
     assert_all_elapse(&wheel).await;
 }
 
 #[tokio::test]
 async fn elapses_when_the_wheel_is_shut_down_under_it() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let timeout = wheel.timeout(ms(50), read_nothing_for_ever());
     let elapses = tokio::spawn(assert_elapses("pending at the shutdown", timeout));
     time::sleep(ms(5)).await;
@@ -93,7 +93,7 @@ async fn polls_until_it_elapses<F: Future>(timeout: Timeout<F>) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn elapses_at_the_poll_that_finds_it_due() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let now = Instant::now();
     let hog = read_nothing_for_ever;
     for _ in 0..2 {
@@ -112,7 +112,7 @@ async fn elapses_at_the_poll_that_finds_it_due() {
 
 #[tokio::test(start_paused = true)]
 async fn lets_others_run_in_a_loop_of_greedy_timeouts() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     for _ in 0..2 {
         let other = tokio::spawn(async {});
         let mut rounds = 0;
@@ -134,7 +134,7 @@ async fn lets_others_run_in_a_loop_of_greedy_timeouts() {
 
 #[tokio::test(start_paused = true)]
 async fn waits_for_budget_that_was_gone_before_its_first_poll() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let mut timeout = pin!(wheel.timeout(Duration::ZERO, read_nothing_for_ever()));
     let mut polls = 0;
     poll_fn(|cx| {
@@ -156,7 +156,7 @@ async fn waits_for_budget_that_was_gone_before_its_first_poll() {
 // A timeout polls its future before it reads a clock.
 #[tokio::test(start_paused = true)]
 async fn prefers_a_ready_output_to_a_passed_deadline() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let timeout = wheel.timeout(ms(10), std::future::ready(1));
     jump(ms(50));
     assert_ok!(timeout.await);

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 #[allow(unused_imports)] // nor all of these
 pub(crate) use keyed::{advance, assert_balanced, received, timed};
-use tickwheel::Sleep;
+use tickwheel::{Builder, Sleep, TimerWheel};
 use tokio::time::{self, Instant};
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
@@ -26,6 +26,17 @@ pub(crate) const fn ms(n: u64) -> Duration {
 
 pub(crate) const fn us(n: u64) -> Duration {
     Duration::from_micros(n)
+}
+
+/// Starts a wheel that keeps its sleeps under a paused clock, so that a test tries the wheel and not Tokio's timer.
+#[track_caller]
+pub(crate) fn start_wheel() -> TimerWheel {
+    builder().start().expect("the settings are valid")
+}
+
+/// Builds a wheel as [`start_wheel`] does.
+pub(crate) fn builder() -> Builder {
+    TimerWheel::builder().sleeps_on_wheel()
 }
 
 /// An hour less `n` milliseconds.

@@ -11,6 +11,7 @@ use tokio_test::task::{self, Spawn};
 
 use super::ops::{Op, Setup, TASKS};
 use super::oracle::{Books, Model, NEVER, Polled, Stage, fires_at};
+use crate::support::builder;
 use crate::support::script_time::{LAST, Nanos, ScriptClock, Span, nanos, to_duration};
 
 /// The greatest number of sleeps at once.
@@ -43,7 +44,7 @@ pub(crate) fn run(setup: &Setup, script: &[Op]) {
     // A script is one task. Its many polls must not use up the cooperative budget.
     runtime.block_on(tokio::task::coop::unconstrained(async {
         time::advance(setup.offset).await;
-        let builder = TimerWheel::builder().tick(setup.tick).slots(setup.slots);
+        let builder = builder().tick(setup.tick).slots(setup.slots);
         let mut run = Run {
             wheel: builder.start().expect("it is within bounds"),
             clock: ScriptClock::start(setup.tick),
