@@ -338,6 +338,7 @@ fn stops_repeating_when_set_again() {
 }
 
 #[test]
+#[cfg(target_pointer_width = "64")]
 fn takes_48_bytes_for_a_slot_with_a_u64_key_and_value() {
     assert_eq!(size_of::<table::Slot<u64, Plain<u64>>>(), 48);
 }

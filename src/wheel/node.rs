@@ -58,7 +58,7 @@ impl<T> Node<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_pointer_width = "64"))]
 mod tests {
     use std::num::NonZeroU32;
 
