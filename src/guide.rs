@@ -343,8 +343,8 @@
 //!
 //! A duration of zero and a deadline in the past are no errors. A sleep is then ready at its first poll. A keyed timer expires
 //! on the actor's next turn, or with the next tick if its deadline lies within the current one. A deadline too far away is
-//! *never*, and [`Duration::MAX`] is a way to say so. A sleep reaches 584 years from the start of its wheel, whatever the
-//! tick, and a keyed timer 292.
+//! *never*, and [`Duration::MAX`] is a way to say so: from 292 years after the start of the wheel on, whatever the tick.
+//! That instant is shown as the deadline of a timer that is never due.
 //!
 //! ```
 //! use std::time::Duration;

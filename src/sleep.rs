@@ -121,12 +121,19 @@ impl Reserved {
         let (entry, tick) = pool::take(context, deadline);
         Reserved { entry, tick }
     }
+
+    /// The instant to show for a sleep that never completes.
+    #[cold]
+    fn never(&self) -> Instant {
+        self.entry.context().shared.ticks.never()
+    }
 }
 
 impl Sleep {
-    /// For a deadline that is this duration from now, or one to show if that is too far.
+    /// For a deadline that is this duration from now; without one the sleep never completes.
     #[inline]
-    pub(crate) fn after(deadline: Instant, duration: Duration, reserved: Reserved) -> Self {
+    pub(crate) fn after(deadline: Option<Instant>, duration: Duration, reserved: Reserved) -> Self {
+        let deadline = deadline.unwrap_or_else(|| reserved.never());
         let stage = if duration.is_zero() {
             Stage::NewUnchecked
         } else {
@@ -167,8 +174,9 @@ impl Sleep {
         }
     }
 
-    /// The instant at which it completes. For a sleep whose duration was too long to be represented, an instant some
-    /// thirty years from when it was made, at which it does not complete.
+    /// The instant at which it completes. For a sleep whose duration is too long to give an instant, the one 292 years after
+    /// the start of the wheel, as [`KeyedTimers::deadline`](crate::KeyedTimers::deadline) shows it: from there on it is
+    /// never.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
@@ -248,10 +256,12 @@ impl Sleep {
 
     /// Like [`reset`](Self::reset); without a deadline the sleep never completes.
     pub(crate) fn reset_or_never(&mut self, deadline: Option<Instant>) {
-        match deadline {
-            Some(deadline) => self.set_deadline(deadline),
-            None => self.reset_to(far_future(), NEVER),
+        let Some(entry) = &self.entry else { return };
+        if let Some(deadline) = deadline {
+            return self.set_deadline(deadline);
         }
+        let never = entry.context().shared.ticks.never();
+        self.reset_to(never, NEVER);
     }
 
     #[inline]

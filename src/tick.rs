@@ -4,7 +4,8 @@
 //!
 //! * A **deadline rounds up**: its tick is the first one that begins at the deadline or after it.
 //! * **Now rounds down**: the current tick is the last one that has begun.
-//! * **Too far means never**: a deadline that does not fit is [`NEVER`], a tick that `now` does not reach.
+//! * **Too far means never**: a deadline 292 years from the origin or later is [`NEVER`], a tick that `now` does not reach.
+//!   That is as far as a [`Timestamp`] reaches, so sleeps and keyed timers have the same never.
 //!
 //! Tick 0 begins at the *origin*, the instant at which the wheel was started. Instants before it count as tick 0.
 //!
@@ -33,7 +34,7 @@ const NANOS_PER_SEC: u64 = 1_000_000_000;
 /// cannot overflow.
 pub(crate) const LATEST_NANOS: u64 = 1 << 62;
 
-/// How far from now an [`Instant`] lies that is shown for "never": about thirty years, as in Tokio.
+/// How far from now [`far_future`] lies: about thirty years, as in Tokio.
 const FAR_FUTURE: Duration = Duration::from_secs(86_400 * 365 * 30);
 
 /// A point in time as nanoseconds from the origin. It is half the size of an [`Instant`], and exact.
@@ -210,7 +211,7 @@ impl Ticks {
 
     /// The tick at which a timer with this deadline may fire: rounded up.
     pub(crate) fn deadline(&self, deadline: Instant) -> u64 {
-        let nanos = nanos(deadline.saturating_duration_since(self.origin));
+        let nanos = reached(deadline.saturating_duration_since(self.origin));
         nanos.map_or(NEVER, |nanos| nanos.div_ceil(self.nanos_per_tick))
     }
 
@@ -236,17 +237,20 @@ impl Ticks {
     }
 
     /// The range of instants that round up to the same tick as this one. `None` for the first tick, whose instants may lie
-    /// before the origin, and for one that is too far.
+    /// before the origin, and from the last one on.
     fn range(&self, instant: Instant) -> Option<Range> {
-        let nanos = nanos(instant.saturating_duration_since(self.origin))?;
+        let nanos = reached(instant.saturating_duration_since(self.origin))?;
         let tick = nanos.div_ceil(self.nanos_per_tick);
         let before = tick.checked_sub(1)?.checked_mul(self.nanos_per_tick)?;
+        let begin = before.checked_add(self.nanos_per_tick)?;
+        // The instants of the last tick may lie on both sides of never.
+        reached(Duration::from_nanos(begin))?;
         let after = instant.checked_sub(Duration::from_nanos(nanos - before))?;
         Some(Range {
             after,
             begin: after.checked_add(Duration::from_nanos(self.nanos_per_tick))?,
             tick,
-            nanos: before.checked_add(self.nanos_per_tick)?,
+            nanos: begin,
         })
     }
 
@@ -282,8 +286,13 @@ impl Ticks {
         Timestamp(-before.unwrap_or(i64::MAX))
     }
 
-    /// The timestamp as an instant. `NEVER` is the last one, 292 years after the origin, so that instants keep the order of
-    /// timestamps. Without such an `Instant` on this platform, it is one decades from now.
+    /// The instant that is shown for "never": 292 years after the origin. A timer for this instant is never due either.
+    pub(crate) fn never(&self) -> Instant {
+        self.instant(Timestamp::NEVER)
+    }
+
+    /// The timestamp as an instant. `NEVER` is the last one, so that instants keep the order of timestamps. Without such an
+    /// `Instant` on this platform, it is one decades from now.
     pub(crate) fn instant(&self, timestamp: Timestamp) -> Instant {
         let distance = Duration::from_nanos(timestamp.0.unsigned_abs());
         let instant = if timestamp.0 >= 0 {
@@ -314,10 +323,15 @@ pub(crate) fn after(delay: Duration) -> Option<Instant> {
     clock::now().checked_add(delay)
 }
 
-/// An instant to show for "never".
+/// An instant that no program lives to see.
 pub(crate) fn far_future() -> Instant {
     let now = clock::now();
     now.checked_add(FAR_FUTURE).unwrap_or(now)
+}
+
+/// The duration from the origin to a deadline in nanoseconds, if the deadline is not never.
+fn reached(duration: Duration) -> Option<u64> {
+    nanos(duration).filter(|&nanos| nanos < Timestamp::NEVER.0.unsigned_abs())
 }
 
 /// The duration in nanoseconds, if it is under 584 years.

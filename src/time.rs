@@ -84,7 +84,6 @@ pub use install::{InstallError, install};
 pub use interval_stream::IntervalStream;
 
 use crate::clock;
-use crate::tick::far_future;
 use crate::timer_wheel::TimerWheel;
 
 /// The errors of this module.
@@ -147,9 +146,8 @@ pub fn wheel() -> TimerWheel {
 #[track_caller]
 pub fn sleep(duration: Duration) -> Sleep {
     let deadline = clock::now().checked_add(duration);
-    let shown = deadline.unwrap_or_else(far_future);
     let reserved = ambient::with_wheel(|wheel| wheel.reserve(deadline));
-    Sleep::after(shown, duration, reserved)
+    Sleep::after(deadline, duration, reserved)
 }
 
 /// Makes a future that completes at `deadline`. See [`TimerWheel::sleep_until`].

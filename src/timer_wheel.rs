@@ -19,7 +19,6 @@ use crate::shared::{Shared, SleepContext};
 use crate::sleep::Interval;
 use crate::sleep::Timeout;
 use crate::sleep::{Reserved, Sleep};
-use crate::tick::far_future;
 
 /// A handle to a timer wheel and its actor. Cheap to clone, and usable from any thread and task.
 ///
@@ -128,8 +127,7 @@ impl TimerWheel {
     #[inline]
     pub fn sleep(&self, duration: Duration) -> Sleep {
         let deadline = clock::now().checked_add(duration);
-        let shown = deadline.unwrap_or_else(far_future);
-        Sleep::after(shown, duration, self.reserve(deadline))
+        Sleep::after(deadline, duration, self.reserve(deadline))
     }
 
     /// What a sleep until `deadline` needs of this wheel.

@@ -291,8 +291,8 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         self.set.remove(key)
     }
 
-    /// The deadline of the timer with this key; `None` if there is no such timer. For a timer that never expires, an
-    /// instant 292 years after the start of the wheel.
+    /// The deadline of the timer with this key; `None` if there is no such timer. For a timer that never expires, the
+    /// instant 292 years after the start of the wheel, as [`Sleep::deadline`](crate::Sleep::deadline) shows it.
     pub fn deadline<Q>(&self, key: &Q) -> Option<Instant>
     where
         K: Borrow<Q>,

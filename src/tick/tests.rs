@@ -128,7 +128,28 @@ fn does_not_reach_never_at_the_last_nanosecond() {
 }
 
 #[test]
-fn shows_never_as_about_thirty_years_away() {
+fn never_begins_where_timestamps_end() {
+    for length in [Duration::from_nanos(1), Duration::from_millis(100)] {
+        let ticks = ticks(length);
+        let never = ticks.never();
+        let last = never - Duration::from_nanos(1);
+        assert_eq!(ticks.deadline(never), NEVER);
+        assert_eq!(
+            ticks.deadline(last),
+            ticks.deadline_of(ticks.timestamp(last))
+        );
+        assert!(ticks.deadline(last) < NEVER);
+        assert_eq!(ticks.timestamp(never), Timestamp::NEVER);
+        // A tick that is remembered has no instant that is never.
+        let mut rounded = Rounded::new(&ticks);
+        for deadline in [last, last, never, last, never] {
+            assert_eq!(rounded.deadline(&ticks, deadline), ticks.deadline(deadline));
+        }
+    }
+}
+
+#[test]
+fn puts_the_far_future_about_thirty_years_away() {
     let year = Duration::from_secs(86_400 * 365);
     let shown = far_future().saturating_duration_since(Instant::now());
     assert!(shown > 29 * year && shown < 31 * year, "{shown:?}");

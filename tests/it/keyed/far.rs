@@ -171,3 +171,19 @@ async fn drains_in_the_order_of_the_deadlines_it_shows() {
     assert!(drained.iter().map(|expired| expired.key).eq(1..=5));
     assert!(drained.iter().map(|expired| expired.deadline).eq(shown));
 }
+
+// A sleep showed an instant in thirty years, a keyed timer one in 292.
+#[tokio::test(start_paused = true)]
+async fn never_is_one_instant_for_every_kind_of_timer() {
+    let wheel = TimerWheel::new();
+    let (timers, _stream) = wheel.keyed();
+    timers.set_timer("never", (), Duration::MAX).unwrap();
+    let never = timers.deadline("never").unwrap();
+    assert_eq!(wheel.sleep(Duration::MAX).deadline(), never);
+    advance(&wheel, ms(5)).await;
+    assert_eq!(wheel.sleep(Duration::MAX).deadline(), never);
+    // A sleep for the instant that is shown is never due, too.
+    let mut sleep = wheel.sleep_until(never);
+    advance(&wheel, never - Instant::now()).await;
+    assert!((&mut sleep).now_or_never().is_none());
+}

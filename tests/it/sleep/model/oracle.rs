@@ -3,8 +3,8 @@
 use super::ops::TASKS;
 use crate::support::script_time::Nanos;
 
-/// The deadline of a sleep that never completes: the wheel's ticks are counted in 584 years of nanoseconds.
-pub(crate) const NEVER: Nanos = u64::MAX as Nanos;
+/// The deadline of a sleep that never completes: the library's range is 292 years.
+pub(crate) const NEVER: Nanos = i64::MAX as Nanos;
 
 /// The state of a sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
