@@ -122,15 +122,17 @@ impl Builder {
         self
     }
 
-    /// Sets the runtime that the actor runs on. The default is the current one. It has no effect on a
-    /// [dedicated thread](Self::dedicated_thread).
+    /// Sets the runtime that the actor runs on. The default is the current one.
+    ///
+    /// It excludes [`dedicated_thread`](Self::dedicated_thread), and [`time::install`](crate::time::install), whose wheel
+    /// is that of the current runtime.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self
     }
 
-    /// Runs the actor on a thread of its own instead of as a task. It then needs no runtime, and ignores
-    /// [`runtime`](Self::runtime).
+    /// Runs the actor on a thread of its own instead of as a task. It then needs no runtime, and
+    /// excludes [`runtime`](Self::runtime).
     ///
     /// Timers fire on time even while every worker of the runtime is blocked, and a tick under a millisecond is as precise
     /// as the operating system wakes a thread. A task that a timer wakes still waits for a worker to run it, as with any
@@ -171,7 +173,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Returns a [`BuildError`] that names the setting, its value and its bounds if a setting is out of bounds. Starting
+    /// Returns a [`BuildError`] that names the setting, its value and its bounds if a setting is out of bounds, or two
+    /// settings that exclude each other. Starting
     /// also fails without a runtime, on a runtime without a time driver, and when a dedicated thread cannot be spawned or
     /// Tokio's clock is paused, which a thread cannot follow.
     ///
@@ -198,12 +201,20 @@ impl Builder {
         if self.max_keyed == 0 {
             return Err(BuildError::MaxKeyed);
         }
+        if self.dedicated_thread && self.runtime.is_some() {
+            return Err(BuildError::RuntimeAndThread);
+        }
         let shared = if self.dedicated_thread {
             self.start_thread()?
         } else {
             self.start_task()?
         };
         Ok(TimerWheel::new_handle(shared))
+    }
+
+    /// The runtime that was chosen, if any.
+    pub(crate) fn chosen_runtime(&self) -> Option<&Handle> {
+        self.runtime.as_ref()
     }
 
     /// Starts the actor as a task.

@@ -60,6 +60,9 @@ pub enum BuildError {
     },
     /// [`Builder::max_keyed`](crate::Builder::max_keyed) is zero, so no keyed timer could be set.
     MaxKeyed,
+    /// [`Builder::runtime`](crate::Builder::runtime) and
+    /// [`Builder::dedicated_thread`](crate::Builder::dedicated_thread) are both set, but the actor runs on one of them.
+    RuntimeAndThread,
     /// The caller is outside a Tokio runtime, and [`Builder::runtime`](crate::Builder::runtime) was not set.
     NoRuntime,
     /// Tokio's clock is paused, and a [dedicated thread](crate::Builder::dedicated_thread) cannot follow it.
@@ -88,6 +91,10 @@ impl fmt::Display for BuildError {
             BuildError::MaxKeyed => {
                 f.write_str("max_keyed is 0, but must be at least 1 for a timer to be set")
             }
+            BuildError::RuntimeAndThread => f.write_str(
+                "`Builder::runtime` and `Builder::dedicated_thread` exclude each other: set one of \
+                 them",
+            ),
             BuildError::NoRuntime => f.write_str(
                 "no Tokio runtime: start the wheel within one, or pass its handle to \
                  `Builder::runtime`",

@@ -12,15 +12,16 @@ use crate::timer_wheel::TimerWheel;
 /// Starts a wheel with settings of your own as the current runtime's, for the functions of [`time`](super) to use.
 ///
 /// Call it before anything of this module is used in the runtime: the first use starts a wheel with default settings.
-/// The wheel is that of the runtime in which this is called, and ends with it, whatever [`Builder::runtime`] says; that is
-/// where the actor runs.
+/// The wheel is that of the runtime in which this is called, and ends with it. So [`Builder::runtime`] must not be set to
+/// another one.
 ///
 /// Once the wheel is [shut down](TimerWheel::shutdown), another one can be installed. Otherwise the next use starts one
 /// with default settings.
 ///
 /// # Errors
 ///
-/// [`InstallError`] says whether a wheel was installed before, one is in use already, or this one did not start.
+/// [`InstallError`] says whether a wheel was installed before, one is in use already, the builder names another runtime, or
+/// the wheel did not start.
 ///
 /// # Examples
 ///
@@ -48,6 +49,9 @@ pub fn install(builder: Builder) -> Result<TimerWheel, InstallError> {
     if let Some(present) = registry::get(runtime.id()) {
         return Err(refuse(&present));
     }
+    if (builder.chosen_runtime()).is_some_and(|chosen| chosen.id() != runtime.id()) {
+        return Err(InstallError::OtherRuntime);
+    }
     let ambient = Ambient {
         wheel: builder.start()?,
         is_installed: true,
@@ -74,7 +78,9 @@ pub enum InstallError {
     AlreadyInstalled,
     /// Too late: a timer was made in this runtime before, which started a wheel with default settings.
     AlreadyInUse,
-    /// The wheel did not start.
+    /// [`Builder::runtime`] is another runtime than the current one, whose wheel this would be.
+    OtherRuntime,
+    /// The wheel did not start. [`source`](std::error::Error::source) has the [`BuildError`] too.
     Build(BuildError),
 }
 
@@ -87,7 +93,12 @@ impl fmt::Display for InstallError {
             InstallError::AlreadyInUse => f.write_str(
                 "a timer was made in this runtime before a wheel was installed: install it first",
             ),
-            InstallError::Build(error) => write!(f, "the wheel could not be started: {error}"),
+            InstallError::OtherRuntime => f.write_str(
+                "`Builder::runtime` names another runtime than the current one, for which \
+                 `time::install` installs the wheel: call it within that runtime",
+            ),
+            // What the source says is not said twice.
+            InstallError::Build(_) => f.write_str("the wheel could not be started"),
         }
     }
 }
@@ -96,7 +107,9 @@ impl std::error::Error for InstallError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             InstallError::Build(error) => Some(error),
-            InstallError::AlreadyInstalled | InstallError::AlreadyInUse => None,
+            InstallError::AlreadyInstalled
+            | InstallError::AlreadyInUse
+            | InstallError::OtherRuntime => None,
         }
     }
 }

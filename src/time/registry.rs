@@ -71,8 +71,7 @@ struct Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        // An actor on the runtime ends with it; one on a thread or another runtime has to be told. An error means that
-        // it has ended.
+        // An actor on the runtime ends with it; one on a thread has to be told. An error means that it has ended.
         let _ = self.wheel.shared().send_now(Command::Shutdown);
         let own = with(|wheels| match wheels.entry(self.runtime) {
             Entry::Occupied(present) if present.get().wheel.is_same(&self.wheel) => {

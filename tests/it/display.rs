@@ -64,6 +64,10 @@ async fn names_the_fault_in_every_error() {
         (BuildError::NoTimer.to_string(), "enable_time()"),
         (BuildError::NoRuntime.to_string(), "Builder::runtime"),
         (BuildError::MaxKeyed.to_string(), "max_keyed is 0"),
+        (
+            BuildError::RuntimeAndThread.to_string(),
+            "`Builder::runtime` and `Builder::dedicated_thread`",
+        ),
         (SetTimerError::Full(1, 'v').to_string(), "max_keyed"),
         (SetTimerError::Closed(1, 'v').to_string(), "closed"),
         (closed.to_string(), "closed"),

@@ -125,3 +125,13 @@ async fn rejects_a_paused_clock() {
     let refused = TimerWheel::builder().dedicated_thread().start();
     assert_eq!(refused.err(), Some(BuildError::PausedClock));
 }
+
+// The runtime was ignored without a word.
+#[test]
+fn thread_and_runtime_exclude_each_other() {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().build().unwrap();
+    let builder = TimerWheel::builder().runtime(runtime.handle().clone());
+    let refused = builder.dedicated_thread().start();
+    assert_eq!(refused.err(), Some(BuildError::RuntimeAndThread));
+}

@@ -45,27 +45,21 @@ async fn starts_another_wheel_for_all_workers_after_a_shutdown() {
 }
 
 #[test]
-fn ends_a_wheel_with_its_runtime_wherever_it_runs() {
-    let elsewhere = multi_thread(1);
-    for builder in [
-        TimerWheel::builder().dedicated_thread(),
-        TimerWheel::builder().runtime(elsewhere.handle().clone()),
-    ] {
-        let runtime = current_thread();
-        let (wheel, sleep) = runtime.block_on(async {
-            let wheel = time::install(builder).unwrap();
-            time::sleep(ms(1)).await;
-            (wheel, time::sleep(ms(20)))
-        });
-        // This thread's slot holds the wheel, and so does the test.
-        drop(runtime);
-        let patience = std::time::Instant::now() + ms(10_000);
-        while !wheel.is_shutdown() {
-            assert!(std::time::Instant::now() < patience, "the actor goes on");
-            std::thread::sleep(ms(1));
-        }
-        elsewhere.block_on(sleep);
+fn ends_a_wheel_on_a_thread_with_its_runtime() {
+    let runtime = current_thread();
+    let (wheel, sleep) = runtime.block_on(async {
+        let wheel = time::install(TimerWheel::builder().dedicated_thread()).unwrap();
+        time::sleep(ms(1)).await;
+        (wheel, time::sleep(ms(20)))
+    });
+    // This thread's slot holds the wheel, and so does the test.
+    drop(runtime);
+    let patience = std::time::Instant::now() + ms(10_000);
+    while !wheel.is_shutdown() {
+        assert!(std::time::Instant::now() < patience, "the actor goes on");
+        std::thread::sleep(ms(1));
     }
+    current_thread().block_on(sleep);
 }
 
 #[test]

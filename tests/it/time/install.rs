@@ -50,8 +50,15 @@ async fn installs_nothing_that_does_not_start() {
         error,
         InstallError::Build(BuildError::Slots { value: 3, .. })
     ));
-    assert!(error.to_string().contains("slots is 3"));
-    assert!(error.source().is_some());
+    // Each error of the chain says something of its own. The text of the second was in the first one's, too.
+    assert_eq!(error.to_string(), "the wheel could not be started");
+    let source = error.source().unwrap();
+    assert!(source.to_string().contains("slots is 3"));
+    assert!(matches!(
+        source.downcast_ref(),
+        Some(BuildError::Slots { value: 3, .. })
+    ));
+    assert!(source.source().is_none());
     install(TimerWheel::builder()).unwrap();
 }
 
@@ -78,22 +85,33 @@ fn installs_for_the_current_runtime_only() {
 }
 
 #[test]
-fn drives_a_runtime_from_a_wheel_that_runs_elsewhere() {
-    let elsewhere = multi_thread(1);
-    let builders = [
-        TimerWheel::builder().runtime(elsewhere.handle().clone()),
-        TimerWheel::builder().dedicated_thread(),
-    ];
-    for builder in builders {
-        let here = current_thread();
-        let wheel = here.block_on(async {
-            let wheel = install(builder).unwrap();
-            time::sleep(ms(5)).await;
-            assert_eq!(made(), 1);
-            wheel
-        });
-        drop(here);
-        elsewhere.block_on(async { assert_eq!(made(), 0) });
-        elsewhere.block_on(wheel.shutdown());
-    }
+fn drives_a_runtime_from_a_wheel_on_a_thread() {
+    let here = current_thread();
+    let wheel = here.block_on(async {
+        let wheel = install(TimerWheel::builder().dedicated_thread()).unwrap();
+        time::sleep(ms(5)).await;
+        assert_eq!(made(), 1);
+        wheel
+    });
+    drop(here);
+    current_thread().block_on(wheel.shutdown());
+}
+
+// The setting was taken for where the actor runs, without a word: the wheel was that of the current runtime all the same.
+#[test]
+fn installs_nothing_for_another_runtime() {
+    let (here, elsewhere) = (current_thread(), multi_thread(1));
+    here.block_on(async {
+        let builder = TimerWheel::builder().runtime(elsewhere.handle().clone());
+        let error = install(builder).unwrap_err();
+        assert_eq!(error, InstallError::OtherRuntime);
+        for name in ["Builder::runtime", "time::install"] {
+            assert!(error.to_string().contains(name), "{error}");
+        }
+        assert!(error.source().is_none());
+        // Naming the current runtime is no contradiction.
+        let builder = TimerWheel::builder().runtime(here.handle().clone());
+        install(builder.name("here")).unwrap();
+        assert_eq!(time::wheel().name(), "here");
+    });
 }
