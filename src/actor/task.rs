@@ -13,6 +13,10 @@
 //!    the earliest tick by which one of them is needed. So a timer fires before those that are due after it even if its
 //!    command is not applied yet (P4), and does not wait for commands that are needed later only (P11). A command that is
 //!    pushed after step 1 is not due before the tick of this turn.
+//! 4. If the last turn had to leave something too, it catches up: it applies more commands for as long as other tasks have
+//!    run since that turn. A runtime with one thread gives the actor one turn for each round of its tasks. If they sent more
+//!    commands in a round than step 2 applies, the backlog would grow from turn to turn, and new timers would wait behind it
+//!    (P11). With half of the thread's time the actor keeps up, since sending a command takes longer than applying it.
 //!
 //! If something is left to do the actor lets other tasks run and takes the next turn. Otherwise it
 //! [parks](crate::shared::mailbox::Mailbox::park), and waits for the next tick of its wheels or a notification.
@@ -53,8 +57,11 @@ use crate::shared::{Shared, SleepContext};
 use crate::sync::EXPLORED;
 use crate::tick::NEVER;
 
-/// How many commands, and how many dirty timers of a set, a turn applies.
+/// How many commands, and how many dirty timers of a set, a turn applies before it fires timers.
 const COMMANDS_PER_TURN: usize = if EXPLORED { 3 } else { 4096 };
+
+/// How many commands a turn that catches up applies before it reads the clock again.
+const COMMANDS_PER_READING: usize = if EXPLORED { 1 } else { 256 };
 
 /// How many indices of a wheel a turn searches for cancelled sleeps.
 const INDICES_PER_TURN: u32 = if EXPLORED { 2 } else { 4096 };
@@ -87,6 +94,8 @@ pub(crate) struct Actor {
     /// How far the search for cancelled sleeps has come that begins when the last handle is dropped.
     sweep: Option<u32>,
     must_end: bool,
+    /// When the last turn ended, if it left something to do: other tasks have run since.
+    yielded: Option<Instant>,
     warned: Option<Instant>,
 }
 
@@ -112,6 +121,7 @@ impl Actor {
             timer: None,
             sweep: None,
             must_end: false,
+            yielded: None,
             warned: None,
         }
     }
@@ -162,6 +172,7 @@ impl Actor {
         if more || !self.shared.mailbox.park(self.next_wake()) {
             return Step::Again;
         }
+        self.yielded = None;
         if is_orphaned && self.is_unused() {
             return Step::End;
         }
@@ -241,7 +252,7 @@ impl Actor {
 
         self.take();
         let earliest_queued = shared.mailbox.earliest();
-        self.apply(&turn);
+        self.apply(COMMANDS_PER_TURN, &turn);
         let earliest = self.earliest_unapplied().min(earliest_queued);
         // No timer fires that is due at this tick or later.
         let before = earliest.min(now.saturating_add(1));
@@ -261,8 +272,11 @@ impl Actor {
             }
             left_to_fire = sleeps_left || timers_left || left_to_deliver;
         }
+        self.catch_up(began, &turn);
 
-        turn.end(clock::now().duration_since(began));
+        let ended = clock::now();
+        self.yielded = Some(ended);
+        turn.end(ended.duration_since(began));
         self.warn_if_late(turn.latest(), began);
         // If `before <= now`, timers wait for a command that has to be applied first.
         before <= now
@@ -295,9 +309,8 @@ impl Actor {
             .min(self.keyed.earliest_unprocessed())
     }
 
-    /// Applies commands of the backlog, as many as a turn may.
-    fn apply(&mut self, turn: &Turn<'_>) {
-        let mut budget = COMMANDS_PER_TURN;
+    /// Applies commands of the backlog, as far as the budget goes. Returns whether it is used up.
+    fn apply(&mut self, mut budget: usize, turn: &Turn<'_>) -> bool {
         let mut fetched = 0;
         // The dirty indices of a set come before the next command.
         while !self.keyed.process(&mut budget, turn) && budget > 0 {
@@ -307,7 +320,7 @@ impl Actor {
             }
             fetched -= 1;
             let Some(command) = self.backlog.pop() else {
-                return;
+                return false;
             };
             budget -= 1;
             let is_second_round = matches!(
@@ -328,6 +341,27 @@ impl Actor {
                 Command::Orphaned => self.sweep = Some(0),
                 Command::Shutdown => self.must_end = true,
             }
+        }
+        budget == 0
+    }
+
+    /// Applies more commands, in a turn that follows on another, for as long as other tasks have run between the two.
+    fn catch_up(&mut self, began: Instant, turn: &Turn<'_>) {
+        let Some(yielded) = self.yielded else {
+            return;
+        };
+        let others_took = began.saturating_duration_since(yielded);
+        let mut has_taken = false;
+        // On a paused clock no time passes here.
+        while clock::now().saturating_duration_since(began) < others_took {
+            if self.apply(COMMANDS_PER_READING, turn) {
+                continue;
+            }
+            // Other threads may go on filling the queues, so it looks into them once.
+            if mem::replace(&mut has_taken, true) {
+                return;
+            }
+            self.take();
         }
     }
 

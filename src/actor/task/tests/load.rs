@@ -1,0 +1,30 @@
+//! Near sleeps beside a flood of commands, on a runtime that gives the actor one turn for each round of its tasks.
+
+use super::*;
+
+/// Arms and drops sleeps: a command for each, except for the few that this thread's pool keeps.
+fn arm_and_drop(wheel: &TimerWheel, sleeps: usize) {
+    drop((0..sleeps).map(|_| armed(wheel, FAR)).collect::<Vec<_>>());
+}
+
+// A turn applied 4,096 commands, however many had come since the last one. So the backlog grew by 5,904 commands a round, and
+// a near sleep waited behind all of it.
+#[tokio::test(start_paused = true)]
+async fn p11_near_sleeps_fire_within_rounds_of_a_lasting_flood() {
+    const ROUNDS: usize = 100;
+    let (mut actor, wheel) = start();
+    let mut near = Vec::new();
+    let mut slowest = 0;
+    for round in 0..ROUNDS {
+        arm_and_drop(&wheel, 10_000);
+        near.push((round, armed(&wheel, ms(1))));
+        // The task has taken this long.
+        jump(ms(2));
+        step(&mut actor);
+        near.retain(|(armed_in, sleep)| {
+            slowest = slowest.max(round - armed_in);
+            !sleep.is_elapsed()
+        });
+    }
+    assert!(slowest <= 2, "a sleep fired {slowest} rounds late");
+}
