@@ -187,9 +187,13 @@ impl IdleTimer {
     pub fn reset_idle(&mut self, idle: Duration) {
         assert_not_zero(idle);
         self.clock.set_limit(idle);
-        if !self.is_completed {
-            // A shorter duration may be due before the sleep's deadline.
-            self.move_to_due();
+        if self.is_completed {
+            return;
+        }
+        // The sleep is moved also if it has this deadline: the actor may have put it off since, and a shorter duration may
+        // be due before that.
+        if let Some(due) = self.due(clock::now()) {
+            Pin::new(&mut self.sleep).reset(due);
         }
     }
 
@@ -221,8 +225,8 @@ impl IdleTimer {
     /// Makes the sleep's deadline the instant at which the timer is due. A later one sends no command.
     fn move_to_due(&mut self) {
         let now = clock::now();
-        let due = match self.clock.due(self.clock.ticks().nanos(now)) {
-            Some(due) => self.clock.ticks().at(due),
+        let due = match self.due(now) {
+            Some(due) => due,
             // The timer is never due. The sleep is moved only when it is due itself.
             None if self.sleep.deadline() > now => return,
             None => far_future(),
@@ -230,6 +234,12 @@ impl IdleTimer {
         if due != self.sleep.deadline() {
             Pin::new(&mut self.sleep).reset(due);
         }
+    }
+
+    /// When the timer is due, if nothing touches it before; `None` if never.
+    fn due(&self, now: Instant) -> Option<Instant> {
+        let ticks = self.clock.ticks();
+        self.clock.due(ticks.nanos(now)).map(|due| ticks.at(due))
     }
 }
 

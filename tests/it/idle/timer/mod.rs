@@ -1,6 +1,7 @@
 //! The idle timer: how touches, guards and new durations change when it completes, under the paused clock.
 
 mod end;
+mod reset;
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
