@@ -15,8 +15,8 @@ use crate::tick::{Ticks, Timestamp, after};
 use crate::timer_set::{Handles, Payload, Set, SetTimerError};
 use crate::timer_wheel::TimerWheel;
 
-/// The part of a maximum age by which it is changed at most.
-const JITTER: f64 = 0.1;
+/// The part of a maximum age by which a watch ends before it at most.
+const SPREAD: f64 = 0.1;
 
 /// Watches connections, sessions or leases that are to end once nothing has happened on them for a while. Made by
 /// [`TimerWheel::reaper`](crate::TimerWheel::reaper).
@@ -83,6 +83,7 @@ struct Watches {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WatchOptions {
     max_age: Option<Duration>,
+    exact: bool,
 }
 
 /// A value and its activity.
@@ -133,10 +134,11 @@ impl WatchOptions {
         Self::default()
     }
 
-    /// Ends the watch at this age, counted from its start, however active or busy it is.
+    /// Ends the watch at this age at the latest, counted from its start, however active or busy it is.
     ///
-    /// Each watch gets an age that is chosen at random within a tenth of this one, more or less. So watches that began
-    /// together do not end together.
+    /// Each watch gets an age of its own, chosen at random between nine tenths of this one and all of it. So watches that
+    /// began together do not end together. [`exact`](Self::exact) gives each of them this age. As any timer, the watch is
+    /// delivered [at most two ticks](Reaper) after that.
     ///
     /// # Examples
     ///
@@ -151,7 +153,7 @@ impl WatchOptions {
     /// let session = reaper.watch_with(1, (), hour).unwrap();
     ///
     /// let _request = session.busy(); // never idle
-    /// assert_eq!(idle.recv().await.unwrap().key, 1); // after 54 to 66 minutes
+    /// assert_eq!(idle.recv().await.unwrap().key, 1); // after 54 to 60 minutes
     /// # }
     /// ```
     ///
@@ -166,6 +168,39 @@ impl WatchOptions {
         assert!(!age.is_zero(), "a maximum age must be longer than zero");
         self.max_age = Some(age);
         self
+    }
+
+    /// Ends the watch at its [maximum age](Self::max_age) exactly, as where a lease or a token runs out with it. Watches
+    /// that began together end together.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tickwheel::WatchOptions;
+    /// use tokio::time::Instant;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (reaper, mut idle) = wheel.reaper::<u32, ()>(Duration::from_secs(60));
+    /// let start = Instant::now();
+    /// let token = WatchOptions::new().max_age(Duration::from_secs(3600)).exact();
+    /// let session = reaper.watch_with(1, (), token).unwrap();
+    ///
+    /// let _request = session.busy(); // never idle
+    /// assert_eq!(idle.recv().await.unwrap().deadline, start + Duration::from_secs(3600));
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn exact(mut self) -> Self {
+        self.exact = true;
+        self
+    }
+
+    /// The age at which one watch ends: chosen anew at each call, unless it is exact.
+    fn age(&self) -> Option<Duration> {
+        let age = self.max_age?;
+        Some(if self.exact { age } else { spread(age) })
     }
 }
 
@@ -196,7 +231,7 @@ impl<K, V> Reaper<K, V> {
     ) -> Result<Watch, SetTimerError<K, V>> {
         let ticks = self.set.shared().ticks;
         let now = ticks.nanos(clock::now());
-        let oldest = options.max_age.and_then(|age| after(jittered(age)));
+        let oldest = options.age().and_then(after);
         let oldest = oldest.map_or(Timestamp::NEVER, |at| ticks.timestamp(at));
         let activity = self
             .set
@@ -333,14 +368,13 @@ impl<V> Payload for Watched<V> {
     }
 }
 
-/// The age, changed at random by up to a tenth.
-fn jittered(age: Duration) -> Duration {
+/// The age, less a part of it that is chosen at random.
+fn spread(age: Duration) -> Duration {
     // A keyed hash of nothing is as random as its key.
     let random = RandomState::new().hash_one(());
     #[allow(clippy::cast_precision_loss)] // the last bits of a random number do not matter
     let unit = random as f64 / u64::MAX as f64;
-    let factor = 1.0 + JITTER * (2.0 * unit - 1.0);
-    Duration::try_from_secs_f64(age.as_secs_f64() * factor).unwrap_or(age)
+    age.saturating_sub(age.mul_f64(SPREAD * unit))
 }
 
 impl<K, V> Clone for Reaper<K, V> {

@@ -195,7 +195,7 @@ async fn p15_bounds_the_deadline_of_an_unexpired_watch() {
         expired.deadline - start
     };
     assert_eq!(left.len(), 4);
-    let age = ms(108)..=ms(132);
+    let age = ms(108)..=ms(120);
     assert!(age.contains(&deadline(1)), "at its age: {:?}", deadline(1));
     assert_eq!(deadline(2), ms(90) + IDLE + IDLE);
     assert_eq!(deadline(3), IDLE);
