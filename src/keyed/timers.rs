@@ -175,6 +175,10 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     ///
     /// As [`set_timer`](Self::set_timer).
     ///
+    /// # Panics
+    ///
+    /// Panics if `period` is zero.
+    ///
     /// # Examples
     ///
     /// ```
@@ -196,6 +200,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     #[doc(alias = "periodic")]
     #[doc(alias = "repeat")]
     #[doc(alias = "ticker")]
+    #[track_caller]
     pub fn set_interval(
         &self,
         key: K,
@@ -206,6 +211,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         K: Clone,
         V: Clone,
     {
+        assert!(!period.is_zero(), "`period` must be non-zero");
         let period = period.max(self.set.shared().ticks.tick());
         let repeat = Repeat {
             period: i64::try_from(period.as_nanos()).unwrap_or(i64::MAX),

@@ -1,5 +1,6 @@
 //! `set_interval`: timers that repeat.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use tickwheel::TimerWheel;
@@ -115,12 +116,33 @@ async fn shifts_the_schedule_of_a_moved_interval() {
     assert_eq!(millis(&timed(&mut stream, start, 2).await), [56, 66]);
 }
 
+// It was accepted, and fired at every tick into a stream without a bound.
 #[tokio::test(start_paused = true)]
-async fn p8_makes_a_zero_period_a_tick_and_too_long_one_never() {
+#[should_panic(expected = "`period` must be non-zero")]
+async fn zero_period_panics_as_tokios_does() {
+    let (timers, _stream) = TimerWheel::new().keyed();
+    let _ = timers.set_interval("zero", (), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn zero_period_leaves_key_value_and_set_alone() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    timers.set_timer("k", 1, ms(10)).unwrap();
+    let zero = AssertUnwindSafe(|| timers.set_interval("k", 2, Duration::ZERO));
+    assert!(catch_unwind(zero).is_err());
+    advance(&wheel, ms(10)).await;
+    assert_eq!(stream.try_recv().unwrap().value, 1);
+    assert_balanced(&wheel);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p8_too_short_period_is_a_tick_and_too_long_one_never() {
     let wheel = TimerWheel::builder().tick(ms(10)).start().unwrap();
     let (timers, mut stream) = wheel.keyed();
     let start = Instant::now();
-    timers.set_interval("zero", (), Duration::ZERO).unwrap();
+    let shortest = Duration::from_nanos(1);
+    timers.set_interval("shortest", (), shortest).unwrap();
     timers.set_interval("short", (), ms(3)).unwrap();
     timers.set_interval("max", (), Duration::MAX).unwrap();
     timers
@@ -128,7 +150,7 @@ async fn p8_makes_a_zero_period_a_tick_and_too_long_one_never() {
         .unwrap();
     for n in 1..=20 {
         advance(&wheel, ms(10)).await;
-        for key in ["zero", "short"] {
+        for key in ["shortest", "short"] {
             let expired = stream.try_recv().unwrap();
             assert_eq!((expired.key, expired.missed), (key, 0), "tick {n}");
             assert_eq!(expired.deadline, start + ms(10) * n);
@@ -140,7 +162,7 @@ async fn p8_makes_a_zero_period_a_tick_and_too_long_one_never() {
     timers.move_timer("long", ms(0)).unwrap();
     wheel.settle().await;
     assert_eq!(received(&mut stream).len(), 2);
-    timers.remove_timer("zero").unwrap();
+    timers.remove_timer("shortest").unwrap();
     timers.remove_timer("short").unwrap();
     advance(&wheel, Duration::from_secs(86_400 * 365 * 100)).await;
     assert_eq!(received(&mut stream), []);

@@ -17,6 +17,9 @@ use crate::support::script_time::{LAST, Nanos, ScriptClock, Span, to_duration};
 #[derive(Debug, Clone)]
 struct Value(u32, #[allow(dead_code)] Arc<()>);
 
+/// A period of zero panics.
+const SHORTEST_PERIOD: Duration = Duration::from_nanos(1);
+
 type SetResult = Result<Option<Value>, SetTimerError<u8, Value>>;
 
 struct Run {
@@ -104,7 +107,7 @@ impl Run {
                 }
             }
             Op::SetInterval(key, span) => {
-                let period = self.span(span);
+                let period = self.span(span).max(SHORTEST_PERIOD);
                 let (_, deadline) = self.after(period.max(self.clock.tick));
                 self.set(key, deadline, Some(period), |t, v| {
                     t.set_interval(key, v, period)
