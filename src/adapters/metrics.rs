@@ -259,3 +259,78 @@ fn describe(recorder: &dyn Recorder) {
         "How late timers fired.".into(),
     );
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::{KeyedCounts, Metrics};
+
+    /// A snapshot in which no two counts are the same.
+    fn distinct() -> WheelMetrics {
+        let mut metrics = Metrics::default().read(KeyedCounts::default(), 0);
+        let WheelMetrics {
+            sleeps_pending,
+            sleeps_made,
+            sleeps_fired,
+            sleeps_cancelled,
+            sleeps_handed_over,
+            sleeps_moved,
+            keyed_pending,
+            keyed_set,
+            keyed_fired,
+            keyed_removed,
+            keyed_replaced,
+            keyed_drained,
+            keyed_moved,
+            rescheduled,
+            commands,
+            turns,
+            wake_ups,
+            longest_turn,
+            lateness: _,
+        } = &mut metrics;
+        let counts = [
+            sleeps_pending,
+            sleeps_made,
+            sleeps_fired,
+            sleeps_cancelled,
+            sleeps_handed_over,
+            sleeps_moved,
+            keyed_pending,
+            keyed_set,
+            keyed_fired,
+            keyed_removed,
+            keyed_replaced,
+            keyed_drained,
+            keyed_moved,
+            rescheduled,
+            commands,
+            turns,
+            wake_ups,
+        ];
+        for (count, value) in counts.into_iter().zip(101..) {
+            *count = value;
+        }
+        *longest_turn = Duration::from_secs(99);
+        metrics
+    }
+
+    // Each metric is named after the field that it shows. Four of the counters could read another one unnoticed.
+    #[test]
+    fn each_metric_shows_the_field_in_its_name() {
+        let metrics = distinct();
+        let fields = format!("{metrics:?}");
+        let counters = COUNTERS.map(|(name, _, read)| (name, "_total", read(&metrics)));
+        let [sleeps, keyed, longest_turn] = GAUGES.map(|(name, _, _, read)| (name, read(&metrics)));
+        for (name, suffix, value) in counters {
+            let field = name.strip_prefix("tickwheel_");
+            let field = field.and_then(|name| name.strip_suffix(suffix));
+            let field = field.expect("all are named like this");
+            let shown = format!(" {field}: {value},");
+            assert!(fields.contains(&shown), "{name}: no {shown} in {fields}");
+        }
+        assert_eq!(sleeps, ("tickwheel_sleeps_pending", 101.0));
+        assert_eq!(keyed, ("tickwheel_keyed_pending", 107.0));
+        assert_eq!(longest_turn, ("tickwheel_longest_turn_seconds", 99.0));
+    }
+}

@@ -59,3 +59,21 @@ impl<'a> Turn<'a> {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // The metric showed the last turn, whatever came before it.
+    #[test]
+    fn longest_turn_outlives_shorter_ones() {
+        let metrics = Metrics::default();
+        for (millis, longest) in [(2, 2), (5, 5), (1, 5), (0, 5), (6, 6)] {
+            let turn = Turn::new(0, Timestamp::at(0), &metrics);
+            turn.end(Duration::from_millis(millis));
+            let shown = Duration::from_nanos(metrics.longest_turn.load(Ordering::Relaxed));
+            assert_eq!(shown, Duration::from_millis(longest));
+        }
+        assert_eq!(metrics.turns.load(Ordering::Relaxed), 5);
+    }
+}
