@@ -240,6 +240,9 @@
 //! response begins, so a slow handler is not cut, and a silent connection is closed. On HTTP/2, where the server also writes
 //! on its own, take a guard for each request from [`IdleStream::handle`].
 //!
+//! A server that writes to peers which only listen, such as a chat, limits reading alone, by
+//! [`IdleLimits::read`](crate::IdleLimits::read): with a limit on all bytes every line it sends would keep the listener alive.
+//!
 //! ```
 //! use std::time::Duration;
 //!
@@ -267,8 +270,9 @@
 //! connection; from then on touches return `false`. A consumer that lags may therefore receive a connection that would have
 //! been touched meanwhile, and the toucher was told.
 //!
-//! **Maximum age.** [`WatchOptions::max_age`](crate::WatchOptions::max_age) ends a watch at an age, however active it is. The
-//! age is spread by a tenth, so that clients do not all come back at once.
+//! **Maximum age.** [`WatchOptions::max_age`](crate::WatchOptions::max_age) ends a watch at an age, however active it is. Each
+//! watch ends within the last tenth before that age, so that clients do not all come back at once, or with
+//! [`exact`](crate::WatchOptions::exact) at the age itself.
 //!
 //! ## Closing gracefully
 //!

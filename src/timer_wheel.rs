@@ -249,6 +249,9 @@ impl TimerWheel {
     /// Wraps a stream so that its operations fail with [`TimedOut`](std::io::ErrorKind::TimedOut) once nothing has been
     /// read or written for `idle`.
     ///
+    /// Bytes that are written to a peer which only listens count as activity. A server that writes on its own, such as a
+    /// chat, limits reading instead: [`idle_stream_with`](Self::idle_stream_with) and [`IdleLimits::read`].
+    ///
     /// # Panics
     ///
     /// Panics if `idle` is zero.

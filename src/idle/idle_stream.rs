@@ -22,9 +22,9 @@ use crate::sync::SpinMutex;
 ///
 /// | limit | reached when | for |
 /// |---|---|---|
-/// | [`all`](Self::all) | no byte was read and none written for so long | tunnels, chats, anything that should never be silent |
+/// | [`all`](Self::all) | no byte was read and none written for so long | tunnels, anything that should never be silent |
 /// | [`keep_alive`](Self::keep_alive) | no response is owed and nothing happened for so long | servers that answer requests, such as HTTP/1 |
-/// | [`read`](Self::read) | no byte was read for so long, whatever was written | peers that must send, such as uploads or heartbeats |
+/// | [`read`](Self::read) | no byte was read for so long, whatever was written | peers that must send, such as uploads or heartbeats; chats and other servers that write to listeners |
 /// | [`write`](Self::write) | no byte was written for so long, whatever was read | peers that must take what they are sent |
 ///
 /// Each limit is optional, and a stream is idle as soon as one of them is reached. Where requests can be counted, as in
@@ -146,13 +146,18 @@ pin_project! {
     /// arrive and when they are consumed, not when they are read again. Flushing, failing, empty operations and the end
     /// of the file are no activity.
     ///
+    /// Bytes that are written to a peer which only listens are activity too: in a chat, or wherever a server writes on its
+    /// own, no connection would ever be idle. Limit reading there, by [`IdleLimits::read`].
+    ///
     /// An operation that can make no progress finds the stream idle. An operation that can make progress succeeds,
-    /// however late it is, and a task without a pending operation is not woken. Once an operation has found the stream
+    /// however late it is. A task is woken while its operation is pending. When its last operation has ended otherwise, it
+    /// may still be woken once, when a limit is reached. Once an operation has found the stream
     /// idle, that is final: the pending operation in the other direction fails, and so do all later ones except for
     /// shutting down. Later touches and guards of its [handle](Self::handle) have no effect, and report that. The inner
     /// stream is untouched; it can be [taken back](Self::into_inner), for instance to say goodbye on it.
     ///
-    /// The two directions may be used by two tasks, as with [`tokio::io::split`].
+    /// For a task in each direction split it with [`tokio::io::split`]; it has no `into_split` of its own. To take the inner
+    /// stream back then, join the halves again with [`unsplit`](tokio::io::ReadHalf::unsplit).
     ///
     /// Behind a server that reads while its handlers run, as hyper and axum do, a limit on [`all`](IdleLimits::all) bytes
     /// cuts a request whose handler is slow. [`IdleLimits::keep_alive`] does not.

@@ -13,6 +13,8 @@ use tokio::io::{
 use tokio::time::{self, Instant};
 use tokio_test::{assert_pending, assert_ready, task};
 
+use crate::support::advance;
+
 const IDLE: Duration = ms(100);
 
 const fn ms(n: u64) -> Duration {
@@ -160,4 +162,57 @@ async fn counts_new_bytes_after_buffer_was_read() {
     peer.write_all(b"de").await.expect("it is open");
     assert_eq!(stream.fill_buf().await.expect("not idle"), b"de");
     assert_eq!(handle.last_active(), Instant::now());
+}
+
+// --- tasks without a pending operation ---
+
+// The documentation said that such a task is not woken.
+#[tokio::test(start_paused = true)]
+async fn ended_operation_has_its_task_woken_once_at_most() {
+    let wheel = TimerWheel::new();
+    let (mut peer, socket) = duplex(8);
+    let mut stream = wheel.idle_stream(socket, IDLE);
+    let mut reading = task::spawn(());
+    let mut byte = [0];
+    let mut poll = |reading: &mut task::Spawn<()>| {
+        let mut buf = ReadBuf::new(&mut byte);
+        reading.enter(|cx, _| Pin::new(&mut stream).poll_read(cx, &mut buf))
+    };
+    assert_pending!(poll(&mut reading));
+    peer.write_all(b"x").await.expect("there is room");
+    assert_ready!(poll(&mut reading)).expect("a byte");
+    for wakes in [1, 0, 0] {
+        advance(&wheel, 3 * IDLE).await;
+        assert_eq!(usize::from(reading.is_woken()), wakes);
+        reading.enter(|_, _| {});
+    }
+}
+
+// --- peers that only listen ---
+
+// A listener in a chat was never found idle: lines that are written to it are activity of the plain stream.
+#[tokio::test(start_paused = true)]
+async fn read_limit_finds_listener_idle_in_a_chat() {
+    let wheel = TimerWheel::new();
+    let limits = |limit: fn(IdleLimits, Duration) -> IdleLimits| limit(IdleLimits::none(), IDLE);
+    for (limits, is_found) in [
+        (limits(IdleLimits::all), false),
+        (limits(IdleLimits::read), true),
+    ] {
+        let (mut listener, socket) = duplex(8);
+        let stream = wheel.idle_stream_with(socket, limits);
+        let (mut input, mut output) = tokio::io::split(stream);
+        let reading = tokio::spawn(async move { (input.read_u8().await, input) });
+        for _ in 0..10 {
+            time::sleep(IDLE / 2).await;
+            let _ = output.write_u8(b'x').await;
+            let _ = time::timeout(ms(1), listener.read_u8()).await;
+        }
+        assert_eq!(reading.is_finished(), is_found);
+        drop(listener);
+        let (read, input) = reading.await.expect("it does not panic");
+        assert_eq!(is_idle(read), is_found);
+        // The documented way to take the inner stream back.
+        let _socket = input.unsplit(output).into_inner();
+    }
 }
