@@ -1,6 +1,7 @@
 //! Configuring and starting a wheel.
 
 use std::ops::RangeInclusive;
+use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -10,7 +11,6 @@ use tokio::runtime::Handle;
 use crate::actor::Actor;
 use crate::clock;
 use crate::error::BuildError;
-use crate::panic::catch_panic;
 use crate::shared::notifier::ActorNotifier;
 use crate::shared::{Config, Shared};
 use crate::tick::Ticks;
@@ -109,7 +109,8 @@ impl Builder {
 
     /// Sets how late a timer may fire before the actor logs a warning. The default is 1 s.
     ///
-    /// The actor logs at most one such warning every ten seconds.
+    /// A timer whose deadline had passed when it was armed is late from then on. The warning names the cause. The actor logs
+    /// at most one such warning every ten seconds.
     pub fn late_warning(mut self, late_warning: Duration) -> Self {
         self.late_warning = late_warning;
         self
@@ -226,8 +227,8 @@ impl Builder {
         // The clock that is read from here on is the runtime's.
         let within = runtime.enter();
         // Only making a sleep shows whether the runtime has a timer: see `# Panics` of `start`.
-        let has_timer = catch_panic("Tokio's timer", || drop(tokio::time::sleep(Duration::ZERO)));
-        has_timer.ok_or(BuildError::NoTimer)?;
+        catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO)))
+            .map_err(|_| BuildError::NoTimer)?;
         let slots = self.slots;
         let shared = self.shared(ActorNotifier::for_task(&runtime), Some(runtime.id()))?;
         drop(within);

@@ -492,8 +492,9 @@
 //! ```
 //!
 //! Through [`tracing`] come a span for each actor at debug level, with the wheel's [name](Builder::name), and a span for each
-//! turn at trace level. The actor warns when timers fire later than [`Builder::late_warning`], at most once in ten seconds. A
-//! panic that was caught in a waker, handler, key or value is logged as an error. Nothing is logged for a single timer.
+//! turn at trace level. The actor warns when timers fire later than [`Builder::late_warning`], at most once in ten seconds, and
+//! names the cause: blocked worker threads, or more work than it can do. A panic that was caught in a waker, handler, key or
+//! value is logged as an error that says what it costs. Nothing is logged for a single timer.
 //!
 //! # With hyper, tower, quinn and metrics
 //!

@@ -312,7 +312,8 @@ pub struct WheelMetrics {
     pub lateness: LatenessHistogram,
 }
 
-/// How late the actor fired timers: keyed timers after their deadline, sleeps after the tick at which they were due.
+/// How late the actor fired timers: keyed timers after their deadline, sleeps after the tick at which they were due. A timer
+/// whose deadline had passed when it was armed is late from then on.
 ///
 /// Eight buckets cover each power of two, so a bucket's bounds are at most an eighth apart.
 ///

@@ -4,7 +4,14 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
-/// Runs `user_code`; `None` if it panicked. `what` names the code in the log.
+/// Logged when waking a task panics.
+pub(crate) const WOKEN: &str = "a waker panicked: its task may not be woken";
+
+/// Logged when dropping a waker panics.
+pub(crate) const DROPPED_WAKER: &str =
+    "a waker panicked when it was dropped: what it owns may leak";
+
+/// Runs `user_code`; `None` if it panicked. `what` is logged then: whose code panicked, and what is lost by that.
 ///
 /// The caller makes sure that everything the closure borrows is still consistent if it stops halfway.
 pub(crate) fn catch_panic<R>(what: &'static str, user_code: impl FnOnce() -> R) -> Option<R> {
@@ -20,14 +27,17 @@ pub(crate) fn catch_panic<R>(what: &'static str, user_code: impl FnOnce() -> R) 
 /// Wakes the task. A panic of its waker is caught.
 pub(crate) fn wake(waker: Option<Waker>) {
     if let Some(waker) = waker {
-        catch_panic("a waker", || waker.wake());
+        catch_panic(WOKEN, || waker.wake());
     }
 }
 
 /// Drops values of a user, each on its own: a panic in one drop does not keep the others from being dropped.
 pub(crate) fn drop_caught<T>(values: impl IntoIterator<Item = T>) {
     for value in values {
-        catch_panic("the drop of a key or value", || drop(value));
+        catch_panic(
+            "a key or value panicked when it was dropped: what it owns may leak",
+            || drop(value),
+        );
     }
 }
 
@@ -39,10 +49,7 @@ pub(crate) fn report(what: &'static str, panic: Box<dyn Any + Send>) {
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message");
-    tracing::error!(
-        panic = message,
-        "{what} panicked; only its own timer is lost"
-    );
+    tracing::error!(panic = message, "{what}");
     // The payload is a user's too. If its drop panics, the second payload is leaked.
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
         std::mem::forget(panic);

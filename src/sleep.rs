@@ -19,7 +19,7 @@ pub use interval::Interval;
 pub use timeout::Timeout;
 
 use crate::clock;
-use crate::panic::{catch_panic, wake};
+use crate::panic::{DROPPED_WAKER, catch_panic, wake};
 use crate::shared::entry::{Entry, Phase};
 use crate::shared::idle_clock::IdleClock;
 use crate::shared::{Shared, SleepContext, SleepEntry};
@@ -472,7 +472,7 @@ impl Sleep {
 /// Drops a waker that may belong to another task. Its panic must not end this poll.
 fn drop_replaced(waker: Option<Waker>) {
     if let Some(waker) = waker {
-        catch_panic("the drop of a waker", || drop(waker));
+        catch_panic(DROPPED_WAKER, || drop(waker));
     }
 }
 

@@ -45,6 +45,7 @@ pub(crate) struct Timestamp(i64);
 
 impl Timestamp {
     pub(crate) const NEVER: Timestamp = Timestamp(i64::MAX);
+    pub(crate) const MIN: Timestamp = Timestamp(i64::MIN);
 
     /// How much later than `earlier` this is; zero if it is not later.
     pub(crate) fn since(self, earlier: Timestamp) -> Duration {
@@ -186,6 +187,11 @@ impl Ticks {
             origin,
             nanos_per_tick,
         })
+    }
+
+    /// The instant at which tick 0 begins.
+    pub(crate) fn origin(&self) -> Instant {
+        self.origin
     }
 
     /// The length of a tick.

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use tokio::sync::oneshot;
 
-use crate::panic::catch_panic;
+use crate::panic::{WOKEN, catch_panic};
 use crate::sync::EXPLORED;
 
 /// How many tasks are woken in one turn.
@@ -44,14 +44,14 @@ impl Barrier {
                 return;
             };
             // An error means that the task does not wait any more.
-            catch_panic("a waker", || done.send(()));
+            catch_panic(WOKEN, || done.send(()));
         }
     }
 
     /// The actor ends: wakes all tasks.
     pub(super) fn close(&mut self) {
         for (_, done) in self.waiting.drain(..) {
-            catch_panic("a waker", || drop(done));
+            catch_panic(WOKEN, || drop(done));
         }
     }
 }

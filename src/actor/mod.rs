@@ -5,6 +5,8 @@ pub(crate) mod advance;
 mod barrier;
 #[cfg(not(tickwheel_loom))]
 mod keyed_wheel;
+#[cfg(not(tickwheel_loom))]
+mod lateness;
 pub(crate) mod sleep_wheel;
 #[cfg(not(tickwheel_loom))]
 mod task;

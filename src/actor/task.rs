@@ -41,6 +41,7 @@ use std::time::Duration;
 use super::advance;
 use super::barrier::Barrier;
 use super::keyed_wheel::KeyedWheel;
+use super::lateness::{Lateness, Pause};
 use tokio::sync::oneshot;
 use tokio::time::{self, Instant};
 use tracing::Instrument;
@@ -75,9 +76,6 @@ const FETCHED: usize = 16;
 /// The actor reads the clock at least this often while it waits for a timer; Tokio's reaches about two years.
 const LONGEST_SLEEP: Duration = Duration::from_secs(86_400 * 365);
 
-/// The least time between two warnings of being late.
-const WARNING_INTERVAL: Duration = Duration::from_secs(10);
-
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Actor {
@@ -94,9 +92,8 @@ pub(crate) struct Actor {
     /// How far the search for cancelled sleeps has come that begins when the last handle is dropped.
     sweep: Option<u32>,
     must_end: bool,
-    /// When the last turn ended, if it left something to do: other tasks have run since.
-    yielded: Option<Instant>,
-    warned: Option<Instant>,
+    pause: Pause,
+    lateness: Lateness,
 }
 
 /// The actor's next action after a turn.
@@ -111,6 +108,7 @@ pub(crate) enum Step {
 
 impl Actor {
     pub(crate) fn new(shared: Arc<Shared>, slots: usize) -> Self {
+        let pause = Pause::Yielded(shared.ticks.origin());
         Actor {
             shared,
             sleeps: SleepWheel::new(slots),
@@ -121,8 +119,8 @@ impl Actor {
             timer: None,
             sweep: None,
             must_end: false,
-            yielded: None,
-            warned: None,
+            pause,
+            lateness: Lateness::new(),
         }
     }
 
@@ -146,7 +144,7 @@ impl Actor {
     pub(crate) fn run_on_thread(mut self) {
         let span = tracing::debug_span!("tickwheel", wheel = %self.shared.name);
         let _in_span = span.enter();
-        if let ActorNotifier::Thread(this) = self.shared.mailbox.notifier() {
+        if let ActorNotifier::Thread(this, _) = self.shared.mailbox.notifier() {
             this.get_or_init(thread::current);
         }
         loop {
@@ -169,10 +167,13 @@ impl Actor {
         }
         // This is read before the queues are checked: the check then finds every timer that was armed by a handle.
         let is_orphaned = self.shared.is_orphaned();
-        if more || !self.shared.mailbox.park(self.next_wake()) {
+        let until = self.next_wake();
+        if more || !self.shared.mailbox.park(until) {
             return Step::Again;
         }
-        self.yielded = None;
+        if let Pause::Yielded(from) = self.pause {
+            self.pause = Pause::Waited { from, until };
+        }
         if is_orphaned && self.is_unused() {
             return Step::End;
         }
@@ -248,7 +249,9 @@ impl Actor {
         let shared = Arc::clone(&self.shared);
         let began = clock::now();
         let now = shared.ticks.now(began);
-        let turn = Turn::new(now, shared.ticks.timestamp(began), &shared.metrics.0);
+        self.lateness.begin(self.pause, began, &shared);
+        let turn = Turn::new(now, shared.ticks.timestamp(began), &shared.metrics.0)
+            .with_armed_after(self.lateness.armed_after());
 
         self.take();
         let earliest_queued = shared.mailbox.earliest();
@@ -267,17 +270,21 @@ impl Actor {
             let deliver_before = timers_before.min(before);
             let left_to_deliver = (self.keyed).deliver(deliver_before, TIMERS_PER_TURN, &turn);
             if !left_to_deliver {
-                self.barrier
-                    .fired(sleeps_before.min(timers_before).min(before));
+                let fired_before = sleeps_before.min(timers_before).min(before);
+                self.barrier.fired(fired_before);
+                if let Some(tick) = fired_before.checked_sub(1) {
+                    self.lateness.has_fired(tick, began, &shared);
+                }
             }
             left_to_fire = sleeps_left || timers_left || left_to_deliver;
         }
         self.catch_up(began, &turn);
 
         let ended = clock::now();
-        self.yielded = Some(ended);
+        self.pause = Pause::Yielded(ended);
         turn.end(ended.duration_since(began));
-        self.warn_if_late(turn.latest(), began);
+        let is_done = before > now && !left_to_fire;
+        self.lateness.end(turn.latest(), is_done, began, &shared);
         // If `before <= now`, timers wait for a command that has to be applied first.
         before <= now
             || !self.backlog.is_empty()
@@ -347,7 +354,7 @@ impl Actor {
 
     /// Applies more commands, in a turn that follows on another, for as long as other tasks have run between the two.
     fn catch_up(&mut self, began: Instant, turn: &Turn<'_>) {
-        let Some(yielded) = self.yielded else {
+        let Pause::Yielded(yielded) = self.pause else {
             return;
         };
         let others_took = began.saturating_duration_since(yielded);
@@ -413,25 +420,13 @@ impl Actor {
                     Processed::Fired { deadline, waker } => {
                         let due = self.shared.ticks.begin(deadline);
                         let due = due.map_or(turn.now, |due| self.shared.ticks.timestamp(due));
-                        turn.fired_sleep(turn.now.since(due));
+                        turn.fired_sleep(due);
                         wake(waker);
                     }
                     Processed::Rescheduled => turn.rescheduled(),
                     Processed::Deregistered => {}
                 }
             }
-        }
-    }
-
-    fn warn_if_late(&mut self, lateness: Duration, now: Instant) {
-        let too_soon = |warned: Instant| now.duration_since(warned) < WARNING_INTERVAL;
-        if lateness > self.shared.late_warning && !self.warned.is_some_and(too_soon) {
-            self.warned = Some(now);
-            tracing::warn!(
-                wheel = %self.shared.name,
-                ?lateness,
-                "timers fire late: the runtime is kept from running its tasks"
-            );
         }
     }
 }
@@ -451,7 +446,10 @@ impl Drop for Actor {
             wake(entry.close());
         }
         for set in shared.close_sets() {
-            catch_panic("a waker or value of a set", || set.close());
+            catch_panic(
+                "a waker panicked as its set was closed: its task may not be woken",
+                || set.close(),
+            );
         }
         self.barrier.close();
         shared.end();
@@ -463,5 +461,8 @@ fn close(command: Command) {
     if let Command::Sleep(entry) = &command {
         wake(entry.close());
     }
-    catch_panic("a waker or value", || drop(command));
+    catch_panic(
+        "a waker or value panicked as the wheel ended: a task may not be woken, and memory may leak",
+        || drop(command),
+    );
 }

@@ -8,6 +8,12 @@ use pin_project_lite::pin_project;
 
 use crate::panic::catch_panic;
 
+/// Logged when a handler panics.
+const HANDLER: &str = "a handler panicked: its expiration is not handled again";
+
+/// Logged when the drop of a handler's future panics.
+const DROPPED: &str = "a handler panicked when it was dropped: what it owns may leak";
+
 pin_project! {
     /// A handler's future. It completes when the future completes or panics. A panic in the future's drop is caught.
     pub(super) struct Handler<F> {
@@ -18,7 +24,7 @@ pin_project! {
     impl<F> PinnedDrop for Handler<F> {
         fn drop(this: Pin<&mut Self>) {
             let mut this = this.project();
-            catch_panic("the drop of a handler", || this.future.set(None));
+            catch_panic(DROPPED, || this.future.set(None));
         }
     }
 }
@@ -27,7 +33,7 @@ impl<F> Handler<F> {
     /// Calls the handler.
     pub(super) fn call(handler: impl FnOnce() -> F) -> Self {
         Handler {
-            future: catch_panic("a handler", handler),
+            future: catch_panic(HANDLER, handler),
         }
     }
 }
@@ -39,10 +45,10 @@ impl<F: Future<Output = ()>> Future for Handler<F> {
         let mut this = self.project();
         if let Some(future) = this.future.as_mut().as_pin_mut() {
             // A future that has panicked is never polled again.
-            let polled = catch_panic("a handler", || future.poll(cx));
+            let polled = catch_panic(HANDLER, || future.poll(cx));
             ready!(polled.unwrap_or(Poll::Ready(())));
         }
-        catch_panic("the drop of a handler", || this.future.set(None));
+        catch_panic(DROPPED, || this.future.set(None));
         Poll::Ready(())
     }
 }

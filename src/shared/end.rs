@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use slab::Slab;
 
-use crate::panic::{catch_panic, wake};
+use crate::panic::{DROPPED_WAKER, catch_panic, wake};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, lock_with_backoff};
 
@@ -86,7 +86,7 @@ impl Drop for Ended<'_> {
         // After the end the list stays empty.
         let waker = waiting.try_remove(index);
         drop(waiting);
-        catch_panic("the drop of a waker", || drop(waker));
+        catch_panic(DROPPED_WAKER, || drop(waker));
     }
 }
 

@@ -25,15 +25,24 @@
 //!
 //! The empty task costs some tenths of a microsecond, and only when the actor is notified, which is rare by the
 //! [wake rule](crate::shared::mailbox).
+//!
+//! # When it was notified
+//!
+//! A notification records its time: from then on the actor could have run, and what delays it is [no delay of the
+//! timers](crate::actor) that are armed later.
 
 use std::future::poll_fn;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::thread::Thread;
+use std::time::Duration;
 
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
+use crate::clock;
 use crate::shared::mailbox::Notifier;
 
 /// Stores one notification: if it comes while the actor does not wait, its next wait ends at once.
@@ -41,7 +50,7 @@ use crate::shared::mailbox::Notifier;
 pub(crate) enum ActorNotifier {
     Task(TaskNotifier),
     /// The actor's own thread. It is set before the actor first publishes that it waits.
-    Thread(OnceLock<Thread>),
+    Thread(OnceLock<Thread>, LastNotified),
     /// The explorer's function; its own thread drives the actor.
     #[cfg(tickwheel_shuttle)]
     Explored(fn()),
@@ -54,6 +63,35 @@ pub(crate) struct TaskNotifier {
     /// The actor's runtime, if it has several workers. A handle instead of the id would keep the runtime's drivers and
     /// their file descriptors open after the runtime is dropped.
     several_workers: Option<Id>,
+    last: LastNotified,
+}
+
+/// The time of the last notification. It orders nothing: the permit does, or the unparking.
+#[derive(Debug)]
+pub(crate) struct LastNotified {
+    origin: Instant,
+    /// Nanoseconds from there. Not loom's, nor the explorer's: reading it is no step of a protocol.
+    nanos: AtomicU64,
+}
+
+impl LastNotified {
+    fn new() -> Self {
+        LastNotified {
+            origin: clock::now(),
+            nanos: AtomicU64::new(0),
+        }
+    }
+
+    fn set(&self) {
+        let nanos = clock::now().saturating_duration_since(self.origin);
+        let nanos = u64::try_from(nanos.as_nanos()).unwrap_or(u64::MAX);
+        self.nanos.store(nanos, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Option<Instant> {
+        let nanos = self.nanos.load(Ordering::Relaxed);
+        self.origin.checked_add(Duration::from_nanos(nanos))
+    }
 }
 
 impl ActorNotifier {
@@ -64,12 +102,23 @@ impl ActorNotifier {
         ActorNotifier::Task(TaskNotifier {
             permit: Notify::new(),
             several_workers: has_several.then(|| runtime.id()),
+            last: LastNotified::new(),
         })
     }
 
     /// For a thread that is about to be started.
     pub(crate) fn for_thread() -> Self {
-        ActorNotifier::Thread(OnceLock::new())
+        ActorNotifier::Thread(OnceLock::new(), LastNotified::new())
+    }
+
+    /// When the actor was last notified.
+    pub(crate) fn last_notified(&self) -> Option<Instant> {
+        match self {
+            ActorNotifier::Task(task) => task.last.get(),
+            ActorNotifier::Thread(_, last) => last.get(),
+            #[cfg(tickwheel_shuttle)]
+            ActorNotifier::Explored(_) => None,
+        }
     }
 }
 
@@ -77,7 +126,8 @@ impl Notifier for ActorNotifier {
     fn notify(&self) {
         match self {
             ActorNotifier::Task(task) => task.notify(),
-            ActorNotifier::Thread(thread) => {
+            ActorNotifier::Thread(thread, last) => {
+                last.set();
                 if let Some(thread) = thread.get() {
                     thread.unpark();
                 }
@@ -90,6 +140,7 @@ impl Notifier for ActorNotifier {
 
 impl TaskNotifier {
     fn notify(&self) {
+        self.last.set();
         self.permit.notify_one();
         // This pushes the actor out of the LIFO slot: see the module.
         if self.several_workers.is_some() {

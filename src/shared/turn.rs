@@ -12,6 +12,8 @@ use crate::tick::Timestamp;
 pub(crate) struct Turn<'a> {
     pub(crate) tick: u64,
     pub(crate) now: Timestamp,
+    /// A timer with an earlier deadline was armed after this.
+    armed_after: Timestamp,
     metrics: &'a Metrics,
     latest: Cell<Duration>,
 }
@@ -21,21 +23,31 @@ impl<'a> Turn<'a> {
         Turn {
             tick,
             now,
+            armed_after: Timestamp::MIN,
             metrics,
             latest: Cell::new(Duration::ZERO),
         }
     }
 
-    /// A timer fired this long after its deadline.
-    pub(crate) fn fired(&self, lateness: Duration) {
+    /// This turn, in which each timer with a deadline before `armed_after` was armed after that.
+    pub(crate) fn with_armed_after(self, armed_after: Timestamp) -> Self {
+        Turn {
+            armed_after,
+            ..self
+        }
+    }
+
+    /// A timer with this deadline fired. It is late from its deadline on, or from when it was armed if that is later.
+    pub(crate) fn fired(&self, deadline: Timestamp) {
+        let lateness = self.now.since(deadline.max(self.armed_after));
         self.metrics.lateness.record(lateness);
         self.latest.set(self.latest.get().max(lateness));
     }
 
     /// A sleep fired.
-    pub(crate) fn fired_sleep(&self, lateness: Duration) {
+    pub(crate) fn fired_sleep(&self, deadline: Timestamp) {
         add(&self.metrics.fired_sleeps, 1);
-        self.fired(lateness);
+        self.fired(deadline);
     }
 
     /// A timer was processed, found to be due later, and rescheduled.

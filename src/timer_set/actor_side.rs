@@ -12,6 +12,9 @@ use crate::shared::timer_set::{Batch, Delivery, Due, SetWheel, TimerSet};
 use crate::shared::turn::Turn;
 use crate::tick::{NEVER, Timestamp};
 
+/// Logged when a repeating timer cannot be cloned.
+const CLONE: &str = "the Clone of a repeating timer panicked: the timer is removed";
+
 impl<K, S> TimerSet for Set<K, S>
 where
     K: Send + 'static,
@@ -226,7 +229,7 @@ impl<K, S: Payload> Set<K, S> {
                 false
             }
             Some(Ok(deadline)) => {
-                turn.fired(turn.now.since(deadline));
+                turn.fired(deadline);
                 self.expire(state, due.index, deadline, turn, wheel, lost)
             }
         }
@@ -279,9 +282,7 @@ impl<K, S: Payload> Set<K, S> {
     ) -> Option<(K, S::Value, u64)> {
         let repeat = state.repeats.get(&index)?;
         let timer = state.table.timer(index)?;
-        let (key, value) = catch_panic("the Clone of a repeating timer", || {
-            (repeat.clone)(&timer.key, &timer.value)
-        })?;
+        let (key, value) = catch_panic(CLONE, || (repeat.clone)(&timer.key, &timer.value))?;
         let late = turn.now.nanos().saturating_sub(deadline.nanos()).max(0);
         let missed = late / repeat.period;
         let next = deadline.plus(repeat.period.saturating_mul(missed.saturating_add(1)));

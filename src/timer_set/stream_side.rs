@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::delivered::Delivered;
 use super::{BATCH, Expired, Payload, Phase, Set, State, TryRecvError};
-use crate::panic::{catch_panic, drop_caught};
+use crate::panic::{DROPPED_WAKER, catch_panic, drop_caught};
 
 /// The source of a stream of expirations: a set with any payload.
 pub(crate) trait Source<K, V>: Send + Sync + fmt::Debug {
@@ -90,7 +90,7 @@ where
         let receiver = state.receiver.take();
         let delivered = mem::replace(&mut state.delivered, Delivered::new());
         drop(state);
-        catch_panic("the drop of a waker", || drop(receiver));
+        catch_panic(DROPPED_WAKER, || drop(receiver));
         drop_caught(delivered);
         drop_caught(self.take_all(u64::MAX));
     }
@@ -121,7 +121,7 @@ impl<K, S: Payload> Set<K, S> {
             if waker.is_some() {
                 mem::swap(&mut state.receiver, &mut waker);
                 drop(state);
-                catch_panic("the drop of a waker", || drop(waker));
+                catch_panic(DROPPED_WAKER, || drop(waker));
                 return Poll::Pending;
             }
             // The waker is cloned while the set is not locked. The next round takes what is delivered meanwhile.

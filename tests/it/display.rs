@@ -4,12 +4,14 @@
 pub(crate) mod warnings;
 
 use std::sync::Arc;
+use std::task::{Wake, Waker};
 
 use self::warnings::Warnings;
-use crate::support::{builder, jump, ms, poll_idly, start_wheel};
+use crate::support::{advance, builder, jump, ms, poll_idly, poll_with, start_wheel};
 use tickwheel::{BuildError, Closed, SetTimerError};
 use tokio::runtime::{Builder, Runtime};
 use tokio_test::assert_pending;
+use tracing::Level;
 
 #[tokio::test(start_paused = true)]
 async fn shows_the_state_of_everything_public() {
@@ -94,6 +96,63 @@ async fn warns_when_lateness_exceeds_threshold() {
         assert!(sleep.is_elapsed());
         assert_eq!(warnings.count(), warned, "late by {late_by:?}");
     }
+    let [warning] = &*warnings.texts(Level::WARN) else {
+        unreachable!("there is one");
+    };
+    assert!(warning.contains("paused clock was moved"), "{warning}");
+}
+
+struct PanicsWhenWoken;
+
+impl Wake for PanicsWhenWoken {
+    fn wake(self: Arc<Self>) {
+        panic!("woken");
+    }
+}
+
+struct PanicsWhenDropped;
+
+impl Drop for PanicsWhenDropped {
+    fn drop(&mut self) {
+        panic!("dropped");
+    }
+}
+
+// Each said "only its own timer is lost".
+#[tokio::test(start_paused = true)]
+async fn panic_log_names_the_party_and_the_loss() {
+    let warnings = Arc::new(Warnings::default());
+    let _here = tracing::subscriber::set_default(Arc::clone(&warnings));
+    let wheel = start_wheel();
+    let mut sleep = wheel.sleep(ms(5));
+    assert_pending!(poll_with(
+        &mut sleep,
+        &Waker::from(Arc::new(PanicsWhenWoken))
+    ));
+    advance(&wheel, ms(5)).await;
+    let (timers, stream) = wheel.keyed();
+    timers.set_timer(1, PanicsWhenDropped, ms(5)).unwrap();
+    drop(stream);
+    let logged = warnings.texts(Level::ERROR);
+    assert_eq!(
+        logged,
+        [
+            "a waker panicked: its task may not be woken",
+            "a key or value panicked when it was dropped: what it owns may leak",
+        ]
+    );
+}
+
+#[test]
+fn missing_time_driver_is_an_error_and_no_log() {
+    let warnings = Arc::new(Warnings::default());
+    let _here = tracing::subscriber::set_default(Arc::clone(&warnings));
+    let timeless = Builder::new_current_thread().build().unwrap();
+    let started = builder()
+        .runtime(timeless.handle().clone())
+        .start();
+    assert_eq!(started.unwrap_err(), BuildError::NoTimer);
+    assert_eq!(warnings.texts(Level::ERROR), [""; 0]);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::{KeyedTimers, Sleep, TimerWheel};
 
 mod end;
 mod keyed_wheel;
+mod lateness;
 mod load;
 mod order;
 mod warnings;

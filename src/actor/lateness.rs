@@ -1,0 +1,119 @@
+//! How late timers fire, since when that counts, and the warning that names the cause.
+//!
+//! A timer is late from its deadline on, or from when it was armed if its deadline had passed by then: durable timers load
+//! deadlines of last week, and those are not late by a week. The actor does not know when a timer was armed, and an entry has
+//! no room for it. It knows an instant instead, [`armed_after`](Lateness::armed_after):
+//!
+//! > A timer that fires, and whose deadline lies before `armed_after`, was armed after that instant.
+//!
+//! Two facts move the instant on.
+//!
+//! 1. A turn has fired everything that was due by some tick. Had a timer with a deadline by that tick been armed before the
+//!    turn read the clock, it would have fired too.
+//! 2. While the actor waits for a tick, no timer of its wheels is due before that, and by the
+//!    [wake rule](crate::shared::mailbox) the first command that is needed earlier notifies it. A timer with a deadline
+//!    before the notification that has not fired was therefore armed together with it, or later.
+//!
+//! The time between the notification and the turn counts: then a task kept the worker from running the actor.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::clock;
+use crate::shared::Shared;
+use crate::shared::notifier::ActorNotifier;
+use crate::tick::{NEVER, Timestamp};
+
+/// The least time between two warnings of being late.
+const WARNING_INTERVAL: Duration = Duration::from_secs(10);
+
+/// What the actor has done since its last turn.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Pause {
+    /// It let other tasks run, from then on.
+    Yielded(Instant),
+    /// It waited for this tick, or for a notification.
+    Waited { from: Instant, until: Option<u64> },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Lateness {
+    armed_after: Timestamp,
+    /// How long the actor could have run and did not, since everything that was due had last fired.
+    kept_waiting: Duration,
+    warned: Option<Instant>,
+}
+
+impl Lateness {
+    pub(super) fn new() -> Self {
+        Lateness {
+            armed_after: Timestamp::MIN,
+            kept_waiting: Duration::ZERO,
+            warned: None,
+        }
+    }
+
+    /// A timer that fires, and whose deadline lies before this instant, was armed after it.
+    pub(super) fn armed_after(&self) -> Timestamp {
+        self.armed_after
+    }
+
+    /// A turn begins.
+    pub(super) fn begin(&mut self, pause: Pause, began: Instant, shared: &Shared) {
+        let ready = match pause {
+            Pause::Yielded(from) => from,
+            Pause::Waited { from, until } => {
+                let until = until.unwrap_or(NEVER);
+                // An earlier notification is of an earlier wait.
+                let notified = shared.mailbox.notifier().last_notified();
+                let notified = notified.filter(|&at| at >= from);
+                let wakes = [notified, shared.ticks.begin(until)];
+                let ready = wakes.into_iter().flatten().min().unwrap_or(began);
+                // A timer that is due at that tick may have a deadline from the begin of the last one on.
+                self.nothing_due(ready.min(began), until.saturating_sub(1), shared);
+                ready
+            }
+        };
+        self.kept_waiting += began.saturating_duration_since(ready);
+    }
+
+    /// The turn that began at `began` has fired every timer that was due by `tick`, the current one or an earlier one.
+    pub(super) fn has_fired(&mut self, tick: u64, began: Instant, shared: &Shared) {
+        self.nothing_due(began, tick, shared);
+    }
+
+    /// At this instant every timer had fired that was armed and due by this tick.
+    fn nothing_due(&mut self, at: Instant, tick: u64, shared: &Shared) {
+        let begin = shared.ticks.begin(tick).map_or(at, |begin| begin.min(at));
+        self.armed_after = self.armed_after.max(shared.ticks.timestamp(begin));
+    }
+
+    /// The turn ends. `lateness` is that of its latest timer; `is_done` says that everything due has fired.
+    pub(super) fn end(&mut self, lateness: Duration, is_done: bool, now: Instant, shared: &Shared) {
+        let too_soon = |warned: Instant| now.duration_since(warned) < WARNING_INTERVAL;
+        if lateness > shared.late_warning && !self.warned.is_some_and(too_soon) {
+            self.warned = Some(now);
+            let is_on_thread = matches!(shared.mailbox.notifier(), ActorNotifier::Thread(..));
+            let cause = if clock::is_virtual() {
+                "the paused clock was moved past their deadlines"
+            } else {
+                self.cause(lateness, is_on_thread)
+            };
+            tracing::warn!(wheel = %shared.name, ?lateness, "timers are late: {cause}");
+        }
+        if is_done {
+            self.kept_waiting = Duration::ZERO;
+        }
+    }
+
+    /// Why timers are late by that much, by a clock that nobody moves.
+    pub(super) fn cause(&self, lateness: Duration, is_on_thread: bool) -> &'static str {
+        match (self.kept_waiting > lateness / 2, is_on_thread) {
+            (true, false) => "worker threads are blocked",
+            (true, true) => "the system does not run the actor's thread",
+            (false, _) => "more are due, or more commands arrive, than the actor can process",
+        }
+    }
+}
