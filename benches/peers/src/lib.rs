@@ -5,6 +5,7 @@ pub mod adapters;
 pub mod chart;
 pub mod churn;
 pub mod coordinate;
+pub mod floods;
 pub mod idle;
 pub mod keyed;
 pub mod measure;

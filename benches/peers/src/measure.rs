@@ -177,7 +177,13 @@ pub fn emit_lateness(series: &str, mut micros: Vec<u32>, early: usize) {
     let quantile = |share: usize| micros[(micros.len() - 1) * share / 1000];
     let sum: u64 = micros.iter().map(|&m| u64::from(m)).sum();
     emit(series, "mean", sum as f64 / micros.len() as f64 / 1e3);
-    for (metric, share) in [("p50", 500), ("p99", 990), ("p99.9", 999), ("max", 1000)] {
+    for (metric, share) in [
+        ("p50", 500),
+        ("p90", 900),
+        ("p99", 990),
+        ("p99.9", 999),
+        ("max", 1000),
+    ] {
         emit(series, metric, f64::from(quantile(share)) / 1e3);
     }
     emit(series, "early", early as f64);

@@ -1,6 +1,7 @@
 //! Which processes are run, in which order, and what each of them does.
 
 use crate::churn::Against::{self, Ambient, OwnThreads, Peers};
+use crate::floods::{self, FLOODS, Flood};
 use crate::keyed::{To, Triples};
 use crate::measure::Scale;
 use crate::sides::Side;
@@ -18,6 +19,9 @@ pub enum Workload {
     Many(Side),
     Few(Side),
     Blocked(Side),
+    Beside(Flood),
+    /// Many sets with timers that are due at once.
+    Sets,
     Reset {
         workers: usize,
     },
@@ -258,6 +262,10 @@ pub fn jobs(scale: Scale) -> Vec<Job> {
         jobs.push(job("S11", "S11", with.name(), Workload::Idle(with)));
     }
     light(&mut jobs, scale);
+    for (group, flood, what) in FLOODS {
+        jobs.push(job("S14", group, what, Workload::Beside(flood)));
+    }
+    jobs.push(job("S15", "S15", "many sets due at once", Workload::Sets));
     for (group, what, workload) in [
         (
             "S2a",
@@ -340,6 +348,8 @@ pub fn run(scale: Scale, workload: Workload) {
         Workload::Many(side) => sleepers::many(scale, side),
         Workload::Few(side) => sleepers::few(scale, side),
         Workload::Blocked(side) => sleepers::blocked(scale, side),
+        Workload::Beside(flood) => floods::beside(scale, flood),
+        Workload::Sets => floods::sets(scale),
         Workload::Reset { workers } => touch::reset(scale, workers),
         Workload::Touch => touch::touch(scale),
         Workload::Echo => idle::echo(scale),

@@ -2,6 +2,7 @@
 
 use crate::churn::{ABOVE_BY_HAND, CORES};
 use crate::coordinate::Figures;
+use crate::floods;
 use crate::sides::Side;
 
 /// One series of one group.
@@ -183,6 +184,7 @@ fn checks() -> Vec<Check> {
     actor(&mut c);
     memory_and_idleness(&mut c);
     light(&mut c);
+    c.0.extend(floods::checks());
     alternative(&mut c);
     adapters(&mut c);
     c.0
