@@ -148,9 +148,7 @@ fn missing_time_driver_is_an_error_and_no_log() {
     let warnings = Arc::new(Warnings::default());
     let _here = tracing::subscriber::set_default(Arc::clone(&warnings));
     let timeless = Builder::new_current_thread().build().unwrap();
-    let started = builder()
-        .runtime(timeless.handle().clone())
-        .start();
+    let started = builder().runtime(timeless.handle().clone()).start();
     assert_eq!(started.unwrap_err(), BuildError::NoTimer);
     assert_eq!(warnings.texts(Level::ERROR), [""; 0]);
 }

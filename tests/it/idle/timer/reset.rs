@@ -5,12 +5,12 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use tickwheel::{IdleTimer, TimerWheel};
+use tickwheel::IdleTimer;
 use tokio::time::{self, Instant};
 use tokio_test::task::{self, Spawn};
 use tokio_test::{assert_pending, assert_ready};
 
-use crate::support::{advance, ms};
+use crate::support::{advance, ms, start_wheel};
 
 /// Which task waits for the timer when it gets its new duration.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +49,7 @@ async fn wakes_when_due(touched: u64, reset: u64, new_idle: u64, waiting: Waitin
     if touched > reset || is_idle_before {
         return;
     }
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(seconds(10));
     let mut first = task::spawn(());
@@ -86,7 +86,7 @@ async fn wakes_when_due(touched: u64, reset: u64, new_idle: u64, waiting: Waitin
 // With the sleep left at its old deadline the timer was polled again and again, without end.
 #[tokio::test(start_paused = true)]
 async fn endless_duration_wakes_no_task_at_old_deadline() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let mut idle = task::spawn(wheel.idle_timer(ms(100)));
     assert_pending!(idle.poll());
     idle.reset_idle(Duration::MAX);
