@@ -202,6 +202,15 @@ impl Store for Memory {
         })
     }
 
+    fn unmark(
+        &self,
+        namespace: &Namespace,
+        instance: InstanceId,
+        versions: Vec<Version>,
+    ) -> impl Future<Output = Result<Vec<Version>, StoreError>> + Send {
+        self.call(namespace, move |call| call.unmark(instance, &versions))
+    }
+
     fn get(
         &self,
         namespace: &Namespace,
@@ -459,6 +468,22 @@ impl Call<'_> {
         }
     }
 
+    fn unmark(&mut self, instance: InstanceId, versions: &[Version]) -> Vec<Version> {
+        let mut any = false;
+        for version in versions {
+            let row = self.space.rows.get_mut(version);
+            if let Some(row) = row.filter(|row| row.loaded_by == Some(instance)) {
+                row.loaded_by = None;
+                self.space.unloaded.insert((row.due, row.version));
+                any = true;
+            }
+        }
+        if any {
+            self.space.hint.notify_waiters();
+        }
+        Vec::new()
+    }
+
     fn fire(&mut self, version: Version, request: &Fire, report: &mut FireReport) {
         let Some(row) = self.space.rows.get(&version) else {
             return;
@@ -502,10 +527,15 @@ impl Call<'_> {
             return Settled::Lost;
         }
         let mut row = self.take(token).expect("it was just there");
+        if how == How::Unfire {
+            row.attempt -= 1;
+        }
         let until = match how {
             How::Ack => return Settled::Done,
             How::Extend(lease) => lease,
-            How::Again(_) | How::Release if !self.space.waiting.contains_key(&row.key) => {
+            How::Again(_) | How::Release | How::Unfire
+                if !self.space.waiting.contains_key(&row.key) =>
+            {
                 if let How::Again(delay) = how {
                     return Settled::Armed(self.rearm(row, Due::In(delay), near));
                 }
@@ -513,7 +543,7 @@ impl Call<'_> {
                 return Settled::Armed(self.arm(row, near));
             }
             How::Again(delay) => delay,
-            How::Release => Duration::ZERO,
+            How::Release | How::Unfire => Duration::ZERO,
         };
         row.due = self.now.after(until);
         self.put(row);

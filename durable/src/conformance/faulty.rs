@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use crate::store::{
     Counts, Fire, FireReport, InstanceId, List, Load, Loaded, Namespace, Near, Opened, Purged,
-    Settle, Settled, Store, StoreError, Stored, Write, Written,
+    Settle, Settled, Store, StoreError, Stored, Version, Write, Written,
 };
 
 /// A store between an instance and its store, which fails on demand. Clones fail together.
@@ -211,6 +211,16 @@ impl<S: Store> Store for Faulty<S> {
     ) -> Result<InstanceId, StoreError> {
         self.lock().unloaded.insert(instance);
         self.call(|| self.store.unload(namespace, instance)).await
+    }
+
+    async fn unmark(
+        &self,
+        namespace: &Namespace,
+        instance: InstanceId,
+        versions: Vec<Version>,
+    ) -> Result<Vec<Version>, StoreError> {
+        self.call(|| self.store.unmark(namespace, instance, versions))
+            .await
     }
 
     async fn get(&self, namespace: &Namespace, key: Vec<u8>) -> Result<Option<Stored>, StoreError> {

@@ -70,6 +70,7 @@ macro_rules! conformance_tests {
                 loads_what_others_left,
                 marks_near_rows_for_living_instances,
                 ends_the_life_of_an_id,
+                leaves_single_rows_to_others,
                 fires_what_is_due_and_exists,
                 fires_again_after_the_lease,
                 repeats_in_the_step_that_fires,

@@ -162,6 +162,14 @@ impl Oracle {
         }
     }
 
+    pub(super) fn unmark(&mut self, instance: InstanceId, versions: &[Version]) {
+        for row in &mut self.rows {
+            if versions.contains(&row.version) {
+                row.loaded_by = row.loaded_by.filter(|&by| by != instance);
+            }
+        }
+    }
+
     pub(super) fn fire(&mut self, request: &Fire, answer: &FireReport) {
         let mut fired = answer.fired.iter();
         let mut later = answer.later.iter();
@@ -265,8 +273,11 @@ impl Oracle {
                 return;
             }
             How::Again(delay) | How::Extend(delay) => delay,
-            How::Release => Duration::ZERO,
+            How::Release | How::Unfire => Duration::ZERO,
         };
+        if settle.how == How::Unfire {
+            self.rows[index].attempt -= 1;
+        }
         let is_extended = matches!(settle.how, How::Extend(_));
         if is_extended || self.position(State::Waiting, &key).is_some() {
             assert_eq!(answer, Settled::Done);
@@ -280,7 +291,7 @@ impl Oracle {
         let row = self.rows.remove(index);
         let deadline = row.deadline;
         self.arm(row, Due::In(delay), near, None, armed);
-        if settle.how == How::Release {
+        if matches!(settle.how, How::Release | How::Unfire) {
             self.rows.last_mut().expect("it was armed").deadline = deadline;
         }
     }

@@ -63,12 +63,13 @@ impl<S: Store> Script<S> {
         }
         for _ in 0..CALLS {
             self.oracle.next_call();
-            match self.random.below(12) {
+            match self.random.below(13) {
                 0..4 => self.write().await,
                 4..6 => self.load().await,
                 6..9 => self.fire().await,
                 9..11 => self.settle().await,
-                _ => self.unload().await,
+                11 => self.unload().await,
+                _ => self.unmark().await,
             }
         }
         let mut rows = self.rows().await;
@@ -178,8 +179,9 @@ impl<S: Store> Script<S> {
     async fn settle(&mut self) {
         let near = self.near();
         let again = [Duration::ZERO, LONG];
-        let how = match self.random.below(5) {
+        let how = match self.random.below(6) {
             0 => How::Release,
+            5 => How::Unfire,
             1 => How::Extend(self.random.of(&again)),
             2 => How::Again(self.random.of(&again)),
             _ => How::Ack,
@@ -210,6 +212,16 @@ impl<S: Store> Script<S> {
             self.instances[number] = fresh;
         }
         self.ended.push(instance);
+    }
+
+    async fn unmark(&mut self) {
+        let instance = self.random.of(&self.instances);
+        let count = self.random.below(5);
+        let versions: Vec<_> = (0..count).map(|_| self.version()).collect();
+        let store = self.store();
+        let left = self.stores[store].unmark(&self.space, instance, versions.clone());
+        assert_eq!(left.await, Ok(Vec::new()), "nobody has locked a row");
+        self.oracle.unmark(instance, &versions);
     }
 
     /// Remembers the versions that are there.

@@ -61,6 +61,33 @@ impl Call for UnloadCall<'_> {
     }
 }
 
+/// Leaves rows to others.
+pub(super) struct UnmarkCall<'a>(
+    pub(super) &'a Space,
+    pub(super) InstanceId,
+    pub(super) Vec<Version>,
+);
+
+impl Call for UnmarkCall<'_> {
+    type Answer = Vec<Version>;
+
+    async fn run(&self, session: &Session) -> Result<Vec<Version>, Error> {
+        let UnmarkCall(space, InstanceId(instance), versions) = self;
+        let versions: Vec<i64> = versions.iter().map(|version| version.0).collect();
+        let answers = session
+            .transaction(&[
+                (
+                    sql::UNMARK,
+                    &[&space.id, instance, &space.channel, &versions],
+                ),
+                (sql::STILL_MARKED, &[&space.id, instance, &versions]),
+            ])
+            .await?;
+        let left = answers[1].iter().map(|row| Version(row.get(0)));
+        Ok(left.collect())
+    }
+}
+
 pub(super) struct PurgeCall<'a>(pub(super) &'a Space);
 
 impl Call for PurgeCall<'_> {

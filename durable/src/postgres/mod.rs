@@ -44,12 +44,12 @@ use tokio::task::AbortHandle;
 
 use crate::store::{
     Counts, Fire, FireReport, InstanceId, List, Load, Loaded, Namespace, Near, Opened, Purged,
-    Settle, Settled, Store, StoreError, Stored, Write, Written,
+    Settle, Settled, Store, StoreError, Stored, Version, Write, Written,
 };
 use fire::FireCall;
 use hints::Hints;
 use lanes::{Lane, Lanes};
-use load::{LoadCall, PurgeCall, UnloadCall};
+use load::{LoadCall, PurgeCall, UnloadCall, UnmarkCall};
 use read::{CountCall, GetCall, ListCall};
 use settle::SettleCall;
 use space::{FindCall, OpenCall, Space};
@@ -255,6 +255,17 @@ impl Store for Postgres {
     ) -> Result<InstanceId, StoreError> {
         let space = self.space(namespace).await?;
         let call = UnloadCall(&space, instance);
+        self.inner.lanes.change(Lane::Load, &call).await
+    }
+
+    async fn unmark(
+        &self,
+        namespace: &Namespace,
+        instance: InstanceId,
+        versions: Vec<Version>,
+    ) -> Result<Vec<Version>, StoreError> {
+        let space = self.space(namespace).await?;
+        let call = UnmarkCall(&space, instance, versions);
         self.inner.lanes.change(Lane::Load, &call).await
     }
 

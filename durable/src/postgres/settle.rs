@@ -47,6 +47,10 @@ impl Part {
                     part.put_back.0.push(token);
                     part.put_back.1.push(None);
                 }
+                How::Unfire => {
+                    part.put_back.0.push(token);
+                    part.put_back.1.push(Some(sql::UNFIRE));
+                }
             }
         }
         part.numbers.sort_unstable();

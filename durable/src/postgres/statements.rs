@@ -255,7 +255,10 @@ pub(super) const EXTEND: &str = concat!(
     RETURNING t.version"
 );
 
-/// From arrays of tokens and delays; without a delay the deadline stays.
+/// What [`PUT_BACK`] takes instead of a delay where the firing is not to count.
+pub(super) const UNFIRE: i64 = -1;
+
+/// From arrays of tokens and delays; without a delay the deadline stays. [`UNFIRE`] is no delay either.
 ///
 /// The first row of a key becomes its waiting row, if it has none. A waiting row that appears at the same moment violates the
 /// unique index, and the batch runs again.
@@ -271,7 +274,7 @@ pub(super) const PUT_BACK: &str = concat!(
                 SELECT w.version FROM tickwheel_timers w
                 WHERE w.namespace = clock.namespace AND w.key = claim.key AND NOT w.in_flight
             ) IS NULL AS arms,
-            least(clock.now + coalesce(delay, 0), ", never!(), ") AS due
+            least(clock.now + greatest(delay, 0), ", never!(), ") AS due
         FROM claim, clock
         ORDER BY key
     ), armed AS (
@@ -279,7 +282,8 @@ pub(super) const PUT_BACK: &str = concat!(
             version = CASE WHEN r.arms THEN nextval('tickwheel_versions') ELSE t.version END,
             in_flight = NOT r.arms,
             due = r.due,
-            deadline = CASE WHEN r.arms AND r.delay IS NOT NULL THEN r.due ELSE t.deadline END,
+            deadline = CASE WHEN r.arms AND r.delay >= 0 THEN r.due ELSE t.deadline END,
+            attempt = t.attempt - (coalesce(r.delay, 0) < 0)::int,
             loaded_by = CASE WHEN NOT r.arms THEN t.loaded_by WHEN r.due <= clock.soon THEN clock.loader END
         FROM clock, ranked r
         WHERE t.version = r.version
@@ -358,6 +362,28 @@ pub(super) const UNLOAD: &str = "
         UPDATE tickwheel_timers t SET loaded_by = NULL FROM mine WHERE t.version = mine.version RETURNING 1
     )
     SELECT nextval('tickwheel_versions'), CASE WHEN EXISTS (SELECT FROM unloaded) THEN pg_notify($3::text, '') END";
+
+/// Takes the mark of `$2` off an array of versions, but for rows that are locked.
+pub(super) const UNMARK: &str = concat!(
+    "WITH ",
+    items!("$4::bigint[]", "version"),
+    ", mine AS MATERIALIZED (
+        SELECT t.version FROM i, tickwheel_timers t
+        WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.loaded_by + 0 = $2::bigint
+        FOR UPDATE OF t SKIP LOCKED
+    ), unloaded AS (
+        UPDATE tickwheel_timers t SET loaded_by = NULL FROM mine WHERE t.version = mine.version RETURNING 1
+    )
+    SELECT CASE WHEN EXISTS (SELECT FROM unloaded) THEN pg_notify($3::text, '') END"
+);
+
+/// Those of an array of versions that `$2` has still marked.
+pub(super) const STILL_MARKED: &str = concat!(
+    "WITH ",
+    items!("$3::bigint[]", "version"),
+    " SELECT t.version FROM i, tickwheel_timers t
+    WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.loaded_by + 0 = $2::bigint"
+);
 
 /// The columns of a row, as `read::stored` reads them.
 macro_rules! stored {

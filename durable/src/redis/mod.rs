@@ -278,6 +278,7 @@ fn settled_otherwise(settles: &[Settle]) -> String {
             How::Extend(lease) => ("extend", lease),
             How::Again(delay) => ("again", delay),
             How::Release => ("release", Duration::ZERO),
+            How::Unfire => ("unfire", Duration::ZERO),
         };
         Some(format!("{at} {how} {}", span(delay)))
     });
@@ -458,6 +459,21 @@ impl Store for Redis {
             command.arg(instance.0);
         });
         unloading.await?.int().map(InstanceId)
+    }
+
+    async fn unmark(
+        &self,
+        namespace: &Namespace,
+        instance: InstanceId,
+        versions: Vec<Version>,
+    ) -> Result<Vec<Version>, StoreError> {
+        let unmarking = self.run(&scripts::UNMARK, namespace, |command| {
+            command.arg(instance.0);
+            for version in versions {
+                command.arg(digits(version));
+            }
+        });
+        unmarking.await.map(|_| Vec::new())
     }
 
     async fn get(&self, namespace: &Namespace, key: Vec<u8>) -> Result<Option<Stored>, StoreError> {

@@ -42,6 +42,7 @@ scripts! {
     FIRE = "prelude.lua" "changes.lua" "fire.lua";
     SETTLE = "prelude.lua" "changes.lua" "settle.lua";
     UNLOAD = "prelude.lua" "unload.lua";
+    UNMARK = "prelude.lua" "unmark.lua";
     GET = "prelude.lua" "reading.lua" "get.lua";
     LIST = "prelude.lua" "reading.lua" "list.lua";
     COUNT = "prelude.lua" "reading.lua" "count.lua";

@@ -22,7 +22,7 @@ use rusqlite::ErrorCode;
 
 use crate::store::{
     Counts, Fire, FireReport, InstanceId, List, Load, Loaded, Namespace, Near, Opened, Purged,
-    Settle, Settled, Store, StoreError, Stored, Write, Written,
+    Settle, Settled, Store, StoreError, Stored, Version, Write, Written,
 };
 use rows::Call;
 use thread::Thread;
@@ -153,6 +153,15 @@ impl Store for Sqlite {
         instance: InstanceId,
     ) -> impl Future<Output = Result<InstanceId, StoreError>> + Send {
         self.in_namespace(namespace, move |call| call.unload(instance))
+    }
+
+    fn unmark(
+        &self,
+        namespace: &Namespace,
+        instance: InstanceId,
+        versions: Vec<Version>,
+    ) -> impl Future<Output = Result<Vec<Version>, StoreError>> + Send {
+        self.in_namespace(namespace, move |call| call.unmark(instance, &versions))
     }
 
     fn get(

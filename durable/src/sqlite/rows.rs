@@ -323,6 +323,19 @@ impl<'a> Call<'a> {
         Ok(InstanceId(fresh))
     }
 
+    /// Takes the mark of an instance off rows. Nobody can have locked one of them alone.
+    pub(super) fn unmark(
+        &mut self,
+        instance: InstanceId,
+        versions: &[Version],
+    ) -> Result<Vec<Version>> {
+        for version in versions {
+            let sql = "UPDATE tickwheel_timers SET loaded_by = NULL WHERE version = ?1 AND loaded_by = ?2";
+            self.hints |= self.execute(sql, (version.0, instance.0))? > 0;
+        }
+        Ok(Vec::new())
+    }
+
     fn end(&mut self, instance: InstanceId) -> Result<()> {
         let sql = "DELETE FROM tickwheel_instances WHERE id = ?1";
         self.execute(sql, [instance.0])?;
@@ -405,6 +418,9 @@ impl<'a> Call<'a> {
         let Some(mut row) = row.filter(|row| row.state == State::InFlight) else {
             return Ok(Settled::Lost);
         };
+        if how == How::Unfire {
+            row.attempt -= 1;
+        }
         if !matches!(how, How::Extend(_)) && self.waiting(&row.key)?.is_none() {
             if let How::Again(delay) = how {
                 return self.rearm(row, Due::In(delay), near).map(Settled::Armed);
@@ -416,7 +432,7 @@ impl<'a> Call<'a> {
         }
         let delay = match how {
             How::Extend(delay) | How::Again(delay) => delay,
-            How::Ack | How::Release => Duration::ZERO,
+            How::Ack | How::Release | How::Unfire => Duration::ZERO,
         };
         row.due = self.now.after(delay);
         self.hints |= delay.is_zero();

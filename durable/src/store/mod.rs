@@ -133,6 +133,7 @@ pub trait Store: Send + Sync + 'static {
     ///   count of attempts stays. If it has one, which is then newer, this row stays in flight and its lease ends that long
     ///   after now: it is delivered again beside the newer one.
     /// * [`How::Release`]: as `Again` without delay, but the deadline stays what it was.
+    /// * [`How::Unfire`]: as `Release`, and the count of attempts is one less.
     fn settle(
         &self,
         namespace: &Namespace,
@@ -150,6 +151,17 @@ pub trait Store: Send + Sync + 'static {
         namespace: &Namespace,
         instance: InstanceId,
     ) -> impl Future<Output = Result<InstanceId, StoreError>> + Send;
+
+    /// Takes the mark of the instance off rows that it leaves to others, and sends a hint if there were any. What is not marked
+    /// by that id is left alone.
+    ///
+    /// Returns the versions whose marks stay, because somebody has locked the row. The call does not wait for them.
+    fn unmark(
+        &self,
+        namespace: &Namespace,
+        instance: InstanceId,
+        versions: Vec<Version>,
+    ) -> impl Future<Output = Result<Vec<Version>, StoreError>> + Send;
 
     /// The row under a key: the waiting one, else the latest in flight.
     fn get(

@@ -313,6 +313,8 @@ pub enum How {
     Again(Duration),
     /// It is due again at once, with its old deadline.
     Release,
+    /// As [`Release`](Self::Release), and the firing does not count as an attempt: no program has seen the claim.
+    Unfire,
     /// The claim lasts that long from now.
     Extend(Duration),
 }

@@ -100,6 +100,8 @@ async fn make_all_calls(store: &Postgres, space: &Namespace, instance: InstanceI
         };
         store.list(space, list).await.expect("it lists");
     }
+    let left = store.unmark(space, instance, vec![Version(1), Version(2)]);
+    left.await.expect("it unmarks");
     let unloaded = store.unload(space, instance).await;
     let removes = ["a", "b", "c"].map(|key| write(key, Action::Remove));
     let removed = store.write(space, removes.to_vec(), near).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Case, FAR, HOUR, NOW, armed, repeating, set, versions, write};
 use crate::conformance::world::{Stores, World};
 use crate::store::{
-    Action, Due, Fire, How, Load, Missed, Near, Settle, Settled, State, Store, Written,
+    Action, Due, Fire, How, Load, Missed, Near, Settle, Settled, State, Store, Version, Written,
 };
 
 /// Loads hand out near rows, earliest first, to one instance, up to a limit.
@@ -153,4 +153,30 @@ pub async fn ends_the_life_of_an_id<T: Stores>(world: &World<T>) {
         assert_eq!(loaders.collect::<Vec<_>>(), [other]);
     }
     assert_eq!(load(third).await.len(), 2);
+}
+
+/// What an instance leaves to others is theirs to load, and only what it has loaded itself.
+pub async fn leaves_single_rows_to_others<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let (first, other) = (case.instance().await, case.instance().await);
+    let token = case.fired("lapsed").await;
+    let extended = case.settle(token, How::Extend(Duration::ZERO)).await;
+    assert_eq!(extended, Settled::Done);
+    let kept = case.set("kept", NOW).await.version;
+    let left = case.set("left", NOW).await.version;
+    assert_eq!(versions(&case.load(first, HOUR, 10).await).len(), 3);
+    let unmark = async |instance, rows: &[Version]| {
+        let unmarked = case.store.unmark(&case.space, instance, rows.to_vec());
+        assert_eq!(unmarked.await, Ok(Vec::new()), "nobody has locked a row");
+    };
+    // Not its own, and not there.
+    unmark(other, &[kept, left, token]).await;
+    unmark(first, &[Version(kept.0 + 1_000_000)]).await;
+    unmark(first, &[]).await;
+    assert!(versions(&case.load(other, HOUR, 10).await).is_empty());
+    unmark(first, &[left, token]).await;
+    let loaded: BTreeSet<_> = versions(&case.load(other, HOUR, 10).await)
+        .into_iter()
+        .collect();
+    assert_eq!(loaded, BTreeSet::from([left, token]));
 }

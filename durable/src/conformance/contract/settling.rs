@@ -11,7 +11,13 @@ pub async fn settles_by_token<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let waiting = case.set("waiting", FAR).await;
     let token = case.fired("a").await;
-    for how in [How::Ack, How::Again(HOUR), How::Release, How::Extend(HOUR)] {
+    for how in [
+        How::Ack,
+        How::Again(HOUR),
+        How::Release,
+        How::Unfire,
+        How::Extend(HOUR),
+    ] {
         assert_eq!(case.settle(waiting.version, how).await, Settled::Lost);
         assert_eq!(
             case.settle(Version(token.0 + 1_000_000), how).await,
@@ -53,6 +59,13 @@ pub async fn puts_back_under_its_key<T: Stores>(world: &World<T>) {
     assert_eq!((stored.attempt, stored.deadline), (1, deadline));
     let fired = case.fire(vec![row.version]).await.fired[0].clone();
     assert_eq!((fired.attempt, fired.deadline), (2, deadline));
+    let Settled::Armed(row) = case.settle(fired.token, How::Unfire).await else {
+        panic!("it is put back")
+    };
+    let stored = case.get("a").await.expect("it waits");
+    assert_eq!((stored.attempt, stored.deadline), (1, deadline));
+    let fired = case.fire(vec![row.version]).await.fired[0].clone();
+    assert_eq!((fired.attempt, fired.deadline), (2, deadline));
     let Settled::Armed(row) = case.settle(fired.token, How::Again(HOUR)).await else {
         panic!("it is put back")
     };
@@ -86,6 +99,9 @@ pub async fn puts_back_beside_a_newer_row<T: Stores>(world: &World<T>) {
     assert_eq!(case.settle(token, How::Release).await, Settled::Done);
     let fired = case.fire(vec![token]).await.fired[0].clone();
     assert_eq!(fired.attempt, 2);
+    assert_eq!(case.settle(fired.token, How::Unfire).await, Settled::Done);
+    let fired = case.fire(vec![fired.token]).await.fired[0].clone();
+    assert_eq!(fired.attempt, 2, "the firing before does not count");
     let waiting = case.get("a").await.expect("it waits");
     assert_eq!((waiting.version, waiting.due), (newer.version, newer.due));
 }

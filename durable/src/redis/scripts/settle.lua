@@ -1,5 +1,5 @@
 -- settle: window, loader, 'at how micros ..' for those that are not acknowledged, then tokens; at is where a token is among them
--- and how is 'extend' | 'again' | 'release'
+-- and how is 'extend' | 'again' | 'release' | 'unfire'
 -- -> DONE | LOST | version, due, loaded of what waits again, for each.
 -- O(log n) for each.
 
@@ -25,6 +25,9 @@ for at = FIRST, #ARGV do
         take(token, IN_FLIGHT, key)
     else
         local due = after(delay_of[at])
+        if how == 'unfire' then
+            attempt = attempt - 1
+        end
         if how ~= 'extend' and waiting_under[key] == nil then
             waiting_under[key] = call('HGET', keys, key) and true
         end
@@ -33,6 +36,9 @@ for at = FIRST, #ARGV do
             local life = call('HGET', loaded, token)
             call('ZADD', index_of(IN_FLIGHT, life), format(DIGITS, due), token)
             unloaded = unloaded or how ~= 'extend' and due == now
+            if how == 'unfire' then
+                put_row(token, IN_FLIGHT, deadline, attempt, period, key, row:sub(value_at))
+            end
         else
             row_of[token], waiting_under[key] = false, true
             take(token, IN_FLIGHT, key)

@@ -90,6 +90,9 @@ async fn make_all_calls(store: &Sqlite, instance: InstanceId) -> InstanceId {
         let settled = store.settle(&space, settles, near).await;
         settled.expect("it settles");
     }
+    let versions = tokens.collect();
+    let left = store.unmark(&space, instance, versions).await;
+    left.expect("it unmarks");
     store.get(&space, b"a".to_vec()).await.expect("it reads");
     let removes = ["a", "b", "c"].map(|key| of(key, Action::Remove));
     let removed = store.write(&space, removes.to_vec(), near).await;

@@ -1,0 +1,20 @@
+-- unmark: instance, then versions. Those that it has loaded then count as loaded by nobody. O(log n) for each.
+
+local life, any = ARGV[1], false
+even_when_full()
+for at = 2, #ARGV do
+    local version = ARGV[at]
+    for _, state in ipairs({ WAITING, IN_FLIGHT }) do
+        local due = call('ZSCORE', index_of(state, life), version)
+        if due then
+            call('ZREM', index_of(state, life), version)
+            call('ZADD', index_of(state), due, version)
+            call('HDEL', loaded, version)
+            any = true
+        end
+    end
+end
+if any then
+    hint()
+end
+return { now }
