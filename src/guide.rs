@@ -91,13 +91,7 @@
 //! # async fn main() { assert_eq!(ask().await, Ok(42)) }
 //! ```
 //!
-//! It is not the same in these points:
-//!
-//! * A deadline too far to be represented is *never*, where Tokio takes thirty years.
-//! * [`Elapsed`](crate::Elapsed) and the futures are types of this crate. Tokio's `Elapsed` converts into ours, so that `?`
-//!   takes both, but not the other way round.
-//! * The ticks begin with the wheel, so what lies within a millisecond differs: see [below](#accuracy-and-ticks).
-//! * `tokio-console` does not show the timers. There are [metrics](#watching-it).
+//! The module [lists what differs](mod@crate::time#what-differs-from-tokiotime).
 //!
 //! Libraries go on with the timers they were written for. [`time::wheel`](crate::time::wheel) gives the handle for keyed
 //! timers and metrics, and [`time::install`](crate::time::install) sets the tick, the name or a dedicated thread before the

@@ -25,18 +25,37 @@
 //!
 //! # What differs from `tokio::time`
 //!
-//! * The types are this crate's: [`Sleep`], [`Timeout`], [`Interval`] and [`error::Elapsed`] are not Tokio's. `Elapsed`
-//!   can be made from Tokio's, and becomes an [`io::Error`](std::io::Error) as Tokio's does. Tokio's cannot be made from
-//!   it, since only Tokio's own timeouts can make one. `Instant`, `MissedTickBehavior` and `error::Error` are Tokio's.
-//! * A deadline too far to be represented is *never*. Tokio makes about thirty years of it.
+//! This is all of it. The types:
+//!
+//! * [`Sleep`], [`Timeout`], [`Interval`] and [`error::Elapsed`] are not Tokio's. `Elapsed` can be made from Tokio's, and
+//!   becomes an [`io::Error`](std::io::Error) as Tokio's does. Tokio's cannot be made from it, since only Tokio's own
+//!   timeouts can make one. `Instant`, `MissedTickBehavior` and `error::Error` are Tokio's.
 //! * [`Sleep`] is `Unpin`, and need not be pinned to be awaited by reference or, by [`set_deadline`](Sleep::set_deadline),
 //!   reset. Code that pins it compiles as it is.
-//! * Ticks begin when the wheel starts, and Tokio's when the runtime does. What lies within a millisecond differs: see
-//!   [accuracy](mod@crate::guide#accuracy-and-ticks).
-//! * A sleep that has elapsed and is reset wakes its task at the new deadline once it was polled again. Tokio's does so
+//! * [`ext::FutureExt`] and [`IntervalStream`] are here because those of `tokio-util` and `tokio-stream` name Tokio's types.
+//!
+//! When timers fire:
+//!
+//! * A deadline too far to be represented is *never*. Tokio makes about thirty years of it.
+//! * Ticks begin when the wheel starts, and are 0.1 ms; Tokio's milliseconds begin when the runtime does. So instants, and
+//!   the order in which tasks are woken, differ within a millisecond: see [accuracy](mod@crate::guide#accuracy-and-ticks).
+//! * A poll and [`is_elapsed`](Sleep::is_elapsed) look at the clock: a sleep that waits, or was reset, has elapsed once its
+//!   deadline is reached. Tokio's has once its driver has run.
+//! * The first poll of a timeout whose duration is above zero does not look at the clock. If its deadline has passed by then
+//!   and its future is pending, the future can complete until the actor's next turn, where Tokio's timeout elapses once its
+//!   driver has run.
+//! * A timeout that has waited elapses without cooperative budget. Tokio's does only if its own future has used the budget
+//!   up in the same poll.
+//! * A sleep that waits and is reset into the past wakes its task on the actor's next turn, and Tokio's before `reset`
+//!   returns. One that has elapsed and is reset wakes its task at the new deadline once it was polled again, and Tokio's
 //!   without a poll.
+//!
+//! The runtime:
+//!
+//! * A sleep whose runtime is gone keeps its deadline in the runtime in which it is polled. Tokio's panics.
+//! * The actor is a task of the runtime, and so is the one that ends the wheel with it:
+//!   [`num_alive_tasks`](tokio::runtime::RuntimeMetrics::num_alive_tasks) counts two more once a timer was made.
 //! * `tokio-console` does not show these timers. There are [metrics](TimerWheel::metrics) instead.
-//! * [`FutureExt`] and [`IntervalStream`] are here because those of `tokio-util` and `tokio-stream` name Tokio's types.
 //!
 //! # Which runtime
 //!
@@ -61,7 +80,7 @@
 #[cfg(feature = "test-util")]
 mod advance;
 mod ambient;
-mod future_ext;
+pub mod ext;
 mod install;
 mod interval_stream;
 mod registry;
@@ -79,7 +98,6 @@ pub use tokio::time::{pause, resume};
 pub use advance::advance;
 
 pub use crate::sleep::{Interval, Sleep, Timeout};
-pub use future_ext::FutureExt;
 pub use install::{InstallError, install};
 pub use interval_stream::IntervalStream;
 

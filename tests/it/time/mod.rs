@@ -1,7 +1,9 @@
 //! The drop-in for `tokio::time`.
 
 mod clocks;
+mod differences;
 mod ends;
+mod glob;
 mod install;
 mod like_tokio;
 mod nested;

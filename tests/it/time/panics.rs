@@ -6,7 +6,7 @@ use std::sync::Once;
 
 use super::current_thread;
 use crate::support::{HOUR, ms};
-use tickwheel::time::{self, Duration, FutureExt, Instant};
+use tickwheel::time::{self, Duration, Instant, ext::FutureExt};
 use tokio::runtime::{Builder, Runtime};
 
 const ZERO: Duration = Duration::ZERO;

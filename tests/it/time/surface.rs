@@ -6,8 +6,8 @@ use std::pin::{Pin, pin};
 use crate::support::ms;
 use futures::{Stream, StreamExt};
 use tickwheel::time::{
-    self, Duration, FutureExt, Instant, Interval, IntervalStream, MissedTickBehavior, Sleep,
-    Timeout, error, interval, interval_at, sleep, sleep_until, timeout, timeout_at,
+    self, Duration, Instant, Interval, IntervalStream, MissedTickBehavior, Sleep, Timeout, error,
+    ext::FutureExt, interval, interval_at, sleep, sleep_until, timeout, timeout_at,
 };
 
 /// A struct as people write them around Tokio's types.

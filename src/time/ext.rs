@@ -1,4 +1,7 @@
 //! Timeouts as methods of futures.
+//!
+//! They are not in [`time`](super) itself, so that `use tickwheel::time::*` brings no methods that are ambiguous beside
+//! those of another trait.
 
 use std::future::Future;
 use std::time::Duration;
@@ -13,7 +16,7 @@ use crate::sleep::Timeout;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tickwheel::time::FutureExt;
+/// use tickwheel::time::ext::FutureExt;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() {
