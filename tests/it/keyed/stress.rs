@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tickwheel::{Expired, KeyedTimers, TimerWheel, TryRecvError};
 
-use crate::support::{Numbers, ms};
+use crate::support::{Numbers, PATIENCE, ms};
 
 /// How often each value has ended, and in which way.
 struct Ends {
@@ -486,7 +486,7 @@ async fn p2_fires_a_near_timer_among_calls_that_need_no_wake() {
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
     let began = std::time::Instant::now();
     let mut round = 0;
-    while began.elapsed() < ms(3_000) {
+    while began.elapsed() < ms(3_000) || round <= 10 {
         let others: Vec<_> = (0..3)
             .map(|task| {
                 let timers = timers.clone();
@@ -510,11 +510,10 @@ async fn p2_fires_a_near_timer_among_calls_that_need_no_wake() {
             other.await.unwrap();
         }
         // Only the near timer itself is left to wake the actor.
-        let expired = tokio::time::timeout(ms(10_000), stream.recv()).await;
+        let expired = tokio::time::timeout(PATIENCE, stream.recv()).await;
         let expired = expired.unwrap_or_else(|_| panic!("lost in round {round}"));
         assert_eq!(expired.map(|expired| expired.key), Some(NEAR));
         round += 1;
     }
-    assert!(round > 10, "{round} rounds prove little");
     assert!(timers.is_empty());
 }

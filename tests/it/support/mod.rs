@@ -4,6 +4,8 @@
 #![allow(dead_code)] // it does not use all of it
 
 mod keyed;
+#[cfg(unix)]
+pub(crate) mod last_requests;
 pub(crate) mod script_time;
 
 use std::future::{Future, poll_fn};
@@ -19,6 +21,9 @@ use tickwheel::{Builder, Sleep, TimerWheel};
 use tokio::time::{self, Instant};
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
+
+/// By the real clock: what has not happened by then never will, however busy the machine is.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::task::{Context, Poll};
 
 use super::{current_thread, made, multi_thread, paused};
-use crate::support::{HOUR, ms, poll_idly};
+use crate::support::{HOUR, PATIENCE, ms, poll_idly};
 use tickwheel::TimerWheel;
 use tickwheel::time::{self, Instant, Sleep};
 
@@ -54,7 +54,7 @@ fn ends_a_wheel_on_a_thread_with_its_runtime() {
     });
     // This thread's slot holds the wheel, and so does the test.
     drop(runtime);
-    let patience = std::time::Instant::now() + ms(10_000);
+    let patience = std::time::Instant::now() + PATIENCE;
     while !wheel.is_shutdown() {
         assert!(std::time::Instant::now() < patience, "the actor goes on");
         std::thread::sleep(ms(1));

@@ -6,7 +6,7 @@ use std::thread;
 use tickwheel::{Reaper, TimerWheel};
 use tokio::time::Instant;
 
-use crate::support::ms;
+use crate::support::{PATIENCE, ms};
 
 const IDLE: std::time::Duration = ms(4);
 
@@ -125,7 +125,7 @@ async fn reaps_for_a_consumer_whose_clock_is_paused() {
     for key in 0..3 {
         let watch = reaper.watch(key, ()).unwrap();
         let turns = wheel.metrics().turns;
-        let reaped = told.recv_timeout(ms(10_000));
+        let reaped = told.recv_timeout(PATIENCE);
         assert_eq!(reaped, Ok(key), "it was never reaped");
         assert!(!watch.touch());
         let turns = wheel.metrics().turns - turns;
