@@ -10,6 +10,7 @@
 use std::convert::Infallible;
 use std::error::Error;
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::process::ExitCode;
@@ -34,6 +35,8 @@ use crate::server_args::Server;
 mod say;
 #[path = "http_keepalive/args.rs"]
 mod args;
+#[path = "support/backlog.rs"]
+mod backlog;
 #[path = "http_keepalive/demo.rs"]
 mod demo;
 #[path = "support/server_args.rs"]
@@ -49,6 +52,9 @@ const GRACE: Duration = Duration::from_millis(500);
 /// How long a server that stops waits for the requests in flight.
 const DRAIN: Duration = Duration::from_secs(60);
 
+/// For so long after it a connection takes requests still. The runtime learns in that time of what its socket holds.
+const LAST_LOOK: Duration = Duration::from_millis(10);
+
 /// How a connection came to its end.
 #[derive(Debug)]
 enum End {
@@ -63,27 +69,25 @@ enum End {
 
 type Body = BoxBody<Bytes, Infallible>;
 
-/// Serves until `stop` completes and the requests that are in flight then are answered. Reports how each connection
-/// ended.
+/// Serves until `stop` completes and the requests that were sent by then are answered. Reports how each connection ended.
 async fn run_server(
     listener: TcpListener,
     wheel: &TimerWheel,
     idle: Duration,
     stop: impl Future<Output = ()>,
     report: impl Fn(SocketAddr, &End) + Clone + Send + Sync + 'static,
-) {
+) -> io::Result<()> {
     let (stopping, stopped) = watch::channel(());
     let mut connections = JoinSet::new();
+    let serve = |socket, peer| {
+        let (wheel, report, stopped) = (wheel.clone(), report.clone(), stopped.clone());
+        async move { report(peer, &serve(socket, &wheel, idle, stopped).await) }
+    };
     let mut stop = pin!(stop);
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((socket, peer)) => {
-                    let (wheel, report, stopped) = (wheel.clone(), report.clone(), stopped.clone());
-                    connections.spawn(async move {
-                        report(peer, &serve(socket, &wheel, idle, stopped).await);
-                    });
-                }
+                Ok((socket, peer)) => drop(connections.spawn(serve(socket, peer))),
                 // Most likely too many files are open, which passes.
                 Err(_) => wheel.sleep(Duration::from_millis(100)).await,
             },
@@ -91,10 +95,16 @@ async fn run_server(
             () = &mut stop => break,
         }
     }
-    drop(listener);
+    for socket in backlog::close(listener)? {
+        // One that has no peer any more is gone.
+        if let Ok(peer) = socket.peer_addr() {
+            connections.spawn(serve(socket, peer));
+        }
+    }
     drop(stopping);
     let drained = async { while connections.join_next().await.is_some() {} };
     let _ = wheel.timeout(DRAIN, drained).await;
+    Ok(())
 }
 
 /// Serves one connection until it is idle, or the server stops: `stopped` is closed.
@@ -109,13 +119,20 @@ async fn serve(
     let service = service_fn(|request| answer(request, wheel.clone(), handle.busy()));
     let connection = http1::Builder::new().serve_connection(TokioIo::new(socket), service);
     let mut connection = pin!(connection);
+    let stop = async {
+        let _ = stopped.changed().await;
+        wheel.sleep(LAST_LOOK).await;
+    };
     tokio::select! {
+        // A request that lies in the socket comes before the end.
+        biased;
         served = connection.as_mut() => return served.map_or_else(End::Failed, |()| End::Closed),
         () = &mut idle => {}
-        _ = stopped.changed() => {
+        () = stop => {
             // Closes it now if no request is in flight, else after the response, which says that it is the last.
             connection.as_mut().graceful_shutdown();
             tokio::select! {
+                biased;
                 _ = connection => {}
                 // A client that has sent half a request, or does not take its response.
                 () = &mut idle => {}
@@ -208,7 +225,7 @@ async fn listen(address: &str, idle: Duration) -> Result<(), Box<dyn Error>> {
         End::Failed(error) => say!("{peer} failed: {error}"),
     };
     let wheel = TimerWheel::new();
-    run_server(listener, &wheel, idle, stop, report).await;
+    run_server(listener, &wheel, idle, stop, report).await?;
     wheel.shutdown().await;
     say!("stopped");
     Ok(())

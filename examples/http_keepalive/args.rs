@@ -15,7 +15,7 @@ a busy one was.
 Options:
   --listen ADDRESS  serve any client at this address, such as 127.0.0.1:8000, until Ctrl-C or SIGTERM; port 0 takes a free one.
                     / answers at once, /slow/2.5 after 2.5 s, /trickle/2.5 little by little. When it is asked to
-                    stop it first answers the requests that are in flight
+                    stop it first answers the requests that were sent by then
   --idle SECONDS    close a connection after this long without a request, such as 2.5  [default: 5]
   -h, --help        print this
 ";

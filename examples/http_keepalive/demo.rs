@@ -84,14 +84,8 @@ pub(crate) async fn run() -> io::Result<ExitCode> {
     let clients = KINDS.len() * CLIENTS;
     say!("{clients} clients of a server that closes idle connections after {IDLE:?}");
     tokio::spawn(async move {
-        run_server(
-            listener,
-            &TimerWheel::new(),
-            IDLE,
-            future::pending(),
-            |_, _| {},
-        )
-        .await;
+        let wheel = TimerWheel::new();
+        run_server(listener, &wheel, IDLE, future::pending(), |_, _| {}).await
     });
 
     let mut running = JoinSet::new();

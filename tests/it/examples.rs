@@ -10,6 +10,9 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+#[cfg(unix)]
+use crate::support::last_requests;
+
 /// How long a test waits for a program before it fails.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
@@ -406,5 +409,19 @@ fn http_server_answers_requests_in_flight_before_it_stops() {
         let (status, said) = server.wait_until_stopped();
         assert_eq!(status.code(), Some(0), "{said}");
         assert!(said.ends_with("stopped\n"), "{said}");
+    }
+}
+
+/// The choice between a request in a socket and the signal was left to chance, and the listener was closed with connections
+/// that waited to be accepted.
+#[test]
+#[cfg(unix)]
+fn http_server_answers_what_was_sent_before_its_signal() {
+    for round in 0..5 {
+        let mut server = Server::start_example("http_keepalive", "60");
+        let lost = last_requests::unanswered(server.address, |signal| server.signal(signal));
+        assert_eq!(lost, 0, "requests of round {round} were cut");
+        let (status, said) = server.wait_until_stopped();
+        assert_eq!(status.code(), Some(0), "{said}");
     }
 }

@@ -63,7 +63,7 @@ impl Seen {
 }
 
 /// Runs it; the exit code says whether every limit held, and none cut what it should not.
-pub(crate) async fn run() -> Result<ExitCode, Box<dyn Error>> {
+pub(crate) async fn run() -> Result<ExitCode, Box<dyn Error + Send + Sync>> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let server = listener.local_addr()?;
     let wheel = TimerWheel::new();

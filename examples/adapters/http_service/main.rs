@@ -8,7 +8,8 @@
 //! | a connection on which no request is in flight | `IdleLimits::keep_alive` |
 //!
 //! Without arguments it demonstrates itself with a load of clients on the loopback interface, and ends by itself; with
-//! `--listen` it serves until Ctrl-C or SIGTERM, and first answers what is in flight then. `--help` says more.
+//! `--listen` it serves until Ctrl-C or SIGTERM, and first answers every request that a client has sent by then. `--help`
+//! says more.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -22,6 +23,8 @@ use crate::server_args::Server;
 #[path = "../../support/say.rs"]
 #[macro_use]
 mod say;
+#[path = "../../support/backlog.rs"]
+mod backlog;
 mod client;
 mod demo;
 mod server;
@@ -48,7 +51,7 @@ Options:
   --listen ADDRESS  serve any client at this address, such as 127.0.0.1:8000, until Ctrl-C or SIGTERM; port 0 takes a free one.
                     / answers at once, /slow/1.5 after 1.5 s, or with 503 after 2 s; POST /echo answers with its body, or
                     with 408 when 3 s pass without a byte of it; /metrics is the page for Prometheus. When it is asked to stop
-                    it first answers the requests that are in flight, and a second signal ends it at once
+                    it first answers the requests that were sent by then, and a second signal ends it at once
   --idle SECONDS    close a connection after this long without a request, such as 2.5  [default: 5]
   -h, --help        print this
 ";
@@ -64,7 +67,7 @@ async fn main() -> ExitCode {
 }
 
 /// Serves until Ctrl-C or SIGTERM.
-async fn listen(address: &str, idle: Duration) -> Result<(), Box<dyn Error>> {
+async fn listen(address: &str, idle: Duration) -> Result<(), Box<dyn Error + Send + Sync>> {
     let listener = TcpListener::bind(address)
         .await
         .map_err(|error| format!("cannot listen on {address:?}: {error}"))?;

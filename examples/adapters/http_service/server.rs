@@ -26,6 +26,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 
+use crate::backlog;
+
 /// How long a response may take.
 pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(2);
 
@@ -34,6 +36,9 @@ pub(crate) const READ_LIMIT: Duration = Duration::from_secs(3);
 
 /// How long a server that is asked to stop waits for the requests in flight.
 const DRAIN: Duration = Duration::from_secs(10);
+
+/// For so long after it a connection takes requests still. The runtime learns in that time of what its socket holds.
+const LAST_LOOK: Duration = Duration::from_millis(10);
 
 /// How often the counts of the wheel are published.
 const REPORTS: Duration = Duration::from_millis(500);
@@ -124,27 +129,33 @@ fn install_recorder() -> Result<PrometheusHandle, BuildError> {
         .install_recorder()
 }
 
-/// Serves until `stop` completes and the requests that are in flight then are answered.
+/// Serves until `stop` completes and the requests that were sent by then are answered.
 pub(crate) async fn run(
     listener: TcpListener,
     wheel: &TimerWheel,
     idle: Duration,
     stop: impl Future<Output = ()>,
-) -> Result<Ends, BuildError> {
+) -> Result<Ends, Box<dyn Error + Send + Sync>> {
     let page = install_recorder()?;
     let reporting = tokio::spawn(Reporter::new(wheel).run(REPORTS));
     let application = application(wheel, page);
     let (stopping, stopped) = watch::channel(());
     let mut ends = Ends::default();
     let mut connections = JoinSet::new();
+    let serve = |socket| {
+        serve(
+            socket,
+            wheel.clone(),
+            idle,
+            application.clone(),
+            stopped.clone(),
+        )
+    };
     let mut stop = pin!(stop);
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((socket, _)) => {
-                    let (wheel, service) = (wheel.clone(), application.clone());
-                    connections.spawn(serve(socket, wheel, idle, service, stopped.clone()));
-                }
+                Ok((socket, _)) => drop(connections.spawn(serve(socket))),
                 // Most likely too many files are open, which passes.
                 Err(_) => wheel.sleep(Duration::from_millis(100)).await,
             },
@@ -152,7 +163,9 @@ pub(crate) async fn run(
             () = &mut stop => break,
         }
     }
-    drop(listener);
+    for socket in backlog::close(listener)? {
+        connections.spawn(serve(socket));
+    }
     drop(stopping);
     let drained = async {
         while let Some(end) = connections.join_next().await {
@@ -187,13 +200,19 @@ async fn serve(
     let mut http = http1::Builder::new();
     // hyper counts from the end of the request before: the sum leaves an idle connection to the limit above.
     http.header_read_timeout(idle.saturating_add(READ_LIMIT))
-        .timer(wheel);
+        .timer(wheel.clone());
     let service = TowerToHyperService::new(service);
     let connection = http.serve_connection(TokioIo::new(socket), service);
     let mut connection = pin!(connection);
+    let stop = async {
+        let _ = stopped.changed().await;
+        wheel.sleep(LAST_LOOK).await;
+    };
     tokio::select! {
+        // A request that lies in the socket comes before the end.
+        biased;
         ended = connection.as_mut() => return ended,
-        _ = stopped.changed() => {}
+        () = stop => {}
     }
     // Closes it now if no request is in flight, else after the response, which says that it is the last.
     connection.as_mut().graceful_shutdown();

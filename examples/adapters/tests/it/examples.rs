@@ -8,6 +8,10 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+#[cfg(unix)]
+#[path = "../../../../tests/it/support/last_requests.rs"]
+mod last_requests;
+
 /// What should have happened by then never will.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -240,6 +244,20 @@ fn http_service_answers_what_is_in_flight_before_it_stops() {
         let (code, said) = service.end();
         assert_eq!(code, Some(0), "{said}");
         assert!(said.starts_with("stopped; connections: 2 closed"), "{said}");
+    }
+}
+
+/// The choice between a request in a socket and the signal was left to chance, and the listener was closed with connections
+/// that waited to be accepted.
+#[test]
+#[cfg(unix)]
+fn http_service_answers_what_was_sent_before_its_signal() {
+    for round in 0..5 {
+        let mut service = Service::http("60");
+        let lost = last_requests::unanswered(service.address, |signal| service.signal(signal));
+        assert_eq!(lost, 0, "requests of round {round} were cut");
+        let (code, said) = service.end();
+        assert_eq!(code, Some(0), "{said}");
     }
 }
 
