@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::future::{Future, ready};
 use std::io;
+use std::iter::successors;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use hyper_util::service::TowerToHyperService;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use tickwheel::adapters::metrics::Reporter;
 use tickwheel::adapters::tower::{RequestBodyTimeoutLayer, StatusTimeoutLayer};
-use tickwheel::{IdleHandle, IdleLimits, TimerWheel};
+use tickwheel::{Elapsed, IdleHandle, IdleLimits, TimerWheel};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -112,12 +113,17 @@ fn application(wheel: &TimerWheel, page: PrometheusHandle) -> Router {
         .route("/metrics", get(move || ready(page.render())))
 }
 
-/// axum takes bodies of up to 2 MB.
+/// axum takes bodies of up to 2 MB. Of a body that stalls it would make 400.
 async fn echo(body: Result<Bytes, BytesRejection>) -> Result<Bytes, StatusCode> {
     body.map_err(|rejection| match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => StatusCode::PAYLOAD_TOO_LARGE,
-        _ => StatusCode::REQUEST_TIMEOUT,
+        _ if is_elapsed(&rejection) => StatusCode::REQUEST_TIMEOUT,
+        status => status,
     })
+}
+
+/// Whether an error is, or was caused by, a limit that has passed.
+fn is_elapsed(error: &(dyn Error + 'static)) -> bool {
+    successors(Some(error), |&error| error.source()).any(<dyn Error>::is::<Elapsed>)
 }
 
 /// Installs the recorder for Prometheus, with buckets from a millisecond to ten seconds.

@@ -20,17 +20,26 @@ use crate::timer_wheel::TimerWheel;
 pin_project! {
     /// A body that fails with [`Elapsed`] when the next frame takes longer than a limit.
     ///
-    /// The limit counts from the poll that finds no frame there, and anew for each frame: a slow body of any length
-    /// passes, a stalled one does not. The time in which nobody asks for a frame does not count.
-    #[derive(Debug)]
+    /// The limit counts from the poll that finds no frame there, and again for each frame: a slow body of any length
+    /// passes, a stalled one does not. The time in which no task asks for a frame does not count.
+    ///
+    /// The [`Default`] body is the default of `B`, without a limit: a layer around
+    /// [`ResponseBodyTimeoutLayer`] can respond with an empty body of its own.
+    #[derive(Debug, Default)]
     pub struct TimeoutBody<B> {
         #[pin]
         body: B,
-        sleep: Sleep,
-        limit: Duration,
-        // Whether a frame is awaited, and the sleep has the deadline of that.
-        is_awaited: bool,
+        limit: Option<FrameLimit>,
     }
+}
+
+/// The limit on the wait for a frame.
+#[derive(Debug)]
+struct FrameLimit {
+    sleep: Sleep,
+    duration: Duration,
+    // Whether a frame is awaited, and the sleep has the deadline of that.
+    is_awaited: bool,
 }
 
 impl<B> TimeoutBody<B> {
@@ -40,11 +49,14 @@ impl<B> TimeoutBody<B> {
     }
 
     fn with(sleep: Sleep, limit: Duration, body: B) -> Self {
+        let limit = FrameLimit {
+            sleep,
+            duration: limit,
+            is_awaited: false,
+        };
         TimeoutBody {
             body,
-            sleep,
-            limit,
-            is_awaited: false,
+            limit: Some(limit),
         }
     }
 }
@@ -68,16 +80,20 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
         let this = self.project();
-        if let Poll::Ready(frame) = this.body.poll_frame(cx) {
-            *this.is_awaited = false;
+        let polled = this.body.poll_frame(cx);
+        let Some(limit) = this.limit else {
+            return polled.map_err(Into::into);
+        };
+        if let Poll::Ready(frame) = polled {
+            limit.is_awaited = false;
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
-        if !*this.is_awaited {
-            *this.is_awaited = true;
-            this.sleep.reset_or_never(after(*this.limit));
+        if !limit.is_awaited {
+            limit.is_awaited = true;
+            limit.sleep.reset_or_never(after(limit.duration));
         }
-        ready!(Pin::new(this.sleep).poll(cx));
-        *this.is_awaited = false;
+        ready!(Pin::new(&mut limit.sleep).poll(cx));
+        limit.is_awaited = false;
         Poll::Ready(Some(Err(Elapsed::new().into())))
     }
 

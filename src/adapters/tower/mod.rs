@@ -16,6 +16,75 @@
 //! below axum's `HandleErrorLayer`, which gets the [`BoxError`]. The
 //! [guide](crate::guide#with-hyper-tower-quinn-and-metrics) has a whole axum server, which also closes idle connections.
 //!
+//! The layers fit together in any order. Where [`StatusTimeoutLayer`] responds, the body is the default one, which has no limit.
+//!
+//! # A stalled body is a 408
+//!
+//! A body that stalls is an error of the handler's extractor, and axum makes 400 of errors that it does not know. A handler
+//! that takes a `Result` finds [`Elapsed`](crate::Elapsed) among the sources of the rejection:
+//!
+//! ```
+//! use std::error::Error;
+//! use std::iter::successors;
+//!
+//! /// Whether an error is, or was caused by, a limit that has passed.
+//! fn is_elapsed(error: &(dyn Error + 'static)) -> bool {
+//!     successors(Some(error), |&error| error.source()).any(<dyn Error>::is::<tickwheel::Elapsed>)
+//! }
+//! # let error = std::io::Error::other(Box::<dyn Error + Send + Sync>::from("another"));
+//! # assert!(!is_elapsed(&error));
+//! ```
+//!
+//! ```ignore
+//! async fn upload(body: Result<Bytes, BytesRejection>) -> Result<Bytes, StatusCode> {
+//!     body.map_err(|rejection| match rejection.status() {
+//!         _ if is_elapsed(&rejection) => StatusCode::REQUEST_TIMEOUT,
+//!         status => status,
+//!     })
+//! }
+//! ```
+//!
+//! # gRPC
+//!
+//! A gRPC call that takes too long is to get `DEADLINE_EXCEEDED`, which is a header and not an HTTP status. So map the error of
+//! [`TimeoutLayer`]. With tonic the response is `Status::deadline_exceeded("..").into_http()`; here are its headers:
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use http::{Request, Response};
+//! use tickwheel::adapters::tower::{BoxError, TimeoutLayer};
+//! use tickwheel::{Elapsed, TimerWheel};
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//!
+//! fn deadline_exceeded<B: Default>() -> Response<B> {
+//!     let mut response = Response::new(B::default());
+//!     let headers = response.headers_mut();
+//!     headers.insert("content-type", http::HeaderValue::from_static("application/grpc"));
+//!     headers.insert("grpc-status", http::HeaderValue::from_static("4"));
+//!     response
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), BoxError> {
+//! let wheel = TimerWheel::new();
+//! let service = ServiceBuilder::new()
+//!     .map_result(|outcome: Result<Response<String>, BoxError>| match outcome {
+//!         Err(error) if error.is::<Elapsed>() => Ok(deadline_exceeded()),
+//!         outcome => outcome,
+//!     })
+//!     .layer(TimeoutLayer::new(&wheel, Duration::from_secs(1)))
+//!     .service(service_fn(|_: Request<String>| async {
+//!         tokio::time::sleep(Duration::from_secs(2)).await;
+//!         Ok::<_, BoxError>(Response::new("too late".to_owned()))
+//!     }));
+//!
+//! let response = service.oneshot(Request::default()).await?;
+//! assert_eq!(response.headers()["grpc-status"], "4");
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Examples
 //!
 //! ```

@@ -1,15 +1,21 @@
 //! Bodies that stall.
 
 use std::convert::Infallible;
+use std::error::Error;
+use std::iter::successors;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::extract::rejection::BytesRejection;
 use axum::http::{Request, Response, StatusCode};
 use axum::{Router, body::Body, routing::post};
 use http_body_util::{BodyExt, Full, channel::Channel};
 use hyper::body::{Body as _, Bytes};
-use tickwheel::adapters::tower::{RequestBodyTimeoutLayer, ResponseBodyTimeoutLayer, TimeoutBody};
+use tickwheel::adapters::tower::{
+    BoxError, RequestBodyTimeoutLayer, ResponseBodyTimeoutLayer, StatusTimeoutLayer, TimeoutBody,
+    TimeoutLayer,
+};
 use tickwheel::{Elapsed, TimerWheel};
 use tokio::time::{Instant, sleep};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
@@ -140,6 +146,95 @@ async fn limits_the_body_of_a_request_in_axum() {
     };
     assert_eq!(ask(&[JUST_BEFORE; 2]).await, StatusCode::OK);
     assert_eq!(ask(&[LIMIT * 2]).await, StatusCode::REQUEST_TIMEOUT);
+}
+
+/// What the module's documentation shows: axum makes 400 of an error that it does not know.
+#[tokio::test(start_paused = true)]
+async fn stalled_body_is_found_among_the_sources_of_a_rejection() {
+    let wheel = TimerWheel::new();
+    let is_elapsed = |error: &(dyn Error + 'static)| {
+        successors(Some(error), |&error| error.source()).any(<dyn Error>::is::<Elapsed>)
+    };
+    let read = move |body: Result<Bytes, BytesRejection>| async move {
+        body.map_err(|rejection| match rejection.status() {
+            _ if is_elapsed(&rejection) => StatusCode::REQUEST_TIMEOUT,
+            status => status,
+        })
+    };
+    let application = Router::new()
+        .route("/", post(read))
+        .layer(RequestBodyTimeoutLayer::new(&wheel, LIMIT));
+    let ask = async |body| {
+        let request = Request::post("/").body(body).unwrap();
+        application.clone().oneshot(request).await.unwrap().status()
+    };
+    assert_eq!(ask(Body::new(pieces(&[JUST_BEFORE]))).await, StatusCode::OK);
+    let stalled = Body::new(pieces(&[LIMIT * 2]));
+    assert_eq!(ask(stalled).await, StatusCode::REQUEST_TIMEOUT);
+    assert_eq!(ask(Body::new(Broken)).await, StatusCode::BAD_REQUEST);
+    let large = Body::from(vec![0; 3_000_000]);
+    assert_eq!(ask(large).await, StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+/// A status in front of a limited body did not compile: the layer needs a default body.
+#[tokio::test(start_paused = true)]
+async fn status_and_body_limits_stack_in_both_orders() {
+    let wheel = TimerWheel::new();
+    let status = || StatusTimeoutLayer::new(&wheel, LIMIT, StatusCode::GATEWAY_TIMEOUT);
+    let body = || ResponseBodyTimeoutLayer::new(&wheel, LIMIT);
+    let respond = async |(head, pauses): (Duration, &[Duration])| {
+        sleep(head).await;
+        Ok::<_, Infallible>(Response::new(Body::new(pieces(pauses))))
+    };
+    let outer_status = ServiceBuilder::new().layer(status()).layer(body());
+    let outer_body = ServiceBuilder::new().layer(body()).layer(status());
+    let outer_status = outer_status.service(service_fn(respond));
+    let outer_body = outer_body.service(service_fn(respond));
+
+    let steady: (Duration, &[Duration]) = (JUST_BEFORE, &[JUST_BEFORE; 2]);
+    let stalled: (Duration, &[Duration]) = (JUST_BEFORE, &[LIMIT * 2]);
+    let late: (Duration, &[Duration]) = (LIMIT * 2, &[]);
+    macro_rules! assert_limits {
+        ($service:expr) => {
+            let response = $service.clone().oneshot(steady).await.unwrap();
+            let whole = response.into_body().collect().await.unwrap();
+            assert_eq!(whole.to_bytes().len(), 2 * "piece".len());
+            let response = $service.clone().oneshot(stalled).await.unwrap();
+            let error = response.into_body().collect().await.unwrap_err();
+            assert!(error.is::<Elapsed>(), "{error}");
+            let response = $service.oneshot(late).await.unwrap();
+            assert_eq!(response.status(), StatusCode::GATEWAY_TIMEOUT);
+            let empty = response.into_body().collect().await.unwrap();
+            assert!(empty.to_bytes().is_empty());
+        };
+    }
+    assert_limits!(outer_status);
+    assert_limits!(outer_body);
+    assert_nothing_pending(&wheel).await;
+}
+
+/// As the module's documentation maps an error for gRPC, in axum: the status is a header.
+#[tokio::test(start_paused = true)]
+async fn elapsed_limit_becomes_a_header_of_grpc() {
+    let wheel = TimerWheel::new();
+    let service = ServiceBuilder::new()
+        .map_result(|outcome: Result<Response<Body>, BoxError>| match outcome {
+            Err(error) if error.is::<Elapsed>() => {
+                let response = Response::builder().header("grpc-status", "4");
+                Ok(response.body(Body::default())?)
+            }
+            outcome => outcome,
+        })
+        .layer(TimeoutLayer::new(&wheel, LIMIT))
+        .service(service_fn(async |head: Duration| {
+            sleep(head).await;
+            Ok::<_, BoxError>(Response::new(Body::from("done")))
+        }));
+    let response = service.clone().oneshot(JUST_BEFORE).await.unwrap();
+    assert!(!response.headers().contains_key("grpc-status"));
+    let response = service.oneshot(LIMIT * 2).await.unwrap();
+    assert_eq!(response.headers()["grpc-status"], "4");
+    assert_eq!(response.status(), StatusCode::OK);
 }
 
 #[tokio::test(start_paused = true)]
