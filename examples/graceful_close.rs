@@ -83,14 +83,20 @@ enum Client {
     Deaf,
 }
 
-/// Sends something, falls silent, and receives the goodbye. Returns how long after its last bytes that came.
-async fn client(server: SocketAddr, client: Client) -> io::Result<Duration> {
+/// How long after its last bytes a client got the goodbye, and how long after them it hung up.
+struct Heard {
+    goodbye: Duration,
+    hung_up: Duration,
+}
+
+/// Sends something, falls silent, and receives the goodbye.
+async fn client(server: SocketAddr, client: Client) -> io::Result<Heard> {
     let mut socket = TcpStream::connect(server).await?;
     let spoke = Instant::now();
     socket.write_all(b"hello\n").await?;
     let mut heard = Vec::new();
     socket.read_to_end(&mut heard).await?;
-    let told = spoke.elapsed();
+    let goodbye = spoke.elapsed();
     let expected = [b"hello\n", GOODBYE].concat();
     if heard != expected {
         let heard = String::from_utf8_lossy(&heard);
@@ -104,11 +110,16 @@ async fn client(server: SocketAddr, client: Client) -> io::Result<Duration> {
         }
         Client::Deaf => time::sleep(GRACE * 2).await,
     }
-    Ok(told)
+    drop(socket);
+    Ok(Heard {
+        goodbye,
+        hung_up: spoke.elapsed(),
+    })
 }
 
 #[tokio::main]
 async fn main() -> io::Result<ExitCode> {
+    say::takes_no_arguments("Idle connections that are told before they are closed");
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let server = listener.local_addr()?;
     let (ended, mut ends) = mpsc::unbounded_channel();
@@ -121,11 +132,13 @@ async fn main() -> io::Result<ExitCode> {
         (Client::Talkative, End::Gracefully("one thing more".into())),
         (Client::Deaf, End::Dropped),
     ] {
-        let (told, end) = tokio::join!(client(server, kind), ends.recv());
-        let told = told?;
+        let (heard, end) = tokio::join!(client(server, kind), ends.recv());
+        let Heard { goodbye, hung_up } = heard?;
         let end = end.unwrap_or_else(|| Err(io::Error::other("the server has ended")))?;
-        say!("{kind:?} client: told goodbye after {told:.1?}; the server saw {end:?}");
-        held &= told >= IDLE && end == expected;
+        say!("{kind:?} client: told goodbye after {goodbye:.1?}; the server saw {end:?}");
+        // On a machine that stops for so long a client hangs up too late, and the server is right to drop it.
+        let too_late = end == End::Dropped && hung_up >= IDLE + GRACE;
+        held &= goodbye >= IDLE && (end == expected || too_late);
     }
     say!("{}", if held { "it held" } else { "it did NOT hold" });
     Ok(if held {

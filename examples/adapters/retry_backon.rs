@@ -13,6 +13,7 @@ mod say;
 
 #[tokio::main]
 async fn main() -> io::Result<()> {
+    say::takes_no_arguments("Retries with backon on a wheel");
     let wheel = TimerWheel::new();
     let sleeping = wheel.clone();
     let attempts = AtomicU32::new(0);

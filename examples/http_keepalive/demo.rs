@@ -17,7 +17,7 @@ use crate::run_server;
 const IDLE: Duration = Duration::from_secs(1);
 
 /// An idle connection that is not closed by then, with time for a machine that is busy, was forgotten.
-const SLACK: Duration = Duration::from_secs(4);
+const SLACK: Duration = Duration::from_secs(60);
 
 /// How many clients there are of each kind.
 const CLIENTS: usize = 40;

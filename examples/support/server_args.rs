@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use lexopt::prelude::*;
 
+const OPTIONS: &str = "[--listen ADDRESS [--idle SECONDS]]";
+
 /// An example that is a server.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -34,7 +36,7 @@ impl Server {
                 say!("{}", self.help.trim_end());
                 ExitCode::SUCCESS
             }
-            Err(error) => self.refuse(&error),
+            Err(error) => self.refuse(&format!("{error}; usage: {} {OPTIONS}", self.name)),
         }
     }
 

@@ -19,6 +19,16 @@ const TIME_LIMIT: Duration = Duration::from_secs(120);
 /// The examples that take `--listen`.
 const SERVERS: &[&str] = &["idle_reaper", "http_keepalive"];
 
+/// The examples that take no arguments.
+const WITHOUT_ARGUMENTS: &[&str] = &[
+    "quickstart",
+    "cache",
+    "rpc_deadline",
+    "retry_backoff",
+    "delayed_tasks",
+    "graceful_close",
+];
+
 /// The examples that print more than one line and end by themselves within seconds.
 const SHORT: [&str; 7] = [
     "quickstart",
@@ -180,7 +190,14 @@ fn rejects_bad_arguments_with_one_line_and_exit_code_2() {
         (&["-x"], "'-x'"),
         (&["nonsense"], "\"nonsense\""),
     ];
-    for server in SERVERS {
+    let nothing: &[(&[&str], &str)] = &[
+        (&["--lisen", any], "unexpected argument \"--lisen\""),
+        (&["nonsense"], "\"nonsense\""),
+        (&[""], "\"\""),
+    ];
+    let servers = SERVERS.iter().map(|server| (server, cases));
+    let others = WITHOUT_ARGUMENTS.iter().map(|name| (name, nothing));
+    for (server, cases) in servers.chain(others) {
         for (arguments, complaint) in cases {
             let mut command = example(server);
             command.args(*arguments);
@@ -190,6 +207,8 @@ fn rejects_bad_arguments_with_one_line_and_exit_code_2() {
             assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
             assert!(said.contains(complaint), "{arguments:?}: {said}");
             assert!(said.starts_with(server), "{arguments:?}: {said}");
+            let names_usage = said.contains(&format!("; usage: {server}"));
+            assert!(names_usage || said.contains("cannot listen"), "{said}");
             assert!(output.stdout.is_empty(), "{arguments:?}");
         }
     }
@@ -205,6 +224,14 @@ fn help_names_the_options_and_succeeds() {
         let said = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(0));
         assert!(said.contains("--listen ADDRESS") && said.contains("--idle SECONDS"));
+    }
+    for name in WITHOUT_ARGUMENTS {
+        let mut command = example(name);
+        command.arg("--help");
+        let output = output(command);
+        assert_eq!(output.status.code(), Some(0));
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains(&format!("\nUsage: {name}\n")), "{said}");
     }
 }
 

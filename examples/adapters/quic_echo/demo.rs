@@ -20,6 +20,9 @@ const IDLE: Duration = Duration::from_secs(2);
 /// quinn takes the time, then looks for datagrams: a thread that is held up in between finds them to be older by that.
 const HELD_UP: Duration = Duration::from_millis(200);
 
+/// A connection that is ended later than this after its idle timeout wants an explanation.
+const LONG_AFTER: Duration = Duration::from_millis(500);
+
 /// How often a client that keeps its connection alive does so.
 const PING: Duration = Duration::from_millis(400);
 
@@ -190,6 +193,14 @@ fn judge(seen: &[(Kind, Seen)], ends: Ends) -> bool {
             _ => "-".to_owned(),
         };
         say!("{name:<32}  {clients:>7}  {echoed:>14}  {when}");
+        if kind == Silent && ended.last().is_some_and(|&most| most >= IDLE + LONG_AFTER) {
+            say!(
+                "  QUIC leaves a silent client three times the time in which it expects an acknowledgement, if that"
+            );
+            say!(
+                "  is longer than {IDLE:?}, and counts from the last datagram; a busy machine looks like a long way."
+            );
+        }
         held &= match kind {
             Busy => echoed > clients,
             Kept => echoed == 2 * clients,

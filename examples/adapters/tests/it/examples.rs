@@ -311,7 +311,7 @@ fn second_signal_ends_a_service_at_once() {
 #[test]
 #[cfg(unix)]
 fn axum_service_answers_what_is_in_flight_before_it_stops() {
-    let mut service = Service::start("axum_service", &["127.0.0.1:0"]);
+    let mut service = Service::start("axum_service", &["--listen", "127.0.0.1:0"]);
     let mut asking = service.connect();
     let request = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
     asking.write_all(request).expect("it is open");
@@ -326,7 +326,10 @@ fn axum_service_answers_what_is_in_flight_before_it_stops() {
 #[test]
 fn services_reject_bad_arguments_in_one_line() {
     let bad = [
-        ("axum_service", &["nonsense"][..]),
+        ("axum_service", &["--listen", "nonsense"][..]),
+        ("axum_service", &["127.0.0.1:0"]),
+        ("aws_sleep", &["-x"]),
+        ("retry_backon", &["nonsense"]),
         ("http_service", &["--listen", "nonsense"]),
         ("http_service", &["--idle", "3"]),
         ("http_service", &["-x"]),
@@ -341,4 +344,36 @@ fn services_reject_bad_arguments_in_one_line() {
         assert_eq!(said.lines().count(), 1, "{said}");
         assert!(said.starts_with(&format!("{name}: ")), "{said}");
     }
+}
+
+#[test]
+fn services_and_recipes_print_their_usage() {
+    let names = [
+        "axum_service",
+        "http_service",
+        "quic_echo",
+        "aws_sleep",
+        "retry_backon",
+    ];
+    for (name, option) in names
+        .iter()
+        .flat_map(|name| [(name, "--help"), (name, "-h")])
+    {
+        let output = example(name).arg(option).output();
+        let output = output.expect("the example runs");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        assert!(said.contains(&format!("\nUsage: {name}\n")), "{said}");
+    }
+}
+
+#[test]
+fn axum_service_knows_the_address_of_its_client() {
+    let service = Service::start("axum_service", &["--listen", "127.0.0.1:0"]);
+    let mut client = service.connect();
+    let request = b"GET /peer HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    client.write_all(request).expect("it is open");
+    let address = client.local_addr().expect("it is bound").to_string();
+    let response = read_all(client);
+    assert!(response.ends_with(&address), "{response}");
 }
