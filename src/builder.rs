@@ -94,7 +94,7 @@ impl Builder {
     }
 
     /// Limits how many keyed timers may be pending at once, over all sets of the wheel; at least 1. The default, and the
-    /// most there can be, is 2<sup>30</sup>.
+    /// most there can be, is 2<sup>29</sup>.
     ///
     /// Timers from [`TimerWheel::keyed`] and connections watched by a [`Reaper`](crate::Reaper) count; sleeps, timeouts,
     /// intervals and idle timers do not. Over the limit, setting a timer under a new key returns key and value in

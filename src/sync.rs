@@ -3,9 +3,7 @@
 //! They are the standard library's, or loom's when the models are checked (`--cfg tickwheel_loom`; plain `--cfg loom`
 //! would switch Tokio's internals too), or shuttle's under the explorer (`--cfg tickwheel_shuttle`).
 
-use std::sync::PoisonError;
-#[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
-use std::sync::TryLockError;
+use std::sync::{PoisonError, TryLockError};
 
 #[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic};
@@ -36,32 +34,39 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 ///
 /// Two threads that alternate at a lock move the guarded cache lines from one core to the other each time. A thread that
 /// backs off lets the other take the lock several times in a row.
-#[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
 #[inline]
 pub(crate) fn lock_with_backoff<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    try_lock_with_backoff(mutex).unwrap_or_else(|| lock(mutex))
+}
+
+/// Like [`lock_with_backoff`], but gives up instead of blocking: `None` if it is locked all the time.
+#[inline]
+pub(crate) fn try_lock_with_backoff<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    try_lock(mutex).or_else(|| back_off(mutex))
+}
+
+fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
-        Ok(guard) => guard,
-        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-        Err(TryLockError::WouldBlock) => back_off(mutex),
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
     }
 }
 
 #[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
 #[cold]
-fn back_off<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    for doublings in 0..BACKOFF_STEPS {
+fn back_off<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    (0..BACKOFF_STEPS).find_map(|doublings| {
         (0..1 << doublings).for_each(|_| std::hint::spin_loop());
-        match mutex.try_lock() {
-            Ok(guard) => return guard,
-            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {}
-        }
-    }
-    lock(mutex)
+        try_lock(mutex)
+    })
 }
 
+/// The models explore every moment at which a lock may be free. Waiting for it in between adds nothing.
 #[cfg(any(tickwheel_loom, tickwheel_shuttle))]
-pub(crate) use lock as lock_with_backoff;
+fn back_off<T>(_: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    None
+}
 
 /// How often the backoff doubles before a thread blocks: a few microseconds in all.
 #[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
@@ -188,6 +193,7 @@ mod tests {
             thread::yield_now();
             *guard = read + 1;
         });
-        assert_eq!(*lock_with_backoff(&sum), 2000);
+        let guard = lock_with_backoff(&sum);
+        assert!(*guard == 2000 && try_lock_with_backoff(&sum).is_none());
     }
 }

@@ -1,5 +1,7 @@
 //! The wheel of keyed timers and watches, and the sets they belong to.
 
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::mem;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -8,20 +10,26 @@ use std::sync::atomic::Ordering;
 use slab::Slab;
 
 use super::advance::{Step, step};
-use crate::shared::timer_set::{Batch, Delivery, DueHeap, SetWheel, TimerSet};
+use crate::shared::timer_set::{Batch, Contended, Due, DueHeap, Patience, SetWheel, TimerSet};
 use crate::shared::turn::Turn;
 use crate::sync::EXPLORED;
 use crate::tick::NEVER;
 use crate::wheel::BareWheel;
 
-/// The most dirty indices that are processed under one hold of a set's lock.
+/// How many dirty indices are processed under one hold of a set's lock.
 const BATCH: usize = if EXPLORED { 2 } else { 256 };
-
-/// Indices that are needed within this many ticks are processed before all others.
-const HORIZON: u64 = if EXPLORED { 4 } else { 256 };
 
 /// A processed batch keeps memory for this many indices.
 const KEPT_BATCH: usize = 1024;
+
+/// The cost of an attempt to lock a set that is locked by another thread. The unit is one timer.
+const CONTENDED_COST: usize = if EXPLORED { 1 } else { 64 };
+
+/// The actor waits for the lock of a set when it has tried this often in vain.
+const ATTEMPTS: u32 = if EXPLORED { 2 } else { 64 };
+
+/// The list of sets with due timers keeps memory for this many.
+const KEPT_DUE: usize = 64;
 
 /// A timer on the wheel: its set, and its index there.
 #[derive(Debug, Clone, Copy)]
@@ -32,20 +40,37 @@ struct Item {
 }
 
 /// See the module.
+///
+/// # Locks that are taken
+///
+/// A thread that uses a set may be kept from running while it holds the lock, for as long as the operating system likes.
+/// So the actor tries to lock a set, and leaves it for its next turn when that fails. What it leaves keeps its place in the
+/// order of ticks: dirty indices, taken or not, by the tick by which they are [needed](Self::earliest_unprocessed); due
+/// timers in the list of due sets; and items that came off the wheel keep it from advancing. After many attempts in vain
+/// the actor waits for the lock, at most once in a turn.
 #[derive(Debug)]
 pub(super) struct KeyedWheel {
     wheel: BareWheel<Item>,
     records: Slab<Record>,
-    /// The set whose dirty indices are being processed. At most one: the next command waits for it.
-    in_hand: Option<InHand>,
+    /// Sets whose command was received and whose dirty indices were not taken.
+    locked: VecDeque<Locked>,
+    /// Batches with urgent indices, those that came first in front.
+    urgent: VecDeque<InHand>,
+    /// Batches of which only the rest is left.
+    rest: VecDeque<InHand>,
+    /// How many commands of sets were received. Each stands for a batch.
+    received: u64,
     /// Memory for the next batch.
     spare_batch: Batch,
-    /// The items that the wheel has reached; kept for its memory.
+    /// Items that the wheel has reached and whose sets do not know it yet.
     expired: Vec<Item>,
     /// The indices of one set that the wheel has reached; kept for its memory.
     indices: Vec<u32>,
-    /// Sets with timers that are due and were not delivered.
-    due: Vec<NonZeroU32>,
+    /// Sets with timers that are due and were not delivered, by the tick of the first of them. An entry counts only while
+    /// the set's record holds it.
+    due: BinaryHeap<Reverse<DueSet>>,
+    /// How many entries were put on that list.
+    listed: u64,
 }
 
 #[derive(Debug)]
@@ -53,37 +78,78 @@ struct Record {
     set: Arc<dyn TimerSet>,
     /// How many of its indices are on the wheel.
     nodes: usize,
+    /// How many of its batches are in hand.
+    in_hand: usize,
     /// Its timers that are due and were not delivered.
     due: DueHeap,
-    /// It is in the list of sets with timers that are due.
-    is_due: bool,
+    /// Its entry in the list of sets with timers that are due.
+    listed: Option<DueSet>,
+    /// How often in a row another thread had the lock of the set.
+    attempts: u32,
+}
+
+/// A set in the list of those with due timers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct DueSet {
+    /// No timer of the set is due before this tick.
+    tick: u64,
+    /// The number of the entry: sets that are due together take turns.
+    entry: u64,
+    set: NonZeroU32,
+}
+
+/// A set that was locked when its dirty indices should have been taken.
+#[derive(Debug)]
+struct Locked {
+    set: NonZeroU32,
+    /// The number of the batch.
+    number: u64,
 }
 
 /// Dirty indices that were taken from a set, and how far they are processed.
 #[derive(Debug)]
 struct InHand {
     set: NonZeroU32,
+    /// The number of the batch.
+    number: u64,
     batch: Batch,
     /// How many of the urgent ones, and of the rest, are processed.
     urgent: usize,
     rest: usize,
+    /// The set is over.
+    is_over: bool,
+}
+
+/// Which indices of a batch are to be processed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Urgent,
+    All,
 }
 
 impl InHand {
-    /// The next indices to process, at most `limit`, and how far the processing has come in their list.
-    fn next(&mut self, limit: usize) -> (&[u32], &mut usize) {
+    /// None of the indices that are left is needed before this tick.
+    fn earliest(&self) -> u64 {
+        if self.urgent < self.batch.urgent.len() {
+            self.batch.earliest
+        } else {
+            self.batch.rest_earliest
+        }
+    }
+
+    /// The next indices to process, at most `limit`, and how far the processing has come in their list. `None` when that
+    /// part is processed.
+    fn next(&mut self, part: Part, limit: usize) -> Option<(&[u32], &mut usize)> {
         let Batch { urgent, rest, .. } = &self.batch;
         let (list, processed) = if self.urgent < urgent.len() {
             (urgent, &mut self.urgent)
-        } else {
+        } else if part == Part::All && self.rest < rest.len() {
             (rest, &mut self.rest)
+        } else {
+            return None;
         };
         let left = &list[*processed..];
-        (&left[..left.len().min(limit)], processed)
-    }
-
-    fn is_processed(&self) -> bool {
-        self.urgent + self.rest == self.batch.len()
+        Some((&left[..left.len().min(limit)], processed))
     }
 }
 
@@ -92,11 +158,15 @@ impl KeyedWheel {
         KeyedWheel {
             wheel: BareWheel::new(slots),
             records: Slab::new(),
-            in_hand: None,
+            locked: VecDeque::new(),
+            urgent: VecDeque::new(),
+            rest: VecDeque::new(),
+            received: 0,
             spare_batch: Batch::default(),
             expired: Vec::new(),
             indices: Vec::new(),
-            due: Vec::new(),
+            due: BinaryHeap::new(),
+            listed: 0,
         }
     }
 
@@ -125,68 +195,144 @@ impl KeyedWheel {
         self.wheel.has_spare()
     }
 
-    /// Whether dirty indices were taken from their set and are not processed yet.
+    /// Whether there are dirty indices whose command was received and that are not processed yet.
     pub(super) fn has_unprocessed(&self) -> bool {
-        self.in_hand.is_some()
+        !(self.locked.is_empty() && self.urgent.is_empty() && self.rest.is_empty())
     }
 
-    /// The earliest tick by which an index is needed that was taken from its set and is not processed yet.
+    /// The earliest tick by which one of these is needed.
     pub(super) fn earliest_unprocessed(&self) -> u64 {
-        match &self.in_hand {
-            None => NEVER,
-            Some(hand) if hand.urgent < hand.batch.urgent.len() => hand.batch.earliest,
-            Some(hand) => hand.batch.rest_earliest,
-        }
+        let locked = |locked: &Locked| self.records[key(locked.set)].set.earliest();
+        let not_taken = self.locked.iter().map(locked).min().unwrap_or(NEVER);
+        let taken = self.in_hand().map(InHand::earliest).min().unwrap_or(NEVER);
+        not_taken.min(taken)
     }
 
-    /// A set's command was received: takes its dirty indices in hand. The ones before must be processed.
-    pub(super) fn receive(&mut self, set: &Arc<dyn TimerSet>, turn: &Turn<'_>) {
-        debug_assert!(self.in_hand.is_none(), "the last batch was processed");
-        let number = self.number_of(set);
+    /// How many commands of sets were received.
+    pub(super) fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// The dirty indices of that many commands, the first ones, are processed. Those of later ones may be, too.
+    pub(super) fn processed(&self) -> u64 {
+        let locked = self.locked.iter().map(|locked| locked.number);
+        let in_hand = self.in_hand().map(|hand| hand.number);
+        locked.chain(in_hand).min().unwrap_or(self.received)
+    }
+
+    fn in_hand(&self) -> impl Iterator<Item = &InHand> {
+        self.urgent.iter().chain(&self.rest)
+    }
+
+    /// A set's command was received: takes its dirty indices in hand, and processes the urgent ones as far as the budget
+    /// goes.
+    pub(super) fn receive(&mut self, set: &Arc<dyn TimerSet>, budget: &mut usize, turn: &Turn<'_>) {
+        let set = self.number_of(set);
+        self.records[key(set)].in_hand += 1;
+        let number = self.received;
+        self.received += 1;
+        self.take_in_hand(Locked { set, number }, budget, turn);
+    }
+
+    /// Takes the dirty indices of a set in hand, and processes the urgent ones as far as the budget goes.
+    fn take_in_hand(&mut self, from: Locked, budget: &mut usize, turn: &Turn<'_>) {
         let mut batch = mem::take(&mut self.spare_batch);
-        set.take_dirty(&mut batch, turn.tick.saturating_add(HORIZON));
-        self.in_hand = Some(InHand {
-            set: number,
+        let record = &mut self.records[key(from.set)];
+        let taken = (record.set).take_dirty(&mut batch, record.patience(turn));
+        let Ok(is_over) = record.attempted(taken) else {
+            *budget = budget.saturating_sub(CONTENDED_COST);
+            self.spare_batch = batch;
+            self.locked.push_back(from);
+            return;
+        };
+        let hand = InHand {
+            set: from.set,
+            number: from.number,
             batch,
             urgent: 0,
             rest: 0,
-        });
+            is_over,
+        };
+        self.process_hand(hand, Part::Urgent, budget, turn);
     }
 
-    /// Processes the dirty indices in hand, as far as the budget goes. Returns whether some are left.
-    pub(super) fn process(&mut self, budget: &mut usize, turn: &Turn<'_>) -> bool {
-        let Some(mut hand) = self.in_hand.take() else {
-            return false;
-        };
+    /// Takes in hand what earlier turns could not, and processes the urgent indices, as far as the budget goes.
+    pub(super) fn process_urgent(&mut self, budget: &mut usize, turn: &Turn<'_>) {
+        for _ in 0..self.locked.len() {
+            if *budget == 0 {
+                return;
+            }
+            let Some(from) = self.locked.pop_front() else {
+                return;
+            };
+            self.take_in_hand(from, budget, turn);
+        }
+        for _ in 0..self.urgent.len() {
+            if *budget == 0 {
+                return;
+            }
+            let Some(hand) = self.urgent.pop_front() else {
+                return;
+            };
+            self.process_hand(hand, Part::Urgent, budget, turn);
+        }
+    }
+
+    /// Processes the other indices in hand, as far as the budget goes.
+    pub(super) fn process_rest(&mut self, budget: &mut usize, turn: &Turn<'_>) {
+        for _ in 0..self.rest.len() {
+            if *budget == 0 {
+                return;
+            }
+            let Some(hand) = self.rest.pop_front() else {
+                return;
+            };
+            self.process_hand(hand, Part::All, budget, turn);
+        }
+    }
+
+    /// Processes a part of the indices, and keeps in hand what is left.
+    fn process_hand(&mut self, mut hand: InHand, part: Part, budget: &mut usize, turn: &Turn<'_>) {
         let number = hand.set;
+        // An index that was marked again is needed earlier than its first batch says. Then another one says it.
+        let earliest = self.earliest_unprocessed().min(hand.earliest());
         let record = &mut self.records[key(number)];
-        while !hand.is_processed() && *budget > 0 {
-            let (indices, processed) = hand.next(BATCH.min(*budget));
+        while *budget > 0 {
+            let Some((indices, processed)) = hand.next(part, BATCH.min(*budget)) else {
+                break;
+            };
+            let patience = record.patience(turn);
             let (set, mut wheel) = record.lend(number, &mut self.wheel);
-            set.process(indices, turn, &mut wheel);
-            *processed += indices.len();
+            let result = set.process(indices, earliest, turn, &mut wheel, patience);
+            let Ok(is_over) = record.attempted(result) else {
+                *budget = budget.saturating_sub(CONTENDED_COST);
+                break;
+            };
             *budget -= indices.len();
+            *processed += indices.len();
+            hand.is_over = is_over;
         }
-        if !hand.is_processed() {
-            self.in_hand = Some(hand);
-            return true;
+        if hand.urgent < hand.batch.urgent.len() {
+            self.urgent.push_back(hand);
+        } else if hand.rest < hand.batch.rest.len() {
+            self.rest.push_back(hand);
+        } else {
+            record.in_hand -= 1;
+            hand.batch.clear(KEPT_BATCH);
+            self.spare_batch = hand.batch;
+            self.forget_if_over(number, hand.is_over);
         }
-        let Batch { urgent, rest, .. } = &mut hand.batch;
-        urgent.clear();
-        rest.clear();
-        urgent.shrink_to(KEPT_BATCH);
-        rest.shrink_to(KEPT_BATCH);
-        self.spare_batch = hand.batch;
-        self.forget_if_over(number);
-        false
     }
 
     /// Processes the timers that the wheel reaches by tick `until`, as far as the budget goes. Returns whether there are
     /// more.
     pub(super) fn advance(&mut self, until: u64, budget: &mut usize, turn: &Turn<'_>) -> bool {
         loop {
+            if self.process_expired(turn).is_err() {
+                return true;
+            }
             match step(&mut self.wheel, &mut self.expired, until, budget) {
-                Step::Batch => self.process_expired(turn),
+                Step::Batch => {}
                 Step::More => return true,
                 Step::Done => return false,
             }
@@ -194,48 +340,78 @@ impl KeyedWheel {
     }
 
     /// Processes the items that the wheel has reached.
-    fn process_expired(&mut self, turn: &Turn<'_>) {
-        let KeyedWheel {
-            wheel,
-            records,
-            expired,
-            indices,
-            due,
-            ..
-        } = self;
-        for run in expired.chunk_by(|one, next| one.set == next.set) {
-            indices.clear();
-            indices.extend(run.iter().map(|item| item.index));
-            let number = run[0].set;
-            let record = &mut records[key(number)];
-            record.nodes -= run.len();
-            let (set, mut wheel) = record.lend(number, wheel);
-            set.process_expirations(indices, turn, &mut wheel);
-            if !mem::replace(&mut record.is_due, true) {
-                due.push(number);
-            }
+    fn process_expired(&mut self, turn: &Turn<'_>) -> Result<(), Contended> {
+        while let Some(&Item { set: number, .. }) = self.expired.first() {
+            let run = self.expired.iter().take_while(|item| item.set == number);
+            self.indices.clear();
+            self.indices.extend(run.map(|item| item.index));
+            let record = &mut self.records[key(number)];
+            let patience = record.patience(turn);
+            let (set, mut wheel) = record.lend(number, &mut self.wheel);
+            let result = set.process_expirations(&self.indices, turn, &mut wheel, patience);
+            let is_over = record.attempted(result)?;
+            record.nodes -= self.indices.len();
+            self.expired.drain(..self.indices.len());
+            self.list_due(number);
+            self.forget_if_over(number, is_over);
         }
-        expired.clear();
+        Ok(())
     }
 
     /// Delivers the timers that are due before tick `before`, at most `limit`. Returns whether some of them are left.
     pub(super) fn deliver(&mut self, before: u64, mut limit: usize, turn: &Turn<'_>) -> bool {
-        let mut left = false;
-        for number in mem::take(&mut self.due) {
-            let record = &mut self.records[key(number)];
-            let (set, mut wheel) = record.lend(number, &mut self.wheel);
-            let delivery = set.deliver(before, &mut limit, turn, &mut wheel);
-            left |= delivery == Delivery::More;
-            if delivery == Delivery::Done {
-                record.is_due = false;
-                self.forget_if_over(number);
-            } else {
-                self.due.push(number);
+        let mut contended = Vec::new();
+        while let Some(&Reverse(first)) = self.due.peek() {
+            let number = first.set;
+            let record = self.records.get_mut(key(number));
+            let Some(record) = record.filter(|record| record.listed == Some(first)) else {
+                self.due.pop();
+                continue;
+            };
+            if first.tick >= before || limit == 0 {
+                break;
             }
+            self.due.pop();
+            record.listed = None;
+            let patience = record.patience(turn);
+            let (set, mut wheel) = record.lend(number, &mut self.wheel);
+            let left = limit;
+            let result = set.deliver(before, &mut limit, turn, &mut wheel, patience);
+            let Ok(is_over) = record.attempted(result) else {
+                limit = limit.saturating_sub(CONTENDED_COST);
+                contended.push(number);
+                continue;
+            };
+            // A look at a set that has nothing to deliver any more is work, too.
+            limit = limit.min(left - 1);
+            self.list_due(number);
+            self.forget_if_over(number, is_over);
         }
-        // The next turn begins with the set that had to wait.
-        self.due.reverse();
-        left
+        contended
+            .into_iter()
+            .for_each(|number| self.list_due(number));
+        if self.due.is_empty() {
+            self.due.shrink_to(KEPT_DUE);
+        }
+        (self.due.peek()).is_some_and(|Reverse(first)| first.tick < before)
+    }
+
+    /// Lists a set by its first due timer, unless it is listed so already.
+    fn list_due(&mut self, number: NonZeroU32) {
+        let record = &mut self.records[key(number)];
+        let Some(&Reverse(Due { tick, .. })) = record.due.peek() else {
+            return;
+        };
+        if !record.listed.is_some_and(|listed| listed.tick <= tick) {
+            let entry = DueSet {
+                tick,
+                entry: self.listed,
+                set: number,
+            };
+            self.listed += 1;
+            record.listed = Some(entry);
+            self.due.push(Reverse(entry));
+        }
     }
 
     /// The actor's number for a set; a new one if it has none.
@@ -251,17 +427,18 @@ impl KeyedWheel {
         vacant.insert(Record {
             set: Arc::clone(set),
             nodes: 0,
+            in_hand: 0,
             due: DueHeap::new(),
-            is_due: false,
+            listed: None,
+            attempts: 0,
         });
         number
     }
 
-    /// Drops the record of a set that is over and has nothing on the wheel.
-    fn forget_if_over(&mut self, number: NonZeroU32) {
+    /// Drops the record of a set that is over and has nothing here.
+    fn forget_if_over(&mut self, number: NonZeroU32, is_over: bool) {
         let record = &self.records[key(number)];
-        let is_in_hand = self.in_hand.as_ref().is_some_and(|hand| hand.set == number);
-        if record.nodes == 0 && !record.is_due && !is_in_hand && record.set.is_over() {
+        if is_over && record.nodes == 0 && record.in_hand == 0 && record.listed.is_none() {
             let record = self.records.remove(key(number));
             record.set.number().store(0, Ordering::Relaxed);
         }
@@ -274,6 +451,21 @@ fn key(number: NonZeroU32) -> usize {
 }
 
 impl Record {
+    /// Whether the actor waits for the lock of the set.
+    fn patience(&self, turn: &Turn<'_>) -> Patience {
+        if self.attempts >= ATTEMPTS && turn.may_wait() {
+            Patience::Waits
+        } else {
+            Patience::Tries
+        }
+    }
+
+    /// Counts an attempt to lock the set.
+    fn attempted<T>(&mut self, result: Result<T, Contended>) -> Result<T, Contended> {
+        self.attempts = if result.is_ok() { 0 } else { self.attempts + 1 };
+        result
+    }
+
     /// The set, and the wheel as it may use it.
     fn lend<'a>(
         &'a mut self,

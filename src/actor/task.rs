@@ -64,6 +64,9 @@ const COMMANDS_PER_TURN: usize = if EXPLORED { 3 } else { 4096 };
 /// How many commands a turn that catches up applies before it reads the clock again.
 const COMMANDS_PER_READING: usize = if EXPLORED { 1 } else { 256 };
 
+/// How many dirty timers that are not needed soon a turn processes at least.
+const REST_PER_TURN: usize = if EXPLORED { 2 } else { 1024 };
+
 /// How many indices of a wheel a turn searches for cancelled sleeps.
 const INDICES_PER_TURN: u32 = if EXPLORED { 2 } else { 4096 };
 
@@ -271,7 +274,7 @@ impl Actor {
             let left_to_deliver = (self.keyed).deliver(deliver_before, TIMERS_PER_TURN, &turn);
             if !left_to_deliver {
                 let fired_before = sleeps_before.min(timers_before).min(before);
-                self.barrier.fired(fired_before);
+                self.barrier.fired(fired_before, self.keyed.processed());
                 if let Some(tick) = fired_before.checked_sub(1) {
                     self.lateness.has_fired(tick, began, &shared);
                 }
@@ -319,15 +322,15 @@ impl Actor {
     /// Applies commands of the backlog, as far as the budget goes. Returns whether it is used up.
     fn apply(&mut self, mut budget: usize, turn: &Turn<'_>) -> bool {
         let mut fetched = 0;
-        // The dirty indices of a set come before the next command.
-        while !self.keyed.process(&mut budget, turn) && budget > 0 {
+        self.keyed.process_urgent(&mut budget, turn);
+        while budget > 0 {
             if fetched == 0 {
                 fetched = FETCHED;
                 self.fetch();
             }
             fetched -= 1;
             let Some(command) = self.backlog.pop() else {
-                return false;
+                break;
             };
             budget -= 1;
             let is_second_round = matches!(
@@ -340,7 +343,7 @@ impl Actor {
             add(&self.shared.metrics.0.commands, u64::from(!is_second_round));
             match command {
                 Command::Sleep(entry) => self.sleeps.register(entry),
-                Command::Set(set) => self.keyed.receive(&set, turn),
+                Command::Set(set) => self.keyed.receive(&set, &mut budget, turn),
                 Command::Settle {
                     done,
                     is_second_round,
@@ -349,7 +352,10 @@ impl Actor {
                 Command::Shutdown => self.must_end = true,
             }
         }
-        budget == 0
+        // Long lists of timers that are needed later wait for other commands, and yet are not kept waiting by them.
+        let mut rest = budget.max(REST_PER_TURN);
+        self.keyed.process_rest(&mut rest, turn);
+        budget == 0 || rest == 0
     }
 
     /// Applies more commands, in a turn that follows on another, for as long as other tasks have run between the two.
@@ -376,7 +382,7 @@ impl Actor {
     /// [`Barrier`].
     fn settle(&mut self, done: oneshot::Sender<()>, is_second_round: bool, tick: u64) {
         if is_second_round {
-            self.barrier.add(tick, done);
+            self.barrier.add(tick, self.keyed.received(), done);
         } else {
             self.second_round.push(Command::Settle {
                 done,

@@ -1,7 +1,9 @@
 //! The indices of a set that changed since the actor last took them.
 
+use crate::tick::NEVER;
+
 /// Dirty indices.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Batch {
     /// Indices that are needed soon.
     pub(crate) urgent: Vec<u32>,
@@ -13,8 +15,29 @@ pub(crate) struct Batch {
     pub(crate) rest_earliest: u64,
 }
 
+impl Default for Batch {
+    fn default() -> Self {
+        Batch {
+            urgent: Vec::new(),
+            rest: Vec::new(),
+            earliest: NEVER,
+            rest_earliest: NEVER,
+        }
+    }
+}
+
 impl Batch {
     pub(crate) fn len(&self) -> usize {
         self.urgent.len() + self.rest.len()
+    }
+
+    /// Empties it, and keeps memory for `kept` indices in each list.
+    pub(crate) fn clear(&mut self, kept: usize) {
+        for list in [&mut self.urgent, &mut self.rest] {
+            list.clear();
+            list.shrink_to(kept);
+        }
+        self.earliest = NEVER;
+        self.rest_earliest = NEVER;
     }
 }

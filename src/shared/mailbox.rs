@@ -67,7 +67,7 @@ pub(crate) use queue::Backlog;
 use queue::Queue;
 
 /// `next_wake` while the actor runs: before every tick, so nobody notifies it.
-const AWAKE: u64 = 0;
+pub(crate) const AWAKE: u64 = 0;
 
 /// A queue of this length wakes the actor, however late its commands are needed. That bounds the memory of commands for
 /// timers that were cancelled. The models need a lower bound to reach it.

@@ -11,51 +11,72 @@ use super::turn::Turn;
 use crate::metrics::KeyedCounts;
 
 /// The most keyed timers a wheel can have, over all of its sets.
-pub(crate) const MAX_KEYED: usize = 1 << 30;
+pub(crate) const MAX_KEYED: usize = 1 << 29;
 
-/// The actor's half of a set. Every call locks the set for a bounded time.
+/// Whether the actor waits for the lock of a set.
+///
+/// A thread may be kept from running while it holds the lock. An actor that waits for it keeps every timer of the wheel
+/// waiting, so it tries, and leaves the set for its next turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    Tries,
+    Waits,
+}
+
+/// Another thread had the lock of the set, and the actor did not wait. Nothing has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Contended;
+
+/// The actor's half of a set. Every call locks the set once, for a bounded time.
+///
+/// A call that succeeds says whether the set is over: no timer is pending, and none can be set any more. Then that stays
+/// so.
 pub(crate) trait TimerSet: Send + Sync + fmt::Debug {
     /// The actor's number for the set; 0 when it has none. Only the actor uses it.
     fn number(&self) -> &AtomicU32;
 
-    /// Moves the dirty indices into `batch`, which is empty. From now on indices that are needed before tick `horizon`
-    /// are urgent.
-    fn take_dirty(&self, batch: &mut Batch, horizon: u64);
+    /// While the set's command is queued: no dirty index is needed before this tick. Does not lock the set. A tick that was
+    /// announced to the mailbox is seen.
+    fn earliest(&self) -> u64;
 
-    /// Makes the wheel agree with these indices, which were dirty.
-    fn process(&self, indices: &[u32], turn: &Turn<'_>, wheel: &mut dyn SetWheel);
+    /// Moves the dirty indices into `batch`, which is empty.
+    fn take_dirty(&self, batch: &mut Batch, patience: Patience) -> Result<bool, Contended>;
+
+    /// Makes the wheel agree with these indices, which were dirty. None of them is needed before tick `earliest`, but for
+    /// those that were marked again since.
+    fn process(
+        &self,
+        indices: &[u32],
+        earliest: u64,
+        turn: &Turn<'_>,
+        wheel: &mut dyn SetWheel,
+        patience: Patience,
+    ) -> Result<bool, Contended>;
 
     /// The wheel has reached these indices.
-    fn process_expirations(&self, indices: &[u32], turn: &Turn<'_>, wheel: &mut dyn SetWheel);
+    fn process_expirations(
+        &self,
+        indices: &[u32],
+        turn: &Turn<'_>,
+        wheel: &mut dyn SetWheel,
+        patience: Patience,
+    ) -> Result<bool, Contended>;
 
-    /// Delivers the timers that are due before tick `before`. Processes at most `limit` of them, and lowers it by that number.
+    /// Delivers timers that are due before tick `before`. Processes at most `limit` of them, and lowers it by that number.
     fn deliver(
         &self,
         before: u64,
         limit: &mut usize,
         turn: &Turn<'_>,
         wheel: &mut dyn SetWheel,
-    ) -> Delivery;
+        patience: Patience,
+    ) -> Result<bool, Contended>;
 
     /// The actor ends: nothing will expire any more.
     fn close(&self);
 
-    /// Whether no timer is pending, and none can be set any more.
-    fn is_over(&self) -> bool;
-
     /// The set's counters.
     fn counts(&self) -> KeyedCounts;
-}
-
-/// The result of a delivery.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Delivery {
-    /// Nothing waits to be delivered.
-    Done,
-    /// The rest is due at a tick that the wheel has not finished.
-    Early,
-    /// The limit was reached.
-    More,
 }
 
 /// A timer that came off the wheel and waits to be delivered, ordered by tick and then by arming. The

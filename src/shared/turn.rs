@@ -16,6 +16,8 @@ pub(crate) struct Turn<'a> {
     armed_after: Timestamp,
     metrics: &'a Metrics,
     latest: Cell<Duration>,
+    /// The actor has waited for the lock of a set.
+    waited: Cell<bool>,
 }
 
 impl<'a> Turn<'a> {
@@ -26,7 +28,13 @@ impl<'a> Turn<'a> {
             armed_after: Timestamp::MIN,
             metrics,
             latest: Cell::new(Duration::ZERO),
+            waited: Cell::new(false),
         }
+    }
+
+    /// Whether the actor may wait for the lock of a set, which it may once.
+    pub(crate) fn may_wait(&self) -> bool {
+        !self.waited.replace(true)
     }
 
     /// This turn, in which each timer with a deadline before `armed_after` was armed after that.

@@ -1,14 +1,15 @@
 //! The actor's half of a set: it processes dirty indices and expirations, and delivers.
 
 use std::cmp::Reverse;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::ledger::Ended;
+use super::lock::Mark;
 use super::table::{Timer, Whereabouts};
-use super::{BATCH, Expired, KEPT, Payload, Phase, Set, State};
+use super::{BATCH, Expired, Guard, KEPT, Payload, Phase, Set, State};
 use crate::metrics::KeyedCounts;
 use crate::panic::{catch_panic, drop_caught, wake};
-use crate::shared::timer_set::{Batch, Delivery, Due, SetWheel, TimerSet};
+use crate::shared::timer_set::{Batch, Contended, Due, Patience, SetWheel, TimerSet};
 use crate::shared::turn::Turn;
 use crate::tick::{NEVER, Timestamp};
 
@@ -24,30 +25,48 @@ where
         &self.number
     }
 
-    fn take_dirty(&self, batch: &mut Batch, horizon: u64) {
-        self.state.take_dirty(batch, horizon);
+    fn earliest(&self) -> u64 {
+        self.earliest.load(Ordering::SeqCst)
     }
 
-    fn process(&self, indices: &[u32], turn: &Turn<'_>, wheel: &mut dyn SetWheel) {
-        for indices in indices.chunks(BATCH as usize) {
-            let mut state = self.lock();
-            for &index in indices {
-                self.process_index(&mut state, index, turn, wheel);
-                state.assert_slot(index, |deadline| self.tick(deadline));
-            }
+    fn take_dirty(&self, batch: &mut Batch, patience: Patience) -> Result<bool, Contended> {
+        (self.state).take_dirty(batch, patience, State::is_over)
+    }
+
+    fn process(
+        &self,
+        indices: &[u32],
+        earliest: u64,
+        turn: &Turn<'_>,
+        wheel: &mut dyn SetWheel,
+        patience: Patience,
+    ) -> Result<bool, Contended> {
+        debug_assert!(indices.len() <= BATCH as usize, "one hold of the lock");
+        let mut state = self.state.lock_for_actor(self, patience)?;
+        for &index in indices {
+            assert_in_time(&mut state, index, earliest);
+            self.process_index(&mut state, index, turn, wheel);
+            state.assert_slot(index, |deadline| self.tick(deadline));
         }
+        Ok(state.is_over())
     }
 
-    fn process_expirations(&self, indices: &[u32], turn: &Turn<'_>, wheel: &mut dyn SetWheel) {
+    fn process_expirations(
+        &self,
+        indices: &[u32],
+        turn: &Turn<'_>,
+        wheel: &mut dyn SetWheel,
+        patience: Patience,
+    ) -> Result<bool, Contended> {
+        debug_assert!(indices.len() <= BATCH as usize, "one hold of the lock");
         // The heap may have to move, which it does while the set is not locked.
         wheel.due().reserve(indices.len());
-        for indices in indices.chunks(BATCH as usize) {
-            let mut state = self.lock();
-            for &index in indices {
-                self.process_expiration(&mut state, index, turn, wheel);
-                state.assert_slot(index, |deadline| self.tick(deadline));
-            }
+        let mut state = self.state.lock_for_actor(self, patience)?;
+        for &index in indices {
+            self.process_expiration(&mut state, index, turn, wheel);
+            state.assert_slot(index, |deadline| self.tick(deadline));
         }
+        Ok(state.is_over())
     }
 
     fn deliver(
@@ -56,30 +75,25 @@ where
         limit: &mut usize,
         turn: &Turn<'_>,
         wheel: &mut dyn SetWheel,
-    ) -> Delivery {
+        patience: Patience,
+    ) -> Result<bool, Contended> {
         let mut lost = Vec::new();
         let mut news = false;
-        let mut state = self.lock();
-        let delivery = loop {
-            let Some(&Reverse(due)) = wheel.due().peek() else {
-                break Delivery::Done;
+        let mut state = self.state.lock_for_actor(self, patience)?;
+        if state.phase != Phase::Open {
+            // Nobody receives; the thread that closed the set takes its timers out.
+            wheel.due().clear();
+        }
+        while *limit > 0 {
+            let Some(&Reverse(due)) = wheel.due().peek().filter(|due| due.0.tick < before) else {
+                break;
             };
-            if state.phase != Phase::Open {
-                // Nobody receives; the thread that closed the set takes its timers out.
-                wheel.due().clear();
-                break Delivery::Done;
-            }
-            if due.tick >= before {
-                break Delivery::Early;
-            }
-            if *limit == 0 {
-                break Delivery::More;
-            }
             *limit -= 1;
             wheel.due().pop();
             news |= self.deliver_one(&mut state, due, turn, wheel, &mut lost);
             state.assert_slot(due.index, |deadline| self.tick(deadline));
-        };
+        }
+        let is_over = state.is_over();
         let receiver = if news || state.is_finished() {
             state.receiver.take()
         } else {
@@ -94,7 +108,7 @@ where
             drop_caught([timer.key]);
             drop_caught([timer.value]);
         }
-        delivery
+        Ok(is_over)
     }
 
     fn close(&self) {
@@ -109,12 +123,6 @@ where
             self.end_all();
         }
         wake(receiver);
-    }
-
-    fn is_over(&self) -> bool {
-        self.state.read(|state| {
-            state.table.len() == 0 && (!state.has_handles || state.phase != Phase::Open)
-        })
     }
 
     fn counts(&self) -> KeyedCounts {
@@ -137,7 +145,7 @@ impl<K, S: Payload> Set<K, S> {
         wheel: &mut dyn SetWheel,
     ) {
         state.table.change(index, |slot| {
-            slot.location.set_dirty(false);
+            slot.location.set_mark(Mark::Clean);
             let tick = (slot.timer.as_ref()).map(|timer| self.due_tick(timer, turn));
             match (slot.location.get(), tick) {
                 (Whereabouts::Nowhere, None) => slot.scheduled = NEVER,
@@ -296,6 +304,22 @@ impl<K, S: Payload> Set<K, S> {
         });
         state.ledger.repeated();
         Some((key, value, missed.unsigned_abs()))
+    }
+}
+
+/// Asserts L4 of an index in the actor's batch, which is not needed before tick `earliest`.
+fn assert_in_time<K, S: Payload>(guard: &mut Guard<'_, K, S>, index: u32, earliest: u64) {
+    if !cfg!(debug_assertions) {
+        return;
+    }
+    let (state, outbox) = guard.split();
+    let earliest = earliest.min(outbox.earliest());
+    if let Some(slot) = state.table.get(index) {
+        // One that is due or clean has been processed since.
+        let is_left =
+            slot.location.get() != Whereabouts::Due && slot.location.mark() != Mark::Clean;
+        let is_in_time = slot.scheduled >= earliest || !is_left;
+        assert!(is_in_time, "L4: index {index}");
     }
 }
 

@@ -16,10 +16,16 @@
 //! * **L2** An index is in `dirty` only while `queued` is true.
 //! * **L3** While `queued` is true, the mailbox knows a tick that is not later than `announced`, and no index in `dirty`
 //!   is needed before `announced`.
-//! * **L4** No index is needed before the `horizon` unless it is among the urgent ones.
+//! * **L4** No index in `dirty` is needed before `rest_earliest` unless it is among the urgent ones, and `rest_earliest` is
+//!   not before the `horizon`. The [mark](Mark) of an index says whether it is urgent; each is listed at most twice.
 //!
 //! L4 keeps timers on time under a flood of commands: the actor processes the urgent indices first. The rest delays no
-//! timer that is due before the horizon.
+//! timer that is due before the first tick by which one of the rest is needed. Debug builds assert it of each index that
+//! the actor processes.
+//!
+//! A short list is urgent as a whole. A long one is divided at the horizon, which follows the clock as far as L4 allows:
+//! the timers that are set soonest would otherwise not be urgent when the actor is late. How *long* the list is wakes the
+//! actor, and changes nothing about the tick by which the command is needed.
 //!
 //! # No change is missed
 //!
@@ -36,12 +42,20 @@ use std::mem;
 use std::ops::{Deref, DerefMut};
 
 use crate::shared::batch::Batch;
-use crate::shared::mailbox::QUEUE_BOUND;
-use crate::sync::{Mutex, MutexGuard, lock_with_backoff};
+use crate::shared::mailbox::{AWAKE, QUEUE_BOUND};
+use crate::shared::timer_set::{Contended, Patience};
+use crate::sync::{EXPLORED, Mutex, MutexGuard, lock_with_backoff, try_lock_with_backoff};
 use crate::tick::NEVER;
+
+/// A list of dirty indices this long is divided into urgent ones and the rest. Each time it has grown by as much, the
+/// horizon follows the clock.
+const SHORT: usize = if EXPLORED { 2 } else { 256 };
 
 /// How a set reaches its actor.
 pub(crate) trait ActorLink {
+    /// Indices that are needed before this tick are urgent now.
+    fn horizon(&self) -> u64;
+
     /// Pushes the set's command, needed by `tick`, without notifying the actor. Returns the tick for the wake rule.
     fn enqueue(&self, tick: u64) -> u64;
 
@@ -73,10 +87,22 @@ pub(crate) struct Outbox {
     queued: bool,
     /// L3: the earliest tick the mailbox knows of for that command.
     announced: u64,
-    /// L4: an index that is needed before this tick is urgent. The actor sets it when it takes the indices.
+    /// L4: an index that is needed before this tick is urgent. `NEVER` while the list is short.
     horizon: u64,
+    /// The horizon follows the clock when the list is this long.
+    follow_at: usize,
     /// The earliest tick by which the actor is needed since this hold of the lock began; `None` if it is not.
     needed: Option<u64>,
+}
+
+/// Whether an index is dirty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mark {
+    Clean,
+    /// The actor is going to process it.
+    Dirty,
+    /// It is among those that the actor processes first.
+    Urgent,
 }
 
 /// Unlocks the set and notifies the actor of the marked indices, as the module describes.
@@ -95,7 +121,8 @@ impl<T> ActorMutex<T> {
                     dirty: Batch::default(),
                     queued: false,
                     announced: NEVER,
-                    horizon: 0,
+                    horizon: NEVER,
+                    follow_at: SHORT,
                     needed: None,
                 },
             }),
@@ -110,16 +137,43 @@ impl<T> ActorMutex<T> {
         }
     }
 
-    /// The actor has the command: takes the dirty indices and clears `queued`. From now on indices that are needed before
-    /// `horizon` are urgent. `batch` must be empty; its memory serves the next changes.
-    pub(crate) fn take_dirty(&self, batch: &mut Batch, horizon: u64) {
+    /// Like [`lock`](Self::lock), for the actor, which need not wait.
+    pub(crate) fn lock_for_actor<'a, L: ActorLink>(
+        &'a self,
+        link: &'a L,
+        patience: Patience,
+    ) -> Result<ActorGuard<'a, T, L>, Contended> {
+        let contents = Some(self.contents_for_actor(patience)?);
+        Ok(ActorGuard { contents, link })
+    }
+
+    fn contents_for_actor(
+        &self,
+        patience: Patience,
+    ) -> Result<MutexGuard<'_, Contents<T>>, Contended> {
+        match patience {
+            Patience::Waits => Ok(lock_with_backoff(&self.contents)),
+            Patience::Tries => try_lock_with_backoff(&self.contents).ok_or(Contended),
+        }
+    }
+
+    /// The actor has the command: takes the dirty indices and clears `queued`. `batch` must be empty; its memory serves the
+    /// next changes. Returns what `read` says of the value.
+    pub(crate) fn take_dirty<R>(
+        &self,
+        batch: &mut Batch,
+        patience: Patience,
+        read: impl FnOnce(&T) -> R,
+    ) -> Result<R, Contended> {
         debug_assert_eq!(batch.len(), 0, "the last batch was processed");
-        let mut contents = lock_with_backoff(&self.contents);
+        let mut contents = self.contents_for_actor(patience)?;
         let outbox = &mut contents.outbox;
         mem::swap(batch, &mut outbox.dirty);
-        outbox.queued = false;
         batch.earliest = mem::replace(&mut outbox.announced, NEVER);
-        batch.rest_earliest = mem::replace(&mut outbox.horizon, horizon).max(batch.earliest);
+        outbox.queued = false;
+        outbox.horizon = NEVER;
+        outbox.follow_at = SHORT;
+        Ok(read(&contents.value))
     }
 
     /// Reads the value. Nothing can be marked meanwhile.
@@ -129,31 +183,34 @@ impl<T> ActorMutex<T> {
 }
 
 impl Outbox {
-    /// Marks an index that was clean: the actor must process it by `tick`.
+    /// Marks an index, which had this mark: the actor must process it by `tick`. Returns its new mark.
     #[inline]
-    pub(crate) fn mark(&mut self, index: u32, tick: u64) {
+    #[must_use]
+    pub(crate) fn mark(&mut self, index: u32, mark: Mark, tick: u64) -> Mark {
+        self.need(tick);
+        if mark == Mark::Urgent {
+            return mark;
+        }
         if tick < self.horizon {
             self.dirty.urgent.push(index);
-        } else {
+            return Mark::Urgent;
+        }
+        self.dirty.rest_earliest = self.dirty.rest_earliest.min(tick);
+        if mark == Mark::Clean {
             self.dirty.rest.push(index);
         }
-        self.need(tick);
-    }
-
-    /// A dirty index is needed by `tick` now, and no longer by `before`.
-    #[inline]
-    pub(crate) fn hasten(&mut self, index: u32, before: u64, tick: u64) {
-        // An index crosses the horizon once, since the tick only falls while it is dirty.
-        if tick < self.horizon && before >= self.horizon {
-            self.dirty.urgent.push(index);
-        }
-        self.need(tick);
+        Mark::Dirty
     }
 
     /// The actor must take a turn for the set by `tick`.
     #[inline]
     pub(crate) fn need(&mut self, tick: u64) {
         self.needed = Some(self.needed.map_or(tick, |needed| needed.min(tick)));
+    }
+
+    /// No index that was marked since the actor took the last ones is needed before this tick.
+    pub(super) fn earliest(&self) -> u64 {
+        self.announced
     }
 }
 
@@ -203,19 +260,23 @@ impl<T, L: ActorLink> Drop for ActorGuard<'_, T, L> {
 
 /// Pushes the command, unless it is queued. Returns the tick for the wake rule.
 fn push(outbox: &mut Outbox, needed: u64, link: &impl ActorLink) -> u64 {
-    // A long list is worth a turn of its own: that bounds how long removed timers stay on the wheel.
-    let tick = if outbox.dirty.len() >= QUEUE_BOUND {
-        0
-    } else {
-        needed
-    };
+    let length = outbox.dirty.len();
+    if length >= outbox.follow_at {
+        outbox.follow_at = length + SHORT;
+        outbox.horizon = link.horizon().min(outbox.dirty.rest_earliest);
+    }
+    let mut wake_by = needed;
     if !mem::replace(&mut outbox.queued, true) {
-        outbox.announced = tick;
-        return link.enqueue(tick);
+        outbox.announced = needed;
+        wake_by = link.enqueue(needed);
+    } else if needed < outbox.announced {
+        outbox.announced = needed;
+        link.announce(needed);
     }
-    if tick < outbox.announced {
-        outbox.announced = tick;
-        link.announce(tick);
+    // A long list wakes the actor: that bounds how long removed timers stay on the wheel.
+    if length >= QUEUE_BOUND {
+        AWAKE
+    } else {
+        wake_by
     }
-    tick
 }

@@ -33,10 +33,10 @@
 //! They hold whenever the lock is free, and debug builds assert S1 to S5 for each slot that was changed.
 //!
 //! * **S1** An index with a timer that is not due is scheduled no later than the tick of its deadline.
-//! * **S2** An index on the wheel lies there at its scheduled tick, or later and is dirty. One that is nowhere is
-//!   scheduled never, or is dirty.
+//! * **S2** An index on the wheel lies there at its scheduled tick, or is dirty. One that is nowhere is scheduled never, or
+//!   is dirty.
 //! * **S3** An index that is due holds a timer and is scheduled at the tick of its entry in the heap.
-//! * **S4** An index on the wheel without a timer is dirty: the actor is going to take it off.
+//! * **S4** An index without a timer is scheduled never. On the wheel it is dirty: the actor is going to take it off.
 //! * **S5** An index whose dirty flag is set is among the [dirty ones](crate::shared::batch::Batch), or in the batch that
 //!   the actor took. Handles set the flag; [`process`](TimerSet::process) alone clears it. Processing an index twice
 //!   changes nothing.
@@ -97,12 +97,13 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU64;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use hashbrown::DefaultHashBuilder;
 
+use crate::clock;
 use crate::shared::command::Command;
 use crate::shared::timer_set::TimerSet;
 use crate::shared::{Shared, counts};
@@ -110,7 +111,7 @@ use crate::sync::EXPLORED;
 use crate::tick::{NEVER, Timestamp};
 use delivered::Delivered;
 use ledger::Ledger;
-use lock::{ActorGuard, ActorLink, ActorMutex, Outbox};
+use lock::{ActorGuard, ActorLink, ActorMutex, Mark, Outbox};
 use table::{Slot, Table, Timer, Whereabouts};
 
 pub(crate) use calls::Handles;
@@ -121,6 +122,9 @@ pub(crate) use stream_side::{Receiver, Source};
 
 /// The most timers that one hold of the lock touches.
 const BATCH: u32 = if EXPLORED { 2 } else { 256 };
+
+/// In a long list of dirty indices, those that are needed within this many ticks are processed before all others.
+const HORIZON: u64 = if EXPLORED { 4 } else { 256 };
 
 /// An empty heap of due timers keeps memory for this many.
 const KEPT: usize = 64;
@@ -134,6 +138,8 @@ pub(crate) struct Set<K, S: Payload> {
     hasher: DefaultHashBuilder,
     /// The actor's number for the set; 0 when it has none.
     number: AtomicU32,
+    /// While the command is queued: no dirty index is needed before this tick. Written under the lock, read without.
+    earliest: AtomicU64,
     state: ActorMutex<State<K, S>>,
 }
 
@@ -183,6 +189,7 @@ where
             rules,
             hasher,
             number: AtomicU32::new(0),
+            earliest: AtomicU64::new(NEVER),
             state: ActorMutex::new(State {
                 ledger: Ledger::new(shared),
                 table: Table::new(),
@@ -237,10 +244,15 @@ impl<K, S: Payload> Set<K, S> {
 }
 
 impl<K, S: Payload> ActorLink for Set<K, S> {
+    fn horizon(&self) -> u64 {
+        self.shared.ticks.now(clock::now()).saturating_add(HORIZON)
+    }
+
     fn enqueue(&self, tick: u64) -> u64 {
         let Some(this) = self.this.upgrade() else {
             return NEVER; // it is being dropped, and nothing in it can fire
         };
+        self.earliest.store(tick, Ordering::SeqCst);
         let thread = counts::thread_number();
         let queued = (self.shared.mailbox).enqueue(thread, tick, Command::Set(this));
         // Without an actor nothing will fire; it has closed the set, or is about to.
@@ -248,6 +260,7 @@ impl<K, S: Payload> ActorLink for Set<K, S> {
     }
 
     fn announce(&self, tick: u64) {
+        self.earliest.store(tick, Ordering::SeqCst);
         self.shared.mailbox.lower(counts::thread_number(), tick);
     }
 
@@ -285,7 +298,12 @@ impl<K, S: Payload> State<K, S> {
         self.phase == Phase::Ended || (!self.has_handles && self.table.len() == 0)
     }
 
-    /// Asserts S1 to S4 for one index. `tick` gives the tick of a deadline.
+    /// Whether no timer is pending, and none can be set any more.
+    fn is_over(&self) -> bool {
+        self.table.len() == 0 && (!self.has_handles || self.phase != Phase::Open)
+    }
+
+    /// Asserts S1 to S4 of one index. `tick` gives the tick of a deadline.
     fn assert_slot(&self, index: u32, tick: impl FnOnce(Timestamp) -> u64) {
         if !cfg!(debug_assertions) {
             return;
@@ -293,8 +311,12 @@ impl<K, S: Payload> State<K, S> {
         let Some(slot) = self.table.get(index) else {
             return;
         };
-        let (location, dirty) = (slot.location.get(), slot.location.is_dirty());
+        let (location, dirty) = (slot.location.get(), slot.location.mark() != Mark::Clean);
         let timer = slot.timer.as_ref();
+        assert!(
+            timer.is_some() || slot.scheduled == NEVER,
+            "S4: index {index}"
+        );
         if let (Some(timer), true) = (timer, location != Whereabouts::Due) {
             let is_in_time = slot.scheduled <= tick(timer.deadline);
             assert!(is_in_time, "S1: index {index}");
@@ -314,30 +336,30 @@ impl<K, S> Slot<K, S> {
         if self.location.get() == Whereabouts::Due {
             self.leave_due();
         }
-        let before = self.scheduled;
-        if before <= tick {
-            return;
+        if tick < self.scheduled {
+            self.scheduled = tick;
+            self.mark(outbox, index, tick);
         }
-        self.scheduled = tick;
-        if self.location.is_dirty() {
-            outbox.hasten(index, before, tick);
-        } else {
-            self.location.set_dirty(true);
-            outbox.mark(index, tick);
-        }
+    }
+
+    /// The actor must process this slot by `tick`.
+    #[inline]
+    fn mark(&mut self, outbox: &mut Outbox, index: u32, tick: u64) {
+        let mark = outbox.mark(index, self.location.mark(), tick);
+        self.location.set_mark(mark);
     }
 
     /// The timer of this slot was taken out: marks the index if it has to leave the wheel.
     fn vacated(&mut self, outbox: &mut Outbox, index: u32) {
+        self.scheduled = NEVER;
         match self.location.get() {
             Whereabouts::Nowhere => {}
             Whereabouts::Due => self.leave_due(),
-            Whereabouts::OnWheel(_) => {
-                if !self.location.is_dirty() {
-                    self.location.set_dirty(true);
-                    outbox.mark(index, NEVER);
-                }
+            Whereabouts::OnWheel(_) if self.location.mark() == Mark::Clean => {
+                self.mark(outbox, index, NEVER);
             }
+            // The actor is going to process it anyway.
+            Whereabouts::OnWheel(_) => {}
         }
     }
 

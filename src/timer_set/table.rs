@@ -13,6 +13,7 @@ use std::num::NonZeroU64;
 use hashbrown::DefaultHashBuilder;
 
 use super::key_index::KeyIndex;
+use super::lock::Mark;
 use crate::tick::{NEVER, Timestamp};
 
 /// The number of slots of a chunk.
@@ -37,7 +38,7 @@ pub(super) struct Slot<K, S> {
     pub(super) timer: Option<Timer<K, S>>,
 }
 
-/// The location of a slot on the actor's side, and whether the slot is dirty.
+/// The location of a slot on the actor's side, and its mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Location(u32);
 
@@ -54,11 +55,13 @@ pub(super) enum Whereabouts {
 
 impl Location {
     const DIRTY: u32 = 1 << 31;
-    const NOWHERE: u32 = Self::DIRTY - 1;
-    const DUE: u32 = Self::DIRTY - 2;
+    const URGENT: u32 = 1 << 30;
+    const MARK: u32 = Self::DIRTY | Self::URGENT;
+    const NOWHERE: u32 = Self::URGENT - 1;
+    const DUE: u32 = Self::URGENT - 2;
 
     pub(super) fn get(self) -> Whereabouts {
-        match self.0 & !Self::DIRTY {
+        match self.0 & !Self::MARK {
             Self::NOWHERE => Whereabouts::Nowhere,
             Self::DUE => Whereabouts::Due,
             node => Whereabouts::OnWheel(node),
@@ -74,15 +77,24 @@ impl Location {
                 node
             }
         };
-        self.0 = place | (self.0 & Self::DIRTY);
+        self.0 = place | (self.0 & Self::MARK);
     }
 
-    pub(super) fn is_dirty(self) -> bool {
-        self.0 & Self::DIRTY != 0
+    pub(super) fn mark(self) -> Mark {
+        match self.0 & Self::MARK {
+            0 => Mark::Clean,
+            Self::DIRTY => Mark::Dirty,
+            _ => Mark::Urgent,
+        }
     }
 
-    pub(super) fn set_dirty(&mut self, dirty: bool) {
-        self.0 = self.0 & !Self::DIRTY | if dirty { Self::DIRTY } else { 0 };
+    pub(super) fn set_mark(&mut self, mark: Mark) {
+        let mark = match mark {
+            Mark::Clean => 0,
+            Mark::Dirty => Self::DIRTY,
+            Mark::Urgent => Self::MARK,
+        };
+        self.0 = self.0 & !Self::MARK | mark;
     }
 }
 

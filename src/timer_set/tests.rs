@@ -13,7 +13,7 @@ use super::*;
 use crate::shared::Config;
 use crate::shared::mailbox::Backlog;
 use crate::shared::notifier::ActorNotifier;
-use crate::shared::timer_set::{Batch, Delivery, DueHeap, SetWheel};
+use crate::shared::timer_set::{Batch, DueHeap, Patience, SetWheel};
 use crate::shared::turn::Turn;
 use crate::tick::Ticks;
 
@@ -49,6 +49,8 @@ impl SetWheel for Nodes {
         &mut self.due
     }
 }
+
+const TRIES: Patience = Patience::Tries;
 
 type Timers = Arc<Set<u64, Plain<()>>>;
 
@@ -104,10 +106,38 @@ fn arm(set: &Timers, keys: std::ops::Range<u64>, at: u64) {
 /// Processes all dirty indices, as the actor does; returns how many.
 fn process(set: &Timers, turn: &Turn<'_>, nodes: &mut Nodes) -> usize {
     let mut batch = Batch::default();
-    set.take_dirty(&mut batch, turn.tick + 10);
-    set.process(&batch.urgent, turn, nodes);
-    set.process(&batch.rest, turn, nodes);
+    set.take_dirty(&mut batch, TRIES).expect("nobody has it");
+    for (list, earliest) in [
+        (&batch.urgent, batch.earliest),
+        (&batch.rest, batch.rest_earliest),
+    ] {
+        for indices in list.chunks(256) {
+            let processed = set.process(indices, earliest, turn, nodes, TRIES);
+            assert!(processed.is_ok());
+        }
+    }
     batch.len()
+}
+
+/// The wheel has reached these indices.
+fn reach(set: &Timers, indices: &[u32], turn: &Turn<'_>, nodes: &mut Nodes) {
+    for indices in indices.chunks(256) {
+        let processed = set.process_expirations(indices, turn, nodes, TRIES);
+        assert!(processed.is_ok());
+    }
+}
+
+/// Delivers what is due before a tick, at most `limit`; returns what is left of it.
+fn deliver(
+    set: &Timers,
+    before: u64,
+    mut limit: usize,
+    turn: &Turn<'_>,
+    nodes: &mut Nodes,
+) -> usize {
+    let delivered = set.deliver(before, &mut limit, turn, nodes, TRIES);
+    assert!(delivered.is_ok());
+    limit
 }
 
 #[test]
@@ -130,9 +160,8 @@ fn memory_follows_the_number_of_timers() {
     process(&set, &turn, &mut nodes);
     let turn = Turn::new(5, tick(5), &shared.metrics.0);
     let indices: Vec<_> = (0..10_000).collect();
-    set.process_expirations(&indices, &turn, &mut nodes);
-    let delivery = set.deliver(6, &mut 20_000, &turn, &mut nodes);
-    assert_eq!(delivery, Delivery::Done);
+    reach(&set, &indices, &turn, &mut nodes);
+    assert_eq!(deliver(&set, 6, 20_000, &turn, &mut nodes), 10_000);
     let state = set.lock();
     assert!(state.table.chunks() <= 1 && nodes.due.capacity() <= KEPT);
     assert_eq!(state.delivered.len(), 10_000);
@@ -192,15 +221,12 @@ fn due_timers_of_a_closed_set_are_not_delivered() {
     arm(&set, 0..3, 5);
     let turn = Turn::new(5, tick(5), &shared.metrics.0);
     assert_eq!(process(&set, &turn, &mut nodes), 3);
-    set.process_expirations(&[0, 1, 2], &turn, &mut nodes);
-    let mut limit = 9;
-    let early = set.deliver(5, &mut limit, &turn, &mut nodes);
-    assert_eq!(early, Delivery::Early);
-    assert_eq!((lengths(&set, &nodes), limit), ((0, 3, 3), 9));
+    reach(&set, &[0, 1, 2], &turn, &mut nodes);
+    assert_eq!(deliver(&set, 5, 9, &turn, &mut nodes), 9, "too early");
+    assert_eq!(lengths(&set, &nodes), (0, 3, 3));
     TimerSet::close(&*set);
-    let closed = set.deliver(6, &mut limit, &turn, &mut nodes);
-    assert_eq!(closed, Delivery::Done);
-    assert_eq!((lengths(&set, &nodes), limit), ((0, 3, 0), 9));
+    assert_eq!(deliver(&set, 6, 9, &turn, &mut nodes), 9, "it is closed");
+    assert_eq!(lengths(&set, &nodes), (0, 3, 0));
 }
 
 #[test]
@@ -211,19 +237,14 @@ fn delivery_stops_at_its_limit_and_at_its_tick() {
     arm(&set, 3..4, 6);
     let turn = Turn::new(6, tick(6), &shared.metrics.0);
     assert_eq!(process(&set, &turn, &mut nodes), 4);
-    set.process_expirations(&[3, 2, 1, 0], &turn, &mut nodes);
-    let mut limit = 2;
-    let delivery = set.deliver(6, &mut limit, &turn, &mut nodes);
-    assert_eq!(delivery, Delivery::More);
-    assert_eq!((limit, lengths(&set, &nodes)), (0, (2, 2, 2)));
+    reach(&set, &[3, 2, 1, 0], &turn, &mut nodes);
+    assert_eq!(deliver(&set, 6, 2, &turn, &mut nodes), 0);
+    assert_eq!(lengths(&set, &nodes), (2, 2, 2));
     assert_eq!(shared.pending_keyed(), 2);
-    limit = 2;
-    let delivery = set.deliver(6, &mut limit, &turn, &mut nodes);
-    assert_eq!(delivery, Delivery::Early);
-    assert_eq!((limit, lengths(&set, &nodes)), (1, (3, 1, 1)));
-    let delivery = set.deliver(7, &mut limit, &turn, &mut nodes);
-    assert_eq!(delivery, Delivery::Done);
-    assert_eq!((limit, set.counts().fired), (0, 4));
+    assert_eq!(deliver(&set, 6, 2, &turn, &mut nodes), 1);
+    assert_eq!(lengths(&set, &nodes), (3, 1, 1));
+    assert_eq!(deliver(&set, 7, 1, &turn, &mut nodes), 0);
+    assert_eq!(set.counts().fired, 4);
     assert_eq!(shared.pending_keyed(), 0);
 }
 
@@ -234,18 +255,15 @@ fn stale_entries_of_the_heap_are_skipped() {
     arm(&set, 0..4, 5);
     let turn = Turn::new(5, tick(5), &shared.metrics.0);
     process(&set, &turn, &mut nodes);
-    set.process_expirations(&[0, 1, 2, 3], &turn, &mut nodes);
+    reach(&set, &[0, 1, 2, 3], &turn, &mut nodes);
     // Removed; removed and its index used again; moved later; moved earlier.
     assert!(matches!(set.remove(&0), Ok(Some(()))));
     assert!(matches!(set.remove(&1), Ok(Some(()))));
     arm(&set, 8..9, 7);
     assert_eq!(set.move_to(&2, tick(9)), Ok(true));
     assert_eq!(set.move_to(&3, tick(2)), Ok(true));
-    let delivery = set.deliver(6, &mut 9, &turn, &mut nodes);
-    assert_eq!(
-        (delivery, lengths(&set, &nodes)),
-        (Delivery::Done, (0, 3, 0))
-    );
+    deliver(&set, 6, 9, &turn, &mut nodes);
+    assert_eq!(lengths(&set, &nodes), (0, 3, 0));
     assert_eq!(process(&set, &turn, &mut nodes), 3);
     assert_eq!(nodes.ticks[4..], [7, 9, 2], "they are on the wheel again");
 }
@@ -279,9 +297,9 @@ fn nothing_can_be_set_after_the_end() {
 }
 
 /// The dirty indices, the urgent ones first, and the earliest ticks.
-fn take(set: &Timers, horizon: u64) -> (Vec<u32>, Vec<u32>, [u64; 2]) {
+fn take(set: &Timers) -> (Vec<u32>, Vec<u32>, [u64; 2]) {
     let mut batch = Batch::default();
-    set.take_dirty(&mut batch, horizon);
+    set.take_dirty(&mut batch, TRIES).expect("nobody has it");
     (
         batch.urgent,
         batch.rest,
@@ -295,28 +313,52 @@ fn marks_an_index_dirty_once() {
     for at in [5, 4, 3] {
         arm(&set, 0..2, at);
     }
-    assert_eq!(take(&set, 0), (vec![], vec![0, 1], [3, 3]));
+    assert_eq!(take(&set), (vec![0, 1], vec![], [3, NEVER]));
     // An index in the actor's batch stays dirty. An earlier tick is announced nevertheless.
     arm(&set, 0..1, 2);
-    assert_eq!(take(&set, 0), (vec![], vec![], [2, 2]));
+    assert_eq!(take(&set), (vec![], vec![], [2, NEVER]));
     let mut nodes = Nodes::default();
     let turn = Turn::new(0, tick(0), &shared.metrics.0);
-    set.process(&[0, 1], &turn, &mut nodes);
+    let processed = set.process(&[0, 1], 2, &turn, &mut nodes, TRIES);
+    assert_eq!(processed, Ok(false));
     assert_eq!(nodes.ticks, [2, 3]);
 }
 
-#[test]
-fn indices_needed_before_the_horizon_are_urgent() {
+#[tokio::test(start_paused = true)]
+async fn urgent_indices_of_a_long_list_are_those_before_the_horizon() {
     let (_shared, set) = set();
-    assert_eq!(take(&set, 10), (vec![], vec![], [NEVER, NEVER]));
-    arm(&set, 0..3, 20);
-    arm(&set, 3..4, 10);
-    arm(&set, 4..5, 9);
+    assert_eq!(take(&set), (vec![], vec![], [NEVER, NEVER]));
+    // A short list is urgent as a whole.
+    arm(&set, 0..256, 20_000);
+    // The horizon is at tick 256 now.
+    arm(&set, 256..600, 10_000);
+    arm(&set, 600..601, 256);
+    arm(&set, 601..602, 255);
     // An index that becomes urgent is listed again, once.
-    for at in [15, 8, 7] {
-        arm(&set, 1..2, at);
+    for at in [300, 8, 7] {
+        arm(&set, 300..301, at);
     }
-    assert_eq!(take(&set, 30), (vec![4, 1], vec![0, 1, 2, 3], [7, 10]));
+    let urgent = (0..256).chain([601, 300]).collect();
+    assert_eq!(take(&set), (urgent, (256..601).collect(), [7, 256]));
+}
+
+// The index is dirty because it has to leave the wheel. It was once taken for urgent by the tick of its node.
+#[tokio::test(start_paused = true)]
+async fn index_of_a_removed_timer_becomes_urgent_when_used_again() {
+    let (shared, set) = set();
+    let mut nodes = Nodes::default();
+    let turn = Turn::new(0, tick(0), &shared.metrics.0);
+    arm(&set, 0..1, 200);
+    process(&set, &turn, &mut nodes);
+    arm(&set, 1..301, 5_000);
+    assert!(matches!(set.remove(&0), Ok(Some(()))));
+    for at in [300, 10, 9] {
+        arm(&set, 0..1, at);
+    }
+    let (urgent, rest, earliest) = take(&set);
+    assert_eq!(urgent, (1..257).chain([0]).collect::<Vec<_>>());
+    assert_eq!(rest.len(), 45, "it has been among the rest before");
+    assert_eq!(earliest, [9, 300]);
 }
 
 #[test]
@@ -347,9 +389,8 @@ fn takes_48_bytes_for_a_slot_with_a_u64_key_and_value() {
 fn fire(shared: &Shared, set: &Timers, nodes: &mut Nodes, indices: &[u32], at: u64) {
     let turn = Turn::new(at, tick(at), &shared.metrics.0);
     process(set, &turn, nodes);
-    set.process_expirations(indices, &turn, nodes);
-    let delivery = set.deliver(at + 1, &mut 1_000_000, &turn, nodes);
-    assert_eq!(delivery, Delivery::Done);
+    reach(set, indices, &turn, nodes);
+    deliver(set, at + 1, 1_000_000, &turn, nodes);
 }
 
 #[test]

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use super::{ActorLink, ActorMutex, Outbox};
+use super::{ActorLink, ActorMutex, Mark};
 use crate::model::{ActorNotifier, check};
 use crate::shared::batch::Batch;
 use crate::shared::mailbox::{Backlog, Mailbox};
+use crate::shared::timer_set::Patience;
 use crate::tick::NEVER;
 
 /// A timer, reduced to what the protocol needs.
@@ -18,7 +19,7 @@ use crate::tick::NEVER;
 struct Slot {
     armed: bool,
     scheduled: u64,
-    dirty: bool,
+    mark: Mark,
     on_wheel: Option<u64>,
 }
 
@@ -39,6 +40,10 @@ impl ActorLink for Link<'_> {
     fn enqueue(&self, tick: u64) -> u64 {
         let queued = self.mailbox.enqueue(self.thread, tick, ());
         queued.expect("the mailbox is open")
+    }
+
+    fn horizon(&self) -> u64 {
+        4
     }
 
     fn announce(&self, tick: u64) {
@@ -62,7 +67,7 @@ impl Set {
         let vacant = Slot {
             armed: false,
             scheduled: NEVER,
-            dirty: false,
+            mark: Mark::Clean,
             on_wheel: None,
         };
         let far = Slot {
@@ -90,10 +95,9 @@ impl Set {
         let (slots, outbox) = guard.split();
         let slot = &mut slots[index as usize];
         slot.armed = true;
-        let before = slot.scheduled;
-        if tick < before {
+        if tick < slot.scheduled {
             slot.scheduled = tick;
-            mark(slot, outbox, index, before, tick);
+            slot.mark = outbox.mark(index, slot.mark, tick);
         }
     }
 
@@ -103,7 +107,8 @@ impl Set {
         let (slots, outbox) = guard.split();
         let slot = &mut slots[index as usize];
         slot.armed = false;
-        mark(slot, outbox, index, NEVER, NEVER);
+        slot.scheduled = NEVER;
+        slot.mark = outbox.mark(index, slot.mark, NEVER);
     }
 
     /// A turn of the actor.
@@ -112,12 +117,13 @@ impl Set {
         self.mailbox.take(&mut backlog);
         while backlog.pop().is_some() {
             let mut batch = Batch::default();
-            self.slots.take_dirty(&mut batch, 4);
+            let taken = self.slots.take_dirty(&mut batch, Patience::Waits, |_| ());
+            assert!(taken.is_ok());
             let link = self.link(0);
             let mut slots = self.slots.lock(&link);
             for index in batch.urgent.into_iter().chain(batch.rest) {
                 let slot = &mut slots[index as usize];
-                slot.dirty = false;
+                slot.mark = Mark::Clean;
                 slot.on_wheel = slot.armed.then_some(slot.scheduled);
             }
         }
@@ -147,7 +153,7 @@ impl Set {
             self.turn();
             self.slots.read(|slots| {
                 for slot in slots {
-                    assert!(!slot.dirty, "{slot:?}");
+                    assert_eq!(slot.mark, Mark::Clean, "{slot:?}");
                     let expected = slot.armed.then_some(slot.scheduled);
                     assert_eq!(slot.on_wheel, expected);
                 }
@@ -160,14 +166,6 @@ impl Set {
                 assert!(wakes <= slot.scheduled, "{slot:?}, it wakes at {wakes}");
             }
         });
-    }
-}
-
-fn mark(slot: &mut Slot, outbox: &mut Outbox, index: u32, before: u64, tick: u64) {
-    if std::mem::replace(&mut slot.dirty, true) {
-        outbox.hasten(index, before, tick);
-    } else {
-        outbox.mark(index, tick);
     }
 }
 
@@ -214,7 +212,7 @@ fn loses_no_near_timer_beside_a_far_one() {
 
 /// Both threads change the same timer: the earlier tick counts.
 ///
-/// Fails if an index that is dirty already is not announced with its earlier tick (`hasten` does nothing).
+/// Fails if an index that is dirty already is not announced with its earlier tick (`mark` does nothing then).
 #[test]
 fn loses_no_earlier_tick_of_a_shared_timer() {
     check_beside(3, 1, |set| set.arm(1, 0, 20));

@@ -217,15 +217,15 @@ async fn decides_on_a_watch_at_its_delivery() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn goes_on_with_a_partly_processed_set_first() {
+async fn processes_the_rest_of_a_long_list_turn_by_turn() {
     let (mut actor, wheel) = start();
     let (timers, _stream) = wheel.keyed::<u64, ()>();
     set_far(&timers, 0..9_000);
     let _sleep = armed(&wheel, FAR);
-    for (timers, sleeps) in [(4_095, 0), (8_191, 0), (9_000, 1)] {
+    for timers in [4_094, 8_190, 9_000] {
         step(&mut actor);
-        assert_eq!(actor.sleeps.wheel().len(), sleeps);
-        assert_eq!(actor.items(), timers + sleeps);
+        assert_eq!(actor.sleeps.wheel().len(), 1);
+        assert_eq!(actor.items(), timers + 1);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 
 use super::*;
+use crate::Expirations;
 
 /// Records its number when it is woken.
 struct Log(u64, Arc<Mutex<Vec<u64>>>);
@@ -146,5 +147,117 @@ async fn wakes_256_barriers_in_a_turn() {
     ] {
         assert_eq!(step(&mut actor), end);
         assert_eq!(order.fired().len(), woken);
+    }
+}
+
+// --- sets with many dirty timers ---
+
+fn keys(stream: &mut Expirations<u64, ()>) -> Vec<u64> {
+    std::iter::from_fn(|| stream.try_recv().ok().map(|fired| fired.key)).collect()
+}
+
+// Waking the actor for a long list was once taken for a command that is needed now: nothing fired before all of it was
+// processed. With a horizon from long ago, neither did anything that was due after a near timer of the list.
+#[tokio::test(start_paused = true)]
+async fn p11_far_timers_of_a_set_hold_no_due_timer() {
+    let (mut actor, wheel) = start();
+    let order = Order::default();
+    let (flooded, mut expirations) = wheel.keyed::<u64, ()>();
+    let (other, mut others) = wheel.keyed::<u64, ()>();
+    for round in 0..3 {
+        let set = |timers: &KeyedTimers<u64, ()>, key, length| {
+            timers.set_timer(key, (), length).expect("there is room");
+        };
+        let _sleep = order.armed(&wheel, 5);
+        set(&flooded, 0, ms(5));
+        assert_eq!(step(&mut actor), "wait");
+        set(&flooded, 1, ms(3));
+        set_far(&flooded, 10..50_010);
+        set(&flooded, 2, ms(4));
+        set_far(&flooded, 50_010..100_010);
+        set(&flooded, 3, ms(5));
+        set(&other, 0, ms(5));
+        jump(ms(5));
+        assert_eq!(step(&mut actor), "again");
+        assert_eq!(keys(&mut expirations), [1, 2, 0, 3], "round {round}");
+        assert_eq!(order.fired().len(), 1 + round);
+        assert_eq!(step(&mut actor), "again");
+        assert_eq!(keys(&mut others), [0], "round {round}");
+        assert_eq!(flooded.drain().expect("it is open").len(), 100_000);
+        jump(ms(1_000));
+        while step(&mut actor) == "again" {}
+    }
+}
+
+// The actor is busy elsewhere for so long that the horizon of the list is over when it comes.
+#[tokio::test(start_paused = true)]
+async fn p11_horizon_of_a_long_list_follows_the_clock() {
+    let (mut actor, wheel) = start();
+    let order = Order::default();
+    let _sleep = order.armed(&wheel, 1_150);
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    assert_eq!(step(&mut actor), "wait");
+    set_far(&timers, 0..20_000);
+    jump(ms(1_000));
+    set_far(&timers, 20_000..40_000);
+    for key in 40_000..41_000 {
+        timers.set_timer(key, (), ms(100)).expect("there is room");
+    }
+    jump(ms(150));
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(order.fired(), [1_150], "far timers are left");
+    assert!(actor.keyed.has_unprocessed());
+    // They are of one tick: all come off the wheel before the first is delivered.
+    let mut turns = 1;
+    while keys(&mut stream).last() != Some(&40_999) {
+        assert_eq!(step(&mut actor), "again");
+        turns += 1;
+    }
+    assert!(turns <= 8 && actor.keyed.has_unprocessed(), "{turns} turns");
+}
+
+// A timer that was set in the slot of a removed one was not urgent if the removed one was scheduled soon.
+#[tokio::test(start_paused = true)]
+async fn p4_timer_in_a_reused_slot_expires_by_tick() {
+    let (mut actor, wheel) = start();
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    let set = |key, length| {
+        timers.set_timer(key, (), length).expect("there is room");
+    };
+    set(0, ms(200));
+    assert_eq!(step(&mut actor), "wait");
+    set_far(&timers, 10..10_010);
+    timers.remove_timer(&0).expect("it is open");
+    set(1, ms(10));
+    set(2, ms(20));
+    jump(ms(30));
+    while step(&mut actor) == "again" {}
+    assert_eq!(keys(&mut stream), [1, 2]);
+}
+
+// Without the announcement of the set's earlier tick the other set's timer came first.
+#[tokio::test(start_paused = true)]
+async fn p4_near_timer_of_a_set_with_a_queued_command_comes_first() {
+    for steps_before in [0, 1] {
+        let (mut actor, wheel) = start();
+        let order = Order::default();
+        let _later = order.armed(&wheel, 10);
+        let (timers, mut stream) = wheel.keyed::<u64, ()>();
+        assert_eq!(step(&mut actor), "wait");
+        let _flood = flood(&wheel);
+        set_far(&timers, 0..1);
+        for _ in 0..steps_before {
+            assert_eq!(step(&mut actor), "again");
+        }
+        timers.set_timer(1, (), ms(5)).expect("there is room");
+        jump(ms(12));
+        let mut keyed_first = false;
+        while order.fired().is_empty() {
+            keyed_first |= stream.try_recv().is_ok();
+            step(&mut actor);
+        }
+        // They may come in one turn, which fires sleeps first.
+        assert!(keyed_first || stream.try_recv().is_ok(), "{steps_before}");
+        assert_eq!(order.fired(), [10]);
     }
 }

@@ -1,0 +1,140 @@
+//! Sets whose lock another thread holds, perhaps for long: the operating system may keep it from running.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Barrier, PoisonError};
+use std::thread::JoinHandle;
+
+use super::*;
+use crate::Expirations;
+
+/// A key by which a thread can be held up while it has the lock of the set.
+struct Key(u64, Option<Arc<Gate>>);
+
+struct Gate {
+    entered: Barrier,
+    open: std::sync::Mutex<std::sync::mpsc::Receiver<()>>,
+}
+
+impl std::hash::Hash for Key {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Key) -> bool {
+        for gate in self.1.iter().chain(&other.1) {
+            gate.entered.wait();
+            let open = gate.open.lock().unwrap_or_else(PoisonError::into_inner);
+            open.recv().expect("it is opened");
+        }
+        self.0 == other.0
+    }
+}
+
+impl Eq for Key {}
+
+/// Another thread has the lock of the set of this timer, until it is told to go on.
+fn hold(timers: &KeyedTimers<Key, ()>, key: u64) -> (Sender<()>, JoinHandle<()>) {
+    let (go_on, open) = channel();
+    let gate = Arc::new(Gate {
+        entered: Barrier::new(2),
+        open: std::sync::Mutex::new(open),
+    });
+    let (timers, held) = (timers.clone(), Key(key, Some(Arc::clone(&gate))));
+    let holder = thread::spawn(move || {
+        let moved = timers.move_timer(&held, FAR);
+        assert!(moved.expect("it is open"), "there is such a timer");
+    });
+    gate.entered.wait();
+    (go_on, holder)
+}
+
+fn set(timers: &KeyedTimers<Key, ()>, key: u64, length: u64) {
+    let replaced = timers.set_timer(Key(key, None), (), ms(length));
+    assert!(replaced.is_ok());
+}
+
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Polls a sleep that waits. Metrics would lock the set.
+fn wait(mut sleep: Pin<Box<Sleep>>) -> (Arc<Woken>, Pin<Box<Sleep>>) {
+    let woken = Arc::new(Woken(AtomicBool::new(false)));
+    let waker = Waker::from(Arc::clone(&woken));
+    let polled = sleep.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    (woken, sleep)
+}
+
+fn received(stream: &mut Expirations<Key, ()>) -> Vec<u64> {
+    std::iter::from_fn(|| stream.try_recv().ok().map(|fired| fired.key.0)).collect()
+}
+
+// A turn once waited for the lock, and for another thread's share of the processor each time.
+#[tokio::test(start_paused = true)]
+async fn p11_fires_what_is_due_while_a_set_is_locked() {
+    let (mut actor, wheel) = start();
+    let (locked, mut stream) = wheel.keyed::<Key, ()>();
+    let (other, mut others) = wheel.keyed::<Key, ()>();
+    set(&locked, 0, 3_600_000);
+    set(&locked, 1, 10);
+    assert_eq!(step(&mut actor), "wait");
+    // Dirty indices that are needed later, and an item that comes off the wheel.
+    set(&locked, 2, 20);
+    let (go_on, holder) = hold(&locked, 0);
+    let (woken, mut sleep) = wait(Box::pin(wheel.sleep(ms(5))));
+    set(&other, 0, 5);
+    set(&other, 1, 15);
+    jump(ms(9));
+    assert_eq!(step(&mut actor), "again", "its dirty index is left");
+    assert!(woken.0.swap(false, Ordering::Relaxed));
+    assert_eq!(received(&mut others), [0]);
+    jump(ms(5));
+    sleep.as_mut().reset(Instant::now() + ms(1));
+    let (woken, _sleep) = wait(sleep);
+    jump(ms(4));
+    for _ in 0..10 {
+        assert_eq!(step(&mut actor), "again");
+    }
+    // A timer of the locked set is due at 10, a dirty one at 20.
+    assert!(woken.0.load(Ordering::Relaxed), "it is due before 20");
+    assert_eq!(received(&mut others), [] as [u64; 0]);
+    go_on.send(()).expect("it waits");
+    holder.join().expect("no panic");
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(received(&mut stream), [1]);
+    assert_eq!(received(&mut others), [1]);
+    jump(ms(5));
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(received(&mut stream), [2]);
+}
+
+// Trying alone might never succeed.
+#[tokio::test(start_paused = true)]
+async fn waits_for_a_set_that_is_locked_again_and_again() {
+    let (mut actor, wheel) = start();
+    let (locked, mut stream) = wheel.keyed::<Key, ()>();
+    set(&locked, 0, 3_600_000);
+    assert_eq!(step(&mut actor), "wait");
+    set(&locked, 1, 10);
+    let (go_on, holder) = hold(&locked, 0);
+    jump(ms(10));
+    for _ in 0..64 {
+        assert_eq!(step(&mut actor), "again");
+    }
+    let opener = thread::spawn(move || {
+        thread::sleep(ms(20));
+        go_on.send(()).expect("it waits");
+    });
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(received(&mut stream), [1]);
+    opener.join().expect("no panic");
+    holder.join().expect("no panic");
+}
