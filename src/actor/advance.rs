@@ -55,3 +55,22 @@ pub(crate) fn step<T>(
     *budget = budget.saturating_sub(cost);
     Step::Batch
 }
+
+#[cfg(all(test, not(any(tickwheel_loom, tickwheel_shuttle))))]
+mod tests {
+    use super::*;
+
+    // Such a step once moved the wheel on, and dropped what was due. In debug builds it was an assertion that failed.
+    #[test]
+    fn keeps_items_when_an_earlier_tick_has_to_wait() {
+        let (mut wheel, mut due) = (BareWheel::new(8), Vec::new());
+        let mut budget = 1_000;
+        assert_eq!(step(&mut wheel, &mut due, 10, &mut budget), Step::Done);
+        wheel.insert(10, 'a');
+        // A command in the backlog is needed at 8.
+        assert_eq!(step(&mut wheel, &mut due, 7, &mut budget), Step::More);
+        assert_eq!((wheel.len(), wheel.now(), &due[..]), (1, 10, &[][..]));
+        assert_eq!(step(&mut wheel, &mut due, 10, &mut budget), Step::Batch);
+        assert_eq!(due, ['a']);
+    }
+}

@@ -387,9 +387,9 @@ impl KeyedWheel {
             self.list_due(number);
             self.forget_if_over(number, is_over);
         }
-        contended
-            .into_iter()
-            .for_each(|number| self.list_due(number));
+        for number in contended {
+            self.list_due(number);
+        }
         if self.due.is_empty() {
             self.due.shrink_to(KEPT_DUE);
         }
@@ -402,7 +402,7 @@ impl KeyedWheel {
         let Some(&Reverse(Due { tick, .. })) = record.due.peek() else {
             return;
         };
-        if !record.listed.is_some_and(|listed| listed.tick <= tick) {
+        if record.listed.is_none_or(|listed| tick < listed.tick) {
             let entry = DueSet {
                 tick,
                 entry: self.listed,

@@ -353,13 +353,12 @@ impl<K, S> Slot<K, S> {
     fn vacated(&mut self, outbox: &mut Outbox, index: u32) {
         self.scheduled = NEVER;
         match self.location.get() {
-            Whereabouts::Nowhere => {}
             Whereabouts::Due => self.leave_due(),
             Whereabouts::OnWheel(_) if self.location.mark() == Mark::Clean => {
                 self.mark(outbox, index, NEVER);
             }
-            // The actor is going to process it anyway.
-            Whereabouts::OnWheel(_) => {}
+            // The actor does not know it, or is going to process it anyway.
+            Whereabouts::Nowhere | Whereabouts::OnWheel(_) => {}
         }
     }
 

@@ -514,3 +514,68 @@ fn makes_room_for_every_batch_before_it_locks_the_set() {
     let polled = set.poll_taking(Waker::noop(), Waker::clone, usize::MAX, &mut room);
     assert_eq!(polled, Poll::Ready(700));
 }
+
+/// More is delivered whenever the consumer has taken a batch.
+struct Fed<'a> {
+    set: &'a Timers,
+    taken: usize,
+}
+
+impl Receiver<Expired<u64, ()>> for Fed<'_> {
+    fn reserve(&mut self, _: usize) {
+        assert!(self.taken < 10_000, "it goes on without end");
+        let deadline = Instant::now();
+        self.set.lock().delivered.push(Expired {
+            key: 0,
+            value: (),
+            deadline,
+            missed: 0,
+        });
+    }
+
+    fn push(&mut self, _: Expired<u64, ()>) {
+        self.taken += 1;
+    }
+}
+
+// It once went on for as long as the actor delivered.
+#[test]
+fn receiving_many_ends_at_a_batch_that_is_not_full() {
+    let (shared, set) = set();
+    let mut nodes = Nodes::default();
+    for (delivered, taken) in [(0, 1), (254, 255), (255, 257), (600, 603)] {
+        arm(&set, 0..delivered, 5);
+        let indices: Vec<_> = (0..600).collect();
+        fire(&shared, &set, &mut nodes, &indices, 5);
+        let mut fed = Fed {
+            set: &set,
+            taken: 0,
+        };
+        let polled = set.poll_taking(Waker::noop(), Waker::clone, usize::MAX, &mut fed);
+        assert_eq!(polled, Poll::Ready(taken));
+        assert_eq!(fed.taken, taken);
+        while set.lock().delivered.pop().is_some() {}
+    }
+}
+
+// The table once remembered a chunk to keep when it had begun anew, without any: an index out of bounds.
+#[test]
+fn begins_anew_when_its_last_chunks_are_given_back() {
+    let (shared, set) = set();
+    let mut nodes = Nodes::default();
+    let turn = Turn::new(0, tick(0), &shared.metrics.0);
+    let mut remove = |keys: std::ops::Range<u64>| {
+        keys.for_each(|key| assert!(matches!(set.remove(&key), Ok(Some(())))));
+        process(&set, &turn, &mut nodes);
+    };
+    for _ in 0..2 {
+        arm(&set, 0..512, 5);
+        remove(256..512);
+        remove(0..256);
+        for key in 0..3 {
+            arm(&set, key..key + 1, 5);
+            remove(key..key + 1);
+        }
+    }
+    assert!(set.lock().table.chunks() <= 1);
+}

@@ -190,3 +190,34 @@ fn gives_a_command_back_after_the_end() {
     assert_eq!(mailbox.push(0, 5, 'b'), Err('b'));
     assert_eq!(mailbox.enqueue(0, 5, 'b'), Err('b'));
 }
+
+// The tick was once collected after the queues had been emptied: a command that came in between lay in its queue, and
+// nothing said how early it was needed. With many queues that time is long.
+#[test]
+fn announcement_counts_until_its_command_is_taken() {
+    const FAR: u64 = 1_000;
+    let mailbox = Mailbox::new(2_048, Count::default());
+    let (announced, has_ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        let caller = || {
+            while has_ended.load(Ordering::SeqCst) == 0 {
+                assert!(matches!(mailbox.enqueue(0, FAR, ()), Ok(FAR | AWAKE)));
+                mailbox.lower(0, 5);
+                announced.fetch_add(1, Ordering::SeqCst);
+            }
+        };
+        scope.spawn(caller);
+        let (mut backlog, mut taken) = (Backlog::new(), 0);
+        let mut is_known = true;
+        for _ in 0..2_000 {
+            // A command that was announced before this is taken now, or was before.
+            mailbox.take(&mut backlog);
+            taken += drain(&mut backlog).len();
+            if announced.load(Ordering::SeqCst) > taken {
+                is_known &= mailbox.earliest() <= 5;
+            }
+        }
+        has_ended.store(1, Ordering::SeqCst);
+        assert!(is_known, "a command lies in its queue and counts as far");
+    });
+}
