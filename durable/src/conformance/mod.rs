@@ -31,6 +31,7 @@
 //! | [`contract`] | each call of the store alone, rule by rule |
 //! | [`promises`] | D1 to D12 through whole instances |
 //! | [`scripts`] | random calls of several instances, each answer compared with a sequential oracle; random programs of whole instances |
+//! | [`races`] | calls that meet on one key at the same moment |
 //! | [`crashes`] | an instance that dies, or whose call fails, before and after every single call |
 //!
 //! A failed check panics and says what it expected. Random checks print their seed; the environment variable
@@ -46,6 +47,7 @@ pub mod crashes;
 mod faulty;
 mod oracle;
 pub mod promises;
+pub mod races;
 mod random;
 pub mod scripts;
 mod world;
@@ -112,6 +114,9 @@ macro_rules! conformance_tests {
             scripts {
                 agrees_with_the_oracle,
                 keeps_its_books_among_instances,
+            }
+            races {
+                put_backs_never_hide_a_timer,
             }
             crashes {
                 survives_a_crash_in_every_call,

@@ -1,7 +1,10 @@
 //! Batches of claims that are to be settled. They are cut and sent as writes are, by token.
+//!
+//! One statement that makes no waiting row commits by itself. Otherwise a transaction first takes the locks of the keys of
+//! what is put back, and locks all claims.
 
-use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row};
 
 use super::lanes::Call;
 use super::read::{micros, time};
@@ -30,15 +33,13 @@ struct Part {
 impl Part {
     fn new(settles: &[Settle], first: usize) -> Self {
         let mut part = Part::default();
+        let mut extended = Vec::new();
         for (settle, number) in settles.iter().zip(first..) {
             let Version(token) = settle.token;
             part.numbers.push((token, number));
             match settle.how {
                 How::Ack => part.acks.push(token),
-                How::Extend(lease) => {
-                    part.extended.0.push(token);
-                    part.extended.1.push(micros(lease));
-                }
+                How::Extend(lease) => extended.push((token, micros(lease))),
                 How::Again(delay) => {
                     part.put_back.0.push(token);
                     part.put_back.1.push(Some(micros(delay)));
@@ -55,6 +56,8 @@ impl Part {
         }
         part.numbers.sort_unstable();
         part.acks.sort_unstable();
+        extended.sort_unstable();
+        part.extended = extended.into_iter().unzip();
         part
     }
 
@@ -66,8 +69,35 @@ impl Part {
     }
 }
 
-/// A part, a statement, what it takes, and whether its rows are of claims that were put back.
-type Query<'a> = (&'a Part, &'static str, Vec<&'a (dyn ToSql + Sync)>, bool);
+/// What the rows of a statement mean.
+enum Answers<'a> {
+    Nothing,
+    Settled(&'a Part),
+    PutBack(&'a Part),
+}
+
+type Query<'a> = (&'static str, Vec<&'a (dyn ToSql + Sync)>, Answers<'a>);
+
+/// The statements of a part.
+fn part_queries<'a>(part: &'a Part, head: &[&'a (dyn ToSql + Sync); 4]) -> Vec<Query<'a>> {
+    let id = head[0];
+    let mut queries: Vec<Query<'a>> = Vec::new();
+    if !part.acks.is_empty() {
+        queries.push((sql::ACK, vec![id, &part.acks], Answers::Settled(part)));
+    }
+    let (tokens, leases) = &part.extended;
+    if !tokens.is_empty() {
+        let parameters: Vec<&(dyn ToSql + Sync)> = vec![id, tokens, leases];
+        queries.push((sql::EXTEND, parameters, Answers::Settled(part)));
+    }
+    let (tokens, delays) = &part.put_back;
+    if !tokens.is_empty() {
+        let mut parameters = head.to_vec();
+        parameters.extend::<[&'a (dyn ToSql + Sync); 2]>([tokens, delays]);
+        queries.push((sql::PUT_BACK, parameters, Answers::PutBack(part)));
+    }
+    queries
+}
 
 impl Call for SettleCall<'_> {
     type Answer = Vec<Settled>;
@@ -81,44 +111,60 @@ impl Call for SettleCall<'_> {
         }
         let near = NearParameters::from(self.near);
         let id = &self.space.id;
+        let head: [&(dyn ToSql + Sync); 4] = [id, &near.window, &near.loader, &self.space.channel];
         let mut queries: Vec<Query<'_>> = Vec::new();
         for part in &batch {
-            if !part.acks.is_empty() {
-                queries.push((part, sql::ACK, vec![id, &part.acks], false));
-            }
-            let (tokens, leases) = &part.extended;
-            if !tokens.is_empty() {
-                queries.push((part, sql::EXTEND, vec![id, tokens, leases], false));
-            }
-            let (tokens, delays) = &part.put_back;
-            if !tokens.is_empty() {
-                let (window, loader) = (&near.window, &near.loader);
-                let channel = &self.space.channel;
-                let parameters: Vec<&(dyn ToSql + Sync)> =
-                    vec![id, window, loader, channel, tokens, delays];
-                queries.push((part, sql::PUT_BACK, parameters, true));
-            }
+            queries.extend(part_queries(part, &head));
+        }
+        let mut tokens: Vec<_> = self.settles.iter().map(|s| s.token.0).collect();
+        tokens.sort_unstable();
+        let put_back = batch
+            .iter()
+            .flat_map(|part| part.put_back.0.iter().copied());
+        let put_back: Vec<_> = put_back.collect();
+        if queries.len() > 1 {
+            queries.insert(0, (sql::LOCK_CLAIMS, vec![id, &tokens], Answers::Nothing));
+        }
+        if !put_back.is_empty() {
+            queries.insert(
+                0,
+                (sql::HOLD_CLAIMED, vec![id, &put_back], Answers::Nothing),
+            );
         }
         let requests: Vec<(&'static str, &Parameters<'_>)> = queries
             .iter()
-            .map(|(_, sql, parameters, _)| (*sql, parameters.as_slice()))
+            .map(|(sql, parameters, _)| (*sql, parameters.as_slice()))
             .collect();
         let answers = session.transaction(&requests).await?;
         let mut settled = vec![Settled::Lost; self.settles.len()];
-        for ((part, _, _, puts_back), rows) in queries.iter().zip(&answers) {
-            for row in rows {
-                let armed = *puts_back && row.get::<_, bool>(4);
-                settled[part.find(row.get(0))] = if armed {
-                    Settled::Armed(Armed {
-                        version: Version(row.get(1)),
-                        due: time(row.get(2)),
-                        loaded: row.get(3),
-                    })
-                } else {
-                    Settled::Done
-                };
+        for ((_, _, means), rows) in queries.iter().zip(&answers) {
+            match means {
+                Answers::Nothing => {}
+                Answers::Settled(part) => {
+                    for row in rows {
+                        settled[part.find(row.get(0))] = Settled::Done;
+                    }
+                }
+                Answers::PutBack(part) => {
+                    for row in rows {
+                        settled[part.find(row.get(0))] = put_back_as(row);
+                    }
+                }
             }
         }
         Ok(settled)
     }
+}
+
+/// What became of a claim that was put back.
+fn put_back_as(row: &Row) -> Settled {
+    let arms: bool = row.get(4);
+    if !arms {
+        return Settled::Done;
+    }
+    Settled::Armed(Armed {
+        version: Version(row.get(1)),
+        due: time(row.get(2)),
+        loaded: row.get(3),
+    })
 }

@@ -14,15 +14,36 @@
 //! # Concurrent statements
 //!
 //! The isolation is READ COMMITTED: a statement sees what was committed before it began, and a row that another transaction
-//! has changed since is locked and looked at again. So a statement decides by what it has locked.
+//! has changed since is locked and looked at again. So a statement decides by what it has locked. A key without waiting row
+//! has nothing to lock. Hence the *locks of keys*, which are advisory locks:
 //!
-//! * Sets go through the unique index of waiting rows. Moves and removes change a waiting row or nothing, and the token that
-//!   they answer with instead is read after that, by [`STANDING`], which sees what has fired meanwhile.
-//! * Loads, unloads and fires take rows that nobody has locked, and never wait. [`LEFT`] tells a row that is locked from one
-//!   that is gone. A row that an unload leaves out stays marked by an id that has ended, and [`ALIVE`] unloads it later.
-//! * What waits for locks, writes and settles, takes them in the order of keys or tokens. Two of them cannot wait for each
-//!   other, but for a batch of several statements, which [`LOCK`] orders. Should it happen all the same, the server
-//!   ends one of the two, which runs again.
+//! 1. Each batch that makes a waiting row, or says that there is none, first takes the locks of its keys: writes by [`HOLD`],
+//!    put-backs by [`HOLD_CLAIMED`]. The statements after that see what was committed before.
+//! 2. So while a batch holds the lock of a key, nobody else makes a waiting row under it. One that is there can still go:
+//!    loads and fires take no locks of keys. What goes has fired.
+//!
+//! | answer | why it is right |
+//! |---|---|
+//! | absent, in flight | [`MOVE`] and [`REMOVE`] have found no waiting row, and none appears after that. So what [`STANDING`] sees later is all there is: a claim, or nothing. A put-back waits for the lock. |
+//! | set if absent | [`LOCK`] has locked the waiting row, which cannot fire then, or has found none, and none appears. So if [`SET_IF_ABSENT`] sees nothing in flight, there is nothing. Without [`LOCK`] a row that it sees waiting could fire before the index is asked. |
+//! | put back | If [`PUT_BACK`] sees no waiting row, none appears before it makes one. |
+//!
+//! What others do by hand takes no locks of keys. Two waiting rows violate the unique index, and the batch runs again.
+//!
+//! # Waiting
+//!
+//! Two batches never wait for each other, because each takes what it can wait for in one order:
+//!
+//! 1. the locks of its keys, by their numbers;
+//! 2. claims, by their tokens: a batch that settles in several statements locks them all in one pass before, by
+//!    [`LOCK_CLAIMS`];
+//! 3. waiting rows, in any order: other batches have none of these keys, and loads, unloads and fires wait for nobody. They
+//!    leave out what somebody has locked. [`LEFT`] tells a row that is locked from one that is gone. A row that an unload
+//!    leaves out stays marked by an id that has ended, and [`ALIVE`] unloads it later.
+//!
+//! A sign of life writes the row of its own instance before it deletes those of others, which it leaves out when they are
+//! locked. A purge takes the rows of the namespace by their versions, as 2. does, and leaves nobody behind it waiting for what
+//! it waits for.
 //!
 //! A column `replaces` has the version that a row had before it was last set or moved, because `RETURNING` gives new values
 //! only.
@@ -158,12 +179,58 @@ pub(super) const REMOVE: &str = concat!(
     RETURNING t.key, t.version, t.value"
 );
 
-/// Locks the waiting rows under the keys of a batch of several statements, in their order.
+/// The lock of a key: one of 512 for each namespace.
+///
+/// A server has room for some thousands, for all that use it (`max_locks_per_transaction`), and a batch may have a thousand
+/// keys. The numbers are spread over 64 bits, because programs have advisory locks of their own.
+macro_rules! key_lock {
+    ($key:literal) => {
+        concat!(
+            "hashtextextended('tickwheel', $1::int) # (hashtextextended(encode(",
+            $key,
+            ", 'hex'), 0) & 511)"
+        )
+    };
+}
+
+/// Takes the locks of an array of keys, in their order.
+pub(super) const HOLD: &str = concat!(
+    "SELECT count(pg_advisory_xact_lock(o.lock)) FROM (
+        SELECT DISTINCT ",
+    key_lock!("u.key"),
+    " AS lock FROM unnest($2::bytea[]) AS u(key) ORDER BY lock
+    ) o"
+);
+
+/// Takes the locks of the keys of an array of tokens, in their order.
+pub(super) const HOLD_CLAIMED: &str = concat!(
+    "WITH ",
+    items!("$2::bigint[]", "version"),
+    " SELECT count(pg_advisory_xact_lock(o.lock)) FROM (
+        SELECT DISTINCT ",
+    key_lock!("t.key"),
+    " AS lock FROM i, tickwheel_timers t
+        WHERE t.version = i.version AND t.namespace + 0 = i.namespace
+        ORDER BY lock
+    ) o"
+);
+
+/// Locks the waiting rows under an array of keys.
 pub(super) const LOCK: &str = concat!(
     "WITH ",
     items!("$2::bytea[]", "key"),
     " SELECT 1 FROM i, tickwheel_timers t
     WHERE t.namespace = i.namespace AND t.key = i.key AND NOT t.in_flight
+    FOR UPDATE OF t"
+);
+
+/// Locks the claims with an array of tokens, in their order.
+pub(super) const LOCK_CLAIMS: &str = concat!(
+    "WITH ",
+    items!("$2::bigint[]", "version"),
+    " SELECT 1 FROM i, tickwheel_timers t
+    WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight::int = 1
+    ORDER BY t.version
     FOR UPDATE OF t"
 );
 
@@ -260,14 +327,13 @@ pub(super) const UNFIRE: i64 = -1;
 
 /// From arrays of tokens and delays; without a delay the deadline stays. [`UNFIRE`] is no delay either.
 ///
-/// The first row of a key becomes its waiting row, if it has none. A waiting row that appears at the same moment violates the
-/// unique index, and the batch runs again.
+/// The first row of a key becomes its waiting row, if it has none.
 pub(super) const PUT_BACK: &str = concat!(
     "WITH ", clock!(), ", ", items!("$5::bigint[], $6::bigint[]", "version, delay"), ", claim AS MATERIALIZED (
         SELECT i.number, i.delay, t.version, t.key
         FROM i, tickwheel_timers t
         WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight::int = 1
-        ORDER BY t.key, t.version
+        ORDER BY t.version
         FOR UPDATE OF t
     ), ranked AS MATERIALIZED (
         SELECT claim.*, row_number() OVER (PARTITION BY key ORDER BY number) = 1 AND (
@@ -276,7 +342,6 @@ pub(super) const PUT_BACK: &str = concat!(
             ) IS NULL AS arms,
             least(clock.now + greatest(delay, 0), ", never!(), ") AS due
         FROM claim, clock
-        ORDER BY key
     ), armed AS (
         UPDATE tickwheel_timers t SET
             version = CASE WHEN r.arms THEN nextval('tickwheel_versions') ELSE t.version END,
@@ -300,10 +365,11 @@ pub(super) const ALIVE: &str = concat!(
         INSERT INTO tickwheel_instances (id, namespace, alive_until)
         SELECT $2::bigint, namespace, least(now + $3::bigint, ", never!(), ") FROM clock
         ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until
+        RETURNING id
     ), ended AS (
         DELETE FROM tickwheel_instances WHERE id IN (
-            SELECT i.id FROM tickwheel_instances i, clock
-            WHERE i.namespace = clock.namespace AND i.alive_until < clock.now AND i.id <> $2
+            SELECT i.id FROM alive, tickwheel_instances i, clock
+            WHERE i.namespace = clock.namespace AND i.alive_until < clock.now AND i.id <> alive.id
             FOR UPDATE OF i SKIP LOCKED
         )
     ), loader AS (

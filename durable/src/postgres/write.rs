@@ -1,7 +1,7 @@
 //! Batches of writes.
 //!
 //! A statement touches a key once. So a batch is cut where a key comes again, and each part has a statement for each kind of
-//! write in it. One statement commits by itself, several share a transaction; all leave in one round trip.
+//! write in it. They share a transaction that first takes the locks of all keys, and all leave in one round trip.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -16,8 +16,9 @@ use super::space::{NearParameters, Space};
 use super::statements as sql;
 use crate::store::{Action, Armed, Due, Near, Version, Write, Written};
 
-/// Keys and values of one part take at most about this many bytes: the server takes up to a gigabyte.
-const PART_BYTES: usize = 64 << 20;
+/// Keys and values of one part take about this many bytes at most. A server holds the parameters of a statement several times
+/// over; with more than its usual `work_mem` it would write them to a file.
+const PART_BYTES: usize = 4 << 20;
 
 pub(super) struct WriteCall<'a> {
     pub(super) space: &'a Space,
@@ -35,7 +36,7 @@ pub(super) fn parts<'a, T, K: Hash + Eq>(
     let (mut begin, mut size) = (0, 0);
     let mut seen = HashSet::with_capacity(items.len());
     for (number, item) in items.iter().enumerate() {
-        if !seen.insert(name(item)) || size > PART_BYTES {
+        if !seen.insert(name(item)) || (number > begin && size + bytes(item) > PART_BYTES) {
             parts.push(&items[begin..number]);
             seen.clear();
             seen.insert(name(item));
@@ -166,17 +167,29 @@ impl Call for WriteCall<'_> {
             &near.loader,
             &self.space.channel,
         ];
-        let mut queries: Vec<(usize, Query<'_>)> = Vec::new();
-        for (number, part) in batch.iter().enumerate() {
-            let of_part = part_queries(part, &self.space.id, &head);
-            queries.extend(of_part.into_iter().map(|query| (number, query)));
-        }
         let mut keys: Vec<_> = self.writes.iter().map(|w| w.key.as_slice()).collect();
         keys.sort_unstable();
         keys.dedup();
-        if queries.len() > 1 {
-            let lock: Query<'_> = (sql::LOCK, vec![&self.space.id, &keys], Answers::Nothing);
-            queries.insert(0, (0, lock));
+        let if_absent: Vec<_> = batch
+            .iter()
+            .flat_map(|part| part.set_if_absent.keys.iter().copied())
+            .collect();
+        let mut queries: Vec<(usize, Query<'_>)> = Vec::new();
+        if !keys.is_empty() {
+            let hold: Query<'_> = (sql::HOLD, vec![&self.space.id, &keys], Answers::Nothing);
+            queries.push((0, hold));
+        }
+        if !if_absent.is_empty() {
+            let lock: Query<'_> = (
+                sql::LOCK,
+                vec![&self.space.id, &if_absent],
+                Answers::Nothing,
+            );
+            queries.push((0, lock));
+        }
+        for (number, part) in batch.iter().enumerate() {
+            let of_part = part_queries(part, &self.space.id, &head);
+            queries.extend(of_part.into_iter().map(|query| (number, query)));
         }
         let requests: Vec<(&'static str, &Parameters<'_>)> = queries
             .iter()
@@ -274,7 +287,7 @@ fn answer(part: &Part<'_>, means: Answers, row: &Row, written: &mut [Written]) {
             *written = match token {
                 _ if sets && waits => Written::Present,
                 Some(token) => Written::InFlight(Version(token)),
-                // What stood there has gone meanwhile.
+                // What was in flight has been acknowledged meanwhile.
                 None if sets => Written::Present,
                 None => Written::Absent,
             };
@@ -284,7 +297,7 @@ fn answer(part: &Part<'_>, means: Answers, row: &Row, written: &mut [Written]) {
 
 #[cfg(test)]
 mod tests {
-    use super::parts;
+    use super::{PART_BYTES, parts};
 
     #[test]
     fn cuts_where_a_name_comes_again() {
@@ -299,8 +312,12 @@ mod tests {
     #[test]
     fn cuts_before_a_part_is_too_large_for_the_server() {
         let items: Vec<_> = (0..1024).collect();
-        let parts = parts(&items, |&item| item, |_| 1 << 20);
-        assert!(parts.len() > 10);
+        let bytes = |large: usize| parts(&items, |&item| item, move |_| large);
+        assert_eq!(bytes(1).len(), 1);
+        let parts = bytes(PART_BYTES / 4);
+        assert!(parts.iter().all(|part| part.len() == 4));
         assert_eq!(parts.concat(), items);
+        // One that is larger than a part goes alone.
+        assert_eq!(bytes(2 * PART_BYTES).len(), items.len());
     }
 }

@@ -13,7 +13,7 @@ use tickwheel_durable::{Claims, DurableTimers, Postgres, builder};
 
 use tokio_postgres::Transaction;
 
-use super::server::{Server, client, missing, shared_url, until};
+use super::server::{Server, client, database, missing, shared_url, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 const FAR: Duration = Duration::from_secs(3_600);
@@ -46,17 +46,6 @@ const UNLOADED: Near = Near {
     window: Duration::ZERO,
     loader: None,
 };
-
-/// A database of its own on the shared server.
-async fn database(name: &str) -> Option<String> {
-    let shared = shared_url()?;
-    let client = client(shared).await;
-    let name = format!("{name}_{}", std::process::id());
-    let create = format!("CREATE DATABASE {name}");
-    client.batch_execute(&create).await.expect("it is made");
-    let (server, _) = shared.rsplit_once('/').expect("it names a database");
-    Some(format!("{server}/{name}"))
-}
 
 /// The error of a connection that must fail.
 async fn refused(url: &str) -> StoreError {

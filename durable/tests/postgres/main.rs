@@ -2,6 +2,7 @@
 
 mod faults;
 mod plans;
+mod races;
 mod server;
 
 use std::time::Duration;

@@ -183,6 +183,17 @@ pub(crate) async fn client(url: &str) -> tokio_postgres::Client {
     client
 }
 
+/// A database of its own on the shared server.
+pub(crate) async fn database(name: &str) -> Option<String> {
+    let shared = shared_url()?;
+    let client = client(shared).await;
+    let name = format!("{name}_{}", std::process::id());
+    let create = format!("CREATE DATABASE {name}");
+    client.batch_execute(&create).await.expect("it is made");
+    let (server, _) = shared.rsplit_once('/').expect("it names a database");
+    Some(format!("{server}/{name}"))
+}
+
 /// Waits until something holds, for ten seconds at most.
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     for _ in 0..500 {

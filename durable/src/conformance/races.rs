@@ -1,0 +1,233 @@
+//! Calls that meet on one key at the same moment.
+//!
+//! Two parties keep firing and putting back the timers of some keys, and acknowledge none. So each key has a timer at every
+//! instant, waiting or in flight, and a third party that moves, removes and sets can be told so every time.
+//!
+//! | call | what it finds | right | wrong |
+//! |---|---|---|---|
+//! | move | a timer that waits, or one in flight | it is moved, or in flight | absent |
+//! | remove | the same | it is removed, or in flight | absent |
+//! | set if absent | the same | present, or in flight | set |
+
+use futures_util::future::{join, join_all};
+use tokio::task::yield_now;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::random::{Random, seed};
+use super::world::{Stores, World};
+use crate::store::{
+    Action, Due, Fire, How, InstanceId, List, Load, Missed, Namespace, Near, Settle, State, Store,
+    Write, Written,
+};
+
+/// Those who change the keys have so many each, and write them in batches: the longer a batch takes, the more happens in it.
+const KEYS: usize = 60;
+
+/// Each of them writes so many batches at least, and goes on for so long.
+const BATCHES: usize = 100;
+const DURATION: Duration = Duration::from_secs(2);
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+const UNLOADED: Near = Near {
+    window: Duration::ZERO,
+    loader: None,
+};
+
+/// A call on a key that had a timer at every instant never answers as if it had none, whatever fires and is put back meanwhile.
+pub async fn put_backs_never_hide_a_timer<T: Stores>(world: &World<T>) {
+    let seed = seed("put_backs_never_hide_a_timer");
+    let space = world.namespace();
+    let mut handlers = Vec::new();
+    for _ in 0..2 {
+        let store = world.store().await;
+        let opened = store.open(&space, "test").await.expect("it opens");
+        handlers.push((store, opened.instance));
+    }
+    let mut writers = Vec::new();
+    for (number, kind) in [Kind::Moves, Kind::Removes, Kind::SetsIfAbsent, Kind::All]
+        .into_iter()
+        .enumerate()
+    {
+        let writer = Writer {
+            store: world.store().await,
+            space: &space,
+            kind,
+            keys: (0..KEYS).map(|key| format!("{kind:?}-{key}")).collect(),
+            random: Random::new(seed, number as u64),
+        };
+        writer.fill().await;
+        writers.push(writer);
+    }
+    let ended = AtomicBool::new(false);
+    let put_back = join_all(
+        handlers
+            .iter()
+            .zip(10..)
+            .map(|((store, instance), stream)| {
+                put_back_until(&ended, store, &space, *instance, Random::new(seed, stream))
+            }),
+    );
+    let write = async {
+        join_all(writers.iter_mut().map(Writer::run)).await;
+        ended.store(true, Ordering::Release);
+    };
+    join(put_back, write).await;
+    for writer in &writers {
+        writer.sees_one_timer_under_each_key().await;
+    }
+}
+
+/// Fires what is due and puts it back, one way or another.
+async fn put_back_until<S: Store>(
+    ended: &AtomicBool,
+    store: &S,
+    space: &Namespace,
+    instance: InstanceId,
+    mut random: Random,
+) {
+    while !ended.load(Ordering::Acquire) {
+        let load = Load {
+            instance,
+            window: Duration::ZERO,
+            limit: 1 + random.below(4 * KEYS),
+            alive: HOUR,
+        };
+        let loaded = store.load(space, load).await.expect("it loads");
+        // The lease ends at once: what is not put back fires again.
+        let fire = Fire {
+            versions: loaded.rows.iter().map(|&(version, _)| version).collect(),
+            lease: Some(Duration::ZERO),
+            missed: Missed::FireOnce,
+            near: UNLOADED,
+        };
+        let fired = store.fire(space, fire).await.expect("it fires").fired;
+        let settles = fired.iter().map(|fired| Settle {
+            token: fired.token,
+            how: random.of(&[
+                How::Again(Duration::ZERO),
+                How::Again(Duration::from_millis(1)),
+                How::Release,
+                How::Extend(Duration::ZERO),
+            ]),
+        });
+        let settles: Vec<_> = settles.collect();
+        let settled = store.settle(space, settles, UNLOADED).await;
+        settled.expect("it settles");
+        yield_now().await;
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Moves,
+    Removes,
+    SetsIfAbsent,
+    All,
+}
+
+/// The only one who adds and takes away timers of its keys.
+struct Writer<'a, S> {
+    store: S,
+    space: &'a Namespace,
+    kind: Kind,
+    keys: Vec<String>,
+    random: Random,
+}
+
+impl<S: Store> Writer<'_, S> {
+    async fn write(&self, writes: Vec<Write>) -> Vec<Written> {
+        let written = self.store.write(self.space, writes, UNLOADED).await;
+        written.expect("it writes")
+    }
+
+    async fn fill(&self) {
+        let writes = self.keys.iter().map(|key| write(key, set(false)));
+        self.write(writes.collect()).await;
+    }
+
+    async fn run(&mut self) {
+        let began = Instant::now();
+        let mut batches = 0;
+        while batches < BATCHES || began.elapsed() < DURATION {
+            batches += 1;
+            let writes: Vec<_> = self.batch();
+            let written = self.write(writes.clone()).await;
+            let mut removed = Vec::new();
+            for (write, written) in writes.iter().zip(&written) {
+                match (&write.action, written) {
+                    (Action::Remove, Written::Removed { .. }) => {
+                        removed.push(Write {
+                            key: write.key.clone(),
+                            action: set(false),
+                        });
+                    }
+                    (Action::Move { .. }, Written::Armed { .. })
+                    | (Action::Set { .. }, Written::Present)
+                    | (_, Written::InFlight(_)) => {}
+                    (action, answer) => panic!(
+                        "batch {batches}: {answer:?} to {action:?}, though {} had a timer at every instant",
+                        String::from_utf8_lossy(&write.key)
+                    ),
+                }
+            }
+            if !removed.is_empty() {
+                self.write(removed).await;
+            }
+            yield_now().await;
+        }
+    }
+
+    /// A change of each key, in any order.
+    fn batch(&mut self) -> Vec<Write> {
+        let mut keys = self.keys.clone();
+        let mut writes = Vec::new();
+        while !keys.is_empty() {
+            let key = keys.swap_remove(self.random.below(keys.len()));
+            let action = match (self.kind, self.random.below(3)) {
+                (Kind::Moves, _) | (Kind::All, 0) => Action::Move { due: NOW },
+                (Kind::Removes, _) | (Kind::All, 1) => Action::Remove,
+                (Kind::SetsIfAbsent | Kind::All, _) => set(true),
+            };
+            writes.push(write(&key, action));
+        }
+        writes
+    }
+
+    async fn sees_one_timer_under_each_key(&self) {
+        let mut found = Vec::new();
+        for state in [State::Waiting, State::InFlight] {
+            let list = List {
+                state,
+                after: None,
+                limit: 100 * KEYS,
+            };
+            let rows = self.store.list(self.space, list).await.expect("it lists");
+            found.extend(rows.into_iter().map(|row| row.key));
+        }
+        found.sort_unstable();
+        for key in &self.keys {
+            let timers = found.iter().filter(|found| *found == key.as_bytes());
+            assert_eq!(timers.count(), 1, "timers of {key}");
+        }
+    }
+}
+
+/// Due at once.
+const NOW: Due = Due::In(Duration::ZERO);
+
+fn set(if_absent: bool) -> Action {
+    Action::Set {
+        value: b"1".to_vec(),
+        due: NOW,
+        period: None,
+        if_absent,
+    }
+}
+
+fn write(key: &str, action: Action) -> Write {
+    let key = key.into();
+    Write { key, action }
+}

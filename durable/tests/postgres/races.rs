@@ -1,0 +1,184 @@
+//! Batches of several instances on the same keys at the same moment: none waits until the server finds a deadlock.
+//!
+//! The server counts the deadlocks that it has found. Time says nothing on a busy machine.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use tickwheel_durable::Postgres;
+use tickwheel_durable::store::{
+    Action, Due, Fire, How, InstanceId, Load, Missed, Namespace, Near, Settle, Store, Write,
+};
+
+use super::server::{client, database, missing, until};
+
+const UNLOADED: Near = Near {
+    window: Duration::ZERO,
+    loader: None,
+};
+
+fn set(key: &str, if_absent: bool) -> Write {
+    let action = Action::Set {
+        value: b"1".to_vec(),
+        due: Due::In(Duration::ZERO),
+        period: None,
+        if_absent,
+    };
+    write(key, action)
+}
+
+fn write(key: &str, action: Action) -> Write {
+    let key = key.into();
+    Write { key, action }
+}
+
+/// Stores as several processes have them, on one namespace of a database.
+async fn stores(url: &str, count: usize) -> (Namespace, Vec<(Postgres, InstanceId)>) {
+    let space = Namespace::new("races").expect("it is a name");
+    let mut stores = Vec::new();
+    for _ in 0..count {
+        let store = Postgres::connect(url).await.expect("it connects");
+        let opened = store.open(&space, "json").await.expect("it opens");
+        stores.push((store, opened.instance));
+    }
+    (space, stores)
+}
+
+/// How many deadlocks the server has found in the database, once all others are gone from it: they report as they go.
+async fn deadlocks(url: &str) -> i64 {
+    let admin = client(url).await;
+    let others = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'";
+    until("the end of the stores", async || {
+        let left = admin.query_one(others, &[]).await.expect("it reads");
+        left.get::<_, i64>(0) == 0
+    })
+    .await;
+    let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    let row = admin.query_one(deadlocks, &[]).await.expect("it reads");
+    row.get(0)
+}
+
+/// It was said that batches cannot wait for each other, and they did: what sets and what sets if absent were two passes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sets_of_the_same_new_keys_never_deadlock() {
+    let Some(url) = database("new_keys").await else {
+        return missing();
+    };
+    let (space, stores) = stores(&url, 2).await;
+    for round in 0..25 {
+        let write = stores.iter().zip(0..).map(|((store, _), parity)| {
+            let writes = (0..40).map(|n| set(&format!("{round}-{n}"), n % 2 == parity));
+            store.write(&space, writes.collect(), UNLOADED)
+        });
+        for written in join_all(write).await {
+            written.expect("it writes");
+        }
+    }
+    drop(stores);
+    assert_eq!(deadlocks(&url).await, 0);
+}
+
+/// One round of everything that an instance does, on a few keys.
+async fn use_all(store: &Postgres, space: &Namespace, instance: InstanceId, round: usize) {
+    let keys: Vec<_> = (0..8).map(|key| format!("hot-{key}")).collect();
+    let moved = Due::In(Duration::ZERO);
+    let writes = (0..8).map(|number| {
+        // Each in an order of its own, some twice.
+        let key = &keys[(number * 3 + round * 5) % 8];
+        match (number + round) % 5 {
+            0 => set(key, true),
+            1 => write(key, Action::Remove),
+            2 => write(key, Action::Move { due: moved }),
+            _ => set(key, false),
+        }
+    });
+    let mut writes: Vec<_> = writes.collect();
+    writes.rotate_left(round % 8);
+    writes.push(set(&keys[round % 8], false));
+    let write = async {
+        let written = store.write(space, writes, UNLOADED).await;
+        written.expect("it writes");
+    };
+    let settle = async {
+        let load = Load {
+            instance,
+            window: Duration::ZERO,
+            limit: 20,
+            alive: Duration::from_secs(60),
+        };
+        let loaded = store.load(space, load).await.expect("it loads").rows;
+        let fire = Fire {
+            versions: loaded.iter().map(|&(version, _)| version).collect(),
+            lease: Some(Duration::ZERO),
+            missed: Missed::FireOnce,
+            near: UNLOADED,
+        };
+        let fired = store.fire(space, fire).await.expect("it fires").fired;
+        let hows = [
+            How::Again(Duration::ZERO),
+            How::Extend(Duration::ZERO),
+            How::Release,
+            How::Ack,
+        ];
+        let settles = fired.iter().zip(round..).map(|(fired, number)| Settle {
+            token: fired.token,
+            how: hows[number % 4],
+        });
+        let settles: Vec<_> = settles.rev().collect();
+        let settled = store.settle(space, settles, UNLOADED).await;
+        settled.expect("it settles");
+    };
+    futures_util::join!(write, settle);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hot_keys_of_three_instances_never_deadlock() {
+    let Some(url) = database("hot_keys").await else {
+        return missing();
+    };
+    let (space, stores) = stores(&url, 3).await;
+    let began = Instant::now();
+    let all = stores
+        .iter()
+        .zip([1, 2, 3])
+        .map(|((store, instance), step)| {
+            let space = &space;
+            async move {
+                let mut round = 0;
+                while round < 300 || began.elapsed() < Duration::from_secs(4) {
+                    use_all(store, space, *instance, round).await;
+                    round += step;
+                }
+            }
+        });
+    join_all(all).await;
+    drop(stores);
+    assert_eq!(deadlocks(&url).await, 0);
+}
+
+/// A sign of life wrote the row of its own instance last, after it had deleted those of others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn instances_that_come_back_at_once_never_deadlock() {
+    let Some(url) = database("signs_of_life").await else {
+        return missing();
+    };
+    let (space, stores) = stores(&url, 3).await;
+    for _ in 0..100 {
+        // Each has ended by the time of the next round.
+        let load = stores.iter().map(|(store, instance)| {
+            let load = Load {
+                instance: *instance,
+                window: Duration::ZERO,
+                limit: 0,
+                alive: Duration::ZERO,
+            };
+            store.load(&space, load)
+        });
+        for loaded in join_all(load).await {
+            loaded.expect("it loads");
+        }
+    }
+    drop(stores);
+    assert_eq!(deadlocks(&url).await, 0);
+}
