@@ -110,6 +110,7 @@ async fn put_back_until<S: Store>(
                 How::Again(Duration::ZERO),
                 How::Again(Duration::from_millis(1)),
                 How::Release,
+                How::Unfire,
                 How::Extend(Duration::ZERO),
             ]),
         });

@@ -3,9 +3,11 @@
 //! | lane | calls | because |
 //! |---|---|---|
 //! | write, settle, fire, load | one at a time each | a load of thousands of rows holds up no claim, a set that waits for a locked row no acknowledgement |
-//! | read | any number at once, pipelined | they change nothing |
+//! | admin: counts, lists, purges | one at a time | what looks at many rows holds up nothing else |
+//! | read | any number at once, pipelined | they change nothing, and look at one row each |
 //!
-//! A lane connects when it is first used, and again when its connection was lost.
+//! Two lanes connect at the start, since two connections show whether each has a process of the server to itself. The others
+//! connect when they are first used, and every one again when its connection was lost.
 //!
 //! # Order
 //!
@@ -23,7 +25,9 @@ use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio_postgres::Error;
 
-use super::session::{Backend, Session};
+use super::pooler;
+use super::schema::Tables;
+use super::session::{Backend, Session, dial};
 use super::target::{Target, is_conflict, is_lost};
 use crate::instance::jittered;
 use crate::store::StoreError;
@@ -31,13 +35,14 @@ use crate::store::StoreError;
 /// A batch that has lost against another one runs again after this.
 const CONFLICT: Duration = Duration::from_millis(2);
 
-/// Calls that change something, each kind on a connection of its own.
+/// Calls that change something or look at many rows, each kind on a connection of its own.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Lane {
     Write,
     Settle,
     Fire,
     Load,
+    Admin,
 }
 
 /// A call that can be run again when the server says that nothing of it has happened.
@@ -50,21 +55,37 @@ pub(super) trait Call: Sync {
 /// The connections.
 pub(super) struct Lanes {
     target: Target,
-    exclusive: [Mutex<Option<Session>>; 4],
+    /// The tables that were found at the start.
+    tables: Tables,
+    exclusive: [Mutex<Option<Session>>; 5],
     shared: Mutex<Option<Arc<Session>>>,
     orphans: StdMutex<Vec<Backend>>,
 }
 
 impl Lanes {
-    /// Connects once, for reads.
+    /// Connects for reads and writes. Makes the tables if they are not there.
     pub(super) async fn connect(target: Target) -> Result<Self, StoreError> {
-        let session = Session::connect(&target).await?;
+        let reads = dial(&target).await?;
+        let writes = dial(&target).await?;
+        pooler::refuse_shared([&reads, &writes], &target).await?;
+        let reads = Session::first(reads, &target).await?;
+        let tables = reads.tables().clone();
+        let writes = Session::on(writes, &target, &tables).await?;
+        let exclusive: [Mutex<Option<Session>>; 5] = Default::default();
+        *exclusive[Lane::Write as usize].lock().await = Some(writes);
         Ok(Lanes {
             target,
-            exclusive: Default::default(),
-            shared: Mutex::new(Some(Arc::new(session))),
+            tables,
+            exclusive,
+            shared: Mutex::new(Some(Arc::new(reads))),
             orphans: StdMutex::default(),
         })
+    }
+
+    /// Another connection to the same tables.
+    async fn session(&self) -> Result<Session, StoreError> {
+        let client = dial(&self.target).await?;
+        Session::on(client, &self.target, &self.tables).await
     }
 
     pub(super) fn target(&self) -> &Target {
@@ -75,12 +96,8 @@ impl Lanes {
         self.orphans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a call that changes something, alone in its lane.
-    pub(super) async fn change<C: Call>(
-        &self,
-        lane: Lane,
-        call: &C,
-    ) -> Result<C::Answer, StoreError> {
+    /// Runs a call alone in its lane.
+    pub(super) async fn run<C: Call>(&self, lane: Lane, call: &C) -> Result<C::Answer, StoreError> {
         loop {
             let session = self.exclusive(lane).await?;
             let outcome = call.run(&session).await;
@@ -106,7 +123,7 @@ impl Lanes {
         if let Some(session) = shared.as_ref().filter(|session| !session.is_closed()) {
             return Ok(Arc::clone(session));
         }
-        let session = Arc::new(Session::connect(&self.target).await?);
+        let session = Arc::new(self.session().await?);
         *shared = Some(Arc::clone(&session));
         Ok(session)
     }
@@ -115,7 +132,7 @@ impl Lanes {
         let mut place = self.exclusive[lane as usize].lock().await;
         let session = match place.take().filter(|session| !session.is_closed()) {
             Some(session) => session,
-            None => Session::connect(&self.target).await?,
+            None => self.session().await?,
         };
         if let Err(error) = self.end_orphans(&session).await {
             *place = Some(session).filter(|session| !session.is_closed());

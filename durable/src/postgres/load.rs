@@ -3,11 +3,14 @@
 use tokio_postgres::Error;
 
 use super::lanes::Call;
-use super::read::{limit, micros, time};
+use super::read::{limit, micros, time, unsigned};
 use super::session::Session;
 use super::space::Space;
 use super::statements as sql;
 use crate::store::{InstanceId, Load, Loaded, Purged, Version};
+
+/// One step of a purge deletes so many rows in each state. It takes some ten milliseconds, in which sets of these keys wait.
+const PURGED_AT_ONCE: i64 = 2_000;
 
 pub(super) struct LoadCall<'a>(pub(super) &'a Space, pub(super) Load);
 
@@ -94,7 +97,15 @@ impl Call for PurgeCall<'_> {
     type Answer = Purged;
 
     async fn run(&self, session: &Session) -> Result<Purged, Error> {
-        let rows = session.execute(sql::PURGE, &[&self.0.id]).await?;
-        Ok(Purged { rows, more: false })
+        let id = &self.0.id;
+        let rows = session.execute(sql::PURGE, &[id, &PURGED_AT_ONCE]).await?;
+        if rows > 0 {
+            return Ok(Purged { rows, more: true });
+        }
+        let left = session.query(sql::PURGE_LOCKED, &[id]).await?;
+        Ok(Purged {
+            rows: left.first().map_or(0, |row| unsigned(row.get(0))),
+            more: !left.is_empty(),
+        })
     }
 }

@@ -1,8 +1,8 @@
 //! A store in PostgreSQL.
 //!
 //! ```text
-//! calls of instances --> lanes: a connection each for writes, settles, fires, loads and reads --> one statement a batch
-//! hinted             <-- one connection that listens                                          <-- NOTIFY by the statements
+//! calls of instances --> lanes: a connection each for writes, settles, fires, loads, reads and admin --> one round trip a batch
+//! hinted             <-- one connection that listens                                                 <-- NOTIFY by the statements
 //! ```
 //!
 //! A batch of acknowledgements, as the server explains it:
@@ -26,6 +26,7 @@ mod fire;
 mod hints;
 mod lanes;
 mod load;
+mod pooler;
 mod read;
 mod schema;
 mod session;
@@ -58,8 +59,9 @@ use write::WriteCall;
 
 /// A store in a PostgreSQL database, from version 14 on. With the feature `postgres`.
 ///
-/// Any number of processes on any hosts may share the database. Clones share their connections: up to five, each made when it
-/// is first used, and one that listens once an instance claims. A connection that is lost is made anew by the next call.
+/// Any number of processes on any hosts may share the database. Clones share their connections: two from the start, up to four
+/// more that are made when they are first used, and one that listens once an instance claims. A connection that is lost is
+/// replaced by the next call.
 ///
 /// # Durability
 ///
@@ -79,8 +81,8 @@ use write::WriteCall;
 ///
 /// # Permissions
 ///
-/// The first connection makes the tables `tickwheel_*`, the sequence `tickwheel_versions`, and later versions of them, in the
-/// first schema of the role's `search_path`; for that it needs `CREATE` on the schema. Afterwards it is enough to have
+/// The first connection makes the tables `tickwheel_*` and the sequence `tickwheel_versions` in the first schema of the role's
+/// `search_path`; for that it needs `CREATE` on the schema. Afterwards it is enough to have
 ///
 /// ```sql
 /// GRANT SELECT ON tickwheel_schema TO worker;
@@ -90,18 +92,31 @@ use write::WriteCall;
 ///
 /// # Sizing
 ///
-/// * Six connections for each process at most, counted against `max_connections`.
-/// * Statements are prepared, and hints need `LISTEN`: connect directly, or through a pooler that pools sessions, not
-///   transactions.
+/// * Seven connections for each process at most, counted against `max_connections`.
 /// * The work of a call does not grow with the number of timers: each row is looked up in an index, whatever the statistics
-///   say. [`counts`](crate::DurableTimers::counts) reads the whole namespace.
+///   say. [`counts`](crate::DurableTimers::counts) reads an index of the namespace, and [`admin`](crate::DurableTimers::admin)
+///   lists and purges; they have a connection of their own, so that nothing else waits for them.
 /// * Timers come and go, and so do dead rows. The table is set to be vacuumed early; a transaction that stays open for hours
 ///   keeps vacuum from it, here as everywhere.
 /// * A transaction that sets a near timer which its own instance does not load sends `NOTIFY`. These commit one after the
 ///   other.
-/// * Whoever locks rows by hand holds up moves and removes of these keys and settles of these claims, until their time limit,
-///   and the calls of the same batch. Everything else goes on without the rows. What is due meanwhile comes within a poll of
-///   the end of the lock.
+/// * Sets, moves, removes and put-backs of one key take turns by an advisory lock, until they are committed. There are 512 for
+///   each namespace, so large batches of several processes take turns too.
+/// * Manual row locks delay moves and removes of these keys and settles of these claims, until their time limit, and what
+///   takes turns with these. Everything else goes on without the rows. What is due meanwhile comes within a poll of the end of
+///   the lock.
+///
+/// # Poolers
+///
+/// Connect directly, or through a pooler of sessions, such as pgbouncer with `pool_mode = session`, which has room for all
+/// connections and resets what it gives back (`server_reset_query = DISCARD ALL`, the default). A pooler of transactions or
+/// statements is refused at connect.
+///
+/// # Failover and restore
+///
+/// Versions and tokens grow because the sequence does. A copy whose sequence is behind its rows, as a logical replica or part
+/// of a dump may be, is refused by each connection. So is a database whose tables were dropped and made again under a store
+/// that is connected: restart its instances.
 ///
 /// # Encryption
 ///
@@ -140,14 +155,15 @@ impl Drop for Inner {
 }
 
 impl Postgres {
-    /// Connects to a database, and makes or migrates the tables if they are not there or old.
+    /// Connects to a database, and makes the tables if they are not there.
     ///
     /// The URL is one of libpq: `postgres://user:password@host:port/database?option=value`, or a list of `option=value`. It may
     /// name several hosts, with `target_session_attrs=read-write`.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Refused`] when the URL cannot be parsed, or the server refuses the role, the database or the tables;
+    /// [`StoreError::Refused`] when the URL cannot be parsed, the server refuses the role, the database or the tables, there is
+    /// a pooler of transactions between, or the sequence is behind the versions in use;
     /// [`StoreError::Unavailable`] when it does not answer; [`StoreError::Schema`] when a later version of this crate has
     /// written the tables. Each says where and as whom, and never with which password.
     ///
@@ -201,7 +217,7 @@ impl fmt::Debug for Postgres {
 impl Store for Postgres {
     async fn open(&self, namespace: &Namespace, codec: &str) -> Result<Opened, StoreError> {
         let call = OpenCall { namespace, codec };
-        let (space, opened) = self.inner.lanes.change(Lane::Load, &call).await??;
+        let (space, opened) = self.inner.lanes.run(Lane::Load, &call).await??;
         self.spaces().insert(namespace.clone(), Arc::new(space));
         Ok(opened)
     }
@@ -218,19 +234,19 @@ impl Store for Postgres {
             writes,
             near,
         };
-        self.inner.lanes.change(Lane::Write, &call).await
+        self.inner.lanes.run(Lane::Write, &call).await
     }
 
     async fn load(&self, namespace: &Namespace, request: Load) -> Result<Loaded, StoreError> {
         let space = self.space(namespace).await?;
         let call = LoadCall(&space, request);
-        self.inner.lanes.change(Lane::Load, &call).await
+        self.inner.lanes.run(Lane::Load, &call).await
     }
 
     async fn fire(&self, namespace: &Namespace, request: Fire) -> Result<FireReport, StoreError> {
         let space = self.space(namespace).await?;
         let call = FireCall(&space, request);
-        self.inner.lanes.change(Lane::Fire, &call).await
+        self.inner.lanes.run(Lane::Fire, &call).await
     }
 
     async fn settle(
@@ -245,7 +261,7 @@ impl Store for Postgres {
             settles,
             near,
         };
-        self.inner.lanes.change(Lane::Settle, &call).await
+        self.inner.lanes.run(Lane::Settle, &call).await
     }
 
     async fn unload(
@@ -255,7 +271,7 @@ impl Store for Postgres {
     ) -> Result<InstanceId, StoreError> {
         let space = self.space(namespace).await?;
         let call = UnloadCall(&space, instance);
-        self.inner.lanes.change(Lane::Load, &call).await
+        self.inner.lanes.run(Lane::Load, &call).await
     }
 
     async fn unmark(
@@ -266,7 +282,7 @@ impl Store for Postgres {
     ) -> Result<Vec<Version>, StoreError> {
         let space = self.space(namespace).await?;
         let call = UnmarkCall(&space, instance, versions);
-        self.inner.lanes.change(Lane::Load, &call).await
+        self.inner.lanes.run(Lane::Load, &call).await
     }
 
     async fn get(&self, namespace: &Namespace, key: Vec<u8>) -> Result<Option<Stored>, StoreError> {
@@ -278,19 +294,19 @@ impl Store for Postgres {
     async fn list(&self, namespace: &Namespace, request: List) -> Result<Vec<Stored>, StoreError> {
         let space = self.space(namespace).await?;
         let call = ListCall(&space, request);
-        self.inner.lanes.read(&call).await
+        self.inner.lanes.run(Lane::Admin, &call).await
     }
 
     async fn count(&self, namespace: &Namespace) -> Result<Counts, StoreError> {
         let space = self.space(namespace).await?;
         let call = CountCall(&space);
-        self.inner.lanes.read(&call).await
+        self.inner.lanes.run(Lane::Admin, &call).await
     }
 
     async fn purge(&self, namespace: &Namespace) -> Result<Purged, StoreError> {
         let space = self.space(namespace).await?;
         let call = PurgeCall(&space);
-        self.inner.lanes.change(Lane::Write, &call).await
+        self.inner.lanes.run(Lane::Admin, &call).await
     }
 
     async fn hinted(&self, namespace: &Namespace) {

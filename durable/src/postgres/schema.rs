@@ -1,14 +1,16 @@
 //! The tables, and how they come to be.
 
+use futures_util::future::try_join;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
+use super::target::Target;
 use crate::store::StoreError;
 
-/// The latest version of the schema that is known.
+/// The version of the schema that is known.
 const SCHEMA: u32 = 1;
 
-/// What leads from each version of the schema to the next. Version 0 has no tables.
+/// The tables.
 ///
 /// | column | |
 /// |---|---|
@@ -26,7 +28,9 @@ const SCHEMA: u32 = 1;
 /// | `tickwheel_loaded` | who has loaded rows, and which |
 ///
 /// Rows come and go all the time, so the table is vacuumed early.
-const MIGRATIONS: [&str; SCHEMA as usize] = ["
+const TABLES: &str = "
+    CREATE TABLE tickwheel_schema (version int NOT NULL, identity uuid NOT NULL DEFAULT gen_random_uuid());
+    INSERT INTO tickwheel_schema VALUES (1);
     CREATE SEQUENCE tickwheel_versions MAXVALUE 9007199254740991;
     CREATE TABLE tickwheel_namespaces (
         id int PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
@@ -55,71 +59,93 @@ const MIGRATIONS: [&str; SCHEMA as usize] = ["
     CREATE INDEX tickwheel_in_flight ON tickwheel_timers (namespace, key, version) WHERE in_flight;
     CREATE INDEX tickwheel_due ON tickwheel_timers (namespace, in_flight, due, version) WHERE loaded_by IS NULL;
     CREATE INDEX tickwheel_loaded ON tickwheel_timers (namespace, loaded_by) WHERE loaded_by IS NOT NULL;
-"];
+";
 
-/// Instances that make or migrate the tables at the same time take turns by this advisory lock. Any number will do.
+/// Instances that make the tables at the same time take turns by this advisory lock. Any number will do.
 const LOCK: i64 = 0x7469_636b_7768_6565;
 
-/// Why the schema is not ready.
-#[derive(Debug)]
-pub(super) enum Unready {
-    Postgres(Error),
-    Store(StoreError),
+/// The version of the schema that is there, and which tables they are.
+const VERSION: &str = "SELECT version, identity::text FROM tickwheel_schema";
+
+/// The latest number that the sequence has given, and the greatest in use, if any is greater.
+///
+/// What is in use by the time the statement begins was given before. Rows are looked for beyond the latest number only, where
+/// there are none.
+const NUMBERS: &str = "
+    WITH given AS MATERIALIZED (
+        SELECT coalesce(pg_sequence_last_value('tickwheel_versions'), 0) AS number
+    )
+    SELECT given.number, coalesce(greatest(
+        (SELECT version FROM tickwheel_timers WHERE version > given.number ORDER BY version DESC LIMIT 1),
+        (SELECT id FROM tickwheel_instances WHERE id > given.number ORDER BY id DESC LIMIT 1)
+    ), 0) FROM given";
+
+/// Tables that were found.
+#[derive(Debug, Clone)]
+pub(super) struct Tables {
+    version: u32,
+    /// A number that was made with them: tables that are dropped and made again have another one.
+    identity: String,
+    /// The latest number that the sequence has given, and the greatest in use, if that is greater.
+    given: i64,
+    used: i64,
 }
 
-impl From<Error> for Unready {
-    fn from(error: Error) -> Self {
-        Unready::Postgres(error)
+impl Tables {
+    /// Whether they are the same tables.
+    pub(super) fn are(&self, other: &Tables) -> bool {
+        self.identity == other.identity
     }
-}
 
-/// Makes the tables, or brings them up to date. Changes nothing if they are, and then needs no right to.
-pub(super) async fn prepare(client: &mut Client, found: Result<u32, Error>) -> Result<(), Unready> {
-    if found? == SCHEMA {
-        return Ok(());
-    }
-    // The lock first: a transaction that waits for it would not see what another one makes meanwhile.
-    client
-        .batch_execute(&format!("SELECT pg_advisory_lock({LOCK})"))
-        .await?;
-    let migrated = migrate(client).await;
-    client
-        .batch_execute(&format!("SELECT pg_advisory_unlock({LOCK})"))
-        .await?;
-    migrated
-}
-
-async fn migrate(client: &mut Client) -> Result<(), Unready> {
-    let found = found(&*client).await?;
-    let Some(missing) = MIGRATIONS.get(found as usize..) else {
-        return Err(Unready::Store(StoreError::Schema {
-            found,
-            supported: SCHEMA,
-        }));
-    };
-    let transaction = client.transaction().await?;
-    if found == 0 {
-        let meta = "CREATE TABLE tickwheel_schema (version int NOT NULL); INSERT INTO tickwheel_schema VALUES (0)";
-        transaction.batch_execute(meta).await?;
-    }
-    for migration in missing {
-        transaction.batch_execute(migration).await?;
-    }
-    let done = format!("UPDATE tickwheel_schema SET version = {SCHEMA}");
-    transaction.batch_execute(&done).await?;
-    transaction.commit().await?;
-    Ok(())
-}
-
-/// The version of the schema that is there; 0 without one.
-pub(super) async fn found(client: &Client) -> Result<u32, Error> {
-    let version = "SELECT version FROM tickwheel_schema";
-    match client.query_typed(version, &[]).await {
-        Ok(rows) => {
-            let version = rows.first().map_or(0, |row| row.get::<_, i32>(0));
-            Ok(u32::try_from(version).unwrap_or(u32::MAX))
+    /// Whether they can be used.
+    pub(super) fn check(&self, target: &Target) -> Result<(), StoreError> {
+        if self.version != SCHEMA {
+            return Err(StoreError::Schema {
+                found: self.version,
+                supported: SCHEMA,
+            });
         }
-        Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Ok(0),
+        if self.given < self.used {
+            let message = format!(
+                "PostgreSQL {target}: the sequence tickwheel_versions has given {} and version {} is in use: it went back, \
+                 as after a failover or a restore that left it behind, and the tokens of claims would not grow. When no \
+                 instance runs, set it: SELECT setval('tickwheel_versions', {0}), with the greatest number ever seen or more",
+                self.given, self.used
+            );
+            return Err(StoreError::refused(message));
+        }
+        Ok(())
+    }
+}
+
+/// The tables, if they are there.
+pub(super) async fn find(client: &Client) -> Result<Option<Tables>, Error> {
+    let found = try_join(
+        client.query_typed(VERSION, &[]),
+        client.query_typed(NUMBERS, &[]),
+    );
+    match found.await {
+        Ok((version, numbers)) => Ok(version.first().map(|row| Tables {
+            version: u32::try_from(row.get::<_, i32>(0)).unwrap_or(u32::MAX),
+            identity: row.get(1),
+            given: numbers[0].get(0),
+            used: numbers[0].get(1),
+        })),
+        Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Makes the tables, if nobody else has made them meanwhile.
+pub(super) async fn make(client: &mut Client) -> Result<(), Error> {
+    let transaction = client.transaction().await?;
+    // The lock first: a statement that waits for it would not see what another one makes meanwhile.
+    let lock = format!("SELECT pg_advisory_xact_lock({LOCK})");
+    transaction.batch_execute(&lock).await?;
+    let there = "SELECT to_regclass('tickwheel_schema') IS NOT NULL";
+    let there = transaction.query_typed(there, &[]).await?;
+    if !there[0].get::<_, bool>(0) {
+        transaction.batch_execute(TABLES).await?;
+    }
+    transaction.commit().await
 }

@@ -5,19 +5,20 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures_util::TryFutureExt;
 use futures_util::future::{try_join_all, try_join3};
-use futures_util::{FutureExt, TryFutureExt};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Connection, Error, NoTls, Row, Statement};
 
 use super::hints::Hints;
+use super::schema::{self, Tables};
 use super::target::Target;
-use super::{schema, tls};
+use super::tls;
 use crate::store::StoreError;
 
-/// What every connection is set to.
+/// What every connection is set to, once it is known to be the only one on its process: see `pooler`.
 ///
 /// Statements look up rows by indices that fit, and the planner is to use them whatever it believes to know about the tables,
 /// which is out of date most of the time: they are full now and empty a minute later. A plan is made once for a connection.
@@ -53,36 +54,56 @@ pub(super) struct Backend {
 pub(super) struct Session {
     client: Client,
     backend: Backend,
+    tables: Tables,
     statements: Mutex<HashMap<&'static str, Statement>>,
 }
 
 pub(super) type Parameters<'a> = [&'a (dyn ToSql + Sync)];
 
 impl Session {
-    /// Connects, and makes sure of the schema.
-    pub(super) async fn connect(target: &Target) -> Result<Self, StoreError> {
-        let (mut client, _closed) = connect(target, None).await?;
-        // One round trip.
-        let set_up = try_join3(
-            client.batch_execute(SETTINGS),
-            client.query_typed(BACKEND, &[]),
-            schema::found(&client).map(Ok),
-        );
-        let ((), rows, found) = set_up.await.map_err(|error| target.describe(&error))?;
-        let backend = Backend {
-            pid: rows[0].get(0),
-            began: rows[0].get(1),
+    /// Sets the first connection of a store up, and makes or migrates the tables.
+    pub(super) async fn first(mut client: Client, target: &Target) -> Result<Self, StoreError> {
+        let (backend, tables) = set_up(&client, target).await?;
+        let tables = if let Some(tables) = tables {
+            tables
+        } else {
+            let made = schema::make(&mut client).await;
+            made.map_err(|error| target.describe(&error))?;
+            let found = schema::find(&client).await;
+            let found = found.map_err(|error| target.describe(&error))?;
+            found.ok_or_else(|| gone(target))?
         };
-        let ready = schema::prepare(&mut client, found).await;
-        ready.map_err(|unready| match unready {
-            schema::Unready::Postgres(error) => target.describe(&error),
-            schema::Unready::Store(error) => error,
-        })?;
-        Ok(Session {
+        tables.check(target)?;
+        Ok(Session::new(client, backend, tables))
+    }
+
+    /// Sets another connection up, which has to lead to the same tables.
+    pub(super) async fn on(
+        client: Client,
+        target: &Target,
+        same: &Tables,
+    ) -> Result<Self, StoreError> {
+        let (backend, tables) = set_up(&client, target).await?;
+        let tables = tables.ok_or_else(|| gone(target))?;
+        tables.check(target)?;
+        if !tables.are(same) {
+            return Err(gone(target));
+        }
+        Ok(Session::new(client, backend, tables))
+    }
+
+    fn new(client: Client, backend: Backend, tables: Tables) -> Self {
+        Session {
             client,
             backend,
+            tables,
             statements: Mutex::default(),
-        })
+        }
+    }
+
+    /// The tables as they were found.
+    pub(super) fn tables(&self) -> &Tables {
+        &self.tables
     }
 
     pub(super) fn backend(&self) -> Backend {
@@ -165,6 +186,34 @@ impl Session {
 }
 
 type Request<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, Error>> + Send + 'a>>;
+
+/// Sets a connection up, in one round trip. Returns what answers, and the tables if they are there.
+async fn set_up(client: &Client, target: &Target) -> Result<(Backend, Option<Tables>), StoreError> {
+    let set_up = try_join3(
+        client.batch_execute(SETTINGS),
+        client.query_typed(BACKEND, &[]),
+        schema::find(client),
+    );
+    let ((), rows, tables) = set_up.await.map_err(|error| target.describe(&error))?;
+    let backend = Backend {
+        pid: rows[0].get(0),
+        began: rows[0].get(1),
+    };
+    Ok((backend, tables))
+}
+
+fn gone(target: &Target) -> StoreError {
+    let message = format!(
+        "PostgreSQL {target}: the tables are not those that this store was connected to: they were dropped or made again. \
+         Restart the instances, for what they know is about other tables"
+    );
+    StoreError::refused(message)
+}
+
+/// Connects, for calls.
+pub(super) async fn dial(target: &Target) -> Result<Client, StoreError> {
+    Ok(connect(target, None).await?.0)
+}
 
 /// Connects. What the server sends unasked goes to the hints. The receiver is closed when the connection is.
 pub(super) async fn connect(

@@ -20,7 +20,7 @@
 //! 1. Each batch that makes a waiting row, or says that there is none, first takes the locks of its keys: writes by [`HOLD`],
 //!    put-backs by [`HOLD_CLAIMED`]. The statements after that see what was committed before.
 //! 2. So while a batch holds the lock of a key, nobody else makes a waiting row under it. One that is there can still go:
-//!    loads and fires take no locks of keys. What goes has fired.
+//!    loads, fires and purges take no locks of keys. What goes has fired, or was purged.
 //!
 //! | answer | why it is right |
 //! |---|---|
@@ -42,8 +42,7 @@
 //!    leaves out stays marked by an id that has ended, and [`ALIVE`] unloads it later.
 //!
 //! A sign of life writes the row of its own instance before it deletes those of others, which it leaves out when they are
-//! locked. A purge takes the rows of the namespace by their versions, as 2. does, and leaves nobody behind it waiting for what
-//! it waits for.
+//! locked. A purge leaves locked rows out too, until there are no others; then it takes one in a transaction.
 //!
 //! A column `replaces` has the version that a row had before it was last set or moved, because `RETURNING` gives new values
 //! only.
@@ -493,7 +492,31 @@ pub(super) const COUNT: &str = concat!(
             (SELECT min(due) FROM tickwheel_timers WHERE namespace = $1 AND NOT in_flight AND loaded_by IS NOT NULL))"
 );
 
-pub(super) const PURGE: &str = "DELETE FROM tickwheel_timers WHERE namespace = $1::int";
+/// Deletes rows that nobody has locked, at most `$2` of those that wait and as many in flight.
+pub(super) const PURGE: &str = "
+    WITH waiting AS MATERIALIZED (
+        SELECT t.version FROM tickwheel_timers t WHERE t.namespace = $1::int AND NOT t.in_flight
+        ORDER BY t.key LIMIT $2::bigint
+        FOR UPDATE SKIP LOCKED
+    ), in_flight AS MATERIALIZED (
+        SELECT t.version FROM tickwheel_timers t WHERE t.namespace = $1 AND t.in_flight
+        ORDER BY t.key, t.version LIMIT $2
+        FOR UPDATE SKIP LOCKED
+    )
+    DELETE FROM tickwheel_timers t USING (SELECT * FROM waiting UNION ALL SELECT * FROM in_flight) p
+    WHERE t.version = p.version";
+
+/// Deletes one row, waiting for whoever has locked it. Returns nothing if there is none.
+pub(super) const PURGE_LOCKED: &str = "
+    WITH left_behind AS MATERIALIZED (
+        SELECT coalesce(
+            (SELECT version FROM tickwheel_timers WHERE namespace = $1::int AND NOT in_flight ORDER BY key LIMIT 1),
+            (SELECT version FROM tickwheel_timers WHERE namespace = $1 AND in_flight ORDER BY key, version LIMIT 1)
+        ) AS version
+    ), deleted AS (
+        DELETE FROM tickwheel_timers t USING left_behind l WHERE t.version = l.version RETURNING 1
+    )
+    SELECT (SELECT count(*) FROM deleted) FROM left_behind WHERE version IS NOT NULL";
 
 /// Makes a namespace, if it is new.
 pub(super) const NAME: &str = "INSERT INTO tickwheel_namespaces (name, codec) VALUES ($1::text, $2::text) ON CONFLICT (name) DO NOTHING";

@@ -74,7 +74,15 @@ impl Target {
             };
         };
         let (text, code) = (db.message(), db.code());
-        let message = format!("PostgreSQL {self}: {text} (SQLSTATE {})", code.code());
+        let mut message = format!("PostgreSQL {self}: {text} (SQLSTATE {})", code.code());
+        if [
+            SqlState::INVALID_SQL_STATEMENT_NAME,
+            SqlState::DUPLICATE_PSTATEMENT,
+        ]
+        .contains(code)
+        {
+            message += ": is there a pooler of transactions between?";
+        }
         let class = &code.code()[..2];
         // Connections, resources, operators, rollbacks; but a disk that is full stays full.
         let passes = matches!(class, "08" | "40" | "53" | "55" | "57" | "58");

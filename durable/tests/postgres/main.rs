@@ -1,9 +1,13 @@
 //! The store in PostgreSQL keeps the promises, on a server of the tests' own. The clock is the real one.
 
 mod faults;
+mod hints;
+mod looks;
 mod plans;
-mod races;
+mod pooler;
+mod restore;
 mod server;
+mod waiting;
 
 use std::time::Duration;
 

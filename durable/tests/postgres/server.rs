@@ -112,6 +112,11 @@ impl Server {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }
 
+    /// Its port on the loopback interface.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Its folder, where it can read files.
     pub(crate) fn folder(&self) -> &PathBuf {
         &self.folder
@@ -150,7 +155,7 @@ fn programs() -> Option<PathBuf> {
     bins.find(|bin| bin.join("initdb").exists() && bin.join("postgres").exists())
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
     listener.local_addr().expect("it is bound").port()
 }

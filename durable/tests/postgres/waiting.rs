@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use tickwheel_durable::Postgres;
 use tickwheel_durable::store::{
     Action, Due, Fire, How, InstanceId, Load, Missed, Namespace, Near, Settle, Store, Write,
@@ -125,11 +125,12 @@ async fn use_all(store: &Postgres, space: &Namespace, instance: InstanceId, roun
             token: fired.token,
             how: hows[number % 4],
         });
-        let settles: Vec<_> = settles.rev().collect();
+        let mut settles: Vec<_> = settles.collect();
+        settles.reverse();
         let settled = store.settle(space, settles, UNLOADED).await;
         settled.expect("it settles");
     };
-    futures_util::join!(write, settle);
+    join(write, settle).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -164,7 +165,13 @@ async fn instances_that_come_back_at_once_never_deadlock() {
         return missing();
     };
     let (space, stores) = stores(&url, 3).await;
-    for _ in 0..100 {
+    // Between the two there is time.
+    let slow = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN PERFORM pg_sleep(0.02); RETURN new; END $$;
+        CREATE TRIGGER slow BEFORE INSERT ON tickwheel_instances FOR EACH ROW EXECUTE FUNCTION slow()";
+    let made = client(&url).await.batch_execute(slow).await;
+    made.expect("it is made");
+    for _ in 0..10 {
         // Each has ended by the time of the next round.
         let load = stores.iter().map(|(store, instance)| {
             let load = Load {

@@ -1,0 +1,59 @@
+//! Refuses poolers that hand the process of a connection to others.
+//!
+//! Such a pooler, as pgbouncer in transaction mode, has a few connections to the server, and gives one of them to each
+//! transaction. Prepared statements, settings, `LISTEN`, and the end of a call by the end of its process need a process that
+//! belongs to one connection. With them the store would work for a while, and change the connections of other programs.
+//!
+//! Two connections tell: on a server, or through a pooler of sessions, each has a process of its own for as long as it lives.
+//! So the first one asks which process answers, and then the second; neither may ever see two, nor both the same. A pooler of
+//! transactions gives
+//!
+//! * a pool of one: both see the same;
+//! * the process that was free last, as pgbouncer does: the second sees that of the first;
+//! * one after the other: the second, asking twice, sees two;
+//! * any, since others use the pool too: it would have to give each of the two its own every time, by chance.
+//!
+//! Nothing is set on the way, so nothing is left behind in a connection that belongs to others.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tokio_postgres::Client;
+
+use super::target::Target;
+use crate::store::StoreError;
+
+/// Which of the two asks.
+const LOOKS: [usize; 10] = [0, 1, 1, 0, 0, 1, 0, 1, 1, 0];
+
+/// A pooler of sessions that has none left lets the second connection wait.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// Refuses what does not give each connection a process of its own.
+pub(super) async fn refuse_shared(
+    clients: [&Client; 2],
+    target: &Target,
+) -> Result<(), StoreError> {
+    let mut seen: [Option<i32>; 2] = [None; 2];
+    for asks in LOOKS {
+        let asked = clients[asks].query_typed("SELECT pg_backend_pid()", &[]);
+        let Ok(answer) = timeout(ANSWER, asked).await else {
+            let message = format!(
+                "PostgreSQL {target}: of two connections one has no answer within {ANSWER:?}: a pooler between has to have \
+                 room for all connections of a store"
+            );
+            return Err(StoreError::unavailable(message));
+        };
+        let rows = answer.map_err(|error| target.describe(&error))?;
+        let process: i32 = rows[0].get(0);
+        let before = seen[asks].replace(process);
+        if before.is_some_and(|before| before != process) || seen[0] == seen[1] {
+            let message = format!(
+                "PostgreSQL {target}: connections do not keep their processes: there is a pooler of transactions between, \
+                 such as pgbouncer with pool_mode=transaction. Connect directly, or through one with pool_mode=session"
+            );
+            return Err(StoreError::refused(message));
+        }
+    }
+    Ok(())
+}

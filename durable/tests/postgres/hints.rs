@@ -1,0 +1,233 @@
+//! Hints: every call that leaves a near row which nobody has loaded tells the other instances, long before they poll.
+
+use std::time::Duration;
+
+use tickwheel::TimerWheel;
+use tickwheel_durable::store::{
+    Action, Due, Fire, FireReport, How, InstanceId, Load, Missed, Namespace, Near, Settle, Store,
+    Version, Write, Written,
+};
+use tickwheel_durable::{Postgres, builder};
+use tokio::time::timeout;
+
+use super::server::{database, missing};
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3_600);
+const FAR: Due = Due::In(HOUR);
+const SOON: Due = Due::In(SECOND);
+
+/// Rows due within a minute are near, and the instance that writes loads none.
+const NEAR: Near = Near {
+    window: Duration::from_secs(60),
+    loader: None,
+};
+
+fn set(due: Due, if_absent: bool) -> Action {
+    Action::Set {
+        value: b"1".to_vec(),
+        due,
+        period: None,
+        if_absent,
+    }
+}
+
+/// Two stores, as in two processes: one writes, the other waits for hints.
+struct Case {
+    space: Namespace,
+    writer: Postgres,
+    listener: Postgres,
+}
+
+impl Case {
+    async fn open(name: &str) -> Option<Self> {
+        let url = database(name).await?;
+        let space = Namespace::new(name).expect("it is a name");
+        let writer = Postgres::connect(&url).await.expect("it connects");
+        let listener = Postgres::connect(&url).await.expect("it connects");
+        for store in [&writer, &listener] {
+            store.open(&space, "json").await.expect("it opens");
+        }
+        Some(Case {
+            space,
+            writer,
+            listener,
+        })
+    }
+
+    async fn instance(&self) -> InstanceId {
+        let opened = self.writer.open(&self.space, "json").await;
+        opened.expect("it opens").instance
+    }
+
+    /// Takes the hints that there are.
+    async fn quiet(&self) {
+        while self.is_hinted(SECOND).await {}
+    }
+
+    async fn is_hinted(&self, within: Duration) -> bool {
+        let hinted = self.listener.hinted(&self.space);
+        timeout(within, hinted).await.is_ok()
+    }
+
+    async fn sees_a_hint(&self, of: &str) {
+        assert!(self.is_hinted(10 * SECOND).await, "no hint of {of}");
+    }
+
+    async fn write(&self, key: &str, action: Action) -> Version {
+        let key = key.into();
+        let writes = vec![Write { key, action }];
+        let written = self.writer.write(&self.space, writes, NEAR).await;
+        match written.expect("it writes")[0] {
+            Written::Armed { row, .. } => row.version,
+            ref other => panic!("{other:?}"),
+        }
+    }
+
+    async fn fire(&self, version: Version) -> FireReport {
+        let fire = Fire {
+            versions: vec![version],
+            lease: Some(HOUR),
+            missed: Missed::FireOnce,
+            near: NEAR,
+        };
+        let fired = self.writer.fire(&self.space, fire).await;
+        fired.expect("it fires")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn near_rows_that_nobody_loads_are_hinted() {
+    let Some(case) = Case::open("hints").await else {
+        return missing();
+    };
+    // From here on it listens.
+    case.sees_a_hint("the beginning").await;
+    case.quiet().await;
+
+    case.write("set", set(SOON, false)).await;
+    case.sees_a_hint("a set").await;
+    case.write("if_absent", set(SOON, true)).await;
+    case.sees_a_hint("a set if absent").await;
+    case.write("moved", set(FAR, false)).await;
+    assert!(!case.is_hinted(SECOND / 2).await, "far rows are not hinted");
+    case.write("moved", Action::Move { due: SOON }).await;
+    case.sees_a_hint("a move").await;
+
+    let due = Due::In(Duration::ZERO);
+    let version = case.write("released", set(due, false)).await;
+    case.quiet().await;
+    let token = case.fire(version).await.fired[0].token;
+    let settles = vec![Settle {
+        token,
+        how: How::Release,
+    }];
+    let settled = case.writer.settle(&case.space, settles, NEAR).await;
+    settled.expect("it settles");
+    case.sees_a_hint("a release").await;
+
+    let repeats = Action::Set {
+        value: Vec::new(),
+        due,
+        period: Some(SECOND),
+        if_absent: false,
+    };
+    let version = case.write("repeats", repeats).await;
+    case.quiet().await;
+    assert_eq!(case.fire(version).await.next.len(), 1);
+    case.sees_a_hint("a next occurrence").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_that_an_instance_gives_back_are_hinted() {
+    let Some(case) = Case::open("given_back").await else {
+        return missing();
+    };
+    case.sees_a_hint("the beginning").await;
+    case.write("a", set(SOON, false)).await;
+    let load = |instance, alive| Load {
+        instance,
+        window: HOUR,
+        limit: 10,
+        alive,
+    };
+    let mut instance = case.instance().await;
+    let loaded = case.writer.load(&case.space, load(instance, HOUR)).await;
+    assert_eq!(loaded.expect("it loads").rows.len(), 1);
+    case.quiet().await;
+    let fresh = case.writer.unload(&case.space, instance).await;
+    instance = fresh.expect("it unloads");
+    case.sees_a_hint("an unload").await;
+    // A life that ends at once, and the sign of life of another.
+    let request = load(instance, Duration::ZERO);
+    let loaded = case.writer.load(&case.space, request).await;
+    assert_eq!(loaded.expect("it loads").rows.len(), 1);
+    let other = case.instance().await;
+    case.quiet().await;
+    let request = Load {
+        limit: 0,
+        ..load(other, HOUR)
+    };
+    case.writer.load(&case.space, request).await.expect("loads");
+    case.sees_a_hint("a sign of life").await;
+}
+
+/// A hint was never sent, and the poll of a tenth of a second hid it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn near_deadline_of_another_instance_needs_no_poll() {
+    let Some(url) = database("near_deadline").await else {
+        return missing();
+    };
+    let start = async || {
+        let store = Postgres::connect(&url).await.expect("it connects");
+        let builder = builder::<String, u64>("near")
+            .poll(600 * SECOND)
+            .window(HOUR);
+        let started = builder.start(&TimerWheel::new(), store).await;
+        started.expect("it starts")
+    };
+    let (_timers, mut claims) = start().await;
+    let (writer, writers_claims) = start().await;
+    writers_claims.shutdown().await;
+    for number in 0..3 {
+        let key = number.to_string();
+        let set = writer.set_timer(&key, &number, SECOND / 20);
+        set.await.expect("it is set");
+        let next = timeout(60 * SECOND, claims.recv()).await;
+        let claim = next.expect("long before a poll").expect("it goes on");
+        assert_eq!(claim.value, number);
+        claim.ack().await.expect("it is held");
+    }
+}
+
+/// A load leaves rows out by its limit: the next one follows at once, not with the next poll.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_that_a_load_leaves_out_need_no_poll() {
+    let Some(url) = database("left_out").await else {
+        return missing();
+    };
+    let store = Postgres::connect(&url).await.expect("it connects");
+    let space = Namespace::new("left_out").expect("it is a name");
+    store.open(&space, "json").await.expect("it opens");
+    // More than one load takes.
+    let writes = (0..6_000).map(|number: u64| Write {
+        key: format!("\"{number}\"").into(),
+        action: set(Due::In(Duration::ZERO), false),
+    });
+    let far = Near {
+        window: Duration::ZERO,
+        loader: None,
+    };
+    let written = store.write(&space, writes.collect(), far).await;
+    written.expect("it writes");
+    let builder = builder::<String, u64>("left_out")
+        .poll(600 * SECOND)
+        .window(HOUR);
+    let started = builder.start(&TimerWheel::new(), store).await;
+    let (_timers, mut claims) = started.expect("it starts");
+    for _ in 0..6_000 {
+        let next = timeout(60 * SECOND, claims.recv()).await;
+        let claim = next.expect("long before a poll").expect("it goes on");
+        tokio::spawn(async move { claim.ack().await });
+    }
+}

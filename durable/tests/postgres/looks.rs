@@ -1,0 +1,153 @@
+//! Looks and purges: they have a connection of their own, and come to an end.
+
+use std::time::Duration;
+
+use tickwheel_durable::Postgres;
+use tickwheel_durable::store::{
+    Action, Due, InstanceId, List, Load, Namespace, Near, State, Store, StoreTime, Version, Write,
+};
+use tokio::time::timeout;
+
+use super::server::{client, database, missing};
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+const UNLOADED: Near = Near {
+    window: Duration::ZERO,
+    loader: None,
+};
+
+fn set(key: &str) -> Write {
+    let action = Action::Set {
+        value: b"1".to_vec(),
+        due: Due::In(HOUR),
+        period: None,
+        if_absent: false,
+    };
+    let key = key.into();
+    Write { key, action }
+}
+
+async fn open(name: &str) -> Option<(String, Postgres, Namespace, InstanceId)> {
+    let url = database(name).await?;
+    let store = Postgres::connect(&url).await.expect("it connects");
+    let space = Namespace::new(name).expect("it is a name");
+    let instance = store.open(&space, "json").await.expect("it opens").instance;
+    Some((url, store, space, instance))
+}
+
+async fn write(store: &Postgres, space: &Namespace, keys: impl Iterator<Item = u32>) {
+    let writes = keys.map(|key| set(&format!("{key:05}")));
+    let written = store.write(space, writes.collect(), UNLOADED).await;
+    written.expect("it writes");
+}
+
+/// The last row of a page came again as the first of the next, where rows were loaded.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_of_loaded_rows_repeat_nothing() {
+    let Some((_, store, space, instance)) = open("pages").await else {
+        return missing();
+    };
+    // Those of one call are due at the same time. Some are loaded, and lie among others.
+    write(&store, &space, 0..5).await;
+    let load = Load {
+        instance,
+        window: 2 * HOUR,
+        limit: 3,
+        alive: HOUR,
+    };
+    assert_eq!(store.load(&space, load).await.expect("loads").rows.len(), 3);
+    write(&store, &space, 5..9).await;
+    let load = Load { limit: 4, ..load };
+    assert_eq!(store.load(&space, load).await.expect("loads").rows.len(), 4);
+    let page = async |after: Option<(StoreTime, Version)>, limit| {
+        let list = List {
+            state: State::Waiting,
+            after,
+            limit,
+        };
+        store.list(&space, list).await.expect("it lists")
+    };
+    let all = page(None, 100).await;
+    assert_eq!(all.len(), 9);
+    assert_eq!(all.iter().filter(|row| row.loaded_by.is_some()).count(), 7);
+    for limit in 1..=4 {
+        let mut read = Vec::new();
+        loop {
+            let after = read
+                .last()
+                .map(|last: &tickwheel_durable::store::Stored| (last.due, last.version));
+            let next = page(after, limit).await;
+            if next.is_empty() {
+                break;
+            }
+            read.extend(next);
+            assert!(read.len() <= all.len(), "pages of {limit} repeat rows");
+        }
+        assert_eq!(read, all, "pages of {limit}");
+    }
+}
+
+/// Counts, lists and purges held up the reads behind them, and a purge the writes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn looks_that_wait_hold_up_no_other_call() {
+    let Some((url, store, space, instance)) = open("beside").await else {
+        return missing();
+    };
+    write(&store, &space, 0..1).await;
+    let mut other = client(&url).await;
+    let lock = other.transaction().await.expect("it begins");
+    let rows = "SELECT 1 FROM tickwheel_timers FOR UPDATE";
+    assert_eq!(lock.query(rows, &[]).await.expect("it locks").len(), 1);
+    let purge = {
+        let (store, space) = (store.clone(), space.clone());
+        tokio::spawn(async move { store.purge(&space).await })
+    };
+    let count = {
+        let (store, space) = (store.clone(), space.clone());
+        tokio::spawn(async move { store.count(&space).await })
+    };
+    tokio::time::sleep(SECOND / 2).await;
+    assert!(!purge.is_finished(), "it waits for the row");
+    let others = async {
+        write(&store, &space, 1..2).await;
+        let row = store.get(&space, b"00001".to_vec()).await;
+        assert!(row.expect("it reads").is_some());
+        let load = Load {
+            instance,
+            window: SECOND,
+            limit: 10,
+            alive: HOUR,
+        };
+        store.load(&space, load).await.expect("it loads");
+    };
+    timeout(60 * SECOND, others)
+        .await
+        .expect("they do not wait");
+    assert!(!purge.is_finished(), "it still waits");
+    lock.rollback().await.expect("it ends");
+    let purged = purge.await.expect("it ends").expect("it purges");
+    assert!(purged.more && purged.rows == 1, "{purged:?}");
+    assert_eq!(count.await.expect("it ends").expect("counts").waiting, 1);
+}
+
+/// It was one statement, however many rows there were.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn purge_ends_in_steps() {
+    let Some((_, store, space, _)) = open("steps").await else {
+        return missing();
+    };
+    write(&store, &space, 0..7_000).await;
+    let mut steps = Vec::new();
+    loop {
+        let purged = store.purge(&space).await.expect("it purges");
+        if !purged.more {
+            break;
+        }
+        steps.push(purged.rows);
+    }
+    assert_eq!(steps.iter().sum::<u64>(), 7_000);
+    assert!(steps.len() > 2, "{steps:?}");
+    assert_eq!(store.count(&space).await.expect("it counts").waiting, 0);
+}
