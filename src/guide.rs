@@ -9,10 +9,9 @@
 //! 7. [Testing with paused time](#testing-with-paused-time)
 //! 8. [Shutting down](#shutting-down)
 //! 9. [Watching it](#watching-it)
-//! 10. [With hyper, tower, quinn and metrics](#with-hyper-tower-quinn-and-metrics)
-//! 11. [What it costs](#what-it-costs)
 //!
-//! [How it is built](design), and the promises it keeps, is a chapter of its own.
+//! Chapters of their own are [services], with hyper, axum, tower, quinn and metrics; [what it costs](costs); and
+//! [how it is built](design), with the promises that it keeps.
 //!
 //! # Which timer for what
 //!
@@ -490,153 +489,12 @@
 //! names the cause: blocked worker threads, or more work than it can do. A panic that was caught in a waker, handler, key or
 //! value is logged as an error that says what it costs. Nothing is logged for a single timer.
 //!
-//! # With hyper, tower, quinn and metrics
-//!
-//! Other crates have interfaces for timers, and the [`adapters`](crate::adapters) put the wheel behind them. Each has a
-//! feature of its own.
-//!
-//! | you have | feature | do |
-//! |---|---|---|
-//! | axum, or another stack of tower layers | `tower` | `.layer(StatusTimeoutLayer::new(&wheel, limit, status))`, or `TimeoutLayer` where the caller handles the error |
-//! | bodies that may stall | `tower` | `RequestBodyTimeoutLayer`, `ResponseBodyTimeoutLayer`, or a `TimeoutBody` |
-//! | a server or client on hyper or hyper-util | `hyper` | pass the wheel to `timer(..)`, for `header_read_timeout`, HTTP/2 pings and pools |
-//! | a QUIC endpoint of quinn | `quinn` | `Endpoint::new(.., Arc::new(WheelRuntime::new(&wheel)))` |
-//! | an exporter of the metrics facade | `metrics` | `tokio::spawn(Reporter::new(&wheel).run(period))` |
-//! | `backon` | none | `.sleep(move \|delay\| wheel.sleep(delay))` |
-//! | the AWS SDK | none | an `AsyncSleep` of eight lines; the example `aws_sleep` has them |
-//!
-//! A server has four things to limit, and no two of them are the same limit:
-//!
-//! | what takes too long | limit |
-//! |---|---|
-//! | the handler | `StatusTimeoutLayer` |
-//! | a body that the client sends or takes | `RequestBodyTimeoutLayer`; for responses, [`IdleLimits::write`](crate::IdleLimits::write) on the stream |
-//! | the head of a request | hyper's `header_read_timeout`; [`IdleLimits::read`](crate::IdleLimits::read), longer than any handler takes, where hyper is hidden |
-//! | nothing at all: no request is in flight | [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive) on the stream |
-//!
-//! The last one must not cut a request in flight. `keep_alive` does not, however long the handler takes. It does cut a response
-//! that has begun and then pauses for longer than the limit: for server-sent events and the like, hold a [`Busy`] guard for
-//! each request, as the example `http_keepalive` does. With axum, the listener wraps what it accepts:
-//!
-//! ```ignore
-//! struct IdleListener {
-//!     listener: TcpListener,
-//!     wheel: TimerWheel,
-//!     limits: IdleLimits,
-//! }
-//!
-//! impl Listener for IdleListener {
-//!     type Io = IdleStream<TcpStream>;
-//!     type Addr = SocketAddr;
-//!
-//!     async fn accept(&mut self) -> (Self::Io, SocketAddr) {
-//!         let (socket, peer) = Listener::accept(&mut self.listener).await;
-//!         (self.wheel.idle_stream_with(socket, self.limits), peer)
-//!     }
-//!
-//!     fn local_addr(&self) -> io::Result<SocketAddr> {
-//!         self.listener.local_addr()
-//!     }
-//! }
-//!
-//! /// For handlers that take `ConnectInfo<Peer>`. `ConnectInfo<SocketAddr>` is for axum's own listeners only.
-//! #[derive(Debug, Clone)]
-//! struct Peer(SocketAddr);
-//!
-//! impl Connected<IncomingStream<'_, IdleListener>> for Peer {
-//!     fn connect_info(stream: IncomingStream<'_, IdleListener>) -> Self {
-//!         Peer(*stream.remote_addr())
-//!     }
-//! }
-//!
-//! async fn serve(
-//!     listener: TcpListener,
-//!     wheel: TimerWheel,
-//!     idle: Duration,
-//!     service: Router,
-//!     stop: impl Future<Output = ()> + Send + 'static,
-//! ) -> io::Result<()> {
-//!     let limit = Duration::from_secs(10);
-//!     let service = service.layer(StatusTimeoutLayer::new(
-//!         &wheel,
-//!         limit,
-//!         StatusCode::REQUEST_TIMEOUT,
-//!     ));
-//!     // Half a request looks like one that is being handled: the second limit, longer than any handler takes, ends it.
-//!     let limits = IdleLimits::none()
-//!         .keep_alive(idle)
-//!         .read(idle + Duration::from_secs(30));
-//!     let listener = IdleListener {
-//!         listener,
-//!         wheel,
-//!         limits,
-//!     };
-//!     axum::serve(
-//!         listener,
-//!         service.into_make_service_with_connect_info::<Peer>(),
-//!     )
-//!     .with_graceful_shutdown(stop)
-//!     .await
-//! }
-//! ```
-//!
-//! That is from the example `axum_service`, and a test holds the two equal. Where you serve connections with hyper yourself,
-//! the module of the hyper adapter has the same in five lines. The example `http_service` has all four limits, graceful
-//! shutdown and a page for Prometheus, and `quic_echo` is a QUIC server whose silent clients are ended by idle timeout. They run
-//! with `cargo run -p tickwheel-adapters --example <name>`, and serve any client at an address that is given to them.
-//!
-//! # What it costs
-//!
-//! Two things are left out of the table because every timer has them: reading the clock (some 30 ns) and cloning a waker.
-//! *Own* means memory that no other thread writes meanwhile: the thread's pool and counts, and the timer's entry. Its lock is
-//! uncontended unless the actor processes this very entry, or the future moved to another thread. A *command* is a push into
-//! the thread's queue, under that queue's lock, and a read of the tick at which the actor next runs; it notifies the actor
-//! only if that would be too late, or if 512 commands lie in the queue. The memory of commands is used again, and counts as
-//! nothing here.
-//!
-//! | operation | allocates | locks | commands |
-//! |---|---|---|---|
-//! | make, poll and drop a sleep or timeout, with a pooled entry that fits | nothing | its own entry's, twice | none |
-//! | the same without one | the entry, unless the thread's pool is full (128 entries of this wheel) | its own entry's, twice | one |
-//! | a timeout whose future is ready at the first poll, with a pooled entry that fits | nothing | none | none |
-//! | dropping a sleep when the thread's pool is full | nothing | its own entry's, twice | one |
-//! | [`Sleep::reset`] to later | nothing | its own entry's | none |
-//! | [`Sleep::reset`] to earlier than the tick at which its entry is scheduled | nothing | its own entry's | one, unless one is queued |
-//! | [`set_timer`](KeyedTimers::set_timer) of a new key | amortised | the set's | one for the set, unless one is queued |
-//! | [`set_timer`](KeyedTimers::set_timer) of a key that has a timer, [`move_timer`](KeyedTimers::move_timer) | nothing | the set's | none, unless the timer is due already, or moves to before the tick at which it is scheduled: then one for the set, unless one is queued |
-//! | [`remove_timer`](KeyedTimers::remove_timer) | nothing | the set's | one for the set, unless one is queued |
-//! | [`deadline`](KeyedTimers::deadline), [`contains`](KeyedTimers::contains), [`len`](KeyedTimers::len) | nothing | the set's | none |
-//! | [`recv`](Expirations::recv) | nothing | the set's | none |
-//! | [`touch`](crate::Watch::touch) of a watch, timer or stream | nothing | none | none; one compare-and-exchange in each tick, else one load; for a stream, for each of its limits |
-//! | a [`Busy`] guard, taken and dropped | nothing | a lock of the watch or timer, twice; for a stream, of each of its limits | none |
-//! | [`Reaper::watch`] | the activity, 32 bytes; the rest is amortised | the set's | one for the set, unless one is queued |
-//! | dropping a [`Watch`](crate::Watch) | nothing | the set's | one for the set, unless one is queued |
-//! | [`metrics`](TimerWheel::metrics) | a list of the sets, and 4 kB for the histogram | one for all threads' counts, one for the list of sets, one for each set | none |
-//! | [`settle`](TimerWheel::settle) | a channel | a queue's | one |
-//!
-//! Setting a new key, removing one and every expiration also change one count that all sets of the wheel share.
-//!
-//! A thread keeps pools for the last sixteen wheels it used. When the actor reaches a pooled entry that nobody has used again,
-//! it takes the entry off the wheel; the next timeout with this entry sends a command once more. That is about one command for
-//! each pooled entry and length of timeout, however many timeouts are made.
-//!
-//! Callers, the reader and the actor hold the lock of a set for at most 256 timers at a time. Its memory grows meanwhile, in
-//! small steps: at a million timers the largest one moves 2 MB. A thread that finds the lock taken spins for some
-//! microseconds before it blocks. Two producers of the same set meet there; sets that should not meet are made separately.
-//!
-//! One actor keeps one thread busy at most. Of 10^6 timers that are due within a second, each takes some 0.1 us of it to be
-//! registered, 0.35 us to be rescheduled, and 0.4 us to fire, 0.8 us if it is keyed; waking its task comes on top. So one
-//! wheel fires some million timers a second, and takes several million commands. A set serves two to ten million calls a
-//! second, however many cores call it, by how far these are apart: where that is the limit, spread keys over several sets
-//! by their hash. Timeouts share nothing. `benches/README.md` says how this was measured.
-//!
-//! A pending sleep takes about 100 bytes beside the 48 of its future, a keyed timer with a `u64` key and value about 80, a watched
-//! connection about 130. Times are in `benches/README.md` of the repository.
-//!
 //! [`Duration::MAX`]: std::time::Duration::MAX
 //! [advance]: https://docs.rs/tokio/latest/tokio/time/fn.advance.html
 
+pub mod costs;
 pub mod design;
+pub mod services;
 
 // For the links above.
 #[allow(unused_imports)]

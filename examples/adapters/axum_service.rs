@@ -1,5 +1,5 @@
-//! An axum service that closes idle connections, and none on which a request is in flight: a listener of ten lines wraps
-//! what it accepts.
+//! An axum service that closes idle connections, and none on which a request is in flight: its listener wraps what
+//! it accepts.
 //!
 //! Without arguments it demonstrates itself; with `--listen` it serves until Ctrl-C or SIGTERM, and first answers what its
 //! handlers are working on then. axum closes connections on which no handler is: requests that lie unread in a socket at that

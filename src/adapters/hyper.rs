@@ -11,7 +11,7 @@
 //! * Clients of hyper-util: `timer` and `pool_timer`, for how long an unused connection stays in the pool.
 //!
 //! hyper itself limits neither a handler that takes too long nor a stalled body; the layers of the adapter for tower do. The
-//! guide [sets the limits of a server side by side](crate::guide#with-hyper-tower-quinn-and-metrics).
+//! guide [sets the limits of a server side by side](crate::guide::services).
 //!
 //! # Examples
 //!

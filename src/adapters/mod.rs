@@ -11,8 +11,8 @@
 //! Every adapter takes the wheel that it uses. A duration of zero passes at once and one too long to be represented
 //! never, as everywhere in the crate.
 //!
-//! An adapter names the types of its peer, so a new major version of the peer means a new one of this crate for those who
-//! use that feature. The changelog says which versions they are.
+//! An adapter names the types of its peer. So following a peer to a version that breaks its users breaks users of this crate,
+//! and is a breaking version of it, whatever features they use. The changelog says which versions of the peers they are.
 
 #[cfg(feature = "hyper")]
 pub mod hyper;

@@ -60,7 +60,7 @@
 //!
 //! # The wheel
 //!
-//! A level has 64 buckets ([`Builder::slots`](crate::Builder::slots) changes that), and each bucket of a level is as wide as
+//! A level has 256 buckets ([`Builder::slots`](crate::Builder::slots) changes that), and each bucket of a level is as wide as
 //! the whole level below. An item lies in the lowest level that reaches its tick and cascades to a lower one when time reaches
 //! its bucket. A bitmap for each level shows the next bucket that holds anything, so time jumps from one to the next: an hour
 //! of silence costs nothing, and a timer a year away wakes the actor at most once per level. The [`wheel`](crate::wheel) module
@@ -162,4 +162,4 @@
 //! | P16 | the books balance: set = pending + fired + removed + replaced + drained | `p16_balances_the_books_after_any_mix_of_operations`, `p16_counts_each_end_of_a_sleep_once`, `p16_counts_a_set_once_while_it_is_dropped` |
 //! | P17 | while any worker thread is free timers fire, whatever blocks the others - the one that armed last included | `p17_fires_on_time_when_the_arming_task_blocks`, `p17_fires_on_time_when_a_woken_task_blocks` |
 //!
-//! The [guide](super#what-it-costs) lists the cost of each operation.
+//! [Another chapter](super::costs) lists the cost of each operation.

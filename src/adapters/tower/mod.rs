@@ -14,7 +14,7 @@
 //! With axum, [`StatusTimeoutLayer`] fits into `Router::layer` as it is, because it adds no error:
 //! `.layer(StatusTimeoutLayer::new(&wheel, Duration::from_secs(10), StatusCode::REQUEST_TIMEOUT))`. [`TimeoutLayer`] goes
 //! below axum's `HandleErrorLayer`, which gets the [`BoxError`]. The
-//! [guide](crate::guide#with-hyper-tower-quinn-and-metrics) has a whole axum server, which also closes idle connections.
+//! [guide](crate::guide::services) has a whole axum server, which also closes idle connections.
 //!
 //! The layers fit together in any order. Where [`StatusTimeoutLayer`] responds, the body is the default one, which has no limit.
 //!

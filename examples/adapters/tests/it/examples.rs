@@ -76,11 +76,14 @@ fn guide_shows_the_recipe_for_axum() {
         .1
         .split_once("// --- until here ---")
         .expect("it ends");
-    let guide = include_str!("../../../../src/guide.rs").lines();
+    let guide = include_str!("../../../../src/guide/services.rs").lines();
     let guide = guide.filter_map(|line| line.strip_prefix("//!"));
     let guide = guide.map(|line| line.strip_prefix(' ').unwrap_or(line));
     let guide = guide.collect::<Vec<_>>().join("\n");
-    assert!(guide.contains(recipe.0.trim()), "src/guide.rs differs");
+    assert!(
+        guide.contains(recipe.0.trim()),
+        "src/guide/services.rs differs"
+    );
 }
 
 /// An example that serves, which is killed when dropped.

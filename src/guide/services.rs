@@ -1,0 +1,100 @@
+//! Servers and clients on hyper, axum, tower and quinn, and their metrics. Documentation only.
+//!
+//! Other crates have interfaces for timers, and the [`adapters`](crate::adapters) put the wheel behind them. Each has a
+//! feature of its own.
+//!
+//! | you have | feature | do |
+//! |---|---|---|
+//! | axum, or another stack of tower layers | `tower` | `.layer(StatusTimeoutLayer::new(&wheel, limit, status))`, or `TimeoutLayer` where the caller handles the error |
+//! | bodies that may stall | `tower` | `RequestBodyTimeoutLayer`, `ResponseBodyTimeoutLayer`, or a `TimeoutBody` |
+//! | a server or client on hyper or hyper-util | `hyper` | pass the wheel to `timer(..)`, for `header_read_timeout`, HTTP/2 pings and pools |
+//! | a QUIC endpoint of quinn | `quinn` | `Endpoint::new(.., Arc::new(WheelRuntime::new(&wheel)))` |
+//! | an exporter of the metrics facade | `metrics` | `tokio::spawn(Reporter::new(&wheel).run(period))` |
+//! | `backon` | none | `.sleep(move \|delay\| wheel.sleep(delay))` |
+//! | the AWS SDK | none | an `AsyncSleep` of eight lines; the example `aws_sleep` has them |
+//!
+//! A server has four things to limit, and no two of them are the same limit:
+//!
+//! | what takes too long | limit |
+//! |---|---|
+//! | the handler | `StatusTimeoutLayer` |
+//! | a body that the client sends or takes | `RequestBodyTimeoutLayer`; for responses, [`IdleLimits::write`](crate::IdleLimits::write) on the stream |
+//! | the head of a request | hyper's `header_read_timeout`; [`IdleLimits::read`](crate::IdleLimits::read), longer than any handler takes, where hyper is hidden |
+//! | nothing at all: no request is in flight | [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive) on the stream |
+//!
+//! The last one must not cut a request in flight. `keep_alive` does not, however long the handler takes. It does cut a response
+//! that has begun and then pauses for longer than the limit: for server-sent events and the like, hold a [`Busy`] guard for
+//! each request, as the example `http_keepalive` does. With axum, the listener wraps what it accepts:
+//!
+//! ```ignore
+//! struct IdleListener {
+//!     listener: TcpListener,
+//!     wheel: TimerWheel,
+//!     limits: IdleLimits,
+//! }
+//!
+//! impl Listener for IdleListener {
+//!     type Io = IdleStream<TcpStream>;
+//!     type Addr = SocketAddr;
+//!
+//!     async fn accept(&mut self) -> (Self::Io, SocketAddr) {
+//!         let (socket, peer) = Listener::accept(&mut self.listener).await;
+//!         (self.wheel.idle_stream_with(socket, self.limits), peer)
+//!     }
+//!
+//!     fn local_addr(&self) -> io::Result<SocketAddr> {
+//!         self.listener.local_addr()
+//!     }
+//! }
+//!
+//! /// For handlers that take `ConnectInfo<Peer>`. `ConnectInfo<SocketAddr>` is for axum's own listeners only.
+//! #[derive(Debug, Clone)]
+//! struct Peer(SocketAddr);
+//!
+//! impl Connected<IncomingStream<'_, IdleListener>> for Peer {
+//!     fn connect_info(stream: IncomingStream<'_, IdleListener>) -> Self {
+//!         Peer(*stream.remote_addr())
+//!     }
+//! }
+//!
+//! async fn serve(
+//!     listener: TcpListener,
+//!     wheel: TimerWheel,
+//!     idle: Duration,
+//!     service: Router,
+//!     stop: impl Future<Output = ()> + Send + 'static,
+//! ) -> io::Result<()> {
+//!     let limit = Duration::from_secs(10);
+//!     let service = service.layer(StatusTimeoutLayer::new(
+//!         &wheel,
+//!         limit,
+//!         StatusCode::REQUEST_TIMEOUT,
+//!     ));
+//!     // Half a request looks like one that is being handled: the second limit, longer than any handler takes, ends it.
+//!     let limits = IdleLimits::none()
+//!         .keep_alive(idle)
+//!         .read(idle + Duration::from_secs(30));
+//!     let listener = IdleListener {
+//!         listener,
+//!         wheel,
+//!         limits,
+//!     };
+//!     axum::serve(
+//!         listener,
+//!         service.into_make_service_with_connect_info::<Peer>(),
+//!     )
+//!     .with_graceful_shutdown(stop)
+//!     .await
+//! }
+//! ```
+//!
+//! That is from the example `axum_service`, and a test holds the two equal. When it stops, axum lets handlers finish, and closes
+//! connections on which there is none: a request that lies unread in a socket, or waits to be accepted, is cut. The example
+//! `http_service` serves its connections with hyper, and answers those too. Where you serve connections with hyper yourself,
+//! the module of the hyper adapter has the same in five lines. The example `http_service` has all four limits, graceful
+//! shutdown and a page for Prometheus, and `quic_echo` is a QUIC server whose silent clients are ended by idle timeout. They run
+//! with `cargo run -p tickwheel-adapters --example <name>`, and serve any client at an address that is given to them.
+
+// For the links above.
+#[allow(unused_imports)]
+use crate::Busy;
