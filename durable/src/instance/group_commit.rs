@@ -7,7 +7,7 @@
 //! split into one item and the rest. So the task waits for more only if the last batch had more than is there now, for a
 //! millisecond at most, and never once [`ENOUGH`] are there.
 //!
-//! Batches go one after the other and keep the order of the queue. So two items of one key take effect in the order in which
+//! Batches are bounded, in items and in bytes. They go one after the other and keep the order of the queue. So two items of one key take effect in the order in which
 //! they were submitted.
 
 use std::future::Future;
@@ -23,6 +23,10 @@ const ENOUGH: usize = 256;
 
 /// A batch has at most this many items.
 const AT_MOST: usize = 1024;
+
+/// A batch has at most this many bytes, unless one item has more. A server that runs one batch at a time is kept from everything
+/// else meanwhile: Redis for some 25 ms for each megabyte. With fewer, values of a kilobyte would make smaller batches.
+const MAX_BYTES: usize = 1 << 20;
 
 /// How long a batch waits for more items.
 const COMPANY: Duration = Duration::from_millis(1);
@@ -105,15 +109,19 @@ impl<I, O> Group<I, O> {
 }
 
 impl<I, O> Batches<I, O> {
-    /// Sends batches with `flush`, which answers each item, until no [`Group`] is left.
-    pub(crate) async fn run<F>(mut self, mut flush: impl FnMut(Vec<I>) -> F)
-    where
+    /// Sends batches with `flush`, which answers each item, until no [`Group`] is left. `size` is how many bytes an item has.
+    pub(crate) async fn run<F>(
+        mut self,
+        size: impl Fn(&I) -> usize,
+        mut flush: impl FnMut(Vec<I>) -> F,
+    ) where
         F: Future<Output = Result<Vec<O>, Error>>,
     {
-        let mut batch = Vec::new();
+        let mut gathered = Vec::new();
         let mut last = 0;
-        while self.gather(&mut batch, last).await {
-            let waiting = batch.drain(..).filter(|item| !item.is_given_up());
+        while self.gather(&mut gathered, last).await {
+            gathered.retain(|item| !item.is_given_up());
+            let waiting = gathered.drain(..batch_len(&gathered, &size));
             let (items, replies): (Vec<_>, Vec<_>) =
                 waiting.map(|Item { item, reply }| (item, reply)).unzip();
             last = items.len();
@@ -135,6 +143,10 @@ impl<I, O> Batches<I, O> {
 
     /// Fills the batch. `false` when no more will come.
     async fn gather(&mut self, batch: &mut Vec<Item<I, O>>, last: usize) -> bool {
+        // What did not fit into the last batch has waited long enough.
+        if !batch.is_empty() {
+            return true;
+        }
         if self.queue.recv_many(batch, AT_MOST).await == 0 {
             return false;
         }
@@ -147,5 +159,55 @@ impl<I, O> Batches<I, O> {
             }
         }
         true
+    }
+}
+
+/// How many of the items make a batch.
+fn batch_len<I, O>(items: &[Item<I, O>], size: impl Fn(&I) -> usize) -> usize {
+    let mut bytes = 0;
+    let fits = items.iter().take_while(|item| {
+        bytes += size(&item.item);
+        bytes <= MAX_BYTES
+    });
+    fits.count().max(1).min(items.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thousand values of a megabyte were one batch of a gigabyte, which blocked a server for half a minute.
+    #[tokio::test(start_paused = true)]
+    async fn batches_are_bounded_in_bytes() {
+        let (group, batches) = group::<usize, usize>("write", Duration::from_secs(5));
+        let sizes = [
+            MAX_BYTES,
+            1,
+            MAX_BYTES / 2,
+            MAX_BYTES / 2,
+            1,
+            2 * MAX_BYTES,
+            3,
+        ];
+        let answers = sizes.map(|size| group.submit(size));
+        drop(group);
+        let mut flushed = Vec::new();
+        let flush = |batch: Vec<usize>| {
+            flushed.push(batch.clone());
+            async move { Ok(batch) }
+        };
+        batches.run(|&size| size, flush).await;
+        let half = MAX_BYTES / 2;
+        let expected = [
+            vec![MAX_BYTES],
+            vec![1, half],
+            vec![half, 1],
+            vec![2 * MAX_BYTES],
+            vec![3],
+        ];
+        assert_eq!(flushed, expected);
+        for (answer, size) in answers.into_iter().zip(sizes) {
+            assert_eq!(answer.await, Ok(size));
+        }
     }
 }

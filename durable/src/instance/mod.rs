@@ -354,7 +354,7 @@ async fn run_writes(core: Arc<Core>, batches: Batches<Write, Written>) {
         }
         Ok(written)
     };
-    batches.run(flush).await;
+    batches.run(Write::bytes, flush).await;
 }
 
 async fn run_settles(core: Arc<Core>, batches: Batches<Settle, Settled>) {
@@ -368,5 +368,5 @@ async fn run_settles(core: Arc<Core>, batches: Batches<Settle, Settled>) {
         }
         Ok(settled)
     };
-    batches.run(flush).await;
+    batches.run(|_| size_of::<Settle>(), flush).await;
 }

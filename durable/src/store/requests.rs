@@ -96,6 +96,17 @@ pub struct Write {
     pub action: Action,
 }
 
+impl Write {
+    /// How many bytes its key and value have.
+    pub(crate) fn bytes(&self) -> usize {
+        let value = match &self.action {
+            Action::Set { value, .. } => value.len(),
+            Action::Move { .. } | Action::Remove => 0,
+        };
+        self.key.len() + value
+    }
+}
+
 /// What is done with the waiting row under a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
@@ -331,7 +342,7 @@ pub enum Settled {
 }
 
 /// The state of a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
     /// Armed under its key.
     Waiting,
