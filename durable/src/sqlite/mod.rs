@@ -2,11 +2,15 @@
 //!
 //! ```text
 //! calls of instances --> queue --> one thread: BEGIN, every call that waits, COMMIT --> answers
+//! looks (list, count) -> queue --> another thread, another connection, which only reads
 //! ```
 //!
 //! A commit waits for the disk, and calls that come meanwhile share the next one. Each call has a savepoint: one that fails
-//! takes no other with it. `rows` has the SQL of each call.
+//! takes no other with it. `rows` has the SQL of each call, `reading` that of the looks.
 
+mod file;
+mod looks;
+mod reading;
 mod rows;
 mod schema;
 #[cfg(test)]
@@ -18,7 +22,8 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rusqlite::ErrorCode;
+use looks::Looks;
+use rusqlite::{Connection, ErrorCode};
 
 use crate::store::{
     Counts, Fire, FireReport, InstanceId, List, Load, Loaded, Namespace, Near, Opened, Purged,
@@ -29,7 +34,9 @@ use thread::Thread;
 
 /// A store in an SQLite file. With the feature `sqlite`, which is on by default.
 ///
-/// Any number of processes on one host may use the file at once. Clones share a connection, which has a thread of its own.
+/// Any number of processes on one host may use the file at once. Clones share two connections, one for all calls and one for
+/// looks ([`counts`](crate::DurableTimers::counts), [`Admin`](crate::Admin)), each with a thread of its own. A look delays no
+/// call, however many timers there are.
 ///
 /// A commit is on the disk when a call returns (write-ahead log, `synchronous=FULL`): it survives a crash of the process and of
 /// the operating system, as far as the disk does what it says. Every commit waits for the disk, so calls that come meanwhile
@@ -38,6 +45,12 @@ use thread::Thread;
 /// The store's clock is the host's. Instances in one process that share clones give each other hints of near timers. A timer
 /// that is due soon and set by a *process* that does not claim is found by the poll of those that do; one that claims fires
 /// what it sets itself.
+///
+/// Processes take turns, a commit each, so one that is stopped in the middle of its turn (`SIGSTOP`, a debugger) holds up all
+/// others until it goes on or ends. Calls then wait for as long as their callers do.
+///
+/// A file that is deleted or replaced while it is open takes no more calls: each fails, and says so, until the file is opened
+/// again.
 ///
 /// The tables are named `tickwheel_*` and can lie in a file with others. Network file systems are no place for SQLite files
 /// that several processes write.
@@ -59,6 +72,7 @@ use thread::Thread;
 pub struct Sqlite {
     path: Arc<Path>,
     thread: Thread,
+    looks: Looks,
 }
 
 impl Sqlite {
@@ -70,11 +84,11 @@ impl Sqlite {
     /// version of this crate has written it; [`StoreError::Unavailable`] when it is locked. Each names the file.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let path = path.into();
-        let connection = schema::connect(&path)?;
-        let thread = Thread::start(connection, &path)?;
+        let opened = schema::open(&path)?;
         Ok(Sqlite {
             path: path.into(),
-            thread,
+            looks: Looks::start(opened.reader, opened.file.clone())?,
+            thread: Thread::start(opened.writer, opened.file)?,
         })
     }
 
@@ -177,14 +191,16 @@ impl Store for Sqlite {
         namespace: &Namespace,
         request: List,
     ) -> impl Future<Output = Result<Vec<Stored>, StoreError>> + Send {
-        self.in_namespace(namespace, move |call| call.list(request))
+        self.look(namespace, move |connection, namespace| {
+            reading::list(connection, namespace, request)
+        })
     }
 
     fn count(
         &self,
         namespace: &Namespace,
     ) -> impl Future<Output = Result<Counts, StoreError>> + Send {
-        self.in_namespace(namespace, rows::count)
+        self.look(namespace, reading::count)
     }
 
     fn purge(
@@ -200,6 +216,24 @@ impl Store for Sqlite {
 }
 
 impl Sqlite {
+    fn look<T, F>(
+        &self,
+        namespace: &Namespace,
+        look: F,
+    ) -> impl Future<Output = Result<T, StoreError>> + Send + use<T, F>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection, i64) -> rusqlite::Result<T> + Send + 'static,
+    {
+        let name = namespace.clone();
+        self.looks.ask(move |connection| {
+            Ok(match reading::namespace_id(connection, &name)? {
+                Ok(id) => Ok(look(connection, id)?),
+                Err(error) => Err(error),
+            })
+        })
+    }
+
     fn in_namespace<T, F>(
         &self,
         namespace: &Namespace,

@@ -3,26 +3,21 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{OptionalExtension, params};
 
+use super::reading::{
+    COLUMNS, IN_FLIGHT, WAITING, namespace_id, now, number, read, state_number, time,
+};
 use super::thread::Batch;
 use crate::store::{
-    Action, Armed, Counts, Due, Fire, FireReport, How, InstanceId, List, Load, Loaded, Namespace,
-    Near, Opened, Purged, Settle, Settled, State, StoreError, StoreTime, Stored, Version, Write,
-    Written, micros,
+    Action, Armed, Due, Fire, FireReport, How, InstanceId, Load, Loaded, Namespace, Near, Opened,
+    Purged, Settle, Settled, State, StoreError, StoreTime, Stored, Version, Write, Written, micros,
 };
 
 type Result<T> = rusqlite::Result<T>;
 
-const WAITING: i64 = 0;
-const IN_FLIGHT: i64 = 1;
-
 /// A purge deletes at most this many rows at once, which takes some ten milliseconds.
 const PURGED_AT_ONCE: usize = 512;
-
-/// The columns of [`read`].
-const COLUMNS: &str =
-    "version, state, key, value, due, deadline, attempt, period, loaded_by FROM tickwheel_timers";
 
 /// Opens a namespace.
 pub(super) fn open(
@@ -46,7 +41,7 @@ pub(super) fn open(
     }
     let Version(instance) = batch.versions(1)?;
     Ok(Ok(Opened {
-        now: Batch::now(),
+        now: now(),
         instance: InstanceId(instance),
     }))
 }
@@ -68,14 +63,11 @@ impl<'a> Call<'a> {
         batch: &'a Batch<'a>,
         namespace: &Namespace,
     ) -> Result<std::result::Result<Self, StoreError>> {
-        let select = "SELECT id FROM tickwheel_namespaces WHERE name = ?1";
-        let mut select = batch.connection.prepare_cached(select)?;
-        let id = select.query_row([namespace.as_str()], |row| row.get(0));
-        let refused = || StoreError::refused(format!("namespace {namespace} was not opened"));
-        Ok(id.optional()?.ok_or_else(refused).map(|namespace| Call {
+        let id = namespace_id(batch.connection, namespace)?;
+        Ok(id.map(|namespace| Call {
             batch,
             namespace,
-            now: Batch::now(),
+            now: now(),
             reserved: 0..0,
             hints: false,
         }))
@@ -339,8 +331,11 @@ impl<'a> Call<'a> {
     fn end(&mut self, instance: InstanceId) -> Result<()> {
         let sql = "DELETE FROM tickwheel_instances WHERE id = ?1";
         self.execute(sql, [instance.0])?;
-        let sql = "UPDATE tickwheel_timers SET loaded_by = NULL WHERE loaded_by = ?1";
-        self.hints |= self.execute(sql, [instance.0])? > 0;
+        for state in [WAITING, IN_FLIGHT] {
+            let sql = "UPDATE tickwheel_timers SET loaded_by = NULL
+                WHERE namespace = ?1 AND state = ?2 AND loaded_by = ?3";
+            self.hints |= self.execute(sql, (self.namespace, state, instance.0))? > 0;
+        }
         Ok(())
     }
 
@@ -446,43 +441,6 @@ impl<'a> Call<'a> {
             row => Ok(row),
         }
     }
-
-    pub(super) fn list(&mut self, request: List) -> Result<Vec<Stored>> {
-        let sql = format!(
-            "SELECT {COLUMNS} WHERE namespace = ?1 AND state = ?2 AND (due, version) > (?3, ?4)
-            ORDER BY due, version LIMIT ?5"
-        );
-        let (due, Version(version)) = request.after.unwrap_or((StoreTime::default(), Version(-1)));
-        let limit = number(request.limit);
-        let state = state_number(request.state);
-        let mut select = self.batch.connection.prepare_cached(&sql)?;
-        let rows = select.query_map(
-            (self.namespace, state, due.as_micros(), version, limit),
-            read,
-        )?;
-        rows.collect()
-    }
-}
-
-/// How many rows there are.
-pub(super) fn count(call: &mut Call<'_>) -> Result<Counts> {
-    let sql = "SELECT count(*), min(due) FROM tickwheel_timers WHERE namespace = ?1 AND state = ?2";
-    let mut select = call.batch.connection.prepare_cached(sql)?;
-    let mut count = |state| {
-        select.query_row((call.namespace, state), |row| {
-            let count: i64 = row.get(0)?;
-            let earliest: Option<i64> = row.get(1)?;
-            Ok((count.unsigned_abs(), earliest.map(StoreTime::from_micros)))
-        })
-    };
-    let (waiting, earliest) = count(WAITING)?;
-    let (in_flight, _) = count(IN_FLIGHT)?;
-    Ok(Counts {
-        now: call.now,
-        waiting,
-        in_flight,
-        earliest,
-    })
 }
 
 /// Deletes a batch.
@@ -496,39 +454,5 @@ pub(super) fn purge(call: &mut Call<'_>) -> Result<Purged> {
     Ok(Purged {
         rows: rows as u64,
         more: rows == PURGED_AT_ONCE,
-    })
-}
-
-fn number(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
-}
-
-fn state_number(state: State) -> i64 {
-    match state {
-        State::Waiting => WAITING,
-        State::InFlight => IN_FLIGHT,
-    }
-}
-
-fn time(row: &Row<'_>, column: usize) -> Result<StoreTime> {
-    Ok(StoreTime::from_micros(row.get(column)?))
-}
-
-fn read(row: &Row<'_>) -> Result<Stored> {
-    let period: Option<i64> = row.get(7)?;
-    let loaded_by: Option<i64> = row.get(8)?;
-    Ok(Stored {
-        version: Version(row.get(0)?),
-        state: match row.get(1)? {
-            WAITING => State::Waiting,
-            _ => State::InFlight,
-        },
-        key: row.get(2)?,
-        value: row.get(3)?,
-        due: time(row, 4)?,
-        deadline: time(row, 5)?,
-        attempt: row.get(6)?,
-        period: period.map(|micros| Duration::from_micros(micros.unsigned_abs())),
-        loaded_by: loaded_by.map(InstanceId),
     })
 }

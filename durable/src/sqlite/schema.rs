@@ -4,17 +4,20 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior};
 
 use super::describe;
+use super::file::File;
 use crate::store::StoreError;
 
 /// The version of the schema below.
 const SCHEMA: u32 = 1;
 
-/// A statement that finds the file locked tries again after this, so many times: 2 s in all.
-const LOCKED: Duration = Duration::from_micros(500);
-const TRIES: i32 = 4_000;
+/// Who finds the file locked tries again after this.
+pub(super) const LOCKED: Duration = Duration::from_micros(500);
+
+/// Opening tries so many times: 10 s in all, for those who open it during a long commit.
+const TRIES: i32 = 20_000;
 
 /// How many prepared statements are kept; there are fewer.
 const STATEMENTS: usize = 64;
@@ -26,8 +29,8 @@ const STATEMENTS: usize = 64;
 /// | `period` | microseconds, or null |
 /// | `loaded_by` | the id of an instance, or null |
 ///
-/// Rows are found by the key that waits, the key in flight, when those that nobody has loaded are due, and who has loaded
-/// them. `tickwheel_meta` has the version of the schema and the last number of the sequence.
+/// Rows are found by the key that waits, the key in flight, and by who has loaded them and when they are due. Only living
+/// instances have rows loaded, and these are in `tickwheel_instances`. `tickwheel_meta` has the version of the schema and the last number of the sequence.
 const TABLES: &str = "
     CREATE TABLE tickwheel_meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID, STRICT;
     INSERT INTO tickwheel_meta VALUES ('schema', 1), ('sequence', 0);
@@ -49,30 +52,65 @@ const TABLES: &str = "
     ) STRICT;
     CREATE UNIQUE INDEX tickwheel_waiting ON tickwheel_timers (namespace, key) WHERE state = 0;
     CREATE INDEX tickwheel_in_flight ON tickwheel_timers (namespace, key) WHERE state = 1;
-    CREATE INDEX tickwheel_due ON tickwheel_timers (namespace, state, due) WHERE loaded_by IS NULL;
-    CREATE INDEX tickwheel_loaded ON tickwheel_timers (loaded_by) WHERE loaded_by IS NOT NULL;
+    CREATE INDEX tickwheel_due ON tickwheel_timers (namespace, state, loaded_by, due);
 ";
 
+/// An open file.
+pub(super) struct Opened {
+    /// Writes. It does not wait for locks: its thread does.
+    pub(super) writer: Connection,
+    /// Reads only.
+    pub(super) reader: Connection,
+    pub(super) file: File,
+}
+
 /// Opens a file, and makes the tables if they are not there.
-pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
-    let (connection, found) = prepare(path).map_err(|error| describe(&error, path))?;
+pub(super) fn open(path: &Path) -> Result<Opened, StoreError> {
+    let failed = |error| describe(&error, path);
+    let writer = connect(path, OpenFlags::default()).map_err(failed)?;
+    let mode = write_ahead(&writer).map_err(failed)?;
+    if mode != "wal" {
+        return Err(StoreError::refused(format_args!(
+            "SQLite file {}: it takes no write-ahead log (its journal mode stays {mode:?}); for timers in memory there is the store Memory",
+            path.display()
+        )));
+    }
+    let found = prepare(&writer).map_err(failed)?;
     if found > SCHEMA {
         return Err(StoreError::Schema {
             found,
             supported: SCHEMA,
         });
     }
+    writer.busy_handler(None).map_err(failed)?;
+    let read_only = OpenFlags::default()
+        .difference(OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)
+        .union(OpenFlags::SQLITE_OPEN_READ_ONLY);
+    let reader = connect(path, read_only).map_err(failed)?;
+    let file = File::opened(path, writer.path().unwrap_or_default());
+    Ok(Opened {
+        writer,
+        reader,
+        file,
+    })
+}
+
+fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_handler(Some(wait_for_lock))?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(connection)
 }
 
-/// The connection, and the version of the schema in the file.
-fn prepare(path: &Path) -> rusqlite::Result<(Connection, u32)> {
-    let mut connection = Connection::open(path)?;
-    connection.busy_handler(Some(wait_for_lock))?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    connection.pragma_update(None, "journal_mode", "WAL")?;
+/// Has commits written ahead and waited for. Returns the mode that it has then.
+fn write_ahead(connection: &Connection) -> rusqlite::Result<String> {
     connection.pragma_update(None, "synchronous", "FULL")?;
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))
+}
+
+/// Makes the tables if they are not there. Returns the version of the schema.
+fn prepare(connection: &Connection) -> rusqlite::Result<u32> {
+    let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
     let tables = "SELECT 1 FROM sqlite_schema WHERE name = 'tickwheel_meta'";
     let exists = transaction.query_row(tables, (), |_| Ok(())).optional()?;
     if exists.is_none() {
@@ -81,7 +119,7 @@ fn prepare(path: &Path) -> rusqlite::Result<(Connection, u32)> {
     let schema = "SELECT value FROM tickwheel_meta WHERE name = 'schema'";
     let found = transaction.query_row(schema, (), |row| row.get(0))?;
     transaction.commit()?;
-    Ok((connection, found))
+    Ok(found)
 }
 
 /// Waits a little for another process, however often it was asked: those who wait longer have no longer pauses.

@@ -2,21 +2,40 @@
 //!
 //! It takes every call that waits, up to a bound, and runs them in one transaction. Answers go out after the commit. So calls
 //! that come while a commit waits for the disk share the next one.
+//!
+//! # Other processes
+//!
+//! 1. One transaction at a time has the lock of the file, from its beginning to the end of its commit. SQLite has no queue for
+//!    it: those who want it ask again and again.
+//! 2. Who waits goes on as long as a caller waits for the answer, since callers bring their own limit.
+//! 3. A process with much to do would take the lock again at once. When commits are slow, that leaves so little time between
+//!    them that others ask in vain for seconds. So after a long turn the lock is left free for longer than the others pause.
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::time::SystemTime;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{Notify, oneshot};
 
 use super::describe;
-use crate::store::{Namespace, StoreError, StoreTime, Version};
+use super::file::File;
+use super::schema::LOCKED;
+use crate::store::{Namespace, StoreError, Version};
 
 /// One transaction takes at most this many calls.
 const CALLS: usize = 64;
+
+/// A turn that was longer than this is followed by a pause, which is a small part of it.
+const LONG_TURN: Duration = Duration::from_millis(15);
+
+/// Longer than the pause of those who wait for the lock.
+const PAUSE: Duration = Duration::from_micros(750);
+
+/// Those who wait longer for the lock say so.
+const LONG_WAIT: Duration = Duration::from_secs(1);
 
 /// A call: runs within a transaction, and is finished when its outcome is known.
 trait Job: Send {
@@ -65,11 +84,6 @@ pub(super) struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// The store's time now.
-    pub(super) fn now() -> StoreTime {
-        SystemTime::now().into()
-    }
-
     /// The next so many versions: the first of them.
     pub(super) fn versions(&self, count: usize) -> rusqlite::Result<Version> {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
@@ -115,12 +129,12 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    pub(super) fn start(connection: Connection, path: &Path) -> Result<Self, StoreError> {
+    pub(super) fn start(connection: Connection, file: File) -> Result<Self, StoreError> {
         let (jobs, queue) = mpsc::channel();
         let hints = Arc::<Hints>::default();
         let worker = Worker {
             connection,
-            path: path.into(),
+            file,
             queue,
             hints: Arc::clone(&hints),
         };
@@ -167,7 +181,7 @@ impl Thread {
 
 struct Worker {
     connection: Connection,
-    path: Box<Path>,
+    file: File,
     queue: mpsc::Receiver<Box<dyn Job>>,
     hints: Arc<Hints>,
 }
@@ -177,59 +191,92 @@ impl Worker {
         while let Ok(first) = self.queue.recv() {
             let waiting = self.queue.try_iter().take(CALLS - 1);
             let jobs = std::iter::once(first).chain(waiting);
-            let jobs = jobs.filter(|job| !job.is_given_up()).collect();
-            self.transaction(jobs);
+            let began = Instant::now();
+            self.transaction(jobs.collect());
+            if began.elapsed() > LONG_TURN {
+                sleep(PAUSE);
+            }
         }
     }
 
     /// Runs calls and commits them together.
     fn transaction(&self, jobs: Vec<Box<dyn Job>>) {
         let mut done = Vec::with_capacity(jobs.len());
-        let mut open = false;
         for mut job in jobs {
-            match self.savepoint(&mut *job, &mut open) {
+            // No transaction is open at first, and after an error that has rolled one back, such as a full disk.
+            let begun = if self.connection.is_autocommit() {
+                self.begin(&*job)
+            } else {
+                Ok(!job.is_given_up())
+            };
+            let ran = match begun {
+                Ok(true) => self.savepoint(&mut *job),
+                Ok(false) => continue,
+                Err(error) => Err(error),
+            };
+            match ran {
                 Ok(()) => done.push(job),
                 Err(error) => {
-                    let error = describe(&error, &self.path);
+                    let error = describe(&error, self.file.path());
                     job.finish(Err(error.clone()));
-                    // Some errors, such as a full disk, roll the whole transaction back.
-                    if open && self.connection.is_autocommit() {
-                        open = false;
+                    if self.connection.is_autocommit() {
                         finish(&mut done, &Err(error));
                     }
                 }
             }
         }
-        if open {
-            let committed = self.connection.execute_batch("COMMIT");
-            if committed.is_err() && !self.connection.is_autocommit() {
-                // The transaction is still open, which no later one could be.
-                let _ = self.connection.execute_batch("ROLLBACK");
-            }
-            finish(
-                &mut done,
-                &committed.map_err(|error| describe(&error, &self.path)),
-            );
+        if !self.connection.is_autocommit() {
+            finish(&mut done, &self.commit());
         }
     }
 
-    /// Runs a call in a savepoint, within a transaction that it begins if none is open.
-    fn savepoint(&self, job: &mut dyn Job, open: &mut bool) -> rusqlite::Result<()> {
-        let sql = |sql: &str| self.connection.prepare_cached(sql)?.execute(());
-        if !*open {
-            sql("BEGIN IMMEDIATE")?;
-            *open = true;
+    /// Begins a transaction. Waits for the lock as long as somebody waits for this call: `false` if nobody does.
+    fn begin(&self, job: &dyn Job) -> rusqlite::Result<bool> {
+        let began = Instant::now();
+        let mut is_told = false;
+        while !job.is_given_up() {
+            match self.execute("BEGIN IMMEDIATE") {
+                Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {}
+                begun => return begun.map(|()| true),
+            }
+            if !is_told && began.elapsed() > LONG_WAIT {
+                is_told = true;
+                tracing::warn!(
+                    file = %self.file.path().display(),
+                    "SQLite: the file is locked by another connection, and calls wait for it"
+                );
+            }
+            sleep(LOCKED);
         }
-        sql("SAVEPOINT a_call")?;
+        Ok(false)
+    }
+
+    fn commit(&self) -> Result<(), StoreError> {
+        let committed = self.execute("COMMIT");
+        if committed.is_err() && !self.connection.is_autocommit() {
+            // The transaction is still open, which no later one could be.
+            let _ = self.execute("ROLLBACK");
+        }
+        committed.map_err(|error| describe(&error, self.file.path()))?;
+        self.file.check()
+    }
+
+    fn execute(&self, sql: &str) -> rusqlite::Result<()> {
+        self.connection.prepare_cached(sql)?.execute(()).map(drop)
+    }
+
+    /// Runs a call in a savepoint.
+    fn savepoint(&self, job: &mut dyn Job) -> rusqlite::Result<()> {
+        self.execute("SAVEPOINT a_call")?;
         let ran = job.run(&Batch {
             connection: &self.connection,
             hints: &self.hints,
         });
         if ran.is_err() && !self.connection.is_autocommit() {
-            sql("ROLLBACK TO a_call")?;
+            self.execute("ROLLBACK TO a_call")?;
         }
         if !self.connection.is_autocommit() {
-            sql("RELEASE a_call")?;
+            self.execute("RELEASE a_call")?;
         }
         ran
     }

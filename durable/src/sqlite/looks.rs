@@ -1,0 +1,85 @@
+//! The thread that looks: it owns a connection that only reads.
+//!
+//! In a file with a write-ahead log a reader sees the state at its beginning, waits for no writer, and no writer waits for it.
+//! So a look at millions of rows delays no call and no delivery. It sees everything that was answered before it was asked.
+
+use std::future::Future;
+use std::sync::mpsc;
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::describe;
+use super::file::File;
+use crate::store::StoreError;
+
+type Look = Box<dyn FnOnce(&Looker) + Send>;
+
+/// Sends looks to the thread, which ends with the last clone.
+#[derive(Clone)]
+pub(super) struct Looks {
+    queue: mpsc::Sender<Look>,
+}
+
+impl Looks {
+    pub(super) fn start(connection: Connection, file: File) -> Result<Self, StoreError> {
+        let (queue, looks) = mpsc::channel::<Look>();
+        let looker = Looker { connection, file };
+        let thread = std::thread::Builder::new().name("tickwheel-sqlite-looks".into());
+        let started = thread.spawn(move || looks.into_iter().for_each(|look| look(&looker)));
+        started
+            .map_err(|error| StoreError::unavailable(format!("no thread for SQLite: {error}")))?;
+        Ok(Looks { queue })
+    }
+
+    /// Looks, on the thread. All that `look` reads is of one instant.
+    pub(super) fn ask<T, F>(
+        &self,
+        look: F,
+    ) -> impl Future<Output = Result<T, StoreError>> + use<T, F>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> rusqlite::Result<Result<T, StoreError>> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let look = Box::new(move |looker: &Looker| {
+            if !reply.is_closed() {
+                // The caller may give up meanwhile.
+                let _ = reply.send(looker.look(look));
+            }
+        });
+        let sent = self.queue.send(look).is_ok();
+        async move {
+            let ended = || {
+                Err(StoreError::unavailable(
+                    "the thread of the SQLite file has ended",
+                ))
+            };
+            if !sent {
+                return ended();
+            }
+            answer.await.unwrap_or_else(|_| ended())
+        }
+    }
+}
+
+struct Looker {
+    connection: Connection,
+    file: File,
+}
+
+impl Looker {
+    fn look<T>(
+        &self,
+        look: impl FnOnce(&Connection) -> rusqlite::Result<Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let in_transaction = || {
+            // Deferred: it locks nothing. Ends when it is dropped.
+            let transaction = self.connection.unchecked_transaction()?;
+            look(&transaction)
+        };
+        let answer = in_transaction().map_err(|error| describe(&error, self.file.path()));
+        self.file.check()?;
+        answer?
+    }
+}

@@ -1,0 +1,132 @@
+//! How rows are read, and what looks see.
+
+use std::time::{Duration, SystemTime};
+
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use crate::store::{
+    Counts, InstanceId, List, Namespace, State, StoreError, StoreTime, Stored, Version,
+};
+
+type Result<T> = rusqlite::Result<T>;
+
+pub(super) const WAITING: i64 = 0;
+pub(super) const IN_FLIGHT: i64 = 1;
+
+/// The columns of [`read`].
+pub(super) const COLUMNS: &str =
+    "version, state, key, value, due, deadline, attempt, period, loaded_by FROM tickwheel_timers";
+
+/// The number of a namespace that was opened before.
+pub(super) fn namespace_id(
+    connection: &Connection,
+    namespace: &Namespace,
+) -> Result<std::result::Result<i64, StoreError>> {
+    let select = "SELECT id FROM tickwheel_namespaces WHERE name = ?1";
+    let mut select = connection.prepare_cached(select)?;
+    let id = select.query_row([namespace.as_str()], |row| row.get(0));
+    let refused = || StoreError::refused(format!("namespace {namespace} was not opened"));
+    Ok(id.optional()?.ok_or_else(refused))
+}
+
+/// Who may have loaded rows of a namespace: nobody, and the instances that count as living.
+fn loaders(connection: &Connection, namespace: i64) -> Result<Vec<Option<i64>>> {
+    let sql = "SELECT NULL UNION ALL SELECT id FROM tickwheel_instances WHERE namespace = ?1";
+    let mut select = connection.prepare_cached(sql)?;
+    let loaders = select.query_map([namespace], |row| row.get(0))?;
+    loaders.collect()
+}
+
+/// A page of rows. The index has the rows of each loader in order, so the page is among the first of each.
+pub(super) fn list(connection: &Connection, namespace: i64, request: List) -> Result<Vec<Stored>> {
+    let (due, Version(version)) = request.after.unwrap_or((StoreTime::default(), Version(-1)));
+    let (state, limit) = (state_number(request.state), number(request.limit));
+    let mut page: Vec<(i64, i64)> = Vec::new();
+    // Those due at the same time have a query of their own: SQLite would read all of them otherwise.
+    for rest in [
+        "due = ?4 AND version > ?5 ORDER BY version LIMIT ?6",
+        "due > ?4 AND ?5 IS NOT NULL ORDER BY due, version LIMIT ?6",
+    ] {
+        let sql = format!(
+            "SELECT due, version FROM tickwheel_timers
+            WHERE namespace = ?1 AND state = ?2 AND loaded_by IS ?3 AND {rest}"
+        );
+        let mut select = connection.prepare_cached(&sql)?;
+        for loader in loaders(connection, namespace)? {
+            let rows = select.query_map(
+                (namespace, state, loader, due.as_micros(), version, limit),
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )?;
+            for row in rows {
+                page.push(row?);
+            }
+        }
+    }
+    page.sort_unstable();
+    page.truncate(request.limit);
+    let mut select = connection.prepare_cached(&format!("SELECT {COLUMNS} WHERE version = ?1"))?;
+    let rows = page.iter();
+    rows.map(|(_, version)| select.query_row([version], read))
+        .collect()
+}
+
+/// How many rows there are.
+pub(super) fn count(connection: &Connection, namespace: i64) -> Result<Counts> {
+    let sql = "SELECT count(*) FROM tickwheel_timers WHERE namespace = ?1 AND state = ?2";
+    let mut select = connection.prepare_cached(sql)?;
+    let mut count = |state| select.query_row((namespace, state), |row| row.get(0));
+    let (waiting, in_flight): (i64, i64) = (count(WAITING)?, count(IN_FLIGHT)?);
+    let sql = "SELECT min(due) FROM tickwheel_timers
+        WHERE namespace = ?1 AND state = ?2 AND loaded_by IS ?3";
+    let mut select = connection.prepare_cached(sql)?;
+    let mut earliest: Option<i64> = None;
+    for loader in loaders(connection, namespace)? {
+        let due: Option<i64> = select.query_row((namespace, WAITING, loader), |row| row.get(0))?;
+        earliest = earliest.into_iter().chain(due).min();
+    }
+    Ok(Counts {
+        now: now(),
+        waiting: waiting.unsigned_abs(),
+        in_flight: in_flight.unsigned_abs(),
+        earliest: earliest.map(StoreTime::from_micros),
+    })
+}
+
+/// The store's time.
+pub(super) fn now() -> StoreTime {
+    SystemTime::now().into()
+}
+
+pub(super) fn number(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+pub(super) fn state_number(state: State) -> i64 {
+    match state {
+        State::Waiting => WAITING,
+        State::InFlight => IN_FLIGHT,
+    }
+}
+
+pub(super) fn time(row: &Row<'_>, column: usize) -> Result<StoreTime> {
+    Ok(StoreTime::from_micros(row.get(column)?))
+}
+
+pub(super) fn read(row: &Row<'_>) -> Result<Stored> {
+    let period: Option<i64> = row.get(7)?;
+    let loaded_by: Option<i64> = row.get(8)?;
+    Ok(Stored {
+        version: Version(row.get(0)?),
+        state: match row.get(1)? {
+            WAITING => State::Waiting,
+            _ => State::InFlight,
+        },
+        key: row.get(2)?,
+        value: row.get(3)?,
+        due: time(row, 4)?,
+        deadline: time(row, 5)?,
+        attempt: row.get(6)?,
+        period: period.map(|micros| Duration::from_micros(micros.unsigned_abs())),
+        loaded_by: loaded_by.map(InstanceId),
+    })
+}

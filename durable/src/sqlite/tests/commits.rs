@@ -1,0 +1,178 @@
+//! Transactions that fail, wait for a lock, or go into a file that is not there any more.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc;
+
+use super::*;
+
+/// Keeps the thread busy until the sender is dropped. What is called meanwhile shares the next transaction.
+async fn occupy(store: &Sqlite) -> mpsc::Sender<()> {
+    let (release, released) = mpsc::channel();
+    let (begin, begun) = tokio::sync::oneshot::channel();
+    let occupying = store.thread.call(move |_| {
+        // Somebody waits for this, and for the end until the sender is dropped.
+        let _ = begin.send(());
+        let _ = released.recv();
+        Ok(Ok(()))
+    });
+    drop(tokio::spawn(occupying));
+    begun.await.expect("it begins");
+    release
+}
+
+async fn has(store: &Sqlite, key: &str) -> bool {
+    let row = store.get(&space(), key.into()).await;
+    row.expect("it reads").is_some()
+}
+
+/// Nothing was said Ok of, though no test held it: only a deferred constraint makes a commit fail.
+#[tokio::test]
+async fn commit_that_fails_fails_every_call_in_it() {
+    let folder = Folder::new();
+    let (store, space) = (opened(&folder).await, space());
+    let release = occupy(&store).await;
+    let before = store.write(&space, set("before", 1), NEAR);
+    let violating = store.thread.call(|batch| {
+        let sql = "CREATE TABLE parents (id INTEGER PRIMARY KEY);
+            CREATE TABLE children (parent REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED);
+            INSERT INTO children VALUES (1);";
+        batch.connection.execute_batch(sql)?;
+        Ok(Ok(()))
+    });
+    let after = store.write(&space, set("after", 1), NEAR);
+    drop(release);
+    let (before, violating, after) = tokio::join!(before, violating, after);
+    for error in [
+        before.expect_err("nothing was committed"),
+        violating.expect_err("nothing was committed"),
+        after.expect_err("nothing was committed"),
+    ] {
+        assert!(error.to_string().contains("FOREIGN KEY"), "{error}");
+    }
+    assert!(!has(&store, "before").await && !has(&store, "after").await);
+    let again = store.write(&space, set("again", 1), NEAR).await;
+    again.expect("the next transaction is a new one");
+    assert!(has(&store, "again").await);
+}
+
+/// Some errors, such as a full disk, roll back what earlier calls of the transaction have written. They must not say Ok.
+#[tokio::test]
+async fn error_that_rolls_all_back_fails_the_calls_before_it() {
+    let folder = Folder::new();
+    let (store, space) = (opened(&folder).await, space());
+    let release = occupy(&store).await;
+    let before = store.write(&space, set("before", 1), NEAR);
+    let failing = store.thread.call(|batch| {
+        let sql = "INSERT OR ROLLBACK INTO tickwheel_meta VALUES ('schema', 0)";
+        batch.connection.execute(sql, ())?;
+        Ok(Ok(()))
+    });
+    let after = store.write(&space, set("after", 1), NEAR);
+    drop(release);
+    let (before, failing, after) = tokio::join!(before, failing, after);
+    let (before, failing) = (before.expect_err("gone"), failing.expect_err("refused"));
+    assert!(failing.to_string().contains("UNIQUE"), "{failing}");
+    assert_eq!(before, failing);
+    after.expect("it has a transaction of its own");
+    assert!(!has(&store, "before").await && has(&store, "after").await);
+}
+
+/// After two seconds calls failed with "database is locked", acknowledgements too, while their callers would have waited.
+#[tokio::test]
+async fn call_waits_for_the_lock_as_long_as_its_caller() {
+    let folder = Folder::new();
+    let (store, space) = (opened(&folder).await, space());
+    let other = Connection::open(folder.file()).expect("it opens");
+    other.execute_batch("BEGIN IMMEDIATE").expect("it locks");
+    let given_up = store.write(&space, set("given up", 1), NEAR);
+    let given_up = timeout(Duration::from_millis(100), given_up).await;
+    assert!(given_up.is_err(), "it is locked");
+    let mut patient = Box::pin(store.write(&space, set("patient", 1), NEAR));
+    let early = timeout(Duration::from_secs(3), &mut patient).await;
+    assert!(early.is_err(), "it is locked: {early:?}");
+    other.execute_batch("COMMIT").expect("it unlocks");
+    patient.await.expect("it is free");
+    assert!(!has(&store, "given up").await && has(&store, "patient").await);
+}
+
+/// Where commits take long, a process with much to do left the lock free for some microseconds between them. Another one, which
+/// looks every half millisecond, waited for seconds, and failed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn busy_process_lets_others_have_the_lock() {
+    const SLOW: Duration = Duration::from_millis(40);
+    let folder = Folder::new();
+    let (busy, other) = (opened(&folder).await, opened(&folder).await);
+    let (turns, stop) = (
+        Arc::new(AtomicU32::new(0)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let hog = tokio::spawn({
+        let (turns, stop) = (Arc::clone(&turns), Arc::clone(&stop));
+        async move {
+            let call = || {
+                let turns = Arc::clone(&turns);
+                busy.thread.call(move |_| {
+                    turns.fetch_add(1, Ordering::Relaxed);
+                    std::thread::sleep(SLOW);
+                    Ok(Ok(()))
+                })
+            };
+            // One is always waiting while one runs.
+            let mut next = call();
+            while !stop.load(Ordering::Relaxed) {
+                let after = call();
+                next.await.expect("it has the lock");
+                next = after;
+            }
+        }
+    });
+    let mut waited = 0;
+    for number in 0..5 {
+        let before = turns.load(Ordering::Relaxed);
+        let key = number.to_string();
+        let written = other.write(&space(), set(&key, 1), NEAR).await;
+        written.expect("it has its turn");
+        waited += turns.load(Ordering::Relaxed) - before;
+    }
+    stop.store(true, Ordering::Relaxed);
+    hog.await.expect("it ends");
+    // Each call waits for the turn that has begun, as a rule; on a busy machine for some more.
+    assert!(waited <= 50, "five calls waited for {waited} turns");
+}
+
+/// Calls returned Ok, and what they wrote went into a file without a name.
+#[cfg(unix)]
+#[tokio::test]
+async fn file_that_was_deleted_or_replaced_takes_no_calls() {
+    for log in ["", "-wal"] {
+        let folder = Folder::new();
+        let (store, space) = (opened(&folder).await, space());
+        let written = store.write(&space, set("a", 1), NEAR).await;
+        written.expect("it is there");
+        let name = folder.0.join(format!("timers.db{log}"));
+        let moved = folder.0.join("moved");
+        std::fs::rename(&name, &moved).expect("it is moved");
+        let fails = async |why: &str| {
+            let write = store.write(&space, set("b", 1), NEAR).await;
+            let look = store.count(&space).await;
+            for error in [write.expect_err(why), look.expect_err(why)] {
+                assert!(matches!(error, StoreError::Refused { .. }), "{error:?}");
+                let text = error.to_string();
+                assert!(text.contains(&name.display().to_string()), "{text}");
+            }
+        };
+        fails("it is gone").await;
+        std::fs::write(&name, "").expect("it is written");
+        fails("it is another one").await;
+        std::fs::rename(&moved, &name).expect("it is moved back");
+        let written = store.write(&space, set("a", 1), NEAR).await;
+        written.expect("it is the one that was opened");
+    }
+}
+
+#[tokio::test]
+async fn memory_is_no_file() {
+    let error = Sqlite::open(":memory:").expect_err("it has no log");
+    assert!(error.to_string().contains("write-ahead log"), "{error}");
+}
