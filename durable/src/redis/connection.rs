@@ -1,13 +1,17 @@
 //! The connection that calls share, and how it comes back.
 
-use std::time::Duration;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use ::redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, RedisError, Value,
 };
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 
 use super::error::{ends_connection, store_error, without_credentials};
 use super::scripts::Script;
@@ -23,23 +27,119 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(15);
 /// So often a script that the server does not know is loaded in one call, for those who flush scripts at the same time.
 const LOADS: usize = 3;
 
+/// A connection on which something was asked and nothing was answered for so long is given up as soon as a caller gives up.
+/// Callers have a limit, which is longer as a rule, and then it is the limit that decides.
+const SILENCE: Duration = Duration::from_secs(1);
+
 /// One connection for all calls, in their order.
 ///
 /// A call whose future is dropped stays where it is on the connection, so those made after it come after it. A connection is
-/// given up only when it has failed; what it still carried is then lost with it. Keep-alive probes and the limit on
-/// unacknowledged data see to it that a peer that is gone is noticed.
+/// given up when it has failed, or when the server is silent: one that hangs does not close it, its kernel acknowledges what
+/// arrives, and another server may long have its address. The next call connects again.
+///
+/// # Order across connections
+///
+/// What the old connection carried is not lost for certain. A server that hung wakes up, finds it in its socket, and runs it:
+/// after the calls of the new connection, maybe, though it was called before them, and was answered by an error. So:
+///
+/// 1. Each store has a name of its own, and each of its connections an *epoch*, greater than that of the one before. Every
+///    script is sent both.
+/// 2. A script first compares its epoch with the greatest that the server has seen of the name in this namespace. If it is
+///    greater, the script writes it down in the same step as everything else it does; if it is less, it changes nothing and
+///    fails.
+/// 3. Calls of one connection run in their order. When one of a later connection runs, by 2 none of an earlier one runs any
+///    more. So calls take effect in their order, and one that comes too late not at all, which rule 3 of the store allows for
+///    a call that was given up.
+///
+/// A server that has taken over from another one lacks what had not reached it: epochs as well as timers. It needs none of the
+/// earlier connections', which lead to the other one.
 pub(super) struct Connection {
     client: Client,
     /// Where the server is, without credentials.
     place: String,
-    live: Mutex<Live>,
+    /// The name of the store.
+    name: String,
+    live: Mutex<Option<Arc<Link>>>,
+    /// Notified when a connection is given up.
+    given_up: Arc<Notify>,
 }
 
+/// A connection to the server.
+struct Link {
+    connection: MultiplexedConnection,
+    epoch: i64,
+    silence: StdMutex<Silence>,
+    is_given_up: AtomicBool,
+    given_up: Arc<Notify>,
+}
+
+/// How long a server has said nothing.
+///
+/// An answer that comes after its call was given up is not seen. Then `since` is too long ago, and at worst a connection is
+/// given up that was good.
 #[derive(Default)]
-struct Live {
-    connection: Option<MultiplexedConnection>,
-    /// How many connections there have been.
-    number: u64,
+struct Silence {
+    /// How many calls wait for their answers.
+    waiting: usize,
+    /// Since when something was asked and nothing answered.
+    since: Option<Instant>,
+}
+
+impl Link {
+    fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::Release);
+        self.given_up.notify_waiters();
+    }
+
+    fn silence(&self) -> MutexGuard<'_, Silence> {
+        self.silence.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a command. To drop the future is to give up waiting for the answer.
+    async fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
+        let mut connection = self.connection.clone();
+        let mut waiting = Waiting::on(self);
+        let answer = command.query_async(&mut connection).await;
+        waiting.is_answered = true;
+        drop(waiting);
+        if answer.as_ref().is_err_and(ends_connection) {
+            self.give_up();
+        }
+        answer
+    }
+}
+
+/// A call that waits for its answer, until it has one or the caller gives up.
+struct Waiting<'a> {
+    link: &'a Link,
+    is_answered: bool,
+}
+
+impl<'a> Waiting<'a> {
+    fn on(link: &'a Link) -> Self {
+        let mut silence = link.silence();
+        silence.waiting += 1;
+        silence.since.get_or_insert_with(Instant::now);
+        Waiting {
+            link,
+            is_answered: false,
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut silence = self.link.silence();
+        silence.waiting -= 1;
+        if self.is_answered {
+            silence.since = (silence.waiting > 0).then(Instant::now);
+        } else if silence
+            .since
+            .is_some_and(|since| since.elapsed() >= SILENCE)
+        {
+            self.link.give_up();
+        }
+    }
 }
 
 impl Connection {
@@ -64,7 +164,9 @@ impl Connection {
         Ok(Connection {
             client,
             place,
+            name: format!("{:016x}", RandomState::new().hash_one(0_u8)),
             live: Mutex::default(),
+            given_up: Arc::default(),
         })
     }
 
@@ -76,41 +178,50 @@ impl Connection {
         &self.place
     }
 
-    /// The connection and its number. Connects if there is none.
-    async fn connected(&self) -> Result<(MultiplexedConnection, u64), RedisError> {
+    /// Notified when a connection is given up.
+    pub(super) fn given_up(&self) -> &Arc<Notify> {
+        &self.given_up
+    }
+
+    /// The connection. Connects if there is none.
+    async fn link(&self) -> Result<Arc<Link>, RedisError> {
         let mut live = self.live.lock().await;
-        if let Some(connection) = &live.connection {
-            return Ok((connection.clone(), live.number));
-        }
+        let last_epoch = match &*live {
+            Some(link) if !link.is_given_up.load(Ordering::Acquire) => return Ok(Arc::clone(link)),
+            Some(link) => Some(link.epoch),
+            None => None,
+        };
         // The caller has a limit for the whole call.
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None);
-        let new = self
+        let connecting = self
             .client
             .get_multiplexed_async_connection_with_config(&config);
-        let connection = new.await?;
-        live.number += 1;
-        live.connection = Some(connection.clone());
-        Ok((connection, live.number))
-    }
-
-    /// Gives the connection with that number up.
-    async fn give_up(&self, number: u64) {
-        let mut live = self.live.lock().await;
-        if live.number == number {
-            live.connection = None;
-        }
+        let mut connection = connecting.await?;
+        let epoch = match last_epoch {
+            // No other connection had the name before, so the server need not remember this one.
+            None => 0,
+            Some(last) => {
+                let time = ::redis::cmd("TIME");
+                let (secs, micros): (i64, i64) = time.query_async(&mut connection).await?;
+                (secs * 1_000_000 + micros).max(last + 1)
+            }
+        };
+        let link = Arc::new(Link {
+            connection,
+            epoch,
+            silence: StdMutex::default(),
+            is_given_up: AtomicBool::new(false),
+            given_up: Arc::clone(&self.given_up),
+        });
+        *live = Some(Arc::clone(&link));
+        Ok(link)
     }
 
     /// Sends a command.
     pub(super) async fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
-        let (mut connection, number) = self.connected().await?;
-        let answer = command.query_async(&mut connection).await;
-        if answer.as_ref().is_err_and(ends_connection) {
-            self.give_up(number).await;
-        }
-        answer
+        self.link().await?.send(command).await
     }
 
     /// Runs a script on a namespace: one round trip, unless the server does not know the script yet.
@@ -120,20 +231,23 @@ impl Connection {
         namespace: &Namespace,
         arguments: impl FnOnce(&mut Cmd),
     ) -> Result<Value, StoreError> {
+        let failed = |error: &RedisError| store_error(error, &self.place, Some(namespace));
+        let link = self.link().await.map_err(|error| failed(&error))?;
         let mut command = ::redis::cmd("EVALSHA");
         command.arg(script.hash()).arg(1).arg(key_of(namespace));
         arguments(&mut command);
-        let mut answer = self.send(&command).await;
+        command.arg(&self.name).arg(link.epoch);
+        let mut answer = link.send(&command).await;
         for _ in 0..LOADS {
             if answer.as_ref().err().and_then(RedisError::code) != Some("NOSCRIPT") {
                 break;
             }
-            answer = match self.send(&script.load()).await {
-                Ok(_) => self.send(&command).await,
+            answer = match link.send(&script.load()).await {
+                Ok(_) => link.send(&command).await,
                 Err(error) => Err(error),
             };
         }
-        answer.map_err(|error| store_error(&error, &self.place, Some(namespace)))
+        answer.map_err(|error| failed(&error))
     }
 }
 

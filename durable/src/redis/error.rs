@@ -44,6 +44,9 @@ pub(super) fn store_error(
                 )),
             }
         }
+        (_, "TICKWHEELLATE") => StoreError::unavailable(format_args!(
+            "{place}: the call came late, on a connection that was given up, and has changed nothing"
+        )),
         (_, "OOM") => refused(
             "its memory is full (maxmemory), and nothing was changed; timers that are delivered and settled make room",
         ),

@@ -10,7 +10,8 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::connection::key_of;
+use super::connection::{Connection, key_of};
+use crate::instance::race;
 use crate::store::Namespace;
 
 /// How long connecting and subscribing may take.
@@ -33,14 +34,19 @@ struct Listener {
 
 impl Hints {
     /// What is notified of the hints of a namespace. One that comes while nobody waits is kept.
-    pub(super) fn of(&self, namespace: &Namespace, client: &Client) -> Arc<Notify> {
+    pub(super) fn of(&self, namespace: &Namespace, connection: &Connection) -> Arc<Notify> {
         let mut listeners = self
             .listeners
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let listener = listeners.entry(namespace.clone()).or_insert_with(|| {
             let heard = Arc::<Notify>::default();
-            let listening = listen(client.clone(), namespace.clone(), Arc::clone(&heard));
+            let listening = listen(
+                connection.client().clone(),
+                namespace.clone(),
+                Arc::clone(&heard),
+                Arc::clone(connection.given_up()),
+            );
             Listener {
                 heard,
                 task: tokio::spawn(listening).abort_handle(),
@@ -63,11 +69,11 @@ impl Drop for Hints {
 }
 
 /// Listens until it is aborted.
-async fn listen(client: Client, namespace: Namespace, heard: Arc<Notify>) {
+async fn listen(client: Client, namespace: Namespace, heard: Arc<Notify>, given_up: Arc<Notify>) {
     let mut retry = FIRST_RETRY;
     let mut failing = false;
     loop {
-        match subscribe_and_hear(&client, &namespace, &heard).await {
+        match subscribe_and_hear(&client, &namespace, &heard, &given_up).await {
             Ok(()) => (retry, failing) = (FIRST_RETRY, false),
             Err(error) if !failing => {
                 failing = true;
@@ -80,12 +86,16 @@ async fn listen(client: Client, namespace: Namespace, heard: Arc<Notify>) {
     }
 }
 
-/// Listens on one connection until it ends.
+/// Listens on one connection until it ends, or that of the calls is given up: the same server is silent here too, and says
+/// nothing of it.
 async fn subscribe_and_hear(
     client: &Client,
     namespace: &Namespace,
     heard: &Notify,
+    given_up: &Notify,
 ) -> Result<(), RedisError> {
+    // From now on, not only once it has subscribed.
+    let given_up = given_up.notified();
     let subscribe = async {
         let mut connection = client.get_async_pubsub().await?;
         connection
@@ -98,8 +108,11 @@ async fn subscribe_and_hear(
     // What was hinted at meanwhile was lost.
     heard.notify_one();
     let mut hints = connection.on_message();
-    while hints.next().await.is_some() {
-        heard.notify_one();
-    }
+    let hearing = async {
+        while hints.next().await.is_some() {
+            heard.notify_one();
+        }
+    };
+    race(hearing, given_up).await;
     Ok(())
 }

@@ -20,6 +20,7 @@
 //! | `..:waiting:<id>`, `..:in-flight:<id>` | sorted sets by `due` | versions of the rows that an instance has loaded under an id |
 //! | `..:loaded` | hash | version to the id under which it is loaded |
 //! | `..:lives` | sorted set by time | until when each id counts as living; 0 for those that were unloaded |
+//! | `..:epochs` | sorted set by time | the latest connection of each store that has connected again, see [`connection`] |
 //! | `..:hints` | channel | |
 //!
 //! 1. Each row lies in exactly one of the sorted sets by `due`, and its score there says when it is due. A waiting row that has
@@ -62,7 +63,8 @@ use crate::store::{
 /// Valkey, and is tested with Redis 7.0.
 ///
 /// A URL is `redis://user:password@host:port/database`, `rediss://` for an encrypted connection, whose certificate is checked
-/// against those of the system, or `unix:///path?user=..&pass=..`. After a failure the next call connects again.
+/// against those of the system, or `unix:///path?user=..&pass=..`. After a failure the next call connects again; so it does when
+/// the server has not answered a call in its time.
 ///
 /// The store's clock is the server's.
 ///
@@ -107,7 +109,8 @@ use crate::store::{
 /// ```text
 /// ACL SETUSER tickwheel on >s3cret resetkeys resetchannels ~tickwheel:* &tickwheel:* -@all +ping
 ///     +evalsha +script|load +subscribe +publish +time +hget +hmget +hset +hdel +hlen
-///     +zadd +zrem +zscore +zcard +zcount +zrange +zrangebyscore +zrevrangebylex +zremrangebyrank +exists +unlink
+///     +zadd +zrem +zscore +zcard +zcount +zrange +zrangebyscore +zrevrangebylex +zremrangebyrank
+///     +zremrangebyscore +exists +unlink
 /// ```
 ///
 /// # Clusters
@@ -517,7 +520,7 @@ impl Store for Redis {
     }
 
     async fn hinted(&self, namespace: &Namespace) {
-        let heard = self.hints.of(namespace, self.connection.client());
+        let heard = self.hints.of(namespace, &self.connection);
         heard.notified().await;
     }
 }

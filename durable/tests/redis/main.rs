@@ -2,6 +2,8 @@
 
 mod encrypted;
 mod faults;
+mod hung;
+mod proxy;
 mod refusals;
 mod server;
 

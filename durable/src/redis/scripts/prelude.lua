@@ -29,6 +29,21 @@ end
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 
+-- The last two arguments of each script: the name of the store that sends it, and the epoch of its connection. Why: see
+-- redis/connection.rs. Stores that have connected once only, with epoch 0, are not in the set; others leave it long after
+-- whatever they could have sent before.
+local EPOCHS_KEPT = 30 * 24 * 3600 * 1000000
+local epoch, sender, epochs = tonumber(table.remove(ARGV)), table.remove(ARGV), space .. ':epochs'
+local latest_epoch = tonumber(call('ZSCORE', epochs, sender) or 0)
+if epoch < latest_epoch then
+    return redis.error_reply('TICKWHEELLATE it comes after calls of a later connection')
+elseif epoch > latest_epoch then
+    -- A full server lets this through after a removal.
+    call('HDEL', loaded, '')
+    call('ZREMRANGEBYSCORE', epochs, '-inf', string.format('%.0f', now - EPOCHS_KEPT))
+    call('ZADD', epochs, string.format('%.0f', epoch), sender)
+end
+
 -- Whole numbers as digits: '%d' takes a third of the time of '%.0f', where it has room for them.
 local DIGITS = format('%d', NEVER) == '9007199254740991' and '%d' or '%.0f'
 

@@ -1,0 +1,105 @@
+//! A server that hangs: it neither answers nor closes its connections.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use redis::Value;
+use tickwheel_durable::Moved;
+use tickwheel_durable::store::{Namespace, Near, Store};
+use tokio::time::{sleep, timeout};
+
+use crate::faults::{delivered, set, set_at_last, start};
+use crate::proxy::Proxy;
+use crate::server::{Server, connect};
+
+const SECOND: Duration = Duration::from_secs(1);
+const FAR: Duration = Duration::from_secs(3_600);
+const NEAR: Near = Near {
+    window: Duration::ZERO,
+    loader: None,
+};
+
+/// Running instances never came back: their calls timed out on the old connection, whose peer's kernel acknowledged them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn instance_recovers_from_a_primary_that_hangs() {
+    let Some(primary) = Server::start(&["--repl-diskless-sync-delay", "0"]) else {
+        return;
+    };
+    let port = primary.port().to_string();
+    let replica = Server::start(&["--replicaof", "127.0.0.1", &port]).expect("there is one");
+    let proxy = Proxy::start(primary.port()).await;
+    let (timers, mut claims) = start(connect(&proxy.url()).await).await;
+    let (other, other_claims) = start(connect(&proxy.url()).await).await;
+    set_at_last(&timers, "before", 0).await;
+    delivered(&mut claims, &BTreeSet::from([0])).await;
+    let kept = timers.set_timer(&"kept".to_owned(), &1, FAR).await;
+    kept.expect("it is set");
+    let began = Instant::now();
+    while primary.command(&["WAIT", "1", "100"]).await == Value::Int(0) {
+        assert!(began.elapsed() < 30 * SECOND, "the replica does not follow");
+    }
+
+    primary.signal("STOP");
+    replica.command(&["REPLICAOF", "NO", "ONE"]).await;
+    proxy.lead_to(replica.port());
+    let began = Instant::now();
+    for (timers, value) in [(&timers, 2), (&other, 3)] {
+        set_at_last(timers, &value.to_string(), value).await;
+    }
+    println!("works again after {:?}", began.elapsed());
+    let moved = timers.move_timer(&"kept".to_owned(), SECOND / 10).await;
+    assert_eq!(moved, Ok(Moved::Yes));
+    // The old primary wakes up with calls in its sockets. Nobody listens to it any more.
+    primary.signal("CONT");
+    let mut all = BTreeSet::new();
+    let claimed = async {
+        let mut claims = [claims, other_claims];
+        while all.len() < 3 {
+            for claims in &mut claims {
+                if let Ok(Some(claim)) = timeout(SECOND / 10, claims.recv()).await {
+                    claim.ack().await.expect("it is held");
+                    all.insert(claim.value);
+                }
+            }
+        }
+    };
+    let claimed = timeout(30 * SECOND, claimed).await;
+    assert!(claimed.is_ok(), "only {all:?} were delivered");
+    assert_eq!(all, BTreeSet::from([1, 2, 3]));
+}
+
+/// A call that was given up with its connection must not happen after later ones, whenever its bytes arrive.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn late_call_of_a_given_up_connection_changes_nothing() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let proxy = Proxy::start(server.port()).await;
+    let store = connect(&proxy.url()).await;
+    let space = Namespace::new("hung").expect("it is a name");
+    store.open(&space, "json").await.expect("it opens");
+    let set = |value| store.write(&space, vec![set("timer", value, FAR)], NEAR);
+    let value = async || {
+        let row = store.get(&space, b"timer".to_vec()).await;
+        row.expect("it reads").expect("it is there").value
+    };
+    set(1).await.expect("it is set");
+    // Twice: the second time the server knows an epoch of this store.
+    for round in 0..2_u64 {
+        let held = proxy.hold();
+        let late = timeout(3 * SECOND / 2, set(100)).await;
+        assert!(late.is_err(), "it is held back");
+        let answers = proxy.late_answers();
+        let later = timeout(10 * SECOND, set(round)).await;
+        later.expect("it has a new connection").expect("it is set");
+        held.send_replace(false);
+        let began = Instant::now();
+        while proxy.late_answers() == answers {
+            assert!(began.elapsed() < 20 * SECOND, "the late call has no answer");
+            sleep(SECOND / 100).await;
+        }
+        assert_eq!(value().await, round.to_string().into_bytes());
+    }
+    set(7).await.expect("the connection is good");
+    assert_eq!(value().await, b"7");
+}
