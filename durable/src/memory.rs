@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::future::{Future, Ready, ready};
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -14,6 +15,9 @@ use crate::store::{
     Near, Opened, Purged, Settle, Settled, State, Store, StoreError, StoreTime, Stored, Version,
     Write, Written,
 };
+
+/// Before all rows.
+const FIRST: (StoreTime, Version) = (StoreTime::EPOCH, Version(0));
 
 /// A purge deletes at most this many rows at once.
 const PURGED_AT_ONCE: usize = 512;
@@ -42,6 +46,8 @@ struct Space {
     rows: HashMap<Version, Stored>,
     waiting: HashMap<Vec<u8>, Version>,
     in_flight: HashMap<Vec<u8>, BTreeSet<Version>>,
+    /// All rows by state and by when they are due, for looks.
+    by_due: BTreeSet<(State, StoreTime, Version)>,
     /// The rows that nobody has loaded, by when they are due.
     unloaded: BTreeSet<(StoreTime, Version)>,
     /// Until when each id of an instance counts as living.
@@ -229,15 +235,14 @@ impl Store for Memory {
         request: List,
     ) -> impl Future<Output = Result<Vec<Stored>, StoreError>> + Send {
         self.call(namespace, move |call| {
-            let rows = call.space.rows.values();
-            let mut rows: Vec<_> = rows
-                .filter(|row| row.state == request.state)
-                .filter(|row| request.after < Some((row.due, row.version)))
-                .cloned()
-                .collect();
-            rows.sort_by_key(|row| (row.due, row.version));
-            rows.truncate(request.limit);
-            rows
+            let (state, (due, version)) = (request.state, request.after.unwrap_or(FIRST));
+            let after = call.space.by_due.range((
+                Bound::Excluded((state, due, version)),
+                Bound::Included((state, StoreTime::NEVER, Version(i64::MAX))),
+            ));
+            let page = after.take(request.limit);
+            let row = |&(_, _, version): &(_, _, _)| call.space.rows[&version].clone();
+            page.map(row).collect()
         })
     }
 
@@ -247,13 +252,14 @@ impl Store for Memory {
     ) -> impl Future<Output = Result<Counts, StoreError>> + Send {
         self.call(namespace, move |call| {
             let waiting = call.space.waiting.len();
-            let rows = &call.space.rows;
-            let due = call.space.waiting.values().map(|version| rows[version].due);
+            let first = call.space.by_due.first();
             Counts {
                 now: call.now,
                 waiting: waiting as u64,
-                in_flight: (rows.len() - waiting) as u64,
-                earliest: due.min(),
+                in_flight: (call.space.rows.len() - waiting) as u64,
+                earliest: first
+                    .filter(|(state, ..)| *state == State::Waiting)
+                    .map(|&(_, due, _)| due),
             }
         })
     }
@@ -307,6 +313,7 @@ impl Call<'_> {
     /// Takes a row out.
     fn take(&mut self, version: Version) -> Option<Stored> {
         let row = self.space.rows.remove(&version)?;
+        self.space.by_due.remove(&(row.state, row.due, version));
         self.space.unloaded.remove(&(row.due, version));
         match row.state {
             State::Waiting => {
@@ -345,6 +352,7 @@ impl Call<'_> {
         if row.loaded_by.is_none() {
             self.space.unloaded.insert((row.due, version));
         }
+        self.space.by_due.insert((row.state, row.due, version));
         self.space.rows.insert(version, row);
     }
 

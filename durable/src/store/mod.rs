@@ -27,7 +27,9 @@
 //! 2. **Durability.** When a call returns `Ok`, what it wrote survives a crash of this process. The store's documentation says
 //!    what else it survives.
 //! 3. **Order.** Calls that one instance makes one after the other take effect in this order, also when the future of an
-//!    earlier one was dropped before it completed. A call whose future was dropped may have happened or not.
+//!    earlier one was dropped before it completed. A call whose future was dropped may have happened or not. A *look*,
+//!    [`list`](Store::list) or [`count`](Store::count), sees what was answered before it was asked, and may pass by what was
+//!    not. It delays no other call by more than a few milliseconds, however many rows there are.
 //! 4. **Time** is the store's. Every `now`, every relative delay and every comparison with a deadline uses one clock, read
 //!    once in a call. It should not step back; if it does, timers are late by as much and nothing else happens.
 //! 5. **Versions** grow: a version that is given later is greater than all that were given before under the same key.
