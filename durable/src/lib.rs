@@ -62,6 +62,7 @@
 //! | store | feature | a call that returned survives | hints between processes |
 //! |---|---|---|---|
 //! | [`Sqlite`], a file | `sqlite`, on by default; takes a C compiler | a crash of the process and of the operating system | no: the poll finds what a process sets that does not claim |
+//! | [`Postgres`] | `postgres`; takes a C compiler | what the server's commits do, [by its settings](Postgres#durability) | yes |
 //! | [`Redis`], or Valkey | `redis`; takes a C compiler | what the server does, [by its settings](Redis#what-survives-what) | yes |
 //! | [`Memory`], for tests | | nothing | - |
 //! | [your own](store::Store) | `conformance` has the suite that it must pass | what it says | as it likes |

@@ -5,11 +5,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// An instant by the store's clock: microseconds since the Unix epoch.
 ///
+/// It prints as a time, `2026-11-22T09:17:47.443053Z`, also for debugging.
+///
 /// The greatest is [`NEVER`](Self::NEVER), which is small enough for engines that count in double precision.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct StoreTime(i64);
 
 impl StoreTime {
+    /// The Unix epoch, which is the least.
+    pub const EPOCH: StoreTime = StoreTime(0);
+
     /// An instant that no clock reaches: 2^53 - 1 microseconds, in the year 2255. Everything later counts as this.
     pub const NEVER: StoreTime = StoreTime((1 << 53) - 1);
 
@@ -68,11 +73,44 @@ impl From<StoreTime> for SystemTime {
 impl fmt::Display for StoreTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_never() {
-            f.write_str("never")
-        } else {
-            write!(f, "{}.{:06} s", self.0 / 1_000_000, self.0 % 1_000_000)
+            return f.write_str("never");
         }
+        let (secs, micros) = (self.0 / 1_000_000, self.0 % 1_000_000);
+        let (days, secs) = (secs / 86_400, secs % 86_400);
+        let (year, month, day) = date(days);
+        let (hour, minute, second) = (secs / 3_600, secs / 60 % 60, secs % 60);
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z"
+        )
     }
+}
+
+impl fmt::Debug for StoreTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Year, month and day, so many days after 1970-01-01.
+///
+/// Years begin in March here, so that a leap day is the last of its year; four hundred years have 146,097 days.
+fn date(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468; // since 0000-03-01
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let leap_days = day_of_era / 1_460 - day_of_era / 36_524 + day_of_era / 146_096;
+    let year_of_era = (day_of_era - leap_days) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    // From March on, each five months have 153 days.
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
+    let year = 400 * era + year_of_era + i64::from(month <= 2);
+    (year, month, day)
 }
 
 #[cfg(test)]
@@ -95,6 +133,26 @@ mod tests {
         assert_eq!(now.after(Duration::from_micros(1)).as_micros(), 6);
         let time = UNIX_EPOCH + Duration::from_nanos(1_500);
         assert_eq!(StoreTime::from(time).as_micros(), 2);
+    }
+
+    /// `StoreTime(1795339067443053)` told an operator nothing.
+    #[test]
+    fn prints_as_a_time() {
+        for (micros, text) in [
+            (0, "1970-01-01T00:00:00.000000Z"),
+            (951_782_400_000_001, "2000-02-29T00:00:00.000001Z"),
+            (951_868_799_999_999, "2000-02-29T23:59:59.999999Z"),
+            (951_868_800_000_000, "2000-03-01T00:00:00.000000Z"),
+            (1_795_339_067_443_053, "2026-11-22T09:17:47.443053Z"),
+            (1_798_761_599_000_000, "2026-12-31T23:59:59.000000Z"),
+            (4_107_542_400_000_000, "2100-03-01T00:00:00.000000Z"),
+            (9_007_199_254_740_990, "2255-06-05T23:47:34.740990Z"),
+            (i64::MAX, "never"),
+        ] {
+            let time = StoreTime::from_micros(micros);
+            assert_eq!(time.to_string(), text);
+            assert_eq!(format!("{time:?}"), text);
+        }
     }
 
     #[test]
