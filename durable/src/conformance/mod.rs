@@ -30,6 +30,7 @@
 //! |---|---|
 //! | [`contract`] | each call of the store alone, rule by rule |
 //! | [`promises`] | D1 to D12 through whole instances |
+//! | [`administration`] | what an operator does to a running instance |
 //! | [`scripts`] | random calls of several instances, each answer compared with a sequential oracle; random programs of whole instances |
 //! | [`races`] | calls that meet on one key at the same moment |
 //! | [`crashes`] | an instance that dies, or whose call fails, before and after every single call |
@@ -42,6 +43,7 @@
     reason = "a check panics when it fails, which is what it is for"
 )]
 
+pub mod administration;
 pub mod contract;
 pub mod crashes;
 mod faulty;
@@ -111,6 +113,9 @@ macro_rules! conformance_tests {
                 finds_near_deadlines_of_other_instances,
                 takes_over_what_a_dead_instance_had_loaded,
             }
+            administration {
+                released_claim_is_delivered_again,
+            }
             scripts {
                 agrees_with_the_oracle,
                 keeps_its_books_among_instances,
@@ -133,7 +138,7 @@ macro_rules! conformance_tests {
     (@check [$(#[$test:meta])*] ($stores:expr, $pace:expr) $module:ident $check:ident) => {
         $(#[$test])*
         async fn $check() {
-            let world = $crate::conformance::World::new($stores, $pace);
+            let world = $crate::conformance::World::new($stores, $pace).paced().await;
             $crate::conformance::$module::$check(&world).await;
         }
     };

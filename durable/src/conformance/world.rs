@@ -17,7 +17,7 @@ use crate::admin::Entry;
 use crate::builder::{Builder, builder};
 use crate::claim::Claim;
 use crate::claims::Claims;
-use crate::store::{Namespace, Store};
+use crate::store::{Action, Due, Namespace, Near, Store, Write};
 use crate::timers::DurableTimers;
 
 /// A way to connect to one store, again and again, as the instances of a program do.
@@ -32,7 +32,8 @@ pub trait Stores: Send + Sync + 'static {
 /// How long the steps of a check are.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
-    /// The unit: the poll interval, and what deadlines are apart. The default, 100 ms, is much longer than a call takes.
+    /// The unit: the poll interval, and what deadlines are apart. The default, 100 ms, is much longer than a call takes. Where
+    /// calls take long, such as those of a file on a busy disk, [`World::paced`] makes it longer.
     pub unit: Duration,
     /// How much later than its bound something may happen. The default, 2 s, is for the real clock and a busy machine.
     pub slack: Duration,
@@ -56,6 +57,12 @@ impl Default for Pace {
         }
     }
 }
+
+/// So many calls, one after the other, have room in a unit.
+const CALLS_IN_A_UNIT: u32 = 20;
+
+/// The pace is made slower by this at most.
+const SLOWEST: f64 = 3.0;
 
 /// What one check runs in.
 #[derive(Debug)]
@@ -91,6 +98,40 @@ impl<T: Stores> World<T> {
             pace,
             name: format!("check-{random:016x}"),
         }
+    }
+
+    /// Measures some writes, and makes the steps longer if these take long.
+    #[must_use]
+    pub async fn paced(mut self) -> Self {
+        let (store, space) = (self.store().await, self.part("pace").namespace());
+        store.open(&space, "test").await.expect("it opens");
+        let near = Near {
+            window: Duration::ZERO,
+            loader: None,
+        };
+        let set = Write {
+            key: b"pace".to_vec(),
+            action: Action::Set {
+                value: Vec::new(),
+                due: Due::In(self.units(1_000)),
+                period: None,
+                if_absent: false,
+            },
+        };
+        let mut longest = Duration::ZERO;
+        for _ in 0..5 {
+            let began = Instant::now();
+            let written = store.write(&space, vec![set.clone()], near).await;
+            written.expect("it writes");
+            longest = longest.max(began.elapsed());
+        }
+        let slower = (longest * CALLS_IN_A_UNIT).div_duration_f64(self.pace.unit);
+        let slower = slower.clamp(1.0, SLOWEST);
+        self.pace = Pace {
+            unit: self.pace.unit.mul_f64(slower),
+            slack: self.pace.slack.mul_f64(slower),
+        };
+        self
     }
 
     /// The same store, in a namespace of its own.
