@@ -28,3 +28,22 @@ async fn p11_near_sleeps_fire_within_rounds_of_a_lasting_flood() {
     }
     assert!(slowest <= 2, "a sleep fired {slowest} rounds late");
 }
+
+#[tokio::test(start_paused = true)]
+async fn turn_after_a_wait_has_nothing_to_catch_up() {
+    let (mut actor, wheel) = start();
+    assert_eq!(step(&mut actor), "wait");
+    // Nobody had to do without the thread in that hour.
+    jump(FAR);
+    let _sleeps: Vec<_> = (0..9_000).map(|_| armed(&wheel, FAR)).collect();
+    let applied = || wheel.metrics().commands;
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(applied(), 4_096);
+    // Other tasks have not run since.
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(applied(), 8_192);
+    jump(ms(1));
+    let _more: Vec<_> = (0..9_000).map(|_| armed(&wheel, FAR)).collect();
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(applied(), 18_000);
+}
