@@ -60,8 +60,8 @@ impl Lateness {
         self.armed_after
     }
 
-    /// A turn begins.
-    pub(super) fn begin(&mut self, pause: Pause, began: Instant, shared: &Shared) {
+    /// A turn begins. Returns how long the actor could have run before and did not.
+    pub(super) fn begin(&mut self, pause: Pause, began: Instant, shared: &Shared) -> Duration {
         let ready = match pause {
             Pause::Yielded(from) => from,
             Pause::Waited { from, until } => {
@@ -76,7 +76,9 @@ impl Lateness {
                 ready
             }
         };
-        self.kept_waiting += began.saturating_duration_since(ready);
+        let kept_waiting = began.saturating_duration_since(ready);
+        self.kept_waiting += kept_waiting;
+        kept_waiting
     }
 
     /// The turn that began at `began` has fired every timer that was due by `tick`, the current one or an earlier one.

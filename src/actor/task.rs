@@ -13,10 +13,11 @@
 //!    the earliest tick by which one of them is needed. So a timer fires before those that are due after it even if its
 //!    command is not applied yet (P4), and does not wait for commands that are needed later only (P11). A command that is
 //!    pushed after step 1 is not due before the tick of this turn.
-//! 4. If the last turn had to leave something too, it catches up: it applies more commands for as long as other tasks have
-//!    run since that turn. A runtime with one thread gives the actor one turn for each round of its tasks. If they sent more
-//!    commands in a round than step 2 applies, the backlog would grow from turn to turn, and new timers would wait behind it
-//!    (P11). With half of the thread's time the actor keeps up, since sending a command takes longer than applying it.
+//! 4. If commands are left, it catches up: it applies the backlog, for as long as other tasks have run while the actor could
+//!    have, and repeats steps 1 to 3. It does so twice at most, since other threads may go on filling the queues. A runtime
+//!    with one thread gives the actor one turn for each round of its tasks. If they sent more commands in a round than step
+//!    2 applies, the backlog would grow from turn to turn, and new timers would wait behind it (P11). With half of the
+//!    thread's time the actor keeps up, since sending a command takes longer than applying it.
 //!
 //! If something is left to do the actor lets other tasks run and takes the next turn. Otherwise it
 //! [parks](crate::shared::mailbox::Mailbox::park), and waits for the next tick of its wheels or a notification.
@@ -251,8 +252,30 @@ impl Actor {
         let _in_span = span.enter();
         let shared = Arc::clone(&self.shared);
         let began = clock::now();
+        let others_took = self.lateness.begin(self.pause, began, &shared);
+        // On a paused clock no time passes here.
+        let has_time = || clock::now().saturating_duration_since(began) < others_took;
+        // With a backlog it does not look into the queues.
+        let mut is_behind = self.is_behind();
+        let (mut left, mut turn) = self.apply_and_fire(began, &shared);
+        for _ in 0..2 {
+            is_behind |= self.is_behind();
+            if !mem::take(&mut is_behind) || !has_time() {
+                break;
+            }
+            while self.apply(COMMANDS_PER_READING, &turn) && has_time() {}
+            // What has become due meanwhile does not wait for the other tasks once more.
+            (left, turn) = self.apply_and_fire(clock::now(), &shared);
+        }
+        let ended = clock::now();
+        self.pause = Pause::Yielded(ended);
+        turn.end(ended.duration_since(began));
+        left
+    }
+
+    /// Applies commands, and fires timers that are due. Returns whether anything is left to do.
+    fn apply_and_fire<'a>(&mut self, began: Instant, shared: &'a Shared) -> (bool, Turn<'a>) {
         let now = shared.ticks.now(began);
-        self.lateness.begin(self.pause, began, &shared);
         let turn = Turn::new(now, shared.ticks.timestamp(began), &shared.metrics.0)
             .with_armed_after(self.lateness.armed_after());
 
@@ -276,28 +299,23 @@ impl Actor {
                 let fired_before = sleeps_before.min(timers_before).min(before);
                 self.barrier.fired(fired_before, self.keyed.processed());
                 if let Some(tick) = fired_before.checked_sub(1) {
-                    self.lateness.has_fired(tick, began, &shared);
+                    self.lateness.has_fired(tick, began, shared);
                 }
             }
             left_to_fire = sleeps_left || timers_left || left_to_deliver;
         }
-        self.catch_up(began, &turn);
-
-        let ended = clock::now();
-        self.pause = Pause::Yielded(ended);
-        turn.end(ended.duration_since(began));
         let is_done = before > now && !left_to_fire;
-        self.lateness.end(turn.latest(), is_done, began, &shared);
+        self.lateness.end(turn.latest(), is_done, began, shared);
         // If `before <= now`, timers wait for a command that has to be applied first.
-        before <= now
-            || !self.backlog.is_empty()
-            || self.keyed.has_unprocessed()
+        let left = before <= now
+            || self.is_behind()
             || !self.second_round.is_empty()
             || sweeping
             || left_to_fire
             || !self.barrier.is_empty()
             || self.sleeps.wheel().has_spare()
-            || self.keyed.has_spare()
+            || self.keyed.has_spare();
+        (left, turn)
     }
 
     // --- commands ---
@@ -310,6 +328,11 @@ impl Actor {
         self.shared.mailbox.take(&mut self.backlog);
         // Barriers come behind every command that was pushed before them. No timer waits for them.
         self.backlog.append(&mut self.second_round, NEVER);
+    }
+
+    /// Whether commands were taken and are not applied.
+    fn is_behind(&self) -> bool {
+        !self.backlog.is_empty() || self.keyed.has_unprocessed()
     }
 
     /// No command that was taken and is left over is needed before this tick; `NEVER` when none is left.
@@ -356,26 +379,6 @@ impl Actor {
         let mut rest = budget.max(REST_PER_TURN);
         self.keyed.process_rest(&mut rest, turn);
         budget == 0 || rest == 0
-    }
-
-    /// Applies more commands, in a turn that follows on another, for as long as other tasks have run between the two.
-    fn catch_up(&mut self, began: Instant, turn: &Turn<'_>) {
-        let Pause::Yielded(yielded) = self.pause else {
-            return;
-        };
-        let others_took = began.saturating_duration_since(yielded);
-        let mut has_taken = false;
-        // On a paused clock no time passes here.
-        while clock::now().saturating_duration_since(began) < others_took {
-            if self.apply(COMMANDS_PER_READING, turn) {
-                continue;
-            }
-            // Other threads may go on filling the queues, so it looks into them once.
-            if mem::replace(&mut has_taken, true) {
-                return;
-            }
-            self.take();
-        }
     }
 
     /// Appends a barrier's command a second time, or makes it wait until everything due by `tick` has fired: see

@@ -85,7 +85,7 @@
 //!     take everything from the mailbox if the backlog is empty, and apply at most 4096 commands
 //!     fire at most 256 sleeps that are due, and reschedule those that were moved
 //!     process at most 256 keyed timers, and deliver at most 256 expirations in order
-//!     if the last turn left something too: apply more commands, for as long as other tasks have run since
+//!     if commands are left: apply more, for as long as other tasks have kept the actor waiting, and fire once more
 //!     free some unused memory
 //!     if anything is left: let other tasks run, and go on
 //!     publish the next tick; if the queues hold anything after all: go on
@@ -98,8 +98,8 @@
 //! are all later.
 //!
 //! On a runtime with one thread the actor has one turn for each round of the tasks, which may send more than 4096 commands in
-//! a round. So a turn that follows on another catches up for as long as the other tasks have taken in between: the backlog
-//! does not grow from turn to turn, and the others have at least half of the time.
+//! a round. So a turn catches up for as long as the other tasks have kept the actor waiting before it: the backlog does not grow
+//! from turn to turn, and the others have at least half of the time.
 //!
 //! Wakers are woken and values dropped when no lock is held, and panics are caught.
 //!

@@ -1,6 +1,6 @@
 //! Since when the lateness of a timer counts, and why it is late.
 
-use super::*;
+use super::{late_step as step, *};
 use crate::Expirations;
 
 /// The actor takes turns until it waits.
