@@ -257,7 +257,10 @@ impl Actor {
         let has_time = || clock::now().saturating_duration_since(began) < others_took;
         // With a backlog it does not look into the queues.
         let mut is_behind = self.is_behind();
-        let (mut left, mut turn) = self.apply_and_fire(began, &shared);
+        let (tick, now) = (shared.ticks.now(began), shared.ticks.timestamp(began));
+        let mut turn =
+            Turn::new(tick, now, &shared.metrics.0).with_armed_after(self.lateness.armed_after());
+        let mut left = self.apply_and_fire(began, &turn);
         for _ in 0..2 {
             is_behind |= self.is_behind();
             if !mem::take(&mut is_behind) || !has_time() {
@@ -265,7 +268,10 @@ impl Actor {
             }
             while self.apply(COMMANDS_PER_READING, &turn) && has_time() {}
             // What has become due meanwhile does not wait for the other tasks once more.
-            (left, turn) = self.apply_and_fire(clock::now(), &shared);
+            let later = clock::now();
+            turn = (turn.at(shared.ticks.now(later), shared.ticks.timestamp(later)))
+                .with_armed_after(self.lateness.armed_after());
+            left = self.apply_and_fire(later, &turn);
         }
         let ended = clock::now();
         self.pause = Pause::Yielded(ended);
@@ -273,49 +279,45 @@ impl Actor {
         left
     }
 
-    /// Applies commands, and fires timers that are due. Returns whether anything is left to do.
-    fn apply_and_fire<'a>(&mut self, began: Instant, shared: &'a Shared) -> (bool, Turn<'a>) {
-        let now = shared.ticks.now(began);
-        let turn = Turn::new(now, shared.ticks.timestamp(began), &shared.metrics.0)
-            .with_armed_after(self.lateness.armed_after());
-
+    /// Applies commands, and fires timers that are due, all at `now`. Returns whether anything is left to do.
+    fn apply_and_fire(&mut self, now: Instant, turn: &Turn<'_>) -> bool {
+        let shared = Arc::clone(&self.shared);
         self.take();
         let earliest_queued = shared.mailbox.earliest();
-        self.apply(COMMANDS_PER_TURN, &turn);
+        self.apply(COMMANDS_PER_TURN, turn);
         let earliest = self.earliest_unapplied().min(earliest_queued);
         // No timer fires that is due at this tick or later.
-        let before = earliest.min(now.saturating_add(1));
+        let before = earliest.min(turn.tick.saturating_add(1));
         let sweeping = self.sweep();
         let mut left_to_fire = true;
         if let Some(until) = before.checked_sub(1) {
-            let sleeps_left = self.fire_sleeps(until, &turn);
-            let timers_left = self.keyed.advance(until, &mut { TIMERS_PER_TURN }, &turn);
+            let sleeps_left = self.fire_sleeps(until, turn);
+            let timers_left = self.keyed.advance(until, &mut { TIMERS_PER_TURN }, turn);
             // A wheel that stopped may have more timers at its current tick.
             let sleeps_before = self.sleeps.wheel().now() + u64::from(!sleeps_left);
             let timers_before = self.keyed.now() + u64::from(!timers_left);
             let deliver_before = timers_before.min(before);
-            let left_to_deliver = (self.keyed).deliver(deliver_before, TIMERS_PER_TURN, &turn);
+            let left_to_deliver = (self.keyed).deliver(deliver_before, TIMERS_PER_TURN, turn);
             if !left_to_deliver {
                 let fired_before = sleeps_before.min(timers_before).min(before);
                 self.barrier.fired(fired_before, self.keyed.processed());
                 if let Some(tick) = fired_before.checked_sub(1) {
-                    self.lateness.has_fired(tick, began, shared);
+                    self.lateness.has_fired(tick, now, &shared);
                 }
             }
             left_to_fire = sleeps_left || timers_left || left_to_deliver;
         }
-        let is_done = before > now && !left_to_fire;
-        self.lateness.end(turn.latest(), is_done, began, shared);
-        // If `before <= now`, timers wait for a command that has to be applied first.
-        let left = before <= now
+        let is_done = before > turn.tick && !left_to_fire;
+        self.lateness.end(turn.latest(), is_done, now, &shared);
+        // If the first is true, timers wait for a command that has to be applied before them.
+        before <= turn.tick
             || self.is_behind()
             || !self.second_round.is_empty()
             || sweeping
             || left_to_fire
             || !self.barrier.is_empty()
             || self.sleeps.wheel().has_spare()
-            || self.keyed.has_spare();
-        (left, turn)
+            || self.keyed.has_spare()
     }
 
     // --- commands ---

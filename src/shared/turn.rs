@@ -37,6 +37,11 @@ impl<'a> Turn<'a> {
         !self.waited.replace(true)
     }
 
+    /// This turn at a later time.
+    pub(crate) fn at(self, tick: u64, now: Timestamp) -> Self {
+        Turn { tick, now, ..self }
+    }
+
     /// This turn, in which each timer with a deadline before `armed_after` was armed after that.
     pub(crate) fn with_armed_after(self, armed_after: Timestamp) -> Self {
         Turn {
