@@ -22,11 +22,13 @@ use crate::store::StoreError;
 ///
 /// Statements look up rows by indices that fit, and the planner is to use them whatever it believes to know about the tables,
 /// which is out of date most of the time: they are full now and empty a minute later. A plan is made once for a connection.
+///
+/// A process that is stopped in the middle of sending a batch holds the locks of its keys, for ten seconds at most.
 const SETTINGS: &str = "
     SET default_transaction_isolation = 'read committed';
     SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
     SET plan_cache_mode = force_generic_plan; SET jit = off; SET max_parallel_workers_per_gather = 0;
-    SET client_min_messages = warning;";
+    SET idle_in_transaction_session_timeout = '10s'; SET client_min_messages = warning;";
 
 /// Which process of the server answers, and when it began, in microseconds: numbers are used again.
 const BACKEND: &str = "

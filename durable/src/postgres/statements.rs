@@ -17,8 +17,8 @@
 //! has changed since is locked and looked at again. So a statement decides by what it has locked. A key without waiting row
 //! has nothing to lock. Hence the *locks of keys*, which are advisory locks:
 //!
-//! 1. Each batch that makes a waiting row, or says that there is none, first takes the locks of its keys: writes by [`HOLD`],
-//!    put-backs by [`HOLD_CLAIMED`]. The statements after that see what was committed before.
+//! 1. Each batch that makes a waiting row, or says that there is none, first takes the locks of its keys: writes by [`HOLD`] or
+//!    in [`SET_ALONE`], put-backs by [`HOLD_CLAIMED`]. The statements after that see what was committed before.
 //! 2. So while a batch holds the lock of a key, nobody else makes a waiting row under it. One that is there can still go:
 //!    loads, fires and purges take no locks of keys. What goes has fired, or was purged.
 //!
@@ -134,12 +134,45 @@ macro_rules! armed_row {
     };
 }
 
-pub(super) const SET: &str = concat!(
-    "WITH ", clock!(), ", ", items!("$5::bytea[], $6::bytea[], $7::bigint[], $8::bool[], $9::bigint[]", "key, value, at, relative, period"), ", armed AS (", insert_waiting!(),
-    " ON CONFLICT (namespace, key) WHERE NOT in_flight DO UPDATE SET
-        version = nextval('tickwheel_versions'), value = excluded.value, due = excluded.due, deadline = excluded.deadline,
-        attempt = 0, period = excluded.period, loaded_by = excluded.loaded_by, replaces = t.version",
-    armed_row!(), ")", armed!()
+/// Takes the locks of keys, in their order. The lock of a key is one of 512 for each namespace.
+///
+/// A server has room for some thousands, for all that use it (`max_locks_per_transaction`), and a batch may have a thousand
+/// keys. The numbers are spread over 64 bits, because programs have advisory locks of their own.
+macro_rules! take_locks {
+    ($key:literal, $from:literal) => {
+        concat!(
+            "SELECT count(pg_advisory_xact_lock(o.lock)) AS locks FROM (
+                SELECT DISTINCT hashtextextended('tickwheel', $1::int) # (hashtextextended(encode(",
+            $key,
+            ", 'hex'), 0) & 511) AS lock
+                FROM ",
+            $from,
+            " ORDER BY lock
+            ) o"
+        )
+    };
+}
+
+/// Sets, after a common table expression, for rows that fulfil a condition.
+macro_rules! set {
+    ($before:expr, $condition:literal) => {
+        concat!(
+            "WITH ", clock!(), ", ", items!("$5::bytea[], $6::bytea[], $7::bigint[], $8::bool[], $9::bigint[]", "key, value, at, relative, period"), $before, ", armed AS (", insert_waiting!(), $condition,
+            " ON CONFLICT (namespace, key) WHERE NOT in_flight DO UPDATE SET
+                version = nextval('tickwheel_versions'), value = excluded.value, due = excluded.due, deadline = excluded.deadline,
+                attempt = 0, period = excluded.period, loaded_by = excluded.loaded_by, replaces = t.version",
+            armed_row!(), ")", armed!()
+        )
+    };
+}
+
+pub(super) const SET: &str = set!("", "");
+
+/// Takes the locks of the keys itself, before the first row: a batch of sets alone is one statement. It may have begun before
+/// it has the locks, since what it replaces is decided by the index, not by what it saw.
+pub(super) const SET_ALONE: &str = set!(
+    concat!(", held AS MATERIALIZED (", take_locks!("i.key", "i"), ")"),
+    " WHERE (SELECT locks FROM held) > 0"
 );
 
 pub(super) const SET_IF_ABSENT: &str = concat!(
@@ -178,40 +211,18 @@ pub(super) const REMOVE: &str = concat!(
     RETURNING t.key, t.version, t.value"
 );
 
-/// The lock of a key: one of 512 for each namespace.
-///
-/// A server has room for some thousands, for all that use it (`max_locks_per_transaction`), and a batch may have a thousand
-/// keys. The numbers are spread over 64 bits, because programs have advisory locks of their own.
-macro_rules! key_lock {
-    ($key:literal) => {
-        concat!(
-            "hashtextextended('tickwheel', $1::int) # (hashtextextended(encode(",
-            $key,
-            ", 'hex'), 0) & 511)"
-        )
-    };
-}
+/// Takes the locks of an array of keys.
+pub(super) const HOLD: &str = take_locks!("u.key", "unnest($2::bytea[]) AS u(key)");
 
-/// Takes the locks of an array of keys, in their order.
-pub(super) const HOLD: &str = concat!(
-    "SELECT count(pg_advisory_xact_lock(o.lock)) FROM (
-        SELECT DISTINCT ",
-    key_lock!("u.key"),
-    " AS lock FROM unnest($2::bytea[]) AS u(key) ORDER BY lock
-    ) o"
-);
-
-/// Takes the locks of the keys of an array of tokens, in their order.
+/// Takes the locks of the keys of an array of tokens.
 pub(super) const HOLD_CLAIMED: &str = concat!(
     "WITH ",
     items!("$2::bigint[]", "version"),
-    " SELECT count(pg_advisory_xact_lock(o.lock)) FROM (
-        SELECT DISTINCT ",
-    key_lock!("t.key"),
-    " AS lock FROM i, tickwheel_timers t
-        WHERE t.version = i.version AND t.namespace + 0 = i.namespace
-        ORDER BY lock
-    ) o"
+    " ",
+    take_locks!(
+        "t.key",
+        "i, tickwheel_timers t WHERE t.version = i.version AND t.namespace + 0 = i.namespace"
+    )
 );
 
 /// Locks the waiting rows under an array of keys.

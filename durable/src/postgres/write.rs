@@ -1,7 +1,8 @@
 //! Batches of writes.
 //!
 //! A statement touches a key once. So a batch is cut where a key comes again, and each part has a statement for each kind of
-//! write in it. They share a transaction that first takes the locks of all keys, and all leave in one round trip.
+//! write in it. They share a transaction that first takes the locks of all keys, and all leave in one round trip. Sets alone,
+//! the most frequent batch, are one statement that does both and commits by itself.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -175,21 +176,23 @@ impl Call for WriteCall<'_> {
             .flat_map(|part| part.set_if_absent.keys.iter().copied())
             .collect();
         let mut queries: Vec<(usize, Query<'_>)> = Vec::new();
-        if !keys.is_empty() {
-            let hold: Query<'_> = (sql::HOLD, vec![&self.space.id, &keys], Answers::Nothing);
-            queries.push((0, hold));
-        }
-        if !if_absent.is_empty() {
-            let lock: Query<'_> = (
-                sql::LOCK,
-                vec![&self.space.id, &if_absent],
-                Answers::Nothing,
-            );
-            queries.push((0, lock));
-        }
         for (number, part) in batch.iter().enumerate() {
             let of_part = part_queries(part, &self.space.id, &head);
             queries.extend(of_part.into_iter().map(|query| (number, query)));
+        }
+        match &mut queries[..] {
+            [] => return Ok(Vec::new()),
+            [(_, (set, ..))] if *set == sql::SET => *set = sql::SET_ALONE,
+            _ => {
+                let hold: Query<'_> = (sql::HOLD, vec![&self.space.id, &keys], Answers::Nothing);
+                let lock: Query<'_> = (
+                    sql::LOCK,
+                    vec![&self.space.id, &if_absent],
+                    Answers::Nothing,
+                );
+                let first = [(0, hold), (0, lock)].into_iter();
+                queries.splice(..0, first.take(1 + usize::from(!if_absent.is_empty())));
+            }
         }
         let requests: Vec<(&'static str, &Parameters<'_>)> = queries
             .iter()

@@ -60,6 +60,8 @@ async fn make_all_calls(store: &Postgres, space: &Namespace, instance: InstanceI
         write("d", Action::Remove),
         write("a", Action::Move { due }),
     ];
+    let alone = store.write(space, vec![set("e", false)], near).await;
+    alone.expect("it writes");
     let written = store.write(space, batch, near).await.expect("it writes");
     let armed = written.iter().filter_map(|written| match written {
         Written::Armed { row, .. } => Some(row.version),
@@ -103,7 +105,7 @@ async fn make_all_calls(store: &Postgres, space: &Namespace, instance: InstanceI
     let left = store.unmark(space, instance, vec![Version(1), Version(2)]);
     left.await.expect("it unmarks");
     let unloaded = store.unload(space, instance).await;
-    let removes = ["a", "b", "c"].map(|key| write(key, Action::Remove));
+    let removes = ["a", "b", "c", "e"].map(|key| write(key, Action::Remove));
     let removed = store.write(space, removes.to_vec(), near).await;
     removed.expect("it removes");
     unloaded.expect("it unloads")
