@@ -245,6 +245,13 @@ impl KeyedWheel {
             self.locked.push_back(from);
             return;
         };
+        if record.in_hand > 1 {
+            // An index that was dirty already is in an earlier batch, and may be needed earlier by now.
+            let in_hand = self.urgent.iter_mut().chain(&mut self.rest);
+            for other in in_hand.filter(|other| other.set == from.set) {
+                other.batch.lower(&batch);
+            }
+        }
         let hand = InHand {
             set: from.set,
             number: from.number,

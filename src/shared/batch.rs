@@ -1,4 +1,4 @@
-//! The indices of a set that changed since the actor last took them.
+//! The indices of a set that changed since the actor last took them, and how it takes them.
 
 use crate::tick::NEVER;
 
@@ -31,6 +31,12 @@ impl Batch {
         self.urgent.len() + self.rest.len()
     }
 
+    /// The indices of this batch are needed as early as those of a later one.
+    pub(crate) fn lower(&mut self, later: &Batch) {
+        self.earliest = self.earliest.min(later.earliest);
+        self.rest_earliest = self.rest_earliest.min(later.rest_earliest);
+    }
+
     /// Empties it, and keeps memory for `kept` indices in each list.
     pub(crate) fn clear(&mut self, kept: usize) {
         for list in [&mut self.urgent, &mut self.rest] {
@@ -41,3 +47,17 @@ impl Batch {
         self.rest_earliest = NEVER;
     }
 }
+
+/// Whether the actor waits for the lock of a set.
+///
+/// A thread may be kept from running while it holds the lock. An actor that waits for it keeps every timer of the wheel
+/// waiting, so it tries, and leaves the set for its next turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    Tries,
+    Waits,
+}
+
+/// Another thread had the lock of the set, and the actor did not wait. Nothing has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Contended;

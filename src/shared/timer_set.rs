@@ -6,26 +6,12 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::atomic::AtomicU32;
 
-pub(crate) use super::batch::Batch;
+pub(crate) use super::batch::{Batch, Contended, Patience};
 use super::turn::Turn;
 use crate::metrics::KeyedCounts;
 
 /// The most keyed timers a wheel can have, over all of its sets.
 pub(crate) const MAX_KEYED: usize = 1 << 29;
-
-/// Whether the actor waits for the lock of a set.
-///
-/// A thread may be kept from running while it holds the lock. An actor that waits for it keeps every timer of the wheel
-/// waiting, so it tries, and leaves the set for its next turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Patience {
-    Tries,
-    Waits,
-}
-
-/// Another thread had the lock of the set, and the actor did not wait. Nothing has changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Contended;
 
 /// The actor's half of a set. Every call locks the set once, for a bounded time.
 ///

@@ -41,9 +41,8 @@ mod model;
 use std::mem;
 use std::ops::{Deref, DerefMut};
 
-use crate::shared::batch::Batch;
+use crate::shared::batch::{Batch, Contended, Patience};
 use crate::shared::mailbox::{AWAKE, QUEUE_BOUND};
-use crate::shared::timer_set::{Contended, Patience};
 use crate::sync::{EXPLORED, Mutex, MutexGuard, lock_with_backoff, try_lock_with_backoff};
 use crate::tick::NEVER;
 

@@ -2,7 +2,7 @@
 //!
 //! The nodes lie in [chunks](Chunk). A vector of a million nodes takes milliseconds to grow, because it is moved, and to
 //! free, because its pages go back one by one. The owner of the wheel would wait for that in the middle of a tick. Chunks
-//! are allocated and freed one at a time, and memory can go back before the last item has left.
+//! are allocated and freed one at a time, wherever they lie: an item that stays keeps the memory of its own chunk alone.
 
 use super::chunk::{CHUNK, Chunk};
 use super::node::{INDICES, Link, Node};
@@ -70,6 +70,8 @@ pub(super) struct Arena<T> {
     chunks: Vec<Chunk<T>>,
     /// The chunks with room; the last one is used next.
     open: Vec<u32>,
+    /// The chunks that had no item left and have memory. Some may have items again.
+    empty: Vec<u32>,
     len: usize,
 }
 
@@ -78,6 +80,7 @@ impl<T> Arena<T> {
         Arena {
             chunks: Vec::new(),
             open: Vec::new(),
+            empty: Vec::new(),
             len: 0,
         }
     }
@@ -129,30 +132,45 @@ impl<T> Arena<T> {
             self.open.push(number);
         }
         self.len -= 1;
-        if self.len == 0 {
-            self.give_back();
+        if chunk.is_empty() {
+            if !std::mem::replace(&mut chunk.is_listed, true) {
+                self.empty.push(number);
+            }
+            if self.len == 0 {
+                self.give_back();
+            }
         }
         item
     }
 
     /// Frees some of the unused memory.
     pub(super) fn give_back(&mut self) {
-        let before = self.chunks.len();
-        while self.has_spare() && before - self.chunks.len() < GIVEN_BACK {
-            self.chunks.pop();
+        for _ in 0..GIVEN_BACK {
+            if !self.has_spare() {
+                break;
+            }
+            let number = self.empty.swap_remove(0);
+            let chunk = &mut self.chunks[number as usize];
+            chunk.is_listed = false;
+            if chunk.is_empty() {
+                chunk.release();
+            }
         }
-        if self.chunks.len() < before {
-            let left = self.chunks.len();
+        let is_allocated = |chunk: &Chunk<T>| chunk.is_allocated();
+        let left = self.chunks.iter().rposition(is_allocated);
+        let left = left.map_or(0, |last| last + 1);
+        if left < self.chunks.len() {
+            self.chunks.truncate(left);
             self.open.retain(|&number| (number as usize) < left);
         }
     }
 
-    /// Whether there is memory to free: the last of two empty chunks at the end, or the only chunk if it is empty and large.
+    /// Whether there is memory to free. An empty chunk is kept for the next items, but without any item only a small one.
     pub(super) fn has_spare(&self) -> bool {
-        match self.chunks.as_slice() {
-            [.., one, other] => one.is_empty() && other.is_empty(),
-            [only] => only.is_empty() && only.is_large(),
+        match self.empty.as_slice() {
             [] => false,
+            &[only] => self.len == 0 && self.chunks[only as usize].is_large(),
+            _ => true,
         }
     }
 
@@ -259,6 +277,17 @@ impl<T> Arena<T> {
         let has_room = |&number: &u32| !self.chunks[number as usize].is_full();
         let with_room = (0..).take(self.chunks.len()).filter(has_room);
         assert!(open.into_iter().eq(with_room), "the chunks with room");
+        let mut empty = self.empty.clone();
+        empty.sort_unstable();
+        let is_listed = |&number: &u32| self.chunks[number as usize].is_listed;
+        let listed = (0..).take(self.chunks.len()).filter(is_listed);
+        assert!(empty.into_iter().eq(listed), "the list of empty chunks");
+        let is_lost =
+            |chunk: &Chunk<T>| chunk.is_empty() && chunk.is_allocated() && !chunk.is_listed;
+        assert!(
+            !self.chunks.iter().any(is_lost),
+            "an empty chunk not listed"
+        );
     }
 
     /// Panics unless the links of the list agree in both directions, and its ends name the level.

@@ -16,16 +16,34 @@ pub(super) struct Chunk<T> {
     vacant: Link,
     /// How many nodes hold an item.
     occupied: usize,
+    /// It allocates all of its memory at once.
+    is_whole: bool,
+    /// It is in the arena's list of empty chunks.
+    pub(super) is_listed: bool,
 }
 
 impl<T> Chunk<T> {
-    /// The first chunk of an arena grows as needed. Further chunks are allocated whole, because the wheel is large then.
+    /// A chunk that has no memory yet. The first one of an arena grows as needed. Further chunks are allocated whole, because
+    /// the wheel is large then.
     pub(super) fn new(is_first: bool) -> Self {
         Chunk {
-            nodes: Vec::with_capacity(if is_first { 0 } else { CHUNK }),
+            nodes: Vec::new(),
             vacant: Link::end(0),
             occupied: 0,
+            is_whole: !is_first,
+            is_listed: false,
         }
+    }
+
+    /// Frees the memory of a chunk without items. It allocates some again when it is used.
+    pub(super) fn release(&mut self) {
+        self.nodes = Vec::new();
+        self.vacant = Link::end(0);
+    }
+
+    /// Whether it has memory.
+    pub(super) fn is_allocated(&self) -> bool {
+        self.nodes.capacity() > 0
     }
 
     #[inline]
@@ -64,6 +82,9 @@ impl<T> Chunk<T> {
             self.vacant = node.next;
             node.item = Some(item);
         } else {
+            if self.is_whole && self.nodes.is_empty() {
+                self.nodes.reserve_exact(CHUNK);
+            }
             self.nodes.push(Node::new(item));
         }
         place

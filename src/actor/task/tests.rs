@@ -15,6 +15,7 @@ mod end;
 mod keyed_wheel;
 mod lateness;
 mod load;
+mod many_sets;
 mod order;
 mod warnings;
 

@@ -9,9 +9,8 @@ use loom::thread;
 
 use super::{ActorLink, ActorMutex, Mark};
 use crate::model::{ActorNotifier, check};
-use crate::shared::batch::Batch;
+use crate::shared::batch::{Batch, Patience};
 use crate::shared::mailbox::{Backlog, Mailbox};
-use crate::shared::timer_set::Patience;
 use crate::tick::NEVER;
 
 /// A timer, reduced to what the protocol needs.

@@ -224,6 +224,33 @@ fn returns_memory_from_the_end_a_few_chunks_at_a_time() {
     inspect(&wheel);
 }
 
+// Only chunks at the end once went back: one item at the highest index kept the memory of all.
+#[test]
+fn returns_the_memory_around_an_item_that_stays() {
+    for stays in [0, 10 * CHUNK + 7, 20 * CHUNK - 1] {
+        let mut arena = Arena::new();
+        let indices = fill(&mut arena, 20 * CHUNK);
+        for (n, &index) in indices.iter().enumerate() {
+            if n != stays {
+                arena.remove(index);
+            }
+        }
+        while arena.has_spare() {
+            arena.give_back();
+            arena.assert_consistent();
+        }
+        assert_eq!(arena.capacity(), 2 * CHUNK, "its own, and a spare one");
+        assert_eq!(arena.item(indices[stays]), Some(&stays));
+        assert!(arena.indices() as usize > stays);
+        // All of it can be used again.
+        fill(&mut arena, 20 * CHUNK - 1);
+        assert_eq!(arena.capacity(), 20 * CHUNK);
+        arena.assert_consistent();
+        arena.remove(indices[stays]);
+        arena.assert_consistent();
+    }
+}
+
 #[test]
 fn predicts_the_index_of_the_next_item() {
     let mut arena = Arena::new();

@@ -5,6 +5,7 @@ mod corpus;
 mod dispatch;
 mod far;
 mod faults;
+mod floods;
 mod growth;
 mod interval;
 mod limit;

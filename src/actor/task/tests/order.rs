@@ -261,3 +261,25 @@ async fn p4_near_timer_of_a_set_with_a_queued_command_comes_first() {
         assert_eq!(order.fired(), [10]);
     }
 }
+
+// The bound of a second batch once went with that batch. An index that was dirty already is listed in the first alone.
+#[tokio::test(start_paused = true)]
+async fn p4_timer_listed_in_an_earlier_batch_comes_first() {
+    let (mut actor, wheel) = start();
+    let order = Order::default();
+    let _later = order.armed(&wheel, 310);
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    set_far(&timers, 0..50_000);
+    assert_eq!(step(&mut actor), "again");
+    // The second list is long, too, and so has a horizon.
+    set_far(&timers, 50_000..50_300);
+    timers.move_timer(&49_999, ms(300)).expect("it is open");
+    assert_eq!(step(&mut actor), "again");
+    jump(ms(320));
+    assert_eq!(step(&mut actor), "again");
+    assert!(order.fired().is_empty(), "the moved one is left");
+    while order.fired().is_empty() {
+        step(&mut actor);
+    }
+    assert_eq!(keys(&mut stream), [49_999]);
+}
