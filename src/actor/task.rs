@@ -13,11 +13,11 @@
 //!    the earliest tick by which one of them is needed. So a timer fires before those that are due after it even if its
 //!    command is not applied yet (P4), and does not wait for commands that are needed later only (P11). A command that is
 //!    pushed after step 1 is not due before the tick of this turn.
-//! 4. If commands are left, it catches up: it applies the backlog, for as long as other tasks have run while the actor could
-//!    have, and repeats steps 1 to 3. It does so twice at most, since other threads may go on filling the queues. A runtime
-//!    with one thread gives the actor one turn for each round of its tasks. If they sent more commands in a round than step
-//!    2 applies, the backlog would grow from turn to turn, and new timers would wait behind it (P11). With half of the
-//!    thread's time the actor keeps up, since sending a command takes longer than applying it.
+//! 4. If commands are left, it catches up: it goes on with step 1, for as long as other tasks have run while the actor could
+//!    have, unless there is a storm of timers. A runtime with one thread gives the actor one turn for each round of its tasks.
+//!    If they sent more commands in a round than step 2 applies, the backlog would grow from turn to turn, and new timers
+//!    would wait behind it (P11). With half of the thread's time the actor keeps up, since sending a command takes longer than
+//!    applying it.
 //!
 //! If something is left to do the actor lets other tasks run and takes the next turn. Otherwise it
 //! [parks](crate::shared::mailbox::Mailbox::park), and waits for the next tick of its wheels or a notification.
@@ -61,9 +61,6 @@ use crate::tick::NEVER;
 
 /// How many commands, and how many dirty timers of a set, a turn applies before it fires timers.
 const COMMANDS_PER_TURN: usize = if EXPLORED { 3 } else { 4096 };
-
-/// How many commands a turn that catches up applies before it reads the clock again.
-const COMMANDS_PER_READING: usize = if EXPLORED { 1 } else { 256 };
 
 /// How many dirty timers that are not needed soon a turn processes at least.
 const REST_PER_TURN: usize = if EXPLORED { 2 } else { 1024 };
@@ -255,22 +252,20 @@ impl Actor {
         let others_took = self.lateness.begin(self.pause, began, &shared);
         // On a paused clock no time passes here.
         let has_time = || clock::now().saturating_duration_since(began) < others_took;
-        // With a backlog it does not look into the queues.
-        let mut is_behind = self.is_behind();
         let (tick, now) = (shared.ticks.now(began), shared.ticks.timestamp(began));
         let mut turn =
             Turn::new(tick, now, &shared.metrics.0).with_armed_after(self.lateness.armed_after());
+        // With a backlog it does not look into the queues.
+        let mut had_backlog = !self.backlog.is_empty();
         let mut left = self.apply_and_fire(began, &turn);
-        for _ in 0..2 {
-            is_behind |= self.is_behind();
-            if !mem::take(&mut is_behind) || !has_time() {
-                break;
-            }
-            while self.apply(COMMANDS_PER_READING, &turn) && has_time() {}
-            // What has become due meanwhile does not wait for the other tasks once more.
+        while (had_backlog || !self.backlog.is_empty())
+            && turn.count() < TIMERS_PER_TURN
+            && has_time()
+        {
             let later = clock::now();
             turn = (turn.at(shared.ticks.now(later), shared.ticks.timestamp(later)))
                 .with_armed_after(self.lateness.armed_after());
+            had_backlog = !self.backlog.is_empty();
             left = self.apply_and_fire(later, &turn);
         }
         let ended = clock::now();
@@ -284,7 +279,7 @@ impl Actor {
         let shared = Arc::clone(&self.shared);
         self.take();
         let earliest_queued = shared.mailbox.earliest();
-        self.apply(COMMANDS_PER_TURN, turn);
+        self.apply(turn);
         let earliest = self.earliest_unapplied().min(earliest_queued);
         // No timer fires that is due at this tick or later.
         let before = earliest.min(turn.tick.saturating_add(1));
@@ -344,8 +339,9 @@ impl Actor {
             .min(self.keyed.earliest_unprocessed())
     }
 
-    /// Applies commands of the backlog, as far as the budget goes. Returns whether it is used up.
-    fn apply(&mut self, mut budget: usize, turn: &Turn<'_>) -> bool {
+    /// Applies commands of the backlog, as many as a turn may before it fires timers.
+    fn apply(&mut self, turn: &Turn<'_>) {
+        let mut budget = COMMANDS_PER_TURN;
         let mut fetched = 0;
         self.keyed.process_urgent(&mut budget, turn);
         while budget > 0 {
@@ -380,7 +376,6 @@ impl Actor {
         // Long lists of timers that are needed later wait for other commands, and yet are not kept waiting by them.
         let mut rest = budget.max(REST_PER_TURN);
         self.keyed.process_rest(&mut rest, turn);
-        budget == 0 || rest == 0
     }
 
     /// Appends a barrier's command a second time, or makes it wait until everything due by `tick` has fired: see

@@ -85,7 +85,7 @@
 //!     take everything from the mailbox if the backlog is empty, and apply at most 4096 commands
 //!     fire at most 256 sleeps that are due, and reschedule those that were moved
 //!     process at most 256 keyed timers, and deliver at most 256 expirations in order
-//!     if commands are left: apply more, for as long as other tasks have kept the actor waiting, and fire once more
+//!     if commands are left: do all this again, for as long as other tasks have kept the actor waiting
 //!     free some unused memory
 //!     if anything is left: let other tasks run, and go on
 //!     publish the next tick; if the queues hold anything after all: go on

@@ -16,6 +16,8 @@ pub(crate) struct Turn<'a> {
     armed_after: Timestamp,
     metrics: &'a Metrics,
     latest: Cell<Duration>,
+    /// How many timers fired.
+    count: Cell<usize>,
     /// The actor has waited for the lock of a set.
     waited: Cell<bool>,
 }
@@ -28,6 +30,7 @@ impl<'a> Turn<'a> {
             armed_after: Timestamp::MIN,
             metrics,
             latest: Cell::new(Duration::ZERO),
+            count: Cell::new(0),
             waited: Cell::new(false),
         }
     }
@@ -55,6 +58,12 @@ impl<'a> Turn<'a> {
         let lateness = self.now.since(deadline.max(self.armed_after));
         self.metrics.lateness.record(lateness);
         self.latest.set(self.latest.get().max(lateness));
+        self.count.set(self.count.get() + 1);
+    }
+
+    /// How many timers have fired.
+    pub(crate) fn count(&self) -> usize {
+        self.count.get()
     }
 
     /// A sleep fired.

@@ -53,3 +53,17 @@ async fn turn_catches_up_for_as_long_as_others_ran() {
     assert_eq!(step(&mut actor), "wait");
     assert_eq!(applied(), 27_000);
 }
+
+// The tasks that a storm wakes would take long, and the next turn as long as they, and wake more.
+#[tokio::test(start_paused = true)]
+async fn storm_keeps_turn_from_catching_up() {
+    let (mut actor, wheel) = start();
+    let _storm: Vec<_> = (0..600).map(|_| armed(&wheel, ms(5))).collect();
+    assert_eq!(step(&mut actor), "wait");
+    let before = wheel.metrics().commands;
+    let _flood: Vec<_> = (0..9_000).map(|_| armed(&wheel, FAR)).collect();
+    jump(ms(10));
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(fired(&wheel), 256);
+    assert_eq!(wheel.metrics().commands - before, 4_096);
+}
