@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::actor::Actor;
 use crate::clock;
@@ -230,7 +230,7 @@ impl Builder {
         catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO)))
             .map_err(|_| BuildError::NoTimer)?;
         let slots = self.slots;
-        let shared = self.shared(ActorNotifier::for_task(&runtime), Some(runtime.id()))?;
+        let shared = self.shared(ActorNotifier::for_task(&runtime), Some(&runtime))?;
         drop(within);
         drop(runtime.spawn(Actor::new(Arc::clone(&shared), slots).run()));
         Ok(shared)
@@ -266,20 +266,25 @@ impl Builder {
     fn shared(
         self,
         notifier: ActorNotifier,
-        runtime: Option<tokio::runtime::Id>,
+        runtime: Option<&Handle>,
     ) -> Result<Arc<Shared>, BuildError> {
         let ticks = Ticks::new(clock::now(), self.tick).ok_or(BuildError::Tick {
             value: self.tick,
             bounds: TICKS,
         })?;
+        // Tokio lets nobody pause the clock of a runtime with several workers.
+        let can_pause =
+            runtime.is_some_and(|runtime| runtime.runtime_flavor() != RuntimeFlavor::MultiThread);
         Ok(Arc::new(Shared::new(Config {
             name: self.name,
             ticks,
             late_warning: self.late_warning,
             max_keyed: self.max_keyed,
             notifier,
-            runtime,
+            runtime: runtime.map(Handle::id),
             virtual_clock: clock::is_virtual(),
+            can_pause,
+            sleeps_on_wheel: self.sleeps_on_wheel,
         })))
     }
 }

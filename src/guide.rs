@@ -381,15 +381,17 @@
 //! # }
 //! ```
 //!
-//! It is exact to the nanosecond for deadlines at whole milliseconds. Tokio's clock stops at whole milliseconds only. After
-//! `advance(Duration::from_micros(300))`, its own timers and those of a wheel can be off by up to one millisecond.
+//! A test sees what it would see with `tokio::time`: while the clock is paused, and after that, sleeps, timeouts and
+//! intervals go to Tokio's own timer. They fire at its instants and in its order, and one that was cancelled does not move the
+//! clock. [`metrics`](TimerWheel::metrics) counts them as handed over. Keyed timers, idle timers and reapers stay on the
+//! wheel. They are exact for deadlines at whole milliseconds, and otherwise up to a tick and one of Tokio's milliseconds late.
 //!
 //! ## `advance`, then `settle`
 //!
 //! [`tokio::time::advance`][advance] moves the clock and lets other tasks run once. Whether the actor has had its turn by then
 //! is not specified. [`TimerWheel::settle`] is a barrier: when it returns, every call made before it is applied, and every
-//! timer due by then has fired. Tasks are woken, and expirations lie in their streams. A [`Sleep`] does not need it, because
-//! each poll compares the deadline with the clock; a stream does.
+//! timer due by then has fired. Tasks are woken, and expirations lie in their streams. A stream needs it; a [`Sleep`] needs what
+//! Tokio's needs.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -469,7 +471,7 @@
 //! balance, see [`WheelMetrics`].
 //!
 //! ```
-//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
 //! # use std::time::Duration;
 //! # let wheel = tickwheel::TimerWheel::new();

@@ -278,7 +278,7 @@ pub struct WheelMetrics {
     pub sleeps_fired: u64,
     /// Sleeps that were dropped before their deadline, including those of timeouts whose future completed in time.
     pub sleeps_cancelled: u64,
-    /// Sleeps that went on with Tokio's own timer because the wheel had shut down.
+    /// Sleeps that went on with Tokio's own timer, because the wheel had shut down or the clock is virtual.
     pub sleeps_handed_over: u64,
     /// How often a waiting sleep was given another deadline, by [`Sleep::reset`](crate::Sleep::reset), by an interval or
     /// by an idle timer.

@@ -1,6 +1,7 @@
 //! A future that completes at an instant.
 
 mod fallback;
+mod handed_over;
 pub(crate) mod interval;
 pub(crate) mod pool;
 pub(crate) mod timeout;
@@ -9,6 +10,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -20,6 +22,7 @@ pub use timeout::Timeout;
 
 use crate::clock;
 use crate::panic::{DROPPED_WAKER, catch_panic, wake};
+use crate::shared::counts::Counts;
 use crate::shared::entry::{Entry, Phase};
 use crate::shared::idle_clock::IdleClock;
 use crate::shared::{Shared, SleepContext, SleepEntry};
@@ -38,6 +41,9 @@ use crate::tick::{NEVER, far_future};
 /// The first poll arms it. Making it only takes a cancelled entry from the thread's pool, or allocates one. Every poll
 /// compares the deadline with the clock, the first one too: a sleep that is overdue is ready, whether or not the actor
 /// has run. If several tasks poll it in turn, the last one is woken, and no other.
+///
+/// While the clock of the wheel's runtime is paused, and after that, the sleep goes to Tokio's own timer, and none of this
+/// differs: [under a virtual clock](mod@crate::time#under-a-virtual-clock).
 ///
 /// A sleep keeps its promise when its wheel is shut down or the wheel's runtime is gone: it goes on with a timer of the
 /// Tokio runtime in which it is polled next, or of a thread of this crate if it is polled outside a runtime.
@@ -81,11 +87,11 @@ pub struct Sleep {
     deadline: Instant,
     /// The deadline's tick. If it is `NEVER`, the instant in `deadline` means nothing.
     tick: u64,
-    /// `None` only while it is being dropped.
+    /// `None` while it is being dropped, and for a sleep of Tokio's that no wheel was asked for.
     entry: Option<Arc<SleepEntry>>,
     stage: Stage,
-    /// Tokio's own timer; `Some` once the stage is `Fallback`. It is in an `Arc`, whose drop is inlined but for its rare
-    /// half, so that each sleep without one drops it in two instructions.
+    /// Tokio's own timer; `Some` once the stage is `Fallback` or `Tokio`. It is in an `Arc`, whose drop is inlined but for
+    /// its rare half, so that each sleep without one drops it in two instructions.
     fallback: Option<Arc<Pin<Box<time::Sleep>>>>,
 }
 
@@ -102,6 +108,10 @@ enum Stage {
     Armed,
     /// The actor is gone.
     Fallback,
+    /// The clock is virtual, and Tokio's timer decides when it completes: [`handed_over`].
+    Tokio,
+    /// Like `Tokio`, with a new deadline that Tokio's timer does not know yet.
+    TokioUnarmed,
     Done,
 }
 
@@ -187,10 +197,10 @@ impl Sleep {
     /// and not polled since has elapsed once its deadline is reached.
     pub fn is_elapsed(&self) -> bool {
         match self.stage {
-            Stage::New | Stage::NewUnchecked => false,
+            Stage::New | Stage::NewUnchecked | Stage::TokioUnarmed => false,
             Stage::Reset => self.is_due(),
             Stage::Armed => (self.entry.as_ref()).is_some_and(|e| e.phase() == Phase::Fired),
-            Stage::Fallback => {
+            Stage::Fallback | Stage::Tokio => {
                 let fired = (self.fallback.as_ref()).is_some_and(|f| f.is_elapsed());
                 fired && self.tick != NEVER
             }
@@ -202,7 +212,7 @@ impl Sleep {
     /// and wakes a task that waits.
     ///
     /// A task that waits goes on waiting, for the new deadline. A sleep that has completed has to be polled again: until
-    /// then the new deadline wakes no task. (Tokio's sleep wakes the task that polled it last; for that it keeps a clone
+    /// then the new deadline wakes no task, unless the clock is virtual. (Tokio's sleep wakes the task that polled it last; for that it keeps a clone
     /// of the waker of every sleep that has fired.)
     ///
     /// Moving a waiting sleep takes its entry's own lock. Moving it later sends no command. Moving it to before the tick at
@@ -249,27 +259,28 @@ impl Sleep {
     /// # }
     /// ```
     pub fn set_deadline(&mut self, deadline: Instant) {
-        let Some(entry) = &self.entry else { return };
-        let tick = pool::tick(&entry.context().shared, deadline);
-        self.reset_to(deadline, tick);
+        self.reset_to(deadline, self.tick_of(deadline));
     }
 
     /// Like [`reset`](Self::reset); without a deadline the sleep never completes.
     pub(crate) fn reset_or_never(&mut self, deadline: Option<Instant>) {
-        let Some(entry) = &self.entry else { return };
         if let Some(deadline) = deadline {
             return self.set_deadline(deadline);
         }
-        let never = entry.context().shared.ticks.never();
-        self.reset_to(never, NEVER);
+        let entry = self.entry.as_ref();
+        let never = entry.map(|entry| entry.context().shared.ticks.never());
+        self.reset_to(never.unwrap_or_else(far_future), NEVER);
     }
 
     #[inline]
     fn reset_to(&mut self, deadline: Instant, tick: u64) {
-        let Some(entry) = &self.entry else { return };
-        let shared = &entry.context().shared;
         self.deadline = deadline;
         self.tick = tick;
+        if self.reset_tokios() {
+            return;
+        }
+        let Some(entry) = &self.entry else { return };
+        let shared = &entry.context().shared;
         let has_fired = match self.stage {
             Stage::New | Stage::NewUnchecked | Stage::Reset => false,
             Stage::Armed => {
@@ -285,11 +296,13 @@ impl Sleep {
                 was == Phase::Fired
             }
             Stage::Fallback => {
+                let deadline = self.tokios_deadline();
                 if let Some(fallback) = self.fallback() {
                     fallback.reset(deadline);
                 }
                 return;
             }
+            Stage::Tokio | Stage::TokioUnarmed => return,
             Stage::Done => true,
         };
         if has_fired {
@@ -305,6 +318,7 @@ impl Sleep {
             Stage::New | Stage::NewUnchecked | Stage::Reset => self.poll_arm(cx),
             Stage::Armed => self.poll_armed(cx, true),
             Stage::Fallback => self.poll_fallback(cx),
+            Stage::Tokio | Stage::TokioUnarmed => self.poll_tokios(cx),
             Stage::Done => Poll::Ready(()),
         }
     }
@@ -313,6 +327,9 @@ impl Sleep {
     /// once the actor has fired it, not before. Not reading the clock makes 60 ns of the 90 that a reset and a poll take.
     #[cfg(feature = "quinn")]
     pub(crate) fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.is_tokios() {
+            return self.poll_tokios(cx);
+        }
         match self.stage {
             Stage::Armed => self.poll_armed(cx, false),
             Stage::Reset => self.poll_arm(cx),
@@ -377,10 +394,13 @@ impl Sleep {
                 Poll::Ready(())
             }
             Phase::Closed => self.poll_fallback(cx),
-            Phase::Armed | Phase::Idle | Phase::Released if !(reads_clock && self.is_due()) => {
-                Poll::Pending
+            // The actor has evicted it, and this is not the actor's runtime: it is armed again.
+            Phase::Idle => {
+                self.stage = Stage::Reset;
+                self.poll_arm(cx)
             }
-            Phase::Armed | Phase::Idle | Phase::Released => {
+            Phase::Armed | Phase::Released if !(reads_clock && self.is_due()) => Poll::Pending,
+            Phase::Armed | Phase::Released => {
                 let disarmed = entry.disarm();
                 if disarmed.was == Phase::Fired {
                     // The actor has fired it in the meantime, and has counted that.
@@ -396,10 +416,14 @@ impl Sleep {
     /// The sleep is due, and the actor has not fired it.
     fn poll_due(&mut self) -> Poll<()> {
         self.stage = Stage::Done;
-        if let Some(entry) = &self.entry {
-            pool::count(&entry.context().shared, |counts| &counts.elapsed);
-        }
+        self.count(|counts| &counts.elapsed);
         Poll::Ready(())
+    }
+
+    fn count(&self, which: impl Fn(&Counts) -> &AtomicU64) {
+        if let Some(entry) = &self.entry {
+            pool::count(&entry.context().shared, which);
+        }
     }
 
     /// Like [`drop`] in any stage.
@@ -423,7 +447,7 @@ impl Sleep {
                 };
                 (is_cancelled, disarmed.scheduled)
             }
-            Stage::Fallback => return,
+            Stage::Fallback | Stage::Tokio | Stage::TokioUnarmed => return,
         };
         pool::give_any(&mut self.entry, scheduled, is_cancelled);
     }
@@ -440,11 +464,9 @@ impl Sleep {
                 return self.poll_due();
             }
             // Making a timer may panic, so the sleep is counted after that.
-            self.fallback = Some(Arc::new(fallback::sleep_until(self.deadline)));
+            self.fallback = Some(Arc::new(fallback::sleep_until(self.tokios_deadline())));
             self.stage = Stage::Fallback;
-            if let Some(entry) = &self.entry {
-                pool::count(&entry.context().shared, |counts| &counts.handed_over);
-            }
+            self.count(|counts| &counts.handed_over);
         }
         let is_never = self.tick == NEVER;
         let Some(mut fallback) = self.fallback() else {
@@ -480,6 +502,9 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.is_tokios() {
+            return self.poll_tokios(cx);
+        }
         ready!(self.poll_elapsed(cx));
         // Only a ready poll costs budget, so that a task whose sleeps are always ready yields now and then.
         ready!(coop::poll_proceed(cx)).made_progress();

@@ -54,8 +54,23 @@
 //!
 //! * A sleep whose runtime is gone keeps its deadline in the runtime in which it is polled. Tokio's panics.
 //! * The actor is a task of the runtime, and so is the one that ends the wheel with it:
-//!   [`num_alive_tasks`](tokio::runtime::RuntimeMetrics::num_alive_tasks) counts two more once a timer was made.
+//!   [`num_alive_tasks`](tokio::runtime::RuntimeMetrics::num_alive_tasks) counts two more once a wheel was started.
 //! * `tokio-console` does not show these timers. There are [metrics](TimerWheel::metrics) instead.
+//!
+//! # Under a virtual clock
+//!
+//! While the clock is paused, and after that, none of the differences in when timers fire holds but that far is never: a
+//! sleep, timeout or interval *is* one of Tokio's then. So a test sees the same instants, tasks are woken in the same order,
+//! a cancelled timer does not move the clock, and a timer starts no wheel and no task. [`metrics`](TimerWheel::metrics) of a
+//! wheel that was started by other means counts such sleeps as handed over. Such a sleep panics as Tokio's does once its
+//! runtime is gone.
+//!
+//! A sleep that waits when the clock is paused goes over to Tokio's timer. Its task is woken for that, once and to no
+//! purpose. Under Tokio's own `pause`, as opposed to the one of this module, it goes over when the next timer is made,
+//! polled or reset.
+//!
+//! Keyed timers, idle timers and reapers stay on the wheel, which waits on a timer of Tokio's. After
+//! `advance`, [`settle`](TimerWheel::settle) lets them fire.
 //!
 //! # Which runtime
 //!
@@ -69,7 +84,7 @@
 //!
 //! # Testing
 //!
-//! With the feature `test-util`, `pause`, `advance` and `resume` are here too. They are Tokio's own, and the feature
+//! With the feature `test-util`, `pause`, `advance` and `resume` are here too. They do what Tokio's do, and the feature
 //! switches on Tokio's `test-util`, so it belongs in the dev-dependencies:
 //!
 //! ```toml
@@ -77,12 +92,12 @@
 //! tickwheel = { version = "0.1", features = ["test-util"] }
 //! ```
 
-#[cfg(feature = "test-util")]
-mod advance;
 mod ambient;
 pub mod ext;
 mod install;
 mod interval_stream;
+#[cfg(feature = "test-util")]
+mod pause;
 mod registry;
 
 use std::future::IntoFuture;
@@ -91,15 +106,14 @@ pub use std::time::Duration;
 pub use tokio::time::{Instant, MissedTickBehavior};
 #[cfg(feature = "test-util")]
 #[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
-pub use tokio::time::{pause, resume};
-
-#[cfg(feature = "test-util")]
-#[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
-pub use advance::advance;
+pub use tokio::time::{advance, resume};
 
 pub use crate::sleep::{Interval, Sleep, Timeout};
 pub use install::{InstallError, install};
 pub use interval_stream::IntervalStream;
+#[cfg(feature = "test-util")]
+#[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
+pub use pause::pause;
 
 use crate::clock;
 use crate::timer_wheel::TimerWheel;
@@ -128,8 +142,7 @@ pub mod error {
 /// timers.set_timer("session", 7, Duration::from_secs(30)).unwrap();
 /// assert_eq!(expirations.recv().await.unwrap().value, 7);
 ///
-/// time::sleep(Duration::from_secs(1)).await;
-/// assert_eq!(time::wheel().metrics().sleeps_fired, 1);
+/// assert_eq!(time::wheel().metrics().keyed_fired, 1);
 /// # }
 /// ```
 #[track_caller]
@@ -164,8 +177,10 @@ pub fn wheel() -> TimerWheel {
 #[track_caller]
 pub fn sleep(duration: Duration) -> Sleep {
     let deadline = clock::now().checked_add(duration);
-    let reserved = ambient::with_wheel(|wheel| wheel.reserve(deadline));
-    Sleep::after(deadline, duration, reserved)
+    match ambient::reserve(deadline) {
+        Ok(reserved) => Sleep::after(deadline, duration, reserved),
+        Err(deadline) => Sleep::on_tokio(deadline),
+    }
 }
 
 /// Makes a future that completes at `deadline`. See [`TimerWheel::sleep_until`].
@@ -197,8 +212,10 @@ pub fn sleep(duration: Duration) -> Sleep {
 #[inline]
 #[track_caller]
 pub fn sleep_until(deadline: Instant) -> Sleep {
-    let reserved = ambient::with_wheel(|wheel| wheel.reserve(Some(deadline)));
-    Sleep::at(deadline, reserved)
+    match ambient::reserve(Some(deadline)) {
+        Ok(reserved) => Sleep::at(deadline, reserved),
+        Err(deadline) => Sleep::on_tokio(deadline),
+    }
 }
 
 /// Limits how long `future` may take. See [`TimerWheel::timeout`].

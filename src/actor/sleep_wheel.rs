@@ -98,6 +98,19 @@ impl<H> SleepWheel<H> {
         (end < self.wheel.indices()).then_some(end)
     }
 
+    /// Takes the entries off the wheel for which `is_to_leave`. Returns the wakers of the tasks that wait for them.
+    pub(crate) fn evict(&mut self, is_to_leave: impl Fn(&H) -> bool) -> Vec<Waker> {
+        let mut wakers = Vec::new();
+        for index in 0..self.wheel.indices() {
+            let entry = self.wheel.get(index);
+            if let Some(entry) = entry.filter(|entry| is_to_leave(entry.context())) {
+                wakers.extend(entry.evict());
+                self.wheel.remove(index);
+            }
+        }
+        wakers
+    }
+
     /// Takes all entries out.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Arc<Entry<H>>> + '_ {
         let on_wheel = (0..self.wheel.indices()).filter_map(|index| self.wheel.remove(index));

@@ -369,6 +369,7 @@ impl Actor {
                     done,
                     is_second_round,
                 } => self.settle(done, is_second_round, turn.tick),
+                Command::Evict => self.evict(),
                 Command::Orphaned => self.sweep = Some(0),
                 Command::Shutdown => self.must_end = true,
             }
@@ -388,6 +389,16 @@ impl Actor {
                 done,
                 is_second_round: true,
             });
+        }
+    }
+
+    /// Takes the sleeps off the wheel, because the clock is virtual. Idle timers stay.
+    ///
+    /// This is not bounded: it takes place once, in tests.
+    fn evict(&mut self) {
+        let wakers = (self.sleeps).evict(|context: &Arc<SleepContext>| context.clock.is_none());
+        for waker in wakers {
+            wake(Some(waker));
         }
     }
 

@@ -26,6 +26,8 @@ pub(crate) enum Command {
         /// Whether the command has come out of the backlog before: it [passes through twice](crate::actor).
         is_second_round: bool,
     },
+    /// The clock is virtual: take the sleeps off the wheel. Those that are armed go on with Tokio's timer.
+    Evict,
     /// The last handle was dropped: end as soon as nothing is armed.
     Orphaned,
     /// End now.
@@ -41,6 +43,7 @@ impl fmt::Debug for Command {
             Command::Sleep(_) => "Sleep",
             Command::Set(_) => "Set",
             Command::Settle { .. } => "Settle",
+            Command::Evict => "Evict",
             Command::Orphaned => "Orphaned",
             Command::Shutdown => "Shutdown",
         })

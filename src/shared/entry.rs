@@ -23,6 +23,7 @@
 //! | [`register`](Entry::register) | actor | the entry came out of a queue: schedules or deregisters it, as its state says |
 //! | [`process_expiration`](Entry::process_expiration) | actor | the wheel reached `scheduled` |
 //! | [`deregister_unarmed`](Entry::deregister_unarmed) | actor | no handle is left: takes the entry off the wheel unless it is armed |
+//! | [`evict`](Entry::evict) | actor | the clock is virtual: takes the entry off the wheel, and disarms it |
 //! | [`close`](Entry::close) | actor | the actor ends |
 //!
 //! Each operation is one critical section over [`State`], so they are ordered, and each preserves the invariants:
@@ -329,6 +330,18 @@ impl<H> Entry<H> {
         state.scheduled = state.deadline;
         state.node = next;
         Expiration::Reschedule(state.deadline)
+    }
+
+    /// The actor takes the entry off the wheel, armed or not, because another timer serves sleeps from now on. Returns the
+    /// waker of a task that waits: it finds the entry idle, and arms another timer.
+    pub(crate) fn evict(&self) -> Option<Waker> {
+        let mut state = self.state.lock();
+        state.scheduled = NEVER;
+        state.node = NO_NODE;
+        if state.phase == Phase::Armed {
+            state.phase = Phase::Idle;
+        }
+        state.waker.take()
     }
 
     /// The actor ends, or has ended. Returns the waker of a task that waits.

@@ -54,9 +54,13 @@ pub(crate) struct Shared {
     pub(crate) late_warning: Duration,
     pub(crate) mailbox: CommandMailbox,
     pub(crate) metrics: CachePadded<Metrics>,
-    /// The actor's runtime, if it runs on one, and whether its clock was a virtual one when the wheel was started.
+    /// The actor's runtime, if it runs on one, and whether its clock is known to be a virtual one.
     runtime: Option<tokio::runtime::Id>,
-    virtual_clock: bool,
+    virtual_clock: AtomicBool,
+    /// Whether that runtime's clock can be paused.
+    can_pause: bool,
+    /// Whether sleeps stay on the wheel even where the clock is virtual.
+    sleeps_on_wheel: bool,
     orphaned: AtomicBool,
     end: End,
     max_keyed: usize,
@@ -75,6 +79,8 @@ pub(crate) struct Config {
     pub(crate) notifier: ActorNotifier,
     pub(crate) runtime: Option<tokio::runtime::Id>,
     pub(crate) virtual_clock: bool,
+    pub(crate) can_pause: bool,
+    pub(crate) sleeps_on_wheel: bool,
 }
 
 impl Shared {
@@ -88,7 +94,9 @@ impl Shared {
             mailbox: CommandMailbox::new(cores, config.notifier),
             metrics: CachePadded::default(),
             runtime: config.runtime,
-            virtual_clock: config.virtual_clock,
+            virtual_clock: AtomicBool::new(config.virtual_clock),
+            can_pause: CAN_PAUSE && config.can_pause,
+            sleeps_on_wheel: config.sleeps_on_wheel,
             orphaned: AtomicBool::new(false),
             end: End::default(),
             max_keyed: config.max_keyed,
@@ -116,7 +124,37 @@ impl Shared {
             return false;
         }
         let here = Handle::try_current().ok().map(|runtime| runtime.id());
-        (here.is_none() || here != self.runtime) && (self.virtual_clock || clock::is_virtual())
+        (here.is_none() || here != self.runtime)
+            && (self.virtual_clock.load(Ordering::Relaxed) || clock::is_virtual())
+    }
+
+    /// Whether this is the actor's runtime, and its clock is virtual or has been.
+    ///
+    /// The clock is looked at until it is found to be virtual. Then the sleeps that lie on the wheel leave it, unless they
+    /// are to stay.
+    pub(crate) fn has_virtual_clock(&self) -> bool {
+        if !self.can_pause {
+            return false;
+        }
+        let here = Handle::try_current().ok().map(|runtime| runtime.id());
+        if here.is_none() || here != self.runtime {
+            return false;
+        }
+        if self.virtual_clock.load(Ordering::Relaxed) {
+            return true;
+        }
+        let is_virtual = clock::is_virtual();
+        if is_virtual && !self.virtual_clock.swap(true, Ordering::Relaxed) && !self.sleeps_on_wheel
+        {
+            // An error means that the actor has ended, and has closed them.
+            let _ = self.send_now(Command::Evict);
+        }
+        is_virtual
+    }
+
+    /// Whether a sleep that is polled or reset here goes to Tokio's timer.
+    pub(crate) fn hands_sleeps_over(&self) -> bool {
+        !self.sleeps_on_wheel && self.has_virtual_clock()
     }
 
     // --- the actor's end ---
@@ -193,7 +231,9 @@ impl Shared {
     #[cold]
     pub(crate) fn release(&self, entry: &Arc<SleepEntry>) {
         let notify = entry.release();
-        if notify != Notify::None && self.is_orphaned() {
+        // Else a virtual clock would move to the tick at which the entry lies on the wheel.
+        let is_needed_now = self.is_orphaned() || self.has_virtual_clock();
+        if notify != Notify::None && is_needed_now {
             let _ = self.send_now(Command::Sleep(Arc::clone(entry)));
         } else {
             self.act(entry, notify);

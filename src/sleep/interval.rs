@@ -79,7 +79,7 @@ impl Interval {
         } else {
             due.checked_add(self.period)
         };
-        self.set_next(next);
+        self.sleep.rearm_when_polled(next);
         Poll::Ready(due)
     }
 

@@ -1,12 +1,13 @@
 //! A future with a deadline.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 use tokio::task::coop;
 
+use crate::clock::CAN_PAUSE;
 use crate::error::Elapsed;
 use crate::sleep::{Sleep, Stage};
 
@@ -77,11 +78,15 @@ impl<F: Future> Future for Timeout<F> {
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
+        let had_budget = !CAN_PAUSE || has_budget();
         // This poll only arms the timer.
         let is_new = this.sleep.stage == Stage::New;
         let may_overdraw = !is_new && may_overdraw(this.sleep.stage);
         if let Poll::Ready(output) = this.future.poll(cx) {
             return Poll::Ready(Ok(output));
+        }
+        if this.sleep.is_tokios() {
+            return poll_tokios(this.sleep, had_budget, cx).map(Err);
         }
         ready!(if is_new {
             this.sleep.poll_arm(cx)
@@ -92,6 +97,18 @@ impl<F: Future> Future for Timeout<F> {
     }
 }
 
+/// Does what Tokio's timeout does: if the future has used the budget up, the timer is polled without.
+#[cold]
+fn poll_tokios(sleep: &mut Sleep, had_budget: bool, cx: &mut Context<'_>) -> Poll<Elapsed> {
+    if had_budget && !has_budget() {
+        let unconstrained = coop::unconstrained(poll_fn(|cx| sleep.poll_tokios(cx)));
+        ready!(pin!(unconstrained).poll(cx));
+    } else {
+        ready!(sleep.poll_tokios(cx));
+    }
+    Poll::Ready(Elapsed::new())
+}
+
 /// Whether a timeout in this stage that turns out to have elapsed does so without budget.
 ///
 /// Elapsing costs budget like any progress, or a loop of timeouts that elapse at once would let no other task run. But a
@@ -100,7 +117,7 @@ impl<F: Future> Future for Timeout<F> {
 #[inline]
 fn may_overdraw(before: Stage) -> bool {
     match before {
-        Stage::Armed | Stage::Fallback | Stage::Done => true,
+        Stage::Armed | Stage::Fallback | Stage::Tokio | Stage::TokioUnarmed | Stage::Done => true,
         Stage::New | Stage::NewUnchecked | Stage::Reset => has_budget(),
     }
 }

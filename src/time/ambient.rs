@@ -23,8 +23,11 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use tokio::runtime::{Handle, Id};
+use tokio::time::Instant;
 
 use super::registry::{self, Ambient};
+use crate::clock::{self, CAN_PAUSE};
+use crate::sleep::Reserved;
 use crate::timer_wheel::TimerWheel;
 
 #[cfg(test)]
@@ -61,6 +64,31 @@ pub(super) fn with_wheel<R>(make: impl FnOnce(&TimerWheel) -> R) -> R {
         Ok(made) => made,
         Err(make) => make(&find()),
     }
+}
+
+/// What a sleep until `deadline` needs of the wheel of the current runtime. Starts one if it has none, but not while its
+/// clock is virtual: the deadline comes back, for a sleep of [Tokio's own](crate::sleep). So a test that looks at the tasks of
+/// its runtime sees its own.
+///
+/// # Panics
+///
+/// Panics as [`with_wheel`] does.
+#[inline]
+#[track_caller]
+pub(super) fn reserve(deadline: Option<Instant>) -> Result<Reserved, Instant> {
+    let make = |wheel: &TimerWheel| wheel.reserve(deadline);
+    match (with_slot(make), deadline) {
+        (Ok(made), _) => Ok(made),
+        (Err(_), Some(deadline)) if CAN_PAUSE && needs_no_wheel() => Err(deadline),
+        (Err(make), _) => Ok(make(&find())),
+    }
+}
+
+/// Whether the current runtime has no wheel, and a virtual clock.
+#[cold]
+fn needs_no_wheel() -> bool {
+    let runtime = Handle::try_current().ok();
+    runtime.is_some_and(|runtime| registry::get(runtime.id()).is_none()) && clock::is_virtual()
 }
 
 /// Calls `make` with the wheel in this thread's slot if that is current. Gives `make` back otherwise.

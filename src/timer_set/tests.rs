@@ -84,6 +84,8 @@ fn set() -> (Undriven, Timers) {
         notifier: ActorNotifier::for_thread(),
         runtime: None,
         virtual_clock: false,
+        can_pause: false,
+        sleeps_on_wheel: true,
     }));
     let set = Set::new(&shared, ());
     (Undriven(shared), set)

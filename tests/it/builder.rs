@@ -4,7 +4,7 @@ use std::error::Error;
 use std::panic::catch_unwind;
 use std::time::Duration;
 
-use crate::support::{HOUR, Wakes, ms, poll_idly, poll_with, us};
+use crate::support::{HOUR, Wakes, builder, ms, poll_idly, poll_with, start_wheel, us};
 use futures::executor::block_on;
 use tickwheel::{BuildError, Builder, TimerWheel};
 use tokio::runtime::{self, Runtime};
@@ -226,8 +226,8 @@ fn fires_a_sleep_on_another_runtime_than_its_maker() {
 
 #[tokio::test(start_paused = true)]
 async fn shares_nothing_between_two_wheels() {
-    let fine = TimerWheel::new();
-    let coarse = TimerWheel::builder().tick(ms(100)).start().unwrap();
+    let fine = start_wheel();
+    let coarse = builder().tick(ms(100)).start().unwrap();
     let start = Instant::now();
     let mut cancelled = fine.sleep(ms(50));
     assert_pending!(poll_idly(&mut cancelled));
@@ -251,7 +251,7 @@ async fn shares_nothing_between_two_wheels() {
 #[tokio::test(start_paused = true)]
 async fn keeps_timers_and_counts_with_more_wheels_than_pools() {
     const WHEELS: usize = 7;
-    let wheels: Vec<_> = (0..WHEELS).map(|_| TimerWheel::new()).collect();
+    let wheels: Vec<_> = (0..WHEELS).map(|_| start_wheel()).collect();
     for round in 0..50 {
         for wheel in &wheels {
             let mut sleeps: Vec<_> = (0..3).map(|n| wheel.sleep(HOUR + ms(n))).collect();

@@ -39,6 +39,8 @@ fn start_with(late_warning: Duration) -> (Actor, TimerWheel) {
         notifier: ActorNotifier::for_task(&Handle::current()),
         runtime: Some(Handle::current().id()),
         virtual_clock: true,
+        can_pause: false,
+        sleeps_on_wheel: true,
     }));
     let actor = Actor::new(Arc::clone(&shared), 64);
     (actor, TimerWheel::new_handle(shared))

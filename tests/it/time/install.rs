@@ -3,13 +3,13 @@
 use std::error::Error;
 
 use super::{current_thread, made, multi_thread, paused};
-use crate::support::{HOUR, ms};
+use crate::support::{HOUR, builder, ms};
 use tickwheel::time::{self, InstallError, Instant, install};
 use tickwheel::{BuildError, TimerWheel};
 
 #[tokio::test(start_paused = true)]
 async fn uses_the_wheel_installed() {
-    let installed = install(TimerWheel::builder().name("mine").tick(ms(10))).unwrap();
+    let installed = install(builder().name("mine").tick(ms(10))).unwrap();
     assert_eq!(time::wheel().name(), "mine");
     let start = Instant::now();
     time::sleep(ms(11)).await;

@@ -1,16 +1,19 @@
-//! Random programs, run with `tokio::time` and with `tickwheel::time` under a paused clock: every task sees the same
-//! things at the same instants.
+//! Random programs, run with `tokio::time` and with `tickwheel::time` under a virtual clock: every task sees the same
+//! things at the same instants, and the tasks run in the same order.
 //!
-//! All lengths are whole milliseconds. What lies within one differs on purpose, as do deadlines that are never. In which
-//! order tasks run at one instant is not specified by either, so each task has a log of its own.
+//! On the wheel itself, where this crate's own tests keep sleeps, lengths are whole milliseconds, and each task has a log of
+//! its own: what lies within a millisecond and the order of tasks at one instant differ there, as do deadlines that are
+//! never.
 
+use std::cell::Cell;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::support::ms;
+use crate::support::{builder, us};
 use proptest::prelude::*;
 use tokio::time::MissedTickBehavior;
 
-/// What a task does. Times are in milliseconds.
+/// What a task does. Times are in units.
 #[derive(Debug, Clone)]
 enum Step {
     Sleep(u64),
@@ -31,7 +34,11 @@ enum Step {
     Timeout(u64, u64),
     /// A limit around a limit.
     Nested(u64, u64, u64),
+    /// A limit around a limit around a limit.
+    Thrice(u64, u64, u64, u64),
     TimeoutAt(u64, u64),
+    /// Waits for a thread, if there is no other task: the clock must not move meanwhile.
+    Outside,
     /// An interval with waits between its ticks.
     Interval {
         first: Option<u64>,
@@ -45,8 +52,36 @@ enum Step {
     Yield,
 }
 
-/// What a task has seen: when, and what.
-type Log = Vec<(Duration, &'static str)>;
+/// What a task has seen: which, when, and what.
+type Event = (usize, Duration, &'static str);
+
+/// The log of a task, which is part of one for all.
+#[derive(Clone)]
+struct Log {
+    task: usize,
+    all: Arc<Mutex<Vec<Event>>>,
+}
+
+impl Log {
+    fn push(&mut self, (when, what): (Duration, &'static str)) {
+        self.all.lock().unwrap().push((self.task, when, what));
+    }
+}
+
+std::thread_local! {
+    /// The unit of all lengths.
+    static UNIT: Cell<Duration> = const { Cell::new(Duration::from_millis(1)) };
+}
+
+fn units(n: u64) -> Duration {
+    Duration::from_nanos(u64::try_from(UNIT.get().as_nanos()).unwrap() * n)
+}
+
+/// Sorted by task.
+fn by_task(mut events: Vec<Event>) -> Vec<Event> {
+    events.sort_by_key(|&(task, ..)| task);
+    events
+}
 
 fn length() -> impl Strategy<Value = u64> {
     prop_oneof![4 => 0..20_u64, 2 => 0..200_u64, 1 => 60..70_u64, 1 => 4090..4100_u64, 1 => 0..10_000_000_u64]
@@ -77,7 +112,9 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (length(), length(), any::<bool>()).prop_map(|(a, b, keep)| Step::Race(a, b, keep)),
         4 => (length(), length()).prop_map(|(limit, takes)| Step::Timeout(limit, takes)),
         2 => (length(), length(), length()).prop_map(|(a, b, takes)| Step::Nested(a, b, takes)),
+        2 => (length(), length(), length(), length()).prop_map(|(a, b, c, takes)| Step::Thrice(a, b, c, takes)),
         2 => (length(), length()).prop_map(|(at, takes)| Step::TimeoutAt(at, takes)),
+        1 => Just(Step::Outside),
         4 => interval.prop_map(|(first, period, waits, missed, reset)| Step::Interval { first, period, waits, missed, reset }),
         1 => (0..50_u64).prop_map(Step::Advance),
         1 => Just(Step::Yield),
@@ -86,45 +123,61 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// The program, with the `time` of one side.
 macro_rules! side {
-    ($side:ident, $time:path, $advance:path) => {
+    ($side:ident, $time:path, $start:path, $advance:path) => {
         mod $side {
             use std::pin::Pin;
+            use std::sync::{Arc, Mutex};
+            use std::thread;
 
-            use super::{Log, Step, ms};
+            use super::{Event, Log, Step, units};
             use futures::poll;
+            use tokio::sync::oneshot;
+            use tokio::task::JoinHandle;
             use tokio::time::Instant;
             use $advance as advance;
+            use $start as start_wheel;
             use $time as time;
 
-            pub(super) fn run(program: &[Vec<Step>]) -> Vec<Log> {
+            pub(super) fn run(program: &[Vec<Step>]) -> Vec<Event> {
                 super::super::paused().block_on(async {
-                    let start = Instant::now();
-                    let is_alone = program.len() == 1;
-                    let tasks = program.iter().cloned();
-                    let tasks = tasks.map(|steps| tokio::spawn(task(is_alone, start, steps)));
-                    let mut logs = Vec::new();
-                    for task in tasks.collect::<Vec<_>>() {
-                        logs.push(task.await.unwrap());
+                    start_wheel();
+                    let all = Arc::default();
+                    for task in spawn(program, Instant::now(), &all) {
+                        task.await.unwrap();
                     }
-                    logs
+                    let mut all = all.lock().unwrap();
+                    std::mem::take(&mut *all)
                 })
             }
 
-            async fn task(is_alone: bool, start: Instant, steps: Vec<Step>) -> Log {
-                let mut log = Log::new();
+            /// Begins to run the program.
+            pub(super) fn spawn(
+                program: &[Vec<Step>],
+                start: Instant,
+                all: &Arc<Mutex<Vec<Event>>>,
+            ) -> Vec<JoinHandle<()>> {
+                let is_alone = program.len() == 1;
+                let tasks = program.iter().cloned().enumerate();
+                let tasks = tasks.map(|(task, steps)| {
+                    let all = Arc::clone(all);
+                    tokio::spawn(run_task(is_alone, start, steps, Log { task, all }))
+                });
+                tasks.collect()
+            }
+
+            async fn run_task(is_alone: bool, start: Instant, steps: Vec<Step>, mut log: Log) {
                 for mut step in steps {
-                    if !is_alone && matches!(step, Step::Advance(_)) {
+                    if !is_alone && matches!(step, Step::Advance(_) | Step::Outside) {
                         step = Step::Yield;
                     }
                     let what = perform(start, step, &mut log).await;
                     log.push((start.elapsed(), what));
                 }
-                log
             }
 
             /// `tokio::time::Sleep` has to be pinned.
             fn sleep(length: u64) -> Pin<Box<time::Sleep>> {
-                Box::pin(time::sleep(ms(length)))
+                Box::pin(time::sleep(units(length)))
             }
 
             fn outcome<T, E>(result: &Result<T, E>) -> &'static str {
@@ -135,10 +188,38 @@ macro_rules! side {
                 }
             }
 
+            async fn limit(start: Instant, step: Step) -> &'static str {
+                match step {
+                    Step::Timeout(limit, takes) => {
+                        outcome(&time::timeout(units(limit), time::sleep(units(takes))).await)
+                    }
+                    Step::Nested(outer, inner, takes) => {
+                        let limited = time::timeout(units(inner), time::sleep(units(takes)));
+                        match time::timeout(units(outer), limited).await {
+                            Ok(inner) => outcome(&inner),
+                            Err(_) => "elapsed outside",
+                        }
+                    }
+                    Step::Thrice(a, b, c, takes) => {
+                        let limited = time::timeout(units(c), time::sleep(units(takes)));
+                        let limited = time::timeout(units(b), limited);
+                        match time::timeout(units(a), limited).await {
+                            Ok(Ok(inner)) => outcome(&inner),
+                            Ok(Err(_)) => "elapsed between",
+                            Err(_) => "elapsed outside",
+                        }
+                    }
+                    Step::TimeoutAt(at, takes) => {
+                        outcome(&time::timeout_at(start + units(at), sleep(takes)).await)
+                    }
+                    _ => unreachable!("it has no limit"),
+                }
+            }
+
             async fn perform(start: Instant, step: Step, log: &mut Log) -> &'static str {
                 match step {
-                    Step::Sleep(length) => time::sleep(ms(length)).await,
-                    Step::SleepUntil(at) => time::sleep_until(start + ms(at)).await,
+                    Step::Sleep(length) => time::sleep(units(length)).await,
+                    Step::SleepUntil(at) => time::sleep_until(start + units(at)).await,
                     Step::Reset {
                         first,
                         left_for,
@@ -147,7 +228,7 @@ macro_rules! side {
                     } => {
                         let mut slept = sleep(first);
                         let polled = poll!(&mut slept).is_ready();
-                        time::sleep(ms(left_for)).await;
+                        time::sleep(units(left_for)).await;
                         log.push((
                             start.elapsed(),
                             if slept.is_elapsed() {
@@ -158,9 +239,9 @@ macro_rules! side {
                         ));
                         let now = Instant::now();
                         let deadline = if is_earlier {
-                            now.checked_sub(ms(then)).unwrap_or(now)
+                            now.checked_sub(units(then)).unwrap_or(now)
                         } else {
-                            now + ms(then)
+                            now + units(then)
                         };
                         slept.as_mut().reset(deadline);
                         assert_eq!(slept.deadline(), deadline);
@@ -172,7 +253,7 @@ macro_rules! side {
                         slept.as_mut().await;
                         assert!(slept.is_elapsed());
                         log.push((start.elapsed(), "fired"));
-                        slept.as_mut().reset(Instant::now() + ms(then));
+                        slept.as_mut().reset(Instant::now() + units(then));
                         slept.await;
                     }
                     Step::Race(a, b, keep) => {
@@ -187,18 +268,17 @@ macro_rules! side {
                             (if first == "a" { b } else { a }).await;
                         }
                     }
-                    Step::Timeout(limit, takes) => {
-                        return outcome(&time::timeout(ms(limit), time::sleep(ms(takes))).await);
+                    Step::Timeout(..)
+                    | Step::Nested(..)
+                    | Step::Thrice(..)
+                    | Step::TimeoutAt(..) => {
+                        return limit(start, step).await;
                     }
-                    Step::Nested(outer, inner, takes) => {
-                        let limited = time::timeout(ms(inner), time::sleep(ms(takes)));
-                        return match time::timeout(ms(outer), limited).await {
-                            Ok(inner) => outcome(&inner),
-                            Err(_) => "elapsed outside",
-                        };
-                    }
-                    Step::TimeoutAt(at, takes) => {
-                        return outcome(&time::timeout_at(start + ms(at), sleep(takes)).await);
+                    Step::Outside => {
+                        let (send, receive) = oneshot::channel();
+                        let thread = thread::spawn(|| send.send(()).unwrap());
+                        receive.await.unwrap();
+                        thread.join().unwrap();
                     }
                     Step::Interval {
                         first,
@@ -208,25 +288,25 @@ macro_rules! side {
                         reset,
                     } => {
                         let mut ticks = match first {
-                            Some(first) => time::interval_at(start + ms(first), ms(period)),
-                            None => time::interval(ms(period)),
+                            Some(first) => time::interval_at(start + units(first), units(period)),
+                            None => time::interval(units(period)),
                         };
                         ticks.set_missed_tick_behavior(missed);
                         for wait in waits {
                             let due = ticks.tick().await;
                             log.push((due.saturating_duration_since(start), "due"));
                             log.push((start.elapsed(), "ticked"));
-                            time::sleep(ms(wait)).await;
+                            time::sleep(units(wait)).await;
                             match reset {
                                 0 => ticks.reset(),
                                 1 => ticks.reset_immediately(),
-                                2 => ticks.reset_after(ms(wait)),
-                                3 => ticks.reset_at(due + ms(wait)),
+                                2 => ticks.reset_after(units(wait)),
+                                3 => ticks.reset_at(due + units(wait)),
                                 _ => {}
                             }
                         }
                     }
-                    Step::Advance(by) => advance(ms(by)).await,
+                    Step::Advance(by) => advance(units(by)).await,
                     Step::Yield => tokio::task::yield_now().await,
                 }
                 "done"
@@ -235,13 +315,43 @@ macro_rules! side {
     };
 }
 
-side!(tokios, tokio::time, tokio::time::advance);
-side!(ours, tickwheel::time, super::advance);
+side!(tokios, tokio::time, super::nothing, tokio::time::advance);
+side!(ours, tickwheel::time, super::nothing, tokio::time::advance);
+side!(on_wheel, tickwheel::time, super::install, super::advance);
 
-/// What `tickwheel::time::advance` is, which only the feature `test-util` shows.
+fn nothing() {}
+
+/// Installs a wheel that keeps its sleeps.
+fn install() {
+    drop(tickwheel::time::install(builder()).unwrap());
+}
+
+/// Lets the wheel fire as well.
 async fn advance(by: Duration) {
     tokio::time::advance(by).await;
     tickwheel::time::wheel().settle().await;
+}
+
+/// Runs the program with both in one runtime, whose clock is paused some time after its start.
+fn paused_midway(program: &[Vec<Step>], after: Duration) -> [Vec<Event>; 2] {
+    super::current_thread().block_on(async {
+        // The runtime's milliseconds began some time ago.
+        let start = std::time::Instant::now();
+        while start.elapsed() < after {}
+        tokio::time::pause();
+        let start = tokio::time::Instant::now();
+        let logs: [Arc<Mutex<Vec<Event>>>; 2] = Default::default();
+        let mut tasks = ours::spawn(program, start, &logs[0]);
+        tasks.extend(tokios::spawn(program, start, &logs[1]));
+        for task in tasks {
+            task.await.unwrap();
+        }
+        logs.map(|log| std::mem::take(&mut *log.lock().unwrap()))
+    })
+}
+
+fn program(tasks: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Vec<Step>>> {
+    prop::collection::vec(prop::collection::vec(step(), 1..12), tasks)
 }
 
 proptest! {
@@ -254,8 +364,35 @@ proptest! {
 
     #[test]
     fn sees_what_tokio_shows_at_the_same_instants(
-        program in prop::collection::vec(prop::collection::vec(step(), 1..12), 1..6),
+        program in program(1..6),
+        unit in prop_oneof![Just(1000), Just(100), 1..3000_u64],
     ) {
+        UNIT.set(us(unit));
         prop_assert_eq!(ours::run(&program), tokios::run(&program));
+    }
+
+    // A clock that was paused midway was at no whole millisecond of the runtime, and timers were up to one off.
+    #[test]
+    fn sees_what_tokio_shows_when_paused_midway(
+        program in program(2..5),
+        unit in prop_oneof![Just(1000), Just(100), 1..3000_u64],
+        after in 0..2000_u64,
+    ) {
+        UNIT.set(us(unit));
+        let [ours, tokios] = paused_midway(&program, us(after));
+        prop_assert_eq!(ours, tokios);
+    }
+
+    #[test]
+    fn wheel_shows_what_tokio_does_at_the_same_instants(program in program(1..6)) {
+        UNIT.set(us(1000));
+        let mut program = program;
+        for step in program.iter_mut().flatten() {
+            // What is cancelled is kept for reuse, and the clock moves there.
+            if matches!(step, Step::Outside) {
+                *step = Step::Yield;
+            }
+        }
+        prop_assert_eq!(by_task(on_wheel::run(&program)), by_task(tokios::run(&program)));
     }
 }

@@ -11,6 +11,7 @@ mod panics;
 mod resets;
 mod runtimes;
 mod surface;
+mod virtual_clock;
 
 use tokio::runtime::{Builder, Runtime};
 

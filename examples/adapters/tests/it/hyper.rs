@@ -5,6 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
+use crate::start_wheel;
 use http_body_util::Empty;
 use hyper::body::{Bytes, Incoming};
 use hyper::rt::Timer;
@@ -39,7 +40,7 @@ async fn http1_server(
 
 #[tokio::test]
 async fn closes_a_silent_client_by_the_wheel() -> io::Result<()> {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     let (mut client, served) = http1_server(&wheel).await?;
     client.write_all(b"GET / HT").await?;
@@ -53,7 +54,7 @@ async fn closes_a_silent_client_by_the_wheel() -> io::Result<()> {
 
 #[tokio::test]
 async fn arms_a_sleep_for_each_request_and_keeps_none() -> io::Result<()> {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (mut client, served) = http1_server(&wheel).await?;
     for _ in 0..10 {
         client
@@ -82,7 +83,7 @@ async fn arms_a_sleep_for_each_request_and_keeps_none() -> io::Result<()> {
 
 #[tokio::test]
 async fn closes_a_kept_alive_connection_that_falls_silent() -> io::Result<()> {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (mut client, served) = http1_server(&wheel).await?;
     client
         .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -112,7 +113,7 @@ fn http2_server(
 
 #[tokio::test(start_paused = true)]
 async fn resets_one_sleep_for_all_pings() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let (client, served) = http2_server(&wheel, Duration::from_secs(10));
     let mut handshake = client::conn::http2::Builder::new(TokioExecutor::new());
     let (mut requests, connection) = (handshake.timer(wheel.clone()))
@@ -133,7 +134,7 @@ async fn resets_one_sleep_for_all_pings() {
 
 #[tokio::test(start_paused = true)]
 async fn closes_a_client_that_answers_no_ping() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = time::Instant::now();
     let (mut client, served) = http2_server(&wheel, Duration::from_secs(10));
     // The preface and empty settings.
@@ -148,7 +149,7 @@ async fn closes_a_client_that_answers_no_ping() {
 
 #[tokio::test(start_paused = true)]
 async fn moves_a_sleep_of_the_wheel_when_reset() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let now = Timer::now(&wheel);
     let mut sleep = Timer::sleep(&wheel, Duration::from_secs(60));
     assert!(time::timeout(Duration::ZERO, sleep.as_mut()).await.is_err());
@@ -165,7 +166,7 @@ async fn moves_a_sleep_of_the_wheel_when_reset() {
 
 #[tokio::test(start_paused = true)]
 async fn replaces_a_sleep_of_another_timer_when_reset() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let deadline = Timer::now(&wheel) + Duration::from_secs(5);
     let mut sleep = TokioTimer::new().sleep(Duration::from_secs(60));
     Timer::reset(&wheel, &mut sleep, deadline);
@@ -176,7 +177,7 @@ async fn replaces_a_sleep_of_another_timer_when_reset() {
 
 #[tokio::test(start_paused = true)]
 async fn takes_any_duration_and_instant() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let year = Duration::from_secs(365 * 86_400);
     let never = Timer::sleep(&wheel, Duration::MAX);
     assert!(time::timeout(year, never).await.is_err());

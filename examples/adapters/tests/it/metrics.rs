@@ -17,7 +17,7 @@ fn recorder() -> PrometheusRecorder {
 }
 
 fn wheel() -> TimerWheel {
-    let builder = TimerWheel::builder().name("requests");
+    let builder = TimerWheel::builder().sleeps_on_wheel().name("requests");
     builder.start().expect("within a runtime")
 }
 

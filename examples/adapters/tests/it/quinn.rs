@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::start_wheel;
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
@@ -73,7 +74,7 @@ async fn connect(
 
 #[tokio::test]
 async fn closes_an_idle_connection_by_the_wheel() -> Outcome {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let idle = Duration::from_millis(300);
     let pair = connect(&wheel, idle, None).await?;
     let start = Instant::now();
@@ -86,7 +87,7 @@ async fn closes_an_idle_connection_by_the_wheel() -> Outcome {
 
 #[tokio::test]
 async fn keeps_a_silent_connection_alive_by_the_wheel() -> Outcome {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let idle = Duration::from_secs(2);
     let pair = connect(&wheel, idle, Some(idle / 20)).await?;
     let closed = async { tokio::join!(pair.client.closed(), pair.server.closed()) };
@@ -100,7 +101,7 @@ async fn keeps_a_silent_connection_alive_by_the_wheel() -> Outcome {
 
 #[tokio::test]
 async fn resets_one_sleep_for_each_connection() -> Outcome {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let pair = connect(&wheel, Duration::from_secs(60), None).await?;
     let echo = tokio::spawn({
         let server = pair.server.clone();
@@ -134,7 +135,7 @@ async fn resets_one_sleep_for_each_connection() -> Outcome {
 
 #[tokio::test]
 async fn leaves_no_timer_when_all_is_closed() -> Outcome {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let pair = connect(&wheel, Duration::from_secs(60), None).await?;
     assert!(wheel.metrics().sleeps_pending >= 2);
     pair.client.close(0_u32.into(), b"");
@@ -155,7 +156,7 @@ async fn leaves_no_timer_when_all_is_closed() -> Outcome {
 
 #[tokio::test(start_paused = true)]
 async fn moves_the_timer_when_reset() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let runtime = WheelRuntime::new(&wheel);
     let start = runtime.now();
     let mut timer = runtime.new_timer(start + Duration::from_secs(60));

@@ -8,6 +8,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use crate::start_wheel;
 use axum::error_handling::HandleErrorLayer;
 use axum::http::{Request, Response, StatusCode};
 use axum::{Router, body::Body, routing::get};
@@ -35,7 +36,7 @@ async fn assert_nothing_pending(wheel: &TimerWheel) {
 
 #[tokio::test(start_paused = true)]
 async fn fails_at_the_limit_and_not_before() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let start = Instant::now();
     let service = ServiceBuilder::new()
         .layer(TimeoutLayer::new(&wheel, LIMIT))
@@ -48,7 +49,7 @@ async fn fails_at_the_limit_and_not_before() {
 
 #[tokio::test(start_paused = true)]
 async fn passes_a_response_in_time_and_leaves_no_timer() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let service = ServiceBuilder::new()
         .layer(TimeoutLayer::new(&wheel, LIMIT))
         .service(service_fn(respond));
@@ -59,7 +60,7 @@ async fn passes_a_response_in_time_and_leaves_no_timer() {
 
 #[tokio::test(start_paused = true)]
 async fn leaves_no_timer_when_a_call_is_dropped() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let mut service = ServiceBuilder::new()
         .layer(TimeoutLayer::new(&wheel, LIMIT))
         .service(service_fn(respond));
@@ -84,7 +85,7 @@ impl std::error::Error for Refused {}
 
 #[tokio::test(start_paused = true)]
 async fn passes_the_error_of_the_service_through() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let service = ServiceBuilder::new()
         .layer(TimeoutLayer::new(&wheel, LIMIT))
         .service(service_fn(|()| ready(Err::<(), _>(Refused))));
@@ -114,7 +115,7 @@ impl Service<()> for Gate {
 
 #[tokio::test(start_paused = true)]
 async fn passes_readiness_through() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     for state in [
         Poll::Pending,
         Poll::Ready(Ok(())),
@@ -142,7 +143,7 @@ async fn passes_readiness_through() {
 
 #[tokio::test(start_paused = true)]
 async fn takes_any_limit() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let limited = |limit| {
         ServiceBuilder::new()
             .layer(TimeoutLayer::new(&wheel, limit))
@@ -177,7 +178,7 @@ async fn status(application: Router, path: &str) -> StatusCode {
 
 #[tokio::test(start_paused = true)]
 async fn answers_with_a_status_in_axum() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let layer = StatusTimeoutLayer::new(&wheel, LIMIT, StatusCode::GATEWAY_TIMEOUT);
     let application = application().layer(layer);
     let start = Instant::now();
@@ -193,7 +194,7 @@ async fn answers_with_a_status_in_axum() {
 
 #[tokio::test(start_paused = true)]
 async fn hands_its_error_to_the_handler_of_axum() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let handle = |error: BoxError| async move {
         assert!(error.is::<Elapsed>());
         (StatusCode::SERVICE_UNAVAILABLE, error.to_string())
@@ -211,7 +212,7 @@ async fn hands_its_error_to_the_handler_of_axum() {
 
 #[tokio::test(start_paused = true)]
 async fn counts_the_limit_from_the_call() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let mut service = ServiceBuilder::new()
         .layer(TimeoutLayer::new(&wheel, LIMIT))
         .service(service_fn(respond));

@@ -19,6 +19,7 @@ async fn drops_the_value_of_a_dropped_watch_without_an_event() {
     drop(watch);
     assert_eq!(Arc::strong_count(&value), 2);
     assert_eq!(reaper.len(), 1);
+    wheel.settle().await;
     // This one is due and not delivered.
     time::advance(ms(50)).await;
     drop(due);

@@ -7,16 +7,17 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use crate::start_wheel;
 use axum::extract::rejection::BytesRejection;
 use axum::http::{Request, Response, StatusCode};
 use axum::{Router, body::Body, routing::post};
 use http_body_util::{BodyExt, Full, channel::Channel};
 use hyper::body::{Body as _, Bytes};
+use tickwheel::Elapsed;
 use tickwheel::adapters::tower::{
     BoxError, RequestBodyTimeoutLayer, ResponseBodyTimeoutLayer, StatusTimeoutLayer, TimeoutBody,
     TimeoutLayer,
 };
-use tickwheel::{Elapsed, TimerWheel};
 use tokio::time::{Instant, sleep};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 
@@ -43,7 +44,7 @@ fn pieces(pauses: &[Duration]) -> Channel<Bytes, Infallible> {
 
 #[tokio::test(start_paused = true)]
 async fn fails_a_body_that_stalls() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let mut body = TimeoutBody::new(
         &wheel,
         LIMIT,
@@ -60,7 +61,7 @@ async fn fails_a_body_that_stalls() {
 
 #[tokio::test(start_paused = true)]
 async fn passes_a_body_that_is_slow_but_steady() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let body = TimeoutBody::new(&wheel, LIMIT, pieces(&[JUST_BEFORE; 20]));
     let whole = body.collect().await.unwrap().to_bytes();
     assert_eq!(whole.len(), 20 * "piece".len());
@@ -69,7 +70,7 @@ async fn passes_a_body_that_is_slow_but_steady() {
 
 #[tokio::test(start_paused = true)]
 async fn counts_no_time_in_which_nobody_asks() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let mut body = TimeoutBody::new(&wheel, LIMIT, pieces(&[JUST_BEFORE; 3]));
     for _ in 0..3 {
         sleep(LIMIT * 3).await;
@@ -81,7 +82,7 @@ async fn counts_no_time_in_which_nobody_asks() {
 /// One sleep serves a whole body: it is moved for each frame, not made.
 #[tokio::test(start_paused = true)]
 async fn uses_one_sleep_for_all_frames() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let body = TimeoutBody::new(&wheel, LIMIT, pieces(&[Duration::from_secs(1); 20]));
     body.collect().await.unwrap();
     let metrics = wheel.metrics();
@@ -91,7 +92,7 @@ async fn uses_one_sleep_for_all_frames() {
 
 #[tokio::test(start_paused = true)]
 async fn takes_any_limit_on_frames() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let year = Duration::from_secs(365 * 86_400);
     let body = TimeoutBody::new(&wheel, Duration::MAX, pieces(&[year]));
     assert!(body.collect().await.is_ok());
@@ -118,7 +119,7 @@ impl hyper::body::Body for Broken {
 
 #[tokio::test(start_paused = true)]
 async fn passes_errors_ends_and_sizes_through() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let error = TimeoutBody::new(&wheel, LIMIT, Broken).collect().await;
     assert!(error.unwrap_err().is::<std::io::Error>());
     let mut body = TimeoutBody::new(&wheel, LIMIT, Full::<Bytes>::from("hello"));
@@ -130,7 +131,7 @@ async fn passes_errors_ends_and_sizes_through() {
 
 #[tokio::test(start_paused = true)]
 async fn limits_the_body_of_a_request_in_axum() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let read = |body: Body| async move {
         match body.collect().await {
             Ok(_) => StatusCode::OK,
@@ -151,7 +152,7 @@ async fn limits_the_body_of_a_request_in_axum() {
 /// What the module's documentation shows: axum makes 400 of an error that it does not know.
 #[tokio::test(start_paused = true)]
 async fn stalled_body_is_found_among_the_sources_of_a_rejection() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let is_elapsed = |error: &(dyn Error + 'static)| {
         successors(Some(error), |&error| error.source()).any(<dyn Error>::is::<Elapsed>)
     };
@@ -179,7 +180,7 @@ async fn stalled_body_is_found_among_the_sources_of_a_rejection() {
 /// A status in front of a limited body did not compile: the layer needs a default body.
 #[tokio::test(start_paused = true)]
 async fn status_and_body_limits_stack_in_both_orders() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let status = || StatusTimeoutLayer::new(&wheel, LIMIT, StatusCode::GATEWAY_TIMEOUT);
     let body = || ResponseBodyTimeoutLayer::new(&wheel, LIMIT);
     let respond = async |(head, pauses): (Duration, &[Duration])| {
@@ -216,7 +217,7 @@ async fn status_and_body_limits_stack_in_both_orders() {
 /// As the module's documentation maps an error for gRPC, in axum: the status is a header.
 #[tokio::test(start_paused = true)]
 async fn elapsed_limit_becomes_a_header_of_grpc() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let service = ServiceBuilder::new()
         .map_result(|outcome: Result<Response<Body>, BoxError>| match outcome {
             Err(error) if error.is::<Elapsed>() => {
@@ -239,7 +240,7 @@ async fn elapsed_limit_becomes_a_header_of_grpc() {
 
 #[tokio::test(start_paused = true)]
 async fn limits_the_body_of_a_response() {
-    let wheel = TimerWheel::new();
+    let wheel = start_wheel();
     let respond = async |pauses: &[Duration]| Ok::<_, Infallible>(Response::new(pieces(pauses)));
     let service = ServiceBuilder::new()
         .layer(ResponseBodyTimeoutLayer::new(&wheel, LIMIT))

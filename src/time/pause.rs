@@ -1,0 +1,39 @@
+//! Pausing the clock.
+
+use tokio::runtime::Handle;
+
+use super::registry;
+
+/// Pauses the clock. It is [`tokio::time::pause`], which may be called as well.
+///
+/// With Tokio's, a timer that was cancelled before it still moves the clock if no timer of this module is made or polled
+/// after it.
+///
+/// # Panics
+///
+/// Panics if the clock is paused, and outside of a `current_thread` runtime, as Tokio's does.
+///
+/// # Examples
+///
+/// ```
+/// use tickwheel::time::{self, Duration, Instant};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let reminder = tokio::spawn(time::sleep(Duration::from_secs(60)));
+/// tokio::task::yield_now().await; // it begins to wait
+/// time::pause();
+/// time::advance(Duration::from_secs(61)).await;
+/// tokio::task::yield_now().await; // it has been woken, and runs
+/// assert!(reminder.is_finished());
+/// # }
+/// ```
+#[track_caller]
+pub fn pause() {
+    tokio::time::pause();
+    let runtime = Handle::try_current().ok();
+    if let Some(ambient) = runtime.and_then(|runtime| registry::get(runtime.id())) {
+        // Sends the sleeps that lie on the wheel to Tokio's timer.
+        ambient.wheel.shared().hands_sleeps_over();
+    }
+}
