@@ -73,6 +73,9 @@ impl<K, V, C: Codec> Builder<K, V, C> {
     }
 
     /// Sets how long a claim is this instance's, counted from when it fired: from 10 ms to 30 days. The default is 60 s.
+    ///
+    /// It says how soon the claims of a crashed process are delivered again, not how long handlers may take:
+    /// [`dispatch`](crate::Claims::dispatch) renews it while they run.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
         self
@@ -80,6 +83,9 @@ impl<K, V, C: Codec> Builder<K, V, C> {
 
     /// Sets how many claims may be unsettled at once, those not received yet included: from 1 to a million. The default is
     /// 1024.
+    ///
+    /// It bounds programs that receive claims and do not wait for their handlers. How many are claimed is a matter of
+    /// [demand](crate::Claims#demand): `dispatch(16, ..)` has few more than 16 at once, or 32 while its handlers are quick.
     pub fn capacity(mut self, capacity: usize) -> Self {
         self.settings.capacity = capacity;
         self
@@ -105,6 +111,15 @@ impl<K, V, C: Codec> Builder<K, V, C> {
     /// Sets how long a call waits for the store, from 1 ms to a day. The default is 5 s.
     pub fn call_timeout(mut self, call_timeout: Duration) -> Self {
         self.settings.call_timeout = call_timeout;
+        self
+    }
+
+    /// Sets how long a handler of [`dispatch`](crate::Claims::dispatch) may take, from 1 ms to 30 days. The default is no limit.
+    ///
+    /// One that takes longer is dropped, counted and logged with its key, and its timer is delivered again after a second, two
+    /// seconds, four, up to a minute. Without a limit a handler that never returns takes up a place of its `dispatch` forever.
+    pub fn handler_timeout(mut self, handler_timeout: Duration) -> Self {
+        self.settings.handler_timeout = Some(handler_timeout);
         self
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::error::Error;
-use crate::instance::Lease;
+use crate::instance::{Lease, RenewGuard};
 use crate::store::{How, Version};
 
 /// The fencing token of a claim.
@@ -30,8 +30,9 @@ impl fmt::Display for Token {
 
 /// A timer that has fired. From [`Claims`](crate::Claims).
 ///
-/// The claim is this instance's until the lease ends, counted from when it fired. [`ack`](Self::ack) it when the work is done.
-/// Otherwise the timer is delivered again, by any instance: at once when the claim is dropped, else when the lease has ended.
+/// The claim is this instance's until the lease ends, counted from when it fired; at least half of it is left when the program
+/// gets it. Work that may take longer [renews](Self::auto_renew) it; [`dispatch`](crate::Claims::dispatch) does so by itself.
+/// [`ack`](Self::ack) it when the work is done. Otherwise the timer is delivered again, by any instance: at once when the claim is dropped, else when the lease has ended.
 ///
 /// Until it is settled or dropped it takes up a part of the instance's [capacity](crate::Builder::capacity).
 #[must_use = "a claim that is dropped is released, and its timer is delivered again"]
@@ -43,7 +44,7 @@ pub struct Claim<K, V> {
     /// When it was due, by the store's clock.
     pub deadline: SystemTime,
     /// How often it has been claimed since it was set, this time included. It is 2 or more after a claim that was not
-    /// acknowledged, or that no program received in time.
+    /// acknowledged. Claims that no program has received do not count, unless their process crashed.
     pub attempt: u32,
     /// How many occurrences of a repeating timer were missed and are not delivered. See [`Missed`](crate::Missed).
     pub missed: u64,
@@ -85,6 +86,36 @@ impl<K, V> Claim<K, V> {
     /// As [`ack`](Self::ack); [`Error::Settled`] for a claim that is settled, or at most once.
     pub async fn again(&self, delay: Duration) -> Result<(), Error> {
         self.lease.settle(How::Again(delay)).await
+    }
+
+    /// How much of the lease is left, by what this instance knows: never more than the store grants. Zero once the claim is
+    /// settled or lost, and at most once.
+    pub fn lease_remaining(&self) -> Duration {
+        self.lease.remaining()
+    }
+
+    /// Renews the lease until the guard is dropped or the claim settled: each time about half of it is left, together with
+    /// others in one call.
+    ///
+    /// A renewal that comes too late, because the process stood still or the store was away, is logged and counted as
+    /// [`lost`](crate::DurableMetrics::lost); [`lease_remaining`](Self::lease_remaining) is zero then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tickwheel_durable::{Claims, Error};
+    /// # async fn transcode(_: &str) {}
+    /// async fn work(mut claims: Claims<String, String>) -> Result<(), Error> {
+    ///     while let Some(claim) = claims.recv().await {
+    ///         let _renewing = claim.auto_renew();
+    ///         transcode(&claim.value).await;
+    ///         claim.ack().await?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn auto_renew(&self) -> RenewGuard {
+        self.lease.keep(false)
     }
 
     /// Makes the lease end `lease` from now, whether that is later or earlier than before.

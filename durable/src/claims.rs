@@ -9,25 +9,40 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_core::Stream;
+use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::claim::Claim;
 use crate::codec::Coder;
 use crate::error::Error;
-use crate::instance::{Core, Delivery, Life};
+use crate::instance::{Core, Delivery, Lease, Life, Want};
 use crate::store::{Action, Due, How, StoreTime, Write};
 
-/// How long a timer waits after a handler that panicked, times two for each earlier attempt, up to a minute.
+/// How long a timer waits after a handler that panicked or took too long, times two for each earlier attempt, up to a minute.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 const AFTER_PANICS: Duration = Duration::from_secs(60);
 
+/// At most so many claims wait for a program that receives one after the other, and does so quickly.
+const PREFETCH: usize = 64;
+
 /// The timers that this instance claims as they come due. Made by [`Builder::start`](crate::Builder::start).
 ///
-/// They come by their deadlines, as far as one instance sees them. At most [`capacity`](crate::Builder::capacity) claims are
-/// unsettled at once, those in this stream included: a program that does not receive, or does not settle, is given no more, and
-/// other instances are.
+/// They come by their deadlines, as far as one instance sees them.
 ///
-/// A claim whose lease ends while it waits to be received is not handed out. Its timer is delivered again, by any instance.
+/// # Demand
+///
+/// A timer is claimed when the program asks for it, not before: other instances get what this one has no hands for. While the
+/// program takes one claim quickly after the other, some are claimed ahead of it, so that it need not wait for the store: up to
+/// 64, or as many as [`recv_many`](Self::recv_many) asks for, or as [`dispatch`](Self::dispatch) runs at once. And at most
+/// [`capacity`](crate::Builder::capacity) claims are unsettled at once.
+///
+/// Every claim is handed out with at least half of its lease left. One that waits for longer is given back, and does not count
+/// as an [attempt](Claim::attempt).
+///
+/// # What does not decode
+///
 ///
 /// A timer whose key or value does not decode is not delivered. It is logged, counted and *parked*: it stays in flight for
 /// ever, where [`Admin`](crate::Admin) shows and releases it, and stops nobody.
@@ -81,7 +96,11 @@ impl<K, V> Claims<K, V> {
         let before = into.len();
         poll_fn(|cx| {
             while into.len() - before < limit {
-                match self.poll_recv(cx) {
+                let want = Want {
+                    now: limit - (into.len() - before),
+                    ahead: limit,
+                };
+                match self.poll_claim(cx, want) {
                     Poll::Ready(Some(claim)) => into.push(claim),
                     Poll::Pending if into.len() == before => return Poll::Pending,
                     Poll::Ready(None) | Poll::Pending => break,
@@ -94,16 +113,24 @@ impl<K, V> Claims<K, V> {
 
     /// Polls for the next claim; `None` when there will be no more.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Claim<K, V>>> {
+        let want = Want {
+            now: 1,
+            ahead: PREFETCH,
+        };
+        self.poll_claim(cx, want)
+    }
+
+    fn poll_claim(&mut self, cx: &mut Context<'_>, want: Want) -> Poll<Option<Claim<K, V>>> {
         loop {
             let budget = ready!(tokio::task::coop::poll_proceed(cx));
-            let delivery = ready!(self.life.poll_delivery(cx));
+            let delivery = ready!(self.life.poll_delivery(cx, want));
             budget.made_progress();
             let Some(delivery) = delivery else {
                 return Poll::Ready(None);
             };
-            if delivery.has_lapsed() {
+            if delivery.lease.is_stale() {
                 self.core.metrics.lapsed.add(1);
-                delivery.lease.abandon();
+                delivery.lease.settle_unheard(How::Unfire);
                 continue;
             }
             if let Some(claim) = self.decode(delivery) {
@@ -117,10 +144,14 @@ impl<K, V> Claims<K, V> {
     ///
     /// A handler that returns `Ok` has its claim acknowledged; after an `Err` the timer is delivered [again](Claim::again) when
     /// it says. A handler that panics is logged, and its timer is delivered again after a second, two seconds, four, up to a
-    /// minute. A claim that the handler settles itself is left as it is. The lease is not extended: a handler that may take
-    /// longer [extends](Claim::extend) it.
+    /// minute. A claim that the handler settles itself is left as it is.
     ///
-    /// The handlers run within this future: concurrently, but all on the task that awaits it.
+    /// The lease is renewed while the handler runs, however long it takes, so no other instance gets the timer meanwhile. What
+    /// ends a handler that hangs is [`handler_timeout`](crate::Builder::handler_timeout); without it such a handler keeps its
+    /// place, and one that takes longer than a lease is logged and counted.
+    ///
+    /// The handlers run within this future: concurrently, but all on the task that awaits it. One that blocks its thread holds
+    /// up the others; [`dispatch_spawned`](Self::dispatch_spawned) gives each a task of its own.
     ///
     /// # Cancel safety
     ///
@@ -148,31 +179,54 @@ impl<K, V> Claims<K, V> {
         F: Future<Output = Result<(), Retry>>,
     {
         let core = Arc::clone(&self.core);
-        self.for_each_concurrent(concurrency.max(1), |claim| {
-            let core = &core;
-            let lease = Arc::clone(&claim.lease);
-            let attempt = claim.attempt;
-            let handled = std::panic::catch_unwind(AssertUnwindSafe(|| handler(claim)));
-            async move {
-                let outcome = match handled {
-                    Ok(handling) => AssertUnwindSafe(handling).catch_unwind().await,
-                    Err(panic) => Err(panic),
-                };
-                let how = match outcome {
-                    Ok(Ok(())) => How::Ack,
-                    Ok(Err(retry)) => How::Again(retry.after),
-                    Err(_) => {
-                        let after = after_panic(attempt);
-                        let namespace = core.calls.namespace();
-                        tracing::error!(%namespace, token = %lease.token(), attempt, ?after, "a handler has panicked");
-                        How::Again(after)
+        let start = |claim| Handling::new(&core, claim, &mut handler).run();
+        self.run(concurrency.max(1), start).await;
+    }
+
+    /// As [`dispatch`](Self::dispatch), but each handler runs on a task of its own, so they use all threads of the runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future aborts the handlers that have not finished, and releases their claims.
+    pub async fn dispatch_spawned<H, F>(&mut self, concurrency: usize, mut handler: H)
+    where
+        H: FnMut(Claim<K, V>) -> F,
+        F: Future<Output = Result<(), Retry>> + Send + 'static,
+    {
+        let core = Arc::clone(&self.core);
+        let start = |claim| {
+            let handling = Handling::new(&core, claim, &mut handler);
+            Task(tokio::spawn(handling.run()))
+        };
+        self.run(concurrency.max(1), start).await;
+    }
+
+    /// Starts something for each claim, of which so many run at once.
+    async fn run<F: Future<Output = ()>>(
+        &mut self,
+        concurrency: usize,
+        mut start: impl FnMut(Claim<K, V>) -> F,
+    ) {
+        let mut running = FuturesUnordered::new();
+        let mut is_open = true;
+        poll_fn(|cx| {
+            loop {
+                while is_open && running.len() < concurrency {
+                    let want = Want {
+                        now: concurrency - running.len(),
+                        ahead: concurrency,
+                    };
+                    match self.poll_claim(cx, want) {
+                        Poll::Ready(Some(claim)) => running.push(start(claim)),
+                        Poll::Ready(None) => is_open = false,
+                        Poll::Pending => break,
                     }
-                };
-                if lease.is_held() {
-                    if let Err(error) = lease.settle(how).await {
-                        let namespace = core.calls.namespace();
-                        tracing::warn!(%namespace, token = %lease.token(), %error, "a claim was not settled");
-                    }
+                }
+                match running.poll_next_unpin(cx) {
+                    // There is a place for another one.
+                    Poll::Ready(Some(())) => {}
+                    Poll::Ready(None) if !is_open => return Poll::Ready(()),
+                    Poll::Ready(None) | Poll::Pending => return Poll::Pending,
                 }
             }
         })
@@ -188,11 +242,12 @@ impl<K, V> Claims<K, V> {
 
     /// Makes a claim of a delivery; parks what does not decode.
     fn decode(&self, delivery: Delivery) -> Option<Claim<K, V>> {
-        let Delivery { fired, lease, .. } = delivery;
+        let Delivery { fired, mut lease } = delivery;
         let key = self.coder.decode_key(&fired.key);
         let value = self.coder.decode_value(&fired.value);
         match (key, value) {
             (Ok(key), Ok(value)) => {
+                lease.key = fired.key;
                 self.core.metrics.delivered.add(1);
                 self.core
                     .metrics
@@ -237,6 +292,91 @@ impl<K, V> Claims<K, V> {
     }
 }
 
+/// A handler that runs, and what becomes of its claim.
+struct Handling<F> {
+    core: Arc<Core>,
+    lease: Arc<Lease>,
+    attempt: u32,
+    /// The future that the handler has returned, if it has not panicked.
+    handler: std::thread::Result<F>,
+}
+
+impl<F: Future<Output = Result<(), Retry>>> Handling<F> {
+    fn new<K, V>(
+        core: &Arc<Core>,
+        claim: Claim<K, V>,
+        handler: &mut impl FnMut(Claim<K, V>) -> F,
+    ) -> Self {
+        Handling {
+            core: Arc::clone(core),
+            lease: Arc::clone(&claim.lease),
+            attempt: claim.attempt,
+            handler: std::panic::catch_unwind(AssertUnwindSafe(|| handler(claim))),
+        }
+    }
+
+    async fn run(self) {
+        let Handling {
+            core,
+            lease,
+            attempt,
+            handler,
+        } = self;
+        let namespace = core.calls.namespace();
+        let renewing = lease.keep(true);
+        let limit = core.settings.handler_timeout;
+        let outcome = match handler {
+            Ok(handler) => {
+                let handler = AssertUnwindSafe(handler).catch_unwind();
+                match limit {
+                    Some(limit) => timeout(limit, handler).await,
+                    None => Ok(handler.await),
+                }
+            }
+            Err(panic) => Ok(Err(panic)),
+        };
+        drop(renewing);
+        let how = match outcome {
+            Ok(Ok(Ok(()))) => How::Ack,
+            Ok(Ok(Err(retry))) => How::Again(retry.after),
+            Ok(Err(_panic)) => {
+                let after = after_panic(attempt);
+                tracing::error!(%namespace, key = %lease.key(), token = %lease.token(), attempt, ?after, "a handler has panicked");
+                How::Again(after)
+            }
+            Err(_elapsed) => {
+                core.metrics.timed_out.add(1);
+                let after = after_panic(attempt);
+                tracing::error!(%namespace, key = %lease.key(), token = %lease.token(), attempt, ?limit, ?after, "a handler took too long and was cancelled");
+                How::Again(after)
+            }
+        };
+        if lease.is_held() {
+            if let Err(error) = lease.settle(how).await {
+                tracing::warn!(%namespace, key = %lease.key(), token = %lease.token(), %error, "a claim was not settled");
+            }
+        }
+    }
+}
+
+/// A task that is aborted when this is dropped.
+struct Task(JoinHandle<()>);
+
+impl Future for Task {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        // An error means that the runtime is shut down: the handler does not panic.
+        self.0.poll_unpin(cx).map(drop)
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 fn after_panic(attempt: u32) -> Duration {
     let doublings = attempt.saturating_sub(1).min(6);
     (AFTER_PANIC * 2_u32.pow(doublings)).min(AFTER_PANICS)
@@ -252,7 +392,7 @@ impl<K, V> Stream for Claims<K, V> {
 
 impl<K, V> Drop for Claims<K, V> {
     fn drop(&mut self) {
-        self.life.stop();
+        self.life.abandon();
     }
 }
 

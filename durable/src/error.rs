@@ -108,14 +108,8 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Error::Store(error) => Some(error),
-            _ => None,
-        }
-    }
-}
+/// [`Error::Store`] prints what the store says, so there is no source behind it: the cause is its field.
+impl std::error::Error for Error {}
 
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
@@ -155,7 +149,7 @@ pub enum StartError {
         /// The shortest that the round trip allows.
         min: Duration,
     },
-    /// The store could not be opened.
+    /// The store could not be opened. The [source](std::error::Error::source) says why.
     Open(Error),
     /// The wheel was shut down.
     WheelShutDown,
@@ -189,7 +183,7 @@ impl fmt::Display for StartError {
                 f,
                 "the lease is {value:?}; with the store's present round trip it must be at least {min:?}"
             ),
-            StartError::Open(error) => write!(f, "the store could not be opened: {error}"),
+            StartError::Open(_) => f.write_str("the store could not be opened"),
             StartError::WheelShutDown => f.write_str("the wheel was shut down"),
         }
     }

@@ -103,8 +103,9 @@ pub use claim::{Claim, Token};
 pub use claims::{Claims, Retry};
 pub use codec::{BoxError, Codec, Json, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use error::{Error, StartError};
+pub use instance::RenewGuard;
 pub use memory::Memory;
-pub use metrics::{DurableMetrics, Summary};
+pub use metrics::{DurableMetrics, Failing, Summary};
 #[cfg(feature = "postgres")]
 #[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
 pub use postgres::Postgres;

@@ -15,6 +15,8 @@ pub struct DurableMetrics {
     pub loaded: u64,
     /// Rows on the wheel now.
     pub on_wheel: usize,
+    /// Rows that have come due here and wait until the program asks for more, now.
+    pub due: usize,
     /// Timers this instance has fired and claimed.
     pub claimed: u64,
     /// Claims handed to the program.
@@ -23,16 +25,25 @@ pub struct DurableMetrics {
     pub redelivered: u64,
     /// Claims that were found to be lost when they were settled.
     pub lost: u64,
-    /// Claims whose lease ended while they waited to be received. They were not handed to the program.
+    /// Claims that waited to be received until less than half of their lease was left. They were not handed to the program, and
+    /// do not count as attempts.
     pub lapsed: u64,
+    /// Renewals of leases, while handlers ran or guards were held.
+    pub renewed: u64,
+    /// Handlers that ran for longer than a lease, which was renewed.
+    pub slow_handlers: u64,
+    /// Handlers that were cancelled after the [time limit](crate::Builder::handler_timeout).
+    pub timed_out: u64,
     /// Claims that hold a part of the capacity now.
     pub unsettled: usize,
     /// Timers parked because they do not decode.
     pub parked: u64,
-    /// How often everything loaded was given back because the capacity was used up.
+    /// Rows that came due here and were left to other instances, since the program did not ask for them.
     pub given_back: u64,
     /// Calls of the store that failed or were not answered in time.
     pub store_errors: u64,
+    /// Which calls fail now.
+    pub failing: Failing,
     /// How many writes went to the store at once.
     pub write_batches: Summary,
     /// How many rows were fired at once.
@@ -43,6 +54,23 @@ pub struct DurableMetrics {
     pub store_latency_micros: Summary,
     /// How late timers were when they had been claimed, by the store's clock, in microseconds. Redeliveries are left out.
     pub lateness_micros: Summary,
+}
+
+/// Which calls of the store fail: the latest of their kind has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is about one kind of call"
+)]
+pub struct Failing {
+    /// Loads: timers of others are not found.
+    pub load: bool,
+    /// Fires: nothing is delivered.
+    pub fire: bool,
+    /// Writes: nothing is set, moved or removed.
+    pub write: bool,
+    /// Settles: what is acknowledged will be delivered again.
+    pub settle: bool,
 }
 
 /// A count of numbers, their sum and the greatest of them.
@@ -120,6 +148,9 @@ pub(crate) struct Metrics {
     pub(crate) redelivered: Counter,
     pub(crate) lost: Counter,
     pub(crate) lapsed: Counter,
+    pub(crate) renewed: Counter,
+    pub(crate) slow_handlers: Counter,
+    pub(crate) timed_out: Counter,
     pub(crate) parked: Counter,
     pub(crate) given_back: Counter,
     pub(crate) store_errors: Counter,
@@ -131,19 +162,30 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn read(&self, on_wheel: usize, unsettled: usize) -> DurableMetrics {
+    pub(crate) fn read(
+        &self,
+        on_wheel: usize,
+        due: usize,
+        unsettled: usize,
+        failing: Failing,
+    ) -> DurableMetrics {
         DurableMetrics {
             loaded: self.loaded.get(),
             on_wheel,
+            due,
             claimed: self.claimed.get(),
             delivered: self.delivered.get(),
             redelivered: self.redelivered.get(),
             lost: self.lost.get(),
             lapsed: self.lapsed.get(),
+            renewed: self.renewed.get(),
+            slow_handlers: self.slow_handlers.get(),
+            timed_out: self.timed_out.get(),
             unsettled,
             parked: self.parked.get(),
             given_back: self.given_back.get(),
             store_errors: self.store_errors.get(),
+            failing,
             write_batches: self.write_batches.get(),
             fire_batches: self.fire_batches.get(),
             settle_batches: self.settle_batches.get(),

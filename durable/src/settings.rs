@@ -16,6 +16,7 @@ pub(crate) struct Settings {
     pub(crate) poll: Duration,
     pub(crate) call_timeout: Duration,
     pub(crate) at_most_once: bool,
+    pub(crate) handler_timeout: Option<Duration>,
 }
 
 const MILLI: Duration = Duration::from_millis(1);
@@ -39,6 +40,7 @@ impl Default for Settings {
             poll: Duration::from_secs(1),
             call_timeout: Duration::from_secs(5),
             at_most_once: false,
+            handler_timeout: None,
         }
     }
 }
@@ -50,6 +52,9 @@ impl Settings {
         within("window", self.window, 2 * self.poll..=30 * DAY)?;
         within("lease", self.lease, 10 * MILLI..=30 * DAY)?;
         within("call timeout", self.call_timeout, MILLI..=DAY)?;
+        if let Some(timeout) = self.handler_timeout {
+            within("handler timeout", timeout, MILLI..=30 * DAY)?;
+        }
         if !CAPACITY.contains(&self.capacity) {
             return Err(StartError::Capacity {
                 value: self.capacity,
@@ -62,6 +67,12 @@ impl Settings {
     /// How long after its last load an instance counts as living.
     pub(crate) fn alive(&self) -> Duration {
         self.poll * POLLS_ALIVE
+    }
+
+    /// How long a row that is due here may wait for the program, before it is left to others: not longer than a poll, as
+    /// it is looked at twice.
+    pub(crate) fn patience(&self) -> Duration {
+        self.poll / 2
     }
 
     /// How many rows an instance has loaded at most.

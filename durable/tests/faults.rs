@@ -144,7 +144,9 @@ async fn refuses_a_namespace_of_another_codec() {
     let store = Memory::new();
     let _first = start(store.clone()).await;
     let second = orders().codec(Other).start(&TimerWheel::new(), store).await;
-    let error = second.expect_err("it has another codec").to_string();
+    let error = second.expect_err("it has another codec");
+    let cause = std::error::Error::source(&error).expect("it says why");
+    let error = cause.to_string();
     for name in ["orders", "json", "other"] {
         assert!(error.contains(name), "{error}");
     }
@@ -406,6 +408,8 @@ async fn hands_out_at_shutdown_what_the_store_has_no_more() {
     let builder = orders().at_most_once();
     let started = builder.start(&TimerWheel::new(), Memory::new()).await;
     let (timers, mut claims) = started.expect("it starts");
+    // It asks for one, and does not come for it.
+    assert!(timeout(SECOND, claims.recv()).await.is_err());
     set(&timers, "a", SECOND).await.expect("it is set");
     tokio::time::sleep(SECOND * 2).await;
     timers.shutdown().await;
@@ -435,7 +439,7 @@ async fn dispatches_in_a_task_of_its_own() {
 
 /// The next claim, which comes before long.
 async fn next(claims: &mut Claims<String, String>) -> Claim<String, String> {
-    let claim = timeout(SECOND * 100, claims.recv()).await;
+    let claim = timeout(HOUR * 2, claims.recv()).await;
     claim.expect("it comes").expect("the stream goes on")
 }
 
@@ -445,88 +449,6 @@ async fn set_many(timers: &DurableTimers<String, String>, number: usize) {
         let set = set(timers, &number.to_string(), SECOND).await;
         set.expect("it is set");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn hands_out_no_claim_whose_lease_ended_as_it_waited() {
-    let store = Memory::new();
-    let builder = orders().lease(SECOND * 10).capacity(1);
-    let started = builder.start(&TimerWheel::new(), store.clone()).await;
-    let (timers, mut claims) = started.expect("it starts");
-    set_many(&timers, 1).await;
-    tokio::time::sleep(SECOND * 2).await;
-    let (_timers, mut others) = start(store).await;
-    let claim = next(&mut others).await;
-    assert_eq!(claim.attempt, 2);
-    claim.ack().await.expect("nobody else has it");
-    // The first instance still has it in its queue.
-    let stale = timeout(SECOND * 100, claims.recv()).await;
-    assert!(stale.is_err(), "{stale:?}");
-    let metrics = timers.metrics();
-    assert_eq!((metrics.lapsed, metrics.unsettled), (1, 0));
-}
-
-#[tokio::test(start_paused = true)]
-async fn receives_fresh_claims_after_those_that_lapsed() {
-    let builder = orders().lease(SECOND * 10);
-    let started = builder.start(&TimerWheel::new(), Memory::new()).await;
-    let (timers, mut claims) = started.expect("it starts");
-    set_many(&timers, 300).await;
-    tokio::time::sleep(SECOND * 30).await;
-    let mut received = Vec::new();
-    while received.len() < 300 {
-        claims.recv_many(&mut received, 300).await;
-    }
-    for claim in &received {
-        assert!(claim.attempt > 1);
-        claim.ack().await.expect("its lease has not ended");
-    }
-    assert!(timeout(SECOND * 100, claims.recv()).await.is_err());
-    let metrics = timers.metrics();
-    assert_eq!(metrics.lapsed, metrics.claimed - 300);
-    assert_eq!((metrics.delivered, metrics.lost), (300, 0));
-    // The store is told nothing of those that lapsed.
-    assert_eq!(metrics.settle_batches.sum, 300);
-}
-
-#[tokio::test(start_paused = true)]
-async fn gets_all_done_though_each_claim_takes_longer_than_the_lease() {
-    let builder = orders().lease(SECOND).capacity(4);
-    let started = builder.start(&TimerWheel::new(), Memory::new()).await;
-    let (timers, mut claims) = started.expect("it starts");
-    set_many(&timers, 20).await;
-    let mut seen = Vec::new();
-    let handle = |claim: Claim<String, String>| {
-        seen.push(claim.key.clone());
-        async move {
-            claim.extend(SECOND * 10).await.expect("it is held");
-            tokio::time::sleep(SECOND * 5).await;
-            claim.ack().await.expect("it was extended");
-            Ok(())
-        }
-    };
-    // Each takes five seconds, and the next is there at once.
-    let ended = timeout(SECOND * (20 * 5 + 5), claims.dispatch(1, handle)).await;
-    assert!(ended.is_err());
-    assert_eq!(seen.len(), 20);
-    seen.sort();
-    seen.dedup();
-    assert_eq!(seen.len(), 20);
-    let metrics = timers.metrics();
-    assert!(metrics.lapsed > 0);
-    assert_eq!((metrics.delivered, metrics.lost), (20, 0));
-}
-
-#[tokio::test(start_paused = true)]
-async fn hands_out_late_what_the_store_has_no_more() {
-    let builder = orders().at_most_once().lease(SECOND);
-    let started = builder.start(&TimerWheel::new(), Memory::new()).await;
-    let (timers, mut claims) = started.expect("it starts");
-    set_many(&timers, 1).await;
-    tokio::time::sleep(SECOND * 100).await;
-    let claim = next(&mut claims).await;
-    assert_eq!(claim.attempt, 1);
-    assert_eq!(timers.metrics().lapsed, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -540,4 +462,41 @@ async fn delivers_to_a_program_that_waits_though_the_store_is_slower_than_the_le
     let claim = next(&mut claims).await;
     assert_eq!((claim.attempt, timers.metrics().lapsed), (1, 0));
     claim.ack().await.expect("nobody else can have it so soon");
+}
+
+/// The wait between two tries had no bound: after an hour without store a timer came half an hour late.
+#[tokio::test(start_paused = true)]
+async fn fires_soon_after_a_long_outage() {
+    let store = Faulty::new(Memory::new());
+    let (timers, mut claims) = start(store.clone()).await;
+    set(&timers, "a", SECOND * 5).await.expect("it is set");
+    let away = async {
+        tokio::time::sleep(SECOND * 4).await;
+        store.set_away(true);
+        tokio::time::sleep(HOUR).await;
+        store.set_away(false);
+        Instant::now()
+    };
+    let (back, claim) = tokio::join!(away, next(&mut claims));
+    let late = back.elapsed();
+    assert!(late <= SECOND * 2, "{late:?}");
+    claim.ack().await.expect("it is held");
+}
+
+/// Errors printed their cause, which printed itself again.
+#[tokio::test(start_paused = true)]
+async fn no_error_prints_its_cause() {
+    let store = Faulty::new(Memory::new());
+    store.set_away(true);
+    let started = orders().start(&TimerWheel::new(), store).await;
+    let error = started.expect_err("the store is away");
+    let cause = std::error::Error::source(&error).expect("it says why");
+    assert!(!error.to_string().contains(&cause.to_string()), "{error}");
+    assert!(
+        cause.to_string().contains("taken away by the test"),
+        "{cause}"
+    );
+    assert!(cause.source().is_none());
+    let cause = cause.downcast_ref::<Error>();
+    assert!(matches!(cause, Some(Error::Store(_))));
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::store::{
-    Counts, Fire, FireReport, InstanceId, List, Load, Loaded, Namespace, Near, Opened, Purged,
-    Settle, Settled, Store, StoreError, Stored, Version, Write, Written,
+    Armed, Counts, Fire, FireReport, How, InstanceId, List, Load, Loaded, Namespace, Near, Opened,
+    Purged, Settle, Settled, Store, StoreError, Stored, Version, Write, Written,
 };
 
 /// A store between an instance and its store, which fails on demand. Clones fail together.
@@ -54,6 +54,22 @@ struct State {
     struck: bool,
     /// The ids that were to be unloaded, under which nothing may be loaded any more.
     unloaded: HashSet<InstanceId>,
+    /// The kind of call that fails.
+    failing: Option<&'static str>,
+    /// How many rows the calls have written, and how many of these to renew a lease.
+    writes: u64,
+    renewals: u64,
+    /// The rows that are marked, as far as answers tell.
+    marked: HashSet<Version>,
+}
+
+impl State {
+    fn armed(&mut self, row: &Armed) {
+        self.writes += 1;
+        if row.loaded {
+            self.marked.insert(row.version);
+        }
+    }
 }
 
 impl<S> Faulty<S> {
@@ -65,6 +81,10 @@ impl<S> Faulty<S> {
             plan: Plan::Nothing,
             struck: false,
             unloaded: HashSet::new(),
+            failing: None,
+            writes: 0,
+            renewals: 0,
+            marked: HashSet::new(),
         };
         Faulty {
             store: Arc::new(store),
@@ -75,6 +95,18 @@ impl<S> Faulty<S> {
     /// How many calls were made, [`hinted`](Store::hinted) left out.
     pub fn calls(&self) -> u64 {
         self.lock().calls
+    }
+
+    /// How many rows the calls have inserted, changed or deleted, renewals of leases left out.
+    pub fn row_writes(&self) -> u64 {
+        let state = self.lock();
+        state.writes - state.renewals
+    }
+
+    /// Makes every call of one kind fail before it has an effect: `"load"`, `"fire"`, `"write"` or `"settle"`. `None` brings it
+    /// back.
+    pub fn set_failing(&self, call: Option<&'static str>) {
+        self.lock().failing = call;
     }
 
     /// Takes the store away, so that every call fails before it has an effect, or brings it back.
@@ -112,10 +144,13 @@ impl<S> Faulty<S> {
     }
 
     /// What happens to the call that is made now: when it fails, and whether it returns.
-    fn fate(&self) -> Option<(When, bool)> {
+    fn fate(&self, call: &'static str) -> Option<(When, bool)> {
         let mut state = self.lock();
         let number = state.calls;
         state.calls += 1;
+        if state.failing == Some(call) {
+            return Some((When::Before, true));
+        }
         let fate = match state.plan {
             Plan::Away => Some((When::Before, true)),
             Plan::Error(call, when) if call == number => Some((when, true)),
@@ -130,7 +165,11 @@ impl<S> Faulty<S> {
         fate
     }
 
-    async fn call<T, F>(&self, call: impl FnOnce() -> F) -> Result<T, StoreError>
+    async fn call<T, F>(
+        &self,
+        name: &'static str,
+        call: impl FnOnce() -> F,
+    ) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, StoreError>>,
     {
@@ -138,7 +177,7 @@ impl<S> Faulty<S> {
         if !delay.is_zero() {
             sleep(delay).await;
         }
-        let Some((when, returns)) = self.fate() else {
+        let Some((when, returns)) = self.fate(name) else {
             let answer = call().await;
             // Whoever has died meanwhile learns nothing.
             if self.lock().plan == Plan::Dead {
@@ -168,7 +207,8 @@ impl<S> Clone for Faulty<S> {
 
 impl<S: Store> Store for Faulty<S> {
     async fn open(&self, namespace: &Namespace, codec: &str) -> Result<Opened, StoreError> {
-        self.call(|| self.store.open(namespace, codec)).await
+        self.call("open", || self.store.open(namespace, codec))
+            .await
     }
 
     async fn write(
@@ -177,8 +217,24 @@ impl<S: Store> Store for Faulty<S> {
         writes: Vec<Write>,
         near: Near,
     ) -> Result<Vec<Written>, StoreError> {
-        self.call(|| self.store.write(namespace, writes, near))
-            .await
+        let writing = self.call("write", || self.store.write(namespace, writes, near));
+        let written = writing.await?;
+        let mut state = self.lock();
+        for written in &written {
+            match written {
+                Written::Armed { row, replaced } => {
+                    state.armed(row);
+                    state.marked.retain(|version| Some(*version) != *replaced);
+                }
+                Written::Removed { version, .. } => {
+                    state.writes += 1;
+                    state.marked.remove(version);
+                }
+                _ => {}
+            }
+        }
+        drop(state);
+        Ok(written)
     }
 
     async fn load(&self, namespace: &Namespace, request: Load) -> Result<Loaded, StoreError> {
@@ -187,11 +243,30 @@ impl<S: Store> Store for Faulty<S> {
             assert!(!is_unloaded, "an id loads after its unload: {request:?}");
             self.store.load(namespace, request)
         };
-        self.call(load).await
+        let loaded = self.call("load", load).await?;
+        let versions = loaded.rows.iter().map(|&(version, _)| version);
+        let mut state = self.lock();
+        state.writes += loaded.rows.len() as u64;
+        state.marked.extend(versions);
+        drop(state);
+        Ok(loaded)
     }
 
     async fn fire(&self, namespace: &Namespace, request: Fire) -> Result<FireReport, StoreError> {
-        self.call(|| self.store.fire(namespace, request)).await
+        let versions = request.versions.clone();
+        let firing = self.call("fire", || self.store.fire(namespace, request));
+        let report = firing.await?;
+        let mut state = self.lock();
+        state.writes += report.fired.len() as u64;
+        for version in versions {
+            state.marked.remove(&version);
+        }
+        for row in report.later.iter().filter(|row| row.loaded) {
+            state.marked.insert(row.version);
+        }
+        report.next.iter().for_each(|row| state.armed(row));
+        drop(state);
+        Ok(report)
     }
 
     async fn settle(
@@ -200,8 +275,20 @@ impl<S: Store> Store for Faulty<S> {
         settles: Vec<Settle>,
         near: Near,
     ) -> Result<Vec<Settled>, StoreError> {
-        self.call(|| self.store.settle(namespace, settles, near))
-            .await
+        let hows: Vec<_> = settles.iter().map(|settle| settle.how).collect();
+        let settling = self.call("settle", || self.store.settle(namespace, settles, near));
+        let settled = settling.await?;
+        let mut state = self.lock();
+        for (settled, how) in settled.iter().zip(hows) {
+            match settled {
+                Settled::Armed(row) => state.armed(row),
+                Settled::Done => state.writes += 1,
+                Settled::Lost => continue,
+            }
+            state.renewals += u64::from(matches!(how, How::Extend(_)));
+        }
+        drop(state);
+        Ok(settled)
     }
 
     async fn unload(
@@ -210,7 +297,13 @@ impl<S: Store> Store for Faulty<S> {
         instance: InstanceId,
     ) -> Result<InstanceId, StoreError> {
         self.lock().unloaded.insert(instance);
-        self.call(|| self.store.unload(namespace, instance)).await
+        let unloading = self.call("unload", || self.store.unload(namespace, instance));
+        let fresh = unloading.await?;
+        let mut state = self.lock();
+        state.writes += state.marked.len() as u64;
+        state.marked.clear();
+        drop(state);
+        Ok(fresh)
     }
 
     async fn unmark(
@@ -219,24 +312,34 @@ impl<S: Store> Store for Faulty<S> {
         instance: InstanceId,
         versions: Vec<Version>,
     ) -> Result<Vec<Version>, StoreError> {
-        self.call(|| self.store.unmark(namespace, instance, versions))
-            .await
+        let rows = versions.clone();
+        let unmarking = self.call("unmark", || {
+            self.store.unmark(namespace, instance, versions)
+        });
+        let left = unmarking.await?;
+        let mut state = self.lock();
+        for version in rows.iter().filter(|version| !left.contains(version)) {
+            state.writes += u64::from(state.marked.remove(version));
+        }
+        drop(state);
+        Ok(left)
     }
 
     async fn get(&self, namespace: &Namespace, key: Vec<u8>) -> Result<Option<Stored>, StoreError> {
-        self.call(|| self.store.get(namespace, key)).await
+        self.call("get", || self.store.get(namespace, key)).await
     }
 
     async fn list(&self, namespace: &Namespace, request: List) -> Result<Vec<Stored>, StoreError> {
-        self.call(|| self.store.list(namespace, request)).await
+        self.call("list", || self.store.list(namespace, request))
+            .await
     }
 
     async fn count(&self, namespace: &Namespace) -> Result<Counts, StoreError> {
-        self.call(|| self.store.count(namespace)).await
+        self.call("count", || self.store.count(namespace)).await
     }
 
     async fn purge(&self, namespace: &Namespace) -> Result<Purged, StoreError> {
-        self.call(|| self.store.purge(namespace)).await
+        self.call("purge", || self.store.purge(namespace)).await
     }
 
     async fn hinted(&self, namespace: &Namespace) {

@@ -31,6 +31,7 @@
 //! | [`contract`] | each call of the store alone, rule by rule |
 //! | [`promises`] | D1 to D12 through whole instances |
 //! | [`administration`] | what an operator does to a running instance |
+//! | [`demand`] | D5, D10 and D14 through whole instances whose handlers take time |
 //! | [`scripts`] | random calls of several instances, each answer compared with a sequential oracle; random programs of whole instances |
 //! | [`races`] | calls that meet on one key at the same moment |
 //! | [`crashes`] | an instance that dies, or whose call fails, before and after every single call |
@@ -46,6 +47,7 @@
 pub mod administration;
 pub mod contract;
 pub mod crashes;
+pub mod demand;
 mod faulty;
 mod oracle;
 pub mod promises;
@@ -115,6 +117,12 @@ macro_rules! conformance_tests {
             }
             administration {
                 released_claim_is_delivered_again,
+            }
+            demand {
+                d5_handles_once_however_long_it_takes,
+                d10_shares_what_waits,
+                d10_bounds_the_writes_of_a_backlog,
+                d14_says_which_calls_fail,
             }
             scripts {
                 agrees_with_the_oracle,

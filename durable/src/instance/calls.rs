@@ -11,10 +11,10 @@ use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
 use crate::error::Error;
-use crate::metrics::Metrics;
+use crate::metrics::{Failing, Metrics};
 use crate::store::{
     Counts, Fire, FireReport, InstanceId, List, Load, Loaded, Namespace, Near, Opened, Purged,
-    Settle, Settled, Store, StoreError, Stored, Write, Written,
+    Settle, Settled, Store, StoreError, Stored, Version, Write, Written,
 };
 
 type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -39,6 +39,12 @@ trait AnyStore: Send + Sync {
     ) -> Fallible<'a, Vec<Settled>>;
     fn unload<'a>(&'a self, space: &'a Namespace, instance: InstanceId)
     -> Fallible<'a, InstanceId>;
+    fn unmark<'a>(
+        &'a self,
+        space: &'a Namespace,
+        instance: InstanceId,
+        versions: Vec<Version>,
+    ) -> Fallible<'a, Vec<Version>>;
     fn get<'a>(&'a self, space: &'a Namespace, key: Vec<u8>) -> Fallible<'a, Option<Stored>>;
     fn list<'a>(&'a self, space: &'a Namespace, request: List) -> Fallible<'a, Vec<Stored>>;
     fn count<'a>(&'a self, space: &'a Namespace) -> Fallible<'a, Counts>;
@@ -79,6 +85,14 @@ impl<S: Store> AnyStore for S {
     ) -> Fallible<'a, InstanceId> {
         Box::pin(Store::unload(self, space, instance))
     }
+    fn unmark<'a>(
+        &'a self,
+        space: &'a Namespace,
+        instance: InstanceId,
+        versions: Vec<Version>,
+    ) -> Fallible<'a, Vec<Version>> {
+        Box::pin(Store::unmark(self, space, instance, versions))
+    }
     fn get<'a>(&'a self, space: &'a Namespace, key: Vec<u8>) -> Fallible<'a, Option<Stored>> {
         Box::pin(Store::get(self, space, key))
     }
@@ -104,6 +118,42 @@ pub(crate) struct Calls {
     metrics: Arc<Metrics>,
     /// Whether an answer was lost since somebody asked.
     lost_answer: AtomicBool,
+    lanes: [Lane; 4],
+}
+
+/// Calls of one kind that an instance cannot do without. One that stops working is logged once, and so is the return of the
+/// first of them.
+struct Lane {
+    calls: &'static [&'static str],
+    /// What does not happen meanwhile.
+    effect: &'static str,
+    failing: AtomicBool,
+}
+
+impl Lane {
+    const fn new(calls: &'static [&'static str], effect: &'static str) -> Self {
+        let failing = AtomicBool::new(false);
+        Lane {
+            calls,
+            effect,
+            failing,
+        }
+    }
+
+    fn note(&self, namespace: &Namespace, failed: Option<&Error>) {
+        let effect = self.effect;
+        match failed {
+            Some(error) if !self.failing.swap(true, Ordering::AcqRel) => {
+                tracing::warn!(%namespace, lane = self.calls[0], %error, "{effect}: calls of the store fail");
+            }
+            None if self.failing.load(Ordering::Acquire)
+                && self.failing.swap(false, Ordering::AcqRel) =>
+            {
+                tracing::info!(%namespace, lane = self.calls[0], "calls of the store work again");
+            }
+            _ => {}
+        }
+    }
 }
 
 /// An answer of the store, and when it was asked for and given.
@@ -126,6 +176,26 @@ impl Calls {
             limit,
             metrics,
             lost_answer: AtomicBool::new(false),
+            lanes: [
+                Lane::new(&["load", "unload", "unmark"], "timers are not loaded"),
+                Lane::new(&["fire"], "timers are not fired"),
+                Lane::new(&["write"], "timers are not set, moved or removed"),
+                Lane::new(&["settle"], "claims are not settled"),
+            ],
+        }
+    }
+
+    /// Which of the calls load, fire, write and settle fail now.
+    pub(crate) fn failing(&self) -> Failing {
+        let [load, fire, write, settle] = self
+            .lanes
+            .each_ref()
+            .map(|lane| lane.failing.load(Ordering::Acquire));
+        Failing {
+            load,
+            fire,
+            write,
+            settle,
         }
     }
 
@@ -186,6 +256,16 @@ impl Calls {
         Ok(self.call("unload", 1, call).await?.answer)
     }
 
+    pub(crate) async fn unmark(
+        &self,
+        instance: InstanceId,
+        versions: Vec<Version>,
+    ) -> Result<Vec<Version>, Error> {
+        let items = versions.len();
+        let call = self.store.unmark(&self.namespace, instance, versions);
+        Ok(self.call("unmark", items, call).await?.answer)
+    }
+
     pub(crate) async fn get(&self, key: Vec<u8>) -> Result<Option<Stored>, Error> {
         let call = self.store.get(&self.namespace, key);
         Ok(self.call("get", 1, call).await?.answer)
@@ -221,8 +301,12 @@ impl Calls {
         let outcome = timeout(self.limit, future.instrument(span)).await;
         let answered = Instant::now();
         self.metrics.store_latency.add_duration(answered - asked);
+        let lane = self.lanes.iter().find(|lane| lane.calls.contains(&call));
         let error = match outcome {
             Ok(Ok(answer)) => {
+                if let Some(lane) = lane.filter(|lane| lane.calls[0] == call) {
+                    lane.note(&self.namespace, None);
+                }
                 return Ok(Timed {
                     answer,
                     asked,
@@ -237,6 +321,9 @@ impl Calls {
         };
         self.lost_answer.store(true, Ordering::Release);
         self.metrics.store_errors.add(1);
+        if let Some(lane) = lane {
+            lane.note(&self.namespace, Some(&error));
+        }
         tracing::debug!(namespace = %self.namespace, call, %error, "a call of the store failed");
         Err(error)
     }

@@ -1,30 +1,27 @@
-//! Fires what the wheel says is due.
+//! Fires what the wheel says is due, as much as the program asks for.
 //!
-//! A row that has come due here is only a suspicion: it may have been moved, removed or fired by another instance since it was
+//! A row that has come due here is only a hint: it may have been moved, removed or fired by another instance since it was
 //! loaded. The store decides. Only what it returns as fired is delivered, so while the store is away nothing is.
 //!
-//! Each claim takes a permit of the capacity, before its row is fired. While there is none, nothing is fired; and when that
-//! lasts, everything loaded is given back, so that other instances fire it.
+//! Each claim takes a permit of the capacity, before its row is fired.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tickwheel::Expirations;
+use tickwheel::{Expirations, Expired};
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until};
 
-use super::group_commit::Group;
+use super::lease::{Lease, Leases};
 use super::race::race;
 use super::random::jittered;
-use super::{Core, Deliveries, Delivery, Lease};
-use crate::store::{Fire, FireReport, Settle, Settled, Version};
+use super::{Core, Delivery};
+use crate::store::{Fire, FireReport, How, Version};
 
 /// At most this many rows are fired at once.
 const BATCH: usize = 1024;
-
-/// When the capacity has been used up for so long, and rows are due, they are given back.
-const PATIENCE: Duration = Duration::from_millis(50);
 
 /// After a call that failed the next one waits so long, and twice as long each time.
 const FIRST_RETRY: Duration = Duration::from_millis(20);
@@ -35,71 +32,148 @@ const EARLY: Duration = Duration::from_micros(500);
 /// What firing needs.
 pub(super) struct Firing {
     pub(super) core: Arc<Core>,
-    pub(super) settles: Group<Settle, Settled>,
-    pub(super) deliveries: Arc<Deliveries>,
+    pub(super) leases: Arc<Leases>,
     /// Whether the claims have ended.
     pub(super) stopped: watch::Receiver<bool>,
 }
 
-/// Returns `false` when the claims have ended.
-async fn stopped(stopped: &mut watch::Receiver<bool>) -> bool {
-    // An error means that nobody is left who could receive them.
-    let _ = stopped.wait_for(|&stopped| stopped).await;
-    false
+/// What happens next.
+enum Event {
+    /// The claims have ended, or the wheel is shut down.
+    End,
+    /// Rows have come due: from the wheel, or elsewhere.
+    Due,
+    /// The program can take more, and there is or may be more.
+    Demand,
+    /// It is time to see what has waited for long.
+    Look,
 }
+
+type Expiring = Vec<Expired<Version, ()>>;
 
 impl Firing {
     /// Fires until the claims end or the wheel is shut down. A call under way is waited for: what it fires is released.
     pub(super) async fn run(mut self, mut expirations: Expirations<Version, ()>) {
+        let core = Arc::clone(&self.core);
         let mut expired = Vec::with_capacity(BATCH);
+        let mut look_at = None;
         loop {
-            let received = async { expirations.recv_many(&mut expired, BATCH).await > 0 };
-            if !race(stopped(&mut self.stopped), received).await {
-                return;
+            match self.next(&mut expirations, &mut expired, look_at).await {
+                Event::End => return,
+                Event::Due => {
+                    let due = expired.drain(..).map(|due| (due.deadline, due.key));
+                    core.due.add(due);
+                }
+                Event::Demand => self.fire_some().await,
+                Event::Look => {
+                    look_at = None;
+                    self.give_up_stale();
+                    let (_, ahead) = core.deliveries.demand();
+                    let old = core.due.take_old(ahead, core.settings.patience());
+                    self.leave(old).await;
+                }
             }
-            let mut due: Vec<_> = expired.drain(..).map(|expired| expired.key).collect();
-            self.core.let_go(due.len());
-            while !due.is_empty() && !*self.stopped.borrow() {
-                let Some(permits) = self.permits(due.len()).await else {
-                    // What is due is given back too.
-                    due.clear();
-                    self.give_back_until_free().await;
-                    continue;
-                };
-                let rest = due.split_off(permits.num_permits());
-                self.fire(std::mem::replace(&mut due, rest), permits).await;
+            self.leave(core.due.take_surplus()).await;
+            core.load_if_wanted();
+            if core.due.len() == 0 {
+                look_at = None;
+            } else if look_at.is_none() {
+                look_at = Some(Instant::now() + core.settings.patience());
             }
         }
     }
 
-    /// As many permits as there are, up to that many; `None` if there are none for a while.
-    async fn permits(&self, wanted: usize) -> Option<OwnedSemaphorePermit> {
-        let capacity = &self.core.capacity;
-        let wanted = capacity.available_permits().clamp(1, wanted);
-        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
-        let acquire = Arc::clone(capacity).acquire_many_owned(wanted);
-        // The semaphore is never closed.
-        timeout(PATIENCE, acquire).await.ok()?.ok()
+    async fn next(
+        &mut self,
+        expirations: &mut Expirations<Version, ()>,
+        expired: &mut Expiring,
+        look_at: Option<Instant>,
+    ) -> Event {
+        let core = &*self.core;
+        let stopped = async {
+            // An error means that nobody is left who could receive.
+            let _ = self.stopped.wait_for(|&stopped| stopped).await;
+            Event::End
+        };
+        let due = async {
+            match expirations.recv_many(expired, BATCH).await {
+                0 => Event::End,
+                _ => Event::Due,
+            }
+        };
+        let changed = async {
+            core.due.changed.notified().await;
+            Event::Due
+        };
+        let demand = async {
+            if core.due.len() == 0 && !core.could_load() {
+                return pending().await;
+            }
+            core.deliveries.demanded().await;
+            // The semaphore is never closed.
+            drop(core.capacity.acquire().await);
+            Event::Demand
+        };
+        let look = async {
+            let stale_at = core.deliveries.stale_at();
+            match look_at.into_iter().chain(stale_at).min() {
+                Some(at) => sleep_until(at).await,
+                None => pending().await,
+            }
+            Event::Look
+        };
+        // First a batch is gathered, then it is fired.
+        let enough = core.due.len() >= BATCH;
+        let rest = race(changed, look);
+        if enough {
+            race(stopped, race(demand, race(due, rest))).await
+        } else {
+            race(stopped, race(due, race(demand, rest))).await
+        }
     }
 
-    /// Loads nothing, and keeps nothing loaded, until there is capacity.
-    async fn give_back_until_free(&mut self) {
+    /// Fires as much as the program asks for, and has more loaded meanwhile.
+    async fn fire_some(&self) {
         let core = &*self.core;
-        core.loads.store(false, Ordering::Release);
-        core.metrics.given_back.add(1);
-        tracing::debug!(namespace = %core.calls.namespace(), "the capacity is used up");
-        let free = async {
-            while let Err(error) = core.give_back().await {
-                tracing::debug!(namespace = %core.calls.namespace(), %error, "not given back");
-                sleep(jittered(core.settings.poll)).await;
-            }
-            core.capacity.acquire().await.is_ok()
+        let (wanted, _) = core.deliveries.demand();
+        let wanted = wanted.min(core.capacity.available_permits()).min(BATCH);
+        let versions = core.due.take(wanted);
+        let permits = u32::try_from(versions.len()).unwrap_or(0);
+        // Only this task takes permits.
+        let permits = Arc::clone(&core.capacity).try_acquire_many_owned(permits);
+        let Ok(permits) = permits else {
+            return;
         };
-        if !race(stopped(&mut self.stopped), free).await {
+        core.deliveries.begin_firing(versions.len());
+        core.load_if_wanted();
+        if !versions.is_empty() {
+            self.fire(versions, permits).await;
+        }
+    }
+
+    /// Gives up claims that have waited for the program until half of their lease was over.
+    fn give_up_stale(&self) {
+        let stale = self.core.deliveries.take_stale();
+        self.core.metrics.lapsed.add(stale.len());
+        for delivery in stale {
+            delivery.lease.settle_unheard(How::Unfire);
+        }
+    }
+
+    /// Leaves rows to other instances.
+    async fn leave(&self, rows: Vec<Version>) {
+        if rows.is_empty() {
             return;
         }
-        core.loads.store(true, Ordering::Release);
-        core.load_now.notify_one();
+        let core = &*self.core;
+        core.metrics.given_back.add(rows.len());
+        core.more.store(true, Ordering::Release);
+        // After an error the loader gives everything back.
+        if let Ok(locked) = core.calls.unmark(core.id(), rows).await {
+            let now = Instant::now();
+            core.due
+                .add(locked.into_iter().map(|version| (now, version)));
+        }
     }
 
     /// Fires rows, and tries again for as long as the store does not answer.
@@ -117,7 +191,7 @@ impl Firing {
             match core.calls.fire(request).await {
                 Ok(timed) => {
                     core.observe(timed.asked, timed.answered, timed.answer.now);
-                    return self.deliver(timed.answer, timed.answered, permits);
+                    return self.deliver(timed.answer, timed.asked, timed.answered, permits);
                 }
                 Err(_) if *self.stopped.borrow() => return,
                 Err(_) => sleep(jittered(retry)).await,
@@ -126,7 +200,13 @@ impl Firing {
         }
     }
 
-    fn deliver(&self, report: FireReport, answered: Instant, mut permits: OwnedSemaphorePermit) {
+    fn deliver(
+        &self,
+        report: FireReport,
+        asked: Instant,
+        answered: Instant,
+        mut permits: OwnedSemaphorePermit,
+    ) {
         let core = &*self.core;
         let soonest = Instant::now() + EARLY;
         for row in report.later {
@@ -140,25 +220,22 @@ impl Firing {
             .into_iter()
             .for_each(|row| core.arm_if_loaded(row));
         core.metrics.claimed.add(report.fired.len());
+        // The store began the leases after it was asked. If it took very long to answer, most of that was before.
+        let lease = core.settings.lease;
+        let began = asked.max(answered.checked_sub(lease / 4).unwrap_or(asked));
         let deliveries = report.fired.into_iter().map(|fired| {
             if fired.attempt == 1 {
                 let late = report.now.since(fired.deadline);
                 core.metrics.lateness.add_duration(late);
             }
             let permit = permits.split(1).expect("there is one for each row");
-            let settles = self.settles.clone();
-            let lease = Lease::new(fired.token, settles, Arc::clone(&core.metrics), permit);
-            let (lease, until) = if core.settings.at_most_once {
-                (lease.already_settled(), None)
-            } else {
-                (lease, Some(answered + core.settings.lease))
-            };
-            Delivery {
-                fired,
-                lease,
-                until,
+            let leases = Arc::clone(&self.leases);
+            let mut lease = Lease::new(fired.token, leases, began + lease, permit);
+            if core.settings.at_most_once {
+                lease = lease.already_settled();
             }
+            Delivery { fired, lease }
         });
-        self.deliveries.push(deliveries.collect());
+        core.deliveries.push(deliveries.collect());
     }
 }

@@ -1,26 +1,144 @@
-//! One claim's hold on its timer.
+//! One claim's hold on its timer, and how it is renewed.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, sleep};
 
 use super::group_commit::Group;
 use crate::claim::Token;
 use crate::error::Error;
 use crate::metrics::Metrics;
-use crate::store::{How, Settle, Settled, Version};
+use crate::store::{How, Namespace, Settle, Settled, Version};
+
+/// Leases are looked at so often while they last. One is renewed once no more than this and a half of it is left, so that a
+/// renewal may fail three times.
+const LOOKS: u32 = 8;
+
+/// What the leases of an instance share.
+pub(crate) struct Leases {
+    namespace: Namespace,
+    settles: Group<Settle, Settled>,
+    metrics: Arc<Metrics>,
+    /// How long a lease is.
+    length: Duration,
+    renewed: Mutex<Renewed>,
+}
+
+/// The leases that are renewed.
+#[derive(Debug, Default)]
+struct Renewed {
+    leases: HashMap<u64, Handling>,
+    next: u64,
+}
+
+/// A lease that is renewed.
+#[derive(Debug)]
+struct Handling {
+    lease: Weak<Lease>,
+    since: Instant,
+    /// Whether it is known to last longer than a lease; `None` if nobody asks.
+    is_slow: Option<bool>,
+}
+
+impl Leases {
+    pub(super) fn new(
+        namespace: Namespace,
+        settles: Group<Settle, Settled>,
+        metrics: Arc<Metrics>,
+        length: Duration,
+    ) -> Self {
+        Leases {
+            namespace,
+            settles,
+            metrics,
+            length,
+            renewed: Mutex::default(),
+        }
+    }
+
+    fn renewed(&self) -> MutexGuard<'_, Renewed> {
+        self.renewed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those to be renewed now. Counts and logs handlers that last longer than a lease.
+    fn to_renew(&self) -> Vec<Arc<Lease>> {
+        let mut due = Vec::new();
+        for handling in self.renewed().leases.values_mut() {
+            let Some(lease) = handling.lease.upgrade().filter(|lease| lease.is_held()) else {
+                continue;
+            };
+            if handling.is_slow == Some(false) && handling.since.elapsed() >= self.length {
+                handling.is_slow = Some(true);
+                self.metrics.slow_handlers.add(1);
+                tracing::warn!(
+                    namespace = %self.namespace, key = %lease.key(), token = %lease.token(), lease = ?self.length,
+                    "a handler takes longer than a lease, which is renewed"
+                );
+            }
+            if lease.remaining() <= self.length / 2 + self.length / LOOKS {
+                due.push(lease);
+            }
+        }
+        due
+    }
+}
+
+/// Renews leases until there will be none.
+pub(super) async fn renew(leases: Weak<Leases>, length: Duration) {
+    loop {
+        sleep(length / LOOKS).await;
+        let Some(leases) = leases.upgrade() else {
+            return;
+        };
+        // All at once: they share a batch.
+        let due = leases.to_renew();
+        join_all(due.iter().map(|lease| lease.renew())).await;
+    }
+}
+
+/// Renews the lease of a claim until it is dropped. From [`Claim::auto_renew`](crate::Claim::auto_renew).
+#[must_use = "the lease is renewed until this is dropped"]
+pub struct RenewGuard {
+    leases: Arc<Leases>,
+    number: u64,
+}
+
+impl Drop for RenewGuard {
+    fn drop(&mut self) {
+        self.leases.renewed().leases.remove(&self.number);
+    }
+}
+
+impl fmt::Debug for RenewGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RenewGuard").finish_non_exhaustive()
+    }
+}
 
 /// Holds a timer in flight, and a part of the capacity. Dropping it releases what is not settled.
 pub(crate) struct Lease {
     token: Version,
+    /// The encoded key, for the log.
+    pub(crate) key: Vec<u8>,
     /// One of the constants below.
     state: AtomicU8,
-    settles: Group<Settle, Settled>,
-    metrics: Arc<Metrics>,
+    /// How many calls that end it are under way. It is not renewed meanwhile.
+    settling: AtomicUsize,
+    leases: Arc<Leases>,
+    held: Mutex<Held>,
+}
+
+struct Held {
     /// Its part of the capacity, until it is settled.
-    permit: Mutex<Option<OwnedSemaphorePermit>>,
+    permit: Option<OwnedSemaphorePermit>,
+    /// When it ends, or sooner; `None` for never.
+    until: Option<Instant>,
 }
 
 /// To be settled.
@@ -32,23 +150,27 @@ const LOST: u8 = 2;
 
 impl Lease {
     /// A lease on a timer in flight.
-    pub(crate) fn new(
+    pub(super) fn new(
         token: Version,
-        settles: Group<Settle, Settled>,
-        metrics: Arc<Metrics>,
+        leases: Arc<Leases>,
+        until: Instant,
         permit: OwnedSemaphorePermit,
     ) -> Self {
         Lease {
             token,
+            key: Vec::new(),
             state: AtomicU8::new(HELD),
-            settles,
-            metrics,
-            permit: Mutex::new(Some(permit)),
+            settling: AtomicUsize::new(0),
+            leases,
+            held: Mutex::new(Held {
+                permit: Some(permit),
+                until: Some(until),
+            }),
         }
     }
 
     /// The lease of a timer that the store has deleted as it fired.
-    pub(crate) fn already_settled(mut self) -> Self {
+    pub(super) fn already_settled(mut self) -> Self {
         *self.state.get_mut() = SETTLED;
         self
     }
@@ -57,9 +179,40 @@ impl Lease {
         Token(self.token)
     }
 
+    /// The encoded key, as a text.
+    pub(crate) fn key(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(&self.key)
+    }
+
     /// Whether it is still to be settled.
     pub(crate) fn is_held(&self) -> bool {
         self.state.load(Ordering::Acquire) == HELD
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How much of it is left, if it is to be settled.
+    pub(crate) fn remaining(&self) -> Duration {
+        if !self.is_held() {
+            return Duration::ZERO;
+        }
+        let until = self.held().until;
+        until.map_or(Duration::MAX, |until| {
+            until.saturating_duration_since(Instant::now())
+        })
+    }
+
+    /// When less than half of it is left.
+    pub(super) fn stale_at(&self) -> Option<Instant> {
+        let until = self.held().until.filter(|_| self.is_held())?;
+        Some(until.checked_sub(self.leases.length / 2).unwrap_or(until))
+    }
+
+    /// Whether less than half of it is left: nothing like that is handed out.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.stale_at().is_some_and(|at| at <= Instant::now())
     }
 
     /// Settles it. After an error that may pass it can be tried again.
@@ -71,36 +224,85 @@ impl Lease {
             SETTLED => return Err(Error::Settled { token }),
             _ => return Err(Error::Lost { token }),
         }
+        let asked = Instant::now();
+        let extended = match how {
+            How::Extend(lease) => Some(lease),
+            _ => None,
+        };
+        let _settling = extended.is_none().then(|| Settling::new(&self.settling));
         let settle = Settle {
             token: self.token,
             how,
         };
-        match self.settles.submit(settle).await? {
+        match self.leases.settles.submit(settle).await? {
             Settled::Lost => {
                 self.end(LOST);
-                self.metrics.lost.add(1);
+                self.leases.metrics.lost.add(1);
                 Err(Error::Lost { token })
             }
-            Settled::Done if matches!(how, How::Extend(_)) => Ok(()),
             Settled::Done | Settled::Armed(_) => {
-                self.end(SETTLED);
+                match extended {
+                    Some(lease) => self.held().until = asked.checked_add(lease),
+                    None => self.end(SETTLED),
+                }
                 Ok(())
             }
         }
     }
 
-    /// Lets go of a lease that has ended. The store needs no word of it.
-    pub(crate) fn abandon(&self) {
-        self.end(LOST);
+    /// Makes it end a whole lease from now.
+    async fn renew(&self) {
+        if self.settling.load(Ordering::Acquire) > 0 {
+            return;
+        }
+        let asked = Instant::now();
+        let settle = Settle {
+            token: self.token,
+            how: How::Extend(self.leases.length),
+        };
+        match self.leases.settles.submit(settle).await {
+            Ok(Settled::Lost) => {
+                // Unless it was just settled, which its own answer tells.
+                if self.settling.load(Ordering::Acquire) > 0 || !self.is_held() {
+                    return;
+                }
+                self.end(LOST);
+                self.leases.metrics.lost.add(1);
+                tracing::warn!(
+                    namespace = %self.leases.namespace, key = %self.key(), token = %self.token(),
+                    "a claim is lost: its lease ended before it was renewed"
+                );
+            }
+            Ok(_) => {
+                self.held().until = asked.checked_add(self.leases.length);
+                self.leases.metrics.renewed.add(1);
+            }
+            // It is tried again soon. The lane of settles says what is wrong.
+            Err(_) => {}
+        }
+    }
+
+    /// Keeps renewing it until the guard is dropped. A handler that lasts longer than a lease is counted.
+    pub(crate) fn keep(self: &Arc<Self>, is_handler: bool) -> RenewGuard {
+        let mut renewed = self.leases.renewed();
+        let number = renewed.next;
+        renewed.next += 1;
+        let handling = Handling {
+            lease: Arc::downgrade(self),
+            since: Instant::now(),
+            is_slow: is_handler.then_some(false),
+        };
+        renewed.leases.insert(number, handling);
+        drop(renewed);
+        RenewGuard {
+            leases: Arc::clone(&self.leases),
+            number,
+        }
     }
 
     fn end(&self, state: u8) {
         self.state.store(state, Ordering::Release);
-        let permit = self
-            .permit
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let permit = self.held().permit.take();
         drop(permit);
     }
 
@@ -108,8 +310,24 @@ impl Lease {
     pub(crate) fn settle_unheard(&self, how: How) {
         if self.state.swap(SETTLED, Ordering::AcqRel) == HELD {
             let token = self.token;
-            self.settles.submit_unheard(Settle { token, how });
+            self.leases.settles.submit_unheard(Settle { token, how });
         }
+    }
+}
+
+/// Counts a call that ends a lease, also if its future is dropped.
+struct Settling<'a>(&'a AtomicUsize);
+
+impl<'a> Settling<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Settling(count)
+    }
+}
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

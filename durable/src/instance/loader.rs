@@ -1,21 +1,21 @@
 //! Loads rows onto the wheel.
 //!
 //! A load is also the instance's sign of life. So there is one for each poll, whatever else happens, and an idle instance makes
-//! no other call. Besides it loads at once when a hint says that there may be near rows, when the last load left rows out and
-//! there is room again, and when the instance resumes after its capacity was used up.
+//! no other call. Besides it loads at once when a hint says that there may be near rows, and when the last load left rows out
+//! and there is [demand](crate::protocol#demand) or room for them.
 //!
-//! **Invariant.** Every row that is marked by the present id of this instance is on its wheel, or is about to be fired, or the
-//! instance is about to give everything back. A row that broke it would wait for as long as the id lives, because its mark
-//! keeps others from loading it. So after any call whose answer was lost, which may have marked rows, the instance first gives
-//! everything back, which ends the [life](crate::protocol#lives) of its id, and loads under another one.
+//! **Invariant.** Every row that is marked by the present id of this instance is on its wheel, is due here and waits to be
+//! fired, is being fired, or the instance is about to give it or everything back. A row that broke it would wait for as long
+//! as the id lives, because its mark keeps others from loading it. So after any call whose answer was lost, which may have
+//! marked rows, the instance first gives everything back, which ends the [life](crate::protocol#lives) of its id, and loads
+//! under another one.
 //!
-//! 1. Loads and unloads take turns: [`Core::unloading`]. Two tasks unload, the loader and, when the capacity is used up, the
-//!    one that fires. A load under way while the other unloads could take effect after it, and begin the ended life anew.
-//! 2. A load holds its turn until what it has loaded is on the wheel, so that whoever gives back next finds it there.
+//! 1. Loads and unloads take turns: [`Core::unloading`].
+//! 2. A load holds its turn until what it has loaded is armed, so that an unload finds it there.
 //! 3. When an unload has failed or was dropped, the id stays the old one, and may have ended. So nothing is loaded under it:
 //!    the next load unloads it again first.
-//! 4. When the capacity is used up the instance stops loading, and after that gives back. Every later call that may mark rows
-//!    either names no loader or the id that ended: [`Core::near`] reads the id before it asks whether the instance loads.
+//! 4. A row that is left to others names the id that has loaded it, and is armed nowhere any more. No load hands it out again
+//!    before the mark is gone, and once it is, the call has no more effect.
 
 use std::future::pending;
 use std::sync::atomic::Ordering;
@@ -35,38 +35,42 @@ const BATCH: usize = 4096;
 /// Hints that come within this time of each other make one load.
 const HINTS_APART: Duration = Duration::from_millis(5);
 
+/// What a load has left.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Left {
+    Nothing,
+    /// Rows that are not due yet.
+    Later,
+    /// Perhaps rows that are due.
+    Due,
+}
+
 /// Loads until it is dropped.
 pub(super) async fn run(core: &Core) {
     let poll = core.settings.poll;
-    let mut failing = false;
     loop {
         let began = Instant::now();
-        let more = match load(core).await {
-            Ok(more) => {
-                if std::mem::take(&mut failing) {
-                    tracing::info!(namespace = %core.calls.namespace(), "the store answers again");
-                }
-                more
+        let mut left = load(core, core.demand()).await;
+        // Nothing is left that is due: what comes after it is loaded as far as there is room.
+        while let Ok(Left::Later) = left {
+            if core.room() == 0 {
+                break;
             }
-            Err(error) => {
-                if !std::mem::replace(&mut failing, true) {
-                    tracing::warn!(namespace = %core.calls.namespace(), %error, "the store does not answer");
-                }
-                false
-            }
-        };
-        if more && core.room() > 0 {
             // A pause lets others have their share.
             tokio::task::yield_now().await;
-            continue;
+            left = load(core, core.room()).await;
         }
+        core.more.store(
+            matches!(left, Ok(Left::Later | Left::Due)),
+            Ordering::Release,
+        );
+        core.due.changed.notify_one();
         let early = race(core.load_now.notified(), async {
-            if more {
-                core.room_again().await;
-            } else if failing || core.room() == 0 {
-                pending::<()>().await;
-            } else {
+            if left == Ok(Left::Nothing) {
                 hint(core).await;
+            } else {
+                // It is told by the task that fires.
+                pending::<()>().await;
             }
         });
         // Early or not: it is time for the next load.
@@ -80,26 +84,17 @@ async fn hint(core: &Core) {
     sleep(HINTS_APART).await;
 }
 
-/// Loads once. Returns whether rows were left out.
-async fn load(core: &Core) -> Result<bool, Error> {
+/// Loads once, at most so many rows.
+async fn load(core: &Core, limit: usize) -> Result<Left, Error> {
     let mut unloading = core.unloading.lock().await;
-    let had_no_room = !core.loads() && core.capacity.available_permits() > 0;
     // What a lost answer has marked as loaded is on no wheel, and nobody else would load it either.
-    if core.calls.take_lost_answer() || *unloading || had_no_room {
+    if core.calls.take_lost_answer() || *unloading {
         core.end_life(&mut unloading).await?;
     }
-    if had_no_room {
-        core.loads.store(true, Ordering::Release);
-    }
-    let limit = if core.loads() {
-        core.room().min(BATCH)
-    } else {
-        0
-    };
     let request = Load {
         instance: core.id(),
         window: core.settings.window,
-        limit,
+        limit: limit.min(core.room()).min(BATCH),
         alive: core.settings.alive(),
     };
     let loaded = core.calls.load(request).await?;
@@ -109,14 +104,37 @@ async fn load(core: &Core) -> Result<bool, Error> {
     for &(version, due) in &loaded.answer.rows {
         core.arm(version, due);
     }
-    Ok(loaded.answer.more)
+    let last = loaded.answer.rows.last();
+    Ok(match last {
+        _ if !loaded.answer.more => Left::Nothing,
+        Some((_, due)) if *due > loaded.answer.now => Left::Later,
+        _ => Left::Due,
+    })
 }
 
 impl Core {
-    /// Returns when half of what may be loaded is free.
-    async fn room_again(&self) {
-        while self.room() <= self.max_loaded.load(Ordering::Acquire) / 2 {
-            self.fired_some.notified().await;
+    /// How many rows may be loaded though they are due: what the program asks for, and as many as may wait for it, but for
+    /// those that are here.
+    fn demand(&self) -> usize {
+        let (wanted, ahead) = self.deliveries.demand();
+        let wanted = wanted.min(self.capacity.available_permits());
+        (wanted + ahead).saturating_sub(self.due.len())
+    }
+
+    /// Whether the last load has left rows out, or this instance has left some to others, and half the room is free.
+    pub(super) fn could_load(&self) -> bool {
+        let more = self.more.load(Ordering::Acquire);
+        more && self.room() > self.max_loaded.load(Ordering::Acquire) / 2
+    }
+
+    /// Tells the loader if there is more in the store, and demand and room for it. Not for each single row: what is due here
+    /// has to be half used up.
+    pub(super) fn load_if_wanted(&self) {
+        let (_, ahead) = self.deliveries.demand();
+        let few = self.due.len() <= ahead / 2;
+        if few && self.could_load() && self.demand() > 0 {
+            self.more.store(false, Ordering::Release);
+            self.load_now.notify_one();
         }
     }
 }

@@ -3,9 +3,10 @@
 //! | task | does | ends |
 //! |---|---|---|
 //! | [`loader`] | loads rows onto the wheel: each poll, after a hint, when there is room again | when the claims end |
-//! | [`firing`] | fires what the wheel says is due, and delivers what the store confirms | when the claims end |
+//! | [`firing`] | fires what the wheel says is due and the program asks for, and delivers what the store confirms | when the claims end |
 //! | writes | [group commit](group_commit) of sets, moves and removes | with the last handle |
 //! | settles | [group commit](group_commit) of what becomes of claims | with the last claim |
+//! | [renewals](lease) | keeps the leases of claims whose handlers run | with the last claim |
 //!
 //! The tasks share a [`Core`], which knows no types of keys and values. The claims end when the stream of claims is dropped,
 //! the instance or the wheel is shut down. From then on the instance only writes and settles.
@@ -13,6 +14,7 @@
 mod calls;
 mod clock;
 mod delivery;
+mod due;
 mod firing;
 mod group_commit;
 mod lease;
@@ -32,11 +34,14 @@ use tokio::time::Instant;
 pub(crate) use calls::Calls;
 use clock::StoreClock;
 use delivery::Deliveries;
-pub(crate) use delivery::Delivery;
+pub(crate) use delivery::{Delivery, Want};
+use due::Due;
 use firing::Firing;
 pub(crate) use group_commit::Group;
 use group_commit::{Batches, group};
 pub(crate) use lease::Lease;
+use lease::Leases;
+pub use lease::RenewGuard;
 pub(crate) use race::race;
 #[cfg(feature = "postgres")]
 pub(crate) use random::jittered;
@@ -60,18 +65,20 @@ pub(crate) struct Core {
     clock: StoreClock,
     /// The rows that this instance has loaded, by version.
     on_wheel: KeyedTimers<Version, ()>,
-    /// How many rows it has loaded: those on the wheel, and those that have come due and wait to be fired.
-    held: AtomicUsize,
-    /// How many it may have loaded.
+    /// The rows that have come due and wait to be fired.
+    due: Due,
+    /// The claims that wait for the program, and what it asks for.
+    deliveries: Arc<Deliveries>,
+    /// How many rows it may have loaded.
     max_loaded: AtomicUsize,
     /// One permit for each claim that is not settled.
     capacity: Arc<Semaphore>,
-    /// Whether it loads: not while the capacity is used up, and not after the claims have ended.
+    /// Whether it loads: not after the claims have ended.
     loads: AtomicBool,
+    /// Whether the store may have rows that could be loaded, but for demand or room.
+    more: AtomicBool,
     /// Tells the loader to load now.
     load_now: Notify,
-    /// Tells the loader that rows have left the wheel.
-    fired_some: Notify,
 }
 
 impl Core {
@@ -81,7 +88,7 @@ impl Core {
         let id = self.id();
         Near {
             window: self.settings.window,
-            loader: (self.room() > 0).then_some(id),
+            loader: (self.room() > 0 && !self.is_behind()).then_some(id),
         }
     }
 
@@ -93,45 +100,39 @@ impl Core {
         self.loads.load(Ordering::Acquire)
     }
 
+    /// Whether more is due here than the program can take.
+    fn is_behind(&self) -> bool {
+        self.due.len() > 0 && self.deliveries.demand().0 == 0
+    }
+
     /// Puts a row that this instance has loaded on the wheel.
     fn arm(&self, version: Version, due: StoreTime) {
         self.arm_at(version, self.clock.instant_of(due));
     }
 
     fn arm_at(&self, version: Version, instant: Instant) {
-        // First, since it may come due before this returns.
-        self.held.fetch_add(1, Ordering::AcqRel);
-        let armed = self.on_wheel.set_timer_at(version, (), instant);
-        if !matches!(armed, Ok(None)) {
-            self.let_go(1);
+        // On the wheel it would look as if the wheel were late.
+        if instant <= Instant::now() {
+            return self.due.add([(instant, version)]);
         }
-        match armed {
+        match self.on_wheel.set_timer_at(version, (), instant) {
             Ok(_) | Err(SetTimerError::Closed(..)) => {}
-            Err(_) => self.wheel_is_full(),
+            Err(_) => self.wheel_is_full(version),
         }
-    }
-
-    /// Takes note that rows have left the wheel and the queue of those that are due.
-    fn let_go(&self, rows: usize) {
-        self.held.fetch_sub(rows, Ordering::AcqRel);
-        self.fired_some.notify_one();
     }
 
     /// Takes everything off the wheel that is not due.
     fn drain(&self) -> Vec<Expired<Version, ()>> {
-        let drained = self.on_wheel.drain().unwrap_or_default();
-        self.let_go(drained.len());
-        drained
+        self.on_wheel.drain().unwrap_or_default()
     }
 
-    /// The wheel has a bound, and no room for a row that is loaded. Everything is given back, and from now on less is loaded.
-    fn wheel_is_full(&self) {
+    /// The wheel has a bound, and no room for a row that is loaded. It is left to others, and from now on less is loaded.
+    fn wheel_is_full(&self, version: Version) {
         let fits = self.on_wheel.len().max(1);
         if fits < self.max_loaded.swap(fits, Ordering::AcqRel) {
             tracing::warn!(namespace = %self.calls.namespace(), fits, "the wheel is too small for what is loaded");
         }
-        self.loads.store(false, Ordering::Release);
-        self.load_now.notify_one();
+        self.due.add_surplus(version);
     }
 
     /// How many more rows it may load.
@@ -140,7 +141,7 @@ impl Core {
             return 0;
         }
         let max = self.max_loaded.load(Ordering::Acquire);
-        max.saturating_sub(self.held.load(Ordering::Acquire))
+        max.saturating_sub(self.on_wheel.len() + self.due.len())
     }
 
     fn arm_if_loaded(&self, row: Armed) {
@@ -150,10 +151,8 @@ impl Core {
     }
 
     fn disarm(&self, version: Version) {
-        // Not there, or the wheel is shut down: nothing to do.
-        if let Ok(Some(())) = self.on_wheel.remove_timer(&version) {
-            self.let_go(1);
-        }
+        // Not there, or the wheel is shut down: nothing to do. If it is due, the store is asked in vain.
+        let _ = self.on_wheel.remove_timer(&version);
     }
 
     /// Takes note of the store's time in an answer. If its clock has stepped, what is on the wheel is armed anew.
@@ -183,6 +182,7 @@ impl Core {
         *unloading = true;
         // The wheel first: what is armed after this is anybody's to load, and on two wheels at worst.
         drop(self.drain());
+        self.due.clear();
         let InstanceId(fresh) = self.calls.unload(self.id()).await?;
         self.id.store(fresh, Ordering::Release);
         *unloading = false;
@@ -191,7 +191,12 @@ impl Core {
 
     pub(crate) fn read_metrics(&self) -> DurableMetrics {
         let unsettled = self.settings.capacity - self.capacity.available_permits();
-        self.metrics.read(self.on_wheel.len(), unsettled)
+        self.metrics.read(
+            self.on_wheel.len(),
+            self.due.len(),
+            unsettled,
+            self.calls.failing(),
+        )
     }
 }
 
@@ -229,8 +234,14 @@ impl Life {
     }
 
     /// The next delivery; `None` when there will be no more.
-    pub(crate) fn poll_delivery(&self, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
-        self.deliveries.poll_next(cx)
+    pub(crate) fn poll_delivery(&self, cx: &mut Context<'_>, want: Want) -> Poll<Option<Delivery>> {
+        self.deliveries.poll_next(cx, want)
+    }
+
+    /// Nobody will receive any more.
+    pub(crate) fn abandon(&self) {
+        self.stop();
+        self.deliveries.abandon();
     }
 
     /// Returns once loading and firing have ended, and what was loaded is given back.
@@ -279,6 +290,13 @@ pub(crate) async fn start(
     let limit = settings.call_timeout;
     let (writes, write_batches) = group("write", limit);
     let (settles, settle_batches) = group("settle", limit);
+    let deliveries = Arc::new(Deliveries::new(settings.poll));
+    let leases = Arc::new(Leases::new(
+        calls.namespace().clone(),
+        settles,
+        Arc::clone(&metrics),
+        settings.lease,
+    ));
     let core = Arc::new(Core {
         clock: StoreClock::new(loaded.asked, loaded.answered, loaded.answer.now),
         calls,
@@ -286,23 +304,24 @@ pub(crate) async fn start(
         id: AtomicI64::new(opened.answer.instance.0),
         unloading: Mutex::new(false),
         on_wheel,
-        held: AtomicUsize::new(0),
+        due: Due::default(),
+        deliveries: Arc::clone(&deliveries),
         max_loaded: AtomicUsize::new(settings.max_loaded()),
         capacity: Arc::new(Semaphore::new(settings.capacity)),
         loads: AtomicBool::new(true),
+        more: AtomicBool::new(false),
         load_now: Notify::new(),
-        fired_some: Notify::new(),
         settings,
     });
-    let deliveries = Arc::<Deliveries>::default();
     let (stop, stopped) = watch::channel(false);
     let (end, ended) = watch::channel(());
     drop(tokio::spawn(run_writes(Arc::clone(&core), write_batches)));
     drop(tokio::spawn(run_settles(Arc::clone(&core), settle_batches)));
+    let renewals = lease::renew(Arc::downgrade(&leases), core.settings.lease);
+    drop(tokio::spawn(renewals));
     let firing = Firing {
         core: Arc::clone(&core),
-        settles,
-        deliveries: Arc::clone(&deliveries),
+        leases,
         stopped,
     };
     drop(tokio::spawn(run_claims(firing, expirations, end)));
@@ -320,14 +339,13 @@ pub(crate) async fn start(
 /// Loads and fires until the claims end, then gives everything back.
 async fn run_claims(firing: Firing, expirations: Expirations<Version, ()>, end: watch::Sender<()>) {
     let core = Arc::clone(&firing.core);
-    let deliveries = Arc::clone(&firing.deliveries);
     race(firing.run(expirations), loader::run(&core)).await;
     core.loads.store(false, Ordering::Release);
-    let unreceived = deliveries.close();
+    let unreceived = core.deliveries.close();
     let release = unreceived
         .iter()
-        .map(|delivery| delivery.lease.settle(How::Release));
-    // What fails here is dropped, and tried once more.
+        .map(|delivery| delivery.lease.settle(How::Unfire));
+    // What fails here is dropped, and released then.
     futures_util::future::join_all(release).await;
     drop(unreceived);
     if let Err(error) = core.give_back().await {

@@ -1,0 +1,89 @@
+//! The rows that have come due here and are not fired yet.
+//!
+//! They come off the wheel, or from a load if they were due already. What the program cannot take soon is left to others.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::store::Version;
+
+/// Rows that are due, earliest first.
+#[derive(Debug, Default)]
+pub(super) struct Due {
+    state: Mutex<State>,
+    /// Tells the task that fires that there are more.
+    pub(super) changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By when they were due, with when they came here.
+    rows: BTreeMap<(Instant, Version), Instant>,
+    /// Rows that are marked, and that this instance has no room for.
+    surplus: Vec<Version>,
+}
+
+impl Due {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.lock().rows.len()
+    }
+
+    pub(super) fn add(&self, rows: impl IntoIterator<Item = (Instant, Version)>) {
+        let now = Instant::now();
+        let mut rows = rows.into_iter().map(|row| (row, now)).peekable();
+        if rows.peek().is_some() {
+            self.lock().rows.extend(rows);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Adds a row that others are to have.
+    pub(super) fn add_surplus(&self, version: Version) {
+        self.lock().surplus.push(version);
+        self.changed.notify_one();
+    }
+
+    /// Takes the first ones, at most so many.
+    pub(super) fn take(&self, at_most: usize) -> Vec<Version> {
+        let mut state = self.lock();
+        let mut taken = Vec::with_capacity(at_most.min(state.rows.len()));
+        while taken.len() < at_most {
+            let Some(((_, version), _)) = state.rows.pop_first() else {
+                break;
+            };
+            taken.push(version);
+        }
+        taken
+    }
+
+    /// Takes the surplus.
+    pub(super) fn take_surplus(&self) -> Vec<Version> {
+        std::mem::take(&mut self.lock().surplus)
+    }
+
+    /// Takes what has been here for so long, but for the first `keep`.
+    pub(super) fn take_old(&self, keep: usize, patience: Duration) -> Vec<Version> {
+        let mut state = self.lock();
+        let old = state.rows.iter().skip(keep);
+        let old: Vec<_> = old
+            .filter(|(_, came)| came.elapsed() >= patience)
+            .map(|(&row, _)| row)
+            .collect();
+        for row in &old {
+            state.rows.remove(row);
+        }
+        old.into_iter().map(|(_, version)| version).collect()
+    }
+
+    pub(super) fn clear(&self) {
+        *self.lock() = State::default();
+    }
+}

@@ -1,0 +1,533 @@
+//! An instance claims what its program can take, keeps what it has claimed, and says what goes wrong.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
+use std::time::{Duration, SystemTime};
+
+use tickwheel::TimerWheel;
+use tickwheel_durable::conformance::Faulty;
+use tickwheel_durable::{
+    Builder, Claim, Claims, DurableTimers, Error, Memory, Retry, SetIfAbsent, builder,
+};
+use tokio::time::{Instant, sleep, timeout};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const SECOND: Duration = Duration::from_secs(1);
+
+type Timers = DurableTimers<String, u32>;
+type Instance = (Timers, Claims<String, u32>);
+
+async fn start(
+    store: impl tickwheel_durable::store::Store,
+    set: impl FnOnce(Builder<String, u32>) -> Builder<String, u32>,
+) -> Instance {
+    let started = set(builder("orders"))
+        .start(&TimerWheel::new(), store)
+        .await;
+    started.expect("it starts")
+}
+
+async fn set(timers: &Timers, key: &str, delay: Duration) {
+    let set = timers.set_timer(&key.to_owned(), &0, delay).await;
+    set.expect("it is set");
+}
+
+async fn next(claims: &mut Claims<String, u32>) -> Claim<String, u32> {
+    let claim = timeout(HOUR, claims.recv()).await;
+    claim.expect("it comes").expect("the stream goes on")
+}
+
+/// What was logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    fn with(&self, words: &[&str]) -> usize {
+        let lines = self.0.lock().expect("no test panics with it");
+        let has_all = |line: &&String| words.iter().all(|word| line.contains(word));
+        lines.iter().filter(has_all).count()
+    }
+}
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        write!(self.0, " {field}={value:?}").expect("a string takes it");
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::INFO && metadata.target().starts_with("tickwheel")
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line(event.metadata().level().to_string());
+        event.record(&mut line);
+        self.0.lock().expect("no test panics with it").push(line.0);
+    }
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// Renewals were missing: a handler longer than its lease ran twice at once.
+#[tokio::test(start_paused = true)]
+async fn renews_the_lease_while_a_handler_runs() {
+    let store = Memory::new();
+    let log = Log::default();
+    let _logging = tracing::subscriber::set_default(log.clone());
+    let (timers, mut claims) = start(store.clone(), |b| b.lease(SECOND * 2)).await;
+    let (other, mut others) = start(store, |b| b.lease(SECOND * 2)).await;
+    set(&timers, "long", SECOND).await;
+    let handled = AtomicU32::new(0);
+    let handle = |_| async {
+        handled.fetch_add(1, Ordering::Relaxed);
+        sleep(SECOND * 20).await;
+        Ok(())
+    };
+    let both = async { tokio::join!(claims.dispatch(4, handle), others.dispatch(4, handle)) };
+    assert!(timeout(SECOND * 60, both).await.is_err());
+    assert_eq!(handled.load(Ordering::Relaxed), 1);
+    let (mine, other) = (timers.metrics(), other.metrics());
+    assert_eq!(mine.lost + other.lost, 0);
+    assert_eq!(mine.slow_handlers + other.slow_handlers, 1);
+    assert_eq!(log.with(&["WARN", "takes longer than a lease", "long"]), 1);
+    // Once about each second, and no more when the handler has ended.
+    let renewed = mine.renewed + other.renewed;
+    assert!((10..=30).contains(&renewed), "{renewed}");
+    assert_eq!(timers.counts().await.expect("it counts").in_flight, 0);
+}
+
+/// A renewal under way when its claim is acknowledged finds no claim: that is no loss.
+#[tokio::test(start_paused = true)]
+async fn an_acknowledged_claim_is_not_lost_by_its_renewal() {
+    let store = Faulty::new(Memory::new());
+    let (timers, mut claims) = start(store.clone(), |b| b.lease(SECOND)).await;
+    for number in 0..40 {
+        set(&timers, &number.to_string(), SECOND).await;
+    }
+    // Renewals and acknowledgements meet all the time.
+    store.set_delay(SECOND / 20);
+    let handle = |claim: Claim<String, u32>| async move {
+        let number: u32 = claim.key.parse().expect("it is a number");
+        sleep(SECOND * number / 20).await;
+        Ok(())
+    };
+    assert!(
+        timeout(SECOND * 60, claims.dispatch(40, handle))
+            .await
+            .is_err()
+    );
+    let metrics = timers.metrics();
+    assert_eq!((metrics.lost, metrics.delivered), (0, 40), "{metrics:?}");
+    assert!(metrics.renewed > 20, "{metrics:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_renewal_is_logged_and_counted() {
+    let log = Log::default();
+    let _logging = tracing::subscriber::set_default(log.clone());
+    let memory = Memory::new();
+    let store = Faulty::new(memory.clone());
+    let (timers, mut claims) = start(store.clone(), |b| b.lease(SECOND)).await;
+    let (_other, mut others) = start(memory, |b| b).await;
+    set(&timers, "a", SECOND).await;
+    // Only the first one asks.
+    let claim = next(&mut claims).await;
+    let renewing = claim.auto_renew();
+    sleep(SECOND * 3).await;
+    assert!(claim.lease_remaining() > SECOND / 2);
+    store.set_away(true);
+    let again = next(&mut others).await;
+    assert_eq!(again.attempt, 2);
+    store.set_away(false);
+    sleep(SECOND).await;
+    assert_eq!(timers.metrics().lost, 1);
+    assert_eq!(log.with(&["WARN", "a claim is lost"]), 1);
+    assert_eq!(claim.lease_remaining(), Duration::ZERO);
+    drop(renewing);
+    again.ack().await.expect("it is held");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_renews_until_it_is_dropped() {
+    let (timers, mut claims) = start(Memory::new(), |b| b.lease(SECOND * 2)).await;
+    set(&timers, "a", SECOND).await;
+    let claim = next(&mut claims).await;
+    assert!(claim.lease_remaining() > SECOND);
+    let renewing = claim.auto_renew();
+    assert!(timeout(SECOND * 30, claims.recv()).await.is_err());
+    assert!(claim.lease_remaining() > SECOND / 2);
+    drop(renewing);
+    let again = timeout(SECOND * 5, claims.recv()).await;
+    let again = again
+        .expect("its lease has ended")
+        .expect("the stream goes on");
+    assert_eq!(again.attempt, 2);
+    let token = claim.token();
+    assert_eq!(claim.ack().await, Err(Error::Lost { token }));
+    again.ack().await.expect("it is held");
+    assert_eq!(again.lease_remaining(), Duration::ZERO);
+    // A guard keeps no claim that is dropped.
+    set(&timers, "b", SECOND).await;
+    let claim = next(&mut claims).await;
+    let _renewing = claim.auto_renew();
+    drop(claim);
+    assert_eq!(next(&mut claims).await.attempt, 2);
+}
+
+/// What waited for its program lost its lease, was fired again, and counted as an attempt.
+#[tokio::test(start_paused = true)]
+async fn gives_back_what_waits_for_half_a_lease() {
+    let store = Memory::new();
+    let (timers, mut claims) = start(store.clone(), |b| b.lease(SECOND * 10)).await;
+    // It asks for two, and does not come for them.
+    let mut received = Vec::new();
+    assert!(
+        timeout(SECOND, claims.recv_many(&mut received, 2))
+            .await
+            .is_err()
+    );
+    set(&timers, "a", SECOND).await;
+    set(&timers, "b", SECOND).await;
+    let (_timers, mut others) = start(store, |b| b).await;
+    assert!(timeout(SECOND * 5, others.recv()).await.is_err());
+    assert_eq!(timers.metrics().claimed, 2);
+    for _ in 0..2 {
+        let claim = timeout(SECOND * 4, others.recv()).await;
+        let claim = claim
+            .expect("half the lease is over")
+            .expect("the stream goes on");
+        assert_eq!(claim.attempt, 1, "no program has seen it before");
+        claim.ack().await.expect("it is held");
+    }
+    let metrics = timers.metrics();
+    assert_eq!(
+        (metrics.lapsed, metrics.unsettled, metrics.delivered),
+        (2, 0, 0)
+    );
+    assert!(timeout(SECOND * 100, claims.recv()).await.is_err());
+}
+
+/// A thousand claims waited for sixteen handlers.
+#[tokio::test(start_paused = true)]
+async fn claims_no_more_than_the_program_can_take() {
+    let (timers, mut claims) = start(Memory::new(), |b| b).await;
+    for number in 0..500 {
+        set(&timers, &number.to_string(), SECOND).await;
+    }
+    sleep(SECOND * 3).await;
+    assert_eq!(timers.metrics().claimed, 0, "it has not asked");
+    let slow = |_| async {
+        sleep(SECOND * 10).await;
+        Ok(())
+    };
+    assert!(
+        timeout(SECOND * 25, claims.dispatch(16, slow))
+            .await
+            .is_err()
+    );
+    let claimed = timers.metrics().claimed;
+    assert_eq!(claimed, 48, "three rounds, and none ahead of slow handlers");
+    let quick = |_| async {
+        sleep(SECOND / 100).await;
+        Ok(())
+    };
+    assert!(
+        timeout(SECOND * 10, claims.dispatch(16, quick))
+            .await
+            .is_err()
+    );
+    let counts = timers.counts().await.expect("it counts");
+    assert_eq!((counts.waiting, counts.in_flight), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancels_a_handler_after_its_time_limit() {
+    let log = Log::default();
+    let _logging = tracing::subscriber::set_default(log.clone());
+    let (timers, mut claims) = start(Memory::new(), |b| b.handler_timeout(SECOND * 3)).await;
+    set(&timers, "poison", SECOND).await;
+    let began = Instant::now();
+    let seen = Mutex::new(Vec::new());
+    let handle = |claim: Claim<String, u32>| {
+        seen.lock()
+            .expect("it is free")
+            .push((claim.attempt, began.elapsed().as_secs()));
+        async move {
+            if claim.attempt < 3 {
+                std::future::pending::<()>().await;
+            }
+            Ok(())
+        }
+    };
+    assert!(
+        timeout(SECOND * 100, claims.dispatch(4, handle))
+            .await
+            .is_err()
+    );
+    // Three seconds each, and one and two until it is tried again.
+    assert_eq!(*seen.lock().expect("it is free"), [(1, 1), (2, 5), (3, 10)]);
+    assert_eq!(timers.metrics().timed_out, 2);
+    assert_eq!(log.with(&["ERROR", "took too long", "poison"]), 2);
+    let counts = timers.counts().await.expect("it counts");
+    assert_eq!((counts.waiting, counts.in_flight), (0, 0));
+}
+
+/// One timer whose handler never returned took a place after another, on one instance after another.
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_never_returns_takes_one_place() {
+    let (timers, mut claims) = start(Memory::new(), |b| b.lease(SECOND * 2)).await;
+    set(&timers, "poison", SECOND).await;
+    for number in 0..50 {
+        set(&timers, &number.to_string(), SECOND * 2 * number).await;
+    }
+    let handle = |claim: Claim<String, u32>| async move {
+        if claim.key == "poison" {
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    };
+    assert!(
+        timeout(SECOND * 110, claims.dispatch(4, handle))
+            .await
+            .is_err()
+    );
+    let metrics = timers.metrics();
+    assert_eq!(
+        (metrics.delivered, metrics.redelivered),
+        (51, 0),
+        "{metrics:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn panics_are_a_second_then_two_apart() {
+    let (timers, mut claims) = start(Memory::new(), |b| b).await;
+    set(&timers, "a", SECOND).await;
+    let began = Instant::now();
+    let seen = Mutex::new(Vec::new());
+    let handle = |claim: Claim<String, u32>| {
+        seen.lock()
+            .expect("it is free")
+            .push(began.elapsed().as_secs());
+        async move {
+            assert!(claim.attempt > 3, "the handler panics, as the test wants");
+            Ok::<_, Retry>(())
+        }
+    };
+    assert!(
+        timeout(SECOND * 100, claims.dispatch(4, handle))
+            .await
+            .is_err()
+    );
+    assert_eq!(*seen.lock().expect("it is free"), [1, 2, 4, 8]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn spawned_handlers_run_on_several_threads() {
+    let (timers, mut claims) = start(Memory::new(), |b| b).await;
+    for key in ["a", "b"] {
+        set(&timers, key, Duration::ZERO).await;
+    }
+    let meet = Arc::new(Barrier::new(2));
+    let met = Arc::new(AtomicU32::new(0));
+    let handle = |_| {
+        let (meet, met) = (Arc::clone(&meet), Arc::clone(&met));
+        async move {
+            // Both block their threads until the other is there.
+            meet.wait();
+            met.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+    };
+    let done = async {
+        while met.load(Ordering::Relaxed) < 2 || timers.metrics().unsettled > 0 {
+            sleep(SECOND / 100).await;
+        }
+    };
+    tokio::select! {
+        () = claims.dispatch_spawned(2, handle) => panic!("the stream goes on"),
+        () = done => {}
+    }
+    assert_eq!(timers.counts().await.expect("it counts").in_flight, 0);
+}
+
+/// Dropping the future of `dispatch_spawned` ends its handlers.
+#[tokio::test(start_paused = true)]
+async fn dropping_the_dispatch_releases_spawned_claims() {
+    let (timers, mut claims) = start(Memory::new(), |b| b).await;
+    set(&timers, "a", SECOND).await;
+    let handle = |_| std::future::pending::<Result<(), Retry>>();
+    assert!(
+        timeout(SECOND * 5, claims.dispatch_spawned(2, handle))
+            .await
+            .is_err()
+    );
+    let claim = timeout(SECOND * 5, claims.recv()).await;
+    assert_eq!(
+        claim
+            .expect("it is released")
+            .expect("the stream goes on")
+            .attempt,
+        2
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_claims_ends_them() {
+    let store = Memory::new();
+    let (timers, mut claims) = start(store.clone(), |b| b).await;
+    assert!(timeout(SECOND, claims.recv()).await.is_err());
+    set(&timers, "loaded", SECOND * 20).await;
+    drop(claims);
+    sleep(SECOND).await;
+    for entry in timers.admin().pending(None, 10).await.expect("it lists") {
+        assert!(!entry.loaded, "{entry:?}");
+    }
+    set(&timers, "later", SECOND * 20).await;
+    let (_timers, mut others) = start(store, |b| b).await;
+    for key in ["loaded", "later"] {
+        let claim = next(&mut others).await;
+        assert_eq!((claim.key.as_str(), claim.attempt), (key, 1));
+        claim.ack().await.expect("it is held");
+    }
+    assert_eq!(timers.metrics().claimed, 0);
+}
+
+/// The store's clock steps while the timer is on the wheel: forward it comes sooner, back nobody asks for it in vain.
+#[tokio::test(start_paused = true)]
+async fn a_step_of_the_clock_arms_the_wheel_again() {
+    let store = Memory::new();
+    let now = SystemTime::now();
+    store.set_clock(now);
+    let (timers, mut claims) = start(store.clone(), |b| b).await;
+    set(&timers, "a", SECOND * 20).await;
+    let early = timeout(SECOND * 3, claims.recv()).await;
+    assert!(early.is_err());
+    assert_eq!(timers.metrics().on_wheel, 1);
+    store.set_clock(now + SECOND * 18);
+    let began = Instant::now();
+    let claim = next(&mut claims).await;
+    let took = began.elapsed();
+    assert!((SECOND * 2..SECOND * 3).contains(&took), "{took:?}");
+    claim.ack().await.expect("it is held");
+
+    set(&timers, "b", SECOND * 20).await;
+    store.set_clock(now);
+    let fired = timers.metrics().fire_batches.count;
+    let early = timeout(SECOND * 35, claims.recv()).await;
+    assert!(early.is_err(), "{early:?}");
+    assert_eq!(
+        timers.metrics().fire_batches.count,
+        fired,
+        "it is asked for too early"
+    );
+    assert_eq!(next(&mut claims).await.key, "b");
+}
+
+/// Rows that left the wheel were not counted as gone, and an instance that had seen a thousand loaded nothing any more; or it
+/// loaded one page for each poll.
+#[tokio::test(start_paused = true)]
+async fn a_long_backlog_comes_without_waiting_for_polls() {
+    let store = Memory::new();
+    let (writer, claims) = start(store.clone(), |b| b).await;
+    claims.shutdown().await;
+    for number in 0..5_000 {
+        set(&writer, &number.to_string(), Duration::ZERO).await;
+    }
+    let (timers, mut claims) = start(store, |b| b.capacity(16).poll(SECOND * 10)).await;
+    let began = Instant::now();
+    for _ in 0..5_000 {
+        next(&mut claims).await.ack().await.expect("it is held");
+    }
+    assert!(began.elapsed() < SECOND * 10, "{:?}", began.elapsed());
+    let metrics = timers.metrics();
+    assert_eq!((metrics.claimed, metrics.loaded), (5_000, 5_000));
+    assert_eq!(
+        (metrics.on_wheel, metrics.due, metrics.given_back),
+        (0, 0, 0)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timer_in_flight_has_no_deadline_and_is_not_set_again() {
+    let (timers, mut claims) = start(Memory::new(), |b| b).await;
+    let key = "a".to_owned();
+    set(&timers, &key, SECOND).await;
+    let set = timers.set_if_absent(&key, &1, HOUR).await;
+    assert_eq!(set, Ok(SetIfAbsent::Present));
+    assert!(timers.deadline(&key).await.expect("it reads").is_some());
+    let claim = next(&mut claims).await;
+    assert_eq!(timers.deadline(&key).await, Ok(None));
+    let set = timers.set_if_absent(&key, &1, HOUR).await;
+    assert_eq!(set, Ok(SetIfAbsent::InFlight(claim.token())));
+    claim.ack().await.expect("it is held");
+    let set = timers.set_if_absent(&key, &1, HOUR).await;
+    assert_eq!(set, Ok(SetIfAbsent::Set));
+}
+
+/// An instance whose fires failed was silent.
+#[tokio::test(start_paused = true)]
+async fn warns_once_for_each_kind_of_call_that_fails() {
+    let log = Log::default();
+    let _logging = tracing::subscriber::set_default(log.clone());
+    let store = Faulty::new(Memory::new());
+    let (timers, mut claims) = start(store.clone(), |b| b).await;
+    for (number, lane) in ["load", "fire", "write", "settle"].into_iter().enumerate() {
+        set(&timers, "a", SECOND * 2).await;
+        store.set_failing(Some(lane));
+        for _ in 0..3 {
+            let set = timers.set_timer(&"b".into(), &0, HOUR).await;
+            assert_eq!(set.is_err(), lane == "write");
+            let claim = timeout(SECOND * 3, claims.recv()).await;
+            if let Ok(Some(claim)) = claim {
+                assert_eq!(claim.ack().await.is_err(), lane == "settle");
+            }
+        }
+        let quoted = format!("lane={lane:?}");
+        let warned = log.with(&["WARN", "fail", "taken away by the test", &quoted]);
+        assert_eq!(warned, 1, "{lane}");
+        assert_eq!(log.with(&["INFO", "work again"]), number);
+        store.set_failing(None);
+        set(&timers, "a", SECOND).await;
+        let claim = next(&mut claims).await;
+        claim.ack().await.expect("it is held");
+        sleep(SECOND * 3).await;
+        assert_eq!(log.with(&["INFO", "work again", &quoted]), 1, "{lane}");
+    }
+    assert_eq!(log.with(&["WARN"]), 4);
+}
+
+/// The age of overdue timers was logged, and counted by the wheel, as if the runtime were late.
+#[tokio::test(start_paused = true)]
+async fn overdue_timers_do_not_make_the_wheel_late() {
+    let log = Log::default();
+    let _logging = tracing::subscriber::set_default(log.clone());
+    let store = Memory::new();
+    let (writer, claims) = start(store.clone(), |b| b).await;
+    claims.shutdown().await;
+    for number in 0..20 {
+        let key = number.to_string();
+        let passed = SystemTime::UNIX_EPOCH + SECOND;
+        writer
+            .set_timer_at(&key, &0, passed)
+            .await
+            .expect("it is set");
+    }
+    let (timers, mut claims) = start(store, |b| b).await;
+    for _ in 0..20 {
+        next(&mut claims).await.ack().await.expect("it is held");
+    }
+    assert_eq!(timers.metrics().delivered, 20);
+    assert_eq!(log.with(&["WARN"]), 0);
+}
