@@ -14,18 +14,21 @@
 //!
 //! | setting | default | larger | smaller |
 //! |---|---|---|---|
-//! | [`lease`](crate::Builder::lease) | 60 s | a handler may take longer without extending it | after a crash of the claimant the timer comes again sooner |
+//! | [`lease`](crate::Builder::lease) | 60 s | a process may stand still for longer, half a lease, without its timers going to others; fewer renewals | after a crash of the claimant the timer comes again sooner |
 //! | [`window`](crate::Builder::window) | 30 s | the store may be away for longer without a late timer being noticed late; more memory | less on the wheel |
 //! | [`poll`](crate::Builder::poll) | 1 s | fewer calls | after a crash what was loaded goes to others sooner, within four polls |
-//! | [`capacity`](crate::Builder::capacity) | 1024 | more at once on this instance | work is spread more evenly; less waits in a process that may die |
+//! | [`capacity`](crate::Builder::capacity) | 1024 | a program may keep more claims unsettled | a bound for programs that receive without waiting for their handlers |
+//! | [`handler_timeout`](crate::Builder::handler_timeout) | none | handlers may take longer | a handler that hangs frees its place sooner |
 //! | [`call_timeout`](crate::Builder::call_timeout) | 5 s | rides out a slow store | callers learn sooner |
 //!
-//! * **Lease**: twice what a handler takes at worst, or shorter with handlers that [extend](crate::Claim::extend) it. The lease
-//!   must be at least two round trips to the store, as measured at start.
-//! * **Capacity**: the number of handlers that run at once, and as many again for those that wait. A claim counts against it
-//!   from firing until it is settled, and its lease runs while it waits to be received. One whose lease has ended by then is
-//!   not handed out; one that has little of it left is, so a handler that takes long extends it first.
-//! * **Memory**: an instance has at most 16 times its capacity loaded, and 1,024 at least. A loaded timer is a number and an
+//! * **Concurrency** is the one number to choose: how many handlers [`dispatch`](crate::Claims::dispatch) runs at once. What
+//!   is claimed, and loaded, [follows](crate::protocol#demand).
+//! * **Lease**: how long after a crash what was claimed comes again. It does not depend on how long handlers take, as
+//!   `dispatch` renews it; a program that receives by itself uses [`auto_renew`](crate::Claim::auto_renew). The lease must be
+//!   at least two round trips to the store, as measured at start.
+//! * **Handler timeout**: set it, far above what a handler takes. Without it a handler that never returns keeps its place, and
+//!   its timer, until the process ends.
+//! * **Memory**: an instance has at most 16 times its capacity loaded, and may have 1,024. A loaded timer is a number and an
 //!   instant on the wheel, about 100 bytes; keys and values come when it fires. A storm of a million timers due at once is
 //!   loaded piece by piece, and shared among instances as they finish.
 //! * **The wheel**: share one between instances and the rest of the program. If it has a bound (`max_keyed`) that is too small,
@@ -47,7 +50,10 @@
 //! | a value does not decode | the timer is parked: logged, counted, and in flight for ever, where the admin view shows it; others are not held up |
 //! | a handler panics | in [`dispatch`](crate::Claims::dispatch) it is logged, and the timer comes again after a second, two, four, up to a minute |
 //! | a handler kills the process each time | it comes again with each lease, and `attempt` grows: acknowledge it, or put it far away, when that is too often |
-//! | the capacity is used up | after 50 ms what is loaded is given back for others to load; `given_back` counts |
+//! | more is due than the program takes | the rest is left to other instances within half a poll; `given_back` counts |
+//! | a handler takes longer than its lease | the lease is renewed; it is logged once with its key, and `slow_handlers` counts |
+//! | a handler never returns | it keeps one place; with a [time limit](crate::Builder::handler_timeout) it is cancelled, logged with its key, and tried again after a second, two, four, up to a minute |
+//! | a program does not come for what it has asked for | the claims are given back once half of their lease is over, uncounted |
 //! | hosts disagree about the time | nothing: the store's clock decides |
 //! | the store's clock steps | forward, timers come sooner by as much; back, later |
 //! | a newer version of the crate has changed the schema | an older one does not start: [`StoreError::Schema`](crate::store::StoreError::Schema) |
@@ -61,15 +67,20 @@
 //! |---|---|
 //! | `counts().earliest` before `counts().now` by seconds | nobody fires: no instance, no capacity, or the store is away |
 //! | `lateness_micros.max` | it is far above the store's round trip |
-//! | `redelivered` | it grows without crashes: the lease is shorter than the handlers take, or claims are dropped |
-//! | `lost` | handlers finish after their lease: the same |
-//! | `lapsed` | claims wait longer than their lease: the capacity is too large for what the handlers get done, or the lease too short |
-//! | `given_back` | the capacity is used up again and again: handlers are slow, or too few |
+//! | `redelivered` | it grows without crashes: handlers fail or panic, or claims are dropped |
+//! | `lost` | a process stood still, or could not reach the store, for half a lease; or claims from `recv` are held for longer than one without [`auto_renew`](crate::Claim::auto_renew) |
+//! | `lapsed` | the program asks for claims and does not come for them |
+//! | `slow_handlers` | handlers take longer than a lease: a deadlock, or a lease that is too short for what they do |
+//! | `timed_out` | handlers hang |
+//! | `due` | it stays high: handlers are slow, or too few |
+//! | `given_back` | it grows on all instances: handlers are slow, or too few |
+//! | `failing` | one of its fields is set for longer than a blink |
 //! | `parked` | it is not zero: a deployment has changed a type that old timers still have |
 //! | `store_errors`, `store_latency_micros` | they grow |
 //!
-//! Every call of the store is a `tracing` span at debug level, `store`, with the namespace, the call and the number of items. A
-//! store that stops answering is one warning, and one line when it answers again.
+//! Every call of the store is a `tracing` span at debug level, `store`, with the namespace, the call and the number of items. Loads,
+//! fires, writes and settles that begin to fail are one warning each, with the words of the store, and one line when they work
+//! again.
 //!
 //! # Looking into the store
 //!
@@ -117,8 +128,10 @@
 //! * Expect to run twice. Either the work is idempotent, or what it changes checks the [token](crate::Token): it remembers the
 //!   greatest it has seen for the key, and refuses smaller ones.
 //! * A handler of a key that was set again meanwhile has the old value, and its acknowledgement leaves the new timer alone.
-//! * Extend the lease when the work turns out long. [`Error::Lost`](crate::Error::Lost) says that somebody else has got the
-//!   timer: stop.
+//! * Work that turns out long needs nothing in `dispatch`. When [`lease_remaining`](crate::Claim::lease_remaining) is zero, or
+//!   a call says [`Error::Lost`](crate::Error::Lost), another instance may have the timer: stop.
+//! * Do not block the thread in `dispatch`, whose handlers share a task; use
+//!   [`dispatch_spawned`](crate::Claims::dispatch_spawned), or `spawn_blocking`.
 //! * Give up in the end: look at [`attempt`](crate::Claim::attempt), and acknowledge what has failed too often.
 //!
 //! # When to take a job queue

@@ -5,10 +5,11 @@
 //! 3. [The states of a timer](#the-states-of-a-timer)
 //! 4. [The promises](#the-promises)
 //! 5. [The argument](#the-argument)
-//! 6. [Lives](#lives)
-//! 7. [What each crash leaves](#what-each-crash-leaves)
-//! 8. [Time](#time)
-//! 9. [Where it ends](#where-it-ends)
+//! 6. [Demand](#demand)
+//! 7. [Lives](#lives)
+//! 8. [What each crash leaves](#what-each-crash-leaves)
+//! 9. [Time](#time)
+//! 10. [Where it ends](#where-it-ends)
 //!
 //! # The problem
 //!
@@ -27,11 +28,11 @@
 //! 1. **Load.** An instance marks the timers that fall due within a window, 30 s by default, and puts them on its wheel: each
 //!    is no more than a version and a deadline. The mark only shares the work out. Anybody may still set, move or remove the
 //!    key, and that gives the timer another version.
-//! 2. **Fire.** When the wheel says that some are due, one call asks the store to fire those versions. The store compares: a
+//! 2. **Fire.** When the wheel says that some are due, and the program can take them, one call asks the store to fire those versions. The store compares: a
 //!    version that still exists, and is due by the store's own clock, goes in flight, with a lease that begins now. The rest is
 //!    left out. What the store returns is delivered, and nothing else.
 //! 3. **Settle.** An acknowledgement deletes what is in flight. `again` arms it anew, `extend` lengthens the lease, dropping
-//!    the claim releases it. Each names the claim by its token; one that is out of date changes nothing.
+//!    the claim releases it, and what no program has seen is *unfired*: released, and not counted as an attempt. Each names the claim by its token; one that is out of date changes nothing.
 //! 4. **Hints.** Whoever sets a timer that is due within the window loads it in the same step, if it claims itself. If it does
 //!    not, the store tells those that do. A hint may be lost: the next poll, a second later at most, finds the timer.
 //!
@@ -79,14 +80,15 @@
 //! | D2 | Delivered at least once: fired and not acknowledged within the lease, it is delivered again within a poll, by any instance with capacity, and `attempt` counts. `at_most_once` is a mode. | `d2_delivers_again_after_the_lease`, `d2_at_most_once_is_a_mode` |
 //! | D3 | Never early by the store's clock. | `d3_is_never_early`, `fires_what_is_due_and_exists` |
 //! | D4 | The last write wins, whichever instance makes it. A timer is removed or fired, never both, and the caller is told which, also while claims of its key are put back: a key that has a timer at every instant is never said to have none. | `d4_last_write_wins_across_instances`, `d4_removed_or_fired_never_both`, `put_backs_never_hide_a_timer` |
-//! | D5 | Without crashes each timer is delivered once, however many instances there are. | `d5_delivers_once_among_many`, `gives_each_row_to_one_of_many` |
+//! | D5 | Without crashes each timer is handled once, however many instances there are and however long a handler of `dispatch` takes. | `d5_handles_once_however_long_it_takes`, `d5_delivers_once_among_many`, `gives_each_row_to_one_of_many` |
 //! | D6 | The lease counts from firing, never from loading. | `d6_counts_the_lease_from_firing` |
 //! | D7 | Tokens grow under a key. A settle after the claim was lost says so and changes nothing. | `d7_fences_lost_claims`, `settles_by_token` |
 //! | D8 | What came due while nobody ran is delivered at start, earliest first; repeating timers by a rule. | `d8_delivers_what_was_missed_in_order`, `d8_repeats_by_each_rule` |
 //! | D9 | A repeating timer's next deadline is written in the step that fires it, and its cadence depends on no acknowledgement. | `d9_keeps_the_cadence_unacknowledged`, `repeats_in_the_step_that_fires` |
-//! | D10 | An instance whose capacity is used up claims no more, and others can. | `d10_leaves_to_others_when_full` |
+//! | D10 | An instance claims what its program can take, and leaves the rest to others, which get their share. A backlog costs the store at most six row writes for each timer handled, renewals left out, however slow the handlers are. | `d10_leaves_to_others_when_full`, `d10_shares_what_waits`, `d10_bounds_the_writes_of_a_backlog` |
 //! | D11 | While the store is away calls fail with a clear error, and nothing is delivered unconfirmed. The instance recovers by itself. | `d11_recovers_when_the_store_is_back`, `survives_an_error_in_every_call` |
 //! | D12 | An idle instance makes at most one call for each poll, whatever the number of far timers. | `d12_is_quiet_when_idle` |
+//! | D14 | An instance whose loads, fires, writes or settles fail says so, once for each, with the words of the store, and once when they work again. | `d14_says_which_calls_fail` |
 //!
 //! `agrees_with_the_oracle` and `keeps_its_books_among_instances` try all of it at random. Each is a check of the suite
 //! `conformance`, which runs on every store.
@@ -112,15 +114,49 @@
 //! **Leases (D6).** The lease begins in the step that fires. A timer that has been on a wheel for half a minute has all of it
 //! left.
 //!
-//! A program that is slow to receive may leave a claim waiting until its lease has ended. The instance then gives the claim up
-//! instead of handing it out: somebody has the timer by now, or gets it with the next load. It counts the lease from the answer
-//! to the fire. The store began it earlier, by a round trip at most. So the store has certainly ended the lease of what is
-//! given up, and a release would tell it nothing. A claim handed out within that round trip does no harm: whoever wants its
-//! timer has to load and fire it first, and the token decides. Counted from the question, every claim would be given up at once
-//! while the store takes longer than a lease to answer, and all of it fired again.
+//! While a handler runs in `dispatch`, or a guard is held, the instance renews the lease: an eighth of it before half of it is
+//! over at the latest, and again with each eighth while that fails. Renewals share batches with other settles. One that meets
+//! the acknowledgement of its claim on the way may find the claim gone; that is no loss, and the acknowledgement's own answer
+//! counts. So a timer whose handler runs is fired again only if its process stands still, or cannot reach the store, for half a
+//! lease.
+//!
+//! The instance counts a lease from when it asked the store to fire, and hands out nothing with less than half of it left. A
+//! store that takes longer than a quarter of a lease to answer is counted as if it had taken a quarter; otherwise nothing could
+//! ever be handed out.
 //!
 //! **Cadence (D9).** The step that fires an occurrence makes the next one waiting. There is no moment at which a crash could
 //! leave a repeating timer without its next occurrence.
+//!
+//! # Demand
+//!
+//! A claim that waits for its program is worth nothing: its lease runs, and another instance could work on it. A row that waits
+//! in an instance which cannot fire it is no better. So what is fired follows what the program asks for, and what is loaded
+//! follows what is fired.
+//!
+//! 1. **Wanted.** A program that waits for claims says how many it can take: `recv` one, `recv_many` its limit, `dispatch` as
+//!    many as it has places free. While it does not wait, that is none.
+//! 2. **Ahead.** So many claims may wait for the program besides: none at first, and twice as many and one more each time it
+//!    comes back for more within a poll; at most as many as `dispatch` has places, or `recv_many` asks for, or 64. A program
+//!    that receives nothing for a poll has none ahead of it. So a quick one does not wait for round trips, and a slow one holds
+//!    nothing that it does not work on.
+//! 3. **Fired** is what is due, up to wanted and ahead together, less what waits for the program already, and within the
+//!    capacity. The rest stays here and *due*, earliest first. Nothing else decides when to fire: a place that comes free
+//!    fires a row that is here, without a load.
+//! 4. **Loaded**, of what is due already, are as many rows as that, and as many again as may be ahead, less those that are due
+//!    here. Only when a load finds nothing more that is due does the instance load what is due later, as far as it has room.
+//!    When a load has left something out, the next one is made as soon as there is demand for it.
+//! 5. **Left to others** is what has been due here for half a poll, but for as many rows as may be ahead. Only these rows lose
+//!    their marks; other instances get a hint. The instance itself does not load them again before its program asks for them.
+//!    While it has more due than its program takes, it marks no near rows either that calls of its own set.
+//! 6. **Stale** is a claim that has waited for the program until half of its lease was over. It is unfired, and nothing is fired
+//!    until the program asks again.
+//!
+//! What it costs (D10): a timer is marked when it is set or loaded, fired and acknowledged. That is three row writes. If it was
+//! marked long before, and there are too many, it is unmarked and loaded once more: five. By rule 2 no more rows are ahead of
+//! a program than it has just received; these can be loaded in vain once, when it turns slow.
+//!
+//! Sharing: an instance holds back at most what its program takes within about half a poll. The rest is loaded by whichever
+//! instance has demand first, each as much as it asks for, so each gets what it can handle.
 //!
 //! # Lives
 //!
@@ -163,7 +199,7 @@
 //! | while a fire is under way, or before its claims are handed out | timers in flight that nobody works on | they are delivered again at the first poll after the lease has ended |
 //! | while the program handles a claim | the same | the same; `attempt` is 2 then |
 //! | while an acknowledgement is under way | the timer, or not | if it is there, it is delivered again |
-//! | after a shutdown | nothing is marked, and what was fired and not received is released | |
+//! | after a shutdown | nothing is marked, and what was fired and not received is unfired | |
 //!
 //! An answer that is lost on the way is the same as a crash at that point, except that the instance goes on: a fire whose
 //! answer is lost leaves timers in flight, and a write may be made again, as it does the same twice.
@@ -177,6 +213,9 @@
 //!
 //! # Where it ends
 //!
+//! * A process that stands still for longer than half a lease may have its timers handled
+//!   elsewhere, and learns of it from its next renewal or acknowledgement.
+//! * Claims that a crashed process had fired, and no program had seen, count as attempts.
 //! * At least once is not exactly once. A handler that has worked and crashed before its acknowledgement works again. Make it
 //!   idempotent, or fence with the token.
 //! * The order of delivery is that of deadlines as one instance sees it. Two instances deliver side by side.
