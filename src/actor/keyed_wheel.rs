@@ -26,7 +26,7 @@ const KEPT_BATCH: usize = 1024;
 const CONTENDED_COST: usize = if EXPLORED { 1 } else { 64 };
 
 /// The actor waits for the lock of a set when it has tried this often in vain.
-const ATTEMPTS: u32 = if EXPLORED { 2 } else { 64 };
+const ATTEMPTS: u32 = if EXPLORED { 2 } else { 2_048 };
 
 /// The list of sets with due timers keeps memory for this many.
 const KEPT_DUE: usize = 64;

@@ -126,7 +126,7 @@ async fn waits_for_a_set_that_is_locked_again_and_again() {
     set(&locked, 1, 10);
     let (go_on, holder) = hold(&locked, 0);
     jump(ms(10));
-    for _ in 0..64 {
+    for _ in 0..2_048 {
         assert_eq!(step(&mut actor), "again");
     }
     let opener = thread::spawn(move || {
