@@ -45,7 +45,9 @@
 //! | the store is away | calls fail with [`Error::Store`](crate::Error::Store) or, after the call timeout, [`Error::Timeout`](crate::Error::Timeout); nothing is delivered; the instance tries again each poll, and goes on when the store is back |
 //! | the store is slow | lateness grows by the round trip; batches grow with it, so throughput does not fall |
 //! | the disk of an SQLite file is full, or the file read-only | calls fail with [`StoreError::Refused`](crate::store::StoreError::Refused), which names the file; when there is room, the next call succeeds |
-//! | another process locks an SQLite file | a call waits for up to 2 s, then fails with [`StoreError::Unavailable`](crate::store::StoreError::Unavailable) |
+//! | another process locks an SQLite file, or is stopped (`SIGSTOP`, a debugger) while it has the lock | calls of all processes wait, and fail with [`Error::Timeout`](crate::Error::Timeout) when their time is over; after a second there is a warning with the file. SQLite cannot take a lock away: let the process go on, or end it. Looks go on |
+//! | an SQLite file is deleted or replaced while it is open | calls fail with [`StoreError::Refused`](crate::store::StoreError::Refused), which names the file, until it is opened again |
+//! | a Redis server hangs, and another one takes over its address | after the call timeout the connection is given up, and the next call connects to the other one |
 //! | somebody locks rows in PostgreSQL by hand | moves, removes and acknowledgements of these timers fail with [`Error::Timeout`](crate::Error::Timeout), and they are delivered when the lock has ended; others are not held up |
 //! | a value does not decode | the timer is parked: logged, counted, and in flight for ever, where the admin view shows it; others are not held up |
 //! | a handler panics | in [`dispatch`](crate::Claims::dispatch) it is logged, and the timer comes again after a second, two, four, up to a minute |
