@@ -16,9 +16,6 @@ use crate::store::{
     Write, Written,
 };
 
-/// Before all rows.
-const FIRST: (StoreTime, Version) = (StoreTime::EPOCH, Version(0));
-
 /// A purge deletes at most this many rows at once.
 const PURGED_AT_ONCE: usize = 512;
 
@@ -229,56 +226,45 @@ impl Store for Memory {
         })
     }
 
-    fn list(
-        &self,
-        namespace: &Namespace,
-        request: List,
-    ) -> impl Future<Output = Result<Vec<Stored>, StoreError>> + Send {
-        self.call(namespace, move |call| {
-            let (state, (due, version)) = (request.state, request.after.unwrap_or(FIRST));
-            let after = call.space.by_due.range((
-                Bound::Excluded((state, due, version)),
-                Bound::Included((state, StoreTime::NEVER, Version(i64::MAX))),
-            ));
-            let page = after.take(request.limit);
-            let row = |&(_, _, version): &(_, _, _)| call.space.rows[&version].clone();
-            page.map(row).collect()
-        })
+    async fn list(&self, namespace: &Namespace, request: List) -> Result<Vec<Stored>, StoreError> {
+        let state = request.state;
+        let (due, version) = request.after.unwrap_or((StoreTime::default(), Version(0)));
+        let after = Bound::Excluded((state, due, version));
+        let last = Bound::Included((state, StoreTime::NEVER, Version(i64::MAX)));
+        let listing = self.call(namespace, |call| {
+            let page = call.space.by_due.range((after, last)).take(request.limit);
+            let rows = page.map(|(.., version)| call.space.rows[version].clone());
+            rows.collect()
+        });
+        listing.await
     }
 
-    fn count(
-        &self,
-        namespace: &Namespace,
-    ) -> impl Future<Output = Result<Counts, StoreError>> + Send {
-        self.call(namespace, move |call| {
+    async fn count(&self, namespace: &Namespace) -> Result<Counts, StoreError> {
+        let counting = self.call(namespace, |call| {
             let waiting = call.space.waiting.len();
             let first = call.space.by_due.first();
+            let earliest = first.filter(|(state, ..)| *state == State::Waiting);
             Counts {
                 now: call.now,
                 waiting: waiting as u64,
                 in_flight: (call.space.rows.len() - waiting) as u64,
-                earliest: first
-                    .filter(|(state, ..)| *state == State::Waiting)
-                    .map(|&(_, due, _)| due),
+                earliest: earliest.map(|&(_, due, _)| due),
             }
-        })
+        });
+        counting.await
     }
 
-    fn purge(
-        &self,
-        namespace: &Namespace,
-    ) -> impl Future<Output = Result<Purged, StoreError>> + Send {
-        self.call(namespace, move |call| {
-            let batch = call.space.rows.keys().take(PURGED_AT_ONCE);
-            let batch: Vec<_> = batch.copied().collect();
-            for &version in &batch {
-                call.take(version);
-            }
+    async fn purge(&self, namespace: &Namespace) -> Result<Purged, StoreError> {
+        let purging = self.call(namespace, |call| {
+            let batch = call.space.by_due.iter().take(PURGED_AT_ONCE);
+            let batch: Vec<_> = batch.map(|&(.., version)| version).collect();
+            batch.iter().for_each(|&version| drop(call.take(version)));
             Purged {
                 rows: batch.len() as u64,
                 more: !call.space.rows.is_empty(),
             }
-        })
+        });
+        purging.await
     }
 
     async fn hinted(&self, namespace: &Namespace) {

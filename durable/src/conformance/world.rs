@@ -62,7 +62,7 @@ impl Default for Pace {
 const CALLS_IN_A_UNIT: u32 = 20;
 
 /// The pace is made slower by this at most.
-const SLOWEST: f64 = 3.0;
+const SLOWEST: u32 = 3;
 
 /// What one check runs in.
 #[derive(Debug)]
@@ -125,11 +125,12 @@ impl<T: Stores> World<T> {
             written.expect("it writes");
             longest = longest.max(began.elapsed());
         }
-        let slower = (longest * CALLS_IN_A_UNIT).div_duration_f64(self.pace.unit);
-        let slower = slower.clamp(1.0, SLOWEST);
+        // A whole number, so that units stay whole microseconds.
+        let slower = (longest * CALLS_IN_A_UNIT).as_nanos() / self.pace.unit.as_nanos().max(1) + 1;
+        let slower = u32::try_from(slower).map_or(SLOWEST, |slower| slower.min(SLOWEST));
         self.pace = Pace {
-            unit: self.pace.unit.mul_f64(slower),
-            slack: self.pace.slack.mul_f64(slower),
+            unit: self.units(slower),
+            slack: self.pace.slack * slower,
         };
         self
     }

@@ -12,9 +12,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct StoreTime(i64);
 
 impl StoreTime {
-    /// The Unix epoch, which is the least.
-    pub const EPOCH: StoreTime = StoreTime(0);
-
     /// An instant that no clock reaches: 2^53 - 1 microseconds, in the year 2255. Everything later counts as this.
     pub const NEVER: StoreTime = StoreTime((1 << 53) - 1);
 
