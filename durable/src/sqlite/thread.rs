@@ -29,10 +29,10 @@ use crate::store::{Namespace, StoreError, Version};
 const CALLS: usize = 64;
 
 /// A turn that was longer than this is followed by a pause, which is a small part of it.
-const LONG_TURN: Duration = Duration::from_millis(15);
+pub(super) const LONG_TURN: Duration = Duration::from_millis(15);
 
 /// Longer than the pause of those who wait for the lock.
-const PAUSE: Duration = Duration::from_micros(750);
+pub(super) const PAUSE: Duration = Duration::from_micros(750);
 
 /// Those who wait longer for the lock say so.
 const LONG_WAIT: Duration = Duration::from_secs(1);

@@ -1,10 +1,10 @@
 //! Transactions that fail, wait for a lock, or go into a file that is not there any more.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc;
+use std::time::Instant;
 
 use super::*;
+use crate::sqlite::thread::{LONG_TURN, PAUSE};
 
 /// Keeps the thread busy until the sender is dropped. What is called meanwhile shares the next transaction.
 async fn occupy(store: &Sqlite) -> mpsc::Sender<()> {
@@ -98,47 +98,23 @@ async fn call_waits_for_the_lock_as_long_as_its_caller() {
 
 /// Where commits take long, a process with much to do left the lock free for some microseconds between them. Another one, which
 /// looks every half millisecond, waited for seconds, and failed.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn busy_process_lets_others_have_the_lock() {
-    const SLOW: Duration = Duration::from_millis(40);
+#[tokio::test]
+async fn long_turn_is_followed_by_a_pause() {
     let folder = Folder::new();
-    let (busy, other) = (opened(&folder).await, opened(&folder).await);
-    let (turns, stop) = (
-        Arc::new(AtomicU32::new(0)),
-        Arc::new(AtomicBool::new(false)),
-    );
-    let hog = tokio::spawn({
-        let (turns, stop) = (Arc::clone(&turns), Arc::clone(&stop));
-        async move {
-            let call = || {
-                let turns = Arc::clone(&turns);
-                busy.thread.call(move |_| {
-                    turns.fetch_add(1, Ordering::Relaxed);
-                    std::thread::sleep(SLOW);
-                    Ok(Ok(()))
-                })
-            };
-            // One is always waiting while one runs.
-            let mut next = call();
-            while !stop.load(Ordering::Relaxed) {
-                let after = call();
-                next.await.expect("it has the lock");
-                next = after;
-            }
-        }
-    });
-    let mut waited = 0;
-    for number in 0..5 {
-        let before = turns.load(Ordering::Relaxed);
-        let key = number.to_string();
-        let written = other.write(&space(), set(&key, 1), NEAR).await;
-        written.expect("it has its turn");
-        waited += turns.load(Ordering::Relaxed) - before;
+    let store = opened(&folder).await;
+    for _ in 0..5 {
+        let (begin, begun) = tokio::sync::oneshot::channel();
+        let long = store.thread.call(move |_| {
+            let _ = begin.send(());
+            std::thread::sleep(LONG_TURN);
+            Ok(Ok(Instant::now()))
+        });
+        begun.await.expect("it begins");
+        let next = store.thread.call(|_| Ok(Ok(Instant::now())));
+        let (long, next) = tokio::join!(long, next);
+        let left_free = next.expect("it runs") - long.expect("it runs");
+        assert!(left_free >= PAUSE, "free for {left_free:?} only");
     }
-    stop.store(true, Ordering::Relaxed);
-    hog.await.expect("it ends");
-    // Each call waits for the turn that has begun, as a rule; on a busy machine for some more.
-    assert!(waited <= 50, "five calls waited for {waited} turns");
 }
 
 /// Calls returned Ok, and what they wrote went into a file without a name.
