@@ -258,9 +258,9 @@ impl Store for Memory {
         let purging = self.call(namespace, |call| {
             let batch = call.space.by_due.iter().take(PURGED_AT_ONCE);
             let batch: Vec<_> = batch.map(|&(.., version)| version).collect();
-            batch.iter().for_each(|&version| drop(call.take(version)));
+            let purged = batch.iter().filter_map(|&version| call.take(version));
             Purged {
-                rows: batch.len() as u64,
+                rows: purged.count() as u64,
                 more: !call.space.rows.is_empty(),
             }
         });
