@@ -17,7 +17,7 @@ use crate::sides::{Side, Tickwheel, Timer, Tokio, runtime, wheel_on};
 use crate::table::{Check, Series};
 
 /// Far beyond the run.
-const FAR: Duration = Duration::from_secs(3_600);
+const FAR: Duration = Duration::from_secs(5_000);
 
 const BEAT: Duration = Duration::from_millis(5);
 
