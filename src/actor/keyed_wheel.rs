@@ -47,7 +47,8 @@ struct Item {
 /// So the actor tries to lock a set, and leaves it for its next turn when that fails. What it leaves keeps its place in the
 /// order of ticks: dirty indices, taken or not, by the tick by which they are [needed](Self::earliest_unprocessed); due
 /// timers in the list of due sets; and items that came off the wheel keep it from advancing. After many attempts in vain
-/// the actor waits for the lock, at most once in a turn.
+/// the actor waits for the lock, at most once in a turn. The dirty indices of a set wait for its items that came off the
+/// wheel.
 #[derive(Debug)]
 pub(super) struct KeyedWheel {
     wheel: BareWheel<Item>,
@@ -303,8 +304,12 @@ impl KeyedWheel {
         let number = hand.set;
         // An index that was marked again is needed earlier than its first batch says. Then another one says it.
         let earliest = self.earliest_unprocessed().min(hand.earliest());
+        let may_process = self.catch_up_with(number, turn);
+        if !may_process {
+            *budget = budget.saturating_sub(CONTENDED_COST);
+        }
         let record = &mut self.records[key(number)];
-        while *budget > 0 {
+        while may_process && *budget > 0 {
             let Some((indices, processed)) = hand.next(part, BATCH.min(*budget)) else {
                 break;
             };
@@ -329,6 +334,18 @@ impl KeyedWheel {
             self.spare_batch = hand.batch;
             self.forget_if_over(number, hand.is_over);
         }
+    }
+
+    /// Whether the dirty indices of a set may be processed. An index that came off the wheel and was left still names its
+    /// node, which may be another's by now. So what came off the wheel is processed first.
+    fn catch_up_with(&mut self, number: NonZeroU32, turn: &Turn<'_>) -> bool {
+        let is_left = |expired: &[Item]| expired.iter().any(|item| item.set == number);
+        if !is_left(&self.expired) {
+            return true;
+        }
+        // It fails at the first set that is locked, which may be another one.
+        let _ = self.process_expired(turn);
+        !is_left(&self.expired)
     }
 
     /// Processes the timers that the wheel reaches by tick `until`, as far as the budget goes. Returns whether there are

@@ -138,3 +138,29 @@ async fn waits_for_a_set_that_is_locked_again_and_again() {
     opener.join().expect("no panic");
     holder.join().expect("no panic");
 }
+
+// An index that comes off the wheel while its set is locked names a node that others use. Processing it as a dirty one then
+// took the timer of another set off the wheel.
+#[tokio::test(start_paused = true)]
+async fn timer_removed_after_it_came_off_the_wheel_harms_no_other() {
+    let (mut actor, wheel) = start();
+    let (locked, mut stream) = wheel.keyed::<Key, ()>();
+    let (other, mut others) = wheel.keyed::<Key, ()>();
+    set(&locked, 0, 3_600_000);
+    set(&locked, 1, 10);
+    assert_eq!(step(&mut actor), "wait");
+    let (go_on, holder) = hold(&locked, 0);
+    jump(ms(10));
+    assert_eq!(step(&mut actor), "again", "it cannot be delivered");
+    // It gets the node.
+    set(&other, 0, 20);
+    assert_eq!(step(&mut actor), "again");
+    go_on.send(()).expect("it waits");
+    holder.join().expect("no panic");
+    assert!(matches!(locked.remove_timer(&Key(1, None)), Ok(Some(()))));
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(20));
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(received(&mut others), [0]);
+    assert_eq!(received(&mut stream), [] as [u64; 0]);
+}
