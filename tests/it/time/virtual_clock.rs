@@ -286,7 +286,7 @@ fn sleeps_armed_before_the_pause_complete_at_tokios_instants() {
             let start = Instant::now();
             let mut pairs = Vec::new();
             for n in 0..40 {
-                let deadline = start + ms(200) + Duration::from_micros(n * 77);
+                let deadline = start + HOUR + Duration::from_micros(n * 77);
                 let ours = wheel.sleep_until(deadline);
                 pairs.push(tokio::spawn(async move {
                     ours.await;
@@ -416,7 +416,7 @@ fn keyed_timers_are_exact_to_tokios_millisecond_after_a_pause() {
         current_thread().block_on(async {
             let wheel = TimerWheel::new();
             let (timers, mut stream) = wheel.keyed::<u64, ()>();
-            timers.set_timer(1000, (), ms(3000)).unwrap();
+            timers.set_timer(1000, (), HOUR).unwrap();
             spin(Duration::from_micros(71 * phase));
             pause();
             for n in 0..50 {
