@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::shared::counts::Counts;
+use crate::shared::keyed_counts::{KeyedCounts, KeyedEvent};
 
 /// The logarithm of the number of histogram buckets for each power of two. Eight buckets make a quantile exact to an
 /// eighth.
@@ -17,7 +18,7 @@ const BUCKETS: usize = (64 - SUB_BITS as usize + 1) * SUB_BUCKETS;
 /// The counters of one wheel.
 ///
 /// Each thread counts its own sleeps, see [`counts`](crate::shared::counts), and each set its own timers, see
-/// [`sets`](crate::shared::sets). The actor alone writes everything else, so it adds with a load and a store.
+/// [`keyed_counts`](crate::shared::keyed_counts). The actor alone writes everything else, so it adds with a load and a store.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     threads: Mutex<Threads>,
@@ -98,8 +99,8 @@ impl Metrics {
         sum
     }
 
-    /// A snapshot; `keyed` is the sum over all sets and `pending_keyed` the number of timers in them.
-    pub(crate) fn read(&self, keyed: KeyedCounts, pending_keyed: usize) -> WheelMetrics {
+    /// A snapshot; `keyed` is the sum over all sets.
+    pub(crate) fn read(&self, keyed: &KeyedCounts) -> WheelMetrics {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let sleeps = self.threads();
         let sleeps_fired = get(&self.fired_sleeps) + get(&sleeps.elapsed);
@@ -114,13 +115,13 @@ impl Metrics {
             sleeps_cancelled,
             sleeps_handed_over,
             sleeps_moved: get(&sleeps.moved),
-            keyed_pending: pending_keyed as u64,
-            keyed_set: keyed.set,
-            keyed_fired: keyed.fired,
-            keyed_removed: keyed.removed,
-            keyed_replaced: keyed.replaced,
-            keyed_drained: keyed.drained,
-            keyed_moved: keyed.moved,
+            keyed_pending: keyed.pending(),
+            keyed_set: keyed.set(),
+            keyed_fired: keyed.fired(),
+            keyed_removed: keyed.get(KeyedEvent::Removed),
+            keyed_replaced: keyed.get(KeyedEvent::Replaced),
+            keyed_drained: keyed.get(KeyedEvent::Drained),
+            keyed_moved: keyed.get(KeyedEvent::Moved),
             rescheduled: get(&self.rescheduled),
             commands: get(&self.commands),
             turns: get(&self.turns),
@@ -128,36 +129,6 @@ impl Metrics {
             longest_turn: Duration::from_nanos(get(&self.longest_turn)),
             lateness: self.lateness.read(),
         }
-    }
-}
-
-/// The counts of one set of keyed timers.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct KeyedCounts {
-    pub(crate) set: u64,
-    pub(crate) fired: u64,
-    pub(crate) removed: u64,
-    pub(crate) replaced: u64,
-    pub(crate) drained: u64,
-    pub(crate) moved: u64,
-}
-
-impl KeyedCounts {
-    pub(crate) fn add(&mut self, other: &KeyedCounts) {
-        let KeyedCounts {
-            set,
-            fired,
-            removed,
-            replaced,
-            drained,
-            moved,
-        } = other;
-        self.set += set;
-        self.fired += fired;
-        self.removed += removed;
-        self.replaced += replaced;
-        self.drained += drained;
-        self.moved += moved;
     }
 }
 
@@ -242,8 +213,8 @@ fn bucket_start(bucket: usize) -> u64 {
 /// A snapshot of a wheel's counts since it started. Made by [`TimerWheel::metrics`](crate::TimerWheel::metrics).
 ///
 /// Every count but `sleeps_pending` and `keyed_pending` only grows. The counters are read one after the other while the
-/// wheel goes on, so the sums below can be off by the changes made meanwhile. After
-/// [`settle`](crate::TimerWheel::settle) on a quiet wheel they are exact:
+/// wheel goes on. The sum of keyed timers below holds in every snapshot. That of sleeps can be off by the changes made
+/// meanwhile; after [`settle`](crate::TimerWheel::settle) on a quiet wheel it is exact:
 ///
 /// ```text
 /// sleeps_made = sleeps_pending + sleeps_fired + sleeps_cancelled + sleeps_handed_over

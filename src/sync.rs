@@ -6,13 +6,13 @@
 use std::sync::{PoisonError, TryLockError};
 
 #[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
-pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic};
+pub(crate) use std::sync::{Mutex, MutexGuard, atomic};
 
 #[cfg(tickwheel_loom)]
-pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, atomic};
+pub(crate) use loom::sync::{Mutex, MutexGuard, atomic};
 
 #[cfg(tickwheel_shuttle)]
-pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, atomic};
+pub(crate) use shuttle::sync::{Mutex, MutexGuard, atomic};
 
 // The models have no thread-local state. Shuttle's threads are coroutines on one thread and need keys of their own.
 #[cfg(not(tickwheel_shuttle))]

@@ -288,8 +288,8 @@ impl TimerWheel {
 
     /// A snapshot of what the wheel has counted.
     ///
-    /// It locks each set of keyed timers for a moment and allocates some kilobytes, so it belongs in an exporter and not on
-    /// a hot path.
+    /// It reads the counters of each thread and of each set of keyed timers and allocates some kilobytes, so it belongs in
+    /// an exporter and not on a hot path. It locks no set, and does not wait for one that is being dropped.
     #[doc(alias = "stats")]
     pub fn metrics(&self) -> WheelMetrics {
         self.context.shared.read_metrics()

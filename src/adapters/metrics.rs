@@ -263,11 +263,12 @@ fn describe(recorder: &dyn Recorder) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{KeyedCounts, Metrics};
+    use crate::metrics::Metrics;
+    use crate::shared::keyed_counts::KeyedCounts;
 
     /// A snapshot in which no two counts are the same.
     fn distinct() -> WheelMetrics {
-        let mut metrics = Metrics::default().read(KeyedCounts::default(), 0);
+        let mut metrics = Metrics::default().read(&KeyedCounts::default());
         let WheelMetrics {
             sleeps_pending,
             sleeps_made,

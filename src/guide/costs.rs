@@ -24,7 +24,7 @@
 //! | a [`Busy`] guard, taken and dropped | nothing | a lock of the watch or timer, twice; for a stream, of each of its limits | none |
 //! | [`Reaper::watch`] | the activity, 32 bytes; the rest is amortised | the set's | one for the set, unless one is queued |
 //! | dropping a [`Watch`](crate::Watch) | nothing | the set's | one for the set, unless one is queued |
-//! | [`metrics`](TimerWheel::metrics) | a list of the sets, and 4 kB for the histogram | one for all threads' counts, one for the list of sets, one for each set | none |
+//! | [`metrics`](TimerWheel::metrics) | 4 kB for the histogram | one for all threads' counts, one for the list of sets | none |
 //! | [`settle`](TimerWheel::settle) | a channel | a queue's | one |
 //!
 //! Setting a new key, removing one and every expiration also change one count that all sets of the wheel share.

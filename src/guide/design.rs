@@ -159,7 +159,7 @@
 //! | P13 | idle costs nothing: an empty wheel arms no timer and is not polled; one far timer costs at most one wake-up per level | `p13_arms_no_timer_and_is_not_polled_when_empty`, `p13_wakes_at_most_once_per_level_for_one_far_timer` |
 //! | P14 | exact and deterministic under `start_paused = true` | `p14_advances_the_clock_to_exactly_the_next_deadline`, `p14_runs_the_same_program_the_same_way_each_time`, `sees_what_tokio_shows_at_the_same_instants`, `sees_what_tokio_shows_when_paused_midway` |
 //! | P15 | nothing is lost at shutdown: keyed leftovers are returned, a pending `Sleep` keeps its promise on Tokio's own timer | `p15_fires_pending_sleeps_on_time_after_shutdown`, `p15_returns_what_had_not_fired_once_earliest_first`, `p15_leaves_sleeps_usable_after_their_runtime_is_dropped` |
-//! | P16 | the books balance: set = pending + fired + removed + replaced + drained | `p16_balances_the_books_after_any_mix_of_operations`, `p16_counts_each_end_of_a_sleep_once`, `p16_counts_a_set_once_while_it_is_dropped` |
+//! | P16 | the books balance: set = pending + fired + removed + replaced + drained | `p16_balances_the_books_after_any_mix_of_operations`, `p16_counts_each_end_of_a_sleep_once`, `p16_counts_a_set_once_while_it_is_dropped`, `p16_balances_the_books_in_every_snapshot` |
 //! | P17 | while any worker thread is free timers fire, whatever blocks the others - the one that armed last included | `p17_fires_on_time_when_the_arming_task_blocks`, `p17_fires_on_time_when_a_woken_task_blocks` |
 //!
 //! [Another chapter](super::costs) lists the cost of each operation.

@@ -2,8 +2,8 @@
 //!
 //! Everything a caller and the actor agree on lives here: the [commands](command) and the [mailbox] that carries them,
 //! the half of a sleeping future that the actor sees ([`entry`]), the activity that touches record ([`activity`],
-//! [`idle_clock`]), the list of a wheel's sets of keyed timers ([`sets`]), and the state that all handles of one wheel
-//! share ([`state`]). Callers and the actor depend on this module, never on each other.
+//! [`idle_clock`]), the list of a wheel's sets of keyed timers ([`sets`]) and their counters ([`keyed_counts`]), and the
+//! state that all handles of one wheel share ([`state`]). Callers and the actor depend on this module, never on each other.
 
 pub(crate) mod activity;
 pub(crate) mod batch;
@@ -18,6 +18,8 @@ pub(crate) mod counts;
 pub(crate) mod end;
 #[cfg(not(tickwheel_loom))]
 pub(crate) mod idle_clock;
+#[cfg(not(tickwheel_loom))]
+pub(crate) mod keyed_counts;
 #[cfg(not(tickwheel_loom))]
 pub(crate) mod notifier;
 #[cfg(not(tickwheel_loom))]

@@ -6,37 +6,39 @@
 //!    is dropped.
 //! 2. `retire` takes the set out and adds its counts to `gone` under one hold of the lock, so a set is always in exactly
 //!    one of the two.
-//! 3. A set that is dropped retires before it drops a key or a value, so no user code runs between its last reference and
-//!    `retire`.
-//! 4. No reference to a set is dropped while the lock is held: it may be the last one, and then `retire` takes the lock.
+//! 3. No reference to a set is dropped while the lock is held: it may be the last one, and then `retire` takes the lock.
 //!
-//! A reader takes a reference to every set and a copy of `gone` under one hold of the lock, and keeps the references
-//! until it has added up all counts: by 2 each set is counted once. A set whose last reference is gone cannot be read, so
-//! the reader waits until it retires. By 3 that takes a few instructions, and never happens on the reader's own thread.
+//! A reader adds up `gone` and all counters under one hold of the lock: by 2 each set is counted once. It reads only the
+//! [counters](super::keyed_counts), which lie outside of the sets. So it waits neither for the lock of a set nor for one
+//! that is being dropped, and nothing of a user's runs while the lock is held.
 
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use slab::Slab;
 
+use super::keyed_counts::{KeyedCounters, KeyedCounts};
 use super::timer_set::TimerSet;
-use crate::metrics::KeyedCounts;
-use crate::sync::{Condvar, Mutex, MutexGuard, lock};
+use crate::sync::{Mutex, MutexGuard, lock};
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct SetList {
     sets: Mutex<Sets>,
-    /// Notified when a set retires.
-    retired: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Sets {
-    live: Slab<Weak<dyn TimerSet>>,
+    live: Slab<Listed>,
     /// The sum over the retired sets.
     gone: KeyedCounts,
     /// The actor has ended and takes no more sets.
     closed: bool,
+}
+
+#[derive(Debug)]
+struct Listed {
+    set: Weak<dyn TimerSet>,
+    counters: Arc<KeyedCounters>,
 }
 
 /// A set's entry in the list.
@@ -45,42 +47,37 @@ pub(crate) struct SetKey(usize);
 
 impl SetList {
     /// Adds a new set. `None` when the actor has ended and will not close it.
-    pub(crate) fn register(&self, set: Weak<dyn TimerSet>) -> Option<SetKey> {
+    pub(crate) fn register(
+        &self,
+        set: Weak<dyn TimerSet>,
+        counters: Arc<KeyedCounters>,
+    ) -> Option<SetKey> {
         let mut sets = self.lock();
-        (!sets.closed).then(|| SetKey(sets.live.insert(set)))
+        (!sets.closed).then(|| SetKey(sets.live.insert(Listed { set, counters })))
     }
 
     /// Takes out a set that is being dropped, and keeps its counts.
-    pub(crate) fn retire(&self, key: SetKey, counts: &KeyedCounts) {
+    pub(crate) fn retire(&self, key: SetKey) {
         let mut sets = self.lock();
-        sets.gone.add(counts);
         let set = sets.live.try_remove(key.0);
+        if let Some(set) = &set {
+            sets.gone.add(&set.counters.read());
+        }
         if sets.live.is_empty() {
             // A slab keeps its memory; a burst of sets should not.
             sets.live = Slab::new();
         }
         drop(sets);
-        self.retired.notify_all();
         drop(set);
     }
 
     /// The counts of all sets, the retired ones included.
     pub(crate) fn counts(&self) -> KeyedCounts {
-        // The references of attempts that found a set without its last reference are kept: see invariant 4.
-        let mut earlier = Vec::new();
-        let mut live = Vec::new();
-        let mut sets = self.lock();
-        while !sets.hold_all(&mut live) {
-            earlier.append(&mut live);
-            sets = (self.retired.wait(sets)).unwrap_or_else(PoisonError::into_inner);
-        }
+        let sets = self.lock();
         let mut sum = sets.gone;
-        drop(sets);
-        for set in &live {
-            sum.add(&set.counts());
+        for (_, set) in &sets.live {
+            sum.add(&set.counters.read());
         }
-        // The references are dropped last: a set that retired before its counts were read would be in neither sum.
-        drop((live, earlier));
         sum
     }
 
@@ -103,18 +100,34 @@ impl SetList {
 }
 
 impl Sets {
-    /// Takes a reference to every set. Returns `false` if the last reference of one is gone and it has not retired.
-    fn hold_all(&self, held: &mut Vec<Arc<dyn TimerSet>>) -> bool {
-        self.live.iter().all(|(_, set)| {
-            let set = set.upgrade();
-            let is_alive = set.is_some();
-            held.extend(set);
-            is_alive
-        })
-    }
-
     fn alive(&self) -> Vec<Arc<dyn TimerSet>> {
         let sets = self.live.iter();
-        sets.filter_map(|(_, set)| set.upgrade()).collect()
+        sets.filter_map(|(_, listed)| listed.set.upgrade())
+            .collect()
+    }
+}
+
+#[cfg(all(test, not(tickwheel_shuttle)))]
+mod tests {
+    use super::super::keyed_counts::KeyedEvent;
+    use super::*;
+    use crate::timer_set::{Plain, Set};
+
+    // Reading waited on a condition variable until the thread that dropped the set went on.
+    #[test]
+    fn counts_a_set_whose_drop_has_begun_and_not_gone_on() {
+        let list = SetList::default();
+        let counters = Arc::new(KeyedCounters::new());
+        counters.add(KeyedEvent::Added, 2);
+        // A set whose last reference is gone.
+        let set = Weak::<Set<u32, Plain<u32>>>::new();
+        let key = list.register(set, Arc::clone(&counters)).unwrap();
+        let counts = list.counts();
+        assert_eq!((counts.set(), counts.pending()), (2, 2));
+        counters.add(KeyedEvent::Drained, 2);
+        let drained = list.counts();
+        assert_eq!((drained.set(), drained.pending()), (2, 0));
+        list.retire(key);
+        assert_eq!(list.counts(), drained);
     }
 }

@@ -7,12 +7,13 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use crate::clock::{self, CAN_PAUSE};
-use crate::metrics::{KeyedCounts, Metrics, WheelMetrics};
+use crate::metrics::{Metrics, WheelMetrics};
 use crate::shared::command::{Command, CommandMailbox};
 use crate::shared::counts;
 use crate::shared::end::{End, Ended};
 use crate::shared::entry::{Entry, Notify};
 use crate::shared::idle_clock::IdleClock;
+use crate::shared::keyed_counts::KeyedCounters;
 use crate::shared::notifier::ActorNotifier;
 use crate::shared::sets::{SetKey, SetList};
 use crate::shared::timer_set::{MAX_KEYED, TimerSet};
@@ -262,18 +263,18 @@ impl Shared {
         self.pending.0.fetch_sub(timers, Ordering::Relaxed);
     }
 
-    pub(crate) fn pending_keyed(&self) -> usize {
-        self.pending.0.load(Ordering::Relaxed)
-    }
-
     /// Adds a new set to the list. `None` when the actor has ended and will not close it.
-    pub(crate) fn register(&self, set: Weak<dyn TimerSet>) -> Option<SetKey> {
-        self.sets.register(set)
+    pub(crate) fn register(
+        &self,
+        set: Weak<dyn TimerSet>,
+        counters: Arc<KeyedCounters>,
+    ) -> Option<SetKey> {
+        self.sets.register(set, counters)
     }
 
-    /// Takes a set that is being dropped off the list, and keeps its counts. [`SetList`] says when to call this.
-    pub(crate) fn retire(&self, key: SetKey, counts: &KeyedCounts) {
-        self.sets.retire(key, counts);
+    /// Takes a set that is being dropped off the list, and keeps its counts.
+    pub(crate) fn retire(&self, key: SetKey) {
+        self.sets.retire(key);
     }
 
     /// Every set there is.
@@ -289,9 +290,7 @@ impl Shared {
 
     /// A snapshot of every count.
     pub(crate) fn read_metrics(&self) -> WheelMetrics {
-        self.metrics
-            .0
-            .read(self.sets.counts(), self.pending_keyed())
+        self.metrics.0.read(&self.sets.counts())
     }
 
     // --- commands ---

@@ -8,7 +8,6 @@ use std::sync::atomic::AtomicU32;
 
 pub(crate) use super::batch::{Batch, Contended, Patience};
 use super::turn::Turn;
-use crate::metrics::KeyedCounts;
 
 /// The most keyed timers a wheel can have, over all of its sets.
 pub(crate) const MAX_KEYED: usize = 1 << 29;
@@ -60,9 +59,6 @@ pub(crate) trait TimerSet: Send + Sync + fmt::Debug {
 
     /// The actor ends: nothing will expire any more.
     fn close(&self);
-
-    /// The set's counters.
-    fn counts(&self) -> KeyedCounts;
 }
 
 /// A timer that came off the wheel and waits to be delivered, ordered by tick and then by arming. The

@@ -7,7 +7,6 @@ use super::ledger::Ended;
 use super::lock::Mark;
 use super::table::{Timer, Whereabouts};
 use super::{BATCH, Expired, Guard, KEPT, Payload, Phase, Set, State};
-use crate::metrics::KeyedCounts;
 use crate::panic::{catch_panic, drop_caught, wake};
 use crate::shared::timer_set::{Batch, Contended, Due, Patience, SetWheel, TimerSet};
 use crate::shared::turn::Turn;
@@ -123,10 +122,6 @@ where
             self.end_all();
         }
         wake(receiver);
-    }
-
-    fn counts(&self) -> KeyedCounts {
-        self.state.read(|state| state.ledger.counts())
     }
 }
 

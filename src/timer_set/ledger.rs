@@ -2,19 +2,18 @@
 
 use std::sync::Arc;
 
-use crate::metrics::KeyedCounts;
 use crate::shared::Shared;
+use crate::shared::keyed_counts::{KeyedCounters, KeyedEvent};
 use crate::shared::sets::SetKey;
 
 /// Counts the timers of a set and holds their share of the wheel's limit. Its drop closes the books: timers that are
-/// still pending are dropped with the set. It must be dropped before any key or value, see the
-/// [list of sets](crate::shared::sets).
+/// still pending are dropped with the set. It must be dropped before any key or value, so that none is still counted as
+/// pending while it is dropped.
 pub(super) struct Ledger {
     shared: Arc<Shared>,
     /// The set's entry in the wheel's list; none if the set was made after the actor had ended.
     entry: Option<SetKey>,
-    counts: KeyedCounts,
-    pending: usize,
+    counters: Arc<KeyedCounters>,
 }
 
 /// How a timer ended.
@@ -26,12 +25,11 @@ pub(super) enum Ended {
 }
 
 impl Ledger {
-    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+    pub(super) fn new(shared: &Arc<Shared>, counters: Arc<KeyedCounters>) -> Self {
         Ledger {
             shared: Arc::clone(shared),
             entry: None,
-            counts: KeyedCounts::default(),
-            pending: 0,
+            counters,
         }
     }
 
@@ -40,35 +38,28 @@ impl Ledger {
         self.entry = Some(entry);
     }
 
-    pub(super) fn counts(&self) -> KeyedCounts {
-        self.counts
-    }
-
     /// Counts a new timer. Returns `false`, and counts nothing, if the wheel has as many as it may have.
     #[must_use]
     pub(super) fn set(&mut self) -> bool {
         let has_room = self.shared.reserve();
         if has_room {
-            self.pending += 1;
-            self.counts.set += 1;
+            self.counters.add(KeyedEvent::Added, 1);
         }
         has_room
     }
 
     /// A timer was set again under its key.
     pub(super) fn replaced(&mut self) {
-        self.counts.set += 1;
-        self.counts.replaced += 1;
+        self.counters.add(KeyedEvent::Replaced, 1);
     }
 
     pub(super) fn moved(&mut self) {
-        self.counts.moved += 1;
+        self.counters.add(KeyedEvent::Moved, 1);
     }
 
     /// A repeating timer fired and is pending again.
     pub(super) fn repeated(&mut self) {
-        self.counts.set += 1;
-        self.counts.fired += 1;
+        self.counters.add(KeyedEvent::Repeated, 1);
     }
 
     /// A timer left the set.
@@ -77,22 +68,23 @@ impl Ledger {
     }
 
     fn end_many(&mut self, how: Ended, n: usize) {
-        let count = match how {
-            Ended::Fired => &mut self.counts.fired,
-            Ended::Removed => &mut self.counts.removed,
-            Ended::Drained => &mut self.counts.drained,
+        let event = match how {
+            Ended::Fired => KeyedEvent::Fired,
+            Ended::Removed => KeyedEvent::Removed,
+            Ended::Drained => KeyedEvent::Drained,
         };
-        *count += n as u64;
-        self.pending -= n;
+        self.counters.add(event, n as u64);
         self.shared.free(n);
     }
 }
 
 impl Drop for Ledger {
     fn drop(&mut self) {
-        self.end_many(Ended::Drained, self.pending);
+        let pending = usize::try_from(self.counters.read().pending());
+        // At most `MAX_KEYED`, so it fits.
+        self.end_many(Ended::Drained, pending.unwrap_or(usize::MAX));
         if let Some(entry) = self.entry {
-            self.shared.retire(entry, &self.counts);
+            self.shared.retire(entry);
         }
     }
 }

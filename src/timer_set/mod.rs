@@ -105,6 +105,7 @@ use hashbrown::DefaultHashBuilder;
 
 use crate::clock;
 use crate::shared::command::Command;
+use crate::shared::keyed_counts::KeyedCounters;
 use crate::shared::timer_set::TimerSet;
 use crate::shared::{Shared, counts};
 use crate::sync::EXPLORED;
@@ -183,6 +184,7 @@ where
 {
     pub(crate) fn new(shared: &Arc<Shared>, rules: S::Rules) -> Arc<Self> {
         let hasher = DefaultHashBuilder::default();
+        let counters = Arc::new(KeyedCounters::new());
         let set = Arc::new_cyclic(|this: &Weak<Self>| Set {
             this: Weak::clone(this) as Weak<dyn TimerSet>,
             shared: Arc::clone(shared),
@@ -191,7 +193,7 @@ where
             number: AtomicU32::new(0),
             earliest: AtomicU64::new(NEVER),
             state: ActorMutex::new(State {
-                ledger: Ledger::new(shared),
+                ledger: Ledger::new(shared, Arc::clone(&counters)),
                 table: Table::new(),
                 repeats: BTreeMap::new(),
                 delivered: Delivered::new(),
@@ -201,7 +203,7 @@ where
                 has_handles: true,
             }),
         });
-        match shared.register(Weak::clone(&set.this)) {
+        match shared.register(Weak::clone(&set.this), counters) {
             Some(entry) => set.lock().ledger.registered(entry),
             None => set.lock().phase = Phase::Ended,
         }

@@ -244,12 +244,12 @@ fn delivery_stops_at_its_limit_and_at_its_tick() {
     reach(&set, &[3, 2, 1, 0], &turn, &mut nodes);
     assert_eq!(deliver(&set, 6, 2, &turn, &mut nodes), 0);
     assert_eq!(lengths(&set, &nodes), (2, 2, 2));
-    assert_eq!(shared.pending_keyed(), 2);
+    assert_eq!(shared.read_metrics().keyed_pending, 2);
     assert_eq!(deliver(&set, 6, 2, &turn, &mut nodes), 1);
     assert_eq!(lengths(&set, &nodes), (3, 1, 1));
     assert_eq!(deliver(&set, 7, 1, &turn, &mut nodes), 0);
-    assert_eq!(set.counts().fired, 4);
-    assert_eq!(shared.pending_keyed(), 0);
+    let metrics = shared.read_metrics();
+    assert_eq!((metrics.keyed_fired, metrics.keyed_pending), (4, 0));
 }
 
 #[test]

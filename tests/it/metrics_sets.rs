@@ -1,6 +1,9 @@
 //! The counts in `metrics` of sets of keyed timers that are made and dropped.
 
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -94,4 +97,116 @@ fn can_be_read_while_a_value_is_dropped_with_its_set() {
     drop((timers, expirations));
     futures::executor::block_on(wheel.settle());
     assert_eq!(wheel.metrics().keyed_pending, 0);
+}
+
+#[track_caller]
+fn assert_balanced(metrics: &WheelMetrics) {
+    assert_eq!(
+        metrics.keyed_set,
+        metrics.keyed_pending
+            + metrics.keyed_fired
+            + metrics.keyed_removed
+            + metrics.keyed_replaced
+            + metrics.keyed_drained,
+        "{metrics:?}"
+    );
+}
+
+/// Tells threads to stop, also when the test fails.
+#[derive(Default)]
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn p16_balances_the_books_in_every_snapshot() {
+    const READS: usize = 3_000;
+    let wheel = TimerWheel::builder().dedicated_thread().start().unwrap();
+    let (timers, mut expirations) = wheel.keyed::<u32, u32>();
+    thread::scope(|scope| {
+        let stop = StopOnDrop::default();
+        for thread in 0..2 {
+            let (timers, stop) = (timers.clone(), Arc::clone(&stop.0));
+            scope.spawn(move || {
+                while !stop.load(Ordering::SeqCst) {
+                    timers.set_timer(thread, 1, HOUR).unwrap();
+                    timers.set_timer(thread, 2, HOUR).unwrap();
+                    timers.move_timer(&thread, HOUR + ms(1)).unwrap();
+                    timers.remove_timer(&thread).unwrap();
+                    timers.set_interval(10 + thread, 3, ms(1)).unwrap();
+                    timers.set_timer(20 + thread, 4, ms(1)).unwrap();
+                }
+            });
+        }
+        for _ in 0..READS {
+            assert_balanced(&wheel.metrics());
+            while expirations.try_recv().is_ok() {}
+        }
+    });
+    drop((timers, expirations));
+    futures::executor::block_on(wheel.settle());
+    let metrics = wheel.metrics();
+    assert_balanced(&metrics);
+    assert_eq!(metrics.keyed_pending, 0);
+}
+
+/// Regression: reading the counts locked each set.
+#[test]
+fn reads_the_counts_while_a_set_is_locked() {
+    /// Its `Eq`, which runs under the lock, waits for the sender to go, ten seconds at most.
+    struct Waits(Option<Waiter>);
+
+    struct Waiter {
+        begun: mpsc::Sender<()>,
+        until: Mutex<mpsc::Receiver<()>>,
+        was_freed: Arc<AtomicBool>,
+    }
+
+    impl Hash for Waits {
+        fn hash<H: Hasher>(&self, _: &mut H) {}
+    }
+
+    impl PartialEq for Waits {
+        fn eq(&self, other: &Self) -> bool {
+            if let Some(waiter) = self.0.as_ref().or(other.0.as_ref()) {
+                waiter.begun.send(()).unwrap();
+                let until = waiter.until.lock().unwrap();
+                let end = until.recv_timeout(Duration::from_secs(10));
+                let was_freed = end == Err(RecvTimeoutError::Disconnected);
+                waiter.was_freed.store(was_freed, Ordering::SeqCst);
+            }
+            true
+        }
+    }
+
+    impl Eq for Waits {}
+
+    let wheel = TimerWheel::builder().dedicated_thread().start().unwrap();
+    let (timers, _expirations) = wheel.keyed::<Waits, u32>();
+    timers.set_timer(Waits(None), 1, HOUR).unwrap();
+    let was_freed = Arc::new(AtomicBool::new(false));
+    let (begun, has_begun) = mpsc::channel();
+    let (free, until) = mpsc::channel();
+    let key = Waits(Some(Waiter {
+        begun,
+        until: Mutex::new(until),
+        was_freed: Arc::clone(&was_freed),
+    }));
+    let metrics = thread::scope(|scope| {
+        scope.spawn(|| timers.set_timer(key, 2, HOUR).unwrap());
+        has_begun.recv().unwrap();
+        let metrics = wheel.metrics();
+        drop(free);
+        metrics
+    });
+    assert!(
+        was_freed.load(Ordering::SeqCst),
+        "`metrics` waited for the lock"
+    );
+    assert_eq!((metrics.keyed_set, metrics.keyed_pending), (1, 1));
+    assert_eq!(wheel.metrics().keyed_replaced, 1);
 }

@@ -359,7 +359,7 @@ impl Worker {
         note(self.me, || "all has settled".to_owned());
     }
 
-    /// The counters do not go down.
+    /// The counters do not go down, and those of keyed timers balance.
     fn metrics(&mut self) {
         let before = self.ledger.update(|ledger| ledger.last_metrics);
         let m = self.wheel.metrics();
@@ -372,6 +372,10 @@ impl Worker {
             fail(format!(
                 "what was counted went down from {before:?} to {now:?}"
             ));
+        }
+        let ended = m.keyed_fired + m.keyed_removed + m.keyed_replaced + m.keyed_drained;
+        if m.keyed_set != m.keyed_pending + ended {
+            fail(format!("the books of keyed timers do not balance: {m:?}"));
         }
     }
 
