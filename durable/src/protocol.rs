@@ -86,12 +86,13 @@
 //! | D8 | What came due while nobody ran is delivered at start, earliest first; repeating timers by a rule. | `d8_delivers_what_was_missed_in_order`, `d8_repeats_by_each_rule` |
 //! | D9 | A repeating timer's next deadline is written in the step that fires it, and its cadence depends on no acknowledgement. | `d9_keeps_the_cadence_unacknowledged`, `repeats_in_the_step_that_fires` |
 //! | D10 | An instance claims what its program can take, and leaves the rest to others, which get their share. A backlog costs the store at most six row writes for each timer handled, renewals left out, however slow the handlers are. | `d10_leaves_to_others_when_full`, `d10_shares_what_waits`, `d10_bounds_the_writes_of_a_backlog` |
-//! | D11 | While the store is away calls fail with a clear error, and nothing is delivered unconfirmed. The instance recovers by itself. | `d11_recovers_when_the_store_is_back`, `survives_an_error_in_every_call` |
+//! | D11 | While the store is away, or hangs, calls fail with a clear error, and nothing is delivered unconfirmed. The instance recovers by itself. | `d11_recovers_when_the_store_is_back`, `survives_an_error_in_every_call`; Redis: `instance_recovers_from_a_primary_that_hangs` |
 //! | D12 | An idle instance makes at most one call for each poll, whatever the number of far timers. | `d12_is_quiet_when_idle` |
+//! | D13 | A look at the store delays no call and no delivery. | SQLite: `call_completes_while_a_look_is_running`, `looks_do_not_wait_for_a_locked_file`; PostgreSQL: `looks_that_wait_hold_up_no_other_call` |
 //! | D14 | An instance whose loads, fires, writes or settles fail says so, once for each, with the words of the store, and once when they work again. | `d14_says_which_calls_fail` |
 //!
 //! `agrees_with_the_oracle` and `keeps_its_books_among_instances` try all of it at random. Each is a check of the suite
-//! `conformance`, which runs on every store.
+//! `conformance`, which runs on every store, but for those of a store that is named: they are tests of that store.
 //!
 //! # The argument
 //!
