@@ -108,15 +108,18 @@ async fn never_fires_what_is_too_far() {
 async fn pauses_advances_and_resumes() {
     time::pause();
     let start = Instant::now();
-    let mut sleep = tokio_test::task::spawn(sleep(ms(10)));
-    assert!(sleep.poll().is_pending());
-    time::advance(ms(9)).await;
-    assert!(!sleep.is_woken());
-    time::advance(ms(1)).await;
-    assert!(sleep.is_woken());
-    assert!(sleep.poll().is_ready());
-    assert_eq!(start.elapsed(), ms(10));
+    let mut ours = tokio_test::task::spawn(sleep(ms(10)));
+    let mut tokios = tokio_test::task::spawn(tokio::time::sleep(ms(10)));
+    assert!(ours.poll().is_pending() && tokios.poll().is_pending());
+    // Tokio rounds the deadline up to its own milliseconds, which the clock was not paused at.
+    for (by, is_over) in [(9, Some(false)), (1, None), (1, Some(true))] {
+        time::advance(ms(by)).await;
+        assert_eq!(ours.is_woken(), tokios.is_woken());
+        assert_eq!(ours.is_woken(), is_over.unwrap_or(ours.is_woken()));
+    }
+    assert!(ours.poll().is_ready());
+    assert_eq!(start.elapsed(), ms(11));
     time::resume();
     time::sleep(ms(2)).await;
-    assert!(start.elapsed() >= ms(12));
+    assert!(start.elapsed() >= ms(13));
 }
