@@ -164,18 +164,28 @@ async fn recovers_from_a_full_disk_and_keeps_what_was_written() {
     pragma(&store, "max_page_count", 40).await;
     let mut written = 0;
     let error = loop {
-        match store
-            .write(&space(), set(&written.to_string(), 8_000), NEAR)
-            .await
-        {
-            Ok(_) => written += 1,
-            Err(error) => break error,
+        // Calls that wait together share a transaction, in which the disk becomes full.
+        let calls = (0..8).map(|n| {
+            let key = (written * 8 + n).to_string();
+            let store = &store;
+            async move { store.write(&space(), set(&key, 8_000), NEAR).await }
+        });
+        let answers = futures_util::future::join_all(calls).await;
+        let ok = answers.iter().filter(|answer| answer.is_ok()).count();
+        written += ok as u64;
+        let error = answers.into_iter().find_map(Result::err);
+        if let Some(error) = error {
+            break error;
         }
         assert!(written < 100, "it is never full");
     };
     assert!(matches!(error, StoreError::Refused { .. }), "{error:?}");
     assert!(error.to_string().contains("full"), "{error}");
-    pragma(&store, "max_page_count", 4_000).await;
+    let counts = store.count(&space()).await.expect("it counts");
+    assert_eq!(counts.waiting, written);
+    drop(store);
+    // What was answered with `Ok` is in the file, and nothing else.
+    let store = opened(&folder).await;
     store
         .write(&space(), set("after", 8_000), NEAR)
         .await
