@@ -21,7 +21,7 @@ mod say;
 /// The part of the expiry by which an item's life is shorter or longer at most.
 const SPREAD: f64 = 0.05;
 
-/// What has not happened by then never will.
+/// An event that has not happened by then never will.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A cheap handle; clones share the items.

@@ -19,7 +19,7 @@ mod say;
 const MAX_PENDING: usize = 100;
 const MAX_ATTEMPTS: u32 = 5;
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
-/// What has not happened by then never will.
+/// An event that has not happened by then never will.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How many handlers of retries run at once.
 const CONCURRENCY: usize = 8;

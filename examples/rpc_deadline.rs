@@ -122,7 +122,7 @@ async fn server(
 
 const CALLS: usize = 1_000;
 const DEADLINE: Duration = Duration::from_millis(700);
-/// What has not come by then never will.
+/// An answer that has not come by then never will.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::main]

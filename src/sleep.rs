@@ -212,8 +212,8 @@ impl Sleep {
     /// and wakes a task that waits.
     ///
     /// A task that waits goes on waiting, for the new deadline. A sleep that has completed has to be polled again: until
-    /// then the new deadline wakes no task, unless the clock is virtual. (Tokio's sleep wakes the task that polled it last; for that it keeps a clone
-    /// of the waker of every sleep that has fired.)
+    /// then the new deadline wakes no task, unless the clock is virtual. (Tokio's sleep wakes the task that polled it
+    /// last; for that it keeps a clone of the waker of every sleep that has fired.)
     ///
     /// Moving a waiting sleep takes its entry's own lock. Moving it later sends no command. Moving it to before the tick at
     /// which the wheel has it scheduled sends one, unless one is queued.

@@ -41,7 +41,7 @@ async fn next(claims: &mut Claims<String, u32>) -> Claim<String, u32> {
     claim.expect("it comes").expect("the stream goes on")
 }
 
-/// What was logged.
+/// The log so far.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 

@@ -53,7 +53,7 @@ struct State {
     /// When the program last received a claim.
     received: Option<Instant>,
     closed: bool,
-    /// Nobody receives any more.
+    /// The program has stopped receiving.
     abandoned: bool,
 }
 
@@ -167,12 +167,12 @@ impl Deliveries {
         stale
     }
 
-    /// Notes that nobody will receive any more.
+    /// Notes that the program has stopped receiving.
     pub(super) fn abandon(&self) {
         let gone = {
             let mut state = self.lock();
             state.abandoned = true;
-            // What is to be released is left to `close`.
+            // `close` releases the rest.
             let closed = state.closed;
             closed.then(|| std::mem::take(&mut state.queue))
         };

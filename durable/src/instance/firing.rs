@@ -91,7 +91,7 @@ impl Firing {
     ) -> Event {
         let core = &*self.core;
         let stopped = async {
-            // An error means that nobody is left who could receive.
+            // An error means that the receiver is gone.
             let _ = self.stopped.wait_for(|&stopped| stopped).await;
             Event::End
         };

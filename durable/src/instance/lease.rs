@@ -42,7 +42,7 @@ struct Renewed {
 struct Handling {
     lease: Weak<Lease>,
     since: Instant,
-    /// Whether it is known to last longer than a lease; `None` if nobody asks.
+    /// Whether it is known to last longer than a lease; `None` where it does not matter.
     is_slow: Option<bool>,
 }
 

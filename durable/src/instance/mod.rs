@@ -238,7 +238,7 @@ impl Life {
         self.deliveries.poll_next(cx, want)
     }
 
-    /// Nobody will receive any more.
+    /// The program has stopped receiving.
     pub(crate) fn abandon(&self) {
         self.stop();
         self.deliveries.abandon();

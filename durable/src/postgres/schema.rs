@@ -69,7 +69,7 @@ const VERSION: &str = "SELECT version, identity::text FROM tickwheel_schema";
 
 /// The latest number that the sequence has given, and the greatest in use, if any is greater.
 ///
-/// What is in use by the time the statement begins was given before. Rows are looked for beyond the latest number only, where
+/// Numbers in use by the time the statement begins were given before. Rows are looked for beyond the latest number only, where
 /// there are none.
 const NUMBERS: &str = "
     WITH given AS MATERIALIZED (
@@ -136,7 +136,7 @@ pub(super) async fn find(client: &Client) -> Result<Option<Tables>, Error> {
     }
 }
 
-/// Makes the tables, if nobody else has made them meanwhile.
+/// Makes the tables, if no other process has made them meanwhile.
 pub(super) async fn make(client: &mut Client) -> Result<(), Error> {
     let transaction = client.transaction().await?;
     // The lock first: a statement that waits for it would not see what another one makes meanwhile.

@@ -19,7 +19,7 @@
 //!
 //! 1. Each batch that makes a waiting row, or says that there is none, first takes the locks of its keys: writes by [`HOLD`] or
 //!    in [`SET_ALONE`], put-backs by [`HOLD_CLAIMED`]. The statements after that see what was committed before.
-//! 2. So while a batch holds the lock of a key, nobody else makes a waiting row under it. One that is there can still go:
+//! 2. So while a batch holds the lock of a key, no other batch makes a waiting row under it. One that is there can still go:
 //!    loads, fires and purges take no locks of keys. What goes has fired, or was purged.
 //!
 //! | answer | why it is right |

@@ -290,7 +290,7 @@ fn answer(part: &Part<'_>, means: Answers, row: &Row, written: &mut [Written]) {
             *written = match token {
                 _ if sets && waits => Written::Present,
                 Some(token) => Written::InFlight(Version(token)),
-                // What was in flight has been acknowledged meanwhile.
+                // The row in flight has been acknowledged meanwhile.
                 None if sets => Written::Present,
                 None => Written::Absent,
             };

@@ -29,7 +29,7 @@ pub(super) fn namespace_id(
     Ok(id.optional()?.ok_or_else(refused))
 }
 
-/// Who may have loaded rows of a namespace: nobody, and the instances that count as living.
+/// The loaders that rows of a namespace may name: none, and each instance that counts as living.
 fn loaders(connection: &Connection, namespace: i64) -> Result<Vec<Option<i64>>> {
     let sql = "SELECT NULL UNION ALL SELECT id FROM tickwheel_instances WHERE namespace = ?1";
     let mut select = connection.prepare_cached(sql)?;

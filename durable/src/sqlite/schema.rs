@@ -13,7 +13,7 @@ use crate::store::StoreError;
 /// The version of the schema below.
 const SCHEMA: u32 = 1;
 
-/// Who finds the file locked tries again after this.
+/// A call that finds the file locked tries again after this.
 pub(super) const LOCKED: Duration = Duration::from_micros(500);
 
 /// Opening tries so many times: 10 s in all, for those who open it during a long commit.

@@ -184,7 +184,7 @@ async fn recovers_from_a_full_disk_and_keeps_what_was_written() {
     let counts = store.count(&space()).await.expect("it counts");
     assert_eq!(counts.waiting, written);
     drop(store);
-    // What was answered with `Ok` is in the file, and nothing else.
+    // The file holds every timer whose call returned `Ok`, and no other.
     let store = opened(&folder).await;
     store
         .write(&space(), set("after", 8_000), NEAR)
