@@ -10,7 +10,7 @@
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// What is counted of a keyed timer.
+/// The events of a keyed timer that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyedEvent {
     /// It was set, and there was none under its key. The first one here, so that it is read last.

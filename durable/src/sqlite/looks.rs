@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use super::describe;
 use super::file::File;
+use super::thread::answered;
 use crate::store::StoreError;
 
 type Look = Box<dyn FnOnce(&Looker) + Send>;
@@ -49,17 +50,7 @@ impl Looks {
             }
         });
         let sent = self.queue.send(look).is_ok();
-        async move {
-            let ended = || {
-                Err(StoreError::unavailable(
-                    "the thread of the SQLite file has ended",
-                ))
-            };
-            if !sent {
-                return ended();
-            }
-            answer.await.unwrap_or_else(|_| ended())
-        }
+        answered(sent, answer)
     }
 }
 

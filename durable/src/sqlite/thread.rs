@@ -165,18 +165,21 @@ impl Thread {
             reply,
         });
         let sent = self.jobs.send(job).is_ok();
-        async move {
-            let ended = || {
-                Err(StoreError::unavailable(
-                    "the thread of the SQLite file has ended",
-                ))
-            };
-            if !sent {
-                return ended();
-            }
-            answer.await.unwrap_or_else(|_| ended())
-        }
+        answered(sent, answer)
     }
+}
+
+/// The answer of a thread to a job, if it was sent.
+pub(super) async fn answered<T>(
+    sent: bool,
+    answer: oneshot::Receiver<Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let answer = if sent { answer.await.ok() } else { None };
+    answer.unwrap_or_else(|| {
+        Err(StoreError::unavailable(
+            "the thread of the SQLite file has ended",
+        ))
+    })
 }
 
 struct Worker {

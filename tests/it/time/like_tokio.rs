@@ -388,7 +388,7 @@ proptest! {
         UNIT.set(us(1000));
         let mut program = program;
         for step in program.iter_mut().flatten() {
-            // What is cancelled is kept for reuse, and the clock moves there.
+            // A cancelled sleep is kept for reuse, and the clock moves to it.
             if matches!(step, Step::Outside) {
                 *step = Step::Yield;
             }

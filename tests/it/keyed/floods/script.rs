@@ -158,7 +158,7 @@ impl Run {
         );
     }
 
-    /// What has expired are the first ones, in order, and they are due.
+    /// The expired timers are the first ones, in order, and they are due.
     fn receive(&mut self) {
         while let Ok(expired) = self.stream.try_recv() {
             let expected = self.pending.pop_first();
