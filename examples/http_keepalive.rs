@@ -1,6 +1,6 @@
 //! An HTTP server that closes keep-alive connections on which no request is in flight, and leaves the busy ones alone.
 //!
-//! Each connection has an [idle timer](tickwheel::IdleTimer), and each request holds a [guard](tickwheel::Busy) of it,
+//! Each connection has an [idle timer](tickwheel::IdleTimer), and each request holds a [guard](tickwheel::BusyGuard) of it,
 //! from the moment it is read until the last byte of its answer is written to the socket. That is the meaning of idle
 //! that servers want: a request that takes a minute is not idle, and a client that sends a header byte by byte is.
 //!
@@ -23,7 +23,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use tickwheel::{Busy, TimerWheel};
+use tickwheel::{BusyGuard, TimerWheel};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -51,9 +51,6 @@ const GRACE: Duration = Duration::from_millis(500);
 
 /// How long a server that stops waits for the requests in flight.
 const DRAIN: Duration = Duration::from_secs(60);
-
-/// For so long after it a connection takes requests still. The runtime learns in that time of what its socket holds.
-const LAST_LOOK: Duration = Duration::from_millis(10);
 
 /// How a connection came to its end.
 #[derive(Debug)]
@@ -121,7 +118,7 @@ async fn serve(
     let mut connection = pin!(connection);
     let stop = async {
         let _ = stopped.changed().await;
-        wheel.sleep(LAST_LOOK).await;
+        backlog::last_look().await;
     };
     tokio::select! {
         // A request that lies in the socket comes before the end.
@@ -152,7 +149,7 @@ async fn serve(
 async fn answer(
     request: Request<hyper::body::Incoming>,
     wheel: TimerWheel,
-    busy: Busy,
+    busy: BusyGuard,
 ) -> Result<Response<Body>, Infallible> {
     let path = request.uri().path();
     let body = if path == "/" {

@@ -33,8 +33,8 @@ impl From<Elapsed> for io::Error {
 }
 
 impl From<tokio::time::error::Elapsed> for Elapsed {
-    /// So that a function whose error is this one can use Tokio's timeouts too. There is no way back: nobody but Tokio's
-    /// timeouts can make a Tokio `Elapsed`.
+    /// Lets a function that returns this error use Tokio's timeouts too. There is no conversion back, since Tokio's
+    /// `Elapsed` has no constructor.
     fn from(_: tokio::time::error::Elapsed) -> Self {
         Elapsed::new()
     }
@@ -58,10 +58,10 @@ pub enum BuildError {
         /// The smallest and the largest number of slots; only powers of two are allowed.
         bounds: RangeInclusive<usize>,
     },
-    /// [`Builder::max_keyed`](crate::Builder::max_keyed) is zero, so no keyed timer could be set.
+    /// [`Builder::max_keyed`](crate::Builder::max_keyed) is zero.
     MaxKeyed,
     /// [`Builder::runtime`](crate::Builder::runtime) and
-    /// [`Builder::dedicated_thread`](crate::Builder::dedicated_thread) are both set, but the actor runs on one of them.
+    /// [`Builder::dedicated_thread`](crate::Builder::dedicated_thread) are both set; they exclude each other.
     RuntimeAndThread,
     /// The caller is outside a Tokio runtime, and [`Builder::runtime`](crate::Builder::runtime) was not set.
     NoRuntime,

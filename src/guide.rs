@@ -8,10 +8,10 @@
 //! 6. [Accuracy and ticks](#accuracy-and-ticks)
 //! 7. [Testing with paused time](#testing-with-paused-time)
 //! 8. [Shutting down](#shutting-down)
-//! 9. [Watching it](#watching-it)
+//! 9. [Observability](#observability)
 //!
-//! Chapters of their own are [services], with hyper, axum, tower, quinn and metrics; [what it costs](costs); and
-//! [how it is built](design), with the promises that it keeps.
+//! Further chapters: [recipes] for debounce, throttle and a map whose items expire; [services] on hyper, axum, tower
+//! and quinn; [what each operation costs](costs); [how the crate is built](design).
 //!
 //! # Which timer for what
 //!
@@ -20,19 +20,21 @@
 //! | wait | [`TimerWheel::sleep`] |
 //! | limit how long a future may take | [`TimerWheel::timeout`] |
 //! | do something periodically, in a task | [`TimerWheel::interval`] |
-//! | have something happen to *a thing with a name* unless it is prevented: an order, a request, a retry | [`TimerWheel::keyed`] |
+//! | act on *a thing with a name* unless it is prevented: an order, a request, a retry | [`TimerWheel::keyed`] |
+//! | act once a burst of events is over, or at most once in a while | keyed timers, by the recipes for [debounce](recipes#debounce) and [throttle](recipes#throttle) |
+//! | expire the items of a map | keyed timers, [with care](recipes#a-map-whose-items-expire) |
 //! | repeat something for many keys, without a task for each | [`KeyedTimers::set_interval`] |
-//! | expire a session that nobody uses | [`TimerWheel::reaper`] |
-//! | close idle connections, decided in one place | [`TimerWheel::reaper`] |
+//! | expire an unused session | [`TimerWheel::reaper`] |
+//! | close idle connections from one place | [`TimerWheel::reaper`] |
 //! | fail reads and writes on a silent connection | [`TimerWheel::idle_stream`] |
-//! | close a keep-alive connection between requests, but never during one | [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive), or a [`Busy`] guard for each request |
-//! | find out that nothing has happened for a while, in one task | [`TimerWheel::idle_timer`] |
+//! | close a keep-alive connection between requests, but never during one | [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive), or a [`BusyGuard`] for each request |
+//! | detect in one task that nothing has happened for a while | [`TimerWheel::idle_timer`] |
 //! | drive timers from an event loop other than Tokio's | [`wheel::Wheel`](crate::wheel::Wheel) |
 //!
-//! A session can also be a keyed timer that each request moves. The reaper is the better choice when requests are frequent: a
-//! touch is a comparison of one word, a move locks the set.
+//! A session can also be a keyed timer that each request moves. Where requests are frequent, prefer the reaper: a touch
+//! compares one word, a move locks the set.
 //!
-//! The futures do what those of [`tokio::time`] do, and are polled, raced and dropped at the same places:
+//! The futures work like those of [`tokio::time`]:
 //!
 //! ```
 //! use std::time::Duration;
@@ -55,25 +57,24 @@
 //!
 //! ## When to stay with `tokio::time`
 //!
-//! * The program has a handful of timers, or most of its timers fire instead of being cancelled. There is little to gain, and
-//!   a task and a dependency to lose.
+//! * The program has a handful of timers, or most of its timers fire instead of being cancelled. There is little to
+//!   gain.
 //! * A single-threaded runtime arms few timeouts. Nothing contends for Tokio's timer lock there.
-//! * Timers must be precise far below a millisecond. As a task the actor waits on Tokio's timer, whose resolution is a
+//! * Timers must be precise far below a millisecond. The actor waits on Tokio's timer, whose resolution is a
 //!   millisecond. On a [thread of its own](Builder::dedicated_thread) it is as precise as the operating system wakes a
-//!   thread. A spinning thread is more precise still.
+//!   thread. Only a spinning thread is more precise.
 //! * The code is a library, which should not choose its users' timers.
 //! * Tasks must be woken while every worker thread is blocked. No timer can do that. With [`Builder::dedicated_thread`],
 //!   expirations are delivered on time even then, to a thread that receives them.
-//! * You watch timers in `tokio-console`: it shows Tokio's, and these not. There are [metrics](#watching-it) instead.
+//! * You watch timers in `tokio-console`, which does not show these. There are [metrics](#observability) instead.
 //!
-//! [`DelayQueue`](https://docs.rs/tokio-util/latest/tokio_util/time/delay_queue/) of `tokio-util` needs no task of its own.
-//! It is the simpler choice where one task owns the queue and consumes it, and no deadline is more than two years away. Keyed
-//! timers are for sets that others than the consumer change, for keys that you choose, and for expirations in order.
+//! [`DelayQueue`](https://docs.rs/tokio-util/latest/tokio_util/time/delay_queue/) of `tokio-util` needs no task of its
+//! own. It is the simpler choice where one task owns the queue and consumes it, and no deadline is more than two years
+//! away. Keyed timers are for sets that several tasks change, for keys that you choose, and for expirations in order.
 //!
 //! # Switch from `tokio::time`
 //!
-//! [`time`](crate::time) has all that `tokio::time` has. It starts a wheel for each runtime at its first use, and finds it
-//! by itself:
+//! [`time`](crate::time) has all that `tokio::time` has. It starts a wheel for each runtime at its first use:
 //!
 //! ```
 //! use tickwheel::time; // was: use tokio::time;
@@ -92,23 +93,23 @@
 //!
 //! The module [lists what differs](mod@crate::time#what-differs-from-tokiotime).
 //!
-//! Libraries go on with the timers they were written for. [`time::wheel`](crate::time::wheel) gives the handle for keyed
-//! timers and metrics, and [`time::install`](crate::time::install) sets the tick, the name or a dedicated thread before the
-//! first use.
+//! Libraries keep the timers they were written for. [`time::wheel`](crate::time::wheel) returns the handle for keyed
+//! timers and metrics, and [`time::install`](crate::time::install) sets the tick, the name or a dedicated thread before
+//! the first use.
 //!
 //! # Holding the wheel
 //!
-//! Start one wheel for the process. A second one makes sense for another tick, another runtime, or a limit of its own.
+//! Start one wheel for the process, and a second one only for another tick, runtime or limit.
 //!
-//! | how code gets at it | what that costs |
+//! | how code gets the wheel | what that costs |
 //! |---|---|
-//! | nothing is held: the functions of [`time`](crate::time) | Tokio is asked for the runtime, as for each timer of its own: 11 to 47 ns a timer on two workers, by how far apart their cores are, and 13 ns on one thread |
+//! | the functions of [`time`](crate::time) | finding the current runtime, as for each of Tokio's own timers: 13 ns a timer on one thread, 11 to 47 ns on two workers |
 //! | a reference, `&TimerWheel` or a field of a shared struct | nothing |
-//! | a clone for each task or connection | two atomic additions when it is made, and two when it is dropped |
-//! | a clone for each timeout | the same, each time, on words that all threads write: about 300 ns a timeout instead of 70 on two busy workers |
-//! | a `static` | one load; but tests with a paused clock need a wheel each, in their own runtime |
+//! | a clone for each task or connection | two atomic additions when made, and two when dropped |
+//! | a clone for each timeout | the same, on words that all threads write: about 300 ns a timeout instead of 70 on two busy workers |
+//! | a `static` | one load; but each test with a paused clock needs a wheel in its own runtime |
 //!
-//! So clone the wheel once per connection or task, and pass references from there:
+//! So clone the wheel once per connection or task, and pass references:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -134,8 +135,8 @@
 //!
 //! # Keyed timers
 //!
-//! A set of keyed timers is a handle to set, move and remove them, and a stream of those that expire. Any number of sets,
-//! with different types, share one wheel.
+//! A set of keyed timers has a handle to set, move and remove them, and a stream of those that expire. Any number of
+//! sets share one wheel.
 //!
 //! ```
 //! use std::time::Duration;
@@ -164,20 +165,22 @@
 //! ```
 //!
 //! * A call takes effect before it returns: [`len`](KeyedTimers::len), [`deadline`](KeyedTimers::deadline) and
-//!   [`contains`](KeyedTimers::contains) tell the present state.
-//! * A timer has expired once its expiration lies in the stream, received or not. From then on it cannot be removed, and
-//!   setting its key makes a new timer.
-//! * The stream has no bound, because the actor never waits for its reader: there is no backpressure. The number of pending
-//!   timers can be bounded with [`Builder::max_keyed`], over all sets of the wheel. Over it, a new key comes back in
-//!   [`SetTimerError::Full`].
-//! * An error of [`set_timer`](KeyedTimers::set_timer) holds key and value. [`SetTimerError::without_value`] drops them, so
-//!   that `?` makes a `Send + Sync` error of it though the value is only `Send`.
-//! * A timer of [`set_interval`](KeyedTimers::set_interval) keeps to its schedule. Periods that passed unnoticed become one
-//!   expiration, whose `missed` counts them.
-//! * [`Expirations::dispatch`] runs a handler for each expiration, a bounded number at once.
+//!   [`contains`](KeyedTimers::contains) return the present state.
+//! * A timer has expired once its expiration lies in the stream, received or not. From then on it cannot be removed,
+//!   and setting its key makes a new timer. So a consumer may receive the expiration of a key that has a timer again.
+//!   Where that matters, ask `contains`, as in [a map whose items expire](recipes#a-map-whose-items-expire).
+//! * [`set_if_absent`](KeyedTimers::set_if_absent) sets a timer for one of many callers at once.
+//!   [`retain`](KeyedTimers::retain) visits all timers and removes some.
+//! * The stream has no bound and no backpressure, because the actor never waits for its reader. [`Builder::max_keyed`]
+//!   bounds the number of pending timers.
+//! * An error of [`set_timer`](KeyedTimers::set_timer) holds key and value. [`SetTimerError::without_value`] drops
+//!   them, so that `?` works with a value that is only `Send`.
+//! * A timer of [`set_interval`](KeyedTimers::set_interval) keeps to its schedule. Missed periods are coalesced into
+//!   one expiration, whose `missed` counts them.
+//! * [`Expirations::dispatch`] runs a handler for each expiration, with a limit on how many run at once.
 //!
 //! The stream ends when no handle and no timer is left. A handler that sets timers of its own set holds a
-//! [`WeakKeyedTimers`](crate::WeakKeyedTimers), so that it does not keep the stream open:
+//! [`WeakKeyedTimers`](crate::WeakKeyedTimers), which does not keep the stream open:
 //!
 //! ```
 //! use std::time::Duration;
@@ -212,29 +215,27 @@
 //!
 //! # Idle connections and sessions
 //!
-//! An idle timer is *touched* when there is activity and completes when there has been none for its idle duration. The last
-//! activity is one word, shared with the actor. A touch reads the clock and compares the word with it; the first touch in
-//! each tick writes the word with a compare-and-exchange. It wakes no task and sends no command. The actor finds out when the
-//! wheel reaches the timer, about once in each idle duration.
+//! An idle timer is *touched* when there is activity, and completes when there has been none for its idle duration. A
+//! touch wakes no task and sends no command. The actor reads the last activity when the wheel reaches the timer, about
+//! once in each idle duration.
 //!
 //! | use | when | idle means | result |
 //! |---|---|---|---|
 //! | [`IdleStream`] | a task owns the connection, and any byte is activity | nothing was read and nothing written; other [limits](crate::IdleLimits) count one direction, or only the time between requests | pending and later operations fail with [`TimedOut`](std::io::ErrorKind::TimedOut) |
-//! | [`IdleTimer`] | a task owns the connection, and you say what activity is | nobody touched it, and no [`Busy`] guard is held | a future to race with the work |
-//! | [`Reaper`] | one place decides for many connections or sessions | the same, for each [`Watch`](crate::Watch) | an expiration with key and value, from one stream |
+//! | [`IdleTimer`] | a task owns the connection, and you say what activity is | no task touched it, and no [`BusyGuard`] is held | a future to race with the work |
+//! | [`Reaper`] | one place decides for many connections or sessions | the same, for each [`WatchGuard`](crate::WatchGuard) | an expiration with key and value, from one stream |
 //!
-//! *No bytes* and *no request in flight* are two meanings of "idle". For the first, touch at each read and write, or wrap the
-//! stream. For the second, hold a [`Busy`] guard for the length of each request; the idle duration then counts from the
-//! release of the last guard.
+//! "Idle" can mean *no bytes* or *no request in flight*. For the first, touch at each read and write, or wrap the
+//! stream. For the second, hold a [`BusyGuard`] during each request; the idle duration then counts from the release of
+//! the last guard.
 //!
-//! A server that answers requests, such as hyper or axum, wants the second meaning. With a limit on all bytes, a handler
-//! that takes longer than the limit gets its connection closed in the middle of the request.
-//! [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive) does not count from the moment a request is read until its
-//! response begins, so a slow handler is not cut, and a silent connection is closed. On HTTP/2, where the server also writes
-//! on its own, take a guard for each request from [`IdleStream::handle`].
+//! A server that answers requests, such as hyper or axum, wants the second meaning: a limit on all bytes would close
+//! the connection while a slow handler works. [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive) does not count
+//! from the moment a request is read until its response begins. On HTTP/2, where the server also writes on its own,
+//! take a guard for each request from [`IdleStream::handle`].
 //!
-//! A server that writes to peers which only listen, such as a chat, limits reading alone, by
-//! [`IdleLimits::read`](crate::IdleLimits::read): with a limit on all bytes every line it sends would keep the listener alive.
+//! A server that writes on its own, such as a chat, limits reading alone, by
+//! [`IdleLimits::read`](crate::IdleLimits::read): otherwise every line it sends would keep a silent listener alive.
 //!
 //! ```
 //! use std::time::Duration;
@@ -256,21 +257,16 @@
 //! # }
 //! ```
 //!
-//! **Accuracy.** Activity is recorded to the tick, rounded up. A connection is reaped at the earliest an idle duration after
-//! its last activity, and at most two ticks later, plus what the [runtime adds](#accuracy-and-ticks).
+//! [`Reaper`] says how late a connection is reaped, and that it is touched or expired, never both.
+//! [`Expired::cause`](crate::Expired::cause) says whether it was idle, reached its maximum age, or was ended by
+//! [`WatchGuard::expire_now`](crate::WatchGuard::expire_now), such as at a logout.
 //!
-//! **Touched or expired, never both.** The actor decides once, when it delivers the expiration. A touch before that keeps the
-//! connection; from then on touches return `false`. A consumer that lags may therefore receive a connection that would have
-//! been touched meanwhile, and the toucher was told.
-//!
-//! **Maximum age.** [`WatchOptions::max_age`](crate::WatchOptions::max_age) ends a watch at an age, however active it is. Each
-//! watch ends within the last tenth before that age, so that clients do not all come back at once, or with
-//! [`exact`](crate::WatchOptions::exact) at the age itself.
+//! [`WatchOptions::max_age`](crate::WatchOptions::max_age) ends a watch at an age, however active it is.
 //!
 //! ## Closing gracefully
 //!
-//! An idle connection should be told before it is closed: stop reading, say goodbye, give the peer a grace period, then drop
-//! the connection.
+//! Tell the peer before you close an idle connection: stop reading, say goodbye, give the peer a grace period, then
+//! drop the connection.
 //!
 //! ```
 //! use std::io::{self, ErrorKind};
@@ -315,8 +311,7 @@
 //! # serving.await.unwrap().unwrap();
 //! # }
 //! ```
-//!
-//! The examples `graceful_close` and `http_keepalive` are servers that do this.
+//! The examples `graceful_close` and `http_keepalive` do this.
 //!
 //! # Accuracy and ticks
 //!
@@ -330,18 +325,17 @@
 //! | the operating system, which wakes the runtime's thread | usually far under a millisecond; not bounded |
 //! | the actor and then the woken task, which wait for a worker thread | what the other tasks take; not bounded |
 //!
-//! With these ticks timers are as late as Tokio's own. A longer tick makes the actor wake less often and fire more timers each
-//! time. For timeouts of seconds, 10 ms or 100 ms are as good. A shorter tick, down to a microsecond, makes the *order* of
-//! timers finer. It hardly changes the instant, because Tokio's millisecond stays, unless the actor has a
-//! [thread of its own](Builder::dedicated_thread).
+//! At the default tick, timers are as late as Tokio's own. With a longer tick the actor wakes less often and fires more
+//! timers each time: for timeouts of seconds, 10 ms or 100 ms are as good. A shorter tick, down to a microsecond, makes
+//! the *order* of timers finer. It hardly changes the instant, because Tokio's millisecond stays, unless the actor has
+//! a [thread of its own](Builder::dedicated_thread).
 //!
-//! A tick of 1 ms is not as good as Tokio's. The ticks here and Tokio's milliseconds do not begin at the same instants, since
-//! Tokio does not show when its own do, so that a deadline would be rounded up twice.
+//! With a tick of 1 ms, timers are later than Tokio's: ticks and Tokio's milliseconds do not begin at the same
+//! instants, so a deadline is rounded up twice.
 //!
-//! A duration of zero and a deadline in the past are no errors. A sleep is then ready at its first poll. A keyed timer expires
-//! on the actor's next turn, or with the next tick if its deadline lies within the current one. A deadline too far away is
-//! *never*, and [`Duration::MAX`] is a way to say so: from 292 years after the start of the wheel on, whatever the tick.
-//! That instant is shown as the deadline of a timer that is never due.
+//! A duration of zero and a deadline in the past are no errors. A sleep is then ready at its first poll. A keyed timer
+//! expires on the actor's next turn, or with the next tick if its deadline lies within the current one. A deadline 292
+//! years or more after the start of the wheel, such as [`Duration::MAX`] gives, never fires, and shows as that instant.
 //!
 //! ```
 //! use std::time::Duration;
@@ -363,9 +357,8 @@
 //!
 //! # Testing with paused time
 //!
-//! A wheel follows the clock of its runtime, so Tokio's paused clock works on it: when every task waits, the clock jumps to
-//! the next deadline, and a test of an hour takes no time. It needs Tokio's feature `test-util`, in the dev-dependencies of
-//! your crate.
+//! A wheel follows the clock of its runtime, so Tokio's paused clock works on it: when every task waits, the clock
+//! jumps to the next deadline. Tests need Tokio's feature `test-util`, in the dev-dependencies of your crate.
 //!
 //! ```
 //! # // What `#[tokio::test(start_paused = true)]` does.
@@ -381,17 +374,16 @@
 //! # }
 //! ```
 //!
-//! A test sees what it would see with `tokio::time`: while the clock is paused, and after that, sleeps, timeouts and
-//! intervals go to Tokio's own timer. They fire at its instants and in its order, and one that was cancelled does not move the
-//! clock. [`metrics`](TimerWheel::metrics) counts them as handed over. Keyed timers, idle timers and reapers stay on the
-//! wheel. They are exact for deadlines at whole milliseconds, and otherwise up to a tick and one of Tokio's milliseconds late.
+//! A test sees what it would see with `tokio::time`: once the clock has been paused, sleeps, timeouts and intervals [go
+//! to Tokio's own timer](mod@crate::time#under-a-virtual-clock). Keyed timers, idle timers and reapers stay on the
+//! wheel. They are exact for deadlines at whole milliseconds, and otherwise up to a tick and one of Tokio's
+//! milliseconds late.
 //!
 //! ## `advance`, then `settle`
 //!
-//! [`tokio::time::advance`][advance] moves the clock and lets other tasks run once. Whether the actor has had its turn by then
-//! is not specified. [`TimerWheel::settle`] is a barrier: when it returns, every call made before it is applied, and every
-//! timer due by then has fired. Tasks are woken, and expirations lie in their streams. A stream needs it; a [`Sleep`] needs what
-//! Tokio's needs.
+//! [`tokio::time::advance`][advance] moves the clock and lets other tasks run once; the actor may not have had its turn
+//! by then. [`TimerWheel::settle`] is a barrier: when it returns, every call made before it is applied, and every timer
+//! due by then has fired. A test of a stream needs it; a test of a [`Sleep`] needs what Tokio's sleep needs.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -414,33 +406,26 @@
 //!
 //! ## Another runtime's clock
 //!
-//! Each runtime has its own clock, and only a paused one differs from the others. A deadline is read off the clock of the
-//! runtime in which the *caller* runs. The actor compares it with the clock of the runtime in which it was *started*. As long
-//! as neither is paused, both are the same clock, and a wheel can be used from any runtime and from threads without one. If
-//! one of them is paused, timers fire when the actor's clock says so:
+//! Deadlines come from the clock of the *caller's* runtime, and the actor compares them with the clock of the runtime
+//! in which it was *started*. As long as neither is paused, both are the same clock, and a wheel can be used from any
+//! runtime and from threads without one. If one of them is paused, timers fire by the actor's clock:
 //!
-//! * The **wheel's** runtime is paused and the caller's is not: as soon as the wheel's runtime is idle, its clock jumps to the
-//!   deadline. The timer fires at once, early by the caller's clock.
-//! * The **caller's** runtime is paused and the wheel's is not: the timer takes real time while the caller's clock stands
-//!   still. The caller's clock does not jump to it, so a `tokio::time` timer in the same test fires first, however late its
-//!   deadline.
+//! * Only the **wheel's** runtime is paused: as soon as it is idle, its clock jumps to the deadline. The timer fires at
+//!   once, early by the caller's clock.
+//! * Only the **caller's** runtime is paused: the timer takes real time while the caller's clock stands still. That
+//!   clock does not jump to it, so a `tokio::time` timer in the same test fires first, however late its deadline.
 //!
-//! A thread that begins to use a wheel for sleeps in either way logs a warning, where it can be told. So start a wheel in each
-//! test, within the test's runtime, and do not keep one in a static.
+//! A thread that begins to use a wheel for sleeps in either way logs a warning where the crate can detect it. So start
+//! a wheel in each test, within the test's runtime, and do not keep one in a static.
 //!
 //! # Shutting down
 //!
-//! Explicit shutdown is optional. When the last handle is dropped, the actor goes on until nothing is armed and then ends.
-//! [`KeyedTimers`] and [`Watch`](crate::Watch) count as handles. When the actor's runtime is dropped under it, it closes what
-//! it holds as at a shutdown. [`TimerWheel::is_shutdown`] tells whether the actor has ended.
+//! Explicit shutdown is optional. When the last handle is dropped, the actor goes on until nothing is armed and then
+//! ends. [`KeyedTimers`] and [`WatchGuard`](crate::WatchGuard) count as handles. When the actor's runtime is dropped,
+//! the wheel closes as at a shutdown.
 //!
-//! [`TimerWheel::shutdown`] ends the actor and returns when it has ended. Nothing is lost:
-//!
-//! * A pending [`Sleep`], [`Timeout`] or [`Interval`] goes on with Tokio's own timer, and so do those made later. They keep
-//!   their deadlines, at the price of a Tokio timer.
-//! * Expirations that were delivered can still be received; then the stream ends.
-//! * Keyed timers that have not expired come out of [`Expirations::unexpired`], earliest first.
-//! * Setting a timer returns key and value in [`SetTimerError::Closed`]; moving and removing return [`Closed`].
+//! [`TimerWheel::shutdown`] ends the actor and waits for its end. Nothing is lost: pending sleeps go on with Tokio's own
+//! timer, delivered expirations can still be received, and [`Expirations::unexpired`] returns the other keyed timers.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -463,12 +448,10 @@
 //! wheel.sleep(Duration::from_secs(1)).await; // on Tokio's timer
 //! # }
 //! ```
+//! # Observability
 //!
-//! # Watching it
-//!
-//! [`TimerWheel::metrics`] counts what was made, set, fired, cancelled, moved and removed, and the actor's turns and wake-ups.
-//! It has a [histogram](crate::LatenessHistogram) of how late timers fired, whose buckets an exporter can read. The counts
-//! balance, see [`WheelMetrics`].
+//! [`TimerWheel::metrics`] counts timers and the actor's turns, and has a [histogram](crate::LatenessHistogram) of how
+//! late timers fired.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -486,21 +469,22 @@
 //! # }
 //! ```
 //!
-//! Through [`tracing`] come a span for each actor at debug level, with the wheel's [name](Builder::name), and a span for each
-//! turn at trace level. The actor warns when timers fire later than [`Builder::late_warning`], at most once in ten seconds, and
-//! names the cause: blocked worker threads, or more work than it can do. A panic that was caught in a waker, handler, key or
-//! value is logged as an error that says what it costs. Nothing is logged for a single timer.
+//! The crate logs through [`tracing`]: a span for each actor at debug level, with the wheel's [name](Builder::name),
+//! and a span for each turn at trace level. The actor warns when timers fire later than [`Builder::late_warning`], at
+//! most once in ten seconds, and names the cause: blocked worker threads, or more work than it can do. A panic caught
+//! in a waker, handler, key or value is logged as an error that says what it costs.
 //!
 //! [`Duration::MAX`]: std::time::Duration::MAX
 //! [advance]: https://docs.rs/tokio/latest/tokio/time/fn.advance.html
 
 pub mod costs;
 pub mod design;
+pub mod recipes;
 pub mod services;
 
 // For the links above.
 #[allow(unused_imports)]
 use crate::{
-    Builder, Busy, Closed, Expirations, IdleStream, IdleTimer, Interval, KeyedTimers, Reaper,
-    SetTimerError, Sleep, Timeout, TimerWheel, WheelMetrics,
+    Builder, BusyGuard, Expirations, IdleStream, IdleTimer, KeyedTimers, Reaper, SetTimerError,
+    Sleep, TimerWheel,
 };

@@ -1,18 +1,15 @@
-//! Timers for Tokio services that arm many and fire few: sleeps, timeouts, intervals, keyed timers and idle timers on one
-//! hierarchical timing wheel, owned by one actor task.
+//! Timers for Tokio services that arm many and fire few: sleeps, timeouts, intervals, keyed timers and idle timers on
+//! one hierarchical timing wheel, owned by one actor task. All of it is safe Rust.
 //!
-//! * [`sleep`](TimerWheel::sleep), [`timeout`](TimerWheel::timeout) and [`interval`](TimerWheel::interval) are what
-//!   [`tokio::time`] has, at the same call sites. A new timeout takes over the entry of a cancelled one, so most timeouts
-//!   allocate nothing, take no lock that another thread wants, and send no command to the actor.
-//! * [`time`] is [`tokio::time`] on a wheel that it finds itself: one `use` line switches a program over.
-//! * [`keyed`](TimerWheel::keyed) timers are set, moved and removed by key, from any task and thread. Those that expire come
-//!   out of a stream, in order.
-//! * [`idle_timer`](TimerWheel::idle_timer), [`idle_stream`](TimerWheel::idle_stream) and [`reaper`](TimerWheel::reaper) find
-//!   out that nothing has happened for a while: on a connection, in a session, on thousands of them.
+//! * [`sleep`](TimerWheel::sleep), [`timeout`](TimerWheel::timeout) and [`interval`](TimerWheel::interval) work like
+//!   those of [`tokio::time`]. A new timeout takes over the entry of a cancelled one. So most timeouts allocate
+//!   nothing, contend for no lock, and send no command to the actor.
+//! * [`time`] replaces [`tokio::time`], on a wheel for each runtime: one `use` line switches a program over.
+//! * [`keyed`](TimerWheel::keyed) timers are set, moved and removed by key, from any task and thread. A stream delivers
+//!   those that expire, in order.
+//! * [`idle_timer`](TimerWheel::idle_timer), [`idle_stream`](TimerWheel::idle_stream) and
+//!   [`reaper`](TimerWheel::reaper) detect idle connections and sessions, one or thousands of them.
 //! * [`wheel`] is the data structure alone, without clock or runtime, for an event loop of your own.
-//!
-//! All of it is safe Rust.
-//!
 //! # Quick start
 //!
 //! ```
@@ -44,47 +41,45 @@
 //!     Ok(())
 //! }
 //! ```
+//! # Where to read on
 //!
-//! # Where to go on
-//!
-//! * The [guide](mod@guide): which timer to use, [switching](mod@guide#switch-from-tokiotime) from `tokio::time`, how to hold
-//!   the wheel, accuracy, testing with paused time, shutting down, and
-//!   what each operation costs.
-//! * The [design chapter](guide::design): how it is built, and the table of promises with the tests that hold them.
-//! * [`TimerWheel`] and [`Builder`] for all there is to call and to set.
+//! * The [guide](mod@guide): which timer to use, [switching](mod@guide#switch-from-tokiotime) from `tokio::time`,
+//!   accuracy, testing with paused time, shutting down, and what each operation costs.
+//! * The [design chapter](guide::design): how the crate is built, and its promises with their tests.
+//! * [`TimerWheel`] and [`Builder`]: all calls and settings.
 //!
 //! # Guarantees
 //!
-//! A timer is never early. It is late by less than a tick, which is 0.1 ms by default, plus up to a millisecond of Tokio's
-//! own timer, plus the time that the operating system and other tasks take. Under Tokio's paused clock it is exact.
+//! A timer is never early, and [how late](mod@guide#accuracy-and-ticks) it can be is known: by default 1.1 ms plus the
+//! time that the operating system and other tasks take. Under Tokio's paused clock it is exact.
 //!
-//! Sleeps are woken tick by tick. Keyed timers expire in the order of their ticks, and within a tick in the order in which
-//! they were armed. A timer fires or is cancelled, never both, and the calls say which. A future that is dropped wakes no
-//! task afterwards, and its memory does not wait for the deadline.
+//! Sleeps are woken tick by tick. Keyed timers expire in the order of their ticks, and within a tick in the order in
+//! which they were armed. A timer fires or is cancelled, never both, and the calls say which. A dropped future wakes no
+//! task, and its memory is not held until the deadline.
 //!
-//! Deadlines in the past fire at once, and deadlines too far to be represented never do. No `Instant` panics. A `Duration`
-//! panics only if it is a period, an idle duration or a maximum age of zero.
+//! Deadlines in the past fire at once; unrepresentable deadlines never fire. No `Instant` panics. A `Duration` panics
+//! only if it is a period, an idle duration or a maximum age of zero.
 //!
-//! The actor never waits for a consumer, and its turns are bounded: neither a flood of commands nor a storm of expirations
-//! starves the other, or the rest of the runtime. While any worker thread is free timers fire, whatever blocks the others. An
-//! empty wheel arms no timer and is not polled.
+//! The actor never waits for a consumer. Its turns are bounded: neither commands nor expirations starve each other, or
+//! the rest of the runtime. While any worker thread is free, timers fire, whatever blocks the others. An empty wheel
+//! arms no timer and is not polled.
 //!
-//! A waker, key or value that panics harms its own timer only. When the wheel is shut down nothing is lost: sleeps go on with
-//! Tokio's own timer, and keyed timers that have not expired are returned.
+//! A waker, key or value that panics harms its own timer only. A shutdown loses nothing: sleeps go on with Tokio's own
+//! timer, and unexpired keyed timers are returned.
 //!
 //! # Features
 //!
-//! No feature is on by default. `hyper`, `tower`, `quinn` and `metrics` put the wheel behind the interfaces of these crates,
-//! see [`adapters`]. `test-util` adds `pause`, `advance` and `resume` to [`time`], and switches on Tokio's feature of that
-//! name: it belongs in your dev-dependencies.
+//! No feature is on by default. `hyper`, `tower`, `quinn` and `metrics` enable the [`adapters`] for these crates.
+//! `test-util` adds `pause`, `advance` and `resume` to [`time`], and switches on Tokio's feature of that name: it
+//! belongs in your dev-dependencies.
 //!
 //! The crate needs Tokio's `rt`, `sync` and `time`, from version 1.49 on. The oldest supported Rust is 1.85.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// Readers are told of features only.
+// The documentation names features only.
 #![cfg_attr(docsrs, doc(auto_cfg(hide(tickwheel_loom, tickwheel_shuttle))))]
-// The models are of some parts only, and leave functions unused that other parts call.
+// The models cover some parts only, and leave functions unused that other parts call.
 #![cfg_attr(
     any(tickwheel_loom, tickwheel_shuttle),
     allow(dead_code, unused_imports)
@@ -107,8 +102,6 @@ mod explore;
 #[cfg(all(test, tickwheel_loom))]
 mod model;
 
-#[cfg(not(tickwheel_loom))]
-mod builder;
 #[cfg(not(tickwheel_loom))]
 mod error;
 #[cfg(not(tickwheel_loom))]
@@ -134,14 +127,16 @@ mod timer_wheel;
 
 #[cfg(not(tickwheel_loom))]
 pub use crate::{
-    builder::Builder,
     error::{BuildError, Elapsed},
-    idle::{Busy, IdleHandle, IdleLimits, IdleStream, IdleTimer, Reaper, Watch, WatchOptions},
+    idle::{
+        BusyGuard, IdleHandle, IdleLimits, IdleStream, IdleTimer, Reaper, WatchGuard, WatchOptions,
+        WeakReaper,
+    },
     keyed::{Expirations, KeyedTimers, WeakKeyedTimers},
     metrics::{LatenessBucket, LatenessHistogram, WheelMetrics},
     sleep::{Interval, Sleep, Timeout},
-    timer_set::{Closed, Expired, SetTimerError, TryRecvError},
-    timer_wheel::TimerWheel,
+    timer_set::{Cause, Closed, Expired, SetTimerError, TryRecvError},
+    timer_wheel::{Builder, TimerWheel},
 };
 
 /// The code in the README runs as a test of the documentation.

@@ -1,13 +1,16 @@
 //! The counters of a wheel, and the snapshot of them.
 
+mod counts;
+mod keyed_counts;
+
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::shared::counts::Counts;
-use crate::shared::keyed_counts::{KeyedCounts, KeyedEvent};
+pub(crate) use counts::Counts;
+pub(crate) use keyed_counts::{KeyedCounters, KeyedCounts, KeyedEvent};
 
 /// The logarithm of the number of histogram buckets for each power of two. Eight buckets make a quantile exact to an
 /// eighth.
@@ -17,8 +20,8 @@ const BUCKETS: usize = (64 - SUB_BITS as usize + 1) * SUB_BUCKETS;
 
 /// The counters of one wheel.
 ///
-/// Each thread counts its own sleeps, see [`counts`](crate::shared::counts), and each set its own timers, see
-/// [`keyed_counts`](crate::shared::keyed_counts). The actor alone writes everything else, so it adds with a load and a store.
+/// Each thread counts its own sleeps, see [`counts`], and each set its own timers, see [`keyed_counts`]. The actor alone
+/// writes everything else, so it adds with a load and a store.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     threads: Mutex<Threads>,
@@ -43,25 +46,6 @@ struct Threads {
 /// Adds to a counter that this thread alone writes.
 pub(crate) fn add(counter: &AtomicU64, n: u64) {
     counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Relaxed);
-}
-
-impl Counts {
-    fn each(&self) -> [&AtomicU64; 5] {
-        let Counts {
-            made,
-            cancelled,
-            elapsed,
-            moved,
-            handed_over,
-        } = self;
-        [made, cancelled, elapsed, moved, handed_over]
-    }
-
-    fn add_to(&self, sum: &Counts) {
-        for (count, sum) in self.each().into_iter().zip(sum.each()) {
-            sum.fetch_add(count.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
-    }
 }
 
 impl Metrics {
@@ -132,7 +116,7 @@ impl Metrics {
     }
 }
 
-/// A count for each range of durations, eight ranges to a power of two. Written by the actor alone.
+/// Counts for ranges of durations, eight ranges to a power of two. Written by the actor alone.
 pub(crate) struct Histogram {
     buckets: Box<[AtomicU64]>,
     sum_nanos: AtomicU64,
@@ -212,9 +196,9 @@ fn bucket_start(bucket: usize) -> u64 {
 
 /// A snapshot of a wheel's counts since it started. Made by [`TimerWheel::metrics`](crate::TimerWheel::metrics).
 ///
-/// Every count but `sleeps_pending` and `keyed_pending` only grows. The counters are read one after the other while the
-/// wheel goes on. The sum of keyed timers below holds in every snapshot. That of sleeps can be off by the changes made
-/// meanwhile; after [`settle`](crate::TimerWheel::settle) on a quiet wheel it is exact:
+/// Every count but `sleeps_pending` and `keyed_pending` only grows. The counters add up. The sum of keyed timers holds
+/// in every snapshot. The sum of sleeps can be off by changes made during the snapshot; after
+/// [`settle`](crate::TimerWheel::settle) on a quiet wheel it is exact:
 ///
 /// ```text
 /// sleeps_made = sleeps_pending + sleeps_fired + sleeps_cancelled + sleeps_handed_over
@@ -254,8 +238,8 @@ pub struct WheelMetrics {
     /// How often a waiting sleep was given another deadline, by [`Sleep::reset`](crate::Sleep::reset), by an interval or
     /// by an idle timer.
     pub sleeps_moved: u64,
-    /// Keyed timers that are pending now, over all sets. A connection watched by a [`Reaper`](crate::Reaper) counts as a
-    /// keyed timer, here and below.
+    /// Keyed timers that are pending now, over all sets. A watch of a [`Reaper`](crate::Reaper) counts as a keyed
+    /// timer, here and below.
     pub keyed_pending: u64,
     /// Keyed timers that were set. A repeating timer counts again each time it fires.
     pub keyed_set: u64,
@@ -275,7 +259,7 @@ pub struct WheelMetrics {
     pub commands: u64,
     /// Turns the actor has taken.
     pub turns: u64,
-    /// How often the actor began to wait. A wake-up ends each wait, so this counts wake-ups, and a wait that goes on.
+    /// How often the actor began to wait: its wake-ups, and a wait that goes on.
     pub wake_ups: u64,
     /// The longest turn, by the runtime's clock: zero under a paused one.
     pub longest_turn: Duration,
@@ -344,7 +328,7 @@ impl LatenessHistogram {
         self.max
     }
 
-    /// The buckets that have counted anything, the lowest first. Their bounds do not overlap.
+    /// The buckets that are not empty, the lowest first. Their bounds do not overlap.
     pub fn buckets(&self) -> impl Iterator<Item = LatenessBucket> + '_ {
         let counted = self.counts.iter().enumerate().filter(|(_, n)| **n > 0);
         counted.map(|(bucket, &count)| LatenessBucket {
@@ -403,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_every_number_in_its_bucket() {
+    fn every_number_is_counted_in_its_bucket() {
         let mut last_end = None;
         for b in 0..BUCKETS {
             let (start, end) = (bucket_start(b), bucket_end(b));
@@ -416,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn gives_quantiles_exact_to_an_eighth() {
+    fn quantiles_are_exact_to_an_eighth() {
         let read = recorded(1..=1000);
         assert_eq!(read.count(), 1000);
         assert_eq!(read.max(), Duration::from_millis(1));
@@ -427,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_the_rank_of_a_quantile_up() {
+    fn rank_of_a_quantile_is_rounded_up() {
         let read = recorded([1, 1_000, 1_000_000]);
         let exact = |micros| Duration::from_micros(micros)..=Duration::from_micros(micros * 9 / 8);
         assert!(exact(1_000).contains(&read.quantile(0.5)), "{read:?}");
@@ -438,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn clamps_quantiles_and_has_none_when_empty() {
+    fn quantiles_are_clamped_and_zero_when_empty() {
         let read = recorded([7]);
         for q in [-1.0, 0.0, 1.0, 2.0, f64::NAN] {
             assert_eq!(read.quantile(q), Duration::from_micros(7), "{q}");
@@ -450,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_what_was_recorded_in_ascending_buckets() {
+    fn buckets_are_listed_in_ascending_order() {
         let micros = [0, 3, 3, 250, 251, 90_000];
         let read = recorded(micros);
         let buckets: Vec<_> = read.buckets().collect();
@@ -473,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn does_not_overflow_its_sum() {
+    fn sum_does_not_overflow() {
         let histogram = Histogram::default();
         histogram.record(Duration::MAX);
         histogram.record(Duration::MAX);
@@ -482,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_the_counts_of_a_thread_that_ended() {
+    fn counts_of_an_ended_thread_are_kept() {
         let metrics = Metrics::default();
         let counts = Arc::<Counts>::default();
         metrics.register(&counts);

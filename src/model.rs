@@ -1,6 +1,6 @@
 //! The stand-ins that the loom models of the protocols between threads share, and the models of all parts together.
 //!
-//! `RUSTFLAGS="--cfg tickwheel_loom" cargo test --release --lib model` runs them. [loom] takes each through every
+//! `RUSTFLAGS="--cfg tickwheel_loom" cargo test --profile models --lib model` runs them. [loom] takes each through every
 //! interleaving of its threads, and through every value that a load of an atomic may return. It treats sequentially
 //! consistent accesses as acquire and release, so the models hold by the mutexes of queues and entries. The entry, the
 //! mailbox and the wheel are the real ones. Actor, handle, clock and task are small stand-ins, because the real ones are
@@ -30,8 +30,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::task::{Wake, Waker};
 
 use crate::actor::advance::Step;
-use crate::actor::sleep_wheel::{Processed, SleepWheel};
-use crate::shared::entry::{Disarmed, Entry, Notify, Phase};
+use crate::actor::sleep_wheel::SleepWheel;
+use crate::shared::bound::ActorAction;
+use crate::shared::entry::{Disarmed, Entry, Expiration, Phase};
 use crate::shared::mailbox::{Backlog, Mailbox, Notifier};
 use crate::sync::{Mutex, lock};
 use crate::tick::NEVER;
@@ -182,7 +183,7 @@ impl Shared {
     }
 
     pub(crate) fn arm(&self, entry: &Arc<SleepEntry>, tick: u64, waker: Waker) -> bool {
-        let told = (entry.arm(tick, waker)).map(|notify| self.act(entry, notify));
+        let told = (entry.arm(tick, waker)).map(|action| self.act(entry, action));
         if told == Some(false) {
             drop(entry.close());
         }
@@ -191,18 +192,18 @@ impl Shared {
 
     /// Resets an armed sleep as `Sleep::reset` does. Returns the phase it was in.
     pub(crate) fn reset(&self, entry: &Arc<SleepEntry>, tick: u64) -> Phase {
-        let (was, notify) = entry.move_to(tick);
-        if was == Phase::Armed && !self.act(entry, notify) {
+        let (was, action) = entry.move_to(tick);
+        if was == Phase::Armed && !self.act(entry, action) {
             wake(entry.close());
         }
         was
     }
 
-    fn act(&self, entry: &Arc<SleepEntry>, notify: Notify) -> bool {
-        match notify {
-            Notify::None => {}
-            Notify::Wake(tick) => self.mailbox.announce(0, tick),
-            Notify::Enqueue(tick) => {
+    fn act(&self, entry: &Arc<SleepEntry>, action: ActorAction) -> bool {
+        match action {
+            ActorAction::None => {}
+            ActorAction::Wake(tick) => self.mailbox.announce(0, tick),
+            ActorAction::Enqueue(tick) => {
                 let command = Command::Sleep(Arc::clone(entry));
                 return self.mailbox.push(0, tick, command).is_ok();
             }
@@ -236,11 +237,11 @@ impl Shared {
     }
 
     pub(crate) fn release(&self, entry: &Arc<SleepEntry>) {
-        let notify = match entry.release() {
-            Notify::Enqueue(_) if self.is_orphaned() => Notify::Enqueue(0),
-            notify => notify,
+        let action = match entry.release() {
+            ActorAction::Enqueue(_) if self.is_orphaned() => ActorAction::Enqueue(0),
+            action => action,
         };
-        self.act(entry, notify);
+        self.act(entry, action);
     }
 
     pub(crate) fn orphan(&self) {
@@ -386,7 +387,7 @@ impl Actor {
                 Step::Done => return,
             }
             while let Some(processed) = self.sleeps.process_next(|()| 0) {
-                if let Processed::Fired { deadline, waker } = processed {
+                if let Expiration::Fire { deadline, waker } = processed {
                     assert!(deadline <= until, "fired early, at {until}");
                     self.fired.push(deadline);
                     wake(waker);

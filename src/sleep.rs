@@ -21,8 +21,8 @@ pub use interval::Interval;
 pub use timeout::Timeout;
 
 use crate::clock;
+use crate::metrics::Counts;
 use crate::panic::{DROPPED_WAKER, catch_panic, wake};
-use crate::shared::counts::Counts;
 use crate::shared::entry::{Entry, Phase};
 use crate::shared::idle_clock::IdleClock;
 use crate::shared::{Shared, SleepContext, SleepEntry};
@@ -31,22 +31,22 @@ use crate::tick::{NEVER, far_future};
 /// Completes once its deadline is reached. Made by [`TimerWheel::sleep`](crate::TimerWheel::sleep) and
 /// [`sleep_until`](crate::TimerWheel::sleep_until).
 ///
-/// It is what [`tokio::time::Sleep`] is, with these differences:
+/// It works like [`tokio::time::Sleep`], with these differences:
 ///
 /// * It is `Unpin`: it need not be pinned to be polled or, by [`set_deadline`](Sleep::set_deadline), reset.
 /// * It can be polled anywhere, not only within a runtime with a timer.
-/// * A deadline too far to be represented is *never*: it does not complete, however much time passes.
+/// * With an unrepresentable deadline it never completes.
 /// * A completed sleep that is reset wakes no task until it is polled again.
 ///
 /// The first poll arms it. Making it only takes a cancelled entry from the thread's pool, or allocates one. Every poll
 /// compares the deadline with the clock, the first one too: a sleep that is overdue is ready, whether or not the actor
 /// has run. If several tasks poll it in turn, the last one is woken, and no other.
 ///
-/// While the clock of the wheel's runtime is paused, and after that, the sleep goes to Tokio's own timer, and none of this
-/// differs: [under a virtual clock](mod@crate::time#under-a-virtual-clock).
+/// Once the clock of the wheel's runtime has been paused, the sleep goes to Tokio's own timer and behaves like Tokio's:
+/// see [under a virtual clock](mod@crate::time#under-a-virtual-clock).
 ///
-/// A sleep keeps its promise when its wheel is shut down or the wheel's runtime is gone: it goes on with a timer of the
-/// Tokio runtime in which it is polled next, or of a thread of this crate if it is polled outside a runtime.
+/// When its wheel is shut down or the wheel's runtime has ended, a sleep goes on with a timer of the Tokio runtime in
+/// which it is polled next, or of a thread of this crate if it is polled outside a runtime.
 ///
 /// # Cancel safety
 ///
@@ -87,7 +87,7 @@ pub struct Sleep {
     deadline: Instant,
     /// The deadline's tick. If it is `NEVER`, the instant in `deadline` means nothing.
     tick: u64,
-    /// `None` while it is being dropped, and for a sleep of Tokio's that no wheel was asked for.
+    /// `None` while it is being dropped, and for a sleep of Tokio's that was made without a wheel.
     entry: Option<Arc<SleepEntry>>,
     stage: Stage,
     /// Tokio's own timer; `Some` once the stage is `Fallback` or `Tokio`. It is in an `Arc`, whose drop is inlined but for
@@ -106,7 +106,7 @@ enum Stage {
     Reset,
     /// The entry is armed, or was and has fired.
     Armed,
-    /// The actor is gone.
+    /// The actor has ended.
     Fallback,
     /// The clock is virtual, and Tokio's timer decides when it completes: [`handed_over`].
     Tokio,
@@ -115,10 +115,10 @@ enum Stage {
     Done,
 }
 
-/// What a wheel contributes to a new sleep: an entry, and the tick of the deadline that it is for.
+/// A wheel's part of a new sleep: an entry, and the tick of its deadline.
 ///
-/// It is two words, so that it is handed on in registers. A whole sleep that is handed on is copied, which takes longer
-/// than finding the wheel.
+/// It is two words, so that it is passed in registers. Passing a whole sleep copies it, which takes longer than finding
+/// the wheel.
 pub(crate) struct Reserved {
     entry: Arc<SleepEntry>,
     tick: u64,
@@ -184,17 +184,16 @@ impl Sleep {
         }
     }
 
-    /// The instant at which it completes. For a sleep whose duration is too long to give an instant, the one 292 years after
-    /// the start of the wheel, as [`KeyedTimers::deadline`](crate::KeyedTimers::deadline) shows it: from there on it is
-    /// never.
+    /// The instant at which it completes. For a sleep that never completes, the instant 292 years after the start of
+    /// the wheel.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Whether it has completed, or has fired so that its task is about to be woken.
+    /// Whether it has completed, or has fired and its task is about to be woken.
     ///
-    /// As with Tokio's sleep, one that was made and never polled has not elapsed, however late it is. One that was reset
-    /// and not polled since has elapsed once its deadline is reached.
+    /// As with Tokio's, a sleep that was never polled has not elapsed, however late it is. A sleep that was reset and
+    /// not polled since has elapsed once its deadline is reached.
     pub fn is_elapsed(&self) -> bool {
         match self.stage {
             Stage::New | Stage::NewUnchecked | Stage::TokioUnarmed => false,
@@ -290,7 +289,7 @@ impl Sleep {
                         pool::count(shared, |counts| &counts.moved);
                         return;
                     }
-                    // The actor is gone. The task that waits, perhaps another one, has to poll to find that out.
+                    // The actor has ended. The waiting task, perhaps another one, has to poll to find that out.
                     wake(entry.close());
                 }
                 was == Phase::Fired
@@ -394,7 +393,7 @@ impl Sleep {
                 Poll::Ready(())
             }
             Phase::Closed => self.poll_fallback(cx),
-            // The actor has evicted it, and this is not the actor's runtime: it is armed again.
+            // The actor has evicted the entry, and this is not the actor's runtime: arm it again.
             Phase::Idle => {
                 self.stage = Stage::Reset;
                 self.poll_arm(cx)
@@ -403,7 +402,7 @@ impl Sleep {
             Phase::Armed | Phase::Released => {
                 let disarmed = entry.disarm();
                 if disarmed.was == Phase::Fired {
-                    // The actor has fired it in the meantime, and has counted that.
+                    // The actor has fired and counted it meanwhile.
                     self.stage = Stage::Done;
                     return Poll::Ready(());
                 }
@@ -478,7 +477,7 @@ impl Sleep {
             if !is_never {
                 break;
             }
-            // Some decades have passed.
+            // It fired at the instant that stands for never, decades away.
             fallback.as_mut().reset(far_future());
         }
         self.stage = Stage::Done;
@@ -486,7 +485,7 @@ impl Sleep {
     }
 
     fn fallback(&mut self) -> Option<Pin<&mut time::Sleep>> {
-        // Nobody else has a reference.
+        // No other reference exists.
         Some(Arc::get_mut(self.fallback.as_mut()?)?.as_mut())
     }
 }

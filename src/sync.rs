@@ -1,8 +1,10 @@
-//! Locks and atomics for the protocols between threads.
+//! Locks and atomics for the protocols between threads, and the number of a thread.
 //!
-//! They are the standard library's, or loom's when the models are checked (`--cfg tickwheel_loom`; plain `--cfg loom`
-//! would switch Tokio's internals too), or shuttle's under the explorer (`--cfg tickwheel_shuttle`).
+//! Locks and atomics are the standard library's, or loom's when the models are checked (`--cfg tickwheel_loom`; plain
+//! `--cfg loom` would switch Tokio's internals too), or shuttle's under the explorer (`--cfg tickwheel_shuttle`).
 
+#[cfg(not(tickwheel_shuttle))]
+use std::cell::Cell;
 use std::sync::{PoisonError, TryLockError};
 
 #[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
@@ -23,6 +25,32 @@ pub(crate) use shuttle::thread_local;
 
 /// Whether this runs under the explorer. Its schedules are short, so limits are lower there, to be reached.
 pub(crate) const EXPLORED: bool = cfg!(tickwheel_shuttle);
+
+/// A small number for this thread. Threads started one after the other have different ones.
+#[cfg(not(tickwheel_shuttle))]
+pub(crate) fn thread_number() -> usize {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    std::thread_local! {
+        static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) };
+    }
+    NUMBER
+        .try_with(|number| {
+            if number.get() == usize::MAX {
+                number.set(NEXT.fetch_add(1, Ordering::Relaxed));
+            }
+            number.get()
+        })
+        // The thread is ending.
+        .unwrap_or(0)
+}
+
+/// Under the explorer it is the same each time a schedule is replayed.
+#[cfg(tickwheel_shuttle)]
+pub(crate) fn thread_number() -> usize {
+    shuttle::current::me().into()
+}
 
 /// Locks a mutex, poisoned or not. Under these mutexes, code of a user runs only if its panics are caught, or before
 /// anything is changed. So the value of a poisoned mutex is never half changed.

@@ -12,17 +12,14 @@
 //! Activity, which idle timers count in nanoseconds, rounds up to whole ticks as well; so a busy thread writes its word
 //! once a tick.
 
-use std::cell::Cell;
 use std::mem;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::clock;
-use crate::sync::thread_local;
 
-#[cfg(test)]
+#[cfg(all(test, not(any(tickwheel_loom, tickwheel_shuttle))))]
 mod tests;
 
 /// The tick of a deadline too far away to be reached.
@@ -76,8 +73,6 @@ impl Timestamp {
 /// Where ticks begin and how long one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ticks {
-    /// Unique, so that one comparison distinguishes these ticks from others.
-    id: u64,
     origin: Instant,
     nanos_per_tick: u64,
 }
@@ -85,7 +80,7 @@ pub(crate) struct Ticks {
 /// A tick that instants were rounded up to, and the range of instants that round up to it.
 ///
 /// A busy thread rounds many instants up to the same tick, one after the other, and comparing is cheaper than subtracting
-/// and dividing: a timeout takes 304 instructions instead of some 410, and a touch is little else.
+/// and dividing: a timeout takes 304 instructions instead of some 410.
 #[derive(Debug, Clone, Copy)]
 struct Range {
     /// The instant at which the tick before begins: instants up to it round up to less.
@@ -93,8 +88,6 @@ struct Range {
     /// The instant at which the tick begins.
     begin: Instant,
     tick: u64,
-    /// When the tick begins, in nanoseconds from the origin.
-    nanos: u64,
 }
 
 impl Range {
@@ -122,7 +115,6 @@ impl Rounded {
             after: ticks.origin,
             begin: ticks.origin,
             tick: 0,
-            nanos: 0,
         };
         Rounded {
             range: empty,
@@ -155,35 +147,11 @@ impl Rounded {
     }
 }
 
-thread_local! {
-    static TOUCH: LastTouch = const { LastTouch::new() };
-}
-
-/// The tick that touches of one thread were last rounded up to, like [`Rounded`].
-#[derive(Debug)]
-struct LastTouch {
-    /// The id of the [`Ticks`], and the range.
-    result: Cell<Option<(u64, Range)>>,
-    /// The id of the ticks and the tick of the last rounding for which `result` did not hold.
-    missed: Cell<(u64, u64)>,
-}
-
-impl LastTouch {
-    const fn new() -> Self {
-        LastTouch {
-            result: Cell::new(None),
-            missed: Cell::new((u64::MAX, NEVER)),
-        }
-    }
-}
-
 impl Ticks {
     /// Ticks of length `tick`, counted from `origin`. `None` for a length of zero or over 584 years.
     pub(crate) fn new(origin: Instant, tick: Duration) -> Option<Self> {
-        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let nanos_per_tick = u64::try_from(tick.as_nanos()).ok().filter(|&n| n > 0)?;
         Some(Ticks {
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             origin,
             nanos_per_tick,
         })
@@ -221,27 +189,6 @@ impl Ticks {
         nanos.map_or(NEVER, |nanos| nanos.div_ceil(self.nanos_per_tick))
     }
 
-    /// The begin of the tick to which the instant rounds up, in nanoseconds from the origin.
-    #[inline]
-    pub(crate) fn touch(&self, instant: Instant) -> u64 {
-        match TOUCH.with(|last| last.result.get()) {
-            Some((id, range)) if id == self.id && range.holds(instant) => range.nanos,
-            _ => self.round_up_touch(instant),
-        }
-    }
-
-    #[cold]
-    fn round_up_touch(&self, instant: Instant) -> u64 {
-        let tick = self.deadline(instant);
-        TOUCH.with(|last| {
-            if last.missed.replace((self.id, tick)) == (self.id, tick) {
-                last.result
-                    .set(self.range(instant).map(|range| (self.id, range)));
-            }
-        });
-        tick.saturating_mul(self.nanos_per_tick)
-    }
-
     /// The range of instants that round up to the same tick as this one. `None` for the first tick, whose instants may lie
     /// before the origin, and from the last one on.
     fn range(&self, instant: Instant) -> Option<Range> {
@@ -256,7 +203,6 @@ impl Ticks {
             after,
             begin: after.checked_add(Duration::from_nanos(self.nanos_per_tick))?,
             tick,
-            nanos: begin,
         })
     }
 

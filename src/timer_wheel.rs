@@ -1,5 +1,7 @@
 //! The handle to a wheel.
 
+mod builder;
+
 use std::fmt;
 use std::future::IntoFuture;
 use std::hash::Hash;
@@ -9,21 +11,23 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::builder::Builder;
 use crate::clock;
 use crate::idle::{IdleLimits, IdleStream, IdleTimer, Reaper, assert_not_zero, reaper};
 use crate::keyed::{Expirations, KeyedTimers, pair};
 use crate::metrics::WheelMetrics;
 use crate::shared::command::Command;
-use crate::shared::{Shared, SleepContext};
+use crate::shared::{Alive, Shared, SleepContext};
 use crate::sleep::Interval;
 use crate::sleep::Timeout;
 use crate::sleep::{Reserved, Sleep};
 
+pub use builder::Builder;
+
 /// A handle to a timer wheel and its actor. Cheap to clone, and usable from any thread and task.
 ///
 /// One wheel serves a whole process. The actor lives while a handle or an armed timer lives. A [`KeyedTimers`], a
-/// [`Reaper`] and a [`Watch`](crate::Watch) count as handles. A timer that never fires does not keep the actor.
+/// [`Reaper`] and a [`WatchGuard`](crate::WatchGuard) count as handles. A timer that never fires does not keep the
+/// actor running.
 ///
 /// # Examples
 ///
@@ -52,17 +56,7 @@ use crate::sleep::{Reserved, Sleep};
 #[derive(Clone)]
 pub struct TimerWheel {
     context: Arc<SleepContext>,
-    /// Dropped with the last handle.
-    _alive: Arc<Alive>,
-}
-
-/// Exists while a handle does.
-struct Alive(Arc<Shared>);
-
-impl Drop for Alive {
-    fn drop(&mut self) {
-        self.0.orphan();
-    }
+    alive: Arc<Alive>,
 }
 
 impl TimerWheel {
@@ -89,14 +83,16 @@ impl TimerWheel {
     }
 
     pub(crate) fn new_handle(shared: Arc<Shared>) -> Self {
-        let alive = Arc::new(Alive(Arc::clone(&shared)));
+        let alive = Alive {
+            shared: Arc::clone(&shared),
+        };
         let context = SleepContext {
             shared,
             clock: None,
         };
         TimerWheel {
             context: Arc::new(context),
-            _alive: alive,
+            alive: Arc::new(alive),
         }
     }
 
@@ -117,8 +113,9 @@ impl TimerWheel {
 
     /// Makes a future that completes once `duration` has passed.
     ///
-    /// The duration is counted from this call. The future is never early, and at most a tick late plus what the runtime
-    /// adds. It is ready at its first poll if it is due by then. A duration too long to be represented never completes.
+    /// The duration counts from this call. The future is never early, and at most a tick late plus what the [runtime
+    /// adds](mod@crate::guide#accuracy-and-ticks). It is ready at its first poll if it is due by then. A duration too
+    /// long to be represented never completes.
     ///
     /// # Cancel safety
     ///
@@ -130,7 +127,7 @@ impl TimerWheel {
         Sleep::after(deadline, duration, self.reserve(deadline))
     }
 
-    /// What a sleep until `deadline` needs of this wheel.
+    /// Reserves on this wheel what a sleep until `deadline` needs.
     #[inline]
     pub(crate) fn reserve(&self, deadline: Option<Instant>) -> Reserved {
         Reserved::new(&self.context, deadline)
@@ -145,9 +142,8 @@ impl TimerWheel {
 
     /// Limits how long `future` may take.
     ///
-    /// The result is the future's output, or [`Elapsed`](crate::Elapsed) once `duration` has passed. The future is polled
-    /// first: if it is ready when the deadline has passed too, its output counts. A duration too long to be represented is
-    /// no limit.
+    /// Returns the future's output, or [`Elapsed`](crate::Elapsed) once `duration` has passed. Each poll polls the future
+    /// first: if both are ready, its output counts. A duration too long to be represented is no limit.
     ///
     /// # Cancel safety
     ///
@@ -202,7 +198,8 @@ impl TimerWheel {
         Interval::new(self.sleep_until(start), period)
     }
 
-    /// Makes a set of keyed timers: the handle to set, move and remove them, and the stream of those that expire.
+    /// Makes a set of keyed timers. Returns the handle to set, move and remove them, and the stream of those that
+    /// expire.
     ///
     /// Any number of sets, with different types of keys and values, share the wheel.
     ///
@@ -230,7 +227,7 @@ impl TimerWheel {
         K: Hash + Eq + Send + 'static,
         V: Send + 'static,
     {
-        pair(self)
+        pair(&self.alive)
     }
 
     /// Makes a future that completes once nothing has touched it for `idle`, counted from this call.
@@ -249,8 +246,8 @@ impl TimerWheel {
     /// Wraps a stream so that its operations fail with [`TimedOut`](std::io::ErrorKind::TimedOut) once nothing has been
     /// read or written for `idle`.
     ///
-    /// Bytes that are written to a peer which only listens count as activity. A server that writes on its own, such as a
-    /// chat, limits reading instead: [`idle_stream_with`](Self::idle_stream_with) and [`IdleLimits::read`].
+    /// Bytes written to a silent peer count as activity. A server that writes on its own, such as a chat, limits
+    /// reading instead: [`idle_stream_with`](Self::idle_stream_with) and [`IdleLimits::read`].
     ///
     /// # Panics
     ///
@@ -258,7 +255,7 @@ impl TimerWheel {
     #[doc(alias = "keepalive")]
     #[track_caller]
     pub fn idle_stream<S>(&self, io: S, idle: Duration) -> IdleStream<S> {
-        self.idle_stream_with(io, IdleLimits::none().all(idle))
+        self.idle_stream_with(io, IdleLimits::none().either(idle))
     }
 
     /// Wraps a stream with separate limits for reading, for writing and for both. Without any limit it has no timer.
@@ -266,8 +263,8 @@ impl TimerWheel {
         IdleStream::new(&self.context.shared, io, limits)
     }
 
-    /// Watches many connections or sessions at once: the handle to watch one more, and the stream of those on which
-    /// nothing has happened for `idle`.
+    /// Watches many connections or sessions. Returns the handle to watch them, and the stream of those that nothing has
+    /// touched for `idle`.
     ///
     /// # Panics
     ///
@@ -283,21 +280,21 @@ impl TimerWheel {
         V: Send + 'static,
     {
         assert_not_zero(idle);
-        reaper(self, idle)
+        reaper(&self.alive, idle)
     }
 
     /// A snapshot of what the wheel has counted.
     ///
-    /// It reads the counters of each thread and of each set of keyed timers and allocates some kilobytes, so it belongs in
-    /// an exporter and not on a hot path. It locks no set, and does not wait for one that is being dropped.
+    /// It reads the counters of each thread and of each set of keyed timers and allocates some kilobytes, so it belongs
+    /// in an exporter and not on a hot path. It locks no set of timers.
     #[doc(alias = "stats")]
     pub fn metrics(&self) -> WheelMetrics {
         self.context.shared.read_metrics()
     }
 
-    /// Waits until everything done before this call has taken effect and every timer due by then has fired.
+    /// Waits until every call made before this one is applied and every timer due by then has fired.
     ///
-    /// It is a barrier for tests: afterwards sleeping tasks have been woken, and expirations lie in their streams. It
+    /// It is a barrier for tests: afterwards, due tasks have been woken and expirations lie in their streams. It
     /// returns at once if the wheel is shut down.
     ///
     /// # Cancel safety
@@ -338,8 +335,8 @@ impl TimerWheel {
     /// Nothing is lost:
     ///
     /// * Pending sleeps, and those made later, go on with Tokio's own timer.
-    /// * Keyed timers that have not fired come out of [`Expirations::unexpired`].
-    /// * Keyed timers that have fired can still be received; after them the stream ends.
+    /// * [`Expirations::unexpired`] returns the keyed timers that have not expired.
+    /// * Delivered expirations can still be received; then the stream ends.
     /// * Setting a keyed timer returns key and value in [`SetTimerError::Closed`](crate::SetTimerError::Closed).
     ///
     /// # Cancel safety
@@ -369,8 +366,7 @@ impl TimerWheel {
         self.context.shared.ended().await;
     }
 
-    /// Whether the actor has ended, by [`shutdown`](Self::shutdown) or because its runtime was dropped, and has closed
-    /// everything.
+    /// Whether the actor has ended, by [`shutdown`](Self::shutdown) or because its runtime was dropped.
     #[inline]
     pub fn is_shutdown(&self) -> bool {
         self.context.shared.is_ended()

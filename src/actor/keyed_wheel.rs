@@ -10,11 +10,10 @@ use std::sync::atomic::Ordering;
 use slab::Slab;
 
 use super::advance::{Step, step};
-use crate::shared::timer_set::{Batch, Contended, Due, DueHeap, Patience, SetWheel, TimerSet};
+use crate::shared::timer_set::{Batch, Contended, Due, DueHeap, Item, Patience, TimerSet, Timers};
 use crate::shared::turn::Turn;
 use crate::sync::EXPLORED;
 use crate::tick::NEVER;
-use crate::wheel::BareWheel;
 
 /// How many dirty indices are processed under one hold of a set's lock.
 const BATCH: usize = if EXPLORED { 2 } else { 256 };
@@ -31,14 +30,6 @@ const ATTEMPTS: u32 = if EXPLORED { 2 } else { 2_048 };
 /// The list of sets with due timers keeps memory for this many.
 const KEPT_DUE: usize = 64;
 
-/// A timer on the wheel: its set, and its index there.
-#[derive(Debug, Clone, Copy)]
-struct Item {
-    /// The set's number.
-    set: NonZeroU32,
-    index: u32,
-}
-
 /// See the module.
 ///
 /// # Locks that are taken
@@ -51,7 +42,7 @@ struct Item {
 /// wheel.
 #[derive(Debug)]
 pub(super) struct KeyedWheel {
-    wheel: BareWheel<Item>,
+    wheel: Timers,
     records: Slab<Record>,
     /// Sets whose command was received and whose dirty indices were not taken.
     locked: VecDeque<Locked>,
@@ -77,8 +68,6 @@ pub(super) struct KeyedWheel {
 #[derive(Debug)]
 struct Record {
     set: Arc<dyn TimerSet>,
-    /// How many of its indices are on the wheel.
-    nodes: usize,
     /// How many of its batches are in hand.
     in_hand: usize,
     /// Its timers that are due and were not delivered.
@@ -157,7 +146,7 @@ impl InHand {
 impl KeyedWheel {
     pub(super) fn new(slots: usize) -> Self {
         KeyedWheel {
-            wheel: BareWheel::new(slots),
+            wheel: Timers::new(slots),
             records: Slab::new(),
             locked: VecDeque::new(),
             urgent: VecDeque::new(),
@@ -314,8 +303,7 @@ impl KeyedWheel {
                 break;
             };
             let patience = record.patience(turn);
-            let (set, mut wheel) = record.lend(number, &mut self.wheel);
-            let result = set.process(indices, earliest, turn, &mut wheel, patience);
+            let result = (record.set).process(indices, earliest, turn, &mut self.wheel, patience);
             let Ok(is_over) = record.attempted(result) else {
                 *budget = budget.saturating_sub(CONTENDED_COST);
                 break;
@@ -371,10 +359,10 @@ impl KeyedWheel {
             self.indices.extend(run.map(|item| item.index));
             let record = &mut self.records[key(number)];
             let patience = record.patience(turn);
-            let (set, mut wheel) = record.lend(number, &mut self.wheel);
-            let result = set.process_expirations(&self.indices, turn, &mut wheel, patience);
+            let (wheel, due) = (&mut self.wheel, &mut record.due);
+            let result =
+                (record.set).process_expirations(&self.indices, turn, wheel, due, patience);
             let is_over = record.attempted(result)?;
-            record.nodes -= self.indices.len();
             self.expired.drain(..self.indices.len());
             self.list_due(number);
             self.forget_if_over(number, is_over);
@@ -398,9 +386,9 @@ impl KeyedWheel {
             self.due.pop();
             record.listed = None;
             let patience = record.patience(turn);
-            let (set, mut wheel) = record.lend(number, &mut self.wheel);
             let left = limit;
-            let result = set.deliver(before, &mut limit, turn, &mut wheel, patience);
+            let (wheel, due) = (&mut self.wheel, &mut record.due);
+            let result = (record.set).deliver(before, &mut limit, turn, wheel, due, patience);
             let Ok(is_over) = record.attempted(result) else {
                 limit = limit.saturating_sub(CONTENDED_COST);
                 contended.push(number);
@@ -450,7 +438,6 @@ impl KeyedWheel {
         set.number().store(number.get(), Ordering::Relaxed);
         vacant.insert(Record {
             set: Arc::clone(set),
-            nodes: 0,
             in_hand: 0,
             due: DueHeap::new(),
             listed: None,
@@ -462,7 +449,7 @@ impl KeyedWheel {
     /// Drops the record of a set that is over and has nothing here.
     fn forget_if_over(&mut self, number: NonZeroU32, is_over: bool) {
         let record = &self.records[key(number)];
-        if is_over && record.nodes == 0 && record.in_hand == 0 && record.listed.is_none() {
+        if is_over && record.in_hand == 0 && record.listed.is_none() {
             let record = self.records.remove(key(number));
             record.set.number().store(0, Ordering::Relaxed);
         }
@@ -488,54 +475,5 @@ impl Record {
     fn attempted<T>(&mut self, result: Result<T, Contended>) -> Result<T, Contended> {
         self.attempts = if result.is_ok() { 0 } else { self.attempts + 1 };
         result
-    }
-
-    /// The set, and the wheel as it may use it.
-    fn lend<'a>(
-        &'a mut self,
-        number: NonZeroU32,
-        wheel: &'a mut BareWheel<Item>,
-    ) -> (&'a dyn TimerSet, Lent<'a>) {
-        let lent = Lent {
-            wheel,
-            number,
-            nodes: &mut self.nodes,
-            due: &mut self.due,
-        };
-        (&*self.set, lent)
-    }
-}
-
-/// The wheel and the heap of due timers, lent to one set.
-struct Lent<'a> {
-    wheel: &'a mut BareWheel<Item>,
-    number: NonZeroU32,
-    nodes: &'a mut usize,
-    due: &'a mut DueHeap,
-}
-
-impl SetWheel for Lent<'_> {
-    fn insert(&mut self, tick: u64, index: u32) -> u32 {
-        *self.nodes += 1;
-        let set = self.number;
-        self.wheel.insert(tick, Item { set, index })
-    }
-
-    fn tick(&self, node: u32) -> u64 {
-        self.wheel.tick_of(node).unwrap_or(0)
-    }
-
-    fn reschedule(&mut self, node: u32, tick: u64) {
-        self.wheel.reschedule(node, tick);
-    }
-
-    fn remove(&mut self, node: u32) {
-        if self.wheel.remove(node).is_some() {
-            *self.nodes -= 1;
-        }
-    }
-
-    fn due(&mut self) -> &mut DueHeap {
-        self.due
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use super::advance::{Step, step};
-use crate::shared::entry::{Entry, Expiration, Register};
+use crate::shared::entry::{Entry, Expiration};
 use crate::wheel::BareWheel;
 
 /// See the module. The wheel holds the entries themselves; each knows its node.
@@ -15,17 +15,6 @@ pub(crate) struct SleepWheel<H> {
     wheel: BareWheel<Arc<Entry<H>>>,
     /// The entries that are being processed; kept for its memory.
     due: Vec<Arc<Entry<H>>>,
-}
-
-/// The outcome for an entry whose scheduled tick was reached.
-#[derive(Debug)]
-pub(crate) enum Processed {
-    /// It fired at its deadline; this waker is to be woken.
-    Fired { deadline: u64, waker: Option<Waker> },
-    /// Its deadline had moved to later, and it was rescheduled.
-    Rescheduled,
-    /// It was cancelled, and has left the wheel.
-    Deregistered,
 }
 
 impl<H> SleepWheel<H> {
@@ -42,18 +31,7 @@ impl<H> SleepWheel<H> {
 
     /// Processes an entry that came out of the mailbox.
     pub(crate) fn register(&mut self, entry: Arc<Entry<H>>) {
-        match entry.register(self.wheel.next_index(), |node| self.wheel.tick_of(node)) {
-            Register::Keep => {}
-            Register::Insert(tick) => {
-                self.wheel.insert(tick, entry);
-            }
-            Register::Reschedule(node, tick) => {
-                self.wheel.reschedule(node, tick);
-            }
-            Register::Deregister(node) => {
-                self.wheel.remove(node);
-            }
-        }
+        (entry.register(&self.wheel)).apply(&mut self.wheel, entry);
     }
 
     /// Takes a step towards tick `until`. After [`Step::Batch`], [`process_next`](Self::process_next) processes the
@@ -70,19 +48,14 @@ impl<H> SleepWheel<H> {
     /// is put off to the tick that `later` gives, if that is later.
     ///
     /// The wheel is not borrowed any more when the waker is woken, which may drop or arm other sleeps.
-    pub(crate) fn process_next(&mut self, later: impl FnOnce(&H) -> u64) -> Option<Processed> {
+    pub(crate) fn process_next(&mut self, later: impl FnOnce(&H) -> u64) -> Option<Expiration> {
         let entry = self.due.pop()?;
-        let (now, node) = (self.wheel.now(), self.wheel.next_index());
-        Some(
-            match entry.process_expiration(now, node, || later(entry.context())) {
-                Expiration::Fire { deadline, waker } => Processed::Fired { deadline, waker },
-                Expiration::Reschedule(tick) => {
-                    self.wheel.insert(tick, entry);
-                    Processed::Rescheduled
-                }
-                Expiration::Deregister => Processed::Deregistered,
-            },
-        )
+        let later = || later(entry.context());
+        let expiration = entry.process_expiration(self.wheel.now(), &self.wheel, later);
+        if let Expiration::Reschedule(tick) = expiration {
+            self.wheel.insert(tick, entry);
+        }
+        Some(expiration)
     }
 
     /// Takes cancelled sleeps off the wheel, once no handle is left to use their entries again. It checks `indices` indices

@@ -47,11 +47,12 @@ use tokio::sync::oneshot;
 use tokio::time::{self, Instant};
 use tracing::Instrument;
 
-use crate::actor::sleep_wheel::{Processed, SleepWheel, fetch};
+use crate::actor::sleep_wheel::{SleepWheel, fetch};
 use crate::clock;
 use crate::metrics::add;
 use crate::panic::{catch_panic, wake};
 use crate::shared::command::Command;
+use crate::shared::entry::Expiration;
 use crate::shared::mailbox::Backlog;
 use crate::shared::notifier::ActorNotifier;
 use crate::shared::turn::Turn;
@@ -434,14 +435,14 @@ impl Actor {
             let later = |context: &Arc<SleepContext>| context.put_off_to(turn.now);
             while let Some(processed) = self.sleeps.process_next(later) {
                 match processed {
-                    Processed::Fired { deadline, waker } => {
+                    Expiration::Fire { deadline, waker } => {
                         let due = self.shared.ticks.begin(deadline);
                         let due = due.map_or(turn.now, |due| self.shared.ticks.timestamp(due));
                         turn.fired_sleep(due);
                         wake(waker);
                     }
-                    Processed::Rescheduled => turn.rescheduled(),
-                    Processed::Deregistered => {}
+                    Expiration::Reschedule(_) => turn.rescheduled(),
+                    Expiration::Deregister => {}
                 }
             }
         }

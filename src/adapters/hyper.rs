@@ -1,17 +1,17 @@
 //! The wheel as hyper's timer: [`TimerWheel`] is a [`hyper::rt::Timer`], and [`Sleep`](crate::Sleep) a
 //! [`hyper::rt::Sleep`].
 //!
-//! Pass the wheel wherever hyper or hyper-util takes a timer, as `hyper_util::rt::TokioTimer` is passed elsewhere. What
-//! hyper limits then runs on the wheel:
+//! Pass the wheel wherever hyper or hyper-util takes a timer, instead of `hyper_util::rt::TokioTimer`. These limits
+//! then run on the wheel:
 //!
 //! * HTTP/1 servers: `header_read_timeout`. hyper arms a sleep for each request and drops it once the head has arrived.
 //!   It counts from the end of the request before, so it also closes connections that are kept alive and silent.
-//! * HTTP/2 servers and clients: `keep_alive_interval` and `keep_alive_timeout`. hyper resets one sleep for each ping, and
-//!   here a reset is one: no new sleep is made.
+//! * HTTP/2 servers and clients: `keep_alive_interval` and `keep_alive_timeout`. hyper resets one sleep for each ping,
+//!   and the wheel makes no new sleep for a reset.
 //! * Clients of hyper-util: `timer` and `pool_timer`, for how long an unused connection stays in the pool.
 //!
-//! hyper itself limits neither a handler that takes too long nor a stalled body; the layers of the adapter for tower do. The
-//! guide [sets the limits of a server side by side](crate::guide::services).
+//! hyper itself limits neither a slow handler nor a stalled body; the layers of the tower adapter do. The guide
+//! [compares the limits of a server](crate::guide::services).
 //!
 //! # Examples
 //!
@@ -63,6 +63,7 @@ use std::time::{Duration, Instant};
 use hyper::rt::{Sleep, Timer};
 
 use crate::clock;
+use crate::sleep::Sleep as WheelSleep;
 use crate::timer_wheel::TimerWheel;
 
 impl Timer for TimerWheel {
@@ -81,11 +82,11 @@ impl Timer for TimerWheel {
 
     /// Resets a sleep of this or another wheel; a sleep of another timer is replaced by one of this wheel.
     fn reset(&self, sleep: &mut Pin<Box<dyn Sleep>>, new_deadline: Instant) {
-        match sleep.as_mut().downcast_mut_pin::<crate::Sleep>() {
+        match sleep.as_mut().downcast_mut_pin::<WheelSleep>() {
             Some(sleep) => sleep.reset(new_deadline.into()),
             None => *sleep = Timer::sleep_until(self, new_deadline),
         }
     }
 }
 
-impl Sleep for crate::Sleep {}
+impl Sleep for WheelSleep {}

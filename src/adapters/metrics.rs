@@ -1,8 +1,8 @@
 //! A reporter that publishes what a wheel has counted through the [`metrics`] facade, at an interval.
 //!
-//! Nothing is published where timers are made or fire: the reporter reads [`TimerWheel::metrics`] and sets each metric to
-//! what it reads. The recorder, which an exporter installs, decides what becomes of that. Every metric has the label
-//! `wheel`, with the [name](crate::Builder::name) of the wheel, so wheels of the same process need different names.
+//! The reporter reads [`TimerWheel::metrics`] and sets each metric to what it reads; making and firing a timer
+//! publishes nothing. Every metric has the label `wheel`, with the [name](crate::Builder::name) of the wheel, so wheels
+//! of the same process need different names.
 //!
 //! | metric | kind | unit | of [`WheelMetrics`] |
 //! |---|---|---|---|
@@ -100,7 +100,7 @@ const COUNTERS: [Counter; 15] = [
     ),
     (
         "tickwheel_sleeps_handed_over_total",
-        "Sleeps that went on with Tokio's timer because the wheel had shut down.",
+        "Sleeps that went on with Tokio's timer, because the wheel had shut down or the clock is virtual.",
         |m| m.sleeps_handed_over,
     ),
     (
@@ -145,7 +145,7 @@ const COUNTERS: [Counter; 15] = [
     ),
     (
         "tickwheel_commands_total",
-        "Commands the actor has received.",
+        "Commands that the actor has applied.",
         |m| m.commands,
     ),
     ("tickwheel_turns_total", "Turns the actor has taken.", |m| {
@@ -153,7 +153,7 @@ const COUNTERS: [Counter; 15] = [
     }),
     (
         "tickwheel_wake_ups_total",
-        "How often the actor was woken while it waited.",
+        "How often the actor began to wait.",
         |m| m.wake_ups,
     ),
 ];
@@ -184,13 +184,13 @@ impl Reporter {
 
     /// Publishes at once, then every `period`, and a last time when the wheel has shut down. Then it completes.
     ///
-    /// It waits on a sleep of the wheel, which is counted as any other. A period too long to be represented leaves the
-    /// first and the last time. What is published while no recorder is installed is lost: of the counters until the next
-    /// time, of the histogram for good.
+    /// It waits on a sleep of the wheel, which the metrics count. With a period too long to be represented it publishes
+    /// the first and the last time only. Without an installed recorder, counters are lost until the next time, and
+    /// histogram values for good.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the reports; none is published by halves.
+    /// Dropping the future ends the reports. A report is published whole or not at all.
     ///
     /// # Panics
     ///
@@ -263,8 +263,7 @@ fn describe(recorder: &dyn Recorder) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::Metrics;
-    use crate::shared::keyed_counts::KeyedCounts;
+    use crate::metrics::{KeyedCounts, Metrics};
 
     /// A snapshot in which no two counts are the same.
     fn distinct() -> WheelMetrics {

@@ -8,11 +8,10 @@
 //! | `quinn` | QUIC with [quinn](https://docs.rs/quinn) | a `quinn::Runtime` |
 //! | `metrics` | every exporter of the [metrics](https://docs.rs/metrics) facade, such as Prometheus | a reporter of [`WheelMetrics`](crate::WheelMetrics) |
 //!
-//! Every adapter takes the wheel that it uses. A duration of zero passes at once and one too long to be represented
-//! never, as everywhere in the crate.
+//! Every adapter takes the wheel that it uses. A duration of zero elapses at once; an unrepresentable one never does.
 //!
-//! An adapter names the types of its peer. So following a peer to a version that breaks its users breaks users of this crate,
-//! and is a breaking version of it, whatever features they use. The changelog says which versions of the peers they are.
+//! An adapter exposes types of its peer crate. So an update to a breaking version of a peer is a breaking version of
+//! this crate, whatever features you use. The changelog names the versions of the peers.
 
 #[cfg(feature = "hyper")]
 pub mod hyper;

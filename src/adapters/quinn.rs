@@ -1,7 +1,7 @@
 //! The wheel as quinn's timer: a [`quinn::Runtime`] that leaves sockets and tasks to another runtime.
 //!
-//! quinn has one timer for each connection and resets it whenever the connection's next deadline changes, which is with
-//! most packets. Here a reset is one; to later it sends no command to the actor.
+//! quinn has one timer for each connection and resets it with most packets. A reset to later sends no command to the
+//! actor.
 //!
 //! # Examples
 //!

@@ -16,7 +16,7 @@
 //!
 //! # The one idea
 //!
-//! > The wheel holds a lower bound; the entry holds the truth.
+//! > The wheel holds a lower bound; the owner holds the truth.
 //!
 //! Every timer knows its deadline. The wheel knows only the tick at which the timer is *scheduled* to be processed, which is
 //! never after the deadline. When the wheel reaches that tick, the actor processes the timer: if it is due, it fires; if it is
@@ -37,19 +37,21 @@
 //!              |      |      |
 //!              |     timer_set         the timers of one set, under one lock
 //!              |      |
-//! between    shared                    commands, mailbox, the entry of a sleep, activity, counts
+//! between    shared                    commands, mailbox, the bound of a timer, the entry of a sleep, activity
 //!              |
 //! actor      actor                     the task that owns the wheels
 //!              |
 //!            wheel                     a pure data structure: ticks in, items out
 //! ```
 //!
-//! Dependencies point one way. `wheel` imports nothing of the crate and knows no clock. Callers never import the actor, and
-//! the actor never imports a caller: both know only what lies between them. `builder` alone knows both sides and starts the
-//! actor. The [`adapters`](crate::adapters) lie above the callers and import nothing from below them; nothing else in the
-//! crate knows them. Each protocol between threads is prose with numbered invariants at the top of its module, and a loom
-//! model beside it: the entry of a sleep, the mailbox, the lock of a timer set, the activity of an idle timer. An explorer,
-//! which runs all of the code under a scheduler of its own, searches for bugs between those parts.
+//! Dependencies point one way: the parts have an order, and each imports only parts that stand before it. `wheel` imports
+//! nothing of the crate and knows no clock. Callers never import the actor, and the actor never imports a caller: both know
+//! only what lies between them. The builder alone knows both sides and starts the actor. The [`adapters`](crate::adapters)
+//! lie above the callers and import nothing from below them; nothing else in the crate knows them. Each protocol between
+//! threads is prose with numbered invariants at the top of its module, and a loom model beside it: the entry of a sleep, the
+//! mailbox, the lock of a timer set, the activity of an idle timer. What the wheel knows of one timer is a type of its own,
+//! without a lock, which sleeps and keyed timers share. An explorer, which runs all of the code under a scheduler of its
+//! own, searches for bugs between those parts.
 //!
 //! These absences are as deliberate:
 //!

@@ -1,7 +1,7 @@
-//! Servers and clients on hyper, axum, tower and quinn, and their metrics. Documentation only.
+//! Servers and clients on hyper, axum, tower and quinn. Documentation only.
 //!
-//! Other crates have interfaces for timers, and the [`adapters`](crate::adapters) put the wheel behind them. Each has a
-//! feature of its own.
+//! The [`adapters`](crate::adapters) put the wheel behind the timer interfaces of other crates. Each has its own
+//! feature.
 //!
 //! | you have | feature | do |
 //! |---|---|---|
@@ -13,18 +13,18 @@
 //! | `backon` | none | `.sleep(move \|delay\| wheel.sleep(delay))` |
 //! | the AWS SDK | none | an `AsyncSleep` of eight lines; the example `aws_sleep` has them |
 //!
-//! A server has four things to limit, and no two of them are the same limit:
+//! A server has four different things to limit:
 //!
 //! | what takes too long | limit |
 //! |---|---|
 //! | the handler | `StatusTimeoutLayer` |
 //! | a body that the client sends or takes | `RequestBodyTimeoutLayer`; for responses, [`IdleLimits::write`](crate::IdleLimits::write) on the stream |
 //! | the head of a request | hyper's `header_read_timeout`; [`IdleLimits::read`](crate::IdleLimits::read), longer than any handler takes, where hyper is hidden |
-//! | nothing at all: no request is in flight | [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive) on the stream |
+//! | the next request, while none is in flight | [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive) on the stream |
 //!
-//! The last one must not cut a request in flight. `keep_alive` does not, however long the handler takes. It does cut a response
-//! that has begun and then pauses for longer than the limit: for server-sent events and the like, hold a [`Busy`] guard for
-//! each request, as the example `http_keepalive` does. With axum, the listener wraps what it accepts:
+//! `keep_alive` does not cut a request in flight, however long the handler takes. It does cut a response that has begun
+//! and then pauses for longer than the limit: for server-sent events and the like, hold a [`BusyGuard`] for each
+//! request, as the example `http_keepalive` does. With axum, the listener wraps the sockets it accepts:
 //!
 //! ```ignore
 //! struct IdleListener {
@@ -88,13 +88,12 @@
 //! }
 //! ```
 //!
-//! That is from the example `axum_service`, and a test holds the two equal. When it stops, axum lets handlers finish, and closes
-//! connections on which there is none: a request that lies unread in a socket, or waits to be accepted, is cut. The example
-//! `http_service` serves its connections with hyper, and answers those too. Where you serve connections with hyper yourself,
-//! the module of the hyper adapter has the same in five lines. The example `http_service` has all four limits, graceful
-//! shutdown and a page for Prometheus, and `quic_echo` is a QUIC server whose silent clients are ended by idle timeout. They run
-//! with `cargo run -p tickwheel-adapters --example <name>`, and serve any client at an address that is given to them.
+//! This is from the example `axum_service`. When it stops, axum lets handlers finish, and closes connections without
+//! one: a request that lies unread in a socket, or waits to be accepted, is cut. The example `http_service` serves its
+//! connections with hyper and answers those requests too. It has all four limits, graceful shutdown and a page for
+//! Prometheus. `quic_echo` is a QUIC server that ends silent clients by idle timeout. Run them with `cargo run -p
+//! tickwheel-adapters --example <name>`.
 
 // For the links above.
 #[allow(unused_imports)]
-use crate::Busy;
+use crate::BusyGuard;

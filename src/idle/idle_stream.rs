@@ -14,15 +14,14 @@ use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 use super::idle_timer::{IdleHandle, IdleTimer, assert_not_zero};
 use crate::panic::wake;
 use crate::shared::Shared;
-use crate::shared::activity::limits::Kind;
-use crate::shared::idle_clock::IdleDurations;
+use crate::shared::idle_clock::{IdleDurations, Kind};
 use crate::sync::SpinMutex;
 
 /// How long a stream may be without progress: in each direction, in both, or between requests.
 ///
 /// | limit | reached when | for |
 /// |---|---|---|
-/// | [`all`](Self::all) | no byte was read and none written for so long | tunnels, anything that should never be silent |
+/// | [`either`](Self::either) | no byte was read and none written for so long | tunnels, anything that should never be silent |
 /// | [`keep_alive`](Self::keep_alive) | no response is owed and nothing happened for so long | servers that answer requests, such as HTTP/1 |
 /// | [`read`](Self::read) | no byte was read for so long, whatever was written | peers that must send, such as uploads or heartbeats; chats and other servers that write to listeners |
 /// | [`write`](Self::write) | no byte was written for so long, whatever was read | peers that must take what they are sent |
@@ -71,9 +70,9 @@ impl IdleLimits {
     /// Panics if `idle` is zero.
     #[must_use]
     #[track_caller]
-    pub fn all(mut self, idle: Duration) -> Self {
+    pub fn either(mut self, idle: Duration) -> Self {
         assert_not_zero(idle);
-        self.0.all = Some(idle);
+        self.0.either = Some(idle);
         self
     }
 
@@ -146,21 +145,21 @@ pin_project! {
     /// arrive and when they are consumed, not when they are read again. Flushing, failing, empty operations and the end
     /// of the file are no activity.
     ///
-    /// Bytes that are written to a peer which only listens are activity too: in a chat, or wherever a server writes on its
-    /// own, no connection would ever be idle. Limit reading there, by [`IdleLimits::read`].
+    /// Bytes written to a silent peer are activity too. A server that writes on its own, such as a chat, limits reading
+    /// instead, by [`IdleLimits::read`].
     ///
-    /// An operation that can make no progress finds the stream idle. An operation that can make progress succeeds,
-    /// however late it is. A task is woken while its operation is pending. When its last operation has ended otherwise, it
-    /// may still be woken once, when a limit is reached. Once an operation has found the stream
-    /// idle, that is final: the pending operation in the other direction fails, and so do all later ones except for
-    /// shutting down. Later touches and guards of its [handle](Self::handle) have no effect, and report that. The inner
-    /// stream is untouched; it can be [taken back](Self::into_inner), for instance to say goodbye on it.
+    /// Only an operation that can make no progress finds the stream idle; an operation that can make progress succeeds,
+    /// however late it is. Once an operation has found the stream idle, that is final: the pending operation in the
+    /// other direction fails, and so do all later ones except for shutting down. Later touches and guards of its
+    /// [handle](Self::handle) have no effect, and report that. The inner stream is untouched; [take it
+    /// back](Self::into_inner) to say goodbye on it. A task without a pending operation may be woken once when a limit
+    /// is reached.
     ///
-    /// For a task in each direction split it with [`tokio::io::split`]; it has no `into_split` of its own. To take the inner
-    /// stream back then, join the halves again with [`unsplit`](tokio::io::ReadHalf::unsplit).
+    /// For a task in each direction, use [`tokio::io::split`]. To take the inner stream back, join the halves with
+    /// [`unsplit`](tokio::io::ReadHalf::unsplit).
     ///
-    /// Behind a server that reads while its handlers run, as hyper and axum do, a limit on [`all`](IdleLimits::all) bytes
-    /// cuts a request whose handler is slow. [`IdleLimits::keep_alive`] does not.
+    /// Behind a server that reads while its handlers run, such as hyper or axum, use [`IdleLimits::keep_alive`]: a
+    /// limit on [`either`](IdleLimits::either) direction cuts a request whose handler is slow.
     ///
     /// # Cancel safety
     ///
@@ -266,21 +265,23 @@ impl Guard {
 
     /// Bytes arrived from the inner stream.
     fn has_read(&mut self) {
-        self.timer.clock().progress(Kind::Read);
+        self.progress(Kind::Read);
         if !self.owes_response {
             self.owes_response = self.timer.clock().owe();
         }
     }
 
-    /// The inner stream accepted bytes.
-    fn has_written(&mut self) {
-        self.timer.clock().progress(Kind::Write);
+    /// Bytes were read or written.
+    fn progress(&self, kind: Kind) {
+        let clock = self.timer.clock();
+        clock.progress(kind, clock.now());
     }
 
     /// There are bytes to write: no response is owed any more, and the peer has to take the bytes.
     fn begin_response(&mut self) {
         if mem::take(&mut self.owes_response) {
-            self.timer.clock().respond();
+            let clock = self.timer.clock();
+            clock.respond(clock.now());
         }
     }
 
@@ -341,7 +342,7 @@ impl<S> IdleStream<S> {
         self.guard.as_ref().is_some_and(|guard| guard.is_idle)
     }
 
-    /// A handle to touch the stream, or to keep it busy, from elsewhere; `None` without limits.
+    /// A handle to touch the stream, or to keep it busy, from any task; `None` without limits.
     ///
     /// Touches and guards count for every limit.
     pub fn handle(&self) -> Option<IdleHandle> {
@@ -387,7 +388,7 @@ fn poll_write_op(
     }
     poll_op(guard, Direction::Write, cx, op, |guard, &written| {
         if written > 0 {
-            guard.has_written();
+            guard.progress(Kind::Write);
         }
     })
 }
@@ -428,7 +429,7 @@ impl<S: AsyncBufRead> AsyncBufRead for IdleStream<S> {
         this.inner.consume(amount);
         if let (Some(guard), true) = (this.guard, amount > 0) {
             guard.has_taken(amount);
-            guard.timer.clock().progress(Kind::Read);
+            guard.progress(Kind::Read);
         }
     }
 }

@@ -17,17 +17,17 @@ use crate::shared::idle_clock::{IdleClock, IdleDurations};
 use crate::sleep::Sleep;
 use crate::tick::{Ticks, far_future};
 
-/// Completes once nothing has touched it for its idle duration and no [`Busy`] guard is held.
+/// Completes once nothing has touched it for its idle duration and no [`BusyGuard`] is held.
 ///
 /// [`TimerWheel::idle_timer`](crate::TimerWheel::idle_timer) makes it. It completes at the earliest an idle duration
 /// after the last touch, and at most two ticks after that.
 ///
-/// The first touch in a tick is a compare-and-exchange of one word, each further one a load of that word. A touch wakes
+/// The first touch in a tick is a compare-and-exchange of one word, and each further touch a load of it. A touch wakes
 /// no task and sends no command.
 ///
-/// Each touch and each guard either counts or comes too late, and says which: it counts until a poll finds the timer
-/// idle. That poll returns [`Ready`](Poll::Ready). From then on [`touch`](Self::touch) returns `false` and new guards
-/// have no [effect](Busy::is_effective), until the timer is polled again.
+/// Touches and guards count until a poll finds the timer idle and returns [`Ready`](Poll::Ready). From then on
+/// [`touch`](Self::touch) returns `false` and new guards have no [effect](BusyGuard::is_effective), until the timer is
+/// polled again.
 ///
 /// Polling a timer that has completed begins a new period: it completes once more when an idle duration has passed since
 /// that poll. In a loop around `select!` it therefore ticks once in each idle duration for as long as nothing touches it.
@@ -67,14 +67,13 @@ pub struct IdleTimer {
     is_completed: bool,
 }
 
-/// Touches an [`IdleTimer`] or [`IdleStream`](crate::IdleStream) from elsewhere. Cheap to clone, and usable from any
-/// thread.
+/// Touches an [`IdleTimer`] or [`IdleStream`](crate::IdleStream) from any task. Cheap to clone.
 #[derive(Clone)]
 pub struct IdleHandle {
     clock: Arc<IdleClock>,
 }
 
-/// Keeps a timer, stream or watch from being idle while it is held, as while a request is in flight.
+/// Keeps a timer, stream or watch from being idle while it is held, for instance during a request.
 ///
 /// Idle durations count from the instant at which the last guard is dropped.
 ///
@@ -101,7 +100,7 @@ pub struct IdleHandle {
 /// ```
 #[must_use = "a guard keeps something busy only while it is held"]
 #[doc(alias = "in_flight")]
-pub struct Busy {
+pub struct BusyGuard {
     on: BusyOn,
     ticks: Ticks,
 }
@@ -117,14 +116,15 @@ impl IdleTimer {
     /// A timer with one limit. The caller has checked that `idle` is not zero.
     pub(crate) fn new(shared: &Arc<Shared>, idle: Duration) -> Self {
         let idle = IdleDurations {
-            all: Some(idle),
+            either: Some(idle),
             ..IdleDurations::default()
         };
         Self::with_durations(shared, idle)
     }
 
     pub(super) fn with_durations(shared: &Arc<Shared>, idle: IdleDurations) -> Self {
-        let clock = Arc::new(IdleClock::new(shared.ticks, idle));
+        let now = shared.ticks.nanos(clock::now());
+        let clock = Arc::new(IdleClock::new(shared.ticks, idle, now));
         let sleep = Sleep::on_clock(shared, Arc::clone(&clock), far_future());
         IdleTimer {
             clock,
@@ -172,7 +172,7 @@ impl IdleTimer {
     }
 
     /// The idle duration. A duration over 584 years is no limit, and shows as 584 years.
-    pub fn idle(&self) -> Duration {
+    pub fn idle_duration(&self) -> Duration {
         self.clock.limit()
     }
 
@@ -184,7 +184,7 @@ impl IdleTimer {
     ///
     /// Panics if `idle` is zero.
     #[track_caller]
-    pub fn reset_idle(&mut self, idle: Duration) {
+    pub fn set_idle_duration(&mut self, idle: Duration) {
         assert_not_zero(idle);
         self.clock.set_limit(idle);
         if self.is_completed {
@@ -197,16 +197,16 @@ impl IdleTimer {
         }
     }
 
-    /// A handle to touch the timer from elsewhere.
+    /// A handle to touch the timer from any task.
     pub fn handle(&self) -> IdleHandle {
         IdleHandle {
             clock: Arc::clone(&self.clock),
         }
     }
 
-    /// Keeps the timer from being idle while the guard is held. Has no [effect](Busy::is_effective) if the timer has
+    /// Keeps the timer from being idle while the guard is held. Has no [effect](BusyGuard::is_effective) if the timer has
     /// completed.
-    pub fn busy(&self) -> Busy {
+    pub fn busy(&self) -> BusyGuard {
         self.handle().busy()
     }
 
@@ -216,10 +216,17 @@ impl IdleTimer {
             self.move_to_due();
             ready!(Pin::new(&mut self.sleep).poll(cx));
             // The sleep has reached a lower bound only. After further activity it waits again.
-            if self.clock.decide(self.sleep.deadline()) {
+            if self.clock.decide(self.reached()) {
                 return Poll::Ready(());
             }
         }
+    }
+
+    /// The present, or the sleep's deadline if that is later. Some clock has reached both. They differ when the wheel's
+    /// runtime and the caller's have different clocks, as when one of them is paused.
+    fn reached(&self) -> u64 {
+        let ticks = self.clock.ticks();
+        self.clock.now().max(ticks.nanos(self.sleep.deadline()))
     }
 
     /// Makes the sleep's deadline the instant at which the timer is due. A later one sends no command.
@@ -248,7 +255,7 @@ impl Future for IdleTimer {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         if mem::take(&mut self.is_completed) {
-            self.clock.revive();
+            self.clock.revive(self.clock.now());
         }
         ready!(self.poll_idle(cx));
         self.is_completed = true;
@@ -274,29 +281,29 @@ impl IdleHandle {
         self.clock.last_active()
     }
 
-    /// Keeps the timer or stream from being idle while the guard is held. Has no [effect](Busy::is_effective) if the
+    /// Keeps the timer or stream from being idle while the guard is held. Has no [effect](BusyGuard::is_effective) if the
     /// timer has completed or the stream is idle.
-    pub fn busy(&self) -> Busy {
+    pub fn busy(&self) -> BusyGuard {
         let on = if self.clock.enter() {
             BusyOn::Timer(Arc::clone(&self.clock))
         } else {
             BusyOn::Nothing
         };
-        Busy {
+        BusyGuard {
             on,
             ticks: *self.clock.ticks(),
         }
     }
 }
 
-impl Busy {
+impl BusyGuard {
     pub(super) fn of_watch(activity: &Arc<Activity>, ticks: Ticks) -> Self {
         let on = if activity.enter() {
             BusyOn::Watch(Arc::clone(activity))
         } else {
             BusyOn::Nothing
         };
-        Busy { on, ticks }
+        BusyGuard { on, ticks }
     }
 
     /// Whether the guard keeps anything busy.
@@ -308,10 +315,10 @@ impl Busy {
     }
 }
 
-impl Drop for Busy {
+impl Drop for BusyGuard {
     fn drop(&mut self) {
         match &self.on {
-            BusyOn::Timer(clock) => clock.leave(),
+            BusyOn::Timer(clock) => clock.leave(clock.now()),
             BusyOn::Watch(activity) => {
                 activity.leave(self.ticks.nanos(clock::now()), self.ticks.tick_nanos());
             }
@@ -328,7 +335,7 @@ pub(crate) fn assert_not_zero(idle: Duration) {
 impl fmt::Debug for IdleTimer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IdleTimer")
-            .field("idle", &self.idle())
+            .field("idle_duration", &self.idle_duration())
             .field("last_active", &self.last_active())
             .field("is_completed", &self.is_completed)
             .finish_non_exhaustive()
@@ -343,9 +350,9 @@ impl fmt::Debug for IdleHandle {
     }
 }
 
-impl fmt::Debug for Busy {
+impl fmt::Debug for BusyGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Busy")
+        f.debug_struct("BusyGuard")
             .field("is_effective", &self.is_effective())
             .finish_non_exhaustive()
     }

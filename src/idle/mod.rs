@@ -1,7 +1,7 @@
 //! Idle timers: activity is recorded in a word, and the actor reads that word when the timer would be due.
 //!
-//! There are three kinds: a [future](IdleTimer), a [stream wrapper](IdleStream), and a [reaper](Reaper) for servers that
-//! keep their connections in one place.
+//! There are three kinds: a [future](IdleTimer), a [stream wrapper](IdleStream), and a [reaper](Reaper) for many
+//! connections.
 //!
 //! [`Activity`](crate::shared::activity) explains the word. A future and a stream are each one sleep, whose deadline is
 //! a lower bound of the instant at which they are idle:
@@ -10,18 +10,19 @@
 //!    [clock](crate::shared::idle_clock::IdleClock::due) and reschedules the sleep if there was activity. Otherwise it
 //!    fires the sleep. That wakes the future, and decides nothing.
 //! 2. The future, when polled, decides by one compare-and-exchange. If activity comes first, it arms the sleep again.
-//! 3. A touch or guard that comes first returns `true`; one that comes later returns `false`.
+//! 3. A touch or guard before that decision succeeds; a later one returns `false`.
 //! 4. An [`IdleTimer`] that has completed begins a new period when it is polled again. An [`IdleStream`] stays idle:
 //!    the operation that decides wakes the one that is pending in the other direction.
 
 mod idle_stream;
 mod idle_timer;
 mod reaper;
+mod watched;
 
 pub(crate) use idle_timer::assert_not_zero;
 pub(crate) use reaper::reaper;
 pub use {
     idle_stream::{IdleLimits, IdleStream},
-    idle_timer::{Busy, IdleHandle, IdleTimer},
-    reaper::{Reaper, Watch, WatchOptions},
+    idle_timer::{BusyGuard, IdleHandle, IdleTimer},
+    reaper::{Reaper, WatchGuard, WatchOptions, WeakReaper},
 };

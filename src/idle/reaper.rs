@@ -1,30 +1,30 @@
-//! Watches many things at once, and delivers those that have been idle for too long.
+//! Watches many connections or sessions, and delivers those that have been idle for too long.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::idle_timer::Busy;
+use super::idle_timer::BusyGuard;
+use super::watched::{WatchRules, Watched};
 use crate::clock;
 use crate::keyed::Expirations;
-use crate::shared::activity::{Activity, LATEST_NANOS, Reap};
+use crate::shared::Alive;
+use crate::shared::activity::Activity;
 use crate::tick::{Ticks, Timestamp, after};
-use crate::timer_set::{Handles, Payload, Set, SetTimerError};
-use crate::timer_wheel::TimerWheel;
+use crate::timer_set::{Cause, Closed, Expired, Handles, Set, SetTimerError};
 
 /// The part of a maximum age by which a watch ends before it at most.
 const SPREAD: f64 = 0.1;
 
-/// Watches connections, sessions or leases that are to end once nothing has happened on them for a while. Made by
+/// Watches connections, sessions or leases, and ends those that have been idle. Made by
 /// [`TimerWheel::reaper`](crate::TimerWheel::reaper).
 ///
-/// Each thing that is watched has a [`Watch`], which its owner touches when it is active. A watch that nothing touched
-/// for the idle duration expires: it comes out of the one stream of [`Expirations`]. The actor delivers it no earlier
-/// than the idle duration after its last touch and at most two ticks later, plus what the runtime adds. No touch sends a
-/// command.
+/// Each watch has a [`WatchGuard`], which its owner touches when it is active. A watch without a touch for the idle
+/// duration expires: the one stream of [`Expirations`] delivers it, no earlier than the idle duration after its last
+/// touch and at most two ticks later, plus what the runtime adds. A touch sends no command.
 ///
 /// *Touched or expired, never both.* The actor decides with one atomic operation when it delivers the expiration. A
 /// touch before that keeps the watch; every later one returns `false`. A consumer that lags may therefore receive a watch
@@ -56,27 +56,36 @@ const SPREAD: f64 = 0.1;
 #[doc(alias = "idle_timeout")]
 #[doc(alias = "time_to_idle")]
 pub struct Reaper<K, V> {
-    set: Arc<Set<K, Watched<V>>>,
-    watches: Arc<Watches>,
+    watches: Arc<Watches<K, V>>,
     handles: Arc<Handles>,
 }
 
-/// Keeps something watched. Dropping it ends the watching: it is not delivered afterwards.
+/// A reaper that does not keep the stream of expirations open. Made by [`Reaper::downgrade`].
 ///
-/// It keeps the wheel's actor running. Dropping it locks the reaper's set, and sends one command at most.
-#[doc(alias = "lease")]
-#[must_use = "dropping it ends the watching"]
-pub struct Watch {
-    activity: Arc<Activity>,
-    watches: Arc<Watches>,
+/// The stream ends once no [`Reaper`] is left and nothing is watched. A consumer that itself watches more with this
+/// reaper holds a weak handle, and [upgrades](Self::upgrade) it to do so.
+pub struct WeakReaper<K, V> {
+    watches: Weak<Watches<K, V>>,
+    handles: Weak<Handles>,
 }
 
-/// The state that all watches of one reaper share, so that a watch needs a single pointer for it. It keeps the actor
+/// Keeps a connection or session watched. Dropping the guard ends the watch without an expiration.
+///
+/// The guard keeps the wheel's actor running. Dropping it locks the reaper's set, and sends one command at most.
+#[doc(alias = "lease")]
+#[doc(alias = "Watch")]
+#[must_use = "dropping it ends the watching"]
+pub struct WatchGuard<K, V> {
+    activity: Arc<Activity>,
+    watches: Arc<Watches<K, V>>,
+}
+
+/// The state that a reaper and its watches share, so that a watch needs a single pointer for it. It keeps the actor
 /// running, because a watch that is due and not delivered can still be touched.
-struct Watches {
+struct Watches<K, V> {
     ticks: Ticks,
-    set: Arc<dyn Unwatch>,
-    _wheel: TimerWheel,
+    set: Arc<Set<K, Watched<V>>>,
+    _wheel: Arc<Alive>,
 }
 
 /// The options of one watch, beside its reaper's idle duration.
@@ -86,59 +95,40 @@ pub struct WatchOptions {
     exact: bool,
 }
 
-/// A value and its activity.
-pub(crate) struct Watched<V> {
-    value: V,
-    activity: Arc<Activity>,
-}
-
-/// The rules that all watches of a reaper share.
-pub(crate) struct WatchRules {
-    ticks: Ticks,
-    idle_nanos: u64,
-}
-
-/// Ends watches with any type of key and value.
-trait Unwatch: Send + Sync {
-    /// Its watch was dropped.
-    fn unwatch(&self, activity: &Arc<Activity>);
-}
-
 /// A new reaper on the wheel. The caller has checked that `idle` is not zero.
-pub(crate) fn reaper<K, V>(wheel: &TimerWheel, idle: Duration) -> (Reaper<K, V>, Expirations<K, V>)
+pub(crate) fn reaper<K, V>(wheel: &Arc<Alive>, idle: Duration) -> (Reaper<K, V>, Expirations<K, V>)
 where
     K: Send + 'static,
     V: Send + 'static,
 {
     let rules = WatchRules {
-        ticks: wheel.shared().ticks,
+        ticks: wheel.shared.ticks,
         idle_nanos: u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX),
     };
-    let set = Set::new(wheel.shared(), rules);
+    let set = Set::new(&wheel.shared, rules);
     let watches = Watches {
-        ticks: wheel.shared().ticks,
-        set: Arc::clone(&set) as Arc<dyn Unwatch>,
-        _wheel: wheel.clone(),
+        ticks: wheel.shared.ticks,
+        set: Arc::clone(&set),
+        _wheel: Arc::clone(wheel),
     };
     let reaper = Reaper {
         watches: Arc::new(watches),
         handles: Arc::new(Handles::of(&set)),
-        set: Arc::clone(&set),
     };
     (reaper, Expirations::new(set))
 }
 
 impl WatchOptions {
-    /// Nothing but the reaper's idle duration.
+    /// No options: only the reaper's idle duration ends the watch.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Ends the watch at this age at the latest, counted from its start, however active or busy it is.
     ///
-    /// Each watch gets an age of its own, chosen at random between nine tenths of this one and all of it. So watches that
-    /// began together do not end together. [`exact`](Self::exact) gives each of them this age. As any timer, the watch is
-    /// delivered [at most two ticks](Reaper) after that.
+    /// Each watch gets an age of its own, chosen at random between nine tenths of this one and all of it. So watches
+    /// that began together do not end together. [`exact`](Self::exact) turns this off. The watch is delivered [at most
+    /// two ticks](Reaper) after that age.
     ///
     /// # Examples
     ///
@@ -170,8 +160,8 @@ impl WatchOptions {
         self
     }
 
-    /// Ends the watch at its [maximum age](Self::max_age) exactly, as where a lease or a token runs out with it. Watches
-    /// that began together end together.
+    /// Ends the watch at its [maximum age](Self::max_age) exactly, for instance when a token runs out. Watches that
+    /// began together end together.
     ///
     /// # Examples
     ///
@@ -197,7 +187,7 @@ impl WatchOptions {
         self
     }
 
-    /// The age at which one watch ends: chosen anew at each call, unless it is exact.
+    /// The age at which one watch ends: chosen at random at each call, unless it is exact.
     fn age(&self) -> Option<Duration> {
         let age = self.max_age?;
         Some(if self.exact { age } else { spread(age) })
@@ -205,20 +195,20 @@ impl WatchOptions {
 }
 
 impl<K, V> Reaper<K, V> {
-    /// Watches something from now on. Key and value come out of the stream when it has been idle for too long.
+    /// Watches a connection or session from now on. The stream delivers key and value when it has been idle for too
+    /// long.
     ///
-    /// Keys need not be different, because the [`Watch`] identifies what is watched. The call allocates 32 bytes for the
-    /// activity, besides memory of the set that serves many watches.
+    /// Keys need not differ, because the [`WatchGuard`] identifies the watch.
     ///
     /// # Errors
     ///
     /// [`Full`](SetTimerError::Full) when `max_keyed` timers are pending on the wheel,
     /// [`Closed`](SetTimerError::Closed) when the wheel is shut down or the stream dropped. Both return key and value.
-    pub fn watch(&self, key: K, value: V) -> Result<Watch, SetTimerError<K, V>> {
+    pub fn watch(&self, key: K, value: V) -> Result<WatchGuard<K, V>, SetTimerError<K, V>> {
         self.watch_with(key, value, WatchOptions::new())
     }
 
-    /// Watches something, with [options](WatchOptions) of its own. Otherwise as [`watch`](Self::watch).
+    /// Watches with [options](WatchOptions). Otherwise like [`watch`](Self::watch).
     ///
     /// # Errors
     ///
@@ -228,38 +218,109 @@ impl<K, V> Reaper<K, V> {
         key: K,
         value: V,
         options: WatchOptions,
-    ) -> Result<Watch, SetTimerError<K, V>> {
-        let ticks = self.set.shared().ticks;
+    ) -> Result<WatchGuard<K, V>, SetTimerError<K, V>> {
+        let ticks = self.watches.ticks;
         let now = ticks.nanos(clock::now());
         let oldest = options.age().and_then(after);
         let oldest = oldest.map_or(Timestamp::NEVER, |at| ticks.timestamp(at));
-        let activity = self
-            .set
-            .add(key, value, oldest, Timestamp::at(now), |value, slot| {
-                let activity = Arc::new(Activity::new(now, ticks.tick_nanos(), slot));
-                let watched = Watched {
-                    value,
-                    activity: Arc::clone(&activity),
-                };
-                (watched, activity)
-            })?;
+        let activity =
+            self.watches
+                .set
+                .add(key, value, oldest, Timestamp::at(now), |value, slot| {
+                    let activity = Arc::new(Activity::new(now, ticks.tick_nanos(), slot));
+                    let watched = Watched {
+                        value,
+                        activity: Arc::clone(&activity),
+                        ended: None,
+                    };
+                    (watched, activity)
+                })?;
         let watches = Arc::clone(&self.watches);
-        Ok(Watch { activity, watches })
+        Ok(WatchGuard { activity, watches })
     }
 
-    /// How many things are watched. Exact.
+    /// How many watches there are, exactly.
     pub fn len(&self) -> usize {
-        self.set.len()
+        self.watches.set.len()
     }
 
-    /// Whether nothing is watched.
+    /// Whether there are no watches.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Whether nothing can be watched any more: the wheel is shut down, or the stream dropped.
+    pub fn is_closed(&self) -> bool {
+        self.watches.set.is_closed()
+    }
+
+    /// Ends every watch and returns them, in the order in which they would have ended. Their touches return `false`
+    /// from then on. Watches that begin during the call stay.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`] when the wheel is shut down or the stream dropped. [`Expirations::unexpired`] returns what was watched.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (reaper, _idle) = wheel.reaper::<u32, &str>(Duration::from_secs(60));
+    /// let session = reaper.watch(1, "alice")?;
+    ///
+    /// // The server stops: tell every session.
+    /// for ended in reaper.drain()? {
+    ///     assert_eq!(ended.value, "alice");
+    /// }
+    /// assert!(!session.touch());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "clear")]
+    pub fn drain(&self) -> Result<Vec<Expired<K, V>>, Closed> {
+        self.watches.set.drain()
+    }
+
+    /// A handle that does not keep the stream of expirations open.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (reaper, mut idle) = wheel.reaper::<u32, ()>(Duration::from_secs(60));
+    /// let weak = reaper.downgrade();
+    /// assert!(weak.upgrade().is_some());
+    ///
+    /// drop(reaper);
+    /// assert!(idle.recv().await.is_none());
+    /// assert!(weak.upgrade().is_none());
+    /// # }
+    /// ```
+    pub fn downgrade(&self) -> WeakReaper<K, V> {
+        WeakReaper {
+            watches: Arc::downgrade(&self.watches),
+            handles: Arc::downgrade(&self.handles),
+        }
+    }
 }
 
-impl Watch {
-    /// Records activity now. Returns `false`, and records nothing, if it was reaped.
+impl<K, V> WeakReaper<K, V> {
+    /// A strong handle; `None` once the last [`Reaper`] is dropped.
+    pub fn upgrade(&self) -> Option<Reaper<K, V>> {
+        let handles = self.handles.upgrade()?;
+        let watches = self.watches.upgrade()?;
+        Some(Reaper { watches, handles })
+    }
+}
+
+impl<K, V> WatchGuard<K, V> {
+    /// Records activity now. Returns `false`, and records nothing, if the watch has ended.
     #[doc(alias = "heartbeat")]
     #[doc(alias = "refresh")]
     #[doc(alias = "reset")]
@@ -275,96 +336,99 @@ impl Watch {
     #[inline]
     pub fn touch_at(&self, at: Instant) -> bool {
         let ticks = &self.watches.ticks;
-        self.activity.touch(ticks.touch(at), ticks.tick_nanos())
+        self.activity.touch(ticks.nanos(at), ticks.tick_nanos())
     }
 
-    /// Keeps it from being idle while the guard is held, for instance while a request is in flight. Has no
-    /// [effect](Busy::is_effective) if it was reaped.
-    pub fn busy(&self) -> Busy {
-        Busy::of_watch(&self.activity, self.watches.ticks)
+    /// Keeps the watch from being idle while the guard is held, for instance while a request is in flight. Has no
+    /// [effect](BusyGuard::is_effective) if the watch has ended.
+    pub fn busy(&self) -> BusyGuard {
+        BusyGuard::of_watch(&self.activity, self.watches.ticks)
     }
 
-    /// Whether it is still watched: it was not reaped, the stream was not dropped, and the wheel is not shut down.
+    /// Whether the watch goes on: it has not ended, the stream was not dropped, and the wheel is not shut down.
     pub fn is_watched(&self) -> bool {
         self.activity.last().is_some()
     }
+
+    fn is_mine(&self, watched: &Watched<V>) -> bool {
+        // Another watch may have the index by now.
+        Arc::ptr_eq(&watched.activity, &self.activity)
+    }
+
+    /// A clone of the value, while it is watched; `None` if it was reaped or drained.
+    ///
+    /// `Clone` runs while the set is locked. It must not call back into the reaper.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (reaper, mut idle) = wheel.reaper::<u32, &str>(Duration::from_secs(60));
+    /// let session = reaper.watch(1, "alice")?;
+    /// assert_eq!(session.value(), Some("alice"));
+    /// idle.recv().await;
+    /// assert_eq!(session.value(), None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn value(&self) -> Option<V>
+    where
+        V: Clone,
+    {
+        let read = |watched: &Watched<V>| self.is_mine(watched).then(|| watched.value.clone());
+        self.watches.set.read_value(self.activity.slot, read)
+    }
+
+    /// Ends the watch now, however active or busy it is. Returns `false` if it has ended already.
+    ///
+    /// From then on touches return `false`. The stream delivers the watch with [`Cause::Now`], as with a delay of zero,
+    /// even if this guard is dropped before.
+    ///
+    /// # Examples
+    ///
+    /// The stream also delivers a session whose user logs out:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tickwheel::Cause;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (reaper, mut ended) = wheel.reaper::<u32, &str>(Duration::from_secs(60));
+    /// let session = reaper.watch(1, "alice")?;
+    ///
+    /// assert!(session.expire_now());
+    /// assert!(!session.touch());
+    /// drop(session);
+    ///
+    /// let expired = ended.recv().await.ok_or("closed")?;
+    /// assert_eq!((expired.value, expired.cause), ("alice", Cause::Now));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "kick")]
+    #[doc(alias = "close")]
+    pub fn expire_now(&self) -> bool {
+        let decide = |watched: &mut Watched<V>| {
+            let decided = self.is_mine(watched) && self.activity.end().is_some();
+            if decided {
+                watched.ended = Some(Cause::Now);
+            }
+            decided
+        };
+        self.watches.set.expire_now(self.activity.slot, decide)
+    }
 }
 
-impl Drop for Watch {
+impl<K, V> Drop for WatchGuard<K, V> {
     fn drop(&mut self) {
         // The set decides under its lock: the watch was delivered before this, or never is.
-        self.watches.set.unwatch(&self.activity);
-    }
-}
-
-impl<K, V> Unwatch for Set<K, Watched<V>>
-where
-    K: Send,
-    V: Send,
-{
-    fn unwatch(&self, activity: &Arc<Activity>) {
-        // Another watch may have the index by now.
-        let is_it = |watched: &Watched<V>| Arc::ptr_eq(&watched.activity, activity);
-        self.forget(activity.slot, is_it);
-    }
-}
-
-impl WatchRules {
-    /// When a watch that was last active at `last` is idle.
-    fn idle_after(&self, last: u64) -> Timestamp {
-        Timestamp::at(last.saturating_add(self.idle_nanos))
-    }
-
-    /// The latest activity that counts: a touch in the future does, up to one idle duration ahead.
-    fn latest(&self, now: u64) -> u64 {
-        now.saturating_add(self.idle_nanos).min(LATEST_NANOS)
-    }
-}
-
-impl<V> Payload for Watched<V> {
-    type Value = V;
-    type Rules = WatchRules;
-    const KEYED: bool = false;
-
-    /// `oldest` is the instant of the maximum age.
-    fn due(&self, oldest: Timestamp, now: Timestamp, rules: &WatchRules) -> Timestamp {
-        let now = now.after_origin();
-        let last = if self.activity.is_busy() {
-            // The actor reads it again after an idle duration.
-            Some(now)
-        } else {
-            let again = || rules.latest(rules.ticks.nanos(clock::now()));
-            self.activity.clamp(rules.latest(now), again)
-        };
-        // The activity is gone only once the set is closed, when the actor has ended.
-        last.map_or(Timestamp::NEVER, |last| rules.idle_after(last).min(oldest))
-    }
-
-    fn expire(&self, oldest: Timestamp, now: Timestamp, rules: &WatchRules) -> Option<Timestamp> {
-        if oldest <= now {
-            let was_busy = self.activity.is_busy();
-            let idle_at = rules.idle_after(self.activity.end()?);
-            return Some(if was_busy {
-                oldest
-            } else {
-                idle_at.min(oldest)
-            });
-        }
-        let idle_since = now.after_origin().checked_sub(rules.idle_nanos)?;
-        match self.activity.reap(idle_since) {
-            Reap::Reaped(last) => Some(rules.idle_after(last)),
-            Reap::Active(_) | Reap::Busy | Reap::Gone => None,
-        }
-    }
-
-    fn end(&self, oldest: Timestamp, now: Timestamp, rules: &WatchRules) -> Option<Timestamp> {
-        let last = self.activity.end()?;
-        let last = last.min(rules.latest(now.after_origin()));
-        Some(rules.idle_after(last).min(oldest))
-    }
-
-    fn into_value(self) -> V {
-        self.value
+        let is_meant =
+            |watched: &Watched<V>| self.is_mine(watched) && watched.ended != Some(Cause::Now);
+        self.watches.set.forget(self.activity.slot, is_meant);
     }
 }
 
@@ -380,10 +444,26 @@ fn spread(age: Duration) -> Duration {
 impl<K, V> Clone for Reaper<K, V> {
     fn clone(&self) -> Self {
         Reaper {
-            set: Arc::clone(&self.set),
             watches: Arc::clone(&self.watches),
             handles: Arc::clone(&self.handles),
         }
+    }
+}
+
+impl<K, V> Clone for WeakReaper<K, V> {
+    fn clone(&self) -> Self {
+        WeakReaper {
+            watches: Weak::clone(&self.watches),
+            handles: Weak::clone(&self.handles),
+        }
+    }
+}
+
+impl<K, V> fmt::Debug for WeakReaper<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakReaper")
+            .field("is_open", &(self.handles.strong_count() > 0))
+            .finish_non_exhaustive()
     }
 }
 
@@ -391,13 +471,14 @@ impl<K, V> fmt::Debug for Reaper<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reaper")
             .field("len", &self.len())
+            .field("is_closed", &self.is_closed())
             .finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for Watch {
+impl<K, V> fmt::Debug for WatchGuard<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch")
+        f.debug_struct("WatchGuard")
             .field("is_watched", &self.is_watched())
             .finish_non_exhaustive()
     }

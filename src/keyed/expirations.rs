@@ -16,8 +16,12 @@ use crate::timer_set::{Expired, Receiver, Source, TryRecvError};
 /// The expirations of one set of timers. Made by [`TimerWheel::keyed`](crate::TimerWheel::keyed) and
 /// [`TimerWheel::reaper`](crate::TimerWheel::reaper).
 ///
-/// Expirations come by tick, and within one in the order in which their timers were armed. The actor never waits for the
-/// consumer: what is not received is kept, without bound. There is no backpressure.
+/// Expirations come by tick, and within a tick in the order in which their timers were armed. There is no backpressure:
+/// the actor never waits for the consumer, and the stream keeps what is not received, without bound.
+///
+/// An expiration in the stream is not taken back when its key is set again or removed. A consumer that acts on the key
+/// can ask [`contains`](crate::KeyedTimers::contains) first, as [a map whose items
+/// expire](crate::guide::recipes#a-map-whose-items-expire) does.
 ///
 /// The stream ends, with `None`, once everything delivered is received and either the wheel is shut down, or no handle
 /// and no timer is left.
@@ -139,8 +143,9 @@ impl<K, V> Expirations<K, V> {
         .await;
     }
 
-    /// Returns, after the shutdown of the wheel, the timers that had not expired, earliest first. A second call returns
-    /// nothing, and so does one while the wheel runs. [`TimerWheel::shutdown`](crate::TimerWheel::shutdown) has an example.
+    /// Returns the timers that had not expired when the wheel was shut down, earliest first. A second call returns
+    /// nothing, and so does a call while the wheel runs. [`TimerWheel::shutdown`](crate::TimerWheel::shutdown) has an
+    /// example.
     pub fn unexpired(&mut self) -> Vec<Expired<K, V>> {
         self.set.unexpired()
     }

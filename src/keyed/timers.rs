@@ -9,26 +9,26 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::expirations::Expirations;
+use crate::shared::Alive;
 use crate::tick::{Timestamp, after};
 use crate::timer_set::{Closed, Expired, Handles, Plain, Repeat, Set, SetTimerError};
-use crate::timer_wheel::TimerWheel;
 
-/// Sets, moves and removes the timers of one set. Made by [`TimerWheel::keyed`].
+/// Sets, moves and removes the timers of one set. Made by [`TimerWheel::keyed`](crate::TimerWheel::keyed).
 ///
 /// Cheap to clone, and usable from any thread and task, synchronous code included. A call takes effect before it
-/// returns, and its answer says what it did. It locks the set once, [`drain`](Self::drain) repeatedly. Callers, the
-/// stream and the actor share that lock, and each holds it for 256 timers at most. No call waits for the actor to take a
-/// turn, or for the consumer.
+/// returns, and its result says what it did. It locks the set once; [`drain`](Self::drain) and [`retain`](Self::retain)
+/// lock it repeatedly. Callers, the stream and the actor share that lock, and each holds it for 256 timers at most. No
+/// call waits for a turn of the actor, or for the consumer.
 ///
 /// # How a timer ends
 ///
-/// In exactly one way: it expires, it is removed, its key is set again, or it is drained. A timer has expired once it is
-/// delivered to the stream, received or not.
+/// A timer ends in exactly one way: it expires, it is removed, its key is set again, or it is drained. It has expired
+/// once it is delivered to the stream, received or not.
 ///
 /// # Panics
 ///
-/// A `Hash` or `Eq` that panics unwinds into the caller, as in a [`HashMap`](std::collections::HashMap), and nothing has
-/// changed then. Neither may call back into the same set.
+/// A `Hash` or `Eq` that panics unwinds into the caller, and nothing has changed then. Neither may call back into the
+/// same set.
 ///
 /// # Examples
 ///
@@ -57,8 +57,8 @@ pub struct KeyedTimers<K, V> {
 
 /// A handle that does not keep the stream of expirations open. Made by [`KeyedTimers::downgrade`].
 ///
-/// The stream ends once no [`KeyedTimers`] and no timer is left. A handler that sets timers of the set whose
-/// expirations it handles holds one of these, and [upgrades](Self::upgrade) it to set them.
+/// The stream ends once no [`KeyedTimers`] and no timer is left. A handler that sets timers of its own set holds a weak
+/// handle, and [upgrades](Self::upgrade) it to set them.
 ///
 /// # Examples
 ///
@@ -83,7 +83,7 @@ pub struct KeyedTimers<K, V> {
 ///     }
 ///     tries
 /// };
-/// // The last strong handle goes once the retries are over.
+/// // The last strong handle is dropped once the retries are over.
 /// let holder = async {
 ///     tokio::time::sleep(Duration::from_secs(60)).await;
 ///     drop(timers);
@@ -101,19 +101,19 @@ struct KeyedHandles {
     /// Its drop informs the set that the last handle is gone.
     _of_set: Handles,
     /// Keeps the actor running.
-    _wheel: TimerWheel,
+    _wheel: Arc<Alive>,
 }
 
 /// A new set on the wheel.
-pub(crate) fn pair<K, V>(wheel: &TimerWheel) -> (KeyedTimers<K, V>, Expirations<K, V>)
+pub(crate) fn pair<K, V>(wheel: &Arc<Alive>) -> (KeyedTimers<K, V>, Expirations<K, V>)
 where
     K: Hash + Eq + Send + 'static,
     V: Send + 'static,
 {
-    let set = Set::new(wheel.shared(), ());
+    let set = Set::new(&wheel.shared, ());
     let handles = KeyedHandles {
         _of_set: Handles::of(&set),
-        _wheel: wheel.clone(),
+        _wheel: Arc::clone(wheel),
     };
     let timers = KeyedTimers {
         set: Arc::clone(&set),
@@ -123,10 +123,10 @@ where
 }
 
 impl<K: Hash + Eq, V> KeyedTimers<K, V> {
-    /// Sets a timer that expires after `delay`, counted from this call. Returns the value it replaces when the key has a
-    /// timer already, as [`HashMap::insert`](std::collections::HashMap::insert) does.
+    /// Sets a timer that expires after `delay`, counted from this call. Returns the value it replaces, as
+    /// [`HashMap::insert`](std::collections::HashMap::insert) does.
     ///
-    /// A delay of zero expires with the next tick. One too long to be represented never expires.
+    /// A delay of zero expires with the next tick. A delay too long to be represented never expires.
     ///
     /// # Errors
     ///
@@ -145,9 +145,9 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         self.set.set(key, value, self.timestamp_after(delay), None)
     }
 
-    /// Sets a timer that expires at `deadline`. One in the past expires on the actor's next turn.
+    /// Sets a timer that expires at `deadline`. A deadline in the past expires on the actor's next turn.
     ///
-    /// Otherwise as [`set_timer`](Self::set_timer).
+    /// Otherwise like [`set_timer`](Self::set_timer).
     ///
     /// # Errors
     ///
@@ -165,8 +165,8 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     /// Sets a timer that expires every `period`, the first time one period from now, until it is removed or set again.
     ///
     /// The schedule does not drift: each deadline is a whole number of periods after this call. Missed periods are
-    /// coalesced into one expiration, whose [`missed`](Expired::missed) counts them. A period shorter than a tick is a
-    /// tick. Moving the timer shifts its schedule.
+    /// coalesced into one expiration, whose [`missed`](Expired::missed) counts them. A period shorter than a tick
+    /// counts as a tick. Moving the timer shifts its schedule.
     ///
     /// Each expiration has a clone of key and value. `Clone` runs in the actor, while the set is locked; it must not call
     /// back into the set. If it panics, the panic is logged and the timer is removed.
@@ -221,7 +221,47 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         self.set.set(key, value, deadline, Some(repeat))
     }
 
-    /// Moves the timer with this key: it expires `delay` from now, earlier or later than before. Its value stays. Returns
+    /// Sets a timer that expires after `delay`, unless its key has one already. Returns key and value if it has, and
+    /// leaves that timer as it is.
+    ///
+    /// The call is atomic: of several callers at once, exactly one sets the timer. A timer that is due and not
+    /// delivered yet counts.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_timer`](Self::set_timer). [`Full`](SetTimerError::Full) only when the key has no timer.
+    ///
+    /// # Examples
+    ///
+    /// A throttle: the first event of a key passes, and later ones only after a second.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (timers, mut over) = wheel.keyed::<&str, ()>();
+    /// let second = Duration::from_secs(1);
+    ///
+    /// assert!(timers.set_if_absent("alice", (), second)?.is_none(), "passes");
+    /// assert!(timers.set_if_absent("alice", (), second)?.is_some(), "too soon");
+    /// over.recv().await;
+    /// assert!(timers.set_if_absent("alice", (), second)?.is_none(), "passes");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "try_insert")]
+    #[doc(alias = "throttle")]
+    pub fn set_if_absent(
+        &self,
+        key: K,
+        value: V,
+        delay: Duration,
+    ) -> Result<Option<(K, V)>, SetTimerError<K, V>> {
+        (self.set).set_if_absent(key, value, self.timestamp_after(delay))
+    }
+
+    /// Moves the timer with this key to expire `delay` from now, earlier or later than before. Its value stays. Returns
     /// whether there was such a timer.
     ///
     /// Moving counts as arming: within its tick the timer comes after those armed before this call. Moving a timer later
@@ -233,7 +273,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     ///
     /// # Examples
     ///
-    /// A debounce: each event puts the timer off, and the last one is followed by an expiration.
+    /// A debounce: each event postpones the timer, which expires after the last one.
     ///
     /// ```
     /// use std::time::Duration;
@@ -265,7 +305,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         self.set.move_to(key, self.timestamp_after(delay))
     }
 
-    /// Moves the timer with this key: it expires at `deadline`. Otherwise as [`move_timer`](Self::move_timer).
+    /// Moves the timer with this key to expire at `deadline`. Otherwise like [`move_timer`](Self::move_timer).
     ///
     /// # Errors
     ///
@@ -279,13 +319,12 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         self.set.move_to(key, self.timestamp(deadline))
     }
 
-    /// Removes the timer with this key and returns its value. `Some`: it will never expire. `None`: it has expired, or
-    /// there was none.
+    /// Removes the timer with this key and returns its value. `Some` means that it will never expire, `None` that it
+    /// has expired or there was none.
     ///
     /// # Errors
     ///
-    /// [`Closed`] when the wheel is shut down or the stream dropped. [`Expirations::unexpired`] returns the timers that were
-    /// pending.
+    /// [`Closed`] when the wheel is shut down or the stream dropped.
     #[doc(alias = "cancel")]
     #[doc(alias = "delete")]
     #[doc(alias = "take")]
@@ -297,14 +336,41 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         self.set.remove(key)
     }
 
-    /// The deadline of the timer with this key; `None` if there is no such timer. For a timer that never expires, the
-    /// instant 292 years after the start of the wheel, as [`Sleep::deadline`](crate::Sleep::deadline) shows it.
+    /// The deadline of the timer with this key; `None` if there is no such timer. For a timer that never expires, it is
+    /// the instant 292 years after the start of the wheel.
     pub fn deadline<Q>(&self, key: &Q) -> Option<Instant>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
         self.set.deadline(key)
+    }
+
+    /// A clone of the value of the timer with this key; `None` if there is no such timer.
+    ///
+    /// `Clone` runs while the set is locked. It must not call back into the set.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (timers, _expirations) = wheel.keyed::<String, u32>();
+    /// timers.set_timer("upload".to_owned(), 3, Duration::from_secs(5))?;
+    /// assert_eq!(timers.get("upload"), Some(3));
+    /// assert_eq!(timers.get("download"), None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn get<Q>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+        V: Clone,
+    {
+        self.set.get(key)
     }
 
     /// Whether a timer with this key is pending.
@@ -318,8 +384,50 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
 }
 
 impl<K, V> KeyedTimers<K, V> {
-    /// Takes every pending timer out and returns them, earliest first. Timers that are armed while this runs stay: new
-    /// ones, those that are set again or moved, and repeating ones that fire.
+    /// Removes the timers for which `keep` returns `false`, as
+    /// [`HashMap::retain`](std::collections::HashMap::retain) does. `keep` gets key, value and deadline, and may change the
+    /// value.
+    ///
+    /// Each timer that is pending throughout the call is visited once, in no order. Timers set during the call may be
+    /// visited or not. Keys and values of removed timers are dropped while the set is not locked.
+    ///
+    /// `keep` runs while the set is locked, for 256 timers at a time; other calls and the actor wait meanwhile. It must
+    /// be quick, and must not call back into the set.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`] when the wheel is shut down or the stream dropped, before or during the call.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `keep` does. Earlier decisions of `keep` still hold.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (timers, _expirations) = wheel.keyed::<(&str, u32), ()>();
+    /// for order in 0..10 {
+    ///     timers.set_timer(("alice", order), (), Duration::from_secs(60))?;
+    ///     timers.set_timer(("bob", order), (), Duration::from_secs(60))?;
+    /// }
+    /// // Alice has left.
+    /// timers.retain(|(user, _), (), _deadline| *user != "alice")?;
+    /// assert_eq!(timers.len(), 10);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "remove_all")]
+    #[doc(alias = "iter")]
+    pub fn retain(&self, keep: impl FnMut(&K, &mut V, Instant) -> bool) -> Result<(), Closed> {
+        self.set.retain(keep)
+    }
+
+    /// Removes every pending timer and returns them, earliest first. Timers armed during the call stay: new ones, those
+    /// that are set again or moved, and repeating ones that fire.
     ///
     /// # Errors
     ///
@@ -348,7 +456,7 @@ impl<K, V> KeyedTimers<K, V> {
         self.set.drain()
     }
 
-    /// How many timers are pending: set, and neither expired nor removed nor drained. Exact.
+    /// How many timers are pending, exactly.
     pub fn len(&self) -> usize {
         self.set.len()
     }
@@ -358,7 +466,7 @@ impl<K, V> KeyedTimers<K, V> {
         self.len() == 0
     }
 
-    /// Whether no timer can be set any more.
+    /// Whether no timer can be set any more: the wheel is shut down, or the stream dropped.
     pub fn is_closed(&self) -> bool {
         self.set.is_closed()
     }

@@ -70,8 +70,8 @@ fn fires_what_is_armed_while_the_actor_parks() {
 
 /// A task arms a sleep for a tick after the actor's next wake-up, without a notification, and resets it to earlier.
 ///
-/// Fails if `Shared::act` does nothing for `Notify::Wake`, without `self.wake_by(tick)` in `Mailbox::push`, and without
-/// `state.queued = false` in `Entry::register`.
+/// Fails if `Shared::act` does nothing for `ActorAction::Wake`, without `self.wake_by(tick)` in `Mailbox::push`, and without
+/// `self.place &= NO_NODE` in `Bound::agree`.
 #[test]
 fn fires_what_is_reset_to_earlier() {
     check(None, || {
@@ -89,8 +89,7 @@ fn fires_what_is_reset_to_earlier() {
 /// A task drops a sleep and arms another, which reuses the entry without a command, while the actor processes the entry at
 /// its old tick.
 ///
-/// Fails without `state.scheduled = state.deadline` and without `state.scheduled = NEVER` in `Entry::process_expiration`. At most four
-/// preemptions.
+/// Fails without `self.scheduled = NEVER` in `Bound::reached`. At most four preemptions.
 #[test]
 fn fires_a_sleep_that_reuses_an_entry() {
     check(Some(4), || {
@@ -133,7 +132,7 @@ fn fires_what_is_armed_before_the_last_handle_drops() {
 /// it closed. The actor ends, although another pooled entry lies on the wheel.
 ///
 /// Fails without `queue.closed = true` in `Mailbox::close`, and if `Entry::deregister_unarmed` does not check the phase. With a new
-/// entry it fails without the search in `Actor::sweep`, with the pooled one without `state.scheduled = NEVER` in
+/// entry it fails without the search in `Actor::sweep`, with the pooled one without `state.bound.leave()` in
 /// `Entry::deregister_unarmed`. At most three preemptions.
 fn arm_against_the_last_handle(tick: u64) {
     check(Some(3), move || {

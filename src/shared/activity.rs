@@ -44,7 +44,6 @@ use crate::tick::round_up_to_tick;
 
 pub(crate) use crate::tick::LATEST_NANOS;
 
-pub(crate) mod limits;
 #[cfg(all(test, tickwheel_loom))]
 mod model;
 

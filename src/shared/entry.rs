@@ -1,13 +1,5 @@
-//! The half of a sleeping future that it shares with the actor.
-//!
-//! # The idea
-//!
-//! The wheel holds a lower bound; the entry holds the truth. An entry knows the tick at which it has to fire (`deadline`)
-//! and the tick by which the actor is certain to process it (`scheduled`). While it is armed,
-//!
-//! > `scheduled <= deadline`
-//!
-//! and correctness needs nothing else: at `scheduled` the actor fires the entry, reschedules it, or deregisters it.
+//! The half of a sleeping future that it shares with the actor: its deadline, its waker, and its [bound](Bound), which says
+//! what the actor has to be told.
 //!
 //! # The operations
 //!
@@ -28,33 +20,27 @@
 //!
 //! Each operation is one critical section over [`State`], so they are ordered, and each preserves the invariants:
 //!
-//! 1. Armed implies `scheduled <= deadline`, and an actor that processes the entry by `scheduled`: the entry lies on the
-//!    wheel at `scheduled` or before it, or it is in a queue (`queued`) and its owner has followed the wake rule for
-//!    `scheduled`.
-//! 2. `queued` is true from before the entry is pushed until the actor has taken it out: an entry is in a queue at most
-//!    once.
-//! 3. There is a waker only while armed. A change of the phase takes the waker out in the same critical section. So a
+//! 1. The bound's, with the deadline of an armed entry as the tick that its owner wants.
+//! 2. There is a waker only while armed. A change of the phase takes the waker out in the same critical section. So a
 //!    future that was dropped is not woken, and one that fires is woken once.
-//! 4. No code of a user runs under the lock. Wakers are cloned before it is taken. Wakers that are taken out are returned,
+//! 3. No code of a user runs under the lock. Wakers are cloned before it is taken. Wakers that are taken out are returned,
 //!    and the caller wakes or drops them last. So a waker whose clone or drop panics leaves no entry half changed.
 //!
-//! Hence **moving later and cancelling send no command**; each takes the entry's lock. A cancelled entry whose
-//! `scheduled` is early enough can be armed again without a command: the [`pool`](crate::sleep::pool) keeps such entries
-//! for each thread.
+//! A cancelled entry that is scheduled early enough can be armed again without a command: the
+//! [`pool`](crate::sleep::pool) keeps such entries for each thread.
 
 use std::mem;
 use std::task::Waker;
 
+use crate::shared::bound::{ActorAction, Bound, Reached, Want, WheelOp};
 use crate::sync::SpinMutex;
 use crate::tick::NEVER;
+use crate::wheel::BareWheel;
 
 #[cfg(all(test, tickwheel_loom))]
 mod model;
 #[cfg(all(test, not(tickwheel_loom)))]
 mod tests;
-
-/// The node of an entry that is not on the wheel.
-const NO_NODE: u32 = u32::MAX;
 
 /// See the module. `H` is how the owner reaches the actor; the protocol does not use it.
 #[derive(Debug)]
@@ -67,15 +53,10 @@ pub(crate) struct Entry<H> {
 struct State {
     /// The tick to fire at. It has no meaning unless armed.
     deadline: u64,
-    /// The actor processes the entry at this tick or before it; `NEVER` when it is not going to.
-    scheduled: u64,
-    /// Invariant 3: `Some` only while armed.
+    /// Invariant 2: `Some` only while armed.
     waker: Option<Waker>,
-    /// The wheel's node for this entry. Only the actor reads and writes it.
-    node: u32,
+    bound: Bound,
     phase: Phase,
-    /// Invariant 2: it is in a queue.
-    queued: bool,
 }
 
 /// Where an entry is in its life.
@@ -93,18 +74,6 @@ pub(crate) enum Phase {
     Closed,
 }
 
-/// The action that an owner must take after changing an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use]
-pub(crate) enum Notify {
-    /// Nothing: the actor processes the entry in time.
-    None,
-    /// The entry is queued already, but is needed earlier now: follow the wake rule again, for this tick.
-    Wake(u64),
-    /// Queue the entry, then follow the wake rule for this tick.
-    Enqueue(u64),
-}
-
 /// The state of an entry when it was disarmed.
 #[derive(Debug)]
 #[must_use]
@@ -116,27 +85,13 @@ pub(crate) struct Disarmed {
     pub(crate) waker: Option<Waker>,
 }
 
-/// The action that the actor must take on an entry that came out of the mailbox.
-#[derive(Debug, PartialEq, Eq)]
-#[must_use]
-pub(crate) enum Register {
-    /// Nothing: it is scheduled early enough, or does not have to be.
-    Keep,
-    /// Schedule it at this tick, in the node that was announced.
-    Insert(u64),
-    /// Move this node of the wheel to this tick.
-    Reschedule(u32, u64),
-    /// Take this node off the wheel.
-    Deregister(u32),
-}
-
 /// The action that the actor must take on an entry that came off the wheel.
 #[derive(Debug)]
 #[must_use]
 pub(crate) enum Expiration {
     /// It fired at its deadline; wake this waker.
     Fire { deadline: u64, waker: Option<Waker> },
-    /// It was moved: schedule it at this tick, in the node that was announced.
+    /// It was moved: schedule it at this tick.
     Reschedule(u64),
     /// It is not armed: drop it.
     Deregister,
@@ -149,11 +104,9 @@ impl<H> Entry<H> {
             context,
             state: SpinMutex::new(State {
                 deadline: NEVER,
-                scheduled: NEVER,
                 waker: None,
-                node: NO_NODE,
+                bound: Bound::NEW,
                 phase: Phase::Idle,
-                queued: false,
             }),
         }
     }
@@ -166,13 +119,12 @@ impl<H> Entry<H> {
     // --- the owner ---
 
     /// Arms an entry that is not armed for `deadline`. `None` if it is closed.
-    pub(crate) fn arm(&self, deadline: u64, waker: Waker) -> Option<Notify> {
+    pub(crate) fn arm(&self, deadline: u64, waker: Waker) -> Option<ActorAction> {
         let mut state = self.state.lock();
         if state.phase == Phase::Closed {
             return None;
         }
-        state.arm(deadline, waker);
-        Some(state.notify())
+        Some(state.arm(deadline, waker))
     }
 
     /// Like [`arm`](Self::arm), if that takes no command. Gives the waker back if it does, if the entry is closed, and if
@@ -182,26 +134,25 @@ impl<H> Entry<H> {
         let Some(mut state) = self.state.try_lock() else {
             return Err(waker);
         };
-        if state.phase == Phase::Closed || state.scheduled > deadline {
+        if state.phase == Phase::Closed || state.bound.scheduled() > deadline {
             return Err(waker);
         }
-        state.arm(deadline, waker);
+        let action = state.arm(deadline, waker);
+        debug_assert_eq!(action, ActorAction::None, "it is scheduled in time");
         Ok(())
     }
 
     /// Changes the deadline of an armed entry. Returns the phase it was in. An entry in another phase is not changed, and
     /// has to be armed.
     #[inline]
-    pub(crate) fn move_to(&self, deadline: u64) -> (Phase, Notify) {
+    pub(crate) fn move_to(&self, deadline: u64) -> (Phase, ActorAction) {
         let mut state = self.state.lock();
         let was = state.phase;
-        let notify = if was == Phase::Armed {
-            state.deadline = deadline;
-            state.notify()
-        } else {
-            Notify::None
-        };
-        (was, notify)
+        if was != Phase::Armed {
+            return (was, ActorAction::None);
+        }
+        state.deadline = deadline;
+        (was, state.bound.require(deadline))
     }
 
     /// Makes `waker` the one to be woken if the entry is armed. Returns the phase, and a waker to drop.
@@ -234,7 +185,7 @@ impl<H> Entry<H> {
         }
         Disarmed {
             was,
-            scheduled: state.scheduled,
+            scheduled: state.bound.scheduled(),
             waker: state.waker.take(),
         }
     }
@@ -249,95 +200,61 @@ impl<H> Entry<H> {
         state.phase = Phase::Idle;
         Some(Disarmed {
             was: Phase::Armed,
-            scheduled: state.scheduled,
+            scheduled: state.bound.scheduled(),
             waker: state.waker.take(),
         })
     }
 
     /// Gives up a disarmed entry. It is never armed again, so it has to leave the wheel now.
-    pub(crate) fn release(&self) -> Notify {
+    pub(crate) fn release(&self) -> ActorAction {
         let mut state = self.state.lock();
         if state.phase == Phase::Closed {
-            return Notify::None;
+            return ActorAction::None;
         }
         state.phase = Phase::Released;
-        if state.queued || state.scheduled == NEVER {
-            return Notify::None;
-        }
-        state.queued = true;
-        Notify::Enqueue(NEVER)
+        state.bound.release()
     }
 
     // --- the actor ---
 
-    /// The entry came out of a queue. `next` is the node in which the wheel would insert it. `tick_of` gives the tick of a
-    /// node, and must not call back into the entry.
-    pub(crate) fn register(&self, next: u32, tick_of: impl FnOnce(u32) -> Option<u64>) -> Register {
+    /// The entry came out of a queue.
+    pub(crate) fn register<T>(&self, wheel: &BareWheel<T>) -> WheelOp {
         let mut state = self.state.lock();
-        state.queued = false;
-        let node = (state.node != NO_NODE).then_some(state.node);
-        let on_wheel = node.and_then(|node| Some((node, tick_of(node)?)));
-        let scheduled = on_wheel.map_or(NEVER, |(_, tick)| tick);
-        match state.phase {
-            Phase::Armed if state.deadline < scheduled => {
-                state.scheduled = state.deadline;
-                if let Some((node, _)) = on_wheel {
-                    return Register::Reschedule(node, state.deadline);
-                }
-                state.node = next;
-                Register::Insert(state.deadline)
-            }
-            Phase::Armed | Phase::Idle | Phase::Fired => {
-                state.scheduled = scheduled;
-                Register::Keep
-            }
-            Phase::Released | Phase::Closed => {
-                state.scheduled = NEVER;
-                state.node = NO_NODE;
-                on_wheel.map_or(Register::Keep, |(node, _)| Register::Deregister(node))
-            }
-        }
+        let want = state.want();
+        state.bound.agree(want, wheel)
     }
 
-    /// The wheel reached the entry's node, which is gone now. `now` is the current tick, `next` the node in which the
-    /// wheel would insert the entry again.
+    /// The wheel reached the entry's node, which is gone now. `now` is the current tick.
     ///
     /// `later` gives the tick to which an entry that would fire was put off: touching an idle timer does not change its
     /// entry. It must not call back into the entry.
-    pub(crate) fn process_expiration(
+    pub(crate) fn process_expiration<T>(
         &self,
         now: u64,
-        next: u32,
+        wheel: &BareWheel<T>,
         later: impl FnOnce() -> u64,
     ) -> Expiration {
         let mut state = self.state.lock();
-        state.node = NO_NODE;
         if state.phase == Phase::Armed && state.deadline <= now {
             state.deadline = state.deadline.max(later());
         }
-        if state.phase != Phase::Armed || state.deadline == NEVER {
-            state.scheduled = NEVER;
-            return Expiration::Deregister;
+        let want = state.want();
+        match state.bound.reached(want, now, wheel) {
+            Reached::Due(deadline) => {
+                state.phase = Phase::Fired;
+                let waker = state.waker.take();
+                Expiration::Fire { deadline, waker }
+            }
+            Reached::Again(tick) => Expiration::Reschedule(tick),
+            Reached::Gone => Expiration::Deregister,
         }
-        if state.deadline <= now {
-            state.scheduled = NEVER;
-            state.phase = Phase::Fired;
-            return Expiration::Fire {
-                deadline: state.deadline,
-                waker: state.waker.take(),
-            };
-        }
-        state.scheduled = state.deadline;
-        state.node = next;
-        Expiration::Reschedule(state.deadline)
     }
 
     /// The actor takes the entry off the wheel, armed or not, because another timer serves sleeps from now on. Returns the
     /// waker of a task that waits: it finds the entry idle, and arms another timer.
     pub(crate) fn evict(&self) -> Option<Waker> {
         let mut state = self.state.lock();
-        state.scheduled = NEVER;
-        state.node = NO_NODE;
+        state.bound.leave();
         if state.phase == Phase::Armed {
             state.phase = Phase::Idle;
         }
@@ -347,8 +264,7 @@ impl<H> Entry<H> {
     /// The actor ends, or has ended. Returns the waker of a task that waits.
     pub(crate) fn close(&self) -> Option<Waker> {
         let mut state = self.state.lock();
-        state.scheduled = NEVER;
-        state.queued = false;
+        state.bound = Bound::NEW;
         if state.phase == Phase::Fired {
             return None;
         }
@@ -362,33 +278,28 @@ impl<H> Entry<H> {
         if state.phase == Phase::Armed {
             return false;
         }
-        state.scheduled = NEVER;
-        state.node = NO_NODE;
+        state.bound.leave();
         true
     }
 }
 
 impl State {
-    /// Writes the deadline and the waker. Invariant 1 is up to the caller.
+    /// Arms an entry that has no waker.
     #[inline]
-    fn arm(&mut self, deadline: u64, waker: Waker) {
-        debug_assert!(self.waker.is_none(), "invariant 3");
+    fn arm(&mut self, deadline: u64, waker: Waker) -> ActorAction {
+        debug_assert!(self.waker.is_none(), "invariant 2");
         // `None` needs no drop.
         mem::forget(self.waker.replace(waker));
         self.phase = Phase::Armed;
         self.deadline = deadline;
+        self.bound.require(deadline)
     }
 
-    /// Restores invariant 1 after the deadline was written.
-    fn notify(&mut self) -> Notify {
-        if self.scheduled <= self.deadline {
-            return Notify::None;
-        }
-        self.scheduled = self.deadline;
-        if mem::replace(&mut self.queued, true) {
-            Notify::Wake(self.deadline)
-        } else {
-            Notify::Enqueue(self.deadline)
+    fn want(&self) -> Want {
+        match self.phase {
+            Phase::Armed => Want::At(self.deadline),
+            Phase::Idle | Phase::Fired => Want::Keep,
+            Phase::Released | Phase::Closed => Want::Nothing,
         }
     }
 }

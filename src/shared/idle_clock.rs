@@ -1,46 +1,110 @@
-//! The clock of an idle timer or stream: its activity and limits, in instants.
+//! The clock of an idle timer or stream: its activity, the limits to how long that may be absent, and the decision that
+//! a limit was reached.
 //!
 //! The futures, their handles and the actor share it. The actor only reads when it is [due](IdleClock::due), and wakes
 //! the future then. The future [decides](IdleClock::decide) when it is polled.
+//!
+//! An idle timer has one limit, for activity of either kind. A stream may have others beside it: for reading, for writing,
+//! and one that applies only while no response is owed. Each limit has an [`Activity`] of its own.
+//!
+//! 1. [`decide`](IdleClock::decide) turns one activity to gone by its compare-and-exchange. That is the decision, for all
+//!    limits: from then on [`touch`](IdleClock::touch) and [`enter`](IdleClock::enter) return `false`.
+//! 2. `touch` returns `true` only if it has recorded the activity of every limit; likewise `enter`.
+//!
+//! So a touch or guard that returns `true` took effect on each activity before that one's compare-and-exchange, which then
+//! found it active or busy. The order in which they are written does not matter.
+//!
+//! All times are in nanoseconds from the wheel's origin.
 
+// The protocol does not depend on these words, so they are not loom's.
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::activity::{Activity, LATEST_NANOS, Reap};
 use crate::clock;
-use crate::shared::activity::limits::{Kind, Limits, UNLIMITED};
 use crate::tick::Ticks;
 
-/// See the module.
-#[derive(Debug)]
-pub(crate) struct IdleClock {
-    ticks: Ticks,
-    limits: Limits,
+#[cfg(all(test, tickwheel_loom))]
+mod model;
+
+/// No limit.
+const UNLIMITED: u64 = u64::MAX;
+
+/// The limits that a stream can have beside the one for activity of either kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Read,
+    Write,
+    /// Between a response and the next request. It is busy while a response is owed.
+    KeepAlive,
 }
 
-/// How long activity of each kind may be absent.
+/// How long activity may be absent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct IdleDurations {
-    pub(crate) all: Option<Duration>,
+    pub(crate) either: Option<Duration>,
     pub(crate) read: Option<Duration>,
     pub(crate) write: Option<Duration>,
     pub(crate) keep_alive: Option<Duration>,
 }
 
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct IdleClock {
+    ticks: Ticks,
+    /// Activity of any kind, whether limited or not.
+    either: Limited,
+    /// By [`Kind`]. `None` if there is no such limit, as in idle timers.
+    kinds: Option<Box<[Limited; 3]>>,
+    /// The last activity before the decision, for as long as `either` is gone.
+    last_when_idle: AtomicU64,
+}
+
+/// Activity, and how long it may be absent.
+#[derive(Debug)]
+struct Limited {
+    activity: Activity,
+    /// The idle duration, or [`UNLIMITED`].
+    limit: AtomicU64,
+}
+
+impl Limited {
+    fn limit(&self) -> Option<u64> {
+        let limit = self.limit.load(Ordering::Relaxed);
+        (limit != UNLIMITED).then_some(limit)
+    }
+
+    /// Like [`IdleClock::due`], for this limit alone.
+    fn due(&self, now: u64, clock: impl Fn() -> u64) -> Option<u64> {
+        let limit = self.limit()?;
+        if self.activity.is_busy() {
+            return after(now, limit);
+        }
+        // A touch in the future counts, up to one idle duration ahead.
+        let latest = |now: u64| now.saturating_add(limit).min(LATEST_NANOS);
+        match self.activity.clamp(latest(now), || latest(clock())) {
+            Some(last) => after(last, limit),
+            // Decided: there is nothing to wait for.
+            None => Some(0),
+        }
+    }
+}
+
 impl IdleClock {
-    /// A clock whose last activity is now.
-    pub(crate) fn new(ticks: Ticks, idle: IdleDurations) -> Self {
-        let IdleDurations {
-            all,
-            read,
-            write,
-            keep_alive,
-        } = idle;
-        let now = ticks.nanos(clock::now());
-        let kinds = [read, write, keep_alive].map(nanos);
+    /// A clock with activity at `now`.
+    pub(crate) fn new(ticks: Ticks, idle: IdleDurations, now: u64) -> Self {
+        let kinds = [idle.read, idle.write, idle.keep_alive];
+        let limited = |idle| Limited {
+            activity: Activity::new(now, ticks.tick_nanos(), 0),
+            limit: AtomicU64::new(nanos(idle)),
+        };
         IdleClock {
             ticks,
-            limits: Limits::new(nanos(all), kinds, now, ticks.tick_nanos()),
+            either: limited(idle.either),
+            kinds: (kinds.iter().any(Option::is_some)).then(|| Box::new(kinds.map(limited))),
+            last_when_idle: AtomicU64::new(now),
         }
     }
 
@@ -48,74 +112,135 @@ impl IdleClock {
         &self.ticks
     }
 
+    /// The current time.
+    pub(crate) fn now(&self) -> u64 {
+        self.ticks.nanos(clock::now())
+    }
+
+    /// Activity of any kind, and that of each further limit.
+    fn each(&self) -> impl Iterator<Item = &Limited> {
+        std::iter::once(&self.either).chain(self.limited_kinds())
+    }
+
+    fn limited_kinds(&self) -> impl Iterator<Item = &Limited> {
+        let kinds = self.kinds.iter().flat_map(|kinds| kinds.iter());
+        kinds.filter(|kind| kind.limit().is_some())
+    }
+
+    fn kind(&self, kind: Kind) -> Option<&Activity> {
+        let limited = &self.kinds.as_ref()?[kind as usize];
+        limited.limit().map(|_| &limited.activity)
+    }
+
     /// Records activity of every kind. Returns `false` if it came after the decision.
     #[inline]
     pub(crate) fn touch_at(&self, at: Instant) -> bool {
-        self.limits.touch(self.ticks.touch(at))
+        self.touch(self.ticks.nanos(at))
     }
 
-    /// Adds a guard. Returns `false` if it came after the decision or there are too many.
-    pub(crate) fn enter(&self) -> bool {
-        self.limits.enter()
+    /// Like [`touch_at`](Self::touch_at).
+    #[inline]
+    fn touch(&self, nanos: u64) -> bool {
+        let alive = self.either.activity.touch(nanos, self.ticks.tick_nanos());
+        alive && (self.kinds.is_none() || self.touch_kinds(nanos))
     }
 
-    /// Removes a guard.
-    pub(crate) fn leave(&self) {
-        self.limits.leave(self.now());
+    fn touch_kinds(&self, nanos: u64) -> bool {
+        self.limited_kinds()
+            .all(|limited| limited.activity.touch(nanos, self.ticks.tick_nanos()))
     }
 
     /// Records that bytes were read or written.
-    pub(crate) fn progress(&self, kind: Kind) {
-        self.limits.progress(kind, self.ticks.touch(clock::now()));
+    pub(crate) fn progress(&self, kind: Kind, nanos: u64) {
+        let kinds = [kind, Kind::KeepAlive].map(|kind| self.kind(kind));
+        for activity in std::iter::once(&self.either.activity).chain(kinds.into_iter().flatten()) {
+            activity.touch(nanos, self.ticks.tick_nanos());
+        }
+    }
+
+    /// Adds a guard. Returns `false`, and adds none, if it came after the decision or there are too many.
+    pub(crate) fn enter(&self) -> bool {
+        for (entered, limited) in self.each().enumerate() {
+            if !limited.activity.enter() {
+                // A release at the origin is no activity.
+                (self.each().take(entered))
+                    .for_each(|limited| limited.activity.leave(0, self.ticks.tick_nanos()));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Removes a guard; the release is activity of every kind.
+    pub(crate) fn leave(&self, nanos: u64) {
+        self.each()
+            .for_each(|limited| limited.activity.leave(nanos, self.ticks.tick_nanos()));
     }
 
     /// A response is owed from now on. Returns `false` if nothing depends on that.
     pub(crate) fn owe(&self) -> bool {
-        self.limits.owe()
+        self.kind(Kind::KeepAlive).is_some_and(Activity::enter)
     }
 
-    /// The response that was owed begins.
-    pub(crate) fn respond(&self) {
-        self.limits.respond(self.now());
+    /// The response that was [owed](Self::owe) begins, which is activity of that kind.
+    pub(crate) fn respond(&self, nanos: u64) {
+        if let Some(activity) = self.kind(Kind::KeepAlive) {
+            activity.leave(nanos, self.ticks.tick_nanos());
+        }
     }
 
-    pub(crate) fn set_limit(&self, idle: Duration) {
-        self.limits.set_limit(nanos(Some(idle)));
-    }
-
-    pub(crate) fn limit(&self) -> Duration {
-        Duration::from_nanos(self.limits.limit())
-    }
-
-    pub(crate) fn last_active(&self) -> Instant {
-        // Rounding up may have moved it into the future, by less than a tick.
-        self.ticks.at(self.limits.last()).min(clock::now())
-    }
-
-    /// When this will be idle, in nanoseconds from the origin, if nothing happens until then; `None` if never.
+    /// When this will be idle, if nothing happens until then; `None` if never.
     ///
     /// A lower bound: activity before the decision makes it later. While a guard is held it is a whole limit from `now`,
     /// at which it has to be read again.
     pub(crate) fn due(&self, now: u64) -> Option<u64> {
-        self.limits.due(now, || self.now())
+        self.due_by(now, || self.now())
     }
 
-    /// Decides whether this is idle, at `reached` or by the clock, whichever is later. Only the owner may call this.
-    ///
-    /// `reached` is an instant that some clock has reached. It matters when the wheel's runtime and the caller's have
-    /// different clocks, as when one of them is paused.
-    pub(crate) fn decide(&self, reached: Instant) -> bool {
-        self.limits
-            .decide(self.now().max(self.ticks.nanos(reached)))
+    /// Like [`due`](Self::due); `clock` reads the time again.
+    fn due_by(&self, now: u64, clock: impl Fn() -> u64 + Copy) -> Option<u64> {
+        self.each()
+            .filter_map(|limited| limited.due(now, clock))
+            .min()
     }
 
-    /// Begins a new period now, after the decision. Only the owner may call this.
-    pub(crate) fn revive(&self) {
-        self.limits.revive(self.now());
+    /// Decides whether this is idle at `now`, once and for all until it is revived. Only the owner may call this.
+    pub(crate) fn decide(&self, now: u64) -> bool {
+        if let Some(last) = self.either.activity.last() {
+            self.last_when_idle.store(last, Ordering::Relaxed);
+        }
+        self.each().any(|limited| {
+            let since = limited.limit().and_then(|limit| now.checked_sub(limit));
+            let reaped = since.map(|since| limited.activity.reap(since));
+            matches!(reaped, Some(Reap::Reaped(_) | Reap::Gone))
+        })
     }
 
-    fn now(&self) -> u64 {
-        self.ticks.nanos(clock::now())
+    /// Begins a new period at `now`, after the decision. For a single limit only; only the owner may call this.
+    pub(crate) fn revive(&self, now: u64) {
+        debug_assert!(self.kinds.is_none(), "a stream stays idle");
+        self.either.activity.revive(now, self.ticks.tick_nanos());
+    }
+
+    /// The last activity of any kind.
+    fn last(&self) -> u64 {
+        let when_idle = || self.last_when_idle.load(Ordering::Relaxed);
+        self.either.activity.last().unwrap_or_else(when_idle)
+    }
+
+    pub(crate) fn last_active(&self) -> Instant {
+        // Rounding up may have moved it into the future, by less than a tick.
+        self.ticks.at(self.last()).min(clock::now())
+    }
+
+    pub(crate) fn set_limit(&self, idle: Duration) {
+        self.either
+            .limit
+            .store(nanos(Some(idle)), Ordering::Relaxed);
+    }
+
+    pub(crate) fn limit(&self) -> Duration {
+        Duration::from_nanos(self.either.limit.load(Ordering::Relaxed))
     }
 }
 
@@ -123,4 +248,8 @@ impl IdleClock {
 fn nanos(idle: Option<Duration>) -> u64 {
     let nanos = idle.and_then(|idle| u64::try_from(idle.as_nanos()).ok());
     nanos.unwrap_or(UNLIMITED)
+}
+
+fn after(nanos: u64, limit: u64) -> Option<u64> {
+    nanos.checked_add(limit).filter(|&due| due < LATEST_NANOS)
 }

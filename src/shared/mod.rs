@@ -1,25 +1,21 @@
 //! State that callers and the actor both touch.
 //!
 //! Everything a caller and the actor agree on lives here: the [commands](command) and the [mailbox] that carries them,
-//! the half of a sleeping future that the actor sees ([`entry`]), the activity that touches record ([`activity`],
-//! [`idle_clock`]), the list of a wheel's sets of keyed timers ([`sets`]) and their counters ([`keyed_counts`]), and the
-//! state that all handles of one wheel share ([`state`]). Callers and the actor depend on this module, never on each other.
+//! what the wheel knows of a timer ([`bound`]), the half of a sleeping future that the actor sees ([`entry`]), the activity
+//! that touches record ([`activity`], [`idle_clock`]), the list of a wheel's sets of keyed timers ([`sets`]), and the state
+//! that all handles of one wheel share ([`state`]). Callers and the actor depend on this module, never on each other.
 
 pub(crate) mod activity;
 pub(crate) mod batch;
+pub(crate) mod bound;
 pub(crate) mod entry;
+pub(crate) mod idle_clock;
 pub(crate) mod mailbox;
 
 #[cfg(not(tickwheel_loom))]
 pub(crate) mod command;
 #[cfg(not(tickwheel_loom))]
-pub(crate) mod counts;
-#[cfg(not(tickwheel_loom))]
 pub(crate) mod end;
-#[cfg(not(tickwheel_loom))]
-pub(crate) mod idle_clock;
-#[cfg(not(tickwheel_loom))]
-pub(crate) mod keyed_counts;
 #[cfg(not(tickwheel_loom))]
 pub(crate) mod notifier;
 #[cfg(not(tickwheel_loom))]
@@ -32,4 +28,4 @@ pub(crate) mod timer_set;
 pub(crate) mod turn;
 
 #[cfg(not(tickwheel_loom))]
-pub(crate) use state::{Config, Shared, SleepContext, SleepEntry};
+pub(crate) use state::{Alive, Config, Shared, SleepContext, SleepEntry};

@@ -9,15 +9,15 @@
 //! 3. No reference to a set is dropped while the lock is held: it may be the last one, and then `retire` takes the lock.
 //!
 //! A reader adds up `gone` and all counters under one hold of the lock: by 2 each set is counted once. It reads only the
-//! [counters](super::keyed_counts), which lie outside of the sets. So it waits neither for the lock of a set nor for one
+//! [counters](KeyedCounters), which lie outside of the sets. So it waits neither for the lock of a set nor for one
 //! that is being dropped, and nothing of a user's runs while the lock is held.
 
 use std::sync::{Arc, Weak};
 
 use slab::Slab;
 
-use super::keyed_counts::{KeyedCounters, KeyedCounts};
 use super::timer_set::TimerSet;
+use crate::metrics::{KeyedCounters, KeyedCounts};
 use crate::sync::{Mutex, MutexGuard, lock};
 
 /// See the module.
@@ -104,30 +104,5 @@ impl Sets {
         let sets = self.live.iter();
         sets.filter_map(|(_, listed)| listed.set.upgrade())
             .collect()
-    }
-}
-
-#[cfg(all(test, not(tickwheel_shuttle)))]
-mod tests {
-    use super::super::keyed_counts::KeyedEvent;
-    use super::*;
-    use crate::timer_set::{Plain, Set};
-
-    // Reading waited on a condition variable until the thread that dropped the set went on.
-    #[test]
-    fn counts_a_set_whose_drop_has_begun_and_not_gone_on() {
-        let list = SetList::default();
-        let counters = Arc::new(KeyedCounters::new());
-        counters.add(KeyedEvent::Added, 2);
-        // A set whose last reference is gone.
-        let set = Weak::<Set<u32, Plain<u32>>>::new();
-        let key = list.register(set, Arc::clone(&counters)).unwrap();
-        let counts = list.counts();
-        assert_eq!((counts.set(), counts.pending()), (2, 2));
-        counters.add(KeyedEvent::Drained, 2);
-        let drained = list.counts();
-        assert_eq!((drained.set(), drained.pending()), (2, 0));
-        list.retire(key);
-        assert_eq!(list.counts(), drained);
     }
 }

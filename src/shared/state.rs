@@ -7,18 +7,17 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use crate::clock::{self, CAN_PAUSE};
-use crate::metrics::{Metrics, WheelMetrics};
+use crate::metrics::{KeyedCounters, Metrics, WheelMetrics};
+use crate::shared::bound::ActorAction;
 use crate::shared::command::{Command, CommandMailbox};
-use crate::shared::counts;
 use crate::shared::end::{End, Ended};
-use crate::shared::entry::{Entry, Notify};
+use crate::shared::entry::Entry;
 use crate::shared::idle_clock::IdleClock;
-use crate::shared::keyed_counts::KeyedCounters;
 use crate::shared::notifier::ActorNotifier;
 use crate::shared::sets::{SetKey, SetList};
 use crate::shared::timer_set::{MAX_KEYED, TimerSet};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::sync::{CachePadded, EXPLORED};
+use crate::sync::{CachePadded, EXPLORED, thread_number};
 use crate::tick::{NEVER, Ticks, Timestamp};
 
 /// The entry of a sleeping future.
@@ -68,6 +67,18 @@ pub(crate) struct Shared {
     /// The number of pending keyed timers, over all sets.
     pending: CachePadded<AtomicUsize>,
     sets: SetList,
+}
+
+/// Keeps the wheel's actor running. All handles of the wheel share one, and its drop tells the actor that none is left.
+#[derive(Debug)]
+pub(crate) struct Alive {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.shared.orphan();
+    }
 }
 
 /// The parts of a [`Shared`].
@@ -181,9 +192,9 @@ impl Shared {
     #[inline]
     pub(crate) fn arm(&self, entry: &Arc<SleepEntry>, tick: u64, waker: Waker) -> bool {
         match entry.arm(tick, waker) {
-            Some(Notify::None) => true,
-            Some(notify) => {
-                let is_running = self.notify_actor(entry, notify);
+            Some(ActorAction::None) => true,
+            Some(action) => {
+                let is_running = self.notify_actor(entry, action);
                 if !is_running {
                     // The caller's own waker needs no wake: it gets the answer.
                     drop(entry.close());
@@ -197,15 +208,15 @@ impl Shared {
     /// Takes the action that a change of the entry requires. Returns `false` if the actor has ended; the caller should then
     /// [close](Entry::close) the entry.
     #[inline]
-    pub(crate) fn act(&self, entry: &Arc<SleepEntry>, notify: Notify) -> bool {
-        notify == Notify::None || self.notify_actor(entry, notify)
+    pub(crate) fn act(&self, entry: &Arc<SleepEntry>, action: ActorAction) -> bool {
+        action == ActorAction::None || self.notify_actor(entry, action)
     }
 
-    fn notify_actor(&self, entry: &Arc<SleepEntry>, notify: Notify) -> bool {
-        match notify {
-            Notify::None => {}
-            Notify::Wake(tick) => self.mailbox.announce(counts::thread_number(), tick),
-            Notify::Enqueue(tick) => {
+    fn notify_actor(&self, entry: &Arc<SleepEntry>, action: ActorAction) -> bool {
+        match action {
+            ActorAction::None => {}
+            ActorAction::Wake(tick) => self.mailbox.announce(thread_number(), tick),
+            ActorAction::Enqueue(tick) => {
                 let command = Command::Sleep(Arc::clone(entry));
                 return self.send(tick, command).is_ok();
             }
@@ -220,7 +231,7 @@ impl Shared {
     }
 
     /// The last handle was dropped.
-    pub(crate) fn orphan(&self) {
+    fn orphan(&self) {
         // Release: observing it happens after everything that was done through the handles.
         self.orphaned.store(true, Ordering::Release);
         // An error means that the actor has ended already.
@@ -231,13 +242,13 @@ impl Shared {
     /// nothing else left to do, and end.
     #[cold]
     pub(crate) fn release(&self, entry: &Arc<SleepEntry>) {
-        let notify = entry.release();
+        let action = entry.release();
         // Else a virtual clock would move to the tick at which the entry lies on the wheel.
         let is_needed_now = self.is_orphaned() || self.has_virtual_clock();
-        if notify != Notify::None && is_needed_now {
+        if action != ActorAction::None && is_needed_now {
             let _ = self.send_now(Command::Sleep(Arc::clone(entry)));
         } else {
-            self.act(entry, notify);
+            self.act(entry, action);
         }
     }
 
@@ -297,12 +308,12 @@ impl Shared {
 
     /// Sends a command that is needed by `tick`. Returns it if the actor has ended.
     pub(crate) fn send(&self, tick: u64, command: Command) -> Result<(), Command> {
-        (self.mailbox).push(counts::thread_number(), tick, command)
+        (self.mailbox).push(thread_number(), tick, command)
     }
 
     /// Sends a command that the actor should apply now. No timer waits for it.
     pub(crate) fn send_now(&self, command: Command) -> Result<(), Command> {
-        (self.mailbox).enqueue(counts::thread_number(), NEVER, command)?;
+        (self.mailbox).enqueue(thread_number(), NEVER, command)?;
         self.mailbox.wake_by(0);
         Ok(())
     }

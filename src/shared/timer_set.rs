@@ -3,19 +3,20 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::atomic::AtomicU32;
 
 pub(crate) use super::batch::{Batch, Contended, Patience};
 use super::turn::Turn;
+use crate::wheel::BareWheel;
 
 /// The most keyed timers a wheel can have, over all of its sets.
 pub(crate) const MAX_KEYED: usize = 1 << 29;
 
 /// The actor's half of a set. Every call locks the set once, for a bounded time.
 ///
-/// A call that succeeds says whether the set is over: no timer is pending, and none can be set any more. Then that stays
-/// so.
+/// A call that succeeds says whether the set is over: no timer is pending, none can be set any more, and the wheel has
+/// none of its indices. Then that stays so.
 pub(crate) trait TimerSet: Send + Sync + fmt::Debug {
     /// The actor's number for the set; 0 when it has none. Only the actor uses it.
     fn number(&self) -> &AtomicU32;
@@ -34,16 +35,17 @@ pub(crate) trait TimerSet: Send + Sync + fmt::Debug {
         indices: &[u32],
         earliest: u64,
         turn: &Turn<'_>,
-        wheel: &mut dyn SetWheel,
+        wheel: &mut Timers,
         patience: Patience,
     ) -> Result<bool, Contended>;
 
-    /// The wheel has reached these indices.
+    /// The wheel has reached these indices. Those that are due go onto the heap.
     fn process_expirations(
         &self,
         indices: &[u32],
         turn: &Turn<'_>,
-        wheel: &mut dyn SetWheel,
+        wheel: &mut Timers,
+        due: &mut DueHeap,
         patience: Patience,
     ) -> Result<bool, Contended>;
 
@@ -53,7 +55,8 @@ pub(crate) trait TimerSet: Send + Sync + fmt::Debug {
         before: u64,
         limit: &mut usize,
         turn: &Turn<'_>,
-        wheel: &mut dyn SetWheel,
+        wheel: &mut Timers,
+        due: &mut DueHeap,
         patience: Patience,
     ) -> Result<bool, Contended>;
 
@@ -73,16 +76,13 @@ pub(crate) struct Due {
 /// The due timers of one set, the first to be delivered on top.
 pub(crate) type DueHeap = BinaryHeap<Reverse<Due>>;
 
-/// The actor's state for one set, as the set may use it: the wheel, and the heap of its due timers.
-pub(crate) trait SetWheel {
-    /// Puts an index on the wheel; returns the node.
-    fn insert(&mut self, tick: u64, index: u32) -> u32;
-    /// The tick of a node.
-    fn tick(&self, node: u32) -> u64;
-    /// Moves a node to another tick.
-    fn reschedule(&mut self, node: u32, tick: u64);
-    /// Takes a node off the wheel.
-    fn remove(&mut self, node: u32);
-    /// The due timers of the set.
-    fn due(&mut self) -> &mut DueHeap;
+/// A keyed timer on the wheel.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Item {
+    /// The actor's number for its set.
+    pub(crate) set: NonZeroU32,
+    pub(crate) index: u32,
 }
+
+/// The wheel of all keyed timers.
+pub(crate) type Timers = BareWheel<Item>;

@@ -9,12 +9,12 @@ use std::thread;
 use tokio::runtime::{self, Handle};
 use tokio::time::{self, Instant};
 
-/// A timer of the current Tokio runtime. Outside a runtime it belongs to a thread of the process, which is started when
-/// it is first needed and stays.
+/// A timer of the current Tokio runtime. Outside a runtime it belongs to a thread of the process, which starts at first
+/// use and stays.
 ///
 /// # Panics
 ///
-/// Within a runtime that has no time driver, and if the thread cannot be started.
+/// Panics within a runtime that has no time driver, and if the thread cannot be started.
 pub(super) fn sleep_until(deadline: Instant) -> Pin<Box<time::Sleep>> {
     let is_outside = Handle::try_current().is_err();
     let _within = is_outside.then(|| of_the_process().enter());

@@ -12,17 +12,17 @@
 //! it is made, registered and reset: they are Tokio's too.
 //!
 //! The price is that a test under a paused clock does not try the wheel. This crate's own tests can
-//! ([`Builder::sleeps_on_wheel`](crate::Builder::sleeps_on_wheel)); those of others are about other things.
+//! ([`Builder::sleeps_on_wheel`](crate::Builder::sleeps_on_wheel)).
 //!
 //! # When
 //!
 //! The clock of a runtime can be virtual only if it is a `current_thread` runtime, in a build with Tokio's `test-util`
-//! ([`CAN_PAUSE`]): other builds have none of this. It is virtual from when it is first
-//! [seen to be](crate::shared::Shared::hands_sleeps_over), and stays so after `resume`. Each poll and each reset looks.
+//! ([`CAN_PAUSE`]): other builds have none of this. It counts as virtual once it is first [found
+//! paused](crate::shared::Shared::hands_sleeps_over), and stays so after `resume`. Each poll and each reset checks.
 //!
 //! `pause` may come when sleeps lie on the wheel. The first look that sees the virtual clock sends the actor a command,
-//! and the actor evicts them: those that are armed are woken, poll and go to Tokio's timer; those that are cancelled are
-//! forgotten. This takes place before the clock moves on its own, because that waits for all tasks.
+//! and the actor evicts them: those that are armed are woken, poll and go to Tokio's timer; it drops those that are
+//! cancelled. This happens before the clock moves on its own, because the clock waits for all tasks.
 //! [`tickwheel::time::pause`](crate::time) looks at once; after Tokio's own `pause` the next sleep does.
 //!
 //! These stay on the wheel: idle timers, keyed timers, sleeps that never fire, and sleeps that are polled outside of the
@@ -160,7 +160,7 @@ impl Sleep {
             if !is_never {
                 return Poll::Ready(());
             }
-            // Some decades have passed.
+            // It fired at the instant that stands for never, decades away.
             timer.as_mut().reset(far_future());
         }
     }
@@ -209,7 +209,7 @@ impl Sleep {
     }
 }
 
-/// `NEVER` or not is all that counts.
+/// Only whether it is `NEVER` matters.
 fn tick_without_wheel(deadline: Instant) -> u64 {
     if deadline.saturating_duration_since(clock::now()) > FAR {
         NEVER

@@ -16,10 +16,10 @@ const MISSED_AFTER: Duration = Duration::from_millis(5);
 /// Completes [`tick`](Interval::tick) once every period. Made by
 /// [`TimerWheel::interval`](crate::TimerWheel::interval) and [`interval_at`](crate::TimerWheel::interval_at).
 ///
-/// It is what [`tokio::time::Interval`] is, with one difference: a tick too far away to be represented, such as the
-/// second one of an interval of `Duration::MAX`, never comes.
+/// It works like [`tokio::time::Interval`], with one difference: an unrepresentable tick, such as the second one of an
+/// interval of `Duration::MAX`, never comes.
 ///
-/// A tick that is more than 5 ms late counts as missed. [`MissedTickBehavior`] says when the next one comes then; by
+/// A tick that is more than 5 ms late counts as missed. [`MissedTickBehavior`] decides when the next one comes; by
 /// default missed ticks follow each other at once (`Burst`).
 ///
 /// # Examples

@@ -1,4 +1,4 @@
-//! The pool: for each thread and wheel, the cancelled entries to use again, and what the thread has counted.
+//! The pool: for each thread and wheel, the cancelled entries to reuse, and the thread's counts.
 //!
 //! A cancelled entry is still on the wheel, at the tick by which the actor is going to process it. A new timeout whose
 //! deadline lies at that tick or after it can take the entry over: it writes its deadline and waker, and is armed. It
@@ -24,7 +24,7 @@ use std::task::Waker;
 
 use tokio::time::Instant;
 
-use crate::shared::counts::Counts;
+use crate::metrics::Counts;
 use crate::shared::entry::Entry;
 use crate::shared::{Shared, SleepContext, SleepEntry};
 use crate::sync::{EXPLORED, thread_local};
@@ -36,7 +36,7 @@ mod tests;
 /// How many cancelled entries of one wheel a thread keeps.
 const POOLED_ENTRIES: usize = if EXPLORED { 3 } else { 128 };
 
-/// How many of its last entries a pool looks at, and moves, one by one. It searches the others by halves.
+/// How many of its last entries a pool checks, and moves, one by one. It binary-searches the others.
 const NEAR: usize = 4;
 
 /// For how many wheels a thread keeps pools. A thread that uses more wheels in turn pays an allocation and a command for
@@ -57,7 +57,7 @@ struct Pool {
 /// Cancelled entries in the order in which they are scheduled.
 #[derive(Default)]
 struct Entries {
-    /// As many slots as there is room for; the first `filled` of them have an entry.
+    /// As many places as there is room for; the first `filled` of them have an entry.
     slots: Vec<Slot>,
     filled: usize,
 }
@@ -91,8 +91,9 @@ impl Entries {
         self.slots[self.filled].entry.take()
     }
 
-    /// Takes the entry scheduled last if there is no room for another one. Arming it for an earlier deadline takes a command,
-    /// and afterwards it serves such deadlines: a pool full of long timeouts would be of no use to short ones for ever.
+    /// Takes the entry scheduled last if there is no room for another one. Arming it for an earlier deadline takes a
+    /// command, and afterwards it serves such deadlines. Otherwise a pool full of long timeouts would never serve short
+    /// ones.
     fn take_late(&mut self) -> Option<Arc<SleepEntry>> {
         if self.filled < POOLED_ENTRIES {
             return None;
@@ -149,18 +150,18 @@ impl Entries {
     }
 }
 
-/// Moves the first slot to the end, and the others one forward.
+/// Moves the first entry to the end, and the others one forward.
 fn move_to_end(slots: &mut [Slot]) {
     if slots.len() > NEAR {
         return slots.rotate_left(1);
     }
-    // A rotation calls `memmove`, which is dear for a few slots.
+    // A rotation calls `memmove`, which is expensive for a few entries.
     for at in 1..slots.len() {
         slots.swap(at - 1, at);
     }
 }
 
-/// Moves the last slot to the start, and the others one back.
+/// Moves the last entry to the start, and the others one back.
 fn move_to_start(slots: &mut [Slot]) {
     if slots.len() > NEAR {
         return slots.rotate_right(1);
@@ -194,7 +195,7 @@ impl Pool {
         (self.context.as_ref()).is_some_and(|own| Arc::ptr_eq(own, context))
     }
 
-    /// Notes the context of the wheel's entries, unless it is that of an idle timer.
+    /// Keeps the context of the wheel's entries, unless it is that of an idle timer.
     fn learn(&mut self, context: &Arc<SleepContext>) {
         if context.clock.is_none() {
             self.context.get_or_insert_with(|| Arc::clone(context));

@@ -12,12 +12,12 @@ use crate::error::Elapsed;
 use crate::sleep::{Sleep, Stage};
 
 pin_project! {
-    /// A future that has until a deadline to complete. Made by [`TimerWheel::timeout`](crate::TimerWheel::timeout) and
+    /// A future with a deadline to complete by. Made by [`TimerWheel::timeout`](crate::TimerWheel::timeout) and
     /// [`timeout_at`](crate::TimerWheel::timeout_at).
     ///
-    /// Each poll polls the inner future first, and checks the deadline only if that is pending: if both are ready, the
-    /// output counts. The first poll at which the inner future is pending arms the timer, so a future that is ready at
-    /// once arms none.
+    /// Each poll polls the inner future first, and checks the deadline only if the future is pending: if both are
+    /// ready, the output counts. The first poll at which the inner future is pending arms the timer, so a future that
+    /// is ready at once arms none.
     ///
     /// * The timeout elapses however its future uses up the task's cooperative budget.
     /// * The first poll of a timeout made for a duration above zero does not read the clock, which is most of what it

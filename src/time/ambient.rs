@@ -1,23 +1,24 @@
 //! Finding the wheel of the current runtime.
 //!
-//! The current runtime is the one whose handle Tokio has entered on this thread. Tokio is asked for it each time, as
-//! `tokio::time` asks for each of its own timers. Each thread keeps in a slot the wheel that it used last, so that the
-//! registry is asked only where a thread changes from one runtime to another.
+//! The current runtime is the one whose handle Tokio has entered on this thread. Each timer asks Tokio for it, as each
+//! of Tokio's own timers does. Each thread caches the wheel that it used last, so that it asks the registry only when
+//! it changes from one runtime to another.
 //!
-//! 1. *One open wheel for each runtime.* The [`registry`] has it. An entry ends with its runtime or its wheel, whichever
-//!    comes first.
-//! 2. *The slot is a cache of the registry.* It is used only if its id is that of the current runtime and its wheel is
-//!    open. It then is the wheel that the registry has under the id: the registry exchanges a wheel only after it has
-//!    ended, and Tokio uses an id again only after its runtime has ended, with which the wheel ends. On a miss the registry
-//!    is asked, and if it has none, a wheel is started.
-//! 3. *Nothing is kept alive.* A slot holds a wheel's memory until the thread uses another wheel or ends, but not its
-//!    runtime. The actor ends with the runtime, whoever holds the wheel.
+//! 1. *One open wheel for each runtime.* The [`registry`] holds it. An entry ends with its runtime or its wheel,
+//!    whichever comes first.
+//! 2. *The thread's copy agrees with the registry.* A thread uses its copy only if the id is that of the current
+//!    runtime and the wheel is open. That wheel is the one that the registry has under the id: the registry exchanges a
+//!    wheel only after it has ended, and Tokio reuses an id only after its runtime, and so the wheel, has ended. On a
+//!    miss the thread asks the registry, and starts a wheel if it has none.
+//! 3. *The copy keeps no runtime alive.* It holds a wheel's memory until the thread uses another wheel or ends. The
+//!    actor ends with the runtime, whatever holds the wheel.
 //!
-//! A slot must not be used without asking, however recently the thread has asked. In between, the thread may have come to
-//! another runtime, by an `enter`, by a `block_on` within `block_in_place` or `spawn_blocking`, or by the next `block_on` on
-//! a plain thread, and the timers of a runtime that is driven would wait on the wheel of one that is not. Nothing cheaper
-//! tells them apart. `task::try_id` is the same in a task and in what that blocks on. `runtime::worker_index` (Tokio 1.54)
-//! answers `Some(0)` for worker 0 and in every `current_thread` runtime, and does not see `enter`.
+//! A thread must not use its copy without asking Tokio, however recently it has asked. In between it may have entered
+//! another runtime, by `enter`, by a `block_on` within `block_in_place` or `spawn_blocking`, or by the next `block_on`
+//! on a plain thread. The timers of a runtime that is driven would then wait on the wheel of one that is not. Nothing
+//! cheaper tells runtimes apart: `task::try_id` is the same in a task and in what that blocks on, and
+//! `runtime::worker_index` (Tokio 1.54) returns `Some(0)` for worker 0 and in every `current_thread` runtime, and does
+//! not see `enter`.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -66,9 +67,9 @@ pub(super) fn with_wheel<R>(make: impl FnOnce(&TimerWheel) -> R) -> R {
     }
 }
 
-/// What a sleep until `deadline` needs of the wheel of the current runtime. Starts one if it has none, but not while its
-/// clock is virtual: the deadline comes back, for a sleep of [Tokio's own](crate::sleep). So a test that looks at the tasks of
-/// its runtime sees its own.
+/// Reserves on the current runtime's wheel what a sleep until `deadline` needs. Starts a wheel if there is none. While
+/// the runtime's clock is virtual it starts none and returns the deadline, for a sleep of [Tokio's own](crate::sleep).
+/// So a test that counts the tasks of its runtime sees only its own.
 ///
 /// # Panics
 ///
@@ -91,7 +92,7 @@ fn needs_no_wheel() -> bool {
     runtime.is_some_and(|runtime| registry::get(runtime.id()).is_none()) && clock::is_virtual()
 }
 
-/// Calls `make` with the wheel in this thread's slot if that is current. Gives `make` back otherwise.
+/// Calls `make` with this thread's copy of the wheel if that is current. Returns `make` otherwise.
 #[inline]
 fn with_slot<R, F: FnOnce(&TimerWheel) -> R>(make: F) -> Result<R, F> {
     let mut make = Some(make);
@@ -107,7 +108,7 @@ fn with_slot<R, F: FnOnce(&TimerWheel) -> R>(make: F) -> Result<R, F> {
     }
 }
 
-/// The wheel of the current runtime: from the registry, or a new one. It goes into the slot.
+/// The wheel of the current runtime: from the registry, or a new one. The thread keeps a copy.
 #[cold]
 #[track_caller]
 fn find() -> TimerWheel {
@@ -141,7 +142,7 @@ fn start(runtime: &Handle) -> TimerWheel {
     };
     match registry::enter(runtime, &ambient) {
         Ok(()) => ambient.wheel,
-        // Another thread was quicker. The wheel started here ends, since nobody holds it.
+        // Another thread was quicker. The wheel started here ends, since no handle is left.
         Err(present) => present.wheel,
     }
 }

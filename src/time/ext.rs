@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::sleep::Timeout;
 
-/// Timeouts at the end of a chain. What `tokio_util::future::FutureExt` has, whose methods return Tokio's types.
+/// Timeouts at the end of a chain, like those of `tokio_util::future::FutureExt`, whose methods return Tokio's types.
 ///
 /// # Examples
 ///

@@ -5,23 +5,21 @@ use std::fmt;
 use tokio::runtime::Handle;
 
 use super::registry::{self, Ambient};
-use crate::builder::Builder;
 use crate::error::BuildError;
-use crate::timer_wheel::TimerWheel;
+use crate::timer_wheel::{Builder, TimerWheel};
 
 /// Starts a wheel with settings of your own as the current runtime's, for the functions of [`time`](super) to use.
 ///
-/// Call it before anything of this module is used in the runtime: the first use starts a wheel with default settings.
-/// The wheel is that of the runtime in which this is called, and ends with it. So [`Builder::runtime`] must not be set to
-/// another one.
+/// Call it before any timer of this module is made in the runtime: the first timer starts a wheel with default
+/// settings. The wheel belongs to the runtime in which this is called, and ends with it. So [`Builder::runtime`] must
+/// not name another one.
 ///
 /// Once the wheel is [shut down](TimerWheel::shutdown), another one can be installed. Otherwise the next use starts one
 /// with default settings.
 ///
 /// # Errors
 ///
-/// [`InstallError`] says whether a wheel was installed before, one is in use already, the builder names another runtime, or
-/// the wheel did not start.
+/// [`InstallError`] says why no wheel was installed.
 ///
 /// # Examples
 ///
@@ -45,7 +43,7 @@ use crate::timer_wheel::TimerWheel;
 /// ```
 pub fn install(builder: Builder) -> Result<TimerWheel, InstallError> {
     let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
-    // Before it is started: a refused builder should start nothing.
+    // This check comes before the start: a rejected builder should start nothing.
     if let Some(present) = registry::get(runtime.id()) {
         return Err(refuse(&present));
     }
@@ -97,7 +95,7 @@ impl fmt::Display for InstallError {
                 "`Builder::runtime` names another runtime than the current one, for which \
                  `time::install` installs the wheel: call it within that runtime",
             ),
-            // What the source says is not said twice.
+            // The source prints the reason.
             InstallError::Build(_) => f.write_str("the wheel could not be started"),
         }
     }

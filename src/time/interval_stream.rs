@@ -8,8 +8,7 @@ use tokio::time::Instant;
 
 use crate::sleep::Interval;
 
-/// The ticks of an [`Interval`] as a [`Stream`] that does not end. What `tokio_stream::wrappers::IntervalStream` is for
-/// Tokio's interval.
+/// The ticks of an [`Interval`] as a [`Stream`] that does not end, like `tokio_stream::wrappers::IntervalStream`.
 ///
 /// # Examples
 ///

@@ -6,8 +6,8 @@ use super::registry;
 
 /// Pauses the clock. It is [`tokio::time::pause`], which may be called as well.
 ///
-/// With Tokio's, a timer that was cancelled before it still moves the clock if no timer of this module is made or polled
-/// after it.
+/// After Tokio's own `pause`, a timer cancelled before it still moves the clock, until a timer of this module is made
+/// or polled.
 ///
 /// # Panics
 ///

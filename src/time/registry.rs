@@ -1,6 +1,6 @@
 //! The ambient wheels of all runtimes.
 //!
-//! 1. A runtime has one entry at most, under its id. An entry whose wheel has ended counts as none, and gives way.
+//! 1. A runtime has one entry at most, under its id. An entry whose wheel has ended counts as none, and is replaced.
 //! 2. The task that [`keep`] runs takes the entry out when the wheel ends, and when it is dropped. Tokio drops it with
 //!    the runtime. So an entry does not outlive its runtime, and an id that Tokio uses again finds none. Nor does the
 //!    wheel, wherever its actor runs: the task shuts it down when it is dropped.
@@ -22,7 +22,7 @@ static WHEELS: LazyLock<Mutex<HashMap<Id, Ambient>>> = LazyLock::new(|| Mutex::n
 #[derive(Debug, Clone)]
 pub(super) struct Ambient {
     pub(super) wheel: TimerWheel,
-    /// Whether somebody chose it. Else the first use has started it.
+    /// Whether `install` started it. Else the first timer did.
     pub(super) is_installed: bool,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn get(runtime: Id) -> Option<Ambient> {
     with(|wheels| wheels.get(&runtime).cloned()).filter(|ambient| !ambient.wheel.is_shutdown())
 }
 
-/// Makes a wheel that of the runtime. Returns the runtime's own if it has one by now.
+/// Registers a wheel for the runtime. Returns the runtime's wheel if it has one by now.
 pub(super) fn enter(runtime: &Handle, ambient: &Ambient) -> Result<(), Ambient> {
     let id = runtime.id();
     let ended = with(|wheels| match wheels.entry(id) {
@@ -71,7 +71,7 @@ struct Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        // An actor on the runtime ends with it; one on a thread has to be told. An error means that it has ended.
+        // An actor on the runtime ends with it; one on a thread needs a command. An error means that it has ended.
         let _ = self.wheel.shared().send_now(Command::Shutdown);
         let own = with(|wheels| match wheels.entry(self.runtime) {
             Entry::Occupied(present) if present.get().wheel.is_same(&self.wheel) => {

@@ -1,16 +1,18 @@
 //! The actor's half of a set: it processes dirty indices and expirations, and delivers.
 
 use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::ledger::Ended;
-use super::lock::Mark;
-use super::table::{Timer, Whereabouts};
-use super::{BATCH, Expired, Guard, KEPT, Payload, Phase, Set, State};
+use super::table::{Slot, Timer};
+use super::{BATCH, Cause, Expired, Guard, KEPT, Payload, Phase, Set, State};
 use crate::panic::{catch_panic, drop_caught, wake};
-use crate::shared::timer_set::{Batch, Contended, Due, Patience, SetWheel, TimerSet};
+use crate::shared::bound::{Reached, Want};
+use crate::shared::timer_set::{Batch, Contended, Due, DueHeap, Item, Patience, TimerSet, Timers};
 use crate::shared::turn::Turn;
-use crate::tick::{NEVER, Timestamp};
+use crate::tick::Timestamp;
 
 /// Logged when a repeating timer cannot be cloned.
 const CLONE: &str = "the Clone of a repeating timer panicked: the timer is removed";
@@ -37,14 +39,17 @@ where
         indices: &[u32],
         earliest: u64,
         turn: &Turn<'_>,
-        wheel: &mut dyn SetWheel,
+        wheel: &mut Timers,
         patience: Patience,
     ) -> Result<bool, Contended> {
         debug_assert!(indices.len() <= BATCH as usize, "one hold of the lock");
         let mut state = self.state.lock_for_actor(self, patience)?;
         for &index in indices {
             assert_in_time(&mut state, index, earliest);
-            self.process_index(&mut state, index, turn, wheel);
+            state.table.change(index, |slot| {
+                let want = self.want(slot, turn);
+                (slot.bound.agree(want, wheel)).apply(wheel, self.item(index));
+            });
             state.assert_slot(index, |deadline| self.tick(deadline));
         }
         Ok(state.is_over())
@@ -54,15 +59,19 @@ where
         &self,
         indices: &[u32],
         turn: &Turn<'_>,
-        wheel: &mut dyn SetWheel,
+        wheel: &mut Timers,
+        due: &mut DueHeap,
         patience: Patience,
     ) -> Result<bool, Contended> {
         debug_assert!(indices.len() <= BATCH as usize, "one hold of the lock");
         // The heap may have to move, which it does while the set is not locked.
-        wheel.due().reserve(indices.len());
+        due.reserve(indices.len());
         let mut state = self.state.lock_for_actor(self, patience)?;
         for &index in indices {
-            self.process_expiration(&mut state, index, turn, wheel);
+            state.table.change(index, |slot| {
+                let want = self.want(slot, turn);
+                self.reached(slot, index, want, turn, wheel, due);
+            });
             state.assert_slot(index, |deadline| self.tick(deadline));
         }
         Ok(state.is_over())
@@ -73,7 +82,8 @@ where
         before: u64,
         limit: &mut usize,
         turn: &Turn<'_>,
-        wheel: &mut dyn SetWheel,
+        wheel: &mut Timers,
+        due: &mut DueHeap,
         patience: Patience,
     ) -> Result<bool, Contended> {
         let mut lost = Vec::new();
@@ -81,16 +91,16 @@ where
         let mut state = self.state.lock_for_actor(self, patience)?;
         if state.phase != Phase::Open {
             // Nobody receives; the thread that closed the set takes its timers out.
-            wheel.due().clear();
+            due.clear();
         }
         while *limit > 0 {
-            let Some(&Reverse(due)) = wheel.due().peek().filter(|due| due.0.tick < before) else {
+            let Some(first) = due.peek_mut().filter(|first| first.0.tick < before) else {
                 break;
             };
             *limit -= 1;
-            wheel.due().pop();
-            news |= self.deliver_one(&mut state, due, turn, wheel, &mut lost);
-            state.assert_slot(due.index, |deadline| self.tick(deadline));
+            let Reverse(first) = PeekMut::pop(first);
+            news |= self.deliver_one(&mut state, first, turn, wheel, due, &mut lost);
+            state.assert_slot(first.index, |deadline| self.tick(deadline));
         }
         let is_over = state.is_over();
         let receiver = if news || state.is_finished() {
@@ -100,8 +110,8 @@ where
         };
         drop(state);
         wake(receiver);
-        if wheel.due().is_empty() {
-            wheel.due().shrink_to(KEPT);
+        if due.is_empty() {
+            due.shrink_to(KEPT);
         }
         for timer in lost {
             drop_caught([timer.key]);
@@ -131,62 +141,39 @@ impl<K, S: Payload> Set<K, S> {
         self.tick(timer.value.due(timer.deadline, turn.now, &self.rules))
     }
 
-    /// Makes the wheel agree with an index that was dirty.
-    fn process_index(
-        &self,
-        state: &mut State<K, S>,
-        index: u32,
-        turn: &Turn<'_>,
-        wheel: &mut dyn SetWheel,
-    ) {
-        state.table.change(index, |slot| {
-            slot.location.set_mark(Mark::Clean);
-            let tick = (slot.timer.as_ref()).map(|timer| self.due_tick(timer, turn));
-            match (slot.location.get(), tick) {
-                (Whereabouts::Nowhere, None) => slot.scheduled = NEVER,
-                (Whereabouts::Nowhere, Some(tick)) => put_on_wheel(slot, index, tick, wheel),
-                (Whereabouts::OnWheel(node), None) => {
-                    wheel.remove(node);
-                    slot.location.set(Whereabouts::Nowhere);
-                    slot.scheduled = NEVER;
-                }
-                (Whereabouts::OnWheel(node), Some(tick)) => {
-                    let on_wheel = wheel.tick(node);
-                    slot.scheduled = tick.min(on_wheel);
-                    if tick < on_wheel {
-                        wheel.reschedule(node, tick);
-                    }
-                }
-                // Its delivery reads the deadline again.
-                (Whereabouts::Due, _) => {}
-            }
-        });
+    /// What a slot wants of the wheel.
+    fn want(&self, slot: &Slot<K, S>, turn: &Turn<'_>) -> Want {
+        let timer = slot.timer.as_ref();
+        timer.map_or(Want::Nothing, |timer| Want::At(self.due_tick(timer, turn)))
     }
 
-    /// The wheel has reached this index, and its node is gone.
-    fn process_expiration(
+    /// An index on the wheel.
+    fn item(&self, index: u32) -> Item {
+        let set = NonZeroU32::new(self.number.load(Ordering::Relaxed));
+        let set = set.expect("the actor numbers a set before it processes it");
+        Item { set, index }
+    }
+
+    /// The wheel has reached this slot, and its node is gone. It goes back to the wheel or onto the heap, as it wants.
+    fn reached(
         &self,
-        state: &mut State<K, S>,
+        slot: &mut Slot<K, S>,
         index: u32,
+        want: Want,
         turn: &Turn<'_>,
-        wheel: &mut dyn SetWheel,
+        wheel: &mut Timers,
+        due: &mut DueHeap,
     ) {
-        let due = state.table.change(index, |slot| {
-            slot.location.set(Whereabouts::Nowhere);
-            slot.scheduled = NEVER;
-            let timer = slot.timer.as_ref()?;
-            let tick = self.due_tick(timer, turn);
-            if tick > turn.tick {
-                turn.rescheduled();
-                put_on_wheel(slot, index, tick, wheel);
-                return None;
+        match (slot.bound.reached(want, turn.tick, wheel), &slot.timer) {
+            (Reached::Due(tick), &Some(Timer { order, .. })) => {
+                due.push(Reverse(Due { tick, order, index }));
             }
-            let order = timer.order;
-            slot.location.set(Whereabouts::Due);
-            slot.scheduled = tick;
-            Some(Due { tick, order, index })
-        });
-        wheel.due().extend(due.flatten().map(Reverse));
+            (Reached::Again(tick), _) => {
+                turn.rescheduled();
+                wheel.insert(tick, self.item(index));
+            }
+            _ => {}
+        }
     }
 
     /// Delivers the timer of an entry that was taken off the heap, if it still counts and expires. True if it was
@@ -194,48 +181,32 @@ impl<K, S: Payload> Set<K, S> {
     fn deliver_one(
         &self,
         state: &mut State<K, S>,
-        due: Due,
+        entry: Due,
         turn: &Turn<'_>,
-        wheel: &mut dyn SetWheel,
+        wheel: &mut Timers,
+        due: &mut DueHeap,
         lost: &mut Vec<Timer<K, S>>,
     ) -> bool {
-        let expires = state.table.change(due.index, |slot| {
-            let timer = (slot.timer.as_ref()).filter(|timer| timer.order == due.order)?;
-            if slot.location.get() != Whereabouts::Due {
-                return None;
-            }
-            slot.location.set(Whereabouts::Nowhere);
-            slot.scheduled = NEVER;
+        let expires = state.table.change(entry.index, |slot| {
+            let timer = (slot.timer.as_ref()).filter(|timer| timer.order == entry.order)?;
             let mut tick = self.due_tick(timer, turn);
-            if tick <= due.tick {
-                let deadline = (timer.value).expire(timer.deadline, turn.now, &self.rules);
-                if deadline.is_some() {
-                    return deadline.map(Ok);
+            if tick <= entry.tick {
+                let reached = (timer.value).expire(timer.deadline, turn.now, &self.rules);
+                if reached.is_some() {
+                    return reached;
                 }
                 // It was touched in the meantime.
                 tick = self.due_tick(timer, turn).max(turn.tick + 1);
             }
-            if tick > turn.tick {
-                turn.rescheduled();
-                put_on_wheel(slot, due.index, tick, wheel);
-                return None;
-            }
-            // It was touched and is due nevertheless: it takes its new place in the order.
-            slot.location.set(Whereabouts::Due);
-            slot.scheduled = tick;
-            Some(Err(Due { tick, ..due }))
+            // If it was touched and is due nevertheless, it takes its new place in the order.
+            self.reached(slot, entry.index, Want::At(tick), turn, wheel, due);
+            None
         });
-        match expires.flatten() {
-            None => false,
-            Some(Err(again)) => {
-                wheel.due().push(Reverse(again));
-                false
-            }
-            Some(Ok(deadline)) => {
-                turn.fired(deadline);
-                self.expire(state, due.index, deadline, turn, wheel, lost)
-            }
-        }
+        let Some(reached) = expires.flatten() else {
+            return false;
+        };
+        turn.fired(reached.0);
+        self.expire(state, entry.index, reached, turn, wheel, lost)
     }
 
     /// Delivers a timer that expires to the stream, and arms it again if it repeats.
@@ -243,9 +214,9 @@ impl<K, S: Payload> Set<K, S> {
         &self,
         state: &mut State<K, S>,
         index: u32,
-        deadline: Timestamp,
+        (deadline, cause): (Timestamp, Cause),
         turn: &Turn<'_>,
-        wheel: &mut dyn SetWheel,
+        wheel: &mut Timers,
         lost: &mut Vec<Timer<K, S>>,
     ) -> bool {
         let repeats = !state.repeats.is_empty() && state.repeats.contains_key(&index);
@@ -269,6 +240,7 @@ impl<K, S: Payload> Set<K, S> {
             value,
             deadline: self.shared.ticks.instant(deadline),
             missed,
+            cause,
         });
         true
     }
@@ -281,7 +253,7 @@ impl<K, S: Payload> Set<K, S> {
         index: u32,
         deadline: Timestamp,
         turn: &Turn<'_>,
-        wheel: &mut dyn SetWheel,
+        wheel: &mut Timers,
     ) -> Option<(K, S::Value, u64)> {
         let repeat = state.repeats.get(&index)?;
         let timer = state.table.timer(index)?;
@@ -295,7 +267,11 @@ impl<K, S: Payload> Set<K, S> {
                 timer.deadline = next;
                 timer.order = order;
             }
-            put_on_wheel(slot, index, self.tick(next), wheel);
+            // It has not passed.
+            let want = Want::At(self.tick(next).max(turn.tick + 1));
+            if let Reached::Again(tick) = slot.bound.reached(want, turn.tick, wheel) {
+                wheel.insert(tick, self.item(index));
+            }
         });
         state.ledger.repeated();
         Some((key, value, missed.unsigned_abs()))
@@ -310,24 +286,8 @@ fn assert_in_time<K, S: Payload>(guard: &mut Guard<'_, K, S>, index: u32, earlie
     let (state, outbox) = guard.split();
     let earliest = earliest.min(outbox.earliest());
     if let Some(slot) = state.table.get(index) {
-        // One that is due or clean has been processed since.
-        let is_left =
-            slot.location.get() != Whereabouts::Due && slot.location.mark() != Mark::Clean;
-        let is_in_time = slot.scheduled >= earliest || !is_left;
+        // One that is not queued has been processed since.
+        let is_in_time = slot.bound.scheduled() >= earliest || !slot.bound.is_queued();
         assert!(is_in_time, "L4: index {index}");
-    }
-}
-
-/// Puts an index that is nowhere on the wheel, unless its timer is never due.
-fn put_on_wheel<K, S>(
-    slot: &mut super::table::Slot<K, S>,
-    index: u32,
-    tick: u64,
-    wheel: &mut dyn SetWheel,
-) {
-    slot.scheduled = tick;
-    if tick != NEVER {
-        let node = wheel.insert(tick, index);
-        slot.location.set(Whereabouts::OnWheel(node));
     }
 }

@@ -9,7 +9,8 @@ use tokio::time::Instant;
 
 use super::ledger::Ended;
 use super::table::{Slot, Timer, hash_of};
-use super::{Closed, Payload, Phase, Plain, Repeat, Set, SetTimerError};
+use super::{BATCH, Closed, Payload, Phase, Plain, Repeat, Set, SetTimerError};
+use crate::clock;
 use crate::panic::{drop_caught, wake};
 use crate::tick::{NEVER, Timestamp};
 
@@ -39,7 +40,7 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
                 timer.deadline = deadline;
                 timer.order = order;
                 let replaced = mem::replace(&mut timer.value, Plain(value));
-                slot.schedule_by(outbox, index, tick);
+                outbox.require(index, &mut slot.bound, tick);
                 Some(replaced.0)
             });
             state.ledger.replaced();
@@ -56,7 +57,7 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
                 value: Plain(value),
             };
             let (index, slot) = state.table.insert_keyed(hash, timer);
-            slot.schedule_by(outbox, index, tick);
+            outbox.require(index, &mut slot.bound, tick);
             (index, None, None)
         };
         if let Some(repeat) = repeat {
@@ -69,6 +70,38 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         // A panic in the drop of the key does not keep the answer from the caller.
         drop_caught(unused_key);
         Ok(replaced)
+    }
+
+    /// Sets a timer under a key that has none. Returns key and value if it has one.
+    pub(crate) fn set_if_absent(
+        &self,
+        key: K,
+        value: V,
+        deadline: Timestamp,
+    ) -> Result<Option<(K, V)>, SetTimerError<K, V>> {
+        let hash = hash_of(&self.hasher, &key);
+        let tick = self.tick(deadline);
+        let mut guard = self.lock();
+        let (state, outbox) = guard.split();
+        if state.phase != Phase::Open {
+            return Err(SetTimerError::Closed(key, value));
+        }
+        if state.table.find(hash, |other| *other == key).is_some() {
+            return Ok(Some((key, value)));
+        }
+        if !state.ledger.set() {
+            return Err(SetTimerError::Full(key, value));
+        }
+        let timer = Timer {
+            deadline,
+            order: state.next_order(),
+            key,
+            value: Plain(value),
+        };
+        let (index, slot) = state.table.insert_keyed(hash, timer);
+        outbox.require(index, &mut slot.bound, tick);
+        state.assert_slot(index, |deadline| self.tick(deadline));
+        Ok(None)
     }
 
     /// Moves a timer. Returns `false` if there is none under this key.
@@ -90,7 +123,7 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
                 timer.deadline = deadline;
                 timer.order = order;
             }
-            slot.schedule_by(outbox, index, tick);
+            outbox.require(index, &mut slot.bound, tick);
         }
         state.ledger.moved();
         state.assert_slot(index, |deadline| self.tick(deadline));
@@ -106,7 +139,7 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         let hash = hash_of(&self.hasher, key);
         let mut guard = self.open()?;
         let (state, outbox) = guard.split();
-        let vacated = |index, slot: &mut Slot<K, _>| slot.vacated(outbox, index);
+        let vacated = |index, slot: &mut Slot<K, _>| outbox.release(index, &mut slot.bound);
         let found = (state.table).find_and_remove(hash, |other| other.borrow() == key, vacated);
         let Some((index, Timer { key, value, .. })) = found else {
             return Ok(None);
@@ -117,6 +150,20 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         drop(guard);
         drop_caught([key]);
         Ok(Some(value.0))
+    }
+
+    /// A clone of the value of a timer.
+    pub(crate) fn get<Q>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+        V: Clone,
+    {
+        let hash = hash_of(&self.hasher, key);
+        self.state.read(|state| {
+            let index = state.table.find(hash, |other| other.borrow() == key)?;
+            Some(state.table.timer(index)?.value.0.clone())
+        })
     }
 
     /// The deadline of a timer.
@@ -131,6 +178,45 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
             Some(state.table.timer(index)?.deadline)
         })?;
         Some(self.shared.ticks.instant(deadline))
+    }
+}
+
+impl<K, V> Set<K, Plain<V>> {
+    /// Removes the timers for which `keep` is false. Timers that are pending throughout are visited once each.
+    pub(crate) fn retain(
+        &self,
+        mut keep: impl FnMut(&K, &mut V, Instant) -> bool,
+    ) -> Result<(), Closed> {
+        // Timers that are set meanwhile extend the table, and must not keep this call going.
+        let end = self.open()?.table.end();
+        // Declared before the guard, so that the timers are dropped after it, also when `keep` panics.
+        let mut removed = Vec::with_capacity(BATCH as usize);
+        let mut next = 0;
+        while next < end {
+            let until = end.min(next.saturating_add(BATCH));
+            let mut guard = self.open()?;
+            let (state, outbox) = guard.split();
+            for index in next..until {
+                let slot = state.table.slot_mut(index);
+                let Some(timer) = slot.and_then(|slot| slot.timer.as_mut()) else {
+                    continue;
+                };
+                let deadline = self.shared.ticks.instant(timer.deadline);
+                if keep(&timer.key, &mut timer.value.0, deadline) {
+                    continue;
+                }
+                removed.extend(state.take_out(outbox, index));
+                state.ledger.ended(Ended::Removed);
+                state.assert_slot(index, |deadline| self.tick(deadline));
+            }
+            drop(guard);
+            for Timer { key, value, .. } in removed.drain(..) {
+                drop_caught([key]);
+                drop_caught([value]);
+            }
+            next = until;
+        }
+        Ok(())
     }
 }
 
@@ -164,8 +250,44 @@ impl<K, S: Payload> Set<K, S> {
             value,
         };
         let slot = state.table.fill(index, 0, timer);
-        slot.schedule_by(outbox, index, tick);
+        outbox.require(index, &mut slot.bound, tick);
         Ok(result)
+    }
+
+    /// Reads the value of the timer at an index.
+    pub(crate) fn read_value<R>(
+        &self,
+        index: u32,
+        read: impl FnOnce(&S) -> Option<R>,
+    ) -> Option<R> {
+        self.state
+            .read(|state| read(&state.table.timer(index)?.value))
+    }
+
+    /// Makes the timer at an index due now, if `decide` says so of its value. Returns whether it does.
+    pub(crate) fn expire_now(&self, index: u32, decide: impl FnOnce(&mut S) -> bool) -> bool {
+        let now = self.shared.ticks.timestamp(clock::now());
+        let tick = self.tick(now);
+        let mut guard = self.lock();
+        let (state, outbox) = guard.split();
+        if state.phase != Phase::Open {
+            return false;
+        }
+        let order = state.next_order();
+        let Some(slot) = state.table.slot_mut(index) else {
+            return false;
+        };
+        let Some(timer) = &mut slot.timer else {
+            return false;
+        };
+        if !decide(&mut timer.value) {
+            return false;
+        }
+        timer.deadline = now;
+        timer.order = order;
+        outbox.require(index, &mut slot.bound, tick);
+        state.assert_slot(index, |deadline| self.tick(deadline));
+        true
     }
 
     /// Removes the timer at an index if `is_meant` is true of its value, and drops its key and value.

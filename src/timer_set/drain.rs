@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::ledger::Ended;
 use super::lock::Outbox;
 use super::table::Timer;
-use super::{BATCH, Closed, Expired, Payload, Set, State};
+use super::{BATCH, Cause, Closed, Expired, Payload, Set, State};
 use crate::clock;
 
 impl<K, S: Payload> Set<K, S> {
@@ -19,31 +19,30 @@ impl<K, S: Payload> Set<K, S> {
     pub(super) fn take_all(&self, armed_by: u64) -> Vec<Expired<K, S::Value>> {
         let now = self.shared.ticks.timestamp(clock::now());
         // Timers armed from here on are not taken, so this never grows while the set is locked.
-        let mut taken: Vec<Timer<K, S>> = Vec::with_capacity(self.len());
+        let mut taken: Vec<(Timer<K, S>, Cause)> = Vec::with_capacity(self.len());
         self.in_batches(|state, outbox, indices| {
             for index in indices {
-                let Some(timer) = state.table.timer(index) else {
-                    continue;
-                };
-                if timer.order.get() > armed_by {
+                let timer = state.table.timer(index);
+                if timer.is_none_or(|timer| timer.order.get() > armed_by) {
                     continue;
                 }
-                let due = timer.value.end(timer.deadline, now, &self.rules);
                 if let Some(mut timer) = state.take_out(outbox, index) {
-                    timer.deadline = due.unwrap_or(timer.deadline);
+                    let (due, cause) = timer.value.end(timer.deadline, now, &self.rules);
+                    timer.deadline = due;
                     state.ledger.ended(Ended::Drained);
-                    taken.push(timer);
+                    taken.push((timer, cause));
                 }
             }
         });
         // The actor takes the indices off the wheel now. It may have nothing else left to do, and end.
         self.shared.mailbox.wake_by(0);
-        taken.sort_unstable_by_key(|timer| (timer.deadline, timer.order));
-        let expired = |timer: Timer<K, S>| Expired {
+        taken.sort_unstable_by_key(|(timer, _)| (timer.deadline, timer.order));
+        let expired = |(timer, cause): (Timer<K, S>, Cause)| Expired {
             key: timer.key,
             value: timer.value.into_value(),
             deadline: self.shared.ticks.instant(timer.deadline),
             missed: 0,
+            cause,
         };
         taken.into_iter().map(expired).collect()
     }
@@ -55,9 +54,7 @@ impl<K, S: Payload> Set<K, S> {
             for index in indices {
                 let slot = state.table.slot_mut(index);
                 if let Some(timer) = slot.and_then(|slot| slot.timer.as_mut()) {
-                    if let Some(due) = timer.value.end(timer.deadline, now, &self.rules) {
-                        timer.deadline = due;
-                    }
+                    timer.deadline = timer.value.end(timer.deadline, now, &self.rules).0;
                 }
             }
         });

@@ -54,15 +54,19 @@ impl<K, V> SetTimerError<K, V> {
     /// The same error without the key and the value, which are dropped. It is `Send`, `Sync` and `'static` whatever they
     /// are, so that `?` turns it into a boxed error.
     ///
+    /// A key or value that cannot be shared by threads keeps `?` from doing so; the compiler says that its type does not
+    /// implement `Sync`.
+    ///
     /// ```
     /// use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    /// # use tickwheel::SetTimerError;
     /// # let wheel = tickwheel::TimerWheel::new();
     /// let (timers, _expirations) = wheel.keyed::<u32, std::cell::Cell<u32>>();
     /// timers
     ///     .set_timer(1, std::cell::Cell::new(5), Duration::from_secs(1))
-    ///     .map_err(|error| error.without_value())?;
+    ///     .map_err(SetTimerError::without_value)?;
     /// # Ok(())
     /// # }
     /// ```

@@ -17,4 +17,42 @@ pub struct Expired<K, V> {
     /// How many further periods of a [repeating timer](crate::KeyedTimers::set_interval) had passed when this expiration
     /// was delivered. They get no expirations of their own. Zero for every other timer.
     pub missed: u64,
+    /// Why it expired. For a timer that had not expired, why it would have been due.
+    pub cause: Cause,
+}
+
+/// Why a keyed timer or a watch expired.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tickwheel::Cause;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let wheel = tickwheel::TimerWheel::new();
+/// let (reaper, mut ended) = wheel.reaper::<u32, ()>(Duration::from_secs(60));
+/// let _silent = reaper.watch(1, ())?;
+///
+/// let reason = match ended.recv().await.ok_or("closed")?.cause {
+///     Cause::Idle => "idle for a minute",
+///     Cause::MaxAge => "too old",
+///     Cause::Now => "ended by the server",
+///     _ => "expired",
+/// };
+/// assert_eq!(reason, "idle for a minute");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The keyed timer reached its deadline.
+    Deadline,
+    /// Nothing touched what is watched for the idle duration.
+    Idle,
+    /// The watch reached its [maximum age](crate::WatchOptions::max_age).
+    MaxAge,
+    /// [`WatchGuard::expire_now`](crate::WatchGuard::expire_now) ended the watch.
+    Now,
 }

@@ -14,7 +14,7 @@
 
 use std::mem;
 
-#[cfg(test)]
+#[cfg(all(test, not(any(tickwheel_loom, tickwheel_shuttle))))]
 mod tests;
 
 /// The number of indices in a line.

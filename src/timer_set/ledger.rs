@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::metrics::{KeyedCounters, KeyedEvent};
 use crate::shared::Shared;
-use crate::shared::keyed_counts::{KeyedCounters, KeyedEvent};
 use crate::shared::sets::SetKey;
 
 /// Counts the timers of a set and holds their share of the wheel's limit. Its drop closes the books: timers that are
@@ -86,5 +86,32 @@ impl Drop for Ledger {
         if let Some(entry) = self.entry {
             self.shared.retire(entry);
         }
+    }
+}
+
+#[cfg(all(test, not(tickwheel_shuttle)))]
+mod tests {
+    use std::sync::Weak;
+
+    use super::super::{Plain, Set};
+    use super::*;
+    use crate::shared::sets::SetList;
+
+    // Reading waited on a condition variable until the thread that dropped the set went on.
+    #[test]
+    fn counts_a_set_whose_drop_has_begun_and_not_gone_on() {
+        let list = SetList::default();
+        let counters = Arc::new(KeyedCounters::new());
+        counters.add(KeyedEvent::Added, 2);
+        // A set whose last reference is gone.
+        let set = Weak::<Set<u32, Plain<u32>>>::new();
+        let key = list.register(set, Arc::clone(&counters)).unwrap();
+        let counts = list.counts();
+        assert_eq!((counts.set(), counts.pending()), (2, 2));
+        counters.add(KeyedEvent::Drained, 2);
+        let drained = list.counts();
+        assert_eq!((drained.set(), drained.pending()), (2, 0));
+        list.retire(key);
+        assert_eq!(list.counts(), drained);
     }
 }

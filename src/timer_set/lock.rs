@@ -17,7 +17,7 @@
 //! * **L3** While `queued` is true, the mailbox knows a tick that is not later than `announced`, and no index in `dirty`
 //!   is needed before `announced`.
 //! * **L4** No index in `dirty` is needed before `rest_earliest` unless it is among the urgent ones, and `rest_earliest` is
-//!   not before the `horizon`. The [mark](Mark) of an index says whether it is urgent; each is listed at most twice.
+//!   not before the `horizon`. The [bound](Bound) of an index says whether it is urgent; each is listed at most twice.
 //!
 //! L4 keeps timers on time under a flood of commands: the actor processes the urgent indices first. The rest delays no
 //! timer that is due before the first tick by which one of the rest is needed. Debug builds assert it of each index that
@@ -42,6 +42,7 @@ use std::mem;
 use std::ops::{Deref, DerefMut};
 
 use crate::shared::batch::{Batch, Contended, Patience};
+use crate::shared::bound::{ActorAction, Bound};
 use crate::shared::mailbox::{AWAKE, QUEUE_BOUND};
 use crate::sync::{EXPLORED, Mutex, MutexGuard, lock_with_backoff, try_lock_with_backoff};
 use crate::tick::NEVER;
@@ -92,16 +93,6 @@ pub(crate) struct Outbox {
     follow_at: usize,
     /// The earliest tick by which the actor is needed since this hold of the lock began; `None` if it is not.
     needed: Option<u64>,
-}
-
-/// Whether an index is dirty.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mark {
-    Clean,
-    /// The actor is going to process it.
-    Dirty,
-    /// It is among those that the actor processes first.
-    Urgent,
 }
 
 /// Unlocks the set and notifies the actor of the marked indices, as the module describes.
@@ -182,23 +173,39 @@ impl<T> ActorMutex<T> {
 }
 
 impl Outbox {
-    /// Marks an index, which had this mark: the actor must process it by `tick`. Returns its new mark.
+    /// The timer at an index was armed or moved: the actor must process it by `tick`.
     #[inline]
-    #[must_use]
-    pub(crate) fn mark(&mut self, index: u32, mark: Mark, tick: u64) -> Mark {
+    pub(crate) fn require(&mut self, index: u32, bound: &mut Bound, tick: u64) {
+        let action = bound.require(tick);
+        self.mark(index, bound, action);
+    }
+
+    /// The timer at an index was taken out: the index has to leave the wheel.
+    #[inline]
+    pub(crate) fn release(&mut self, index: u32, bound: &mut Bound) {
+        let action = bound.release();
+        self.mark(index, bound, action);
+    }
+
+    /// Marks an index as its bound asks for.
+    #[inline]
+    fn mark(&mut self, index: u32, bound: &mut Bound, action: ActorAction) {
+        let (ActorAction::Wake(tick) | ActorAction::Enqueue(tick)) = action else {
+            return;
+        };
         self.need(tick);
-        if mark == Mark::Urgent {
-            return mark;
+        if bound.is_urgent() {
+            return;
         }
         if tick < self.horizon {
+            bound.set_urgent();
             self.dirty.urgent.push(index);
-            return Mark::Urgent;
+            return;
         }
         self.dirty.rest_earliest = self.dirty.rest_earliest.min(tick);
-        if mark == Mark::Clean {
+        if action == ActorAction::Enqueue(tick) {
             self.dirty.rest.push(index);
         }
-        Mark::Dirty
     }
 
     /// The actor must take a turn for the set by `tick`.

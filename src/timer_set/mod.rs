@@ -1,9 +1,9 @@
 //! A set of timers with one type of key and value: what lies beneath [keyed timers](crate::keyed) and
 //! [reapers](crate::Reaper).
 //!
-//! The wheel holds a lower bound; the set holds the truth. The whole state of a timer lies under one lock, which the
-//! handles, the stream and the actor share. All changes of a timer are therefore ordered, and exactly one of *fired*,
-//! *removed*, *replaced* and *drained* ends it.
+//! The wheel holds a lower [bound](crate::shared::bound); the set holds the truth. The whole state of a timer lies under one
+//! lock, which the handles, the stream and the actor share. All changes of a timer are therefore ordered, and exactly one
+//! of *fired*, *removed*, *replaced* and *drained* ends it.
 //!
 //! # The three sides
 //!
@@ -17,35 +17,21 @@
 //! No function has to notify the actor by itself: the guard of the lock does it ([`lock`]). No hold of the lock touches
 //! more than [`BATCH`] timers.
 //!
-//! # Slots
-//!
-//! An index names a [slot](table::Slot) with these fields: the *timer*, if there is one, with its *deadline* and *order*;
-//! its *location* on the actor's side; whether it is *dirty*; and the tick at which it is *scheduled* to be processed.
-//!
-//! | location | | changed by |
-//! |---|---|---|
-//! | nowhere | the actor does not know the index | |
-//! | on the wheel | the wheel has a node with this index | the actor |
-//! | due | the actor's heap of due timers has an entry with this index and the timer's order | the actor; a handle that changes the timer sets it back to nowhere |
-//!
 //! # Invariants
 //!
-//! They hold whenever the lock is free, and debug builds assert S1 to S5 for each slot that was changed.
+//! An index names a [slot](table::Slot), whose bound keeps B1 to B5. Dirty indices are queued. A slot wants what its timer
+//! wants, and without a timer nothing. These hold, too, whenever the lock is free; debug builds assert S1 and S2 for each slot
+//! that was changed.
 //!
-//! * **S1** An index with a timer that is not due is scheduled no later than the tick of its deadline.
-//! * **S2** An index on the wheel lies there at its scheduled tick, or is dirty. One that is nowhere is scheduled never, or
-//!   is dirty.
-//! * **S3** An index that is due holds a timer and is scheduled at the tick of its entry in the heap.
-//! * **S4** An index without a timer is scheduled never. On the wheel it is dirty: the actor is going to take it off.
-//! * **S5** An index whose dirty flag is set is among the [dirty ones](crate::shared::batch::Batch), or in the batch that
-//!   the actor took. Handles set the flag; [`process`](TimerSet::process) alone clears it. Processing an index twice
-//!   changes nothing.
-//! * **S6** Only the actor changes the wheel and the heap, and it does so under the lock, together with the location. So a
-//!   node never has an index whose slot does not record the node.
-//! * **S7** The order of each arming is unique in the set. An entry of the heap counts only while the slot is due and
-//!   holds a timer of this order; any other is stale and is skipped. The order is the generation of the index.
+//! * **S1** An index with a timer that the actor knows is scheduled no later than the tick of its deadline.
+//! * **S2** An index without a timer is scheduled never, and is dirty if it has a node: the actor is going to take it off.
+//! * **S3** An index that is queued is among the [dirty ones](crate::shared::batch::Batch), or in the batch that the actor
+//!   took. Processing an index twice changes nothing.
+//! * **S4** The order of each arming is unique in the set: it is the generation of the index. A timer that the actor found
+//!   due has an entry in the actor's heap, with its index and order, and its bound is as new. So a timer that is set again
+//!   or moved leaves nothing behind but an entry with another order, which is stale and is skipped.
 //!
-//! S1, S2 and the [lock's](lock) L1 to L3 give the promise: an armed timer is processed at its deadline's tick or before.
+//! They and the [lock's](lock) L1 to L3 give the promise: an armed timer is processed at its deadline's tick or before.
 //!
 //! # Growth under the lock
 //!
@@ -104,20 +90,20 @@ use std::task::Waker;
 use hashbrown::DefaultHashBuilder;
 
 use crate::clock;
+use crate::metrics::KeyedCounters;
+use crate::shared::Shared;
 use crate::shared::command::Command;
-use crate::shared::keyed_counts::KeyedCounters;
 use crate::shared::timer_set::TimerSet;
-use crate::shared::{Shared, counts};
-use crate::sync::EXPLORED;
+use crate::sync::{EXPLORED, thread_number};
 use crate::tick::{NEVER, Timestamp};
 use delivered::Delivered;
 use ledger::Ledger;
-use lock::{ActorGuard, ActorLink, ActorMutex, Mark, Outbox};
-use table::{Slot, Table, Timer, Whereabouts};
+use lock::{ActorGuard, ActorLink, ActorMutex, Outbox};
+use table::{Slot, Table, Timer};
 
 pub(crate) use calls::Handles;
 pub use error::{Closed, SetTimerError, TryRecvError};
-pub use expired::Expired;
+pub use expired::{Cause, Expired};
 pub(crate) use payload::{Payload, Plain};
 pub(crate) use stream_side::{Receiver, Source};
 
@@ -255,7 +241,7 @@ impl<K, S: Payload> ActorLink for Set<K, S> {
             return NEVER; // it is being dropped, and nothing in it can fire
         };
         self.earliest.store(tick, Ordering::SeqCst);
-        let thread = counts::thread_number();
+        let thread = thread_number();
         let queued = (self.shared.mailbox).enqueue(thread, tick, Command::Set(this));
         // Without an actor nothing will fire; it has closed the set, or is about to.
         queued.unwrap_or(NEVER)
@@ -263,7 +249,7 @@ impl<K, S: Payload> ActorLink for Set<K, S> {
 
     fn announce(&self, tick: u64) {
         self.earliest.store(tick, Ordering::SeqCst);
-        self.shared.mailbox.lower(counts::thread_number(), tick);
+        self.shared.mailbox.lower(thread_number(), tick);
     }
 
     fn wake_by(&self, tick: u64) {
@@ -298,7 +284,7 @@ impl<K, S: Payload> State<K, S> {
 
     /// Takes a timer out, and marks its index if that has to leave the wheel.
     fn take_out(&mut self, outbox: &mut Outbox, index: u32) -> Option<Timer<K, S>> {
-        self.remove(index, |slot| slot.vacated(outbox, index))
+        self.remove(index, |slot| outbox.release(index, &mut slot.bound))
     }
 
     /// Whether the stream has ended once it has taken what was delivered.
@@ -306,74 +292,29 @@ impl<K, S: Payload> State<K, S> {
         self.phase == Phase::Ended || (!self.has_handles && self.table.len() == 0)
     }
 
-    /// Whether no timer is pending, and none can be set any more.
+    /// Whether no timer is pending, none can be set any more, and the actor knows no index.
     fn is_over(&self) -> bool {
-        self.table.len() == 0 && (!self.has_handles || self.phase != Phase::Open)
+        (!self.has_handles || self.phase != Phase::Open) && self.table.is_unused()
     }
 
-    /// Asserts S1 to S4 of one index. `tick` gives the tick of a deadline.
+    /// Asserts S1 and S2 of one index. `tick` gives the tick of a deadline.
     fn assert_slot(&self, index: u32, tick: impl FnOnce(Timestamp) -> u64) {
         if !cfg!(debug_assertions) {
             return;
         }
-        let Some(slot) = self.table.get(index) else {
+        let Some(Slot { bound, timer, .. }) = self.table.get(index) else {
             return;
         };
-        let (location, dirty) = (slot.location.get(), slot.location.mark() != Mark::Clean);
-        let timer = slot.timer.as_ref();
-        assert!(
-            timer.is_some() || slot.scheduled == NEVER,
-            "S4: index {index}"
-        );
-        if let (Some(timer), true) = (timer, location != Whereabouts::Due) {
-            let is_in_time = slot.scheduled <= tick(timer.deadline);
+        if let Some(timer) = timer {
+            let is_in_time = bound.scheduled() <= tick(timer.deadline) || !bound.is_in_use();
             assert!(is_in_time, "S1: index {index}");
+        } else {
+            let is_leaving = bound.is_queued() || !bound.is_in_use();
+            assert!(
+                bound.scheduled() == NEVER && is_leaving,
+                "S2: index {index}"
+            );
         }
-        match location {
-            Whereabouts::Nowhere => assert!(dirty || slot.scheduled == NEVER, "S2: index {index}"),
-            Whereabouts::Due => assert!(timer.is_some(), "S3: index {index}"),
-            Whereabouts::OnWheel(_) => assert!(dirty || timer.is_some(), "S4: index {index}"),
-        }
-    }
-}
-
-impl<K, S> Slot<K, S> {
-    /// The timer of this slot was armed or moved: makes sure that the actor processes it by `tick`.
-    #[inline]
-    fn schedule_by(&mut self, outbox: &mut Outbox, index: u32, tick: u64) {
-        if self.location.get() == Whereabouts::Due {
-            self.leave_due();
-        }
-        if tick < self.scheduled {
-            self.scheduled = tick;
-            self.mark(outbox, index, tick);
-        }
-    }
-
-    /// The actor must process this slot by `tick`.
-    #[inline]
-    fn mark(&mut self, outbox: &mut Outbox, index: u32, tick: u64) {
-        let mark = outbox.mark(index, self.location.mark(), tick);
-        self.location.set_mark(mark);
-    }
-
-    /// The timer of this slot was taken out: marks the index if it has to leave the wheel.
-    fn vacated(&mut self, outbox: &mut Outbox, index: u32) {
-        self.scheduled = NEVER;
-        match self.location.get() {
-            Whereabouts::Due => self.leave_due(),
-            Whereabouts::OnWheel(_) if self.location.mark() == Mark::Clean => {
-                self.mark(outbox, index, NEVER);
-            }
-            // The actor does not know it, or is going to process it anyway.
-            Whereabouts::Nowhere | Whereabouts::OnWheel(_) => {}
-        }
-    }
-
-    /// The timer is not due any more: its entry in the heap is stale now (S7).
-    fn leave_due(&mut self) {
-        self.location.set(Whereabouts::Nowhere);
-        self.scheduled = NEVER;
     }
 }
 

@@ -1,5 +1,6 @@
 //! The values of a set: plain ones, and those that are watched for activity.
 
+use super::Cause;
 use crate::tick::Timestamp;
 
 /// A value in a set. It decides when its timer expires.
@@ -16,12 +17,21 @@ pub(crate) trait Payload {
 
     /// Decides, once, whether the timer expires; the actor calls it at delivery. Returns the deadline that was reached.
     /// `None` if the timer does not expire yet: then [`due`](Self::due) is later than before.
-    fn expire(&self, deadline: Timestamp, now: Timestamp, rules: &Self::Rules)
-    -> Option<Timestamp>;
+    fn expire(
+        &self,
+        deadline: Timestamp,
+        now: Timestamp,
+        rules: &Self::Rules,
+    ) -> Option<(Timestamp, Cause)>;
 
-    /// Ends the value of a timer that does not expire. Returns the deadline it would have reached; `None` if the value
-    /// ended before.
-    fn end(&self, deadline: Timestamp, now: Timestamp, rules: &Self::Rules) -> Option<Timestamp>;
+    /// Ends the value of a timer that does not expire. Returns the deadline it would have reached. The timer keeps that
+    /// deadline, so a second call returns the same.
+    fn end(
+        &mut self,
+        deadline: Timestamp,
+        now: Timestamp,
+        rules: &Self::Rules,
+    ) -> (Timestamp, Cause);
 
     fn into_value(self) -> Self::Value;
 }
@@ -38,12 +48,12 @@ impl<V> Payload for Plain<V> {
         deadline
     }
 
-    fn expire(&self, deadline: Timestamp, _: Timestamp, (): &()) -> Option<Timestamp> {
-        Some(deadline)
+    fn expire(&self, deadline: Timestamp, _: Timestamp, (): &()) -> Option<(Timestamp, Cause)> {
+        Some((deadline, Cause::Deadline))
     }
 
-    fn end(&self, deadline: Timestamp, _: Timestamp, (): &()) -> Option<Timestamp> {
-        Some(deadline)
+    fn end(&mut self, deadline: Timestamp, _: Timestamp, (): &()) -> (Timestamp, Cause) {
+        (deadline, Cause::Deadline)
     }
 
     fn into_value(self) -> V {

@@ -13,8 +13,8 @@ use std::num::NonZeroU64;
 use hashbrown::DefaultHashBuilder;
 
 use super::key_index::KeyIndex;
-use super::lock::Mark;
-use crate::tick::{NEVER, Timestamp};
+use crate::shared::bound::Bound;
+use crate::tick::Timestamp;
 
 /// The number of slots of a chunk.
 const CHUNK: u32 = 256;
@@ -30,87 +30,24 @@ pub(super) struct Timer<K, S> {
 
 /// Room for one timer. The [set](super) says which of its fields may change together.
 pub(super) struct Slot<K, S> {
-    /// The actor processes this slot at this tick or before it. `NEVER` when it is not going to.
-    pub(super) scheduled: u64,
+    pub(super) bound: Bound,
     /// The hash of the key.
     hash: u32,
-    pub(super) location: Location,
     pub(super) timer: Option<Timer<K, S>>,
-}
-
-/// The location of a slot on the actor's side, and its mark.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Location(u32);
-
-/// The location of a slot on the actor's side.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whereabouts {
-    /// The actor does not know it.
-    Nowhere,
-    /// On the wheel, at this node.
-    OnWheel(u32),
-    /// It came off the wheel and waits to be delivered.
-    Due,
-}
-
-impl Location {
-    const DIRTY: u32 = 1 << 31;
-    const URGENT: u32 = 1 << 30;
-    const MARK: u32 = Self::DIRTY | Self::URGENT;
-    const NOWHERE: u32 = Self::URGENT - 1;
-    const DUE: u32 = Self::URGENT - 2;
-
-    pub(super) fn get(self) -> Whereabouts {
-        match self.0 & !Self::MARK {
-            Self::NOWHERE => Whereabouts::Nowhere,
-            Self::DUE => Whereabouts::Due,
-            node => Whereabouts::OnWheel(node),
-        }
-    }
-
-    pub(super) fn set(&mut self, to: Whereabouts) {
-        let place = match to {
-            Whereabouts::Nowhere => Self::NOWHERE,
-            Whereabouts::Due => Self::DUE,
-            Whereabouts::OnWheel(node) => {
-                debug_assert!(node < Self::DUE, "a wheel has fewer nodes");
-                node
-            }
-        };
-        self.0 = place | (self.0 & Self::MARK);
-    }
-
-    pub(super) fn mark(self) -> Mark {
-        match self.0 & Self::MARK {
-            0 => Mark::Clean,
-            Self::DIRTY => Mark::Dirty,
-            _ => Mark::Urgent,
-        }
-    }
-
-    pub(super) fn set_mark(&mut self, mark: Mark) {
-        let mark = match mark {
-            Mark::Clean => 0,
-            Mark::Dirty => Self::DIRTY,
-            Mark::Urgent => Self::MARK,
-        };
-        self.0 = self.0 & !Self::MARK | mark;
-    }
 }
 
 impl<K, S> Slot<K, S> {
     fn new() -> Self {
         Slot {
-            scheduled: NEVER,
+            bound: Bound::NEW,
             hash: 0,
-            location: Location(Location::NOWHERE),
             timer: None,
         }
     }
 
-    /// Whether it holds a timer, or the actor knows it, or it is dirty.
+    /// Whether it holds a timer, or the actor knows it, or is going to.
     fn is_in_use(&self) -> bool {
-        self.timer.is_some() || self.location.0 != Location::NOWHERE
+        self.timer.is_some() || self.bound.is_in_use()
     }
 }
 
@@ -188,6 +125,18 @@ impl<K, S> Table<K, S> {
     /// How many timers there are.
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Whether no slot is in use.
+    pub(super) fn is_unused(&self) -> bool {
+        let idle = usize::from(self.spare.is_some_and(|number| self.is_idle(number)));
+        self.absent.len() + idle == self.chunks.len()
+    }
+
+    /// Whether no slot of this chunk is in use.
+    fn is_idle(&self, number: u32) -> bool {
+        let chunk = self.chunks[number as usize].as_ref();
+        chunk.is_some_and(|chunk| chunk.in_use == 0)
     }
 
     /// An index above all that were used.
@@ -319,9 +268,8 @@ impl<K, S> Table<K, S> {
 
     /// No slot of this chunk is in use: keeps it as the spare one, or gives its memory back.
     fn give_back(&mut self, number: u32) {
-        let is_idle = |chunk: &Option<Chunk>| chunk.as_ref().is_some_and(|c| c.in_use == 0);
         let other = self.spare.filter(|&other| other != number);
-        if !other.is_some_and(|other| is_idle(&self.chunks[other as usize])) {
+        if !other.is_some_and(|other| self.is_idle(other)) {
             self.spare = Some(number);
             return;
         }

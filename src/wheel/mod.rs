@@ -55,7 +55,7 @@ mod bare;
 mod chunk;
 mod level;
 mod node;
-#[cfg(test)]
+#[cfg(all(test, not(any(tickwheel_loom, tickwheel_shuttle))))]
 mod tests;
 
 use std::fmt;

@@ -11,6 +11,7 @@ mod idle;
 mod keyed;
 mod metrics;
 mod metrics_sets;
+mod send_sync;
 mod sleep;
 mod soak;
 mod support;

@@ -13,9 +13,10 @@ use crate::table::Row;
 
 const INK: RGBColor = RGBColor(40, 44, 52);
 const PALE: RGBColor = RGBColor(205, 210, 218);
-const GOOD: RGBColor = RGBColor(46, 125, 110);
-const BAD: RGBColor = RGBColor(190, 75, 60);
-const PLAIN: RGBColor = RGBColor(110, 130, 170);
+// Of the palette by Okabe and Ito, whose colours differ for colour-blind readers too.
+const BETTER: RGBColor = RGBColor(0, 114, 178);
+const WORSE: RGBColor = RGBColor(213, 94, 0);
+const EQUAL: RGBColor = RGBColor(150, 150, 150);
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
@@ -38,28 +39,46 @@ fn text(
         .map_err(failed)
 }
 
-const LABELS: i32 = 420;
+const LABELS: i32 = 620;
 const BARS: i32 = 380;
 const LINE: i32 = 22;
-const TOP: i32 = 64;
+const TOP: i32 = 96;
 
-/// Ratios as bars on a logarithmic scale, with a mark where the bar of the row is. False without any.
-pub fn ratios(rows: &[Row], path: &Path) -> Result<bool, String> {
+/// Ratios as bars on a logarithmic scale, coloured by whether they are better than the peer. Where there is wall time,
+/// CPU time is in the table only. False without any.
+pub fn ratios(rows: &[Row], about: &str, path: &Path) -> Result<bool, String> {
+    let has_wall_time = |of: &Row| {
+        rows.iter()
+            .any(|row| row.check.what == of.check.what && row.check.metric == "wall")
+    };
     let rows: Vec<_> = rows
         .iter()
         .filter(|row| row.check.bar.is_some() && row.ratio.is_some_and(|ratio| ratio.median > 0.0))
+        .filter(|row| row.check.metric != "cpu" || !has_wall_time(row))
         .collect();
     if rows.is_empty() {
         return Ok(false);
     }
     let lines = i32::try_from(rows.len()).map_err(failed)?;
     let height = TOP + lines * LINE + 20;
-    let size = (LABELS + BARS + 90, height);
+    let size = (LABELS + BARS + 60, height);
     let size = (size.0.unsigned_abs(), size.1.unsigned_abs());
     let area = SVGBackend::new(path, size).into_drawing_area();
     area.fill(&WHITE).map_err(failed)?;
-    let title = "tickwheel's cost as a part of the peer's: shorter is better";
-    text(&area, (12, 18), 16, HPos::Left, title)?;
+    let title = "tickwheel's cost relative to the peer's: shorter is better";
+    text(&area, (12, 18), 18, HPos::Left, title)?;
+    text(&area, (12, 40), 13, HPos::Left, about)?;
+    let mut x = 12;
+    for (color, what, width) in [
+        (BETTER, "better than the peer in every repetition", 290),
+        (EQUAL, "both occurred", 130),
+        (WORSE, "worse in every repetition", 0),
+    ] {
+        area.draw(&Rectangle::new([(x, 56), (x + 12, 68)], color.filled()))
+            .map_err(failed)?;
+        text(&area, (x + 18, 62), 13, HPos::Left, what)?;
+        x += width;
+    }
     for (label, ratio) in [
         ("1/50", 0.02),
         ("1/10", 0.1),
@@ -71,7 +90,7 @@ pub fn ratios(rows: &[Row], path: &Path) -> Result<bool, String> {
         let x = place(ratio);
         let line = PathElement::new([(x, TOP - 6), (x, height - 16)], PALE);
         area.draw(&line).map_err(failed)?;
-        text(&area, (x, TOP - 16), 12, HPos::Center, label)?;
+        text(&area, (x, TOP - 14), 13, HPos::Center, label)?;
     }
     for (n, row) in (0..).zip(rows) {
         draw_ratio(&area, TOP + n * LINE, row)?;
@@ -81,33 +100,30 @@ pub fn ratios(rows: &[Row], path: &Path) -> Result<bool, String> {
 }
 
 fn draw_ratio(area: &Area<'_>, y: i32, row: &Row) -> Result<(), String> {
-    let (Some(ratio), Some(bar), Some(theirs)) = (row.ratio, row.check.bar, row.check.theirs)
-    else {
+    let (Some(ratio), Some(theirs)) = (row.ratio, row.check.theirs) else {
         return Ok(());
     };
-    let label = format!(
-        "{} {}: {} / {}",
-        row.check.id, row.check.what, row.check.metric, theirs.1
-    );
+    let metric = match row.check.metric {
+        "wall" => String::new(),
+        metric => format!(", {metric}"),
+    };
+    let label = format!("{}{metric} / {}", row.check.what, theirs.1);
     let middle = y + LINE / 2;
-    text(area, (LABELS - 8, middle), 12, HPos::Right, &label)?;
-    let color = if row.passes() == Some(true) {
-        GOOD
+    text(area, (LABELS - 8, middle), 13, HPos::Right, &label)?;
+    let color = if ratio.most < 1.0 {
+        BETTER
+    } else if ratio.least > 1.0 {
+        WORSE
     } else {
-        BAD
+        EQUAL
     };
     let corners = [(LABELS, y + 4), (place(ratio.median), y + LINE - 4)];
     area.draw(&Rectangle::new(corners, color.filled()))
         .map_err(failed)?;
-    let mark = place(bar);
-    let ends = [(mark, y + 1), (mark, y + LINE - 1)];
-    area.draw(&PathElement::new(ends, INK.stroke_width(2)))
-        .map_err(failed)?;
-    let x = place(ratio.median).max(mark) + 6;
     text(
         area,
-        (x, middle),
-        12,
+        (place(ratio.median) + 6, middle),
+        13,
         HPos::Left,
         &format!("{:.2}", ratio.median),
     )
@@ -122,15 +138,15 @@ fn place(ratio: f64) -> i32 {
 }
 
 const PEERS: [(&str, RGBColor); 5] = [
-    ("tickwheel", GOOD),
-    ("tokio::time", BAD),
-    ("pingora-timeout", PLAIN),
-    ("futures-timer", RGBColor(170, 120, 40)),
-    ("async-io", RGBColor(130, 90, 150)),
+    ("tickwheel", BETTER),
+    ("tokio::time", WORSE),
+    ("pingora-timeout", EQUAL),
+    ("futures-timer", RGBColor(0, 158, 115)),
+    ("async-io", RGBColor(204, 121, 167)),
 ];
 
 /// How late sleeps were, under light and under heavy load. False without any.
-pub fn lateness(figures: &Figures, path: &Path) -> Result<bool, String> {
+pub fn lateness(figures: &Figures, about: &str, path: &Path) -> Result<bool, String> {
     let panels: Vec<_> = [
         ("S12", "100 sleepers"),
         ("S3", "very many sleepers, 2 workers"),
@@ -142,15 +158,37 @@ pub fn lateness(figures: &Figures, path: &Path) -> Result<bool, String> {
     if panels.is_empty() {
         return Ok(false);
     }
-    let height = 330 * u32::try_from(panels.len()).map_err(failed)?;
+    let height = HEAD + 330 * u32::try_from(panels.len()).map_err(failed)?;
     let area = SVGBackend::new(path, (820, height)).into_drawing_area();
     area.fill(&WHITE).map_err(failed)?;
+    let (head, area) = area.split_vertically(HEAD);
+    text(
+        &head,
+        (12, 18),
+        18,
+        HPos::Left,
+        "How late sleeps are: further left is better",
+    )?;
+    text(&head, (12, 40), 13, HPos::Left, about)?;
+    let mut x = 12;
+    for (name, color) in PEERS {
+        if !(panels.iter()).any(|(_, curves)| curves.iter().any(|curve| curve.name == name)) {
+            continue;
+        }
+        let line = PathElement::new([(x, 62), (x + 18, 62)], color.stroke_width(3));
+        head.draw(&line).map_err(failed)?;
+        text(&head, (x + 24, 62), 13, HPos::Left, name)?;
+        x += 150;
+    }
     for ((title, curves), area) in panels.iter().zip(area.split_evenly((panels.len(), 1))) {
         panel(&area, title, curves)?;
     }
     area.present().map_err(failed)?;
     Ok(true)
 }
+
+/// The height of title and legend.
+const HEAD: u32 = 80;
 
 /// A share of sleeps for each lateness in milliseconds.
 struct Curve {
@@ -195,10 +233,7 @@ fn panel(area: &Area<'_>, title: &str, curves: &[Curve]) -> Result<(), String> {
     let highest = filled().map(|point| point.1).fold(0.0, f64::max);
     let latest = filled().map(|point| point.0).fold(0.1, f64::max);
     let mut chart = ChartBuilder::on(area)
-        .caption(
-            format!("Lateness: {title}"),
-            ("sans-serif", 16).into_font().color(&INK),
-        )
+        .caption(title, ("sans-serif", 16).into_font().color(&INK))
         .margin(12)
         .x_label_area_size(40)
         .y_label_area_size(56)
@@ -223,16 +258,7 @@ fn panel(area: &Area<'_>, title: &str, curves: &[Curve]) -> Result<(), String> {
         let color = curve.color;
         chart
             .draw_series(LineSeries::new(points, color.stroke_width(2)))
-            .map_err(failed)?
-            .label(curve.name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2)));
+            .map_err(failed)?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
-        .background_style(WHITE.mix(0.9))
-        .border_style(PALE)
-        .label_font(("sans-serif", 12).into_font().color(&INK))
-        .draw()
-        .map_err(failed)
+    Ok(())
 }

@@ -32,12 +32,13 @@ pub fn write(
     fs::write(&path, markdown(&rows, scale, partial))
         .map_err(|error| format!("{}: {error}", path.display()))?;
     println!("\nwritten: {}", path.display());
+    let about = about(scale);
     let path = directory.join("figures.svg");
-    if chart::ratios(&rows, &path)? {
+    if chart::ratios(&rows, &about, &path)? {
         println!("written: {}", path.display());
     }
     let path = directory.join("lateness.svg");
-    if chart::lateness(figures, &path)? {
+    if chart::lateness(figures, &about, &path)? {
         println!("written: {}", path.display());
     }
     Ok(())
@@ -173,16 +174,30 @@ fn markdown(rows: &[Row], scale: Scale, partial: bool) -> String {
          greatest of one repetition. `wall` and `cpu` are for one operation; of timeouts, above the same loop without \
          one.\n\n",
     );
-    let _ = writeln!(text, "| {} |", HEADINGS.join(" | "));
-    let _ = writeln!(text, "|{}", "---|".repeat(HEADINGS.len()));
+    // A workload has a name. What `--only` takes is on the terminal.
+    let _ = writeln!(text, "| {} |", HEADINGS[1..].join(" | "));
+    let _ = writeln!(text, "|{}", "---|".repeat(HEADINGS.len() - 1));
     for row in rows {
-        let _ = writeln!(text, "| {} |", cells(row).join(" | "));
+        let _ = writeln!(text, "| {} |", cells(row)[1..].join(" | "));
     }
     text.push_str(
         "\nNot among the peers: `kestrel-timer`, which switches on Tokio's `test-util` and so makes every clock \
          reading in the program dearer, and the timer of `moka`, which is not public.\n",
     );
     text
+}
+
+/// Where and when: the subtitle of a chart.
+fn about(scale: Scale) -> String {
+    let date = jiff::Timestamp::now().strftime("%Y-%m-%d");
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let n = if scale.quick { "1 to 3" } else { "3 to 10" };
+    format!(
+        "{cores} cores, {} on {}, {}, {date}; n = {n} repetitions of each side in turn, medians",
+        std::env::consts::OS,
+        std::env::consts::ARCH,
+        rustc(),
+    )
 }
 
 fn rustc() -> String {

@@ -193,7 +193,7 @@ fn checks() -> Vec<Check> {
 fn churn(c: &mut Checks) {
     let one = "timeout armed and cancelled, current_thread";
     let two = "timeout armed and cancelled, 2 workers";
-    let mixed = "the same with 30 s, 5 s and 50 ms in turn";
+    let mixed = "timeout armed and cancelled, 2 workers, 30 s, 5 s and 50 ms in turn";
     for (id, what, against_tokio, against_pingora) in [
         ("S1", one, 0.5, None),
         ("S2", two, 0.08, Some(0.4)),
@@ -327,7 +327,7 @@ fn adapters(c: &mut Checks) {
         (
             "quinn reset and poll: tickwheel",
             "quinn reset and poll: TokioRuntime",
-            "quinn: the same, and polled",
+            "quinn: a pending timer reset and polled",
         ),
     ] {
         let (ours, theirs) = (Series("adapters", ours), Series("adapters", theirs));
@@ -337,7 +337,7 @@ fn adapters(c: &mut Checks) {
         ("calls", "tower: a limited call, 2 workers"),
         (
             "calls cloned",
-            "tower: the same, the service cloned for each",
+            "tower: a limited call, 2 workers, the service cloned for each",
         ),
     ] {
         let (ours, theirs) = (Series(group, OURS), Series(group, "tower::timeout"));
@@ -359,8 +359,16 @@ fn keyed(c: &mut Checks) {
     for (group, what, bar) in [
         ("S6 1", "keyed set + move + remove, 1 producer", 0.2),
         ("S6 2", "keyed set + move + remove, 2 producers", 0.4),
-        ("S6 1 among", "the same among 1000 others, 1 producer", 0.5),
-        ("S6 2 among", "the same among 1000 others, 2 producers", 0.9),
+        (
+            "S6 1 among",
+            "keyed set + move + remove among 1000 others, 1 producer",
+            0.5,
+        ),
+        (
+            "S6 2 among",
+            "keyed set + move + remove among 1000 others, 2 producers",
+            0.9,
+        ),
     ] {
         let (ours, theirs) = (Series(group, OURS), Series(group, QUEUE));
         c.times("S6", what, ours, theirs, Some(bar));
@@ -369,8 +377,14 @@ fn keyed(c: &mut Checks) {
         ("S6 4", "keyed set + move + remove, 4 workers"),
         ("S6 8", "keyed set + move + remove, 8 workers"),
         ("S6 16", "keyed set + move + remove, 16 workers"),
-        ("S6 2 apart", "the same, 2 workers with a set each"),
-        ("S6 16 apart", "the same, 16 workers with a set each"),
+        (
+            "S6 2 apart",
+            "keyed set + move + remove, 2 workers with a set each",
+        ),
+        (
+            "S6 16 apart",
+            "keyed set + move + remove, 16 workers with a set each",
+        ),
     ] {
         let (ours, theirs) = (Series(group, OURS), Series(group, QUEUE));
         c.times("threads", what, ours, theirs, None);

@@ -38,9 +38,6 @@ pub(crate) const READ_LIMIT: Duration = Duration::from_secs(3);
 /// How long a server that is asked to stop waits for the requests in flight.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// For so long after it a connection takes requests still. The runtime learns in that time of what its socket holds.
-const LAST_LOOK: Duration = Duration::from_millis(10);
-
 /// How often the counts of the wheel are published.
 const REPORTS: Duration = Duration::from_millis(500);
 
@@ -212,7 +209,7 @@ async fn serve(
     let mut connection = pin!(connection);
     let stop = async {
         let _ = stopped.changed().await;
-        wheel.sleep(LAST_LOOK).await;
+        backlog::last_look().await;
     };
     tokio::select! {
         // A request that lies in the socket comes before the end.

@@ -7,9 +7,8 @@
 //! | [`RequestBodyTimeoutLayer`] | the wait for each frame of a request's body | reading the body fails with [`Elapsed`](crate::Elapsed) in a [`BoxError`] |
 //! | [`ResponseBodyTimeoutLayer`] | the wait for each frame of a response's body | the same |
 //!
-//! All of them are made from a wheel. A request that completes in time costs what [`TimerWheel::timeout`] costs, and one
-//! change of a count that the layer's services share. Whatever is dropped before it completes, a call or a body, leaves no
-//! timer behind.
+//! All of them are made from a wheel. A request that completes in time costs what [`TimerWheel::timeout`] costs, and
+//! one change of a count that the layer's services share. A call or body that is dropped leaves no timer behind.
 //!
 //! With axum, [`StatusTimeoutLayer`] fits into `Router::layer` as it is, because it adds no error:
 //! `.layer(StatusTimeoutLayer::new(&wheel, Duration::from_secs(10), StatusCode::REQUEST_TIMEOUT))`. [`TimeoutLayer`] goes
@@ -46,8 +45,9 @@
 //!
 //! # gRPC
 //!
-//! A gRPC call that takes too long is to get `DEADLINE_EXCEEDED`, which is a header and not an HTTP status. So map the error of
-//! [`TimeoutLayer`]. With tonic the response is `Status::deadline_exceeded("..").into_http()`; here are its headers:
+//! A gRPC call that takes too long should return `DEADLINE_EXCEEDED`, which is a header and not an HTTP status. So map
+//! the error of [`TimeoutLayer`]. With tonic the response is `Status::deadline_exceeded("..").into_http()`; here are
+//! its headers:
 //!
 //! ```
 //! use std::time::Duration;
@@ -133,8 +133,8 @@ use crate::timer_wheel::TimerWheel;
 /// The error of most tower services; the same type as `tower::BoxError`.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// A wheel and a duration. Servers clone their services for each connection or request, and this is one count to change
-/// where a wheel has two.
+/// A wheel and a duration. Servers clone their services for each connection or request, and cloning this changes one
+/// count where a wheel has two.
 #[derive(Debug, Clone)]
 struct Limit(Arc<(TimerWheel, Duration)>);
 

@@ -1,4 +1,4 @@
-//! A limit on the time until an HTTP response, which responds with a status.
+//! A limit on the time until an HTTP response. Past the limit, the response is a status.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use super::Limit;
 use crate::sleep::Timeout as WheelTimeout;
 use crate::timer_wheel::TimerWheel;
 
-/// Answers a request with a status when its response takes longer than a limit.
+/// Responds with a status when a request takes longer than a limit.
 ///
 /// The service keeps its error type, so the layer fits into axum's `Router::layer`. The usual statuses are
 /// [`StatusCode::REQUEST_TIMEOUT`] and, where the service waits for another server, [`StatusCode::GATEWAY_TIMEOUT`].
@@ -25,7 +25,7 @@ pub struct StatusTimeoutLayer {
 }
 
 impl StatusTimeoutLayer {
-    /// Answers with `status` after `limit`, by timers on `wheel`.
+    /// Responds with `status` after `limit`, by timers on `wheel`.
     pub fn new(wheel: &TimerWheel, limit: Duration, status: StatusCode) -> Self {
         StatusTimeoutLayer {
             limit: Limit::new(wheel, limit),
@@ -46,7 +46,7 @@ impl<S> Layer<S> for StatusTimeoutLayer {
     }
 }
 
-/// An HTTP service that responds with a status when its response takes longer than a limit. Made by
+/// An HTTP service that responds with a status when a request takes longer than a limit. Made by
 /// [`StatusTimeoutLayer`].
 #[derive(Debug, Clone)]
 pub struct StatusTimeout<S> {

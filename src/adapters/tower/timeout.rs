@@ -1,4 +1,4 @@
-//! A limit on the time until a response, which fails the call.
+//! A limit on the time until a response. Past the limit, the call fails.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use super::{BoxError, Limit};
 use crate::sleep::Timeout as WheelTimeout;
 use crate::timer_wheel::TimerWheel;
 
-/// Makes a call fail whose response takes longer than a limit. See the [module](super) for an example.
+/// Fails a call whose response takes longer than a limit. See the [module](super) for an example.
 #[derive(Debug, Clone)]
 pub struct TimeoutLayer {
     limit: Limit,
@@ -41,7 +41,7 @@ impl<S> Layer<S> for TimeoutLayer {
 
 /// A service whose calls fail when their response takes longer than a limit. Made by [`TimeoutLayer`].
 ///
-/// The limit counts from the call, not from when the service became ready for it.
+/// The limit counts from the call, not from when the service became ready.
 #[derive(Debug, Clone)]
 pub struct Timeout<S> {
     inner: S,

@@ -2,7 +2,7 @@
 //! thread at every lock and every atomic.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg tickwheel_shuttle" cargo test --release --lib explore::
+//! RUSTFLAGS="--cfg tickwheel_shuttle" cargo test --profile models --lib explore::
 //! ```
 //!
 //! The loom models run parts of the crate through every interleaving. This module searches at random for bugs in the
@@ -19,7 +19,7 @@
 //! | the clock | `clock::now`, which reads what `clock::set` has written |
 //! | an actor without a runtime | `Builder::start_explored`, with `Actor::step` and `Actor::next_turn` |
 //! | what notifies it | `ActorNotifier::Explored`, a function |
-//! | the queue of a thread, the same at each replay | `shared::counts::thread_number` |
+//! | the queue of a thread, the same at each replay | `sync::thread_number` |
 //!
 //! # Numbers
 //!
@@ -105,7 +105,7 @@ fn explore(name: &str, mix: Mix) {
             panic!(
                 "schedule {number} of `{name}` failed after {explored} schedules in {:.1?}: {why}\n\
                  Replay it with TICKWHEEL_EXPLORE_ONLY={number} RUSTFLAGS=\"--cfg tickwheel_shuttle\" \
-                 cargo test --release --lib explore::{name}",
+                 cargo test --profile models --lib explore::{name}",
                 began.elapsed(),
             );
         }

@@ -7,7 +7,7 @@ use shuttle::thread::{self, JoinHandle};
 use super::ledger::SharedLedger;
 use super::mix::{Mix, Random};
 use super::world::{self, Wait, block_on, fail, note};
-use crate::{Expirations, clock};
+use crate::{Cause, Expirations, clock};
 
 /// How a party waits for the stream, which may be for ever.
 fn wait(mix: Mix, random: &mut Random) -> Wait {
@@ -80,7 +80,8 @@ pub(super) fn reap(
                 let idle = ledger.idle;
                 let watched = ledger.watches.entry(expired.key).or_default();
                 watched.reaped = true;
-                let too_early = watched.busy || watched.not_before + idle > clock::elapsed();
+                let is_active = watched.busy || watched.not_before + idle > clock::elapsed();
+                let too_early = is_active && expired.cause != Cause::Now;
                 (is_first, too_early)
             });
             if !is_first {

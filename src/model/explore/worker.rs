@@ -12,7 +12,7 @@ use shuttle::thread;
 use super::ledger::{HOUR, INTERVALS, KEYS, Ledger, SharedLedger};
 use super::mix::{Mix, Random};
 use super::world::{self, Me, Wait, advance, block_on, fail, note};
-use crate::{Busy, KeyedTimers, Reaper, Sleep, TimerWheel, Watch, clock};
+use crate::{BusyGuard, KeyedTimers, Reaper, Sleep, TimerWheel, WatchGuard, clock};
 
 type Step = fn(&mut Worker);
 
@@ -26,7 +26,7 @@ pub(super) struct Worker {
     pub(super) timers: Option<Arc<KeyedTimers<u64, u64>>>,
     pub(super) intervals: Vec<u64>,
     pub(super) reaper: Option<Reaper<u64, u64>>,
-    pub(super) watches: Vec<(u64, Watch, Option<Busy>)>,
+    pub(super) watches: Vec<(u64, WatchGuard<u64, u64>, Option<BusyGuard>)>,
 }
 
 fn delay(random: &mut Random) -> Duration {
@@ -119,6 +119,9 @@ impl Worker {
         let value = self.next_value();
         note(self.me, || format!("sets {key} to {value} in {delay:?}"));
         self.ledger.update(|ledger| ledger.set.insert(value));
+        if self.random.percent(30) {
+            return self.set_if_absent(key, value, delay);
+        }
         match self.timers().set_timer(key, value, delay) {
             Ok(replaced) => {
                 note(self.me, || format!("has set {key}, for {replaced:?}"));
@@ -128,6 +131,17 @@ impl Worker {
                 note(self.me, || format!("has not set {key}: {error}"));
                 self.ledger.update(|ledger| ledger.set.remove(&value));
             }
+        }
+    }
+
+    fn set_if_absent(&self, key: u64, value: u64, delay: Duration) {
+        let answer = self.timers().set_if_absent(key, value, delay);
+        note(self.me, || format!("has set {key} if absent: {answer:?}"));
+        if !matches!(answer, Ok(None)) {
+            self.ledger.update(|ledger| ledger.set.remove(&value));
+        }
+        if answer.is_ok_and(|back| back.is_some_and(|back| back != (key, value))) {
+            fail(format!("timer {key} came back with another value"));
         }
     }
 
@@ -166,7 +180,25 @@ impl Worker {
         self.has_come_out(key, removed);
     }
 
+    /// Removes all timers but one and the repeating ones.
+    fn retain(&mut self) {
+        let kept = self.random.below(KEYS);
+        note(self.me, || format!("retains {kept}"));
+        let mut removed = Vec::new();
+        let _ = self.timers().retain(|&key, &mut value, _| {
+            let keeps = key == kept || key >= INTERVALS;
+            removed.extend((!keeps).then_some((key, value)));
+            keeps
+        });
+        for (key, value) in removed {
+            self.has_come_out(key, Some(value));
+        }
+    }
+
     fn drain(&mut self) {
+        if self.random.percent(50) {
+            return self.retain();
+        }
         note(self.me, || "drains".to_owned());
         for expired in self.timers().drain().unwrap_or_default() {
             self.ledger.came_out(&expired);
@@ -253,7 +285,7 @@ impl Worker {
     }
 
     /// Drops the guard, if there is one.
-    fn release(&self, key: u64, guard: Option<Busy>) {
+    fn release(&self, key: u64, guard: Option<BusyGuard>) {
         if guard.is_none() {
             return;
         }
@@ -276,10 +308,30 @@ impl Worker {
     fn unwatch_one(&mut self) {
         let Some(at) = self.pick_watch() else { return };
         let (key, watch, busy) = self.watches.swap_remove(at);
+        if self.random.percent(40) {
+            let expired = watch.expire_now();
+            note(self.me, || format!("expires {key} now: {expired}"));
+            self.ledger.update(|ledger| {
+                // Whether by this or by being idle, it has to be received.
+                ledger.refused.insert(key);
+                // One that was idle and has not been received is due at the end of this tick instead.
+                let now = clock::elapsed().saturating_sub(ledger.idle);
+                if let Some(watched) = ledger.watches.get_mut(&key).filter(|_| expired) {
+                    watched.not_after = watched.not_after.max(now);
+                }
+            });
+            if watch.touch() && expired {
+                fail(format!("a touch of {key} counts, and it expired before"));
+            }
+            if self.random.percent(50) {
+                self.watches.push((key, watch, busy));
+                return;
+            }
+        }
         self.unwatch(key, watch, busy);
     }
 
-    fn unwatch(&self, key: u64, watch: Watch, busy: Option<Busy>) {
+    fn unwatch(&self, key: u64, watch: WatchGuard<u64, u64>, busy: Option<BusyGuard>) {
         self.release(key, busy);
         note(self.me, || format!("drops the watch {key}"));
         self.ledger.update(|ledger| ledger.watches.remove(&key));

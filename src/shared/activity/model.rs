@@ -1,13 +1,12 @@
-//! Loom models of the activity word and of the limits that rest on it. [`crate::model`] explains how they run.
+//! Loom models of the activity word. [`crate::model`] explains how they run.
 //!
-//! Each model names changes, of `activity.rs` or `limits.rs`, that make it fail; each was tried.
+//! Each model names changes, of `activity.rs`, that make it fail; each was tried.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64 as PlainU64;
 
 use loom::thread;
 
-use super::limits::{Kind, Limits, UNLIMITED};
 use super::{Activity, Reap};
 use crate::model::check;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -355,127 +354,5 @@ fn clamp_against_enter_and_against_end() {
     race(ahead, end, clamp, |_, clamped, activity| {
         assert!(matches!(clamped, None | Some(10)), "{clamped:?}");
         assert_eq!(activity.last(), None);
-    });
-}
-
-// --- the decision ---
-
-/// A thread that takes a guard and releases it at 6. Returns whether the guard had an effect.
-fn hold_guard(limits: &Arc<Limits>) -> thread::JoinHandle<bool> {
-    let limits = Arc::clone(limits);
-    thread::spawn(move || {
-        let entered = limits.enter();
-        if entered {
-            limits.leave(6);
-        }
-        entered
-    })
-}
-
-/// Two tasks touch, a guard is taken and dropped, and the owner decides. Touches and guards that return `true` come before
-/// the decision, which is not made then. Those that come after it return `false`.
-///
-/// Fails if [`Activity::reap`] stores [`GONE`](super::GONE) without an exchange, does not check the busy bit or checks the
-/// activity only once, and without the check for [`GONE`](super::GONE) in `advance`.
-#[test]
-fn two_touchers_and_guard_against_decider() {
-    check(Some(2), || {
-        let limits = Arc::new(Limits::new(10, [UNLIMITED; 3], 0, GRAIN));
-        let touchers = [5, 7].map(|nanos| {
-            let limits = Arc::clone(&limits);
-            thread::spawn(move || limits.touch(nanos))
-        });
-        let guard = hold_guard(&limits);
-        // The idle duration has passed since the start, but not since any of the touches.
-        let idle = limits.decide(11);
-        let touched = touchers.map(|toucher| toucher.join().unwrap());
-        let entered = guard.join().unwrap();
-        if idle {
-            assert_eq!((touched, entered), ([false; 2], false));
-            assert_eq!(limits.last(), 0);
-            assert_eq!(limits.due(11, || 11), Some(0));
-            limits.revive(11);
-            assert!(limits.touch(11) && limits.enter());
-            assert_eq!(limits.last(), 11);
-        } else {
-            assert_eq!((touched, entered), ([true; 2], true));
-            assert_eq!(limits.due(11, || 11), Some(17));
-            assert!(!limits.decide(16));
-            assert!(limits.decide(17));
-        }
-    });
-}
-
-/// The owner decides and begins a new period while a task touches: a touch that counts is in one of the periods.
-///
-/// Fails without the check for [`GONE`](super::GONE) in `advance`.
-#[test]
-fn touch_against_decide_and_revive() {
-    check(None, || {
-        let limits = Arc::new(Limits::new(10, [UNLIMITED; 3], 0, GRAIN));
-        let toucher = {
-            let limits = Arc::clone(&limits);
-            thread::spawn(move || limits.touch(12))
-        };
-        let idle = limits.decide(11);
-        if idle {
-            limits.revive(11);
-        }
-        let touched = toucher.join().unwrap();
-        let last = if touched { 12 } else { 11 };
-        assert!(idle || touched);
-        assert_eq!(limits.last(), last);
-        assert_eq!(limits.due(11, || 11), Some(last + 10));
-    });
-}
-
-/// A stream has limits of several kinds: a decision by one kind holds for all.
-///
-/// Fails if [`Limits::touch`] or [`Limits::enter`] leaves out a kind or ignores its answer, and if an `enter` that fails
-/// leaves a guard behind.
-#[test]
-fn touch_and_guard_against_decision_by_each_kind() {
-    for deciding in [Kind::Read, Kind::Write, Kind::KeepAlive] {
-        check(Some(2), move || {
-            let mut kinds = [1_000; 3];
-            kinds[deciding as usize] = 10;
-            let limits = Arc::new(Limits::new(1_000, kinds, 0, GRAIN));
-            let toucher = {
-                let limits = Arc::clone(&limits);
-                thread::spawn(move || limits.touch(5))
-            };
-            let guard = hold_guard(&limits);
-            let idle = limits.decide(11);
-            let (touched, entered) = (toucher.join().unwrap(), guard.join().unwrap());
-            assert_eq!((touched, entered), (!idle, !idle));
-            if idle {
-                assert!(limits.decide(11), "it is final");
-                assert!(!limits.touch(12) && !limits.enter());
-            } else {
-                assert_eq!(limits.due(11, || 11), Some(16));
-                assert!(limits.decide(16));
-            }
-        });
-    }
-}
-
-/// A guard fails because another kind has decided, while a task touches: nothing stays busy.
-#[test]
-fn guard_that_fails_leaves_nothing_behind() {
-    check(Some(2), || {
-        let limits = Arc::new(Limits::new(10, [10, UNLIMITED, 10], 0, GRAIN));
-        // All kinds of activity take place except reading.
-        limits.progress(Kind::Write, 9);
-        let guard = {
-            let limits = Arc::clone(&limits);
-            thread::spawn(move || limits.enter())
-        };
-        let idle = limits.decide(12);
-        let entered = guard.join().unwrap();
-        assert_eq!(entered, !idle);
-        if idle {
-            // By the limit on both, once its own duration has passed: it is not busy.
-            assert_eq!(limits.all.activity.reap(9), Reap::Reaped(9));
-        }
     });
 }

@@ -369,7 +369,7 @@ fn two_announcements_against_take() {
 /// An entry was queued for a late tick, without a notification. It is needed earlier while the actor takes it out,
 /// schedules it and parks.
 ///
-/// Fails if `Shared::act` does nothing for `Notify::Wake`, and without `state.queued = false` in `Entry::register`.
+/// Fails if `Shared::act` does nothing for `ActorAction::Wake`, and without `self.place &= NO_NODE` in `Bound::agree`.
 #[test]
 fn sooner_against_park() {
     check(None, || {

@@ -54,7 +54,7 @@ async fn evicts_the_least_recently_used_pool() {
     for wheel in first {
         entries.push(pool_entry(wheel, ms(100)).await);
     }
-    // The first four are used again in another order: now the fifth was not used for longest.
+    // The first four are used again in another order: now the fifth is the least recently used.
     for at in [2, 0, 3, 1] {
         drop(armed(&first[at], ms(100)));
     }
@@ -74,7 +74,7 @@ async fn evicts_the_least_recently_used_pool() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reuses_entries_of_eight_wheels_in_turn() {
+async fn entries_of_eight_wheels_are_reused_in_turn() {
     let mut wheels = Vec::from([(); 8].map(|()| TimerWheel::new()));
     for _ in 0..3 {
         let mut before = Vec::new();
@@ -99,7 +99,7 @@ async fn reuses_entries_of_eight_wheels_in_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn takes_no_entry_that_is_scheduled_too_late() {
+async fn entry_scheduled_too_late_is_not_taken() {
     let wheel = TimerWheel::new();
     let late = pool_entry(&wheel, ms(100)).await;
     let before = wheel.metrics().commands;
@@ -113,7 +113,7 @@ async fn takes_no_entry_that_is_scheduled_too_late() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn takes_the_latest_entry_that_is_early_enough() {
+async fn latest_entry_that_is_early_enough_is_taken() {
     let wheel = TimerWheel::new();
     let lengths = [20, 100, 60, 40, 80].map(ms);
     let sleeps = lengths.map(|length| armed(&wheel, length));
@@ -125,9 +125,9 @@ async fn takes_the_latest_entry_that_is_early_enough() {
     }
 }
 
-// Far from the end too: of the entries of many long timeouts and some short ones, the short ones are found.
+// Short timeouts find their entries among those of many long ones, far from the end of the pool.
 #[tokio::test(start_paused = true)]
-async fn keeps_many_entries_in_the_order_of_their_ticks() {
+async fn many_entries_stay_in_the_order_of_their_ticks() {
     let wheel = TimerWheel::new();
     let length = |n: usize| ms(u64::try_from(n * 37 % 101).expect("it is small") + 1);
     let sleeps: Vec<_> = (0..101).map(|n| armed(&wheel, length(n))).collect();
@@ -150,7 +150,7 @@ async fn keeps_many_entries_in_the_order_of_their_ticks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keeps_no_more_than_it_has_room_for() {
+async fn full_pool_keeps_no_more_entries() {
     let wheel = TimerWheel::new();
     let many = POOLED_ENTRIES + 10;
     let sleeps: Vec<_> = (0..many).map(|_| armed(&wheel, ms(100))).collect();
@@ -165,7 +165,7 @@ async fn keeps_no_more_than_it_has_room_for() {
 
 // A sleep that was reset before its first poll has the entry that fitted its first deadline.
 #[tokio::test(start_paused = true)]
-async fn pools_an_entry_with_the_tick_of_the_wheel() {
+async fn entry_is_pooled_with_the_tick_of_the_wheel() {
     let wheel = TimerWheel::new();
     let entry = pool_entry(&wheel, ms(100)).await;
     let mut sleep = wheel.sleep(ms(150));
@@ -179,9 +179,9 @@ async fn pools_an_entry_with_the_tick_of_the_wheel() {
     );
 }
 
-// The actor asks the clock of such an entry before it fires it.
+// The actor reads the idle clock of such an entry before it fires the sleep.
 #[tokio::test(start_paused = true)]
-async fn keeps_no_entry_of_an_idle_timer() {
+async fn pool_keeps_no_entry_of_an_idle_timer() {
     let wheel = TimerWheel::new();
     for pools_others in [false, true] {
         if pools_others {
@@ -201,9 +201,9 @@ async fn keeps_no_entry_of_an_idle_timer() {
     }
 }
 
-// As that of a timeout whose future is ready at once.
+// A timeout whose future is ready at once leaves such an entry.
 #[tokio::test(start_paused = true)]
-async fn pools_the_entry_of_a_sleep_that_was_not_polled_as_late() {
+async fn entry_of_an_unpolled_sleep_keeps_its_tick() {
     let wheel = TimerWheel::new();
     let entry = pool_entry(&wheel, ms(100)).await;
     for _ in 0..3 {
@@ -218,7 +218,7 @@ async fn pools_the_entry_of_a_sleep_that_was_not_polled_as_late() {
 }
 
 #[test]
-fn releases_its_entries_when_its_thread_ends() {
+fn pool_releases_its_entries_when_its_thread_ends() {
     use futures::executor::block_on;
 
     let wheel = TimerWheel::builder()
@@ -235,7 +235,7 @@ fn releases_its_entries_when_its_thread_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn drops_what_it_kept_of_wheels_that_have_ended() {
+async fn pools_of_ended_wheels_are_dropped() {
     let [ended, orphaned, lives] = [(); 3].map(|()| TimerWheel::new());
     let mut entries = Vec::new();
     for wheel in [&ended, &orphaned, &lives] {

@@ -1,4 +1,4 @@
-//! What the slots of threads hold, and what stays of wheels.
+//! The wheel that each thread keeps, and the end of wheels.
 
 use std::sync::Weak;
 use std::thread;
@@ -26,7 +26,7 @@ fn found() -> TimerWheel {
 }
 
 #[test]
-fn keeps_nothing_of_a_thousand_runtimes() {
+fn ended_runtimes_leave_nothing_behind() {
     let mut ids = Vec::new();
     let mut wheels: Vec<Weak<SleepContext>> = Vec::new();
     for n in 0..1000 {
@@ -54,11 +54,11 @@ fn keeps_nothing_of_a_thousand_runtimes() {
 }
 
 #[test]
-fn finds_wheels_while_the_slot_is_borrowed() {
+fn wheels_are_found_while_the_slot_is_borrowed() {
     let (outer, inner) = (current_thread(), current_thread());
     outer.block_on(async {
         let first = found();
-        // A subscriber that is told of the clock may come back here.
+        // A subscriber that receives the clock's warning may come back here.
         let second = with_wheel(|_| {
             let _within = inner.enter();
             found()
@@ -71,7 +71,7 @@ fn finds_wheels_while_the_slot_is_borrowed() {
 }
 
 #[test]
-fn finds_another_wheel_after_one_has_ended() {
+fn another_wheel_starts_after_one_has_ended() {
     let runtime = multi_thread();
     let (first, second) = runtime.block_on(async {
         let first = found();
@@ -84,7 +84,7 @@ fn finds_another_wheel_after_one_has_ended() {
 }
 
 #[test]
-fn lets_the_last_handle_go_with_its_thread() {
+fn last_handle_is_dropped_with_its_thread() {
     let runtime = multi_thread();
     let handle = runtime.handle().clone();
     let thread = thread::spawn(move || {

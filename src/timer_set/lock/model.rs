@@ -1,32 +1,58 @@
 //! A loom model of the set's guard, which notifies the actor. [`crate::model`] explains such models.
 //!
-//! The lock and the mailbox are the real ones; timers are reduced to what the protocol needs. Each model names changes
-//! that make it fail; each change was tried.
+//! The lock, the mailbox, the bounds and the wheel are the real ones; timers are reduced to what the protocol needs. Each
+//! model names changes that make it fail; each change was tried.
 
 use std::sync::Arc;
 
 use loom::thread;
 
-use super::{ActorLink, ActorMutex, Mark};
+use super::{ActorLink, ActorMutex};
 use crate::model::{ActorNotifier, check};
 use crate::shared::batch::{Batch, Patience};
+use crate::shared::bound::{ActorAction, Bound, Want};
 use crate::shared::mailbox::{Backlog, Mailbox};
 use crate::tick::NEVER;
+use crate::wheel::BareWheel;
 
 /// A timer, reduced to what the protocol needs.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
-    armed: bool,
-    scheduled: u64,
-    mark: Mark,
-    on_wheel: Option<u64>,
+    /// The deadline of an armed timer.
+    deadline: Option<u64>,
+    bound: Bound,
 }
 
-type Slots = [Slot; 3];
+/// The timers, and the actor's wheel: only the actor uses it, while it has the lock.
+#[derive(Debug)]
+struct Slots {
+    slots: [Slot; 3],
+    wheel: BareWheel<u32>,
+}
+
+impl Slots {
+    /// The actor took these indices out of a batch.
+    fn agree(&mut self, indices: impl IntoIterator<Item = u32>) {
+        for index in indices {
+            let Slot { deadline, bound } = &mut self.slots[index as usize];
+            let want = deadline.map_or(Want::Nothing, Want::At);
+            (bound.agree(want, &self.wheel)).apply(&mut self.wheel, index);
+        }
+    }
+
+    /// The ticks at which the wheel has an index.
+    fn on_wheel(&self, index: u32) -> Vec<u64> {
+        let nodes = 0..self.wheel.indices();
+        let has_it = |&node: &u32| self.wheel.get(node) == Some(&index);
+        (nodes.filter(has_it))
+            .filter_map(|node| self.wheel.tick_of(node))
+            .collect()
+    }
+}
 
 /// A set and its mailbox. The thread's number chooses the queue.
 struct Set {
-    slots: ActorMutex<Slots>,
+    timers: ActorMutex<Slots>,
     mailbox: Mailbox<(), ActorNotifier>,
 }
 
@@ -64,19 +90,19 @@ impl Set {
     /// Timer 1 is on the wheel, at tick 9.
     fn new() -> Arc<Self> {
         let vacant = Slot {
-            armed: false,
-            scheduled: NEVER,
-            mark: Mark::Clean,
-            on_wheel: None,
+            deadline: None,
+            bound: Bound::NEW,
         };
-        let far = Slot {
-            armed: true,
-            scheduled: 9,
-            on_wheel: Some(9),
-            ..vacant
+        let mut timers = Slots {
+            slots: [vacant; 3],
+            wheel: BareWheel::new(16),
         };
+        let far = &mut timers.slots[1];
+        far.deadline = Some(9);
+        assert_eq!(far.bound.require(9), ActorAction::Enqueue(9));
+        timers.agree([1]);
         Arc::new(Set {
-            slots: ActorMutex::new([vacant, far, vacant]),
+            timers: ActorMutex::new(timers),
             mailbox: Mailbox::new(2, ActorNotifier::default()),
         })
     }
@@ -90,24 +116,20 @@ impl Set {
 
     fn arm(&self, thread: usize, index: u32, tick: u64) {
         let link = self.link(thread);
-        let mut guard = self.slots.lock(&link);
-        let (slots, outbox) = guard.split();
-        let slot = &mut slots[index as usize];
-        slot.armed = true;
-        if tick < slot.scheduled {
-            slot.scheduled = tick;
-            slot.mark = outbox.mark(index, slot.mark, tick);
-        }
+        let mut guard = self.timers.lock(&link);
+        let (timers, outbox) = guard.split();
+        let slot = &mut timers.slots[index as usize];
+        slot.deadline = Some(tick);
+        outbox.require(index, &mut slot.bound, tick);
     }
 
     fn remove(&self, thread: usize, index: u32) {
         let link = self.link(thread);
-        let mut guard = self.slots.lock(&link);
-        let (slots, outbox) = guard.split();
-        let slot = &mut slots[index as usize];
-        slot.armed = false;
-        slot.scheduled = NEVER;
-        slot.mark = outbox.mark(index, slot.mark, NEVER);
+        let mut guard = self.timers.lock(&link);
+        let (timers, outbox) = guard.split();
+        let slot = &mut timers.slots[index as usize];
+        slot.deadline = None;
+        outbox.release(index, &mut slot.bound);
     }
 
     /// A turn of the actor.
@@ -116,15 +138,11 @@ impl Set {
         self.mailbox.take(&mut backlog);
         while backlog.pop().is_some() {
             let mut batch = Batch::default();
-            let taken = self.slots.take_dirty(&mut batch, Patience::Waits, |_| ());
+            let taken = self.timers.take_dirty(&mut batch, Patience::Waits, |_| ());
             assert!(taken.is_ok());
             let link = self.link(0);
-            let mut slots = self.slots.lock(&link);
-            for index in batch.urgent.into_iter().chain(batch.rest) {
-                let slot = &mut slots[index as usize];
-                slot.mark = Mark::Clean;
-                slot.on_wheel = slot.armed.then_some(slot.scheduled);
-            }
+            let mut timers = self.timers.lock(&link);
+            timers.agree(batch.urgent.into_iter().chain(batch.rest));
         }
     }
 
@@ -137,8 +155,7 @@ impl Set {
         for _ in 0..times {
             self.mailbox.awake();
             self.turn();
-            let on_wheel = |slots: &Slots| slots.iter().filter_map(|slot| slot.on_wheel).min();
-            parked.next_wake = self.slots.read(on_wheel);
+            parked.next_wake = self.timers.read(|timers| timers.wheel.next_wake());
             parked.waits = self.mailbox.park(parked.next_wake);
         }
         parked
@@ -150,19 +167,21 @@ impl Set {
         if !actor.waits || self.mailbox.notifier().has_permit() {
             // It takes another turn, after which it knows every timer.
             self.turn();
-            self.slots.read(|slots| {
-                for slot in slots {
-                    assert_eq!(slot.mark, Mark::Clean, "{slot:?}");
-                    let expected = slot.armed.then_some(slot.scheduled);
-                    assert_eq!(slot.on_wheel, expected);
+            self.timers.read(|timers| {
+                for (index, slot) in (0..).zip(&timers.slots) {
+                    assert!(!slot.bound.is_queued(), "{slot:?}");
+                    let scheduled = slot.deadline.map(|_| slot.bound.scheduled());
+                    assert!(scheduled <= slot.deadline, "{slot:?}");
+                    assert!(scheduled.into_iter().eq(timers.on_wheel(index)), "{slot:?}");
                 }
             });
             return;
         }
         let wakes = actor.next_wake.unwrap_or(NEVER);
-        self.slots.read(|slots| {
-            for slot in slots.iter().filter(|slot| slot.armed) {
-                assert!(wakes <= slot.scheduled, "{slot:?}, it wakes at {wakes}");
+        self.timers.read(|timers| {
+            for slot in &timers.slots {
+                let deadline = slot.deadline.unwrap_or(NEVER);
+                assert!(wakes <= deadline, "{slot:?}, it wakes at {wakes}");
             }
         });
     }
@@ -211,7 +230,7 @@ fn loses_no_near_timer_beside_a_far_one() {
 
 /// Both threads change the same timer: the earlier tick counts.
 ///
-/// Fails if an index that is dirty already is not announced with its earlier tick (`mark` does nothing then).
+/// Fails if an index that is dirty already is not announced with its earlier tick (`mark` does nothing for `Wake`).
 #[test]
 fn loses_no_earlier_tick_of_a_shared_timer() {
     check_beside(3, 1, |set| set.arm(1, 0, 20));

@@ -95,7 +95,7 @@ fn takes_no_more_than_the_limit_over_several_batches() {
 
 /// Counts the room that it was asked for. It uses the set then, which would wait for ever under the set's lock.
 struct Room<'a> {
-    set: &'a Timers,
+    set: &'a Keyed,
     left: usize,
 }
 
@@ -126,7 +126,7 @@ fn makes_room_for_every_batch_before_it_locks_the_set() {
 
 /// More is delivered whenever the consumer has taken a batch.
 struct Fed<'a> {
-    set: &'a Timers,
+    set: &'a Keyed,
     taken: usize,
 }
 
@@ -138,6 +138,7 @@ impl Receiver<Expired<u64, ()>> for Fed<'_> {
             key: 0,
             value: (),
             deadline,
+            cause: crate::timer_set::Cause::Deadline,
             missed: 0,
         });
     }

@@ -1,7 +1,8 @@
-//! Dependencies point one way, and every promise names tests that exist.
+//! Dependencies point one way, every promise names tests that exist, and the clock is read in one place.
 //!
 //! The checks read the sources as text: the code of a file up to its unit tests, without comments.
 
+mod order;
 mod promises;
 
 use std::fs;
@@ -13,9 +14,6 @@ struct File {
     path: String,
     text: String,
 }
-
-/// The callers' side: futures and handles.
-const CALLERS: [&str; 4] = ["sleep", "keyed", "idle", "time"];
 
 /// Every Rust file below a folder of the project.
 fn rust_files(folder: &str) -> Vec<File> {
@@ -43,7 +41,12 @@ fn walk(folder: &Path, project: &Path, files: &mut Vec<File>) {
 
 /// The files of the library, without comments, unit tests and models.
 fn sources() -> Vec<File> {
-    let mut files = rust_files("src");
+    code_of("src")
+}
+
+/// The files of a crate in that folder, likewise.
+fn code_of(folder: &str) -> Vec<File> {
+    let mut files = rust_files(folder);
     files.retain(|file| {
         let mut parts = file.path.split('/');
         !parts.any(|part| matches!(part, "tests" | "tests.rs" | "model" | "model.rs"))
@@ -58,83 +61,14 @@ fn sources() -> Vec<File> {
     files
 }
 
+/// The path of a file below the folder `src` of its crate.
+fn path_in_crate(file: &File) -> &str {
+    file.path.split_once("src/").map_or("", |(_, path)| path)
+}
+
 /// The part of the crate that a file belongs to: the first folder below `src`, or the file itself.
 fn part(file: &File) -> &str {
-    let path = file.path.trim_start_matches("src/");
-    path.split(['/', '.']).next().unwrap_or("")
-}
-
-/// The parts of the crate that a file names, its own excepted.
-fn imports(file: &File) -> Vec<String> {
-    let paths = file.text.split("crate::").skip(1);
-    // `use crate::{a::A, b::B}` is written one line for each part; `super::super::a` does not occur.
-    let name = |path: &str| -> String {
-        let letters = path.chars();
-        letters
-            .take_while(|c| c.is_alphanumeric() || *c == '_')
-            .collect()
-    };
-    let mut imports: Vec<String> = paths.map(name).filter(|name| name != part(file)).collect();
-    imports.dedup();
-    imports
-}
-
-/// Fails if a file of which `from` is true imports a part of which `forbidden` is true.
-#[track_caller]
-fn assert_no_import(from: impl Fn(&str) -> bool, forbidden: impl Fn(&str) -> bool) {
-    let mut checked = 0;
-    let mut found = Vec::new();
-    for file in sources() {
-        if from(part(&file)) {
-            checked += 1;
-            let imports = imports(&file);
-            let wrong = imports.iter().filter(|import| forbidden(import));
-            found.extend(wrong.map(|import| format!("{} imports {import}", file.path)));
-        }
-    }
-    assert!(checked > 0, "there is no such part");
-    assert_eq!(found, Vec::<String>::new());
-}
-
-#[test]
-fn finds_the_parts_that_a_file_imports() {
-    let file = |text: &str| File {
-        path: "src/idle/timer.rs".to_owned(),
-        text: text.to_owned(),
-    };
-    let text = "use crate::actor::Actor;\nuse crate::idle::X;\nfn f() { crate::sleep::g() }";
-    assert_eq!(imports(&file(text)), ["actor", "sleep"]);
-    let all: Vec<File> = sources();
-    let builder = all.iter().find(|file| part(file) == "builder");
-    let builder = builder.expect("there is a builder");
-    assert!(imports(builder).iter().any(|import| import == "actor"));
-}
-
-#[test]
-fn imports_nothing_into_the_wheel() {
-    assert_no_import(|part| part == "wheel", |_| true);
-}
-
-#[test]
-fn imports_the_actor_into_the_builder_only() {
-    let others = |part: &str| !["actor", "builder"].contains(&part);
-    assert_no_import(others, |import| import == "actor");
-}
-
-#[test]
-fn imports_no_caller_into_the_actor_or_what_both_share() {
-    let beneath = |part: &str| ["actor", "shared", "timer_set"].contains(&part);
-    assert_no_import(beneath, |import| CALLERS.contains(&import));
-}
-
-#[test]
-fn imports_nothing_internal_into_the_adapters() {
-    let internal = ["actor", "keyed", "shared", "timer_set", "wheel"];
-    assert_no_import(
-        |part| part == "adapters",
-        |import| internal.contains(&import),
-    );
-    assert_no_import(|part| part != "adapters", |import| import == "adapters");
+    path_in_crate(file).split(['/', '.']).next().unwrap_or("")
 }
 
 /// Without features the crate does not depend on them.

@@ -74,7 +74,7 @@ async fn get(client: &mut DuplexStream, path: &str) -> io::Result<String> {
 /// A limit on all bytes cuts a request in flight; `keep_alive` does not.
 #[tokio::test(start_paused = true)]
 async fn limit_on_all_bytes_cuts_slow_request() {
-    let (mut client, served) = serve(IdleLimits::none().all(IDLE));
+    let (mut client, served) = serve(IdleLimits::none().either(IDLE));
     assert!(get(&mut client, "/slow").await.is_err());
     assert_eq!(served.await.unwrap(), (IDLE, true));
 }
@@ -237,7 +237,7 @@ async fn guard_and_touch_count_beside_what_is_owed() {
 async fn counts_limit_on_all_while_response_is_owed() {
     let wheel = TimerWheel::new();
     let (socket, mut peer) = duplex(64);
-    let limits = keep_alive().all(IDLE * 2);
+    let limits = keep_alive().either(IDLE * 2);
     let mut stream = wheel.idle_stream_with(socket, limits);
     peer.write_all(b"a").await.expect("it is open");
     assert_eq!(stream.read_u8().await.expect("it is there"), b'a');

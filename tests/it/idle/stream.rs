@@ -68,11 +68,11 @@ async fn fails_read_when_first_limit_is_reached() {
     for (limits, expected) in [
         (none().read(read), 500),
         (none().write(write), 150),
-        (none().all(all), 470),
+        (none().either(all), 470),
         (none().read(read).write(write), 150),
-        (none().read(read).all(all), 470),
-        (none().write(write).all(all), 150),
-        (none().read(read).write(write).all(all), 150),
+        (none().read(read).either(all), 470),
+        (none().write(write).either(all), 150),
+        (none().read(read).write(write).either(all), 150),
     ] {
         let wheel = TimerWheel::new();
         let (mut stream, peer) = pair(&wheel, limits);
@@ -92,8 +92,8 @@ async fn fails_write_when_first_limit_is_reached() {
     for (limits, expected) in [
         (none().read(ms(100)), 100),
         (none().write(ms(150)), 550),
-        (none().all(ms(70)), 470),
-        (none().read(ms(500)).write(ms(150)).all(ms(90)), 490),
+        (none().either(ms(70)), 470),
+        (none().read(ms(500)).write(ms(150)).either(ms(90)), 490),
     ] {
         let wheel = TimerWheel::new();
         let (mut stream, mut peer) = pair(&wheel, limits);
@@ -146,7 +146,7 @@ async fn counts_directions_separately() {
 #[tokio::test(start_paused = true)]
 async fn stays_alive_by_byte_just_before_each_deadline() {
     let wheel = TimerWheel::new();
-    let (mut stream, peer) = pair(&wheel, none().all(IDLE));
+    let (mut stream, peer) = pair(&wheel, none().either(IDLE));
     trickle(peer, JUST_BEFORE, 100);
     assert_eq!(read_until_idle(&mut stream).await, JUST_BEFORE * 100 + IDLE);
     let metrics = wheel.metrics();
@@ -156,7 +156,7 @@ async fn stays_alive_by_byte_just_before_each_deadline() {
 #[tokio::test(start_paused = true)]
 async fn wakes_both_halves_of_split_stream() {
     let wheel = TimerWheel::new();
-    for limits in [none().read(IDLE), none().write(IDLE), none().all(IDLE)] {
+    for limits in [none().read(IDLE), none().write(IDLE), none().either(IDLE)] {
         let (stream, _peer) = pair(&wheel, limits);
         let (mut reading, mut writing) = tokio::io::split(stream);
         let start = Instant::now();
@@ -174,7 +174,7 @@ async fn wakes_both_halves_of_split_stream() {
 #[tokio::test(start_paused = true)]
 async fn ignores_empty_operations_and_flushes() {
     let wheel = TimerWheel::new();
-    let (mut stream, _peer) = pair(&wheel, none().all(IDLE));
+    let (mut stream, _peer) = pair(&wheel, none().either(IDLE));
     for _ in 0..9 {
         time::advance(ms(10)).await;
         assert_eq!(stream.write(&[]).await.expect("not idle"), 0);
@@ -187,7 +187,7 @@ async fn ignores_empty_operations_and_flushes() {
 #[tokio::test(start_paused = true)]
 async fn end_of_file_is_not_idleness() {
     let wheel = TimerWheel::new();
-    let (mut stream, peer) = pair(&wheel, none().read(IDLE).all(IDLE));
+    let (mut stream, peer) = pair(&wheel, none().read(IDLE).either(IDLE));
     drop(peer);
     for _ in 0..10 {
         assert_eq!(stream.read(&mut [0; 8]).await.expect("an end"), 0);
@@ -199,7 +199,7 @@ async fn end_of_file_is_not_idleness() {
 #[tokio::test(start_paused = true)]
 async fn passes_inner_errors_on() {
     let wheel = TimerWheel::new();
-    let (mut stream, peer) = pair(&wheel, none().all(IDLE));
+    let (mut stream, peer) = pair(&wheel, none().either(IDLE));
     drop(peer);
     let error = stream.write_all(b"x").await.expect_err("nobody is there");
     assert_eq!(error.kind(), ErrorKind::BrokenPipe);
@@ -209,7 +209,7 @@ async fn passes_inner_errors_on() {
 #[tokio::test(start_paused = true)]
 async fn late_operation_succeeds_if_it_can() {
     let wheel = TimerWheel::new();
-    let (mut stream, mut peer) = pair(&wheel, none().all(IDLE));
+    let (mut stream, mut peer) = pair(&wheel, none().either(IDLE));
     peer.write_all(b"xy").await.expect("it is open");
     time::advance(IDLE * 5).await;
     assert!(!stream.is_idle(), "nobody has looked");
@@ -227,10 +227,10 @@ async fn late_operation_succeeds_if_it_can() {
 #[tokio::test(start_paused = true)]
 async fn handle_touches_and_guards_both_directions() {
     for limits in [
-        none().all(IDLE),
+        none().either(IDLE),
         none().read(IDLE),
         none().write(IDLE),
-        none().read(IDLE).write(IDLE).all(IDLE),
+        none().read(IDLE).write(IDLE).either(IDLE),
     ] {
         let wheel = TimerWheel::new();
         let (mut stream, _peer) = pair(&wheel, limits);
@@ -256,7 +256,7 @@ async fn handle_touches_and_guards_both_directions() {
 
 #[tokio::test(start_paused = true)]
 async fn counts_each_limit_from_release_of_guard() {
-    for limits in [none().all(IDLE), none().read(IDLE), none().write(IDLE)] {
+    for limits in [none().either(IDLE), none().read(IDLE), none().write(IDLE)] {
         let wheel = TimerWheel::new();
         let (mut stream, _peer) = pair(&wheel, limits);
         let busy = stream.handle().expect("it has limits").busy();
@@ -292,7 +292,7 @@ async fn fails_later_operations_except_shutdown() {
 #[tokio::test(start_paused = true)]
 async fn gives_inner_stream_back_for_goodbye() {
     let wheel = TimerWheel::new();
-    let (mut stream, mut peer) = pair(&wheel, none().all(IDLE));
+    let (mut stream, mut peer) = pair(&wheel, none().either(IDLE));
     assert!(is_idle(stream.read_u8().await));
     peer.write_all(b"!").await.expect("it is open");
     let mut inner = stream.into_inner();
@@ -348,7 +348,7 @@ async fn has_no_timer_without_limits() {
 #[tokio::test(start_paused = true)]
 async fn cancelled_reads_lose_neither_bytes_nor_limit() {
     let wheel = TimerWheel::new();
-    let (mut stream, mut peer) = pair(&wheel, none().all(IDLE));
+    let (mut stream, mut peer) = pair(&wheel, none().either(IDLE));
     let start = Instant::now();
     for n in 0..20 {
         for _ in 0..3 {
@@ -372,7 +372,7 @@ async fn cancelled_reads_lose_neither_bytes_nor_limit() {
 #[tokio::test(start_paused = true)]
 async fn p15_keeps_limits_by_tokios_timer_after_shutdown() {
     let wheel = TimerWheel::new();
-    let (mut stream, peer) = pair(&wheel, none().all(IDLE));
+    let (mut stream, peer) = pair(&wheel, none().either(IDLE));
     wheel.shutdown().await;
     let (mut late, late_peer) = pair(&wheel, none().read(IDLE));
     trickle(peer, ms(60), 5);
@@ -482,7 +482,7 @@ async fn passes_buffered_reads_through() {
 #[tokio::test(start_paused = true)]
 async fn ignores_operations_on_inner_stream() {
     let wheel = TimerWheel::new();
-    let (mut stream, mut peer) = pair(&wheel, none().all(IDLE));
+    let (mut stream, mut peer) = pair(&wheel, none().either(IDLE));
     time::advance(ms(60)).await;
     peer.write_u8(1).await.expect("it is open");
     assert_eq!(stream.get_mut().read_u8().await.expect("it is there"), 1);
@@ -500,7 +500,7 @@ async fn refuses_stream_of_zero_duration() {
 #[test]
 fn refuses_limits_of_zero_duration() {
     let limits: [fn(IdleLimits, Duration) -> IdleLimits; 3] =
-        [IdleLimits::read, IdleLimits::write, IdleLimits::all];
+        [IdleLimits::read, IdleLimits::write, IdleLimits::either];
     for limit in limits {
         let refused = std::panic::catch_unwind(|| limit(none(), Duration::ZERO));
         let panic = refused.expect_err("it is zero");
@@ -512,7 +512,7 @@ fn refuses_limits_of_zero_duration() {
 #[tokio::test(start_paused = true)]
 async fn treats_longest_limits_as_none() {
     let wheel = TimerWheel::new();
-    let (mut stream, peer) = pair(&wheel, none().read(Duration::MAX).all(Duration::MAX));
+    let (mut stream, peer) = pair(&wheel, none().read(Duration::MAX).either(Duration::MAX));
     let mut read = task::spawn(stream.read_u8());
     assert_pending!(read.poll());
     time::advance(Duration::from_secs(86_400 * 365 * 20)).await;

@@ -32,7 +32,7 @@ fn is_idle<R: std::fmt::Debug>(result: io::Result<R>) -> bool {
 #[tokio::test(start_paused = true)]
 async fn fails_other_direction_despite_later_touches() {
     for limits in [
-        IdleLimits::none().all(IDLE),
+        IdleLimits::none().either(IDLE),
         IdleLimits::none().read(IDLE),
         IdleLimits::none().write(IDLE),
     ] {
@@ -193,7 +193,7 @@ async fn read_limit_finds_listener_idle_in_a_chat() {
     let wheel = TimerWheel::new();
     let limits = |limit: fn(IdleLimits, Duration) -> IdleLimits| limit(IdleLimits::none(), IDLE);
     for (limits, is_found) in [
-        (limits(IdleLimits::all), false),
+        (limits(IdleLimits::either), false),
         (limits(IdleLimits::read), true),
     ] {
         let (mut listener, socket) = duplex(8);

@@ -149,7 +149,7 @@ fn limits() -> [(IdleLimits, &'static [Operation]); 4] {
         (none().read(IDLE), &[Read, FillBuf, Consume]),
         (none().write(IDLE), &[Write, WriteVectored]),
         (
-            none().all(IDLE),
+            none().either(IDLE),
             &[Read, FillBuf, Consume, Write, WriteVectored],
         ),
         // Bytes that were read leave a response owed.

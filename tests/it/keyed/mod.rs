@@ -11,6 +11,8 @@ mod interval;
 mod limit;
 mod load;
 mod model;
+mod retain;
+mod set_if_absent;
 mod sets;
 mod shutdown;
 mod small_worlds;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use tickwheel::{Busy, IdleTimer, Interval, Sleep, Timeout};
+use tickwheel::{BusyGuard, IdleTimer, Interval, Sleep, Timeout};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -313,7 +313,7 @@ impl Share for Intervals {
 struct Idler {
     timer: IdleTimer,
     touched: Instant,
-    busy: Option<Busy>,
+    busy: Option<BusyGuard>,
 }
 
 struct Idlers {
@@ -366,7 +366,7 @@ impl Share for Idlers {
         }
         if poll_with(&mut idler.timer, &self.waker).is_ready() {
             assert!(idler.busy.is_none(), "idle, though busy");
-            self.world.saw(idler.touched + idler.timer.idle());
+            self.world.saw(idler.touched + idler.timer.idle_duration());
             idler.touched = Instant::now();
             idler.timer.touch();
             let _ = poll_with(&mut idler.timer, &self.waker);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use tickwheel::{Busy, KeyedTimers, Reaper, SetTimerError, Watch};
+use tickwheel::{BusyGuard, KeyedTimers, Reaper, SetTimerError, WatchGuard};
 
 use super::drivers::{Share, delay};
 use super::{Value, World};
@@ -131,8 +131,8 @@ pub(crate) struct Watches {
     world: Arc<World>,
     reaper: Reaper<u64, Value>,
     size: usize,
-    all: Vec<Watch>,
-    busy: Vec<Busy>,
+    all: Vec<WatchGuard<u64, Value>>,
+    busy: Vec<BusyGuard>,
 }
 
 impl Watches {
@@ -146,7 +146,7 @@ impl Watches {
         }
     }
 
-    fn watch(&self, key: u64) -> Watch {
+    fn watch(&self, key: u64) -> WatchGuard<u64, Value> {
         let watch = self.reaper.watch(key, self.world.value());
         watch
             .map_err(|_: SetTimerError<_, _>| "there is no limit, and it is open")

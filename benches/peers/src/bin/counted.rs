@@ -91,7 +91,7 @@ fn bytes_of_keyed(scale: Scale) {
         wheel.settle().await;
         wheel.settle().await;
     });
-    let inline = size_of::<tickwheel::Watch>();
+    let inline = size_of::<tickwheel::WatchGuard<u64, u64>>();
     emit_bytes("tickwheel, a Watch", inline, &info, timers);
     drop(watches);
 }

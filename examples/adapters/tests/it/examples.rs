@@ -143,17 +143,20 @@ impl Service {
         assert!(killed.expect("there is a kill").success());
     }
 
+    #[cfg(unix)]
+    fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("it is our child").is_some()
+    }
+
     /// Its exit code and its last words.
     #[cfg(unix)]
     pub(crate) fn end(&mut self) -> (Option<i32>, String) {
         let began = Instant::now();
-        let status = loop {
-            if let Some(status) = self.child.try_wait().expect("it is our child") {
-                break status;
-            }
+        while !self.has_ended() {
             assert!(began.elapsed() < PATIENCE, "it does not end");
             std::thread::sleep(Duration::from_millis(10));
-        };
+        }
+        let status = self.child.wait().expect("it is our child");
         let mut said = String::new();
         self.lines.read_to_string(&mut said).expect("it is text");
         (status.code(), said)
@@ -301,13 +304,19 @@ fn second_signal_ends_a_service_at_once() {
     for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
         let mut service = Service::http("60");
         let mut asking = service.connect();
-        let request = b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\nb";
-        asking.write_all(request).expect("it is open");
-        std::thread::sleep(Duration::from_millis(300));
+        let head = b"POST /echo HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 1000\r\n\r\n";
+        asking.write_all(head).expect("it is open");
+        let mut asked_for_the_body = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
+        asking
+            .read_exact(&mut asked_for_the_body)
+            .expect("it answers");
         service.signal("-TERM");
-        // Two at once may be taken for one.
-        std::thread::sleep(Duration::from_millis(500));
-        service.signal(signal);
+        // Signals that come at once may be taken for one. The body never stalls, so only a signal ends the service.
+        while !service.has_ended() {
+            let _ = asking.write_all(b"b");
+            std::thread::sleep(Duration::from_millis(300));
+            service.signal(signal);
+        }
         let (ended, said) = service.end();
         assert_eq!(ended, Some(code), "{said}");
     }

@@ -207,7 +207,7 @@ async fn decides_on_a_watch_at_its_delivery() {
     assert_eq!(step(&mut actor), "wait");
     assert_eq!(woken.0.load(Ordering::Relaxed), 1);
     assert_eq!(
-        watches.each_ref().map(crate::Watch::touch),
+        watches.each_ref().map(crate::WatchGuard::touch),
         [true, false, false]
     );
     assert_eq!(received(&mut stream), [2, 3]);
@@ -461,5 +461,5 @@ async fn ends_all_watches_when_the_actor_has_ended() {
         .map(|key| reaper.watch(key, ()).expect("there is room"))
         .collect();
     drop(actor);
-    assert!(!watches.iter().any(crate::Watch::is_watched));
+    assert!(!watches.iter().any(crate::WatchGuard::is_watched));
 }

@@ -1,10 +1,11 @@
 //! Many sets that are due at once.
 
 use std::cmp::Reverse;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use super::*;
-use crate::shared::timer_set::{Batch, Contended, Due, Patience, SetWheel, TimerSet};
+use crate::shared::timer_set::{Batch, Contended, Due, DueHeap, Item, Patience, TimerSet, Timers};
 
 /// A set of one timer, due at tick 5, that counts how often it is asked to deliver.
 #[derive(Debug, Default)]
@@ -33,10 +34,11 @@ impl TimerSet for OfOne {
         _: &[u32],
         _: u64,
         _: &Turn<'_>,
-        wheel: &mut dyn SetWheel,
+        wheel: &mut Timers,
         _: Patience,
     ) -> Result<bool, Contended> {
-        wheel.insert(5, 0);
+        let set = NonZeroU32::new(self.number.load(Ordering::Relaxed)).expect("it has one");
+        wheel.insert(5, Item { set, index: 0 });
         Ok(false)
     }
 
@@ -44,12 +46,13 @@ impl TimerSet for OfOne {
         &self,
         _: &[u32],
         _: &Turn<'_>,
-        wheel: &mut dyn SetWheel,
+        _: &mut Timers,
+        due: &mut DueHeap,
         _: Patience,
     ) -> Result<bool, Contended> {
-        let order = std::num::NonZeroU64::MIN;
+        let order = NonZeroU64::MIN;
         let (tick, index) = (5, 0);
-        wheel.due().push(Reverse(Due { tick, order, index }));
+        due.push(Reverse(Due { tick, order, index }));
         Ok(false)
     }
 
@@ -58,12 +61,13 @@ impl TimerSet for OfOne {
         _: u64,
         limit: &mut usize,
         _: &Turn<'_>,
-        wheel: &mut dyn SetWheel,
+        _: &mut Timers,
+        due: &mut DueHeap,
         _: Patience,
     ) -> Result<bool, Contended> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         if *limit > 0 {
-            *limit -= usize::from(wheel.due().pop().is_some());
+            *limit -= usize::from(due.pop().is_some());
         }
         Ok(false)
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tickwheel::{TimerWheel, Watch, WatchOptions};
+use tickwheel::{TimerWheel, WatchGuard, WatchOptions};
 use tokio::time::{self, Instant};
 
 use super::{IDLE, T, is_empty, next};
@@ -65,7 +65,7 @@ async fn ages(options: WatchOptions) -> Vec<Duration> {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(Duration::from_secs(3_600));
     let start = Instant::now();
-    let _watches: Vec<Watch> = (0..1_000)
+    let _watches: Vec<WatchGuard<u32, &str>> = (0..1_000)
         .map(|n| reaper.watch_with(n, "w", options).unwrap())
         .collect();
     let mut ages = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tickwheel::{TimerWheel, TryRecvError, Watch};
+use tickwheel::{TimerWheel, TryRecvError, WatchGuard};
 use tokio::time::{self, Instant};
 
 use super::{IDLE, is_empty, next};
@@ -67,12 +67,12 @@ async fn returns_delivered_watches_after_their_memory_was_freed() {
     const WATCHES: u32 = 3_000;
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
-    let mut watches: Vec<Watch> = (0..WATCHES)
+    let mut watches: Vec<WatchGuard<u32, &str>> = (0..WATCHES)
         .map(|n| reaper.watch(n, "w").unwrap())
         .collect();
     wheel.settle().await;
     time::advance(IDLE).await;
-    assert!(watches.iter().step_by(2).all(Watch::touch));
+    assert!(watches.iter().step_by(2).all(WatchGuard::touch));
     wheel.settle().await;
     watches.clear();
     wheel.settle().await;

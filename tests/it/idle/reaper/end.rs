@@ -1,6 +1,6 @@
 //! The end of a reaper: dropped handles, a dropped stream, and the shutdown.
 
-use tickwheel::{SetTimerError, TimerWheel, TryRecvError, Watch, WatchOptions};
+use tickwheel::{SetTimerError, TimerWheel, TryRecvError, WatchGuard, WatchOptions};
 use tokio::time::{self, Instant};
 use tokio_test::{assert_pending, assert_ready, task};
 
@@ -80,7 +80,8 @@ async fn p15_keeps_what_was_delivered_and_unreceived_at_shutdown() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
-    let watches: Vec<Watch> = (0..10).map(|n| reaper.watch(n, "w").unwrap()).collect();
+    let watches: Vec<WatchGuard<u32, &str>> =
+        (0..10).map(|n| reaper.watch(n, "w").unwrap()).collect();
     wheel.settle().await;
     time::advance(IDLE).await;
     assert!(watches[3].touch());

@@ -3,13 +3,14 @@
 mod ages;
 mod dropped;
 mod end;
+mod expire_now;
 mod guards;
 mod model;
 mod race;
 
 use std::time::Duration;
 
-use tickwheel::{Expirations, SetTimerError, TimerWheel, TryRecvError, Watch};
+use tickwheel::{Expirations, SetTimerError, TimerWheel, TryRecvError, WatchGuard};
 use tokio::time::{self, Instant};
 
 use crate::support::{advance, ms};
@@ -126,7 +127,8 @@ async fn reschedules_a_watch_touched_before_it_is_delivered() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
-    let watches: Vec<Watch> = (0..10).map(|n| reaper.watch(n, "w").unwrap()).collect();
+    let watches: Vec<WatchGuard<u32, &str>> =
+        (0..10).map(|n| reaper.watch(n, "w").unwrap()).collect();
     wheel.settle().await;
     // The actor does not run while the clock jumps.
     time::advance(IDLE * 5).await;
@@ -150,7 +152,8 @@ async fn refuses_touches_of_delivered_watches_not_received() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
-    let watches: Vec<Watch> = (0..10).map(|n| reaper.watch(n, "w").unwrap()).collect();
+    let watches: Vec<WatchGuard<u32, &str>> =
+        (0..10).map(|n| reaper.watch(n, "w").unwrap()).collect();
     // The stream is not read for a long time.
     advance(&wheel, IDLE * 5).await;
     for watch in &watches {
@@ -226,12 +229,13 @@ async fn reaps_nothing_while_the_clock_stands_still() {
 async fn sends_no_command_for_a_touch() {
     let wheel = TimerWheel::new();
     let (reaper, _idle) = wheel.reaper(IDLE);
-    let watches: Vec<Watch> = (0..100).map(|n| reaper.watch(n, "w").unwrap()).collect();
+    let watches: Vec<WatchGuard<u32, &str>> =
+        (0..100).map(|n| reaper.watch(n, "w").unwrap()).collect();
     wheel.settle().await;
     let before = wheel.metrics();
     for _ in 0..50 {
         time::advance(T).await;
-        assert!(watches.iter().all(Watch::touch));
+        assert!(watches.iter().all(WatchGuard::touch));
         for watch in &watches {
             drop(watch.busy());
         }

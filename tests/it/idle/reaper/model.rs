@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tickwheel::{Busy, Expirations, Expired, Reaper, TimerWheel, Watch};
+use tickwheel::{BusyGuard, Expirations, Expired, Reaper, TimerWheel, WatchGuard};
 use tokio::time::{self, Instant};
 
 use crate::support::{Numbers, ms};
@@ -13,9 +13,9 @@ const T: Duration = ms(10);
 /// The oracle's record of one connection.
 struct Connection {
     last: Instant,
-    guards: Vec<Busy>,
+    guards: Vec<BusyGuard>,
     /// `None` once it was dropped.
-    watch: Option<Watch>,
+    watch: Option<WatchGuard<usize, u64>>,
     is_reaped: bool,
 }
 

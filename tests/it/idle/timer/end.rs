@@ -66,10 +66,10 @@ async fn reset_after_completion_applies_to_next_period() {
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
     completion(&mut idle, start).await;
-    idle.reset_idle(ms(300));
+    idle.set_idle_duration(ms(300));
     assert!(!idle.touch(), "it has completed");
     assert_eq!(completion(&mut idle, start).await, IDLE + ms(300));
-    idle.reset_idle(ms(20));
+    idle.set_idle_duration(ms(20));
     assert_eq!(completion(&mut idle, start).await, IDLE + ms(320));
 }
 
@@ -125,7 +125,7 @@ async fn p15_respects_touches_by_tokios_timer_after_shutdown() {
         ms(1_600),
         "a new period"
     );
-    late.reset_idle(ms(500));
+    late.set_idle_duration(ms(500));
     assert_eq!(completion(&mut late, start).await, ms(2_100));
 }
 

@@ -334,8 +334,8 @@ async fn shorter_duration_applies_while_awaited() {
     assert_pending!(idle.poll());
     wheel.settle().await;
     time::advance(ms(20)).await;
-    idle.reset_idle(ms(50));
-    assert_eq!(idle.idle(), ms(50));
+    idle.set_idle_duration(ms(50));
+    assert_eq!(idle.idle_duration(), ms(50));
 
     advance(&wheel, ms(29)).await;
     assert!(!idle.is_woken());
@@ -350,7 +350,7 @@ async fn completes_at_once_when_reset_to_passed_duration() {
     let mut idle = task::spawn(wheel.idle_timer(ms(1_000)));
     assert_pending!(idle.poll());
     time::advance(ms(500)).await;
-    idle.reset_idle(IDLE);
+    idle.set_idle_duration(IDLE);
     wheel.settle().await;
     assert!(idle.is_woken());
     assert_ready!(idle.poll());
@@ -364,7 +364,7 @@ async fn longer_duration_counts_from_last_activity() {
     assert_pending!(idle.poll());
     time::advance(ms(60)).await;
     idle.touch();
-    idle.reset_idle(ms(250));
+    idle.set_idle_duration(ms(250));
     advance(&wheel, ms(240)).await;
     assert!(!idle.is_woken());
     assert_eq!(completion(&mut idle.into_inner(), start).await, ms(310));
@@ -383,7 +383,7 @@ async fn longest_duration_is_never_until_shortened() {
     }
     assert!(idle.touch());
     let touched = start.elapsed();
-    idle.reset_idle(IDLE);
+    idle.set_idle_duration(IDLE);
     let completed = completion(&mut idle.into_inner(), start).await;
     assert_eq!(completed, touched + IDLE);
 }
@@ -446,7 +446,7 @@ async fn refuses_zero_duration() {
 async fn refuses_reset_to_zero_duration() {
     TimerWheel::new()
         .idle_timer(IDLE)
-        .reset_idle(Duration::ZERO);
+        .set_idle_duration(Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]

@@ -70,7 +70,7 @@ async fn wakes_when_due(touched: u64, reset: u64, new_idle: u64, waiting: Waitin
         }
     };
     let case = format!("touched at {touched}, {new_idle} from {reset} on, {waiting:?}");
-    idle.reset_idle(seconds(new_idle));
+    idle.set_idle_duration(seconds(new_idle));
     wheel.settle().await;
     if due > reset {
         assert!(!waits.is_woken(), "early: {case}");
@@ -89,7 +89,7 @@ async fn endless_duration_wakes_no_task_at_old_deadline() {
     let wheel = start_wheel();
     let mut idle = task::spawn(wheel.idle_timer(ms(100)));
     assert_pending!(idle.poll());
-    idle.reset_idle(Duration::MAX);
+    idle.set_idle_duration(Duration::MAX);
     time::advance(ms(200)).await;
     assert_pending!(idle.poll());
     assert!(!idle.is_woken(), "it asks to be polled again");

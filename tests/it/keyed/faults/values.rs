@@ -197,3 +197,55 @@ async fn p12_lets_values_use_their_own_set_when_dropped() {
     assert!(timers.is_empty());
     assert_balanced(&wheel);
 }
+
+#[tokio::test(start_paused = true)]
+async fn p12_retain_leaves_a_sound_set_when_it_panics() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed::<u64, u64>();
+    for key in 0..10 {
+        timers.set_timer(key, key, ms(10)).unwrap();
+    }
+    wheel.settle().await;
+    let mut visited = 0;
+    let panics = |_: &u64, _: &mut u64, _| {
+        visited += 1;
+        assert!(visited < 5, "the fifth panics");
+        false
+    };
+    assert!(unwinds(|| timers.retain(panics)));
+    assert_eq!(timers.len(), 6, "four were removed before");
+    advance(&wheel, ms(100)).await;
+    let fired = std::iter::from_fn(|| stream.try_recv().ok()).count();
+    assert_eq!(fired, 6);
+    assert_balanced(&wheel);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p12_retain_drops_every_value_though_each_drop_panics() {
+    let wheel = TimerWheel::new();
+    let bombs = bombs(&wheel);
+    assert!(bombs.timers.retain(|_, _, _| false).is_ok());
+    assert_eq!((bombs.drops(), bombs.timers.len()), (10, 0));
+    assert_balanced(&wheel);
+}
+
+/// Panics when it is cloned.
+#[derive(Debug)]
+struct Uncloneable;
+
+impl Clone for Uncloneable {
+    fn clone(&self) -> Self {
+        panic!("Clone panics")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn p12_get_leaves_a_timer_whose_clone_panics() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed::<u64, Uncloneable>();
+    timers.set_timer(1, Uncloneable, ms(10)).unwrap();
+    assert!(unwinds(|| timers.get(&1)));
+    assert!(timers.contains(&1));
+    advance(&wheel, ms(10)).await;
+    assert!(stream.try_recv().is_ok());
+}

@@ -113,6 +113,7 @@ impl Run {
                     t.set_interval(key, v, period)
                 });
             }
+            Op::SetIfAbsent(key, span) => self.set_if_absent(key, self.span(span)),
             Op::Move(key, span) => {
                 let span = self.span(span);
                 let (_, deadline) = self.after(span);
@@ -140,6 +141,7 @@ impl Run {
                 }
             }
             Op::Deadline(key) => self.deadline(key),
+            Op::Retain(keys) => self.retain(keys),
             Op::Drain => self.drain(),
             Op::Advance(span) => {
                 let by = self.span(span).min(to_duration(LAST - self.clock.now()));
@@ -200,6 +202,66 @@ impl Run {
         }
     }
 
+    fn set_if_absent(&mut self, key: u8, delay: Duration) {
+        let (_, deadline) = self.after(delay);
+        if !self.oracle.pending.contains_key(&key) {
+            return self.set(key, deadline, None, |timers, value| {
+                let given_back = timers.set_if_absent(key, value, delay)?;
+                assert!(given_back.is_none(), "key {key} has no timer");
+                Ok(None)
+            });
+        }
+        let Some(timers) = self.handles.last().cloned() else {
+            return;
+        };
+        let value = self.value();
+        let number = value.0;
+        let back = match timers.set_if_absent(key, value, delay) {
+            Ok(back) => back.expect("there is a timer"),
+            Err(refused) => {
+                assert!(refused.is_closed() && !self.is_open());
+                refused.into_inner()
+            }
+        };
+        assert_eq!((back.0, back.1.0), (key, number), "returned");
+    }
+
+    /// Keeps some keys, and writes a new number into each value that it visits.
+    fn retain(&mut self, keys: u8) {
+        let Some(timers) = self.handles.last() else {
+            return;
+        };
+        let keeps = |key: u8| keys >> key & 1 == 1;
+        let mut visited = Vec::new();
+        let retained = timers.retain(|&key, value, deadline| {
+            visited.push((key, value.0, deadline));
+            value.0 += 1_000_000;
+            keeps(key)
+        });
+        assert_eq!(retained.is_ok(), self.is_open());
+        if retained.is_err() {
+            assert!(visited.is_empty());
+            return;
+        }
+        visited.sort_unstable_by_key(|&(key, ..)| key);
+        let keys: Vec<u8> = visited.iter().map(|&(key, ..)| key).collect();
+        assert!(keys.iter().eq(self.oracle.pending.keys()), "{keys:?}");
+        for (key, value, deadline) in visited {
+            let expected = self.oracle.pending[&key];
+            assert_eq!(value, expected.value);
+            self.assert_deadline(deadline, expected.deadline);
+            if keeps(key) {
+                self.oracle
+                    .pending
+                    .get_mut(&key)
+                    .expect("it is pending")
+                    .value += 1_000_000;
+            } else {
+                self.oracle.remove(key);
+            }
+        }
+    }
+
     fn move_to(
         &mut self,
         key: u8,
@@ -234,6 +296,11 @@ impl Run {
         };
         let deadline = timers.deadline(&key);
         assert_eq!(timers.contains(&key), deadline.is_some());
+        let value = timers.get(&key).map(|value| value.0);
+        assert_eq!(
+            value,
+            self.oracle.pending.get(&key).map(|timer| timer.value)
+        );
         let expected = self.oracle.pending.get(&key).map(|timer| timer.deadline);
         assert_eq!(deadline.is_some(), expected.is_some(), "key {key}");
         if let (Some(deadline), Some(expected)) = (deadline, expected) {

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
+use super::TimerWheel;
 use crate::actor::Actor;
 use crate::clock;
 use crate::error::BuildError;
 use crate::shared::notifier::ActorNotifier;
 use crate::shared::{Config, Shared};
 use crate::tick::Ticks;
-use crate::timer_wheel::TimerWheel;
 use crate::wheel::SLOTS;
 
 /// The bounds of a tick.
@@ -71,10 +71,8 @@ impl Builder {
 
     /// Sets the length of a tick, from a microsecond to a day. The default is 0.1 ms.
     ///
-    /// A timer fires at the first tick that begins at its deadline or later: never early, and up to a tick late. With a
-    /// longer tick the actor wakes less often and fires more timers each time. With a shorter one the order of timers is
-    /// finer but hardly their instant, because the actor waits on Tokio's own timer, whose resolution is a millisecond;
-    /// [`dedicated_thread`](Self::dedicated_thread) avoids that.
+    /// A timer fires at the first tick that begins at its deadline or later: never early, and up to a tick late. The
+    /// guide says [how to choose a tick](mod@crate::guide#accuracy-and-ticks).
     #[doc(alias = "resolution")]
     #[doc(alias = "granularity")]
     #[doc(alias = "precision")]
@@ -85,7 +83,7 @@ impl Builder {
 
     /// Sets how many buckets each level of the wheel has: a power of two from 2 to 4096. The default is 256.
     ///
-    /// With more slots a far timer cascades through fewer levels, and each level takes more memory.
+    /// With more slots, far timers cascade through fewer levels, and each level takes more memory.
     #[doc(alias = "wheel_size")]
     #[doc(alias = "buckets")]
     pub fn slots(mut self, slots: usize) -> Self {
@@ -93,12 +91,11 @@ impl Builder {
         self
     }
 
-    /// Limits how many keyed timers may be pending at once, over all sets of the wheel; at least 1. The default, and the
-    /// most there can be, is 2<sup>29</sup>.
+    /// Limits how many keyed timers may be pending at once, over all sets of the wheel; at least 1. The default,
+    /// 2<sup>29</sup>, is also the most there can be.
     ///
-    /// Timers from [`TimerWheel::keyed`] and connections watched by a [`Reaper`](crate::Reaper) count; sleeps, timeouts,
-    /// intervals and idle timers do not. Over the limit, setting a timer under a new key returns key and value in
-    /// [`SetTimerError::Full`](crate::SetTimerError::Full).
+    /// Watches of a [`Reaper`](crate::Reaper) count as keyed timers. Over the limit, setting a timer under a new key
+    /// returns key and value in [`SetTimerError::Full`](crate::SetTimerError::Full).
     #[doc(alias = "capacity")]
     #[doc(alias = "max_pending")]
     #[doc(alias = "backpressure")]
@@ -109,8 +106,8 @@ impl Builder {
 
     /// Sets how late a timer may fire before the actor logs a warning. The default is 1 s.
     ///
-    /// A timer whose deadline had passed when it was armed is late from then on. The warning names the cause. The actor logs
-    /// at most one such warning every ten seconds.
+    /// A timer whose deadline had passed when it was armed is late from then on. The warning names the cause, and comes
+    /// at most once in ten seconds.
     pub fn late_warning(mut self, late_warning: Duration) -> Self {
         self.late_warning = late_warning;
         self
@@ -125,8 +122,8 @@ impl Builder {
 
     /// Sets the runtime that the actor runs on. The default is the current one.
     ///
-    /// It excludes [`dedicated_thread`](Self::dedicated_thread), and [`time::install`](crate::time::install), whose wheel
-    /// is that of the current runtime.
+    /// It excludes [`dedicated_thread`](Self::dedicated_thread). [`time::install`](crate::time::install) takes the
+    /// current runtime only.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self
@@ -135,9 +132,9 @@ impl Builder {
     /// Runs the actor on a thread of its own instead of as a task. It then needs no runtime, and
     /// excludes [`runtime`](Self::runtime).
     ///
-    /// Timers fire on time even while every worker of the runtime is blocked, and a tick under a millisecond is as precise
-    /// as the operating system wakes a thread. A task that a timer wakes still waits for a worker to run it, as with any
-    /// timer. The thread ends with the wheel.
+    /// Timers fire on time even while every worker of the runtime is blocked, and a tick under a millisecond is as
+    /// precise as the operating system wakes a thread. A woken task still waits for a worker to run it. The thread ends
+    /// with the wheel.
     ///
     /// # Examples
     ///
@@ -162,8 +159,8 @@ impl Builder {
         self
     }
 
-    /// Keeps sleeps on the wheel under a virtual clock too, where they go to Tokio's timer otherwise. This crate's own tests
-    /// try the wheel so.
+    /// Keeps sleeps on the wheel under a virtual clock too, for this crate's own tests. Otherwise they go to Tokio's
+    /// timer.
     #[doc(hidden)]
     pub fn sleeps_on_wheel(mut self) -> Self {
         self.sleeps_on_wheel = true;
@@ -174,18 +171,16 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Returns a [`BuildError`] that names the setting, its value and its bounds if a setting is out of bounds, or two
-    /// settings that exclude each other. Starting
-    /// also fails without a runtime, on a runtime without a time driver, and when a dedicated thread cannot be spawned or
-    /// Tokio's clock is paused, which a thread cannot follow.
+    /// [`BuildError`] names a setting that is out of bounds, with its value and bounds, or two settings that exclude
+    /// each other. Starting also fails without a runtime, and on a runtime without a time driver. A dedicated thread
+    /// cannot start while Tokio's clock is paused, or when the operating system refuses to spawn it.
     ///
     /// # Panics
     ///
-    /// Tokio has no way to ask a runtime whether it has a time driver, other than making a sleep, which panics if it has
-    /// none. That panic is caught here and becomes [`BuildError::NoTimer`]; the panic hook has run by then and has
-    /// printed Tokio's message. In a program that is built with `panic = "abort"` nothing can be caught, and a runtime
-    /// without a time driver aborts the process, as its first use of any Tokio timer would. A
-    /// [dedicated thread](Self::dedicated_thread) needs no time driver and is not affected.
+    /// Only making a sleep shows whether a Tokio runtime has a time driver: it panics if there is none. `start` catches
+    /// that panic and returns [`BuildError::NoTimer`], after the panic hook has printed Tokio's message. In a program
+    /// built with `panic = "abort"`, a runtime without a time driver aborts the process, as its first Tokio timer
+    /// would. A [dedicated thread](Self::dedicated_thread) needs no time driver.
     pub fn start(self) -> Result<TimerWheel, BuildError> {
         if !TICKS.contains(&self.tick) {
             return Err(BuildError::Tick {
@@ -272,7 +267,7 @@ impl Builder {
             value: self.tick,
             bounds: TICKS,
         })?;
-        // Tokio lets nobody pause the clock of a runtime with several workers.
+        // Tokio cannot pause the clock of a runtime with several workers.
         let can_pause =
             runtime.is_some_and(|runtime| runtime.runtime_flavor() != RuntimeFlavor::MultiThread);
         Ok(Arc::new(Shared::new(Config {

@@ -1,0 +1,139 @@
+//! Three uses of keyed timers: debounce, throttle, and a map whose items expire. Documentation only; its examples are
+//! tests.
+//!
+//! # Debounce
+//!
+//! A burst of events has one effect, once events have stopped for a while. Each event sets the key's timer again, with
+//! the value of that event:
+//!
+//! ```
+//! use std::time::Duration;
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let wheel = tickwheel::TimerWheel::new();
+//! let (drafts, mut saves) = wheel.keyed::<&str, String>();
+//! let quiet = Duration::from_millis(500);
+//!
+//! for text in ["H", "He", "Hel", "Hello"] {
+//!     drafts.set_timer("letter", text.to_owned(), quiet)?;
+//!     tokio::time::sleep(Duration::from_millis(100)).await; // the next keystroke
+//! }
+//!
+//! // Saved once, half a second after the last keystroke.
+//! let save = saves.recv().await.ok_or("closed")?;
+//! assert_eq!((save.key, save.value.as_str()), ("letter", "Hello"));
+//! assert_eq!(wheel.metrics().keyed_fired, 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Where the value does not change, call [`move_timer`](KeyedTimers::move_timer), and `set_timer` only when it returns
+//! `false`. A draft that changes without a pause is never saved. To save it every ten seconds at the latest, keep the
+//! time of the first change in the value, and leave the timer alone once it has waited for so long.
+//!
+//! # Throttle
+//!
+//! The first event of a key passes, and the next one only after a while. The timer is the lock: of many callers at
+//! once, [`set_if_absent`](KeyedTimers::set_if_absent) sets it for one, and its expiration releases it.
+//!
+//! ```
+//! use std::time::Duration;
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let wheel = tickwheel::TimerWheel::new();
+//! let (recent, mut expired) = wheel.keyed::<String, ()>();
+//! // No task needs the expirations, but the stream has to be emptied.
+//! tokio::spawn(async move { while expired.recv().await.is_some() {} });
+//!
+//! let passes = |user: &str| -> Result<bool, tickwheel::SetTimerError<(), ()>> {
+//!     let second = Duration::from_secs(1);
+//!     let held = recent.set_if_absent(user.to_owned(), (), second);
+//!     Ok(held.map_err(tickwheel::SetTimerError::without_value)?.is_none())
+//! };
+//! assert!(passes("alice")?);
+//! assert!(passes("bob")?);
+//! assert!(!passes("alice")?, "too soon");
+//!
+//! tokio::time::sleep(Duration::from_millis(1_010)).await;
+//! assert!(passes("alice")?);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # A map whose items expire
+//!
+//! Each item of your map has a timer under its key. Refreshing an item sets its timer again, and an expiration removes
+//! the item. But **an expiration that lies in the stream is not taken back.** An item may be refreshed after its timer
+//! has expired, and before the consumer receives the expiration. Removing the item then would lose a fresh one. So
+//! every caller changes an item and its timer under the map's lock, and the consumer asks under the same lock whether
+//! the key has a [timer again](KeyedTimers::contains):
+//!
+//! ```
+//! use std::collections::HashMap;
+//! use std::sync::{Arc, Mutex};
+//! use std::time::Duration;
+//!
+//! use tickwheel::{Expirations, KeyedTimers, SetTimerError, TimerWheel, WeakKeyedTimers};
+//!
+//! type Items = Mutex<HashMap<String, u32>>;
+//!
+//! struct Cache {
+//!     items: Arc<Items>,
+//!     timers: KeyedTimers<String, ()>,
+//! }
+//!
+//! impl Cache {
+//!     fn insert(&self, key: &str, value: u32) -> Result<(), SetTimerError<String, ()>> {
+//!         let mut items = self.items.lock().unwrap();
+//!         self.timers.set_timer(key.to_owned(), (), Duration::from_secs(60))?;
+//!         items.insert(key.to_owned(), value);
+//!         Ok(())
+//!     }
+//!
+//!     fn get(&self, key: &str) -> Option<u32> {
+//!         self.items.lock().unwrap().get(key).copied()
+//!     }
+//! }
+//!
+//! async fn remove_expired(
+//!     mut expirations: Expirations<String, ()>,
+//!     timers: WeakKeyedTimers<String, ()>,
+//!     items: Arc<Items>,
+//! ) {
+//!     while let Some(expired) = expirations.recv().await {
+//!         let mut items = items.lock().unwrap();
+//!         // Refreshed since it expired: the item has another timer, and stays.
+//!         let is_fresh = timers.upgrade().is_some_and(|timers| timers.contains(&expired.key));
+//!         if !is_fresh {
+//!             items.remove(&expired.key);
+//!         }
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let wheel = TimerWheel::new();
+//! let (timers, expirations) = wheel.keyed();
+//! let (weak, items) = (timers.downgrade(), Arc::<Items>::default());
+//! let cache = Cache { items: items.clone(), timers };
+//!
+//! cache.insert("answer", 41)?;
+//! tokio::time::sleep(Duration::from_secs(61)).await;
+//! // The expiration lies in the stream. Before it is received, the item is refreshed.
+//! cache.insert("answer", 42)?;
+//!
+//! tokio::spawn(remove_expired(expirations, weak, items)); // it ends when the cache is dropped
+//! tokio::time::sleep(Duration::from_secs(30)).await;
+//! assert_eq!(cache.get("answer"), Some(42), "the fresh item is there");
+//! tokio::time::sleep(Duration::from_secs(31)).await;
+//! assert_eq!(cache.get("answer"), None);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A caller locks the map first and the set of timers second, never the other way round, so they cannot deadlock. The
+//! example `cache` uses versions instead of `contains`, and adds a limit and counts.
+
+// For the links above.
+#[allow(unused_imports)]
+use crate::KeyedTimers;

@@ -1,0 +1,104 @@
+//! The value that a reaper's set stores for each watch, and the decision whether the watch has ended.
+
+use std::sync::Arc;
+
+use crate::clock;
+use crate::shared::activity::{Activity, LATEST_NANOS, Reap};
+use crate::tick::{Ticks, Timestamp};
+use crate::timer_set::{Cause, Payload};
+
+/// A value and its activity.
+pub(crate) struct Watched<V> {
+    pub(super) value: V,
+    pub(super) activity: Arc<Activity>,
+    /// Why the watch ended, if that was before its timer was taken out: it expires now, or the actor has ended.
+    pub(super) ended: Option<Cause>,
+}
+
+/// The rules that all watches of a reaper share.
+pub(crate) struct WatchRules {
+    pub(super) ticks: Ticks,
+    pub(super) idle_nanos: u64,
+}
+
+impl WatchRules {
+    /// When a watch that was last active at `last` is idle.
+    fn idle_after(&self, last: u64) -> Timestamp {
+        Timestamp::at(last.saturating_add(self.idle_nanos))
+    }
+
+    /// The latest activity that counts: a touch in the future counts up to one idle duration ahead.
+    fn latest(&self, now: u64) -> u64 {
+        now.saturating_add(self.idle_nanos).min(LATEST_NANOS)
+    }
+}
+
+impl<V> Payload for Watched<V> {
+    type Value = V;
+    type Rules = WatchRules;
+    const KEYED: bool = false;
+
+    /// `oldest` is the instant of the maximum age, or the instant at which it ended.
+    fn due(&self, oldest: Timestamp, now: Timestamp, rules: &WatchRules) -> Timestamp {
+        let now = now.after_origin();
+        let last = if self.activity.is_busy() {
+            // The actor reads it again after an idle duration.
+            Some(now)
+        } else {
+            let again = || rules.latest(rules.ticks.nanos(clock::now()));
+            self.activity.clamp(rules.latest(now), again)
+        };
+        // The activity is gone only if the watch has ended.
+        last.map_or(oldest, |last| rules.idle_after(last).min(oldest))
+    }
+
+    fn expire(
+        &self,
+        oldest: Timestamp,
+        now: Timestamp,
+        rules: &WatchRules,
+    ) -> Option<(Timestamp, Cause)> {
+        if let Some(cause) = self.ended {
+            return Some((oldest, cause));
+        }
+        if oldest <= now {
+            let was_busy = self.activity.is_busy();
+            let idle_at = rules.idle_after(self.activity.end()?);
+            return Some(if was_busy {
+                (oldest, Cause::MaxAge)
+            } else {
+                earlier(idle_at, oldest)
+            });
+        }
+        let idle_since = now.after_origin().checked_sub(rules.idle_nanos)?;
+        match self.activity.reap(idle_since) {
+            Reap::Reaped(last) => Some((rules.idle_after(last), Cause::Idle)),
+            Reap::Active(_) | Reap::Busy | Reap::Gone => None,
+        }
+    }
+
+    fn end(&mut self, oldest: Timestamp, now: Timestamp, rules: &WatchRules) -> (Timestamp, Cause) {
+        if let Some(cause) = self.ended {
+            return (oldest, cause);
+        }
+        // It was reaped or ended never before: both take the timer out, or say so above.
+        let last = self.activity.end().unwrap_or(0);
+        let last = last.min(rules.latest(now.after_origin()));
+        let (deadline, cause) = earlier(rules.idle_after(last), oldest);
+        self.ended = Some(cause);
+        (deadline, cause)
+    }
+
+    fn into_value(self) -> V {
+        self.value
+    }
+}
+
+/// When and why a watch ends that is idle at one instant and reaches its maximum age at the other.
+fn earlier(idle_at: Timestamp, oldest: Timestamp) -> (Timestamp, Cause) {
+    if oldest < idle_at {
+        (oldest, Cause::MaxAge)
+    } else {
+        (idle_at, Cause::Idle)
+    }
+}

@@ -1,0 +1,264 @@
+//! What the wheel knows of one timer: the protocol between the timer's owner and the actor.
+//!
+//! # The idea
+//!
+//! The wheel holds a lower bound; the owner holds the truth. The owner of a timer knows what it [wants](Want): above all
+//! the tick at which the timer is due. The wheel knows a tick by which the actor processes the timer
+//! ([`scheduled`](Bound::scheduled)). While the timer is armed,
+//!
+//! > `scheduled` is not later than the tick at which the timer is due
+//!
+//! and correctness needs nothing else: at `scheduled` the timer fires, is scheduled again, or leaves the wheel. Hence
+//! **moving later and cancelling send no command**.
+//!
+//! An [entry](crate::shared::entry) of a sleeping future has a bound, and so has each slot of a
+//! [set of keyed timers](crate::timer_set). Both keep it, with the truth beside it, under a lock.
+//!
+//! # The operations
+//!
+//! | | by | when | returns |
+//! |---|---|---|---|
+//! | [`require`](Bound::require) | owner | it armed or moved the timer | what the actor must be told |
+//! | [`release`](Bound::release) | owner | it needs the wheel no more | the same |
+//! | [`agree`](Bound::agree) | actor | it took the timer from a queue | how the wheel has to change |
+//! | [`reached`](Bound::reached) | actor | the wheel reached the timer's node, which is gone | whether the timer is due |
+//! | [`leave`](Bound::leave) | actor | it takes the node off the wheel for a reason of its own | |
+//!
+//! # Invariants
+//!
+//! They hold whenever the owner's lock is free and the actor has changed the wheel as it was asked to.
+//!
+//! * **B1** A timer that is to be processed by tick *t* is scheduled at *t* or before, until it is found due.
+//! * **B2** A timer that is not queued lies on the wheel at `scheduled`. If it has no node, `scheduled` is `NEVER`.
+//! * **B3** A timer that is queued lies on the wheel at `scheduled` or before, or its owner has told the actor, after the
+//!   rule of [`ActorAction`], to process it by `scheduled`.
+//! * **B4** `queued` is set from before the owner queues the timer until the actor has taken it out. So an owner queues a
+//!   timer once, and tells the actor only the earlier tick after that. A timer is found due only while it is not queued.
+//! * **B5** `node` is the node of the wheel that holds this timer; there is none that the bound does not name. Only the
+//!   actor changes the wheel, and it does so before it processes any other timer. What the wheel has reached it processes
+//!   before it takes the same timer from a queue.
+//!
+//! B1 to B3, and an actor that follows what it was told, give the promise: an armed timer is processed when it is due.
+
+#[cfg(all(test, not(tickwheel_loom)))]
+mod tests;
+
+use crate::tick::NEVER;
+use crate::wheel::BareWheel;
+
+/// See the module.
+///
+/// There may be millions of them, each beside a field of four bytes: hence the alignment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C, packed(4))]
+pub(crate) struct Bound {
+    scheduled: u64,
+    /// The node, or `NO_NODE`; with `QUEUED` and `URGENT`.
+    place: u32,
+}
+
+/// The timer is in a queue, or is going to be pushed into one before its lock is released.
+const QUEUED: u32 = 1 << 31;
+/// It is in the queue that the actor processes first.
+const URGENT: u32 = 1 << 30;
+/// A wheel has fewer nodes.
+const NO_NODE: u32 = URGENT - 1;
+
+/// What the owner wants of the wheel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Want {
+    /// The timer is armed: process it at this tick, or not at all if that is `NEVER`.
+    At(u64),
+    /// It is not armed, and may be soon: leave its node where it is.
+    Keep,
+    /// It needs no node.
+    Nothing,
+}
+
+/// What an owner must do after it has changed a timer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum ActorAction {
+    /// Nothing: the actor processes the timer in time.
+    None,
+    /// The timer is queued already, but is needed earlier now: follow the wake rule again, for this tick.
+    Wake(u64),
+    /// Queue the timer, then follow the wake rule for this tick.
+    Enqueue(u64),
+}
+
+/// What the actor must do to the wheel at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum WheelOp {
+    Keep,
+    /// Insert the timer at this tick.
+    Insert(u64),
+    /// Move this node to this tick.
+    Move(u32, u64),
+    /// Take this node off the wheel.
+    Remove(u32),
+}
+
+/// What becomes of a timer whose node the wheel has reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Reached {
+    /// It is due, since this tick.
+    Due(u64),
+    /// It was moved: insert it again at this tick, at once.
+    Again(u64),
+    /// It has left the wheel.
+    Gone,
+}
+
+impl WheelOp {
+    /// Changes the wheel.
+    pub(crate) fn apply<T>(self, wheel: &mut BareWheel<T>, item: T) {
+        match self {
+            WheelOp::Keep => {}
+            WheelOp::Insert(tick) => {
+                wheel.insert(tick, item);
+            }
+            WheelOp::Move(node, tick) => {
+                wheel.reschedule(node, tick);
+            }
+            WheelOp::Remove(node) => {
+                wheel.remove(node);
+            }
+        }
+    }
+}
+
+impl Bound {
+    /// The bound of a timer that the actor does not know.
+    pub(crate) const NEW: Bound = Bound {
+        scheduled: NEVER,
+        place: NO_NODE,
+    };
+
+    /// The actor processes the timer at this tick or before it; `NEVER` when it is not going to.
+    #[inline]
+    pub(crate) fn scheduled(&self) -> u64 {
+        self.scheduled
+    }
+
+    /// Whether the actor knows the timer, or is going to.
+    #[inline]
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.place != NO_NODE
+    }
+
+    #[inline]
+    pub(crate) fn is_queued(&self) -> bool {
+        self.place & QUEUED != 0
+    }
+
+    /// Whether the timer is in the queue that the actor processes first.
+    #[inline]
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.place & URGENT != 0
+    }
+
+    /// The owner pushes the timer into the queue that the actor processes first.
+    #[inline]
+    pub(crate) fn set_urgent(&mut self) {
+        debug_assert!(self.is_queued(), "B4");
+        self.place |= URGENT;
+    }
+
+    #[inline]
+    fn node(&self) -> Option<u32> {
+        let node = self.place & NO_NODE;
+        (node != NO_NODE).then_some(node)
+    }
+
+    // --- the owner ---
+
+    /// The timer was armed or moved: the actor has to process it by `tick`.
+    #[inline]
+    pub(crate) fn require(&mut self, tick: u64) -> ActorAction {
+        if self.scheduled <= tick {
+            return ActorAction::None;
+        }
+        self.scheduled = tick;
+        if self.is_queued() {
+            return ActorAction::Wake(tick);
+        }
+        self.place |= QUEUED;
+        ActorAction::Enqueue(tick)
+    }
+
+    /// The timer needs no node any more.
+    #[inline]
+    pub(crate) fn release(&mut self) -> ActorAction {
+        self.scheduled = NEVER;
+        if self.is_queued() || !self.is_in_use() {
+            return ActorAction::None;
+        }
+        self.place |= QUEUED;
+        ActorAction::Enqueue(NEVER)
+    }
+
+    // --- the actor ---
+
+    /// The timer came out of a queue: makes the wheel agree with its owner. A timer that is not queued has come out before,
+    /// and stays as it is.
+    pub(crate) fn agree<T>(&mut self, want: Want, wheel: &BareWheel<T>) -> WheelOp {
+        if !self.is_queued() {
+            return WheelOp::Keep;
+        }
+        self.place &= NO_NODE;
+        let node = self.node();
+        let on_wheel = node.and_then(|node| Some((node, wheel.tick_of(node)?)));
+        debug_assert_eq!(node.is_some(), on_wheel.is_some(), "B5");
+        match (want, on_wheel) {
+            (Want::Nothing, on_wheel) => {
+                *self = Bound::NEW;
+                on_wheel.map_or(WheelOp::Keep, |(node, _)| WheelOp::Remove(node))
+            }
+            (Want::At(tick), Some((node, at))) if tick < at => {
+                self.scheduled = tick;
+                WheelOp::Move(node, tick)
+            }
+            (Want::At(tick), None) if tick != NEVER => WheelOp::Insert(self.insert(tick, wheel)),
+            (_, on_wheel) => {
+                self.scheduled = on_wheel.map_or(NEVER, |(_, at)| at);
+                WheelOp::Keep
+            }
+        }
+    }
+
+    /// The wheel has reached the timer, whose node is gone. `now` is the current tick.
+    pub(crate) fn reached<T>(&mut self, want: Want, now: u64, wheel: &BareWheel<T>) -> Reached {
+        self.place |= NO_NODE;
+        if self.is_queued() {
+            // B3: it comes out of the queue in time.
+            return Reached::Gone;
+        }
+        self.scheduled = NEVER;
+        match want {
+            Want::At(NEVER) | Want::Keep | Want::Nothing => Reached::Gone,
+            Want::At(tick) if tick <= now => Reached::Due(tick),
+            Want::At(tick) => Reached::Again(self.insert(tick, wheel)),
+        }
+    }
+
+    /// The timer is inserted next, at this tick.
+    fn insert<T>(&mut self, tick: u64, wheel: &BareWheel<T>) -> u64 {
+        debug_assert!(!self.is_in_use(), "B5");
+        self.scheduled = tick;
+        self.place = wheel.next_index();
+        assert!(
+            self.place < NO_NODE,
+            "the actor's wheels hold fewer than 2^30 timers each"
+        );
+        tick
+    }
+
+    /// The node is taken off the wheel. A timer that is in a queue stays there.
+    pub(crate) fn leave(&mut self) {
+        self.scheduled = NEVER;
+        self.place |= NO_NODE;
+    }
+}

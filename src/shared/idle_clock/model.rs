@@ -1,0 +1,147 @@
+//! Loom models of the decision that an idle timer or stream is idle. [`crate::model`] explains how they run.
+//!
+//! Each model names changes, of `idle_clock.rs` or `activity.rs`, that make it fail; each was tried.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loom::thread;
+use tokio::time::Instant;
+
+use super::{IdleClock, IdleDurations, Kind, Reap};
+use crate::model::check;
+use crate::tick::Ticks;
+
+/// A clock with activity at 0, whose ticks are of a nanosecond: activity is not rounded.
+fn clock(either: u64, kinds: [Option<u64>; 3]) -> Arc<IdleClock> {
+    let ticks = Ticks::new(Instant::now(), Duration::from_nanos(1)).expect("not zero");
+    let [read, write, keep_alive] = kinds.map(|limit| limit.map(Duration::from_nanos));
+    let either = Some(Duration::from_nanos(either));
+    let idle = IdleDurations {
+        either,
+        read,
+        write,
+        keep_alive,
+    };
+    Arc::new(IdleClock::new(ticks, idle, 0))
+}
+
+/// A thread that takes a guard and releases it at 6. Returns whether the guard had an effect.
+fn hold_guard(clock: &Arc<IdleClock>) -> thread::JoinHandle<bool> {
+    let clock = Arc::clone(clock);
+    thread::spawn(move || {
+        let entered = clock.enter();
+        if entered {
+            clock.leave(6);
+        }
+        entered
+    })
+}
+
+/// Two tasks touch, a guard is taken and dropped, and the owner decides. Touches and guards that return `true` come before
+/// the decision, which is not made then. Those that come after it return `false`.
+///
+/// Fails if `Activity::reap` stores `GONE` without an exchange, does not check the busy bit or checks the
+/// activity only once, and without the check for `GONE` in `advance`.
+#[test]
+fn two_touchers_and_guard_against_decider() {
+    check(Some(2), || {
+        let clock = clock(10, [None; 3]);
+        let touchers = [5, 7].map(|nanos| {
+            let clock = Arc::clone(&clock);
+            thread::spawn(move || clock.touch(nanos))
+        });
+        let guard = hold_guard(&clock);
+        // The idle duration has passed since the start, but not since any of the touches.
+        let idle = clock.decide(11);
+        let touched = touchers.map(|toucher| toucher.join().unwrap());
+        let entered = guard.join().unwrap();
+        if idle {
+            assert_eq!((touched, entered), ([false; 2], false));
+            assert_eq!(clock.last(), 0);
+            assert_eq!(clock.due_by(11, || 11), Some(0));
+            clock.revive(11);
+            assert!(clock.touch(11) && clock.enter());
+            assert_eq!(clock.last(), 11);
+        } else {
+            assert_eq!((touched, entered), ([true; 2], true));
+            assert_eq!(clock.due_by(11, || 11), Some(17));
+            assert!(!clock.decide(16));
+            assert!(clock.decide(17));
+        }
+    });
+}
+
+/// The owner decides and begins a new period while a task touches: a touch that counts is in one of the periods.
+///
+/// Fails without the check for `GONE` in `advance`.
+#[test]
+fn touch_against_decide_and_revive() {
+    check(None, || {
+        let clock = clock(10, [None; 3]);
+        let toucher = {
+            let clock = Arc::clone(&clock);
+            thread::spawn(move || clock.touch(12))
+        };
+        let idle = clock.decide(11);
+        if idle {
+            clock.revive(11);
+        }
+        let touched = toucher.join().unwrap();
+        let last = if touched { 12 } else { 11 };
+        assert!(idle || touched);
+        assert_eq!(clock.last(), last);
+        assert_eq!(clock.due_by(11, || 11), Some(last + 10));
+    });
+}
+
+/// A stream has limits of several kinds: a decision by one kind holds for all.
+///
+/// Fails if [`IdleClock::touch`] or [`IdleClock::enter`] leaves out a kind or ignores its answer, and if an `enter` that fails
+/// leaves a guard behind.
+#[test]
+fn touch_and_guard_against_decision_by_each_kind() {
+    for deciding in [Kind::Read, Kind::Write, Kind::KeepAlive] {
+        check(Some(2), move || {
+            let mut kinds = [Some(1_000); 3];
+            kinds[deciding as usize] = Some(10);
+            let clock = clock(1_000, kinds);
+            let toucher = {
+                let clock = Arc::clone(&clock);
+                thread::spawn(move || clock.touch(5))
+            };
+            let guard = hold_guard(&clock);
+            let idle = clock.decide(11);
+            let (touched, entered) = (toucher.join().unwrap(), guard.join().unwrap());
+            assert_eq!((touched, entered), (!idle, !idle));
+            if idle {
+                assert!(clock.decide(11), "it is final");
+                assert!(!clock.touch(12) && !clock.enter());
+            } else {
+                assert_eq!(clock.due_by(11, || 11), Some(16));
+                assert!(clock.decide(16));
+            }
+        });
+    }
+}
+
+/// A guard fails because another kind has decided, while a task touches: nothing stays busy.
+#[test]
+fn guard_that_fails_leaves_nothing_behind() {
+    check(Some(2), || {
+        let clock = clock(10, [Some(10), None, Some(10)]);
+        // All kinds of activity take place except reading.
+        clock.progress(Kind::Write, 9);
+        let guard = {
+            let clock = Arc::clone(&clock);
+            thread::spawn(move || clock.enter())
+        };
+        let idle = clock.decide(12);
+        let entered = guard.join().unwrap();
+        assert_eq!(entered, !idle);
+        if idle {
+            // By the limit on both, once its own duration has passed: it is not busy.
+            assert_eq!(clock.either.activity.reap(9), Reap::Reaped(9));
+        }
+    });
+}

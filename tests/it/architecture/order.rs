@@ -1,0 +1,191 @@
+//! The parts of each crate have an order, and each imports only parts that stand before it.
+
+use super::{File, code_of, part, path_in_crate};
+
+/// The parts: each file or folder below `src`, those that import nothing first.
+const ORDER: [&str; 16] = [
+    "wheel",
+    "sync",
+    "clock",
+    "panic",
+    "error",
+    "tick",
+    "metrics",
+    "shared",
+    "actor",
+    "timer_set",
+    "sleep",
+    "keyed",
+    "idle",
+    "timer_wheel",
+    "time",
+    "adapters",
+];
+
+/// The parts of `tickwheel-durable`, likewise.
+const ORDER_OF_DURABLE: [&str; 19] = [
+    "race",
+    "jitter",
+    "store",
+    "token",
+    "error",
+    "metrics",
+    "settings",
+    "codec",
+    "instance",
+    "claim",
+    "claims",
+    "admin",
+    "timers",
+    "builder",
+    "memory",
+    "sqlite",
+    "redis",
+    "postgres",
+    "conformance",
+];
+
+/// The root and pages of the documentation are no parts: they only name what there is.
+const NAMING: [&str; 4] = ["lib", "guide", "protocol", "operating"];
+
+/// What a file imports from other parts of its crate, by `crate::` or by enough of `super::`.
+fn imports(file: &File) -> Vec<String> {
+    let module = path_in_crate(file)
+        .trim_end_matches(".rs")
+        .trim_end_matches("/mod");
+    let to_the_root = "super::".repeat(module.split('/').count());
+    // What a macro names is for those who use it, and a module within a file takes in what is around it.
+    let text = file
+        .text
+        .replace("$crate::", "")
+        .replace("use super::*;", "");
+    let text = text.replace(&to_the_root, "crate::");
+    let mut names: Vec<String> = text
+        .split("crate::")
+        .skip(1)
+        .flat_map(first_names)
+        .collect();
+    names.retain(|name| name != part(file));
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// The first name of a path, or of each path of a group.
+fn first_names(path: &str) -> Vec<String> {
+    let first_name = |path: &str| -> String {
+        let letters = path.trim_start().chars();
+        letters
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .collect()
+    };
+    let Some(group) = path.strip_prefix('{') else {
+        return vec![first_name(path)];
+    };
+    let mut depth = 1;
+    let mut paths = String::new();
+    for c in group.chars() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ if depth == 1 => paths.push(c),
+            _ => {}
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    let names = paths.split(',').map(first_name);
+    names.filter(|name| !name.is_empty()).collect()
+}
+
+/// The imports in these files that violate the order.
+fn against(order: &[&str], files: &[File]) -> Vec<String> {
+    let place = |name: &str| order.iter().position(|part| *part == name);
+    let mut found = Vec::new();
+    for file in files {
+        let Some(own) = place(part(file)) else {
+            found.push(format!("{} belongs to no part", file.path));
+            continue;
+        };
+        // An import that is no part is an item that the root exports.
+        let wrong = imports(file).into_iter();
+        let wrong = wrong.filter(|import| place(import).is_none_or(|place| place > own));
+        found.extend(wrong.map(|import| format!("{} imports {import}", file.path)));
+    }
+    found
+}
+
+/// The files of all parts of the crate in that folder.
+fn parts(folder: &str) -> Vec<File> {
+    let mut files = code_of(folder);
+    files.retain(|file| !NAMING.contains(&part(file)));
+    files
+}
+
+#[track_caller]
+fn assert_in_order(folder: &str, order: &[&str]) {
+    let files = parts(folder);
+    for name in order {
+        let exists = files.iter().any(|file| part(file) == *name);
+        assert!(exists, "{folder} has no part {name}");
+    }
+    assert_eq!(against(order, &files), Vec::<String>::new());
+}
+
+#[test]
+fn parts_import_only_parts_before_them() {
+    assert_in_order("src", &ORDER);
+}
+
+#[test]
+fn parts_of_durable_timers_import_only_parts_before_them() {
+    assert_in_order("durable/src", &ORDER_OF_DURABLE);
+}
+
+#[test]
+fn builder_alone_imports_the_actor() {
+    let mut files = parts("src");
+    files.retain(|file| imports(file).contains(&"actor".to_owned()));
+    let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(paths, ["src/timer_wheel/builder.rs"]);
+}
+
+#[test]
+fn adapters_import_nothing_internal() {
+    for file in parts("src") {
+        if part(&file) == "adapters" {
+            let mut imports = imports(&file);
+            imports.retain(|import| ["keyed", "shared", "timer_set", "wheel"].contains(&&**import));
+            assert!(imports.is_empty(), "{} imports {imports:?}", file.path);
+        }
+    }
+}
+
+#[test]
+fn import_against_the_order_is_found_in_every_form() {
+    let order = ["wheel", "shared", "actor"];
+    let file = |path: &str, text: &str| File {
+        path: path.to_owned(),
+        text: text.to_owned(),
+    };
+    let cases = [
+        ("src/wheel/level.rs", "use crate::actor::Actor;"),
+        ("src/wheel/level.rs", "use super::super::actor::Actor;"),
+        ("src/wheel/mod.rs", "use super::actor::Actor;"),
+        ("src/wheel.rs", "use super::{actor::Actor};"),
+        ("src/wheel.rs", "fn f() { crate::actor::g() }"),
+        ("src/shared/entry.rs", "use crate::{wheel, actor::Actor};"),
+        ("src/shared/entry.rs", "use crate::{wheel::{A, B}, actor};"),
+        ("src/wheel.rs", "use crate::TimerWheel;"),
+        ("src/stray.rs", ""),
+    ];
+    for (path, text) in cases {
+        let found = against(&order, &[file(path, text)]);
+        assert_eq!(found.len(), 1, "{path}: {text}: {found:?}");
+    }
+    let text = "use crate::{wheel::{actor, A}, shared}; use super::x; use crate::actor::y;";
+    let right = file("src/actor/task.rs", text);
+    assert_eq!(imports(&right), ["shared", "wheel"]);
+    assert_eq!(against(&order, &[right]), Vec::<String>::new());
+}
