@@ -1,25 +1,27 @@
-//! What an operator looks at, and the few things an operator does.
+//! The operator's view of all timers: lists, release, acknowledge and purge.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tokio::time::sleep;
+use serde::Serialize;
+use tokio::time::{Instant, sleep};
 
-use crate::claim::Token;
 use crate::codec::Coder;
 use crate::error::Error;
 use crate::instance::Core;
-use crate::store::{How, List, Purged, Settle, Settled, State, StoreTime, Stored, Version};
+use crate::store::{List, Purged, Settle, Settled, Settlement, State, StoreTime, Stored, Version};
+use crate::token::Token;
 
-/// Between two batches of a purge. Long enough for other processes to get at a locked SQLite file.
+/// The shortest pause between two batches of a purge: long enough for another process to lock the SQLite file.
 const PURGE_PAUSE: Duration = Duration::from_millis(2);
 
-/// A view of all timers of a namespace, whichever instance has set or claimed them. From
+/// A view of all timers of a namespace, whichever instance has set or claimed them. Made by
 /// [`DurableTimers::admin`](crate::DurableTimers::admin).
 ///
-/// Each call but [`purge`](Self::purge) is one call of the store; its errors are those of
-/// [`DurableTimers`](crate::DurableTimers#errors).
+/// Each call but [`purge`](Self::purge) and long lists is one call of the store. Errors are those of
+/// [`DurableTimers`](crate::DurableTimers#errors). Queries delay no other call and no delivery.
 pub struct Admin<K, V> {
     core: Arc<Core>,
     coder: Arc<dyn Coder<K, V>>,
@@ -33,15 +35,15 @@ pub struct Entry<K, V> {
     pub key: Result<K, Error>,
     /// Its value, if it decodes.
     pub value: Result<V, Error>,
-    /// When it is, or was, due.
+    /// Its deadline, by the store's clock.
     pub deadline: SystemTime,
     /// How often it has been delivered.
     pub attempt: u32,
-    /// If it repeats: how often. Of an occurrence in flight it is `None`.
+    /// The period of a repeating timer. `None` for an occurrence in flight.
     pub period: Option<Duration>,
     /// Whether an instance has loaded it onto its wheel.
     pub loaded: bool,
-    /// If it has fired and is not settled: by which claim.
+    /// Its claim, if it has fired and is not settled.
     pub in_flight: Option<InFlight>,
     position: Position,
 }
@@ -52,16 +54,16 @@ pub struct Entry<K, V> {
 pub struct InFlight {
     /// Its token.
     pub token: Token,
-    /// When its lease ends; `None` if it is parked.
+    /// When its lease ends; `None` if it is quarantined.
     pub lease_until: Option<SystemTime>,
 }
 
-/// Where a list goes on.
+/// A position in a list, to continue after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position(StoreTime, Version);
 
 impl<K, V> Entry<K, V> {
-    /// Its position in the list, to read on after it.
+    /// Its position in the list, to continue after it.
     pub fn position(&self) -> Position {
         self.position
     }
@@ -72,7 +74,7 @@ impl<K, V> Admin<K, V> {
         Admin { core, coder }
     }
 
-    /// The next `limit` timers that wait, earliest deadline first, after a position.
+    /// The next `limit` waiting timers after a position, earliest deadline first.
     ///
     /// # Errors
     ///
@@ -85,7 +87,7 @@ impl<K, V> Admin<K, V> {
         self.list(State::Waiting, after, limit).await
     }
 
-    /// The next `limit` timers in flight, by the end of their leases, after a position. Those parked come last.
+    /// The next `limit` timers in flight after a position, by the end of their leases. Parked ones come last.
     ///
     /// # Errors
     ///
@@ -98,40 +100,44 @@ impl<K, V> Admin<K, V> {
         self.list(State::InFlight, after, limit).await
     }
 
-    /// The timer with this key: the one that waits, else the one that was delivered last and is not settled.
+    /// The timer with this key: the waiting one, else the one that was delivered last and is not settled.
     ///
     /// # Errors
     ///
     /// See [above](Self).
-    pub async fn get(&self, key: &K) -> Result<Option<Entry<K, V>>, Error> {
-        let key = self.coder.encode_key(key)?;
+    pub async fn get<Q>(&self, key: &Q) -> Result<Option<Entry<K, V>>, Error>
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+    {
+        let key = self.coder.encode_key(&key)?;
         let stored = self.core.calls.get(key).await?;
         Ok(stored.map(|stored| self.entry(&stored)))
     }
 
-    /// Releases a claim, whoever has it: the timer is delivered again at once. That is how a parked one comes back.
+    /// Releases a claim of any instance: the timer is delivered again at once. Use it to retry a quarantined timer.
     ///
     /// # Errors
     ///
     /// [`Error::Lost`] when there is no such claim; otherwise see [above](Self).
     pub async fn release(&self, token: Token) -> Result<(), Error> {
-        self.settle(token, How::Release).await
+        self.settle(token, Settlement::Release).await
     }
 
-    /// Acknowledges a claim, whoever has it: that is how a parked timer is thrown away.
+    /// Acknowledges a claim of any instance. Use it to discard a quarantined timer.
     ///
     /// # Errors
     ///
     /// As [`release`](Self::release).
     pub async fn discard(&self, token: Token) -> Result<(), Error> {
-        self.settle(token, How::Ack).await
+        self.settle(token, Settlement::Ack).await
     }
 
-    /// Deletes every timer of the namespace, those in flight included, and returns how many there were: batch by batch, as
-    /// [`purge_batch`](Self::purge_batch) does, with pauses in which other calls get their turn.
+    /// Deletes every timer of the namespace, those in flight included, and returns how many it deleted. It deletes in
+    /// [batches](Self::purge_batch), with pauses for other calls.
     ///
-    /// It ends when it has found the namespace empty, so it also deletes timers that are set meanwhile. What was deleted before
-    /// an error, or before the future was dropped, stays deleted.
+    /// It ends when it finds the namespace empty, so it also deletes timers that are set meanwhile. After an error, or
+    /// when the future is dropped, deleted timers stay deleted.
     ///
     /// # Errors
     ///
@@ -139,17 +145,19 @@ impl<K, V> Admin<K, V> {
     pub async fn purge(&self) -> Result<u64, Error> {
         let mut rows = 0;
         loop {
+            let began = Instant::now();
             let purged = self.purge_batch().await?;
             rows += purged.rows;
             if !purged.more {
                 return Ok(rows);
             }
-            sleep(PURGE_PAUSE).await;
+            // Half of the time is for other calls.
+            sleep(began.elapsed().max(PURGE_PAUSE)).await;
         }
     }
 
-    /// Deletes some timers of the namespace, as many as the store can delete without delaying other calls. For those who show
-    /// the progress of a long purge, or end it early:
+    /// Deletes as many timers of the namespace as the store can delete without delaying other calls. Use it to show the
+    /// progress of a long purge, or to end it early:
     ///
     /// ```
     /// # async fn purge(admin: tickwheel_durable::Admin<String, u32>) -> Result<(), tickwheel_durable::Error> {
@@ -173,12 +181,12 @@ impl<K, V> Admin<K, V> {
         self.core.calls.purge().await
     }
 
-    async fn settle(&self, token: Token, how: How) -> Result<(), Error> {
+    async fn settle(&self, token: Token, how: Settlement) -> Result<(), Error> {
         let settle = Settle {
             token: token.0,
             how,
         };
-        // For any instance to load.
+        // Any instance may load it.
         let mut near = self.core.near();
         near.loader = None;
         let settled = self.core.calls.settle(vec![settle], near).await?;
@@ -194,14 +202,21 @@ impl<K, V> Admin<K, V> {
         after: Option<Position>,
         limit: usize,
     ) -> Result<Vec<Entry<K, V>>, Error> {
-        let after = after.map(|Position(due, version)| (due, version));
-        let request = List {
-            state,
-            after,
-            limit,
-        };
-        let stored = self.core.calls.list(request).await?;
-        Ok(stored.iter().map(|stored| self.entry(stored)).collect())
+        let mut entries = Vec::new();
+        let mut after = after.map(|Position(due, version)| (due, version));
+        // The store may return fewer rows.
+        while entries.len() < limit {
+            let request = List {
+                state,
+                after,
+                limit: limit - entries.len(),
+            };
+            let stored = self.core.calls.list(request).await?;
+            let Some(last) = stored.last() else { break };
+            after = Some((last.due, last.version));
+            entries.extend(stored.iter().map(|stored| self.entry(stored)));
+        }
+        Ok(entries)
     }
 
     fn entry(&self, stored: &Stored) -> Entry<K, V> {

@@ -11,16 +11,16 @@ use tickwheel::TimerWheel;
 
 use crate::claims::Claims;
 use crate::codec::{Codec, Coder, Json};
-use crate::error::StartError;
+use crate::error::BuildError;
 use crate::instance;
 use crate::settings::Settings;
 use crate::store::{Missed, Namespace, Store};
 use crate::timers::DurableTimers;
 
-/// Begins an instance on the timers of a namespace, with keys `K` and values `V`.
+/// Configures an instance on the timers of a namespace, with keys `K` and values `V`.
 ///
-/// The name keeps the timers of one purpose apart from others in the same store: 1 to 64 ASCII letters, digits, `_`, `-` and
-/// `.`. All instances that share timers use the same name, types and codec.
+/// The namespace separates timers in the same store: 1 to 64 ASCII letters, digits, `_`, `-` and `.`. All instances
+/// that share timers use the same namespace, types and codec.
 ///
 /// # Examples
 ///
@@ -36,7 +36,7 @@ use crate::timers::DurableTimers;
 ///     .start(&wheel, Memory::new())
 ///     .await?;
 ///
-/// timers.set_timer(&"order 1".into(), &30, Duration::from_secs(3 * 86_400)).await?;
+/// timers.set_timer("order 1", &30, Duration::from_secs(3 * 86_400)).await?;
 ///
 /// let claim = claims.recv().await.ok_or("closed")?;
 /// assert_eq!((claim.key.as_str(), claim.value, claim.attempt), ("order 1", 30, 1));
@@ -72,9 +72,10 @@ impl<K, V, C: Codec> Builder<K, V, C> {
         self
     }
 
-    /// Sets how long a claim is this instance's, counted from when it fired: from 10 ms to 30 days. The default is 60 s.
+    /// Sets how long this instance holds a claim, counted from when it fired: from 10 ms to 30 days. The default is 60
+    /// s.
     ///
-    /// It says how soon the claims of a crashed process are delivered again, not how long handlers may take:
+    /// The lease limits how soon the claims of a crashed process are delivered again, not how long handlers may take:
     /// [`dispatch`](crate::Claims::dispatch) renews it while they run.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
@@ -84,8 +85,9 @@ impl<K, V, C: Codec> Builder<K, V, C> {
     /// Sets how many claims may be unsettled at once, those not received yet included: from 1 to a million. The default is
     /// 1024.
     ///
-    /// It bounds programs that receive claims and do not wait for their handlers. How many are claimed is a matter of
-    /// [demand](crate::Claims#demand): `dispatch(16, ..)` has few more than 16 at once, or 32 while its handlers are quick.
+    /// The capacity bounds programs that receive claims and do not wait for their handlers. Otherwise
+    /// [demand](crate::Claims#demand) decides how many timers are claimed: `dispatch(16, ..)` has few more than 16 at
+    /// once, or 32 while its handlers are quick.
     pub fn capacity(mut self, capacity: usize) -> Self {
         self.settings.capacity = capacity;
         self
@@ -97,12 +99,12 @@ impl<K, V, C: Codec> Builder<K, V, C> {
         self
     }
 
-    /// Sets how often the store is asked for timers, from 10 ms to a day. The default is 1 s. Each time is up to a tenth longer,
-    /// so that instances spread.
+    /// Sets how often the instance asks the store for timers, from 10 ms to a day. The default is 1 s. Each wait is up
+    /// to a tenth longer, so that instances spread.
     ///
-    /// Timers are loaded long before they are due, so this is no bound of accuracy. It is how late a timer may be that another
-    /// process has set to be due soon, if the store has no hints; and after three polls without sign of life what an instance
-    /// has loaded goes to others.
+    /// Timers are loaded long before they are due, so polling does not bound their accuracy. But where the store has no
+    /// hints, a timer that another process has set to be due soon may be late by a poll. After three polls without a
+    /// sign of life, other instances take what an instance has loaded.
     pub fn poll(mut self, poll: Duration) -> Self {
         self.settings.poll = poll;
         self
@@ -116,8 +118,9 @@ impl<K, V, C: Codec> Builder<K, V, C> {
 
     /// Sets how long a handler of [`dispatch`](crate::Claims::dispatch) may take, from 1 ms to 30 days. The default is no limit.
     ///
-    /// One that takes longer is dropped, counted and logged with its key, and its timer is delivered again after a second, two
-    /// seconds, four, up to a minute. Without a limit a handler that never returns takes up a place of its `dispatch` forever.
+    /// A handler that takes longer is dropped, counted and logged with its key. Its timer is delivered again after a
+    /// second, two seconds, four, up to a minute. Without a limit, a handler that never returns takes up a place of its
+    /// `dispatch` forever.
     pub fn handler_timeout(mut self, handler_timeout: Duration) -> Self {
         self.settings.handler_timeout = Some(handler_timeout);
         self
@@ -125,8 +128,9 @@ impl<K, V, C: Codec> Builder<K, V, C> {
 
     /// Delivers each timer at most once instead of at least once.
     ///
-    /// The timer is deleted in the step that fires it. What this instance has claimed and not handled when it crashes is lost.
-    /// Acknowledging does nothing; [`extend`](crate::Claim::extend) and [`again`](crate::Claim::again) are errors.
+    /// The timer is deleted in the step that fires it. Claims that this instance has not handled when it crashes are
+    /// lost. Acknowledging does nothing; [`extend`](crate::Claim::extend) and [`retry_after`](crate::Claim::retry_after) are
+    /// errors.
     pub fn at_most_once(mut self) -> Self {
         self.settings.at_most_once = true;
         self
@@ -144,11 +148,11 @@ impl<K, V, C: Codec> Builder<K, V, C> {
 
     /// Opens the store and starts the instance, whose tasks run on the current Tokio runtime.
     ///
-    /// Timers that came due while nobody ran are delivered at once, earliest first.
+    /// Timers that came due while no instance ran are delivered at once, earliest first.
     ///
     /// # Errors
     ///
-    /// [`StartError`] names the setting, its value and its bounds; or says why the store could not be opened.
+    /// [`BuildError`] names the setting, its value and its bounds; or says why the store could not be opened.
     ///
     /// # Panics
     ///
@@ -157,7 +161,7 @@ impl<K, V, C: Codec> Builder<K, V, C> {
         self,
         wheel: &TimerWheel,
         store: impl Store,
-    ) -> Result<(DurableTimers<K, V>, Claims<K, V>), StartError>
+    ) -> Result<(DurableTimers<K, V>, Claims<K, V>), BuildError>
     where
         K: Serialize + DeserializeOwned,
         V: Serialize + DeserializeOwned,

@@ -18,52 +18,53 @@ use crate::claim::Claim;
 use crate::codec::Coder;
 use crate::error::Error;
 use crate::instance::{Core, Delivery, Lease, Life, Want};
-use crate::store::{Action, Due, How, StoreTime, Write};
+use crate::store::{Action, Due, Settlement, StoreTime, Write};
 
-/// How long a timer waits after a handler that panicked or took too long, times two for each earlier attempt, up to a minute.
+/// The delay after a handler that panicked or took too long. It doubles with each earlier attempt, up to a minute.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 const AFTER_PANICS: Duration = Duration::from_secs(60);
 
-/// At most so many claims wait for a program that receives one after the other, and does so quickly.
-const PREFETCH: usize = 64;
+/// The most claims that wait for a program which quickly receives one after the other.
+const PREFETCH: usize = 512;
 
 /// The timers that this instance claims as they come due. Made by [`Builder::start`](crate::Builder::start).
 ///
-/// They come by their deadlines, as far as one instance sees them.
+/// One instance delivers by deadline; instances deliver side by side.
 ///
 /// # Demand
 ///
-/// A timer is claimed when the program asks for it, not before: other instances get what this one has no hands for. While the
-/// program takes one claim quickly after the other, some are claimed ahead of it, so that it need not wait for the store: up to
-/// 64, or as many as [`recv_many`](Self::recv_many) asks for, or as [`dispatch`](Self::dispatch) runs at once. And at most
-/// [`capacity`](crate::Builder::capacity) claims are unsettled at once.
+/// The instance claims a timer when the program asks for one, and leaves the others to other instances. For a program
+/// that quickly takes one claim after the other, it claims some ahead, so that the program need not wait for the store:
+/// about as many as the program takes within an eighth of a [poll](crate::Builder::poll), and at most 512, or as many
+/// as [`recv_many`](Self::recv_many) asks for, or as [`dispatch`](Self::dispatch) runs at once. At most
+/// [`capacity`](crate::Builder::capacity) claims are unsettled at once. The [protocol](crate::protocol#demand) has the
+/// exact rules.
 ///
-/// Every claim is handed out with at least half of its lease left. One that waits for longer is given back, and does not count
-/// as an [attempt](Claim::attempt).
+/// The program receives every claim with at least half of its lease left. A claim that has waited for longer is
+/// released, and does not count as an [attempt](Claim::attempt).
 ///
-/// # What does not decode
+/// # Timers that do not decode
 ///
+/// A timer whose key or value does not decode is not delivered. It is logged, counted and *quarantined*: it stays in flight
+/// until [`Admin`](crate::Admin) releases or discards it. It does not block other timers.
 ///
-/// A timer whose key or value does not decode is not delivered. It is logged, counted and *parked*: it stays in flight for
-/// ever, where [`Admin`](crate::Admin) shows and releases it, and stops nobody.
-///
-/// The stream ends after [`shutdown`](crate::DurableTimers::shutdown), or when the wheel is shut down. Dropping it ends the
-/// claims of this instance: what it has loaded is given back, and its handles go on writing.
+/// The stream ends after [`shutdown`](crate::DurableTimers::shutdown), or when the wheel is shut down. Dropping it
+/// unloads what the instance has loaded and ends its claiming; its handles go on writing.
 pub struct Claims<K, V> {
     core: Arc<Core>,
     coder: Arc<dyn Coder<K, V>>,
     life: Arc<Life>,
 }
 
-/// What a handler returns for a timer that is to be delivered again.
+/// Returned by a handler to have its timer delivered again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retry {
-    /// After how long.
+    /// The delay before it is delivered again.
     pub after: Duration,
 }
 
 impl Retry {
-    /// After that long.
+    /// Delivers the timer again this long from now.
     pub fn after(after: Duration) -> Self {
         Retry { after }
     }
@@ -130,7 +131,7 @@ impl<K, V> Claims<K, V> {
             };
             if delivery.lease.is_stale() {
                 self.core.metrics.lapsed.add(1);
-                delivery.lease.settle_unheard(How::Unfire);
+                delivery.lease.settle_detached(Settlement::Unfire);
                 continue;
             }
             if let Some(claim) = self.decode(delivery) {
@@ -142,16 +143,16 @@ impl<K, V> Claims<K, V> {
     /// Runs `handler` for each claim, at most `concurrency` of them at once, until there are no more and all handlers have
     /// finished. A concurrency of zero counts as one.
     ///
-    /// A handler that returns `Ok` has its claim acknowledged; after an `Err` the timer is delivered [again](Claim::again) when
-    /// it says. A handler that panics is logged, and its timer is delivered again after a second, two seconds, four, up to a
-    /// minute. A claim that the handler settles itself is left as it is.
+    /// `Ok` acknowledges the claim. After an `Err` the timer is delivered [again](Claim::retry_after) after the delay it asks
+    /// for. A handler that panics is logged, and its timer is delivered again after a second, two seconds, four, up to
+    /// a minute. A claim that the handler settles itself is left as it is.
     ///
-    /// The lease is renewed while the handler runs, however long it takes, so no other instance gets the timer meanwhile. What
-    /// ends a handler that hangs is [`handler_timeout`](crate::Builder::handler_timeout); without it such a handler keeps its
-    /// place, and one that takes longer than a lease is logged and counted.
+    /// The lease is renewed while the handler runs, so no other instance gets the timer meanwhile.
+    /// [`handler_timeout`](crate::Builder::handler_timeout) ends a handler that hangs; without it such a handler keeps
+    /// its place forever. A handler that takes longer than a lease is logged and counted.
     ///
-    /// The handlers run within this future: concurrently, but all on the task that awaits it. One that blocks its thread holds
-    /// up the others; [`dispatch_spawned`](Self::dispatch_spawned) gives each a task of its own.
+    /// The handlers run concurrently, but all on the task that awaits this future. A handler that blocks its thread
+    /// delays the others; [`dispatch_spawned`](Self::dispatch_spawned) gives each a task of its own.
     ///
     /// # Cancel safety
     ///
@@ -183,7 +184,8 @@ impl<K, V> Claims<K, V> {
         self.run(concurrency.max(1), start).await;
     }
 
-    /// As [`dispatch`](Self::dispatch), but each handler runs on a task of its own, so they use all threads of the runtime.
+    /// Like [`dispatch`](Self::dispatch), but each handler runs on a task of its own, so they use all threads of the
+    /// runtime.
     ///
     /// # Cancel safety
     ///
@@ -201,7 +203,7 @@ impl<K, V> Claims<K, V> {
         self.run(concurrency.max(1), start).await;
     }
 
-    /// Starts something for each claim, of which so many run at once.
+    /// Calls `start` for each claim, with at most `concurrency` running at once.
     async fn run<F: Future<Output = ()>>(
         &mut self,
         concurrency: usize,
@@ -233,14 +235,13 @@ impl<K, V> Claims<K, V> {
         .await;
     }
 
-    /// Ends this instance's claims, and returns when everything it has loaded is given back to the store and what was fired and
-    /// not received is released. As [`DurableTimers::shutdown`](crate::DurableTimers::shutdown).
+    /// Ends this instance's claiming, like [`DurableTimers::shutdown`](crate::DurableTimers::shutdown).
     pub async fn shutdown(&self) {
         self.life.stop();
         self.life.ended().await;
     }
 
-    /// Makes a claim of a delivery; parks what does not decode.
+    /// Makes a claim of a delivery; quarantines what does not decode.
     fn decode(&self, delivery: Delivery) -> Option<Claim<K, V>> {
         let Delivery { fired, mut lease } = delivery;
         let key = self.coder.decode_key(&fired.key);
@@ -265,9 +266,9 @@ impl<K, V> Claims<K, V> {
             (Err(error), _) | (_, Err(error)) => {
                 let namespace = self.core.calls.namespace();
                 let key = String::from_utf8_lossy(&fired.key);
-                tracing::error!(%namespace, %key, token = %lease.token(), %error, "parked a timer");
-                self.core.metrics.parked.add(1);
-                lease.settle_unheard(How::Extend(Duration::MAX));
+                tracing::error!(%namespace, %key, token = %lease.token(), error = %format_args!("{error:#}"), "a timer does not decode and was quarantined: see `Admin::in_flight`");
+                self.core.metrics.quarantined.add(1);
+                lease.settle_detached(Settlement::Extend(Duration::MAX));
                 if fired.repeats {
                     self.park_series(fired.key, error);
                 }
@@ -276,7 +277,7 @@ impl<K, V> Claims<K, V> {
         }
     }
 
-    /// Keeps the next occurrences of a parked repeating timer from being parked each.
+    /// Keeps the next occurrences of a quarantined repeating timer from being quarantined each.
     fn park_series(&self, key: Vec<u8>, error: Error) {
         let core = Arc::clone(&self.core);
         tokio::spawn(async move {
@@ -286,13 +287,13 @@ impl<K, V> Claims<K, V> {
                 action: Action::Move { due },
             };
             if let Err(failed) = core.calls.write(vec![write], core.near()).await {
-                tracing::warn!(namespace = %core.calls.namespace(), %failed, %error, "its next occurrence was not parked");
+                tracing::warn!(namespace = %core.calls.namespace(), %failed, error = %format_args!("{error:#}"), "the next occurrence of a quarantined repeating timer could not be quarantined");
             }
         });
     }
 }
 
-/// A handler that runs, and what becomes of its claim.
+/// A running handler. It settles its claim when it ends.
 struct Handling<F> {
     core: Arc<Core>,
     lease: Arc<Lease>,
@@ -337,23 +338,23 @@ impl<F: Future<Output = Result<(), Retry>>> Handling<F> {
         };
         drop(renewing);
         let how = match outcome {
-            Ok(Ok(Ok(()))) => How::Ack,
-            Ok(Ok(Err(retry))) => How::Again(retry.after),
+            Ok(Ok(Ok(()))) => Settlement::Ack,
+            Ok(Ok(Err(retry))) => Settlement::RetryAfter(retry.after),
             Ok(Err(_panic)) => {
                 let after = after_panic(attempt);
                 tracing::error!(%namespace, key = %lease.key(), token = %lease.token(), attempt, ?after, "a handler has panicked");
-                How::Again(after)
+                Settlement::RetryAfter(after)
             }
             Err(_elapsed) => {
                 core.metrics.timed_out.add(1);
                 let after = after_panic(attempt);
                 tracing::error!(%namespace, key = %lease.key(), token = %lease.token(), attempt, ?limit, ?after, "a handler took too long and was cancelled");
-                How::Again(after)
+                Settlement::RetryAfter(after)
             }
         };
         if lease.is_held() {
             if let Err(error) = lease.settle(how).await {
-                tracing::warn!(%namespace, key = %lease.key(), token = %lease.token(), %error, "a claim was not settled");
+                tracing::warn!(%namespace, key = %lease.key(), token = %lease.token(), error = %format_args!("{error:#}"), "a claim was not settled");
             }
         }
     }

@@ -1,12 +1,12 @@
 //! How keys and values become bytes.
 
-use std::error::Error as StdError;
 use std::fmt;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
+use crate::store::BoxError;
 
 /// The greatest length of an encoded key, in bytes.
 pub const MAX_KEY_BYTES: usize = 1024;
@@ -61,9 +61,6 @@ pub trait Codec: fmt::Debug + Send + Sync + 'static {
     fn decode<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, BoxError>;
 }
 
-/// Any error.
-pub type BoxError = Box<dyn StdError + Send + Sync>;
-
 /// JSON, the default: it can be read in the store's own shell.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Json;
@@ -82,9 +79,9 @@ impl Codec for Json {
     }
 }
 
-/// A codec together with the types, which handles need not name then.
+/// A codec together with the types, which handles need not name then. It encodes a key from whatever the program has of it.
 pub(crate) trait Coder<K, V>: fmt::Debug + Send + Sync {
-    fn encode_key(&self, key: &K) -> Result<Vec<u8>, Error>;
+    fn encode_key(&self, key: &dyn erased_serde::Serialize) -> Result<Vec<u8>, Error>;
     fn encode_value(&self, value: &V) -> Result<Vec<u8>, Error>;
     fn decode_key(&self, bytes: &[u8]) -> Result<K, Error>;
     fn decode_value(&self, bytes: &[u8]) -> Result<V, Error>;
@@ -93,10 +90,10 @@ pub(crate) trait Coder<K, V>: fmt::Debug + Send + Sync {
 impl<C, K, V> Coder<K, V> for C
 where
     C: Codec,
-    K: Serialize + DeserializeOwned,
+    K: DeserializeOwned,
     V: Serialize + DeserializeOwned,
 {
-    fn encode_key(&self, key: &K) -> Result<Vec<u8>, Error> {
+    fn encode_key(&self, key: &dyn erased_serde::Serialize) -> Result<Vec<u8>, Error> {
         let bytes = encode(self, "key", key)?;
         if bytes.len() > MAX_KEY_BYTES {
             return Err(Error::KeyTooLong {
@@ -127,14 +124,14 @@ where
     }
 }
 
-fn encode<T: Serialize>(
+fn encode<T: Serialize + ?Sized>(
     codec: &impl Codec,
     what: &'static str,
     data: &T,
 ) -> Result<Vec<u8>, Error> {
     codec.encode(data).map_err(|error| Error::Encode {
         what,
-        message: error.to_string(),
+        cause: error.into(),
     })
 }
 
@@ -145,6 +142,6 @@ fn decode<T: DeserializeOwned>(
 ) -> Result<T, Error> {
     codec.decode(bytes).map_err(|error| Error::Decode {
         what,
-        message: error.to_string(),
+        cause: error.into(),
     })
 }

@@ -1,13 +1,16 @@
-//! What calls of instances and handles can fail with.
+//! The errors of instances and handles.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::claim::Token;
-use crate::store::{Namespace, StoreError};
+use crate::store::{Cause, NamespaceError, StoreError, write_causes};
+use crate::token::Token;
 
 /// A call of a handle or a claim failed.
+///
+/// The error of the store's engine or of the codec is the [source](std::error::Error::source). `{}` leaves it out;
+/// `{:#}` prints all causes, each once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
@@ -36,31 +39,31 @@ pub enum Error {
     Encode {
         /// `"key"` or `"value"`.
         what: &'static str,
-        /// What the codec says.
-        message: String,
+        /// The error of the codec.
+        cause: Cause,
     },
     /// The codec cannot decode what the store has.
     Decode {
         /// `"key"` or `"value"`.
         what: &'static str,
-        /// What the codec says.
-        message: String,
+        /// The error of the codec.
+        cause: Cause,
     },
-    /// The store has not answered in time. The call may have taken effect or not.
+    /// The store did not respond in time. The call may have taken effect or not.
     Timeout {
         /// Which call.
         call: &'static str,
-        /// How long it was waited for.
+        /// The time that the call waited.
         after: Duration,
     },
-    /// The store has failed.
+    /// The store has failed. Prints like its [`StoreError`].
     Store(StoreError),
     /// The claim is lost: its lease had ended, and the timer was delivered again. Nothing was changed.
     Lost {
         /// The token of the claim.
         token: Token,
     },
-    /// The claim is settled already, or is at most once: it can be neither extended nor put back.
+    /// The claim is settled already, or was delivered at most once: it can be neither extended nor put back.
     Settled {
         /// The token of the claim.
         token: Token,
@@ -87,15 +90,14 @@ impl fmt::Display for Error {
             Error::Period { value, min } => {
                 write!(f, "the period is {value:?}; it must be at least {min:?}")
             }
-            Error::Encode { what, message } => write!(f, "the {what} cannot be encoded: {message}"),
-            Error::Decode { what, message } => {
-                write!(f, "the stored {what} cannot be decoded: {message}")
-            }
+            Error::Encode { what, .. } => write!(f, "the {what} cannot be encoded"),
+            Error::Decode { what, .. } => write!(f, "the stored {what} cannot be decoded"),
             Error::Timeout { call, after } => write!(
                 f,
-                "the store has not answered within {after:?} ({call}); the call may have taken effect"
+                "the store did not respond within {after:?} ({call}); the call may have taken effect"
             ),
-            Error::Store(error) => error.fmt(f),
+            // With its causes.
+            Error::Store(error) => return error.fmt(f),
             Error::Lost { token } => write!(
                 f,
                 "the claim with token {token} is lost: its lease ended and the timer was delivered again"
@@ -104,12 +106,20 @@ impl fmt::Display for Error {
                 write!(f, "the claim with token {token} is settled already")
             }
             Error::Closed => f.write_str("the instance was shut down"),
-        }
+        }?;
+        write_causes(self, f)
     }
 }
 
-/// [`Error::Store`] prints what the store says, so there is no source behind it: the cause is its field.
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Store(error) => error.source(),
+            Error::Encode { cause, .. } | Error::Decode { cause, .. } => Some(cause.get()),
+            _ => None,
+        }
+    }
+}
 
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
@@ -120,12 +130,9 @@ impl From<StoreError> for Error {
 /// An instance could not be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum StartError {
+pub enum BuildError {
     /// The namespace is not 1 to 64 ASCII letters, digits, `_`, `-` and `.`.
-    Namespace {
-        /// The name.
-        value: String,
-    },
+    Namespace(NamespaceError),
     /// A setting is out of its bounds.
     Duration {
         /// The name of the setting.
@@ -142,7 +149,8 @@ pub enum StartError {
         /// Its bounds.
         bounds: RangeInclusive<usize>,
     },
-    /// The lease is shorter than two round trips to the store, as measured just now: claims would end before they begin.
+    /// The lease is shorter than two round trips to the store, by the fastest of three: claims would expire before the
+    /// program could use them.
     Lease {
         /// The lease.
         value: Duration,
@@ -155,15 +163,11 @@ pub enum StartError {
     WheelShutDown,
 }
 
-impl fmt::Display for StartError {
+impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StartError::Namespace { value } => write!(
-                f,
-                "the namespace is {value:?}; it must be 1 to {} ASCII letters, digits, '_', '-' or '.'",
-                Namespace::MAX_LEN
-            ),
-            StartError::Duration {
+            BuildError::Namespace(error) => error.fmt(f),
+            BuildError::Duration {
                 setting,
                 value,
                 bounds,
@@ -173,26 +177,33 @@ impl fmt::Display for StartError {
                 bounds.start(),
                 bounds.end()
             ),
-            StartError::Capacity { value, bounds } => write!(
+            BuildError::Capacity { value, bounds } => write!(
                 f,
                 "the capacity is {value}; it must be from {} to {}",
                 bounds.start(),
                 bounds.end()
             ),
-            StartError::Lease { value, min } => write!(
+            BuildError::Lease { value, min } => write!(
                 f,
                 "the lease is {value:?}; with the store's present round trip it must be at least {min:?}"
             ),
-            StartError::Open(_) => f.write_str("the store could not be opened"),
-            StartError::WheelShutDown => f.write_str("the wheel was shut down"),
-        }
+            BuildError::Open(_) => f.write_str("the store could not be opened"),
+            BuildError::WheelShutDown => f.write_str("the wheel was shut down"),
+        }?;
+        write_causes(self, f)
     }
 }
 
-impl std::error::Error for StartError {
+impl From<NamespaceError> for BuildError {
+    fn from(error: NamespaceError) -> Self {
+        BuildError::Namespace(error)
+    }
+}
+
+impl std::error::Error for BuildError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            StartError::Open(error) => Some(error),
+            BuildError::Open(error) => Some(error),
             _ => None,
         }
     }

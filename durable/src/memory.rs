@@ -11,9 +11,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::store::{
-    Action, Armed, Counts, Due, Fire, FireReport, How, InstanceId, List, Load, Loaded, Namespace,
-    Near, Opened, Purged, Settle, Settled, State, Store, StoreError, StoreTime, Stored, Version,
-    Write, Written,
+    Action, AnswerSize, Armed, Counts, Due, Fire, FireReport, InstanceId, List, Load, LoadWindow,
+    Loaded, Namespace, Opened, Purged, Settle, Settled, Settlement, State, Store, StoreError,
+    StoreTime, Stored, Version, Write, WriteOutcome,
 };
 
 /// A purge deletes at most this many rows at once.
@@ -49,6 +49,8 @@ struct Space {
     unloaded: BTreeSet<(StoreTime, Version)>,
     /// Until when each id of an instance counts as living.
     alive: HashMap<InstanceId, StoreTime>,
+    /// How many due rows each of them wanted and was not given.
+    lacks: HashMap<InstanceId, usize>,
     hint: Arc<Notify>,
 }
 
@@ -151,8 +153,8 @@ impl Store for Memory {
         &self,
         namespace: &Namespace,
         writes: Vec<Write>,
-        near: Near,
-    ) -> impl Future<Output = Result<Vec<Written>, StoreError>> + Send {
+        near: LoadWindow,
+    ) -> impl Future<Output = Result<Vec<WriteOutcome>, StoreError>> + Send {
         self.call(namespace, move |call| {
             let each = writes.into_iter().map(|write| call.write(write, near));
             each.collect()
@@ -174,8 +176,24 @@ impl Store for Memory {
     ) -> impl Future<Output = Result<FireReport, StoreError>> + Send {
         self.call(namespace, move |call| {
             let mut report = FireReport::at(call.now);
-            for &version in &request.versions {
+            let mut size = AnswerSize::default();
+            let mut unloaded = Vec::new();
+            if request.unloaded > 0 {
+                let due = call.space.unloaded.range(..=(call.now, Version(i64::MAX)));
+                let mut due = due.map(|&(_, version)| version);
+                unloaded.extend(due.by_ref().take(request.unloaded));
+                report.more = due.next().is_some();
+            }
+            let rows = request.versions.iter().chain(&unloaded);
+            for (number, &version) in rows.enumerate() {
+                if size.is_enough() {
+                    report.left = request.versions.len().saturating_sub(number);
+                    report.more |= !unloaded.is_empty();
+                    break;
+                }
+                let fired = report.fired.len();
                 call.fire(version, &request, &mut report);
+                size.add(&report.fired[fired..]);
             }
             report
         })
@@ -185,7 +203,7 @@ impl Store for Memory {
         &self,
         namespace: &Namespace,
         settles: Vec<Settle>,
-        near: Near,
+        near: LoadWindow,
     ) -> impl Future<Output = Result<Vec<Settled>, StoreError>> + Send {
         self.call(namespace, move |call| {
             let each = settles.into_iter().map(|settle| call.settle(settle, near));
@@ -233,8 +251,9 @@ impl Store for Memory {
         let last = Bound::Included((state, StoreTime::NEVER, Version(i64::MAX)));
         let listing = self.call(namespace, |call| {
             let page = call.space.by_due.range((after, last)).take(request.limit);
-            let rows = page.map(|(.., version)| call.space.rows[version].clone());
-            rows.collect()
+            let rows = page.map(|(.., version)| &call.space.rows[version]);
+            let mut size = AnswerSize::default();
+            rows.take_while(|row| size.takes(row)).cloned().collect()
         });
         listing.await
     }
@@ -249,6 +268,7 @@ impl Store for Memory {
                 waiting: waiting as u64,
                 in_flight: (call.space.rows.len() - waiting) as u64,
                 earliest: earliest.map(|&(_, due, _)| due),
+                is_estimate: false,
             }
         });
         counting.await
@@ -343,7 +363,7 @@ impl Call<'_> {
     }
 
     /// Puts a waiting row in with a new version, loaded if it is near.
-    fn arm(&mut self, mut row: Stored, near: Near) -> Armed {
+    fn arm(&mut self, mut row: Stored, near: LoadWindow) -> Armed {
         let is_near = row.due <= self.now.after(near.window);
         row.version = self.next_version();
         row.state = State::Waiting;
@@ -363,11 +383,11 @@ impl Call<'_> {
         armed
     }
 
-    fn write(&mut self, write: Write, near: Near) -> Written {
+    fn write(&mut self, write: Write, near: LoadWindow) -> WriteOutcome {
         let Write { key, action } = write;
         let unarmed = match self.latest_token(&key) {
-            Some(token) => Written::InFlight(token),
-            None => Written::Absent,
+            Some(token) => WriteOutcome::InFlight(token),
+            None => WriteOutcome::Absent,
         };
         match action {
             Action::Set {
@@ -377,27 +397,27 @@ impl Call<'_> {
                 if_absent,
             } => {
                 if if_absent && self.space.waiting.contains_key(&key) {
-                    return Written::Present;
+                    return WriteOutcome::Present;
                 }
-                if if_absent && unarmed != Written::Absent {
+                if if_absent && unarmed != WriteOutcome::Absent {
                     return unarmed;
                 }
                 let replaced = self.take_waiting(&key).map(|row| row.version);
                 let row = Stored::set(key, value, due.at(self.now), period);
-                Written::Armed {
+                WriteOutcome::Armed {
                     row: self.arm(row, near),
                     replaced,
                 }
             }
             Action::Move { due } => match self.take_waiting(&key) {
-                Some(row) => Written::Armed {
+                Some(row) => WriteOutcome::Armed {
                     replaced: Some(row.version),
                     row: self.rearm(row, due, near),
                 },
                 None => unarmed,
             },
             Action::Remove => match self.take_waiting(&key) {
-                Some(row) => Written::Removed {
+                Some(row) => WriteOutcome::Removed {
                     version: row.version,
                     value: row.value,
                 },
@@ -407,7 +427,7 @@ impl Call<'_> {
     }
 
     /// Arms a row anew with another deadline.
-    fn rearm(&mut self, mut row: Stored, due: Due, near: Near) -> Armed {
+    fn rearm(&mut self, mut row: Stored, due: Due, near: LoadWindow) -> Armed {
         row.due = due.at(self.now);
         row.deadline = row.due;
         self.arm(row, near)
@@ -418,6 +438,7 @@ impl Call<'_> {
             instance,
             window,
             limit,
+            wanted,
             alive,
         } = request;
         let now = self.now;
@@ -441,15 +462,23 @@ impl Call<'_> {
             let row = self.space.rows.get_mut(&version).expect("it is listed");
             row.loaded_by = Some(instance);
         }
+        self.space.lacks.remove(&instance);
+        let others_lack = self.space.lacks.values().sum();
+        let due = loaded.iter().filter(|(_, due)| *due <= now).count();
+        self.space
+            .lacks
+            .insert(instance, wanted.saturating_sub(due));
         Loaded {
             now,
             rows: loaded,
             more,
+            others_lack,
         }
     }
 
     fn unload(&mut self, instance: InstanceId) {
         self.space.alive.remove(&instance);
+        self.space.lacks.remove(&instance);
         let rows = self.space.rows.values_mut();
         let mut any = false;
         for row in rows.filter(|row| row.loaded_by == Some(instance)) {
@@ -473,6 +502,7 @@ impl Call<'_> {
             }
         }
         if any {
+            self.space.lacks.clear();
             self.space.hint.notify_waiters();
         }
         Vec::new()
@@ -514,30 +544,30 @@ impl Call<'_> {
         }
     }
 
-    fn settle(&mut self, settle: Settle, near: Near) -> Settled {
+    fn settle(&mut self, settle: Settle, near: LoadWindow) -> Settled {
         let Settle { token, how } = settle;
         let row = self.space.rows.get(&token);
         if row.is_none_or(|row| row.state != State::InFlight) {
             return Settled::Lost;
         }
         let mut row = self.take(token).expect("it was just there");
-        if how == How::Unfire {
-            row.attempt -= 1;
+        if how == Settlement::Unfire {
+            row.attempt = row.attempt.saturating_sub(1);
         }
         let until = match how {
-            How::Ack => return Settled::Done,
-            How::Extend(lease) => lease,
-            How::Again(_) | How::Release | How::Unfire
+            Settlement::Ack => return Settled::Done,
+            Settlement::Extend(lease) => lease,
+            Settlement::RetryAfter(_) | Settlement::Release | Settlement::Unfire
                 if !self.space.waiting.contains_key(&row.key) =>
             {
-                if let How::Again(delay) = how {
+                if let Settlement::RetryAfter(delay) = how {
                     return Settled::Armed(self.rearm(row, Due::In(delay), near));
                 }
                 row.due = self.now;
                 return Settled::Armed(self.arm(row, near));
             }
-            How::Again(delay) => delay,
-            How::Release | How::Unfire => Duration::ZERO,
+            Settlement::RetryAfter(delay) => delay,
+            Settlement::Release | Settlement::Unfire => Duration::ZERO,
         };
         row.due = self.now.after(until);
         self.put(row);

@@ -1,13 +1,14 @@
-//! What an instance counts.
+//! The counters of an instance.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What an instance has done since it was started. From [`DurableTimers::metrics`](crate::DurableTimers::metrics).
+/// A snapshot of an instance's counters since it started. Made by
+/// [`DurableTimers::metrics`](crate::DurableTimers::metrics).
 ///
-/// How many timers there are, and how old the oldest overdue one is, is the store's to tell:
-/// [`DurableTimers::counts`](crate::DurableTimers::counts).
+/// [`DurableTimers::counts`](crate::DurableTimers::counts) asks the store how many timers there are, and when the
+/// earliest is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct DurableMetrics {
@@ -15,18 +16,18 @@ pub struct DurableMetrics {
     pub loaded: u64,
     /// Rows on the wheel now.
     pub on_wheel: usize,
-    /// Rows that have come due here and wait until the program asks for more, now.
+    /// Due rows that now wait here until the program asks for more.
     pub due: usize,
     /// Timers this instance has fired and claimed.
     pub claimed: u64,
-    /// Claims handed to the program.
+    /// Claims delivered to the program.
     pub delivered: u64,
-    /// Delivered claims of timers that had been claimed before and not acknowledged.
+    /// Delivered claims whose timer had been claimed before and not acknowledged.
     pub redelivered: u64,
-    /// Claims that were found to be lost when they were settled.
+    /// Claims that turned out to be lost when they were settled or renewed.
     pub lost: u64,
-    /// Claims that waited to be received until less than half of their lease was left. They were not handed to the program, and
-    /// do not count as attempts.
+    /// Claims that waited to be received until less than half of their lease was left. They were not delivered to the
+    /// program, and do not count as attempts.
     pub lapsed: u64,
     /// Renewals of leases, while handlers ran or guards were held.
     pub renewed: u64,
@@ -34,13 +35,13 @@ pub struct DurableMetrics {
     pub slow_handlers: u64,
     /// Handlers that were cancelled after the [time limit](crate::Builder::handler_timeout).
     pub timed_out: u64,
-    /// Claims that hold a part of the capacity now.
+    /// Claims that take up capacity now.
     pub unsettled: usize,
-    /// Timers parked because they do not decode.
-    pub parked: u64,
-    /// Rows that came due here and were left to other instances, since the program did not ask for them.
+    /// Timers quarantined because they do not decode.
+    pub quarantined: u64,
+    /// Rows that came due here and were left to other instances that asked for them.
     pub given_back: u64,
-    /// Calls of the store that failed or were not answered in time.
+    /// Calls of the store that failed or timed out.
     pub store_errors: u64,
     /// Which calls fail now.
     pub failing: Failing,
@@ -50,13 +51,13 @@ pub struct DurableMetrics {
     pub fire_batches: Summary,
     /// How many claims were settled at once.
     pub settle_batches: Summary,
-    /// How long the store took to answer, in microseconds.
+    /// How long the store took to respond, in microseconds.
     pub store_latency_micros: Summary,
-    /// How late timers were when they had been claimed, by the store's clock, in microseconds. Redeliveries are left out.
+    /// How late timers were claimed, by the store's clock, in microseconds. Redeliveries do not count.
     pub lateness_micros: Summary,
 }
 
-/// Which calls of the store fail: the latest of their kind has.
+/// Which kinds of store calls fail now: the latest call of the kind has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -73,14 +74,14 @@ pub struct Failing {
     pub settle: bool,
 }
 
-/// A count of numbers, their sum and the greatest of them.
+/// The count, sum and maximum of recorded numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Summary {
     /// How many.
     pub count: u64,
-    /// All together.
+    /// Their sum.
     pub sum: u64,
-    /// The greatest.
+    /// The maximum.
     pub max: u64,
 }
 
@@ -139,7 +140,7 @@ impl Series {
     }
 }
 
-/// What is counted.
+/// The counters that the instance's tasks raise.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     pub(crate) loaded: Counter,
@@ -151,7 +152,7 @@ pub(crate) struct Metrics {
     pub(crate) renewed: Counter,
     pub(crate) slow_handlers: Counter,
     pub(crate) timed_out: Counter,
-    pub(crate) parked: Counter,
+    pub(crate) quarantined: Counter,
     pub(crate) given_back: Counter,
     pub(crate) store_errors: Counter,
     pub(crate) write_batches: Series,
@@ -182,7 +183,7 @@ impl Metrics {
             slow_handlers: self.slow_handlers.get(),
             timed_out: self.timed_out.get(),
             unsettled,
-            parked: self.parked.get(),
+            quarantined: self.quarantined.get(),
             given_back: self.given_back.get(),
             store_errors: self.store_errors.get(),
             failing,

@@ -49,10 +49,10 @@
 //! | an SQLite file is deleted or replaced while it is open | calls fail with [`StoreError::Refused`](crate::store::StoreError::Refused), which names the file, until it is opened again |
 //! | a Redis server hangs, and another one takes over its address | after the call timeout the connection is given up, and the next call connects to the other one |
 //! | somebody locks rows in PostgreSQL by hand | moves, removes and acknowledgements of these timers fail with [`Error::Timeout`](crate::Error::Timeout), and they are delivered when the lock has ended; others are not held up |
-//! | a value does not decode | the timer is parked: logged, counted, and in flight for ever, where the admin view shows it; others are not held up |
+//! | a value does not decode | the timer is quarantined: logged, counted, and in flight for ever, where the admin view shows it; others are not held up |
 //! | a handler panics | in [`dispatch`](crate::Claims::dispatch) it is logged, and the timer comes again after a second, two, four, up to a minute |
 //! | a handler kills the process each time | it comes again with each lease, and `attempt` grows: acknowledge it, or put it far away, when that is too often |
-//! | more is due than the program takes | the rest is left to other instances within half a poll; `given_back` counts |
+//! | more is due than the program takes | the rest waits, and other instances get what they ask for, within a poll and a half at first; `given_back` counts |
 //! | a handler takes longer than its lease | the lease is renewed; it is logged once with its key, and `slow_handlers` counts |
 //! | a handler never returns | it keeps one place; with a [time limit](crate::Builder::handler_timeout) it is cancelled, logged with its key, and tried again after a second, two, four, up to a minute |
 //! | a program does not come for what it has asked for | the claims are given back once half of their lease is over, uncounted |
@@ -63,7 +63,8 @@
 //!
 //! # What to watch
 //!
-//! [`metrics`](crate::DurableTimers::metrics) costs nothing; [`counts`](crate::DurableTimers::counts) asks the store.
+//! [`metrics`](crate::DurableTimers::metrics) costs nothing; [`counts`](crate::DurableTimers::counts) asks the store, which takes
+//! milliseconds and delays nothing.
 //!
 //! | figure | means trouble when |
 //! |---|---|
@@ -77,12 +78,12 @@
 //! | `due` | it stays high: handlers are slow, or too few |
 //! | `given_back` | it grows on all instances: handlers are slow, or too few |
 //! | `failing` | one of its fields is set for longer than a blink |
-//! | `parked` | it is not zero: a deployment has changed a type that old timers still have |
+//! | `quarantined` | it is not zero: a deployment has changed a type that old timers still have |
 //! | `store_errors`, `store_latency_micros` | they grow |
 //!
 //! Every call of the store is a `tracing` span at debug level, `store`, with the namespace, the call and the number of items. Loads,
 //! fires, writes and settles that begin to fail are one warning each, with the words of the store, and one line when they work
-//! again.
+//! again. An error prints what its source says with `{:#}` only, or by what the program prints sources with.
 //!
 //! # Looking into the store
 //!
@@ -97,7 +98,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let wheel = tickwheel::TimerWheel::new();
 //! let (timers, _claims) = builder::<String, u32>("orders").start(&wheel, Memory::new()).await?;
-//! timers.set_timer(&"order 1".into(), &30, Duration::from_secs(3_600)).await?;
+//! timers.set_timer("order 1", &30, Duration::from_secs(3_600)).await?;
 //!
 //! let admin = timers.admin();
 //! for entry in admin.pending(None, 100).await? {
@@ -106,7 +107,7 @@
 //! for entry in admin.in_flight(None, 100).await? {
 //!     let claim = entry.in_flight.ok_or("it has just been settled")?;
 //!     if claim.lease_until.is_none() {
-//!         println!("{:?} is parked: {:?}", entry.key, entry.value);
+//!         println!("{:?} is quarantined: {:?}", entry.key, entry.value);
 //!     }
 //! }
 //! # Ok(())

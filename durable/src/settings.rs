@@ -3,10 +3,10 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::error::StartError;
+use crate::error::BuildError;
 use crate::store::Missed;
 
-/// What [`Builder`](crate::Builder) sets.
+/// The settings of [`Builder`](crate::Builder).
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) window: Duration,
@@ -46,7 +46,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    pub(crate) fn check(&self) -> Result<(), StartError> {
+    pub(crate) fn check(&self) -> Result<(), BuildError> {
         within("poll interval", self.poll, 10 * MILLI..=DAY)?;
         // Rows would fall due between two polls.
         within("window", self.window, 2 * self.poll..=30 * DAY)?;
@@ -56,7 +56,7 @@ impl Settings {
             within("handler timeout", timeout, MILLI..=30 * DAY)?;
         }
         if !CAPACITY.contains(&self.capacity) {
-            return Err(StartError::Capacity {
+            return Err(BuildError::Capacity {
                 value: self.capacity,
                 bounds: CAPACITY,
             });
@@ -69,8 +69,7 @@ impl Settings {
         self.poll * POLLS_ALIVE
     }
 
-    /// How long a row that is due here may wait for the program, before it is left to others: not longer than a poll, as
-    /// it is looked at twice.
+    /// How long a row that is due here waits for the program before other instances may have it.
     pub(crate) fn patience(&self) -> Duration {
         self.poll / 2
     }
@@ -85,11 +84,11 @@ fn within(
     setting: &'static str,
     value: Duration,
     bounds: RangeInclusive<Duration>,
-) -> Result<(), StartError> {
+) -> Result<(), BuildError> {
     if bounds.contains(&value) {
         return Ok(());
     }
-    Err(StartError::Duration {
+    Err(BuildError::Duration {
         setting,
         value,
         bounds,

@@ -1,17 +1,20 @@
 //! The handle that sets, moves and removes durable timers.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use serde::Serialize;
+
 use crate::admin::Admin;
-use crate::claim::Token;
 use crate::codec::Coder;
 use crate::error::Error;
 use crate::instance::{Core, Group, Instance, Life};
 use crate::metrics::DurableMetrics;
-use crate::store::{Action, Counts, Due, State, Write, Written};
+use crate::store::{Action, Counts, Due, State, Write, WriteOutcome};
+use crate::token::Token;
 
 /// The shortest period of a repeating timer.
 const MIN_PERIOD: Duration = Duration::from_millis(1);
@@ -21,11 +24,14 @@ const MIN_PERIOD: Duration = Duration::from_millis(1);
 /// Cheap to clone, and usable from any task. A call returns when its write is durable in the store; concurrent calls share a
 /// write. The last call on a key wins, whichever instance makes it: once it has returned, what it replaced is never delivered.
 ///
+/// A key may be given in any form that the key type borrows as and that has the same encoding, as with a map: timers whose keys
+/// are `String`s take `&str`.
+///
 /// # Errors
 ///
-/// All calls fail with [`Error::Store`] when the store says that it failed, and with [`Error::Timeout`] when it says nothing
-/// for the [call timeout](crate::Builder::call_timeout), which counts from the call. Whether the call took effect is not known
-/// then, and the same call may be made again. Keys and values that are too long or cannot be encoded, and a
+/// All calls fail with [`Error::Store`] when the store reports a failure, and with [`Error::Timeout`] when it does not
+/// respond within the [call timeout](crate::Builder::call_timeout), which counts from the call. Then the call may have
+/// taken effect or not, and may be made again. Keys and values that are too long or cannot be encoded, and a
 /// [`period`](Error::Period) that is too short, are refused before anything is sent.
 ///
 /// # Cancel safety
@@ -33,12 +39,12 @@ const MIN_PERIOD: Duration = Duration::from_millis(1);
 /// If a future is dropped, its call may have taken effect or not.
 pub struct DurableTimers<K, V> {
     core: Arc<Core>,
-    writes: Group<Write, Written>,
+    writes: Group<Write, WriteOutcome>,
     coder: Arc<dyn Coder<K, V>>,
     life: Arc<Life>,
 }
 
-/// What [`DurableTimers::set_if_absent`] did.
+/// The result of [`DurableTimers::set_if_absent`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum SetIfAbsent {
@@ -50,7 +56,7 @@ pub enum SetIfAbsent {
     InFlight(Token),
 }
 
-/// What [`DurableTimers::move_timer`] did.
+/// The result of [`DurableTimers::move_timer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Moved {
@@ -62,7 +68,7 @@ pub enum Moved {
     InFlight(Token),
 }
 
-/// What [`DurableTimers::remove_timer`] did.
+/// The result of [`DurableTimers::remove_timer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Removed<V> {
@@ -84,15 +90,19 @@ impl<K, V> DurableTimers<K, V> {
         }
     }
 
-    /// Sets a timer that is due `delay` from now, by the store's clock. If the key has a timer already, its value and deadline
-    /// are replaced, and it repeats no more. A claim of that key that is not settled is left alone.
+    /// Sets a timer that is due `delay` from now, by the store's clock. If the key has a timer already, its value and
+    /// deadline are replaced, and it stops repeating. An unsettled claim of the key is left alone.
     ///
-    /// A delay too long to be represented, over 200 years, is never.
+    /// A delay of over 200 years cannot be represented: the timer never fires.
     ///
     /// # Errors
     ///
     /// See [above](Self#errors).
-    pub async fn set_timer(&self, key: &K, value: &V, delay: Duration) -> Result<(), Error> {
+    pub async fn set_timer<Q>(&self, key: &Q, value: &V, delay: Duration) -> Result<(), Error>
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+    {
         let write = self.set(key, value, Due::In(delay), None, false);
         self.write(write?).await.map(drop)
     }
@@ -103,26 +113,34 @@ impl<K, V> DurableTimers<K, V> {
     /// # Errors
     ///
     /// See [above](Self#errors).
-    pub async fn set_timer_at(
+    pub async fn set_timer_at<Q>(
         &self,
-        key: &K,
+        key: &Q,
         value: &V,
         deadline: SystemTime,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Error>
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+    {
         let write = self.set(key, value, Due::At(deadline.into()), None, false);
         self.write(write?).await.map(drop)
     }
 
     /// Sets a timer that is due every `period`, the first time one period from now, until it is removed or set again.
     ///
-    /// Each deadline is the one before plus the period, however late it is delivered and whether it is acknowledged or not: an
-    /// occurrence that is not settled when the next is due does not hold it up. What becomes of missed ones says
-    /// [`Builder::missed`](crate::Builder::missed). Moving the timer shifts its schedule.
+    /// Each deadline is the one before plus the period, however late an occurrence is delivered. An unsettled
+    /// occurrence does not delay the next. [`Builder::missed`](crate::Builder::missed) decides what happens to missed
+    /// occurrences. Moving the timer shifts its schedule.
     ///
     /// # Errors
     ///
     /// See [above](Self#errors). The period must be at least a millisecond.
-    pub async fn set_interval(&self, key: &K, value: &V, period: Duration) -> Result<(), Error> {
+    pub async fn set_interval<Q>(&self, key: &Q, value: &V, period: Duration) -> Result<(), Error>
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+    {
         if period < MIN_PERIOD {
             return Err(Error::Period {
                 value: period,
@@ -138,31 +156,37 @@ impl<K, V> DurableTimers<K, V> {
     /// # Errors
     ///
     /// See [above](Self#errors).
-    pub async fn set_if_absent(
+    pub async fn set_if_absent<Q>(
         &self,
-        key: &K,
+        key: &Q,
         value: &V,
         delay: Duration,
-    ) -> Result<SetIfAbsent, Error> {
+    ) -> Result<SetIfAbsent, Error>
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+    {
         let write = self.set(key, value, Due::In(delay), None, true);
         Ok(match self.write(write?).await? {
-            Written::Armed { .. } => SetIfAbsent::Set,
-            Written::InFlight(token) => SetIfAbsent::InFlight(Token(token)),
+            WriteOutcome::Armed { .. } => SetIfAbsent::Set,
+            WriteOutcome::InFlight(token) => SetIfAbsent::InFlight(Token(token)),
             _ => SetIfAbsent::Present,
         })
     }
 
-    /// Sets many timers, as [`set_timer`](Self::set_timer) each, in this order. They share as few writes as there can be.
+    /// Sets many timers, in this order, as [`set_timer`](Self::set_timer) sets each. They share as few writes as
+    /// possible.
     ///
     /// # Errors
     ///
     /// See [above](Self#errors). If a key or value is refused, none is set. Otherwise, after an error, some may be set.
-    pub async fn set_many<'a>(
+    pub async fn set_many<'a, Q>(
         &self,
-        timers: impl IntoIterator<Item = (&'a K, &'a V, Duration)>,
+        timers: impl IntoIterator<Item = (&'a Q, &'a V, Duration)>,
     ) -> Result<(), Error>
     where
-        K: 'a,
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized + 'a,
         V: 'a,
     {
         let writes = timers
@@ -182,7 +206,11 @@ impl<K, V> DurableTimers<K, V> {
     /// # Errors
     ///
     /// See [above](Self#errors).
-    pub async fn move_timer(&self, key: &K, delay: Duration) -> Result<Moved, Error> {
+    pub async fn move_timer<Q>(&self, key: &Q, delay: Duration) -> Result<Moved, Error>
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+    {
         self.move_to(key, Due::In(delay)).await
     }
 
@@ -191,7 +219,11 @@ impl<K, V> DurableTimers<K, V> {
     /// # Errors
     ///
     /// See [above](Self#errors).
-    pub async fn move_timer_at(&self, key: &K, deadline: SystemTime) -> Result<Moved, Error> {
+    pub async fn move_timer_at<Q>(&self, key: &Q, deadline: SystemTime) -> Result<Moved, Error>
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+    {
         self.move_to(key, Due::At(deadline.into())).await
     }
 
@@ -200,12 +232,16 @@ impl<K, V> DurableTimers<K, V> {
     /// # Errors
     ///
     /// See [above](Self#errors). After [`Error::Decode`] it is removed.
-    pub async fn remove_timer(&self, key: &K) -> Result<Removed<V>, Error> {
-        let key = self.coder.encode_key(key)?;
+    pub async fn remove_timer<Q>(&self, key: &Q) -> Result<Removed<V>, Error>
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+    {
+        let key = self.coder.encode_key(&key)?;
         let action = Action::Remove;
         Ok(match self.write(Write { key, action }).await? {
-            Written::Removed { value, .. } => Removed::Value(self.coder.decode_value(&value)?),
-            Written::InFlight(token) => Removed::InFlight(Token(token)),
+            WriteOutcome::Removed { value, .. } => Removed::Value(self.coder.decode_value(&value)?),
+            WriteOutcome::InFlight(token) => Removed::InFlight(Token(token)),
             _ => Removed::Absent,
         })
     }
@@ -215,14 +251,19 @@ impl<K, V> DurableTimers<K, V> {
     /// # Errors
     ///
     /// See [above](Self#errors).
-    pub async fn deadline(&self, key: &K) -> Result<Option<SystemTime>, Error> {
-        let key = self.coder.encode_key(key)?;
+    pub async fn deadline<Q>(&self, key: &Q) -> Result<Option<SystemTime>, Error>
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+    {
+        let key = self.coder.encode_key(&key)?;
         let stored = self.core.calls.get(key).await?;
         let waiting = stored.filter(|row| row.state == State::Waiting);
         Ok(waiting.map(|row| row.due.into()))
     }
 
-    /// How many timers there are, and when the earliest is due.
+    /// How many timers there are, and when the earliest is due. The query takes milliseconds and delays no other call,
+    /// however many there are. PostgreSQL returns [an estimate](Counts::is_estimate) when there are very many.
     ///
     /// # Errors
     ///
@@ -236,41 +277,50 @@ impl<K, V> DurableTimers<K, V> {
         Admin::new(Arc::clone(&self.core), Arc::clone(&self.coder))
     }
 
-    /// What this instance has done.
+    /// A snapshot of this instance's counters.
     pub fn metrics(&self) -> DurableMetrics {
         self.core.read_metrics()
     }
 
-    /// Ends this instance's claims: the stream of [`Claims`](crate::Claims) ends, what was fired and not received is released,
-    /// and what was loaded is given back, so that other instances need not wait for anything. Claims that the program holds can
+    /// Ends this instance's claiming. The stream of [`Claims`](crate::Claims) ends, claims that were not received are
+    /// released, and loaded timers are unloaded for other instances to take at once. Claims that the program holds can
     /// still be settled, and handles go on writing.
     ///
-    /// Returns when that is done, or after the call timeout if the store does not answer; then others wait for a few polls.
+    /// Returns when that is done. If the store does not respond, it returns after the call timeout, and other instances
+    /// take the timers a few polls later.
     pub async fn shutdown(&self) {
         self.life.stop();
         self.life.ended().await;
     }
 
-    async fn move_to(&self, key: &K, due: Due) -> Result<Moved, Error> {
-        let key = self.coder.encode_key(key)?;
+    async fn move_to<Q>(&self, key: &Q, due: Due) -> Result<Moved, Error>
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+    {
+        let key = self.coder.encode_key(&key)?;
         let action = Action::Move { due };
         Ok(match self.write(Write { key, action }).await? {
-            Written::Armed { .. } => Moved::Yes,
-            Written::InFlight(token) => Moved::InFlight(Token(token)),
+            WriteOutcome::Armed { .. } => Moved::Yes,
+            WriteOutcome::InFlight(token) => Moved::InFlight(Token(token)),
             _ => Moved::Absent,
         })
     }
 
-    fn set(
+    fn set<Q>(
         &self,
-        key: &K,
+        key: &Q,
         value: &V,
         due: Due,
         period: Option<Duration>,
         if_absent: bool,
-    ) -> Result<Write, Error> {
+    ) -> Result<Write, Error>
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+    {
         Ok(Write {
-            key: self.coder.encode_key(key)?,
+            key: self.coder.encode_key(&key)?,
             action: Action::Set {
                 value: self.coder.encode_value(value)?,
                 due,
@@ -280,7 +330,7 @@ impl<K, V> DurableTimers<K, V> {
         })
     }
 
-    fn write(&self, write: Write) -> impl Future<Output = Result<Written, Error>> + use<K, V> {
+    fn write(&self, write: Write) -> impl Future<Output = Result<WriteOutcome, Error>> + use<K, V> {
         self.writes.submit(write)
     }
 }

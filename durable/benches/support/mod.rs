@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use tickwheel_durable::store::{Action, Due, Namespace, Near, Store, Write};
+use tickwheel_durable::store::{Action, Due, LoadWindow, Namespace, Store, Write};
 
 /// A way to connect to one store, again and again.
 pub(crate) trait Connect {
@@ -53,7 +53,7 @@ pub(crate) async fn fill(
     let space = Namespace::new(namespace).expect("it is a name");
     store.open(&space, "json").await.expect("it opens");
     while store.purge(&space).await.expect("it is emptied").more {}
-    let near = Near {
+    let near = LoadWindow {
         window: Duration::ZERO,
         loader: None,
     };

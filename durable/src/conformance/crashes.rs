@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
 
-use super::faulty::When;
+use super::faulty::FaultPoint;
 use super::world::{Running, Stores, World};
 use crate::claim::Claim;
 use crate::error::Error;
@@ -59,7 +59,7 @@ async fn in_every_call<T: Stores>(world: &World<T>, crash: bool) {
     let mut call = 0;
     loop {
         let calls = call..call + AT_ONCE;
-        let runs = calls.flat_map(|call| [(call, When::Before), (call, When::After)]);
+        let runs = calls.flat_map(|call| [(call, FaultPoint::Before), (call, FaultPoint::After)]);
         let struck = join_all(runs.map(|(call, when)| run(world, call, when, crash))).await;
         if !struck.contains(&true) {
             break;
@@ -70,7 +70,7 @@ async fn in_every_call<T: Stores>(world: &World<T>, crash: bool) {
 }
 
 /// Runs the program with one call that goes wrong. Returns whether it was made.
-async fn run<T: Stores>(world: &World<T>, call: u64, when: When, crash: bool) -> bool {
+async fn run<T: Stores>(world: &World<T>, call: u64, when: FaultPoint, crash: bool) -> bool {
     let world = world.part(&format!("{crash}-{call}-{when:?}"));
     let what = format!("crash: {crash}, call {call}, {when:?}");
     let mut told = Told::default();
@@ -84,14 +84,15 @@ async fn run<T: Stores>(world: &World<T>, call: u64, when: When, crash: bool) ->
             .faults
             .fail_at(instance.faults.calls() + call, when);
     }
-    // After a crash it waits for ever: for much longer than the program takes.
+    // After a crash the program waits forever, for which some seconds stand. After an error it goes on, on a busy machine late.
+    let limit = world.units(if crash { 40 } else { 400 });
     let program = async {
         program(&world, &mut instance, &mut told).await;
         if crash {
             instance.claims.shutdown().await;
         }
     };
-    let ended = tokio::time::timeout(world.units(40), program).await.is_ok();
+    let ended = tokio::time::timeout(limit, program).await.is_ok();
     let struck = instance.faults.has_struck();
     assert!(ended || (crash && struck), "{what}: the program hangs");
     if crash {
@@ -144,7 +145,7 @@ async fn program<S: Store, T: Stores<Store = S>>(
             "{claim:?} was delivered after its end"
         );
         if value == 2 && !put_back {
-            put_back = claim.again(world.units(1)).await.is_ok();
+            put_back = claim.retry_after(world.units(1)).await.is_ok();
             continue;
         }
         told.doubt(value);

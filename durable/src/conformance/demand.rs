@@ -1,16 +1,18 @@
 //! Demand, through whole instances whose handlers take time: D5, D10 and D14.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::future::Future;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use tokio::time::{sleep, timeout};
 
+use super::faulty::Faulty;
 use super::world::{Running, Stores, World};
 use crate::claim::Claim;
-use crate::instance::race;
 use crate::metrics::Failing;
+use crate::race::race;
 use crate::store::Store;
 
 /// How many handlers each instance runs at once, as in the README.
@@ -52,6 +54,45 @@ async fn set<S: Store>(instance: &Running<S>, timers: u64, delay: Duration) {
     instance.timers.set_many(set).await.expect("they are set");
 }
 
+impl Handled {
+    /// Runs handlers on one instance, as long as it claims.
+    async fn dispatch<S>(
+        &self,
+        by: usize,
+        instance: &mut Running<S>,
+        concurrency: usize,
+        time: impl Fn(u64) -> Duration,
+    ) {
+        let time = &time;
+        let handler = move |claim: Claim<String, u64>| async move {
+            self.note(by, &claim);
+            sleep(time(claim.value)).await;
+            Ok(())
+        };
+        instance.claims.dispatch(concurrency, handler).await;
+    }
+
+    /// Runs `work` until so many timers were handled, and then for so much longer. Shows how many there are, again and again.
+    async fn wait(
+        &self,
+        work: impl Future<Output = ()>,
+        unit: Duration,
+        enough: usize,
+        longer: Duration,
+        mut see: impl FnMut(usize),
+    ) {
+        let done = async {
+            while self.len() < enough {
+                sleep(unit).await;
+                see(self.len());
+            }
+            sleep(longer).await;
+        };
+        let run = timeout(unit * 1_200, race(work, done)).await;
+        run.expect("all are handled before long");
+    }
+}
+
 /// Runs handlers on all instances until so many timers were handled, and then for so much longer.
 async fn handle<S: Store>(
     instances: &mut [Running<S>],
@@ -59,27 +100,16 @@ async fn handle<S: Store>(
     time: impl Fn(u64) -> Duration,
     enough: usize,
     longer: Duration,
-) -> Arc<Handled> {
-    let handled = Arc::<Handled>::default();
+    see: impl FnMut(usize),
+) -> Handled {
+    let handled = Handled::default();
     let unit = instances[0].unit;
-    let (time, handled_by) = (&time, &handled);
-    let dispatch = instances.iter_mut().enumerate().map(|(by, instance)| {
-        let handler = move |claim: Claim<String, u64>| async move {
-            handled_by.note(by, &claim);
-            sleep(time(claim.value)).await;
-            Ok(())
-        };
-        instance.claims.dispatch(concurrency, handler)
-    });
-    let done = async {
-        while handled.len() < enough {
-            sleep(unit).await;
-        }
-        sleep(longer).await;
-    };
-    let dispatch = async { drop(join_all(dispatch).await) };
-    let run = timeout(unit * 1_200, race(dispatch, done)).await;
-    run.expect("all are handled before long");
+    let dispatch = instances
+        .iter_mut()
+        .enumerate()
+        .map(|(by, instance)| handled.dispatch(by, instance, concurrency, &time));
+    let work = async { drop(join_all(dispatch).await) };
+    handled.wait(work, unit, enough, longer, see).await;
     handled
 }
 
@@ -89,7 +119,8 @@ pub async fn d5_handles_once_however_long_it_takes<T: Stores>(world: &World<T>) 
     let mut both = [world.instance().await, world.instance().await];
     set(&both[0], 100, world.units(1)).await;
     let time = |number| world.units(if number % 20 == 7 { 30 } else { 10 });
-    let handled = handle(&mut both, CONCURRENCY, time, 100, world.units(45)).await;
+    let longer = world.units(45);
+    let handled = handle(&mut both, CONCURRENCY, time, 100, longer, |_| {}).await;
     assert_eq!(handled.len(), 100);
     for instance in &both {
         let metrics = instance.timers.metrics();
@@ -99,44 +130,89 @@ pub async fn d5_handles_once_however_long_it_takes<T: Stores>(world: &World<T>) 
     assert_eq!((counts.waiting, counts.in_flight), (0, 0));
 }
 
-/// D10: of what one instance has loaded and has no hands for, another gets its share.
+/// D10: of what one instance has loaded and has no hands for, another gets its share: from the beginning, when it starts late,
+/// and when nothing is handled by the first one.
 pub async fn d10_shares_what_waits<T: Stores>(world: &World<T>) {
-    let mut both = [world.instance().await, world.instance().await];
-    set(&both[0], 120, world.units(1)).await;
     let time = |_| world.units(10);
-    let handled = handle(&mut both, CONCURRENCY, time, 120, Duration::ZERO).await;
+    let part = world.part("both");
+    let mut both = [part.instance().await, part.instance().await];
+    set(&both[0], 120, world.units(1)).await;
+    let handled = handle(&mut both, CONCURRENCY, time, 120, Duration::ZERO, |_| {}).await;
     let shares = [handled.by(0), handled.by(1)];
     assert!(shares.iter().all(|share| *share >= 48), "{shares:?}");
+
+    for is_stuck in [false, true] {
+        let part = world.part(if is_stuck { "stuck" } else { "late" });
+        let mut first = part.instance().await;
+        set(&first, 120, world.units(1)).await;
+        let handled = Handled::default();
+        let mut before = 0;
+        let work = async {
+            let first = handled.dispatch(0, &mut first, CONCURRENCY, |_| {
+                world.units(if is_stuck { 100_000 } else { 10 })
+            });
+            let late = async {
+                world.wait(5).await;
+                let mut late = part.instance().await;
+                before = handled.by(0);
+                handled.dispatch(1, &mut late, CONCURRENCY, time).await;
+            };
+            join(first, late).await;
+        };
+        let nothing_more = Duration::ZERO;
+        let unit = world.units(1);
+        handled.wait(work, unit, 120, nothing_more, |_| {}).await;
+        let shares = [handled.by(0) - before, handled.by(1)];
+        let fair = (120 - before) * 2 / 5;
+        assert_eq!(before, CONCURRENCY);
+        if is_stuck {
+            assert_eq!(shares, [0, 120 - before]);
+        } else {
+            assert!(shares.iter().all(|share| *share >= fair), "{shares:?}");
+        }
+    }
 }
 
-/// D10: a backlog costs at most six row writes for each timer that is handled, however many instances there are and however long
-/// the handlers take.
+/// D10: a backlog costs at most six row writes for each timer that is handled, at any time: however many instances there are and
+/// however long the handlers take, and whether the timers were loaded before they were due or came due before the start.
 pub async fn d10_bounds_the_writes_of_a_backlog<T: Stores>(world: &World<T>) {
-    for (instances, tenths, enough) in [(1, 2, 120), (1, 25, 24), (4, 2, 240), (4, 25, 96)] {
-        let part = world.part(&format!("{instances}-{tenths}"));
-        let mut running = Vec::new();
-        for _ in 0..instances {
-            running.push(part.instance().await);
+    for (instances, tenths) in [(1, 2), (1, 25), (4, 2), (4, 25)] {
+        for was_due in [true, false] {
+            let part = world.part(&format!("{instances}-{tenths}-{was_due}"));
+            let mut running = vec![part.instance().await];
+            if was_due {
+                running[0].claims.shutdown().await;
+                set(&running[0], 600, Duration::ZERO).await;
+                running.clear();
+            }
+            while running.len() < instances {
+                running.push(part.instance().await);
+            }
+            if !was_due {
+                // All loaded by the first one, and far more than it can handle.
+                set(&running[0], 600, part.units(2)).await;
+            }
+            let faults: Vec<_> = running.iter().map(|one| one.faults.clone()).collect();
+            let writes = || faults.iter().map(Faulty::row_writes).sum::<u64>();
+            // What is in hand at the ends of a window adds less than this makes up for.
+            let window = 8 * instances;
+            let mut began = (0, writes());
+            let see = |handled| {
+                let (timers, rows) = (handled - began.0, writes() - began.1);
+                if timers >= window {
+                    assert!(
+                        rows <= 6 * timers as u64,
+                        "{rows} rows for {timers} timers after {}, {instances} instances, {tenths} tenths, due before the \
+                         start: {was_due}",
+                        began.0
+                    );
+                    began = (handled, writes());
+                }
+            };
+            let time = |_| part.units(tenths) / 10;
+            let enough = 4 * window;
+            handle(&mut running, 4, time, enough, Duration::ZERO, see).await;
         }
-        // All loaded by the first one, and far more than it can handle.
-        set(&running[0], 600, Duration::ZERO).await;
-        let before: u64 = running
-            .iter()
-            .map(|running| running.faults.row_writes())
-            .sum();
-        let time = |_| part.units(tenths) / 10;
-        let handled = handle(&mut running, 4, time, enough, Duration::ZERO).await;
-        let after: u64 = running
-            .iter()
-            .map(|running| running.faults.row_writes())
-            .sum();
-        // Those 600 are left to others once.
-        let writes = (after - before).saturating_sub(600);
-        let handled = handled.len() as u64;
-        assert!(
-            writes <= 6 * handled,
-            "{writes} rows for {handled} timers, {instances} instances"
-        );
     }
 }
 

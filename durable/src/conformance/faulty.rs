@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::store::{
-    Armed, Counts, Fire, FireReport, How, InstanceId, List, Load, Loaded, Namespace, Near, Opened,
-    Purged, Settle, Settled, Store, StoreError, Stored, Version, Write, Written,
+    Armed, Counts, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened,
+    Purged, Settle, Settled, Settlement, Store, StoreError, Stored, Version, Write, WriteOutcome,
 };
 
 /// A store between an instance and its store, which fails on demand. Clones fail together.
@@ -23,7 +23,7 @@ pub struct Faulty<S> {
 
 /// Whether a call fails before or after it has taken effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
+pub enum FaultPoint {
     /// It has no effect.
     Before,
     /// It has taken effect, and nobody learns of it.
@@ -37,9 +37,9 @@ enum Plan {
     /// Every call fails.
     Away,
     /// One call fails.
-    Error(u64, When),
+    Error(u64, FaultPoint),
     /// In one call the instance dies: nothing returns any more.
-    Crash(u64, When),
+    Crash(u64, FaultPoint),
     /// The instance is dead.
     Dead,
 }
@@ -47,7 +47,7 @@ enum Plan {
 #[derive(Debug)]
 struct State {
     calls: u64,
-    /// How long each call takes before it reaches the store.
+    /// How long each call takes besides: half of it before it reaches the store, and half after.
     delay: Duration,
     plan: Plan,
     /// Whether the planned fault has happened.
@@ -56,6 +56,10 @@ struct State {
     unloaded: HashSet<InstanceId>,
     /// The kind of call that fails.
     failing: Option<&'static str>,
+    /// Whether another transaction has locked every row.
+    locked: bool,
+    /// The kind of call whose answers take that much longer.
+    slow: Option<(&'static str, Duration)>,
     /// How many rows the calls have written, and how many of these to renew a lease.
     writes: u64,
     renewals: u64,
@@ -82,6 +86,8 @@ impl<S> Faulty<S> {
             struck: false,
             unloaded: HashSet::new(),
             failing: None,
+            locked: false,
+            slow: None,
             writes: 0,
             renewals: 0,
             marked: HashSet::new(),
@@ -109,23 +115,33 @@ impl<S> Faulty<S> {
         self.lock().failing = call;
     }
 
+    /// Makes every row look locked by another transaction: `unmark` leaves the marks, and `fire` finds nothing due yet.
+    pub fn set_locked(&self, locked: bool) {
+        self.lock().locked = locked;
+    }
+
     /// Takes the store away, so that every call fails before it has an effect, or brings it back.
     pub fn set_away(&self, away: bool) {
         self.lock().plan = if away { Plan::Away } else { Plan::Nothing };
     }
 
-    /// Makes every call take that much longer.
+    /// Makes every call take that much longer: half of it before it reaches the store, and half after.
     pub fn set_delay(&self, delay: Duration) {
         self.lock().delay = delay;
     }
 
+    /// Makes the answers to calls of one kind take that much longer: `"load"`, `"fire"`, `"write"` or `"settle"`.
+    pub fn set_slow(&self, call: &'static str, delay: Duration) {
+        self.lock().slow = Some((call, delay));
+    }
+
     /// Makes the call with this number, counted from zero, fail.
-    pub fn fail_at(&self, call: u64, when: When) {
+    pub fn fail_at(&self, call: u64, when: FaultPoint) {
         self.lock().plan = Plan::Error(call, when);
     }
 
     /// Kills the instance in the call with this number: neither it nor any later one returns.
-    pub fn crash_at(&self, call: u64, when: When) {
+    pub fn crash_at(&self, call: u64, when: FaultPoint) {
         self.lock().plan = Plan::Crash(call, when);
     }
 
@@ -144,21 +160,21 @@ impl<S> Faulty<S> {
     }
 
     /// What happens to the call that is made now: when it fails, and whether it returns.
-    fn fate(&self, call: &'static str) -> Option<(When, bool)> {
+    fn fate(&self, call: &'static str) -> Option<(FaultPoint, bool)> {
         let mut state = self.lock();
         let number = state.calls;
         state.calls += 1;
         if state.failing == Some(call) {
-            return Some((When::Before, true));
+            return Some((FaultPoint::Before, true));
         }
         let fate = match state.plan {
-            Plan::Away => Some((When::Before, true)),
+            Plan::Away => Some((FaultPoint::Before, true)),
             Plan::Error(call, when) if call == number => Some((when, true)),
             Plan::Crash(call, when) if call == number => {
                 state.plan = Plan::Dead;
                 Some((when, false))
             }
-            Plan::Dead => return Some((When::Before, false)),
+            Plan::Dead => return Some((FaultPoint::Before, false)),
             _ => return None,
         };
         state.struck = true;
@@ -173,19 +189,24 @@ impl<S> Faulty<S> {
     where
         F: Future<Output = Result<T, StoreError>>,
     {
-        let delay = self.lock().delay;
+        let delay = self.lock().delay / 2;
         if !delay.is_zero() {
             sleep(delay).await;
         }
         let Some((when, returns)) = self.fate(name) else {
             let answer = call().await;
+            let slow = self.lock().slow.filter(|(slow, _)| *slow == name);
+            let delay = delay + slow.map_or(Duration::ZERO, |(_, more)| more);
+            if !delay.is_zero() {
+                sleep(delay).await;
+            }
             // Whoever has died meanwhile learns nothing.
             if self.lock().plan == Plan::Dead {
                 pending::<()>().await;
             }
             return answer;
         };
-        if when == When::After {
+        if when == FaultPoint::After {
             // The answer is lost, whatever it is.
             let _ = call().await;
         }
@@ -193,6 +214,32 @@ impl<S> Faulty<S> {
             pending::<()>().await;
         }
         Err(StoreError::unavailable("it was taken away by the test"))
+    }
+}
+
+impl<S: Store> Faulty<S> {
+    /// Fires, unless the rows are locked: then the store says later when they are due.
+    async fn fire_unlocked(
+        &self,
+        namespace: &Namespace,
+        mut request: Fire,
+    ) -> Result<FireReport, StoreError> {
+        if !self.lock().locked {
+            return self.store.fire(namespace, request).await;
+        }
+        let versions = std::mem::take(&mut request.versions);
+        request.unloaded = 0;
+        let mut report = self.store.fire(namespace, request).await?;
+        let due = report.now;
+        report.later = versions
+            .into_iter()
+            .map(|version| Armed {
+                version,
+                due,
+                loaded: true,
+            })
+            .collect();
+        Ok(report)
     }
 }
 
@@ -215,18 +262,18 @@ impl<S: Store> Store for Faulty<S> {
         &self,
         namespace: &Namespace,
         writes: Vec<Write>,
-        near: Near,
-    ) -> Result<Vec<Written>, StoreError> {
+        near: LoadWindow,
+    ) -> Result<Vec<WriteOutcome>, StoreError> {
         let writing = self.call("write", || self.store.write(namespace, writes, near));
         let written = writing.await?;
         let mut state = self.lock();
         for written in &written {
             match written {
-                Written::Armed { row, replaced } => {
+                WriteOutcome::Armed { row, replaced } => {
                     state.armed(row);
                     state.marked.retain(|version| Some(*version) != *replaced);
                 }
-                Written::Removed { version, .. } => {
+                WriteOutcome::Removed { version, .. } => {
                     state.writes += 1;
                     state.marked.remove(version);
                 }
@@ -254,7 +301,7 @@ impl<S: Store> Store for Faulty<S> {
 
     async fn fire(&self, namespace: &Namespace, request: Fire) -> Result<FireReport, StoreError> {
         let versions = request.versions.clone();
-        let firing = self.call("fire", || self.store.fire(namespace, request));
+        let firing = self.call("fire", || self.fire_unlocked(namespace, request));
         let report = firing.await?;
         let mut state = self.lock();
         state.writes += report.fired.len() as u64;
@@ -273,7 +320,7 @@ impl<S: Store> Store for Faulty<S> {
         &self,
         namespace: &Namespace,
         settles: Vec<Settle>,
-        near: Near,
+        near: LoadWindow,
     ) -> Result<Vec<Settled>, StoreError> {
         let hows: Vec<_> = settles.iter().map(|settle| settle.how).collect();
         let settling = self.call("settle", || self.store.settle(namespace, settles, near));
@@ -285,7 +332,7 @@ impl<S: Store> Store for Faulty<S> {
                 Settled::Done => state.writes += 1,
                 Settled::Lost => continue,
             }
-            state.renewals += u64::from(matches!(how, How::Extend(_)));
+            state.renewals += u64::from(matches!(how, Settlement::Extend(_)));
         }
         drop(state);
         Ok(settled)
@@ -313,8 +360,11 @@ impl<S: Store> Store for Faulty<S> {
         versions: Vec<Version>,
     ) -> Result<Vec<Version>, StoreError> {
         let rows = versions.clone();
-        let unmarking = self.call("unmark", || {
-            self.store.unmark(namespace, instance, versions)
+        let unmarking = self.call("unmark", || async {
+            if self.lock().locked {
+                return Ok(versions);
+            }
+            self.store.unmark(namespace, instance, versions).await
         });
         let left = unmarking.await?;
         let mut state = self.lock();

@@ -32,6 +32,7 @@
 //! | [`promises`] | D1 to D12 through whole instances |
 //! | [`administration`] | what an operator does to a running instance |
 //! | [`demand`] | D5, D10 and D14 through whole instances whose handlers take time |
+//! | [`looking`] | D13: looks beside calls and deliveries |
 //! | [`scripts`] | random calls of several instances, each answer compared with a sequential oracle; random programs of whole instances |
 //! | [`races`] | calls that meet on one key at the same moment |
 //! | [`crashes`] | an instance that dies, or whose call fails, before and after every single call |
@@ -49,6 +50,7 @@ pub mod contract;
 pub mod crashes;
 pub mod demand;
 mod faulty;
+pub mod looking;
 mod oracle;
 pub mod promises;
 pub mod races;
@@ -56,7 +58,7 @@ mod random;
 pub mod scripts;
 mod world;
 
-pub use faulty::{Faulty, When};
+pub use faulty::{FaultPoint, Faulty};
 pub use world::{Pace, Stores, World};
 
 #[allow(unused_imports, reason = "for the links above")]
@@ -74,20 +76,27 @@ macro_rules! conformance_tests {
                 names_the_token_of_what_has_fired,
                 loads_near_rows_once,
                 loads_what_others_left,
+                loads_lapsed_claims_in_their_order,
+                loads_what_the_dead_left_piece_by_piece,
                 marks_near_rows_for_living_instances,
                 ends_the_life_of_an_id,
                 leaves_single_rows_to_others,
+                tells_what_others_lack,
                 fires_what_is_due_and_exists,
                 fires_again_after_the_lease,
+                fires_what_nobody_has_loaded,
                 repeats_in_the_step_that_fires,
                 deletes_what_fires_at_most_once,
+                hints_near_rows_that_no_instance_has_loaded,
                 settles_by_token,
                 puts_back_under_its_key,
                 puts_back_beside_a_newer_row,
+                puts_back_claims_of_one_key_together,
                 keeps_namespaces_apart,
                 refuses_another_codec,
                 lists_counts_and_purges,
                 purges_many_rows,
+                bounds_answers_in_bytes,
                 keeps_any_bytes,
                 takes_any_deadline,
                 gives_each_row_to_one_of_many,
@@ -111,7 +120,7 @@ macro_rules! conformance_tests {
                 d12_is_quiet_when_idle,
                 releases_dropped_claims_at_once,
                 gives_back_what_it_loaded_at_shutdown,
-                parks_what_does_not_decode,
+                quarantines_what_does_not_decode,
                 finds_near_deadlines_of_other_instances,
                 takes_over_what_a_dead_instance_had_loaded,
             }
@@ -123,6 +132,9 @@ macro_rules! conformance_tests {
                 d10_shares_what_waits,
                 d10_bounds_the_writes_of_a_backlog,
                 d14_says_which_calls_fail,
+            }
+            looking {
+                d13_looks_delay_nothing,
             }
             scripts {
                 agrees_with_the_oracle,

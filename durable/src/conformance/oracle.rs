@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::store::{
-    Action, Armed, Due, Fire, FireReport, Fired, How, InstanceId, Load, Loaded, Missed, Near,
-    Settle, Settled, State, StoreTime, Stored, Version, Write, Written,
+    Action, Armed, Due, Fire, FireReport, Fired, InstanceId, Load, LoadWindow, Loaded, Missed,
+    Settle, Settled, Settlement, State, StoreTime, Stored, Version, Write, WriteOutcome,
 };
 
 /// What a store should answer.
@@ -46,7 +46,14 @@ impl Oracle {
     }
 
     /// A row that the store says it has armed.
-    fn arm(&mut self, mut row: Stored, due: Due, near: Near, now: Option<StoreTime>, armed: Armed) {
+    fn arm(
+        &mut self,
+        mut row: Stored,
+        due: Due,
+        near: LoadWindow,
+        now: Option<StoreTime>,
+        armed: Armed,
+    ) {
         self.learn(armed.version);
         match due {
             Due::At(time) => assert_eq!(armed.due, time),
@@ -70,15 +77,15 @@ impl Oracle {
         self.rows.push(row);
     }
 
-    pub(super) fn write(&mut self, write: Write, near: Near, answer: &Written) {
+    pub(super) fn write(&mut self, write: Write, near: LoadWindow, answer: &WriteOutcome) {
         let Write { key, action } = write;
         let waiting = self.position(State::Waiting, &key);
         let in_flight = self.position(State::InFlight, &key);
         let token = in_flight.map(|row| self.rows[row].version);
-        let unarmed = token.map_or(Written::Absent, Written::InFlight);
+        let unarmed = token.map_or(WriteOutcome::Absent, WriteOutcome::InFlight);
         match (action, waiting) {
             (Action::Set { if_absent, .. }, Some(_)) if if_absent => {
-                assert_eq!(*answer, Written::Present);
+                assert_eq!(*answer, WriteOutcome::Present);
             }
             (Action::Set { if_absent, .. }, None) if if_absent && token.is_some() => {
                 assert_eq!(*answer, unarmed);
@@ -110,7 +117,7 @@ impl Oracle {
             }
             (Action::Remove, Some(row)) => {
                 let Stored { version, value, .. } = self.rows.remove(row);
-                assert_eq!(*answer, Written::Removed { version, value });
+                assert_eq!(*answer, WriteOutcome::Removed { version, value });
             }
             (Action::Move { .. } | Action::Remove, None) => assert_eq!(*answer, unarmed),
         }
@@ -120,11 +127,11 @@ impl Oracle {
         &mut self,
         row: Stored,
         due: Due,
-        near: Near,
+        near: LoadWindow,
         old: Option<Version>,
-        answer: &Written,
+        answer: &WriteOutcome,
     ) {
-        let Written::Armed {
+        let WriteOutcome::Armed {
             row: armed,
             replaced,
         } = *answer
@@ -174,7 +181,14 @@ impl Oracle {
         let mut fired = answer.fired.iter();
         let mut later = answer.later.iter();
         let mut next = answer.next.iter();
-        for &version in &request.versions {
+        let loadable = |row: &&Stored| row.loaded_by.is_none() && row.due <= answer.now;
+        let mut unloaded: Vec<_> = self.rows.iter().filter(loadable).collect();
+        unloaded.sort_by_key(|row| (row.due, row.version));
+        let is_cut = request.unloaded > 0 && unloaded.len() > request.unloaded;
+        assert!(answer.more || !is_cut, "there are more");
+        let unloaded = unloaded.iter().map(|row| row.version);
+        let unloaded: Vec<_> = unloaded.take(request.unloaded).collect();
+        for &version in request.versions.iter().chain(&unloaded) {
             let Some(index) = self.by_version(version) else {
                 continue;
             };
@@ -255,7 +269,7 @@ impl Oracle {
     pub(super) fn settle(
         &mut self,
         settle: Settle,
-        near: Near,
+        near: LoadWindow,
         answer: Settled,
         row_now: Option<&Stored>,
     ) {
@@ -267,18 +281,19 @@ impl Oracle {
         };
         let key = self.rows[index].key.clone();
         let delay = match settle.how {
-            How::Ack => {
+            Settlement::Ack => {
                 assert_eq!(answer, Settled::Done);
                 self.rows.remove(index);
                 return;
             }
-            How::Again(delay) | How::Extend(delay) => delay,
-            How::Release | How::Unfire => Duration::ZERO,
+            Settlement::RetryAfter(delay) | Settlement::Extend(delay) => delay,
+            Settlement::Release | Settlement::Unfire => Duration::ZERO,
         };
-        if settle.how == How::Unfire {
-            self.rows[index].attempt -= 1;
+        if settle.how == Settlement::Unfire {
+            let row = &mut self.rows[index];
+            row.attempt = row.attempt.saturating_sub(1);
         }
-        let is_extended = matches!(settle.how, How::Extend(_));
+        let is_extended = matches!(settle.how, Settlement::Extend(_));
         if is_extended || self.position(State::Waiting, &key).is_some() {
             assert_eq!(answer, Settled::Done);
             let row_now = row_now.expect("it stays in flight");
@@ -291,7 +306,7 @@ impl Oracle {
         let row = self.rows.remove(index);
         let deadline = row.deadline;
         self.arm(row, Due::In(delay), near, None, armed);
-        if matches!(settle.how, How::Release | How::Unfire) {
+        if matches!(settle.how, Settlement::Release | Settlement::Unfire) {
             self.rows.last_mut().expect("it was armed").deadline = deadline;
         }
     }

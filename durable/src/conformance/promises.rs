@@ -6,15 +6,16 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::join_all;
 
 use super::world::{Stores, World, collect, next_of};
+use crate::builder::Builder;
 use crate::claim::Claim;
 use crate::error::Error;
-use crate::store::{Action, Due, Missed, Near, Store, Write};
+use crate::store::{Action, Due, LoadWindow, Missed, Store, Write};
 use crate::timers::{Moved, Removed, SetIfAbsent};
 
 /// A time within which nothing comes due.
 const FAR: Duration = Duration::from_secs(360_000);
 
-type Settings = crate::Builder<String, u64>;
+type Settings = Builder<String, u64>;
 
 fn key(number: u64) -> String {
     format!("key {number}")
@@ -90,7 +91,7 @@ pub async fn d2_at_most_once_is_a_mode<T: Stores>(world: &World<T>) {
     let claim = first.next().await;
     claim.ack().await.expect("acknowledging does nothing");
     let token = claim.token();
-    assert_eq!(claim.again(FAR).await, Err(Error::Settled { token }));
+    assert_eq!(claim.retry_after(FAR).await, Err(Error::Settled { token }));
     assert_eq!(claim.extend(FAR).await, Err(Error::Settled { token }));
     drop(claim);
     assert_eq!(first.timers.counts().await.expect("it counts").in_flight, 0);
@@ -127,14 +128,14 @@ pub async fn d4_last_write_wins_across_instances<T: Stores>(world: &World<T>) {
     // All are loaded by now.
     world.wait(2).await;
     let delay = world.units(14);
-    let moved = second.timers.move_timer(&"moved later".into(), delay).await;
+    let moved = second.timers.move_timer("moved later", delay).await;
     assert_eq!(moved, Ok(Moved::Yes));
     second.set("set again", 2, 14).await;
-    let removed = second.timers.remove_timer(&"removed".into()).await;
+    let removed = second.timers.remove_timer("removed").await;
     assert_eq!(removed, Ok(Removed::Value(1)));
-    let moved = second.timers.move_timer(&"far".into(), FAR).await;
+    let moved = second.timers.move_timer("far", FAR).await;
     assert_eq!(moved, Ok(Moved::Yes));
-    let gone = second.timers.remove_timer(&"removed".into()).await;
+    let gone = second.timers.remove_timer("removed").await;
     assert_eq!(gone, Ok(Removed::Absent));
 
     let mut both = [first, second];
@@ -147,7 +148,7 @@ pub async fn d4_last_write_wins_across_instances<T: Stores>(world: &World<T>) {
     let expected = [("moved later", 1), ("set again", 2)];
     let expected = expected.map(|(key, value)| (key.to_owned(), value));
     assert_eq!(delivered, expected);
-    let deadline = both[0].timers.deadline(&"far".into()).await;
+    let deadline = both[0].timers.deadline("far").await;
     assert!(deadline.expect("it reads").is_some());
 }
 
@@ -199,7 +200,15 @@ pub async fn d5_delivers_once_among_many<T: Stores>(world: &World<T>) {
     for set in join_all(set).await {
         set.expect("it is set");
     }
-    let claims = collect(&mut instances, world.units(10)).await;
+    // Two hundred acknowledgements one after the other take a busy machine long.
+    let mut claims = Vec::new();
+    for _ in 0..20 {
+        claims.extend(collect(&mut instances, world.units(5)).await);
+        if claims.len() >= keys.len() {
+            break;
+        }
+    }
+    claims.extend(collect(&mut instances, world.units(5)).await);
     assert!(claims.iter().all(|claim| claim.attempt == 1));
     assert_eq!(claims.len(), keys.len());
     let delivered: BTreeSet<_> = claims.into_iter().map(|claim| claim.key).collect();
@@ -239,7 +248,7 @@ pub async fn d7_fences_lost_claims<T: Stores>(world: &World<T>) {
     for outcome in [
         first.ack().await,
         first.extend(FAR).await,
-        first.again(Duration::ZERO).await,
+        first.retry_after(Duration::ZERO).await,
     ] {
         assert_eq!(outcome, Err(Error::Lost { token }));
     }
@@ -282,12 +291,7 @@ pub async fn d8_delivers_what_was_missed_in_order<T: Stores>(world: &World<T>) {
 
 /// D8: missed occurrences of repeating timers follow the rule.
 pub async fn d8_repeats_by_each_rule<T: Stores>(world: &World<T>) {
-    for (rule, expected) in [
-        // The first occurrence after the pause comes on time and is left out.
-        (Missed::FireAll, vec![(1, 0), (2, 0), (3, 0)]),
-        (Missed::FireOnce, vec![(1, 2)]),
-        (Missed::Skip, vec![]),
-    ] {
+    for rule in [Missed::FireAll, Missed::FireOnce, Missed::Skip] {
         let name = format!("{rule:?}");
         let writer = world.instance().await;
         writer.claims.shutdown().await;
@@ -296,24 +300,38 @@ pub async fn d8_repeats_by_each_rule<T: Stores>(world: &World<T>) {
         set.expect("it is set");
         let due = writer.timers.deadline(&name).await.expect("it reads");
         let due = due.expect("it is there");
-        // Three occurrences are due, and the next is not for five units.
-        world.wait(35).await;
-        let instance = world.instance_with(|b| b.missed(rule)).await;
-        let mut one = [instance];
-        let claims = collect(&mut one, world.units(1)).await;
-        let occurrence = |claim: &Claim<String, u64>| {
-            let since = claim
-                .deadline
-                .duration_since(due)
-                .expect("not before the first");
-            let number = since.as_micros() / period.as_micros() + 1;
-            (number, claim.missed)
+        let number_at = |time: SystemTime| {
+            let since = time.duration_since(due);
+            since.expect("not before the first").as_micros() / period.as_micros() + 1
         };
-        let delivered: Vec<_> = claims.iter().map(occurrence).collect();
-        assert_eq!(delivered, expected, "{rule:?}");
-        let next = one[0].next_acked().await;
-        assert_eq!(occurrence(&next), (4, 0), "{rule:?}");
-        let removed = one[0].timers.remove_timer(&name).await;
+        // Three occurrences are due, and the next is not for five units. A busy machine may miss more.
+        world.wait(35).await;
+        let mut instance = world.instance_with(|b| b.missed(rule)).await;
+        let mut delivered = Vec::new();
+        // The fourth is the next one. Until it comes, all that were missed have come.
+        while delivered.last().is_none_or(|&(number, _, _)| number < 4) {
+            let claim = instance.next_acked().await;
+            let now = instance.timers.counts().await.expect("it counts").now;
+            let last_due = number_at(now.into());
+            delivered.push((
+                number_at(claim.deadline),
+                u128::from(claim.missed),
+                last_due,
+            ));
+        }
+        let is_right = match (rule, &delivered[..]) {
+            (Missed::FireAll, all) => all
+                .iter()
+                .map(|&(number, missed, _)| (number, missed))
+                .eq((1..=4).map(|number| (number, 0))),
+            (Missed::FireOnce, &[(1, missed, last_due), (next, _, _)]) => {
+                (2..last_due).contains(&missed) && next == missed + 2
+            }
+            (Missed::Skip, &[(next, 0, last_due)]) => (4..=last_due).contains(&next),
+            _ => false,
+        };
+        assert!(is_right, "{rule:?}: {delivered:?}");
+        let removed = instance.timers.remove_timer(&name).await;
         assert_eq!(removed, Ok(Removed::Value(1)));
     }
 }
@@ -322,7 +340,7 @@ pub async fn d8_repeats_by_each_rule<T: Stores>(world: &World<T>) {
 pub async fn d9_keeps_the_cadence_unacknowledged<T: Stores>(world: &World<T>) {
     let mut instance = world.instance().await;
     let period = world.units(6);
-    let set = instance.timers.set_interval(&"a".into(), &1, period).await;
+    let set = instance.timers.set_interval("a", &1, period).await;
     set.expect("it is set");
     let mut held = vec![instance.next().await];
     for number in 1..4 {
@@ -335,14 +353,19 @@ pub async fn d9_keeps_the_cadence_unacknowledged<T: Stores>(world: &World<T>) {
     for claim in held {
         claim.ack().await.expect("it is held");
     }
-    let removed = instance.timers.remove_timer(&"a".into()).await;
+    let removed = instance.timers.remove_timer("a").await;
     assert_eq!(removed, Ok(Removed::Value(1)));
-    instance.sees_nothing(4).await;
+    // A busy machine may have fired another one before.
+    let ended = instance.now().await;
+    let late = collect(&mut [instance], world.units(8)).await;
+    assert!(late.iter().all(|claim| claim.deadline < ended), "{late:?}");
 }
 
 /// D10: an instance whose capacity is used up claims no more, and others get what is due.
 pub async fn d10_leaves_to_others_when_full<T: Stores>(world: &World<T>) {
-    let mut full = world.instance_with(|b| b.capacity(2)).await;
+    // What it holds stays its own, however slow the machine is.
+    let settings = |b: Settings| b.capacity(2).lease(world.units(200));
+    let mut full = world.instance_with(settings).await;
     let keys: Vec<_> = (0..10).map(key).collect();
     let set = keys
         .iter()
@@ -375,7 +398,7 @@ pub async fn d11_recovers_when_the_store_is_back<T: Stores>(world: &World<T>) {
     instance.timers.set_many(set).await.expect("they are set");
     world.wait(2).await;
     instance.faults.set_away(true);
-    let failed = instance.timers.set_timer(&"late".into(), &0, FAR).await;
+    let failed = instance.timers.set_timer("late", &0, FAR).await;
     assert!(matches!(failed, Err(Error::Store(_))), "{failed:?}");
     // Much longer than the first retries are apart.
     instance.sees_nothing(40).await;
@@ -384,7 +407,7 @@ pub async fn d11_recovers_when_the_store_is_back<T: Stores>(world: &World<T>) {
     let claims = collect(&mut one, world.units(8)).await;
     let delivered: BTreeSet<_> = claims.iter().map(|claim| claim.value).collect();
     assert_eq!((claims.len(), delivered.len()), (20, 20));
-    let set = one[0].timers.set_if_absent(&"late".into(), &0, FAR).await;
+    let set = one[0].timers.set_if_absent("late", &0, FAR).await;
     assert_eq!(set, Ok(SetIfAbsent::Set));
 }
 
@@ -412,7 +435,10 @@ pub async fn releases_dropped_claims_at_once<T: Stores>(world: &World<T>) {
     drop(first);
     let second = instance.next().await;
     assert_eq!((second.attempt, second.deadline), (2, deadline));
-    second.again(world.units(2)).await.expect("it is held");
+    second
+        .retry_after(world.units(2))
+        .await
+        .expect("it is held");
     let third = instance.next_acked().await;
     assert_eq!(third.attempt, 3);
     assert!(third.deadline > deadline);
@@ -447,8 +473,8 @@ pub async fn gives_back_what_it_loaded_at_shutdown<T: Stores>(world: &World<T>) 
     );
 }
 
-/// A timer that does not decode is parked, once, and stops nobody.
-pub async fn parks_what_does_not_decode<T: Stores>(world: &World<T>) {
+/// A timer that does not decode is quarantined, once, and stops nobody.
+pub async fn quarantines_what_does_not_decode<T: Stores>(world: &World<T>) {
     let (store, space) = (world.store().await, world.namespace());
     let mut instance = world.instance().await;
     let poison = |key: &str, period| Write {
@@ -460,7 +486,7 @@ pub async fn parks_what_does_not_decode<T: Stores>(world: &World<T>) {
             if_absent: false,
         },
     };
-    let near = Near {
+    let near = LoadWindow {
         window: Duration::ZERO,
         loader: None,
     };
@@ -470,11 +496,11 @@ pub async fn parks_what_does_not_decode<T: Stores>(world: &World<T>) {
     assert_eq!(instance.next_acked().await.value, 1);
     instance.sees_nothing(8).await;
 
-    assert_eq!(instance.timers.metrics().parked, 2);
+    assert_eq!(instance.timers.metrics().quarantined, 2);
     let admin = instance.timers.admin();
-    let parked = admin.in_flight(None, 10).await.expect("it lists");
-    assert_eq!(parked.len(), 2);
-    for entry in parked {
+    let quarantined = admin.in_flight(None, 10).await.expect("it lists");
+    assert_eq!(quarantined.len(), 2);
+    for entry in quarantined {
         let error = entry.value.expect_err("it does not decode").to_string();
         assert!(error.contains("cannot be decoded"), "{error}");
         let claim = entry.in_flight.expect("it is in flight");
@@ -534,6 +560,8 @@ pub async fn finds_near_deadlines_of_other_instances<T: Stores>(world: &World<T>
         assert_eq!(claim.value, number);
         let late = claimant.now().await.duration_since(claim.deadline);
         let late = late.unwrap_or_default();
-        assert!(late <= 8 * world.longest_poll(), "late by {late:?}");
+        // Its poll is eight units, and up to a tenth longer.
+        let longest = world.longest_poll() + world.units(78) / 10;
+        assert!(late <= longest, "late by {late:?}");
     }
 }

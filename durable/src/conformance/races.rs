@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use super::random::{Random, seed};
 use super::world::{Stores, World};
 use crate::store::{
-    Action, Due, Fire, How, InstanceId, List, Load, Missed, Namespace, Near, Settle, State, Store,
-    Write, Written,
+    Action, Due, Fire, InstanceId, List, Load, LoadWindow, Missed, Namespace, Settle, Settlement,
+    State, Store, Write, WriteOutcome,
 };
 
 /// Those who change the keys have so many each, and write them in batches: the longer a batch takes, the more happens in it.
@@ -31,7 +31,7 @@ const DURATION: Duration = Duration::from_secs(2);
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-const UNLOADED: Near = Near {
+const UNLOADED: LoadWindow = LoadWindow {
     window: Duration::ZERO,
     loader: None,
 };
@@ -92,13 +92,15 @@ async fn put_back_until<S: Store>(
         let load = Load {
             instance,
             window: Duration::ZERO,
-            limit: 1 + random.below(4 * KEYS),
+            limit: random.below(4 * KEYS),
+            wanted: 0,
             alive: HOUR,
         };
         let loaded = store.load(space, load).await.expect("it loads");
         // The lease ends at once: what is not put back fires again.
         let fire = Fire {
             versions: loaded.rows.iter().map(|&(version, _)| version).collect(),
+            unloaded: random.below(4 * KEYS),
             lease: Some(Duration::ZERO),
             missed: Missed::FireOnce,
             near: UNLOADED,
@@ -107,11 +109,11 @@ async fn put_back_until<S: Store>(
         let settles = fired.iter().map(|fired| Settle {
             token: fired.token,
             how: random.of(&[
-                How::Again(Duration::ZERO),
-                How::Again(Duration::from_millis(1)),
-                How::Release,
-                How::Unfire,
-                How::Extend(Duration::ZERO),
+                Settlement::RetryAfter(Duration::ZERO),
+                Settlement::RetryAfter(Duration::from_millis(1)),
+                Settlement::Release,
+                Settlement::Unfire,
+                Settlement::Extend(Duration::ZERO),
             ]),
         });
         let settles: Vec<_> = settles.collect();
@@ -139,7 +141,7 @@ struct Writer<'a, S> {
 }
 
 impl<S: Store> Writer<'_, S> {
-    async fn write(&self, writes: Vec<Write>) -> Vec<Written> {
+    async fn write(&self, writes: Vec<Write>) -> Vec<WriteOutcome> {
         let written = self.store.write(self.space, writes, UNLOADED).await;
         written.expect("it writes")
     }
@@ -159,15 +161,15 @@ impl<S: Store> Writer<'_, S> {
             let mut removed = Vec::new();
             for (write, written) in writes.iter().zip(&written) {
                 match (&write.action, written) {
-                    (Action::Remove, Written::Removed { .. }) => {
+                    (Action::Remove, WriteOutcome::Removed { .. }) => {
                         removed.push(Write {
                             key: write.key.clone(),
                             action: set(false),
                         });
                     }
-                    (Action::Move { .. }, Written::Armed { .. })
-                    | (Action::Set { .. }, Written::Present)
-                    | (_, Written::InFlight(_)) => {}
+                    (Action::Move { .. }, WriteOutcome::Armed { .. })
+                    | (Action::Set { .. }, WriteOutcome::Present)
+                    | (_, WriteOutcome::InFlight(_)) => {}
                     (action, answer) => panic!(
                         "batch {batches}: {answer:?} to {action:?}, though {} had a timer at every instant",
                         String::from_utf8_lossy(&write.key)
@@ -200,13 +202,18 @@ impl<S: Store> Writer<'_, S> {
     async fn sees_one_timer_under_each_key(&self) {
         let mut found = Vec::new();
         for state in [State::Waiting, State::InFlight] {
-            let list = List {
-                state,
-                after: None,
-                limit: 100 * KEYS,
-            };
-            let rows = self.store.list(self.space, list).await.expect("it lists");
-            found.extend(rows.into_iter().map(|row| row.key));
+            let mut after = None;
+            loop {
+                let list = List {
+                    state,
+                    after,
+                    limit: 100 * KEYS,
+                };
+                let rows = self.store.list(self.space, list).await.expect("it lists");
+                let Some(last) = rows.last() else { break };
+                after = Some((last.due, last.version));
+                found.extend(rows.into_iter().map(|row| row.key));
+            }
         }
         found.sort_unstable();
         for key in &self.keys {

@@ -12,8 +12,8 @@ use super::world::{Running, Stores, World, next_of};
 use crate::claim::Claim;
 use crate::error::Error;
 use crate::store::{
-    Action, Due, Fire, How, InstanceId, List, Load, Missed, Namespace, Near, Settle, Settled,
-    State, Store, StoreTime, Stored, Version, Write,
+    Action, Due, Fire, InstanceId, List, Load, LoadWindow, Missed, Namespace, Settle, Settled,
+    Settlement, State, Store, StoreTime, Stored, Version, Write,
 };
 use crate::timers::{Moved, Removed};
 
@@ -96,14 +96,14 @@ impl<S: Store> Script<S> {
         }
     }
 
-    fn near(&mut self) -> Near {
+    fn near(&mut self) -> LoadWindow {
         let ids = match self.ended.as_slice() {
             // A call may still name an id that has ended.
             ended @ [_, ..] if self.random.one_in(4) => ended,
             _ => &self.instances,
         };
         let instance = self.random.of(ids);
-        Near {
+        LoadWindow {
             window: WINDOW,
             loader: self.random.one_in(2).then_some(instance),
         }
@@ -149,6 +149,7 @@ impl<S: Store> Script<S> {
             instance: self.random.of(&self.instances),
             window: WINDOW,
             limit: self.random.below(4),
+            wanted: 0,
             alive: LONG,
         };
         let store = self.store();
@@ -161,6 +162,7 @@ impl<S: Store> Script<S> {
         let lease = [None, Some(Duration::ZERO), Some(LONG), Some(LONG)];
         let mut request = Fire {
             versions: Vec::new(),
+            unloaded: self.random.below(4),
             lease: self.random.of(&lease),
             missed: self
                 .random
@@ -180,11 +182,11 @@ impl<S: Store> Script<S> {
         let near = self.near();
         let again = [Duration::ZERO, LONG];
         let how = match self.random.below(6) {
-            0 => How::Release,
-            5 => How::Unfire,
-            1 => How::Extend(self.random.of(&again)),
-            2 => How::Again(self.random.of(&again)),
-            _ => How::Ack,
+            0 => Settlement::Release,
+            5 => Settlement::Unfire,
+            1 => Settlement::Extend(self.random.of(&again)),
+            2 => Settlement::RetryAfter(self.random.of(&again)),
+            _ => Settlement::Ack,
         };
         let settle = Settle {
             token: self.version(),
@@ -245,6 +247,13 @@ impl<S: Store> Script<S> {
             let listed = self.stores[store].list(&self.space, request).await;
             rows.extend(listed.expect("it lists"));
         }
+        let store = self.store();
+        let counts = self.stores[store].count(&self.space).await;
+        let counts = counts.expect("it counts");
+        let waiting = rows.iter().filter(|row| row.state == State::Waiting);
+        let waiting = waiting.count() as u64;
+        assert_eq!(counts.waiting, waiting);
+        assert_eq!(counts.in_flight, rows.len() as u64 - waiting);
         rows
     }
 }
@@ -364,7 +373,7 @@ impl<T: Stores> Program<'_, T> {
             match self.random.below(6) {
                 0 => drop(claim),
                 1 => self.held.push(claim),
-                2 => unless_lost(&claim.again(time).await),
+                2 => unless_lost(&claim.retry_after(time).await),
                 _ => {
                     let acked = claim.ack().await;
                     if acked.is_ok() {

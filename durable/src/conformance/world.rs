@@ -17,13 +17,16 @@ use crate::admin::Entry;
 use crate::builder::{Builder, builder};
 use crate::claim::Claim;
 use crate::claims::Claims;
-use crate::store::{Action, Due, Namespace, Near, Store, Write};
+use crate::store::{Action, Due, LoadWindow, Namespace, Store, Write};
 use crate::timers::DurableTimers;
 
 /// A way to connect to one store, again and again, as the instances of a program do.
 pub trait Stores: Send + Sync + 'static {
     /// The store.
     type Store: Store;
+
+    /// Whether the store gives [hints](Store::hinted): true unless said otherwise.
+    const HINTS: bool = true;
 
     /// Connects to it. All connections see the same timers.
     fn connect(&self) -> impl Future<Output = Self::Store> + Send;
@@ -105,7 +108,7 @@ impl<T: Stores> World<T> {
     pub async fn paced(mut self) -> Self {
         let (store, space) = (self.store().await, self.part("pace").namespace());
         store.open(&space, "test").await.expect("it opens");
-        let near = Near {
+        let near = LoadWindow {
             window: Duration::ZERO,
             loader: None,
         };
@@ -198,8 +201,7 @@ impl<T: Stores> World<T> {
 impl<S: Store> Running<S> {
     /// Sets a timer due in so many units.
     pub(super) async fn set(&self, key: &str, value: u64, units: u32) {
-        let key = key.to_owned();
-        let set = self.timers.set_timer(&key, &value, self.unit * units);
+        let set = self.timers.set_timer(key, &value, self.unit * units);
         set.await.expect("it is set");
     }
 

@@ -13,8 +13,8 @@ use tracing::Instrument;
 use crate::error::Error;
 use crate::metrics::{Failing, Metrics};
 use crate::store::{
-    Counts, Fire, FireReport, InstanceId, List, Load, Loaded, Namespace, Near, Opened, Purged,
-    Settle, Settled, Store, StoreError, Stored, Version, Write, Written,
+    Counts, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened,
+    Purged, Settle, Settled, Store, StoreError, Stored, Version, Write, WriteOutcome,
 };
 
 type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -27,15 +27,15 @@ trait AnyStore: Send + Sync {
         &'a self,
         space: &'a Namespace,
         writes: Vec<Write>,
-        near: Near,
-    ) -> Fallible<'a, Vec<Written>>;
+        near: LoadWindow,
+    ) -> Fallible<'a, Vec<WriteOutcome>>;
     fn load<'a>(&'a self, space: &'a Namespace, request: Load) -> Fallible<'a, Loaded>;
     fn fire<'a>(&'a self, space: &'a Namespace, request: Fire) -> Fallible<'a, FireReport>;
     fn settle<'a>(
         &'a self,
         space: &'a Namespace,
         settles: Vec<Settle>,
-        near: Near,
+        near: LoadWindow,
     ) -> Fallible<'a, Vec<Settled>>;
     fn unload<'a>(&'a self, space: &'a Namespace, instance: InstanceId)
     -> Fallible<'a, InstanceId>;
@@ -60,8 +60,8 @@ impl<S: Store> AnyStore for S {
         &'a self,
         space: &'a Namespace,
         writes: Vec<Write>,
-        near: Near,
-    ) -> Fallible<'a, Vec<Written>> {
+        near: LoadWindow,
+    ) -> Fallible<'a, Vec<WriteOutcome>> {
         Box::pin(Store::write(self, space, writes, near))
     }
     fn load<'a>(&'a self, space: &'a Namespace, request: Load) -> Fallible<'a, Loaded> {
@@ -74,7 +74,7 @@ impl<S: Store> AnyStore for S {
         &'a self,
         space: &'a Namespace,
         settles: Vec<Settle>,
-        near: Near,
+        near: LoadWindow,
     ) -> Fallible<'a, Vec<Settled>> {
         Box::pin(Store::settle(self, space, settles, near))
     }
@@ -116,7 +116,7 @@ pub(crate) struct Calls {
     namespace: Namespace,
     limit: Duration,
     metrics: Arc<Metrics>,
-    /// Whether an answer was lost since somebody asked.
+    /// Whether the answer of a call in a lane was lost since this was last asked. Other calls mark no rows.
     lost_answer: AtomicBool,
     lanes: [Lane; 4],
 }
@@ -144,7 +144,7 @@ impl Lane {
         let effect = self.effect;
         match failed {
             Some(error) if !self.failing.swap(true, Ordering::AcqRel) => {
-                tracing::warn!(%namespace, lane = self.calls[0], %error, "{effect}: calls of the store fail");
+                tracing::warn!(%namespace, lane = self.calls[0], error = %format_args!("{error:#}"), "{effect}: calls of the store fail");
             }
             None if self.failing.load(Ordering::Acquire)
                 && self.failing.swap(false, Ordering::AcqRel) =>
@@ -216,8 +216,8 @@ impl Calls {
     pub(crate) async fn write(
         &self,
         writes: Vec<Write>,
-        near: Near,
-    ) -> Result<Vec<Written>, Error> {
+        near: LoadWindow,
+    ) -> Result<Vec<WriteOutcome>, Error> {
         let items = writes.len();
         self.metrics.write_batches.add(items as u64);
         let call = self.store.write(&self.namespace, writes, near);
@@ -234,7 +234,7 @@ impl Calls {
     }
 
     pub(crate) async fn fire(&self, request: Fire) -> Result<Timed<FireReport>, Error> {
-        let items = request.versions.len();
+        let items = request.versions.len() + request.unloaded;
         self.metrics.fire_batches.add(items as u64);
         self.call("fire", items, self.store.fire(&self.namespace, request))
             .await
@@ -243,7 +243,7 @@ impl Calls {
     pub(crate) async fn settle(
         &self,
         settles: Vec<Settle>,
-        near: Near,
+        near: LoadWindow,
     ) -> Result<Vec<Settled>, Error> {
         let items = settles.len();
         self.metrics.settle_batches.add(items as u64);
@@ -319,12 +319,12 @@ impl Calls {
                 after: self.limit,
             },
         };
-        self.lost_answer.store(true, Ordering::Release);
         self.metrics.store_errors.add(1);
         if let Some(lane) = lane {
+            self.lost_answer.store(true, Ordering::Release);
             lane.note(&self.namespace, Some(&error));
         }
-        tracing::debug!(namespace = %self.namespace, call, %error, "a call of the store failed");
+        tracing::debug!(namespace = %self.namespace, call, error = %format_args!("{error:#}"), "a call of the store failed");
         Err(error)
     }
 }

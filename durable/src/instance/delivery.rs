@@ -36,9 +36,12 @@ pub(crate) struct Deliveries {
     state: Mutex<State>,
     /// Tells the task that fires that the program can take more.
     asked: Notify,
-    /// A program that receives nothing for so long is not quick.
-    quick: Duration,
+    /// A program that receives nothing for so long has nothing ahead of it.
+    poll: Duration,
 }
+
+/// A program has no more ahead of it than it has received within one of so many parts of a poll.
+const PARTS: u32 = 8;
 
 #[derive(Debug, Default)]
 struct State {
@@ -46,8 +49,11 @@ struct State {
     receiver: Option<Waker>,
     /// How many claims the program waits for; zero while it does not.
     wanted: usize,
-    /// How many claims may wait for the program, as long as it is quick.
+    /// How many claims may wait for the program, as long as it comes for them.
     ahead: usize,
+    /// When the program received the first claim of this part of a poll, and how many it has received since. Parts begin
+    /// anew when it waits.
+    part: Option<(Instant, usize)>,
     /// How many are being fired.
     firing: usize,
     /// When the program last received a claim.
@@ -58,20 +64,49 @@ struct State {
 }
 
 impl State {
-    fn ahead(&self, quick: Duration) -> usize {
+    fn ahead(&self, poll: Duration) -> usize {
         match self.received {
-            Some(received) if received.elapsed() < quick => self.ahead,
+            Some(received) if received.elapsed() < poll => self.ahead,
             _ => 0,
+        }
+    }
+
+    /// How many more claims the program can take, and how many of these are ahead of it.
+    fn demand(&self, poll: Duration) -> (usize, usize) {
+        let ahead = self.ahead(poll);
+        let there = self.queue.len() + self.firing;
+        ((self.wanted + ahead).saturating_sub(there), ahead)
+    }
+
+    /// Notes that the program has received a claim.
+    fn receive(&mut self, poll: Duration) {
+        let now = Instant::now();
+        self.received = Some(now);
+        let (began, received) = self.part.get_or_insert((now, 0));
+        *received += 1;
+        if now - *began >= poll / PARTS {
+            self.ahead = self.ahead.min(*received);
+            self.part = None;
+        }
+    }
+
+    /// Notes that the program has come back for more. If that was soon, twice as many may wait for it next time.
+    fn come_back(&mut self, poll: Duration) {
+        let part = self.part.take();
+        let is_quick = part.is_some_and(|(began, _)| began.elapsed() < poll / PARTS);
+        self.ahead = self.ahead(poll);
+        if is_quick {
+            self.ahead = 2 * self.ahead + 1;
         }
     }
 }
 
 impl Deliveries {
-    pub(super) fn new(quick: Duration) -> Self {
+    pub(super) fn new(poll: Duration) -> Self {
         Deliveries {
             state: Mutex::default(),
             asked: Notify::new(),
-            quick,
+            poll,
         }
     }
 
@@ -81,17 +116,21 @@ impl Deliveries {
 
     /// How many more claims the program can take, and how many of these are ahead of it.
     pub(super) fn demand(&self) -> (usize, usize) {
-        let state = self.lock();
-        let ahead = state.ahead(self.quick);
-        let there = state.queue.len() + state.firing;
-        ((state.wanted + ahead).saturating_sub(there), ahead)
+        self.lock().demand(self.poll)
     }
 
-    /// Returns when the program can take a claim.
+    /// Returns when the program waits for a claim, or can take half of what may be ahead of it.
     pub(super) async fn demanded(&self) {
-        while self.demand().0 == 0 {
+        while !self.is_demanded() {
             self.asked.notified().await;
         }
+    }
+
+    /// A program that does not wait has claims to work on, so what it can take meanwhile is gathered to a larger batch.
+    fn is_demanded(&self) -> bool {
+        let state = self.lock();
+        let (demand, ahead) = state.demand(self.poll);
+        demand > 0 && (state.wanted > 0 || demand >= ahead / 2)
     }
 
     /// So many are being fired, until the next [`push`](Self::push).
@@ -120,7 +159,7 @@ impl Deliveries {
     pub(crate) fn poll_next(&self, cx: &mut Context<'_>, want: Want) -> Poll<Option<Delivery>> {
         let mut state = self.lock();
         if let Some(delivery) = state.queue.pop_front() {
-            state.received = Some(Instant::now());
+            state.receive(self.poll);
             state.wanted = 0;
             drop(state);
             self.asked.notify_one();
@@ -130,11 +169,7 @@ impl Deliveries {
             return Poll::Ready(None);
         }
         if state.wanted == 0 {
-            // It has received since it last waited. If that was soon, twice as many may wait for it next time.
-            state.ahead = match state.received {
-                Some(received) if received.elapsed() < self.quick => 2 * state.ahead + 1,
-                _ => 0,
-            };
+            state.come_back(self.poll);
         }
         state.ahead = state.ahead.min(want.ahead);
         state.wanted = want.now;
@@ -196,5 +231,92 @@ impl Deliveries {
             receiver.wake();
         }
         unreceived
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    const POLL: Duration = Duration::from_secs(1);
+
+    /// A program receives so many claims, each after so long, and comes back for more.
+    async fn take(state: &mut State, claims: u32, each: Duration) {
+        for _ in 0..claims {
+            state.receive(POLL);
+            advance(each).await;
+        }
+        state.come_back(POLL);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_program_can_take_is_gathered_while_it_works() {
+        let deliveries = Deliveries::new(POLL);
+        let is_demanded = |wanted, ahead, firing| {
+            let mut state = deliveries.lock();
+            (state.wanted, state.ahead, state.firing) = (wanted, ahead, firing);
+            state.received = Some(Instant::now());
+            drop(state);
+            deliveries.is_demanded()
+        };
+        assert!(!is_demanded(0, 8, 5));
+        assert!(is_demanded(0, 8, 4));
+        assert!(is_demanded(0, 1, 0));
+        assert!(!is_demanded(0, 0, 0));
+        assert!(is_demanded(1, 8, 8), "it waits for the one");
+        assert!(!is_demanded(1, 8, 9), "it is being fired");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn twice_as_many_are_ahead_of_a_program_that_comes_back_soon() {
+        let mut state = State::default();
+        for ahead in [1, 3, 7, 15] {
+            take(&mut state, 2, POLL / 20).await;
+            assert_eq!(state.ahead(POLL), ahead);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn none_are_ahead_of_a_program_that_works_on_each() {
+        let mut state = State::default();
+        for _ in 0..5 {
+            take(&mut state, 1, POLL / 7).await;
+            assert_eq!(state.ahead(POLL), 0);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn few_are_ahead_of_a_program_that_turned_slow() {
+        let mut state = State {
+            ahead: 512,
+            ..State::default()
+        };
+        // It never waits, since so many are ahead of it.
+        for _ in 0..100 {
+            state.receive(POLL);
+            advance(POLL / 1_000).await;
+        }
+        assert_eq!(state.ahead(POLL), 512);
+        for _ in 0..2 {
+            state.receive(POLL);
+            advance(POLL / 7).await;
+        }
+        assert_eq!(state.ahead(POLL), 102);
+        for _ in 0..2 {
+            state.receive(POLL);
+            advance(POLL / 7).await;
+        }
+        assert_eq!(state.ahead(POLL), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn none_are_ahead_of_a_program_that_receives_nothing_for_a_poll() {
+        let mut state = State::default();
+        take(&mut state, 1, POLL / 20).await;
+        assert_eq!(state.ahead(POLL), 1);
+        advance(POLL).await;
+        assert_eq!(state.ahead(POLL), 0);
     }
 }

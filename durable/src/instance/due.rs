@@ -1,6 +1,7 @@
 //! The rows that have come due here and are not fired yet.
 //!
-//! They come off the wheel, or from a load if they were due already. What the program cannot take soon is left to others.
+//! They come off the wheel, or from a load if they were due already. What the program does not take soon is given to other
+//! instances that lack it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -52,14 +53,14 @@ impl Due {
     }
 
     /// Takes the first ones, at most so many.
-    pub(super) fn take(&self, at_most: usize) -> Vec<Version> {
+    pub(super) fn take(&self, at_most: usize) -> Vec<(Instant, Version)> {
         let mut state = self.lock();
         let mut taken = Vec::with_capacity(at_most.min(state.rows.len()));
         while taken.len() < at_most {
-            let Some(((_, version), _)) = state.rows.pop_first() else {
+            let Some((row, _)) = state.rows.pop_first() else {
                 break;
             };
-            taken.push(version);
+            taken.push(row);
         }
         taken
     }
@@ -69,13 +70,14 @@ impl Due {
         std::mem::take(&mut self.lock().surplus)
     }
 
-    /// Takes what has been here for so long, but for the first `keep`.
-    pub(super) fn take_old(&self, keep: usize, patience: Duration) -> Vec<Version> {
+    /// Takes what has been here for so long, but for the first `keep`, and at most so many.
+    pub(super) fn take_old(&self, keep: usize, patience: Duration, at_most: usize) -> Vec<Version> {
         let mut state = self.lock();
         let old = state.rows.iter().skip(keep);
         let old: Vec<_> = old
             .filter(|(_, came)| came.elapsed() >= patience)
             .map(|(&row, _)| row)
+            .take(at_most)
             .collect();
         for row in &old {
             state.rows.remove(row);

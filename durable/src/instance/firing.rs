@@ -15,10 +15,10 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::lease::{Lease, Leases};
-use super::race::race;
-use super::random::jittered;
 use super::{Core, Delivery};
-use crate::store::{Fire, FireReport, How, Version};
+use crate::jitter::jittered;
+use crate::race::race;
+use crate::store::{Fire, FireReport, Settlement, Version};
 
 /// At most this many rows are fired at once.
 const BATCH: usize = 1024;
@@ -27,7 +27,7 @@ const BATCH: usize = 1024;
 const FIRST_RETRY: Duration = Duration::from_millis(20);
 
 /// A row that the store finds early is asked about again after this at the earliest.
-const EARLY: Duration = Duration::from_micros(500);
+const EARLY_RETRY: Duration = Duration::from_micros(500);
 
 /// What firing needs.
 pub(super) struct Firing {
@@ -45,8 +45,8 @@ enum Event {
     Due,
     /// The program can take more, and there is or may be more.
     Demand,
-    /// It is time to see what has waited for long.
-    Look,
+    /// A claim has waited for the program for too long.
+    Stale,
 }
 
 type Expiring = Vec<Expired<Version, ()>>;
@@ -56,30 +56,18 @@ impl Firing {
     pub(super) async fn run(mut self, mut expirations: Expirations<Version, ()>) {
         let core = Arc::clone(&self.core);
         let mut expired = Vec::with_capacity(BATCH);
-        let mut look_at = None;
         loop {
-            match self.next(&mut expirations, &mut expired, look_at).await {
+            match self.next(&mut expirations, &mut expired).await {
                 Event::End => return,
                 Event::Due => {
                     let due = expired.drain(..).map(|due| (due.deadline, due.key));
                     core.due.add(due);
                 }
                 Event::Demand => self.fire_some().await,
-                Event::Look => {
-                    look_at = None;
-                    self.give_up_stale();
-                    let (_, ahead) = core.deliveries.demand();
-                    let old = core.due.take_old(ahead, core.settings.patience());
-                    self.leave(old).await;
-                }
+                Event::Stale => self.give_up_stale(),
             }
-            self.leave(core.due.take_surplus()).await;
+            core.leave(core.due.take_surplus()).await;
             core.load_if_wanted();
-            if core.due.len() == 0 {
-                look_at = None;
-            } else if look_at.is_none() {
-                look_at = Some(Instant::now() + core.settings.patience());
-            }
         }
     }
 
@@ -87,7 +75,6 @@ impl Firing {
         &mut self,
         expirations: &mut Expirations<Version, ()>,
         expired: &mut Expiring,
-        look_at: Option<Instant>,
     ) -> Event {
         let core = &*self.core;
         let stopped = async {
@@ -106,7 +93,7 @@ impl Firing {
             Event::Due
         };
         let demand = async {
-            if core.due.len() == 0 && !core.could_load() {
+            if core.due.len() == 0 && !core.due_left() && !core.could_load() {
                 return pending().await;
             }
             core.deliveries.demanded().await;
@@ -114,17 +101,16 @@ impl Firing {
             drop(core.capacity.acquire().await);
             Event::Demand
         };
-        let look = async {
-            let stale_at = core.deliveries.stale_at();
-            match look_at.into_iter().chain(stale_at).min() {
+        let stale = async {
+            match core.deliveries.stale_at() {
                 Some(at) => sleep_until(at).await,
                 None => pending().await,
             }
-            Event::Look
+            Event::Stale
         };
         // First a batch is gathered, then it is fired.
         let enough = core.due.len() >= BATCH;
-        let rest = race(changed, look);
+        let rest = race(changed, stale);
         if enough {
             race(stopped, race(demand, race(due, rest))).await
         } else {
@@ -137,17 +123,23 @@ impl Firing {
         let core = &*self.core;
         let (wanted, _) = core.deliveries.demand();
         let wanted = wanted.min(core.capacity.available_permits()).min(BATCH);
-        let versions = core.due.take(wanted);
-        let permits = u32::try_from(versions.len()).unwrap_or(0);
+        let rows = core.due.take(wanted);
+        let unloaded = if core.due_left() {
+            wanted - rows.len()
+        } else {
+            0
+        };
+        let firing = rows.len() + unloaded;
+        let permits = u32::try_from(firing).unwrap_or(0);
         // Only this task takes permits.
         let permits = Arc::clone(&core.capacity).try_acquire_many_owned(permits);
         let Ok(permits) = permits else {
             return;
         };
-        core.deliveries.begin_firing(versions.len());
+        core.deliveries.begin_firing(firing);
         core.load_if_wanted();
-        if !versions.is_empty() {
-            self.fire(versions, permits).await;
+        if firing > 0 {
+            self.fire(rows, unloaded, permits).await;
         }
     }
 
@@ -156,34 +148,24 @@ impl Firing {
         let stale = self.core.deliveries.take_stale();
         self.core.metrics.lapsed.add(stale.len());
         for delivery in stale {
-            delivery.lease.settle_unheard(How::Unfire);
-        }
-    }
-
-    /// Leaves rows to other instances.
-    async fn leave(&self, rows: Vec<Version>) {
-        if rows.is_empty() {
-            return;
-        }
-        let core = &*self.core;
-        core.metrics.given_back.add(rows.len());
-        core.more.store(true, Ordering::Release);
-        // After an error the loader gives everything back.
-        if let Ok(locked) = core.calls.unmark(core.id(), rows).await {
-            let now = Instant::now();
-            core.due
-                .add(locked.into_iter().map(|version| (now, version)));
+            delivery.lease.settle_detached(Settlement::Unfire);
         }
     }
 
     /// Fires rows, and tries again for as long as the store does not answer.
-    async fn fire(&self, versions: Vec<Version>, permits: OwnedSemaphorePermit) {
+    async fn fire(
+        &self,
+        rows: Vec<(Instant, Version)>,
+        unloaded: usize,
+        permits: OwnedSemaphorePermit,
+    ) {
         let core = &*self.core;
         let settings = &core.settings;
         let mut retry = FIRST_RETRY;
         loop {
             let request = Fire {
-                versions: versions.clone(),
+                versions: rows.iter().map(|&(_, version)| version).collect(),
+                unloaded,
                 lease: (!settings.at_most_once).then_some(settings.lease),
                 missed: settings.missed,
                 near: core.near(),
@@ -191,6 +173,11 @@ impl Firing {
             match core.calls.fire(request).await {
                 Ok(timed) => {
                     core.observe(timed.asked, timed.answered, timed.answer.now);
+                    let done = rows.len().saturating_sub(timed.answer.left);
+                    core.due.add(rows[done..].iter().copied());
+                    if unloaded > 0 && !timed.answer.more {
+                        core.due_left.store(false, Ordering::Release);
+                    }
                     return self.deliver(timed.answer, timed.asked, timed.answered, permits);
                 }
                 Err(_) if *self.stopped.borrow() => return,
@@ -208,7 +195,7 @@ impl Firing {
         mut permits: OwnedSemaphorePermit,
     ) {
         let core = &*self.core;
-        let soonest = Instant::now() + EARLY;
+        let soonest = Instant::now() + EARLY_RETRY;
         for row in report.later {
             if row.loaded {
                 let instant = core.clock.instant_of(row.due);

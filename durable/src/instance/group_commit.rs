@@ -3,12 +3,11 @@
 //! Items wait in a queue. One task takes what is there, sends it as one batch, and hands each caller its answer. While a batch
 //! is under way the next one gathers. So a store that commits slowly gets large batches, and one that is quick small ones.
 //!
-//! A caller who alone uses the store must not wait for company, and a crowd that the last batch has just woken should not be
-//! split into one item and the rest. So the task waits for more only if the last batch had more than is there now, for a
-//! millisecond at most, and never once [`ENOUGH`] are there.
+//! A lone caller must not wait for others, and callers just woken together should share one batch. So the task waits for more
+//! only if the last batch had more than is there now, for a millisecond at most, and never once [`MIN_BATCH`] are there.
 //!
-//! Batches are bounded, in items and in bytes. They go one after the other and keep the order of the queue. So two items of one key take effect in the order in which
-//! they were submitted.
+//! Batches are bounded, in items and in bytes. They go one after the other and keep the order of the queue. So two items of one
+//! key take effect in the order in which they were submitted.
 
 use std::future::Future;
 use std::time::Duration;
@@ -19,17 +18,17 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::error::Error;
 
 /// With so many items a batch waits for no more.
-const ENOUGH: usize = 256;
+const MIN_BATCH: usize = 256;
 
 /// A batch has at most this many items.
-const AT_MOST: usize = 1024;
+const MAX_BATCH: usize = 1024;
 
 /// A batch has at most this many bytes, unless one item has more. A server that runs one batch at a time is kept from everything
 /// else meanwhile: Redis for some 25 ms for each megabyte. With fewer, values of a kilobyte would make smaller batches.
 const MAX_BYTES: usize = 1 << 20;
 
 /// How long a batch waits for more items.
-const COMPANY: Duration = Duration::from_millis(1);
+const LINGER: Duration = Duration::from_millis(1);
 
 /// Submits items. The task ends when the last of its clones is gone.
 #[derive(Debug)]
@@ -102,7 +101,7 @@ impl<I, O> Group<I, O> {
     }
 
     /// Puts an item into the queue whose answer nobody waits for.
-    pub(crate) fn submit_unheard(&self, item: I) {
+    pub(crate) fn submit_detached(&self, item: I) {
         // The task is gone after a shutdown; then the store finds out by the lease.
         let _ = self.queue.send(Item { item, reply: None });
     }
@@ -147,12 +146,12 @@ impl<I, O> Batches<I, O> {
         if !batch.is_empty() {
             return true;
         }
-        if self.queue.recv_many(batch, AT_MOST).await == 0 {
+        if self.queue.recv_many(batch, MAX_BATCH).await == 0 {
             return false;
         }
-        let until = Instant::now() + COMPANY;
-        while batch.len() < last.min(ENOUGH) {
-            let room = AT_MOST - batch.len();
+        let until = Instant::now() + LINGER;
+        while batch.len() < last.min(MIN_BATCH) {
+            let room = MAX_BATCH - batch.len();
             match timeout_at(until, self.queue.recv_many(batch, room)).await {
                 Ok(1..) => {}
                 Ok(0) | Err(_) => break,
@@ -174,12 +173,17 @@ fn batch_len<I, O>(items: &[Item<I, O>], size: impl Fn(&I) -> usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::future::join;
+    use tokio::time::sleep;
+
     use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(5);
 
     /// A thousand values of a megabyte were one batch of a gigabyte, which blocked a server for half a minute.
     #[tokio::test(start_paused = true)]
     async fn batches_are_bounded_in_bytes() {
-        let (group, batches) = group::<usize, usize>("write", Duration::from_secs(5));
+        let (group, batches) = group::<usize, usize>("write", LIMIT);
         let sizes = [
             MAX_BYTES,
             1,
@@ -209,5 +213,63 @@ mod tests {
         for (answer, size) in answers.into_iter().zip(sizes) {
             assert_eq!(answer.await, Ok(size));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lone_caller_does_not_wait_for_others() {
+        let (group, batches) = group("write", LIMIT);
+        let run = batches.run(|_| 1, |batch: Vec<u32>| async { Ok(batch) });
+        let calls = async move {
+            for item in 0..3 {
+                let began = Instant::now();
+                assert_eq!(group.submit(item).await, Ok(item));
+                assert_eq!(began.elapsed(), Duration::ZERO);
+            }
+        };
+        join(run, calls).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_caller_is_told_of_an_error() {
+        let (group, batches) = group::<u32, u32>("write", LIMIT);
+        let answers: Vec<_> = (0..1_500).map(|item| group.submit(item)).collect();
+        drop(group);
+        let refused = Error::Timeout {
+            call: "store",
+            after: Duration::ZERO,
+        };
+        let mut batch_lens = Vec::new();
+        let flush = |batch: Vec<u32>| {
+            batch_lens.push(batch.len());
+            std::future::ready(Err(refused.clone()))
+        };
+        batches.run(|_| 1, flush).await;
+        assert_eq!(batch_lens, [MAX_BATCH, 1_500 - MAX_BATCH]);
+        for answer in answers {
+            assert_eq!(answer.await, Err(refused.clone()));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn wait_in_the_queue_counts_towards_the_limit() {
+        let (group, batches) = group("write", LIMIT);
+        let flush = |batch: Vec<u32>| async {
+            sleep(LIMIT * 3 / 5).await;
+            Ok(batch)
+        };
+        let calls = async move {
+            let first = group.submit(1);
+            sleep(Duration::from_millis(1)).await;
+            let second = group.submit(2);
+            drop(group);
+            let began = Instant::now();
+            let both = join(first, second).await;
+            (both, began.elapsed())
+        };
+        let ((), ((first, second), took)) = join(batches.run(|_| 1, flush), calls).await;
+        assert_eq!(first, Ok(1));
+        let (call, after) = ("write", LIMIT);
+        assert_eq!(second, Err(Error::Timeout { call, after }));
+        assert_eq!(took, LIMIT);
     }
 }

@@ -11,10 +11,10 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep};
 
 use super::group_commit::Group;
-use crate::claim::Token;
 use crate::error::Error;
 use crate::metrics::Metrics;
-use crate::store::{How, Namespace, Settle, Settled, Version};
+use crate::store::{Namespace, Settle, Settled, Settlement, Version};
+use crate::token::Token;
 
 /// Leases are looked at so often while they last. One is renewed once no more than this and a half of it is left, so that a
 /// renewal may fail three times.
@@ -216,17 +216,17 @@ impl Lease {
     }
 
     /// Settles it. After an error that may pass it can be tried again.
-    pub(crate) async fn settle(&self, how: How) -> Result<(), Error> {
+    pub(crate) async fn settle(&self, how: Settlement) -> Result<(), Error> {
         let token = self.token();
         match self.state.load(Ordering::Acquire) {
             HELD => {}
-            SETTLED if how == How::Ack => return Ok(()),
+            SETTLED if how == Settlement::Ack => return Ok(()),
             SETTLED => return Err(Error::Settled { token }),
             _ => return Err(Error::Lost { token }),
         }
         let asked = Instant::now();
         let extended = match how {
-            How::Extend(lease) => Some(lease),
+            Settlement::Extend(lease) => Some(lease),
             _ => None,
         };
         let _settling = extended.is_none().then(|| Settling::new(&self.settling));
@@ -258,7 +258,7 @@ impl Lease {
         let asked = Instant::now();
         let settle = Settle {
             token: self.token,
-            how: How::Extend(self.leases.length),
+            how: Settlement::Extend(self.leases.length),
         };
         match self.leases.settles.submit(settle).await {
             Ok(Settled::Lost) => {
@@ -307,10 +307,10 @@ impl Lease {
     }
 
     /// Settles it, if it is not, without waiting.
-    pub(crate) fn settle_unheard(&self, how: How) {
+    pub(crate) fn settle_detached(&self, how: Settlement) {
         if self.state.swap(SETTLED, Ordering::AcqRel) == HELD {
             let token = self.token;
-            self.leases.settles.submit_unheard(Settle { token, how });
+            self.leases.settles.submit_detached(Settle { token, how });
         }
     }
 }
@@ -333,7 +333,7 @@ impl Drop for Settling<'_> {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.settle_unheard(How::Release);
+        self.settle_detached(Settlement::Release);
     }
 }
 

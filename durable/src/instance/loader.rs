@@ -2,12 +2,13 @@
 //!
 //! A load is also the instance's sign of life. So there is one for each poll, whatever else happens, and an idle instance makes
 //! no other call. Besides it loads at once when a hint says that there may be near rows, and when the last load left rows out
-//! and there is [demand](crate::protocol#demand) or room for them.
+//! and there is [demand](crate::protocol#demand) or room for them. Its answer says what other instances lack, and what is due
+//! here and not taken is left to them.
 //!
 //! **Invariant.** Every row that is marked by the present id of this instance is on its wheel, is due here and waits to be
 //! fired, is being fired, or the instance is about to give it or everything back. A row that broke it would wait for as long
 //! as the id lives, because its mark keeps others from loading it. So after any call whose answer was lost, which may have
-//! marked rows, the instance first gives everything back, which ends the [life](crate::protocol#lives) of its id, and loads
+//! marked rows, the instance first gives everything back, which ends the [life](crate::protocol#incarnations) of its id, and loads
 //! under another one.
 //!
 //! 1. Loads and unloads take turns: [`Core::unloading`].
@@ -24,22 +25,34 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Core;
-use super::race::race;
-use super::random::jittered;
 use crate::error::Error;
-use crate::store::Load;
+use crate::jitter::jittered;
+use crate::race::race;
+use crate::store::{Load, Loaded, StoreTime, Version};
 
 /// One load asks for at most this many rows.
 const BATCH: usize = 4096;
 
+/// Where instances share what is due, they look so many times a poll.
+const LOOKS: u32 = 4;
+
 /// Hints that come within this time of each other make one load.
 const HINTS_APART: Duration = Duration::from_millis(5);
+
+/// What a load has found.
+#[derive(Clone, Copy)]
+struct Found {
+    left: Left,
+    /// Whether it has brought rows that others have left: they were due before.
+    overdue: bool,
+    others_lack: usize,
+}
 
 /// What a load has left.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Left {
     Nothing,
-    /// Rows that are not due yet.
+    /// Perhaps rows that are not due yet.
     Later,
     /// Perhaps rows that are due.
     Due,
@@ -48,33 +61,57 @@ enum Left {
 /// Loads until it is dropped.
 pub(super) async fn run(core: &Core) {
     let poll = core.settings.poll;
+    // Whether others get some of what is due here, and until when this instance probably gets some of theirs.
+    let (mut gives, mut takes_until) = (false, Instant::now());
+    let mut asked = false;
     loop {
         let began = Instant::now();
-        let mut left = load(core, core.demand()).await;
+        // A fire takes the due rows that were left. A load would deliver them after what is fired meanwhile.
+        let demand = if core.due_left() { 0 } else { core.demand() };
+        let mut found = load(core, demand).await.ok();
+        // Whether there is or may be more that is due.
+        let mut more = false;
+        if let Some(first) = found {
+            let behind = core.due.len() > core.deliveries.demand().1;
+            gives = behind && (gives || first.others_lack > 0);
+            if asked || first.overdue {
+                takes_until = began + poll;
+            }
+            more = core.give(first.others_lack).await || first.overdue;
+        }
         // Nothing is left that is due: what comes after it is loaded as far as there is room.
-        while let Ok(Left::Later) = left {
+        while found.is_some_and(|found| found.left == Left::Later) {
             if core.room() == 0 {
                 break;
             }
             // A pause lets others have their share.
             tokio::task::yield_now().await;
-            left = load(core, core.room()).await;
+            found = load(core, core.room()).await.ok();
         }
-        core.more.store(
-            matches!(left, Ok(Left::Later | Left::Due)),
-            Ordering::Release,
-        );
+        let left = found.map(|found| found.left);
+        more |= matches!(left, Some(Left::Later | Left::Due));
+        core.more.store(more, Ordering::Release);
+        let due_left = left == Some(Left::Due);
+        core.due_left.store(due_left, Ordering::Release);
         core.due.changed.notify_one();
-        let early = race(core.load_now.notified(), async {
-            if left == Ok(Left::Nothing) {
-                hint(core).await;
-            } else {
-                // It is told by the task that fires.
-                pending::<()>().await;
-            }
-        });
+        let takes = core.demand() > 0 && began < takes_until;
+        let pause = if gives || takes { poll / LOOKS } else { poll };
+        let early = race(
+            async {
+                core.load_now.notified().await;
+                true
+            },
+            async {
+                match left {
+                    Some(Left::Nothing | Left::Later) => hint(core).await,
+                    // It is told by the task that fires.
+                    Some(Left::Due) | None => pending::<()>().await,
+                }
+                false
+            },
+        );
         // Early or not: it is time for the next load.
-        let _ = timeout_at(began + jittered(poll), early).await;
+        asked = timeout_at(began + jittered(pause), early).await == Ok(true);
     }
 }
 
@@ -84,31 +121,46 @@ async fn hint(core: &Core) {
     sleep(HINTS_APART).await;
 }
 
-/// Loads once, at most so many rows.
-async fn load(core: &Core, limit: usize) -> Result<Left, Error> {
+/// Loads once, at most so many rows. Rows that are not due yet are loaded only if all of them have room.
+async fn load(core: &Core, limit: usize) -> Result<Found, Error> {
     let mut unloading = core.unloading.lock().await;
     // What a lost answer has marked as loaded is on no wheel, and nobody else would load it either.
     if core.calls.take_lost_answer() || *unloading {
-        core.end_life(&mut unloading).await?;
+        core.end_incarnation(&mut unloading).await?;
     }
+    let limit = limit.min(BATCH);
+    // Rows that are due already take no room on the wheel. Without room a load asks for these alone, and one that is to load
+    // nothing asks only whether there are any.
+    let is_full = core.due_left() && limit == 0 || limit > core.room();
     let request = Load {
         instance: core.id(),
-        window: core.settings.window,
-        limit: limit.min(core.room()).min(BATCH),
+        window: if is_full {
+            Duration::ZERO
+        } else {
+            core.settings.window
+        },
+        limit,
+        wanted: core.demand().min(limit),
         alive: core.settings.alive(),
     };
     let loaded = core.calls.load(request).await?;
     let (asked, answered) = (loaded.asked, loaded.answered);
-    core.observe(asked, answered, loaded.answer.now);
-    core.metrics.loaded.add(loaded.answer.rows.len());
-    for &(version, due) in &loaded.answer.rows {
+    let Loaded { now, rows, .. } = &loaded.answer;
+    core.observe(asked, answered, *now);
+    core.metrics.loaded.add(rows.len());
+    for &(version, due) in rows {
         core.arm(version, due);
     }
-    let last = loaded.answer.rows.last();
-    Ok(match last {
-        _ if !loaded.answer.more => Left::Nothing,
-        Some((_, due)) if *due > loaded.answer.now => Left::Later,
-        _ => Left::Due,
+    let overdue = |(_, due): &(Version, StoreTime)| now.since(*due) >= core.settings.patience();
+    Ok(Found {
+        left: match rows.last() {
+            _ if !loaded.answer.more && is_full => Left::Later,
+            _ if !loaded.answer.more => Left::Nothing,
+            Some((_, due)) if due > now => Left::Later,
+            _ => Left::Due,
+        },
+        overdue: rows.first().is_some_and(overdue),
+        others_lack: loaded.answer.others_lack,
     })
 }
 
@@ -121,18 +173,47 @@ impl Core {
         (wanted + ahead).saturating_sub(self.due.len())
     }
 
+    /// Gives other instances what they lack, of what has been due here for long and the program does not take soon.
+    async fn give(&self, others_lack: usize) -> bool {
+        let (_, ahead) = self.deliveries.demand();
+        let patience = self.settings.patience();
+        let rows = self.due.take_old(ahead, patience, others_lack);
+        self.leave(rows).await
+    }
+
+    /// Leaves rows to other instances, if there are any.
+    pub(super) async fn leave(&self, rows: Vec<Version>) -> bool {
+        if rows.is_empty() {
+            return false;
+        }
+        self.metrics.given_back.add(rows.len());
+        self.more.store(true, Ordering::Release);
+        // After an error the next load first gives everything back.
+        if let Ok(locked) = self.calls.unmark(self.id(), rows).await {
+            let now = Instant::now();
+            self.due
+                .add(locked.into_iter().map(|version| (now, version)));
+        }
+        true
+    }
+
     /// Whether the last load has left rows out, or this instance has left some to others, and half the room is free.
     pub(super) fn could_load(&self) -> bool {
         let more = self.more.load(Ordering::Acquire);
         more && self.room() > self.max_loaded.load(Ordering::Acquire) / 2
     }
 
+    /// Whether the store probably has due rows that no instance has loaded.
+    pub(super) fn due_left(&self) -> bool {
+        self.due_left.load(Ordering::Acquire)
+    }
+
     /// Tells the loader if there is more in the store, and demand and room for it. Not for each single row: what is due here
-    /// has to be half used up.
+    /// has to be half used up. And not for rows that are due: these are fired without being loaded.
     pub(super) fn load_if_wanted(&self) {
         let (_, ahead) = self.deliveries.demand();
         let few = self.due.len() <= ahead / 2;
-        if few && self.could_load() && self.demand() > 0 {
+        if few && !self.due_left() && self.could_load() && self.demand() > 0 {
             self.more.store(false, Ordering::Release);
             self.load_now.notify_one();
         }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio_postgres::{Error, Row};
 
 use super::lanes::Call;
-use super::read::{attempt, micros, time, unsigned};
+use super::read::{attempt, limit, micros, time, unsigned};
 use super::session::Session;
 use super::space::{NearParameters, Space};
 use super::statements as sql;
-use crate::store::{Armed, Fire, FireReport, Fired, Missed, StoreTime, Version};
+use crate::store::{ANSWER_BYTES, Armed, Fire, FireReport, Fired, Missed, StoreTime, Version};
 
 /// A row that somebody else has locked is asked about again after this.
 const LOCKED: Duration = Duration::from_millis(10);
@@ -26,6 +26,7 @@ impl Call for FireCall<'_> {
         let mut missing = HashSet::new();
         let asked = request.versions.iter().map(|version| version.0);
         let asked: Vec<_> = asked.filter(|&version| missing.insert(version)).collect();
+        let named = missing.clone();
         let lease = request.lease.map(micros);
         let rule = match request.missed {
             Missed::FireAll => 0,
@@ -43,15 +44,35 @@ impl Call for FireCall<'_> {
                     &asked,
                     &lease,
                     &rule,
+                    &limit(ANSWER_BYTES),
+                    &limit(request.unloaded),
                 ],
             )
             .await?;
         let mut report = FireReport::at(time(rows[0].get(0)));
-        let mut later = HashMap::new();
-        for row in &rows {
-            if let Some(version) = row.get(1) {
-                missing.remove(&version);
-                later.extend(add(&mut report, Version(version), row));
+        report.more = request.unloaded > 0 && rows[0].get("more");
+        let (mut later, mut unloaded_later) = (HashMap::new(), Vec::new());
+        let rows_there = rows
+            .iter()
+            .filter_map(|row| Some((row.get::<_, Option<_>>(1)?, row)));
+        for (version, row) in rows_there {
+            if !row.get::<_, bool>("room") {
+                // It and all after it are left as they are.
+                report.more = request.unloaded > 0;
+                let first = request.versions.iter().position(|left| left.0 == version);
+                let left = &request.versions[first.unwrap_or(request.versions.len())..];
+                for version in left {
+                    missing.remove(&version.0);
+                }
+                report.left = left.len();
+                break;
+            }
+            missing.remove(&version);
+            let unfired = add(&mut report, Version(version), row);
+            if named.contains(&version) {
+                later.extend(unfired);
+            } else {
+                unloaded_later.extend(unfired.map(|(_, armed)| armed));
             }
         }
         if !missing.is_empty() {
@@ -68,7 +89,7 @@ impl Call for FireCall<'_> {
                 (version, armed)
             }));
         }
-        for version in &request.versions {
+        for version in &request.versions[..request.versions.len() - report.left] {
             if let Some(armed) = later.get(version).copied() {
                 report.later.push(armed);
                 // Asked about again, a row that has another version now is gone.
@@ -77,6 +98,7 @@ impl Call for FireCall<'_> {
                 }
             }
         }
+        report.later.extend(unloaded_later);
         Ok(report)
     }
 }

@@ -12,7 +12,8 @@ use tokio::time::sleep;
 
 use super::session::connect;
 use super::target::Target;
-use crate::instance::{jittered, race};
+use crate::jitter::jittered;
+use crate::race::race;
 
 /// After a connection that was lost or refused the next is tried after this, and twice as long each time.
 const FIRST_RETRY: Duration = Duration::from_millis(50);

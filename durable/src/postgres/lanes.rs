@@ -29,7 +29,7 @@ use super::pooler;
 use super::schema::Tables;
 use super::session::{Backend, Session, dial};
 use super::target::{Target, is_conflict, is_lost};
-use crate::instance::jittered;
+use crate::jitter::jittered;
 use crate::store::StoreError;
 
 /// A batch that has lost against another one runs again after this.
@@ -105,7 +105,7 @@ impl Lanes {
             match outcome {
                 Ok(answer) => return Ok(answer),
                 Err(error) if is_conflict(&error) => tokio::time::sleep(jittered(CONFLICT)).await,
-                Err(error) => return Err(self.target.describe(&error)),
+                Err(error) => return Err(self.target.describe(error)),
             }
         }
     }
@@ -115,7 +115,7 @@ impl Lanes {
         let session = self.shared().await?;
         self.end_orphans(&session).await?;
         let outcome = call.run(&session).await;
-        outcome.map_err(|error| self.target.describe(&error))
+        outcome.map_err(|error| self.target.describe(error))
     }
 
     async fn shared(&self) -> Result<Arc<Session>, StoreError> {
@@ -151,7 +151,7 @@ impl Lanes {
             return Ok(());
         }
         let ended = session.terminate(&orphans).await;
-        if !ended.map_err(|error| self.target.describe(&error))? {
+        if !ended.map_err(|error| self.target.describe(error))? {
             let message = format!(
                 "PostgreSQL {}: the server does not end a process whose call was given up",
                 self.target

@@ -33,18 +33,20 @@ impl Call for LoadCall<'_> {
                         &instance,
                         &micros(request.window),
                         &limit(request.limit),
+                        &limit(request.wanted),
                     ],
                 ),
             ])
             .await?;
         let rows = &answers[1];
         let loaded = rows.iter().filter_map(|row| {
-            let version: Option<i64> = row.get(2);
-            version.map(|version| (Version(version), time(row.get(3))))
+            let version: Option<i64> = row.get(3);
+            version.map(|version| (Version(version), time(row.get(4))))
         });
         Ok(Loaded {
             now: time(rows[0].get(0)),
             more: rows[0].get(1),
+            others_lack: usize::try_from(rows[0].get::<_, i64>(2)).unwrap_or(0),
             rows: loaded.collect(),
         })
     }

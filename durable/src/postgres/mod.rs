@@ -44,8 +44,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::AbortHandle;
 
 use crate::store::{
-    Counts, Fire, FireReport, InstanceId, List, Load, Loaded, Namespace, Near, Opened, Purged,
-    Settle, Settled, Store, StoreError, Stored, Version, Write, Written,
+    Counts, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened,
+    Purged, Settle, Settled, Store, StoreError, Stored, Version, Write, WriteOutcome,
 };
 use fire::FireCall;
 use hints::Hints;
@@ -94,8 +94,9 @@ use write::WriteCall;
 ///
 /// * Seven connections for each process at most, counted against `max_connections`.
 /// * The work of a call does not grow with the number of timers: each row is looked up in an index, whatever the statistics
-///   say. [`counts`](crate::DurableTimers::counts) reads an index of the namespace, and [`admin`](crate::DurableTimers::admin)
-///   lists and purges; they have a connection of their own, so that nothing else waits for them.
+///   say. [`counts`](crate::DurableTimers::counts) counts up to 10,000 rows in each state; more it estimates by counting those on
+///   some 500 pages of the table, which is a few percent off, or more for a small part of a table that several namespaces
+///   share. Counts, lists and purges have a connection of their own, so that nothing else waits for them.
 /// * Timers come and go, and so do dead rows. The table is set to be vacuumed early; a transaction that stays open for hours
 ///   keeps vacuum from it, here as everywhere.
 /// * A transaction that sets a near timer which its own instance does not load sends `NOTIFY`. These commit one after the
@@ -226,8 +227,8 @@ impl Store for Postgres {
         &self,
         namespace: &Namespace,
         writes: Vec<Write>,
-        near: Near,
-    ) -> Result<Vec<Written>, StoreError> {
+        near: LoadWindow,
+    ) -> Result<Vec<WriteOutcome>, StoreError> {
         let space = self.space(namespace).await?;
         let call = WriteCall {
             space: &space,
@@ -253,7 +254,7 @@ impl Store for Postgres {
         &self,
         namespace: &Namespace,
         settles: Vec<Settle>,
-        near: Near,
+        near: LoadWindow,
     ) -> Result<Vec<Settled>, StoreError> {
         let space = self.space(namespace).await?;
         let call = SettleCall {

@@ -44,7 +44,7 @@ pub(super) async fn refuse_shared(
             );
             return Err(StoreError::unavailable(message));
         };
-        let rows = answer.map_err(|error| target.describe(&error))?;
+        let rows = answer.map_err(|error| target.describe(error))?;
         let process: i32 = rows[0].get(0);
         let before = seen[asks].replace(process);
         if before.is_some_and(|before| before != process) || seen[0] == seen[1] {

@@ -17,6 +17,7 @@ const SCHEMA: u32 = 1;
 /// | `due`, `deadline`, `alive_until` | microseconds since the epoch |
 /// | `period` | microseconds, or null |
 /// | `loaded_by` | the id of an instance, or null |
+/// | `lacks` | how many due rows an instance wanted and was not given |
 /// | `replaces` | the version that a waiting row had before it was last set or moved |
 ///
 /// | index | finds |
@@ -40,6 +41,7 @@ const TABLES: &str = "
     CREATE TABLE tickwheel_instances (
         id bigint PRIMARY KEY,
         alive_until bigint NOT NULL,
+        lacks bigint NOT NULL,
         namespace int NOT NULL
     );
     CREATE TABLE tickwheel_timers (

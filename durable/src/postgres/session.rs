@@ -70,9 +70,9 @@ impl Session {
             tables
         } else {
             let made = schema::make(&mut client).await;
-            made.map_err(|error| target.describe(&error))?;
+            made.map_err(|error| target.describe(error))?;
             let found = schema::find(&client).await;
-            let found = found.map_err(|error| target.describe(&error))?;
+            let found = found.map_err(|error| target.describe(error))?;
             found.ok_or_else(|| gone(target))?
         };
         tables.check(target)?;
@@ -196,7 +196,7 @@ async fn set_up(client: &Client, target: &Target) -> Result<(Backend, Option<Tab
         client.query_typed(BACKEND, &[]),
         schema::find(client),
     );
-    let ((), rows, tables) = set_up.await.map_err(|error| target.describe(&error))?;
+    let ((), rows, tables) = set_up.await.map_err(|error| target.describe(error))?;
     let backend = Backend {
         pid: rows[0].get(0),
         began: rows[0].get(1),
@@ -227,12 +227,12 @@ pub(super) async fn connect(
     let client = if target.tls {
         let tls = tls::connector(target.roots.as_deref())?;
         let connected = config.connect(tls).await;
-        let (client, connection) = connected.map_err(|error| target.describe(&error))?;
+        let (client, connection) = connected.map_err(|error| target.describe(error))?;
         drop(tokio::spawn(drive(connection, hints, open)));
         client
     } else {
         let connected = config.connect(NoTls).await;
-        let (client, connection) = connected.map_err(|error| target.describe(&error))?;
+        let (client, connection) = connected.map_err(|error| target.describe(error))?;
         drop(tokio::spawn(drive(connection, hints, open)));
         client
     };

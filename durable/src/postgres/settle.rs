@@ -12,12 +12,12 @@ use super::session::{Parameters, Session};
 use super::space::{NearParameters, Space};
 use super::statements as sql;
 use super::write::parts;
-use crate::store::{Armed, How, Near, Settle, Settled, Version};
+use crate::store::{Armed, LoadWindow, Settle, Settled, Settlement, Version};
 
 pub(super) struct SettleCall<'a> {
     pub(super) space: &'a Space,
     pub(super) settles: Vec<Settle>,
-    pub(super) near: Near,
+    pub(super) near: LoadWindow,
 }
 
 /// A part of a batch, in columns.
@@ -38,17 +38,17 @@ impl Part {
             let Version(token) = settle.token;
             part.numbers.push((token, number));
             match settle.how {
-                How::Ack => part.acks.push(token),
-                How::Extend(lease) => extended.push((token, micros(lease))),
-                How::Again(delay) => {
+                Settlement::Ack => part.acks.push(token),
+                Settlement::Extend(lease) => extended.push((token, micros(lease))),
+                Settlement::RetryAfter(delay) => {
                     part.put_back.0.push(token);
                     part.put_back.1.push(Some(micros(delay)));
                 }
-                How::Release => {
+                Settlement::Release => {
                     part.put_back.0.push(token);
                     part.put_back.1.push(None);
                 }
-                How::Unfire => {
+                Settlement::Unfire => {
                     part.put_back.0.push(token);
                     part.put_back.1.push(Some(sql::UNFIRE));
                 }

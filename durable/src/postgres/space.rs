@@ -6,7 +6,7 @@ use super::lanes::Call;
 use super::read::{micros, time};
 use super::session::Session;
 use super::statements as sql;
-use crate::store::{InstanceId, Namespace, Near, Opened, StoreError};
+use crate::store::{InstanceId, LoadWindow, Namespace, Opened, StoreError};
 
 /// A namespace by its number, and the channel for its hints.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,14 +15,14 @@ pub(super) struct Space {
     pub(super) channel: String,
 }
 
-/// [`Near`] for the server.
+/// [`LoadWindow`] for the server.
 pub(super) struct NearParameters {
     pub(super) window: i64,
     pub(super) loader: Option<i64>,
 }
 
-impl From<Near> for NearParameters {
-    fn from(near: Near) -> Self {
+impl From<LoadWindow> for NearParameters {
+    fn from(near: LoadWindow) -> Self {
         NearParameters {
             window: micros(near.window),
             loader: near.loader.map(|InstanceId(id)| id),

@@ -251,19 +251,42 @@ pub(super) const STANDING: &str = "
         (SELECT max(f.version) FROM tickwheel_timers f WHERE f.namespace = $1::int AND f.key = i.key AND f.in_flight)
     FROM unnest($2::bytea[]) AS i(key)";
 
-/// From an array of versions; `$6` is the lease or null, `$7` the rule for missed occurrences: 0 fires all, 1 one, 2 none.
+/// From an array of versions, and `$9` rows that nobody has loaded; `$6` is the lease or null, `$7` the rule for missed
+/// occurrences: 0 fires all, 1 one, 2 none. Once keys and values that are due have `$8` bytes, the rest has no `room`, and stays
+/// as it is. To learn the length of a value that lies in a table of its own, the server need not read it.
 ///
 /// A row without period goes in flight, or goes. One with a period stays as its next occurrence, and a new row goes in flight.
 pub(super) const FIRE: &str = concat!(
-    "WITH ", clock!(), ", ", items!("$5::bigint[]", "version"), ", locked AS MATERIALIZED (
+    "WITH ", clock!(), ", ", items!("$5::bigint[]", "version"), ", named AS MATERIALIZED (
         SELECT i.number, t.version, t.key, t.value, t.due, t.deadline, t.attempt, t.period, t.loaded_by
         FROM i, tickwheel_timers t
         WHERE t.version = i.version AND t.namespace + 0 = i.namespace
         FOR UPDATE OF t SKIP LOCKED
-    ), late AS (
-        SELECT locked.*, locked.due <= clock.now AS is_due,
-            greatest(clock.now - locked.deadline, 0) / locked.period AS behind
+    ), waiting AS MATERIALIZED (
+        SELECT t.version, t.key, t.value, t.due, t.deadline, t.attempt, t.period, t.loaded_by FROM tickwheel_timers t
+        WHERE t.namespace = $1 AND NOT t.in_flight AND t.loaded_by IS NULL AND t.due <= (SELECT now FROM clock)
+        ORDER BY t.due, t.version LIMIT $9::bigint
+        FOR UPDATE SKIP LOCKED
+    ), lapsed AS MATERIALIZED (
+        SELECT t.version, t.key, t.value, t.due, t.deadline, t.attempt, t.period, t.loaded_by FROM tickwheel_timers t
+        WHERE t.namespace = $1 AND t.in_flight AND t.loaded_by IS NULL AND t.due <= (SELECT now FROM clock)
+        ORDER BY t.due, t.version LIMIT $9
+        FOR UPDATE SKIP LOCKED
+    ), unloaded AS MATERIALIZED (
+        SELECT row_number() OVER (ORDER BY due, version) + cardinality($5::bigint[]) AS number, u.*
+        FROM (SELECT * FROM waiting UNION ALL SELECT * FROM lapsed ORDER BY due, version LIMIT $9) u
+        WHERE NOT EXISTS (SELECT FROM named WHERE named.version = u.version)
+    ), locked AS MATERIALIZED (
+        SELECT * FROM named UNION ALL SELECT * FROM unloaded
+    ), sized AS (
+        SELECT locked.*, coalesce(sum(octet_length(key) + octet_length(value)) FILTER (WHERE due <= clock.now) OVER (
+                ORDER BY number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ), 0) < $8::bigint AS room
         FROM locked, clock
+    ), late AS (
+        SELECT sized.*, sized.due <= clock.now AND room AS is_due,
+            greatest(clock.now - sized.deadline, 0) / sized.period AS behind
+        FROM sized, clock
     ), ruled AS (
         SELECT late.*, is_due AND (period IS NULL OR $7::int <> 2 OR behind = 0) AS fires,
             CASE WHEN is_due AND period IS NOT NULL THEN
@@ -296,9 +319,11 @@ pub(super) const FIRE: &str = concat!(
     ), hint AS MATERIALIZED (
         SELECT pg_notify($4::text, '') FROM step WHERE next_due <= soon AND next_loader IS NULL LIMIT 1
     )
-    SELECT clock.now, s.version, s.key, s.value, s.due, s.deadline, s.attempt, s.loaded_by IS NOT NULL AS loaded, s.fires,
+    SELECT clock.now, s.version, s.key, CASE WHEN s.fires THEN s.value END AS value, s.room, s.due, s.deadline, s.attempt,
+        s.loaded_by IS NOT NULL AS loaded, s.fires,
         s.token, s.next_version, s.next_due, s.next_loader IS NOT NULL AS next_loaded,
-        CASE WHEN $7 = 1 THEN coalesce(s.behind, 0) ELSE 0 END AS missed, (SELECT count(*) FROM hint)
+        CASE WHEN $7 = 1 THEN coalesce(s.behind, 0) ELSE 0 END AS missed, (SELECT count(*) FROM hint),
+        (SELECT count(*) FROM waiting) + (SELECT count(*) FROM lapsed) >= $9 AS more
     FROM clock LEFT JOIN step s ON true ORDER BY s.number"
 );
 
@@ -358,7 +383,7 @@ pub(super) const PUT_BACK: &str = concat!(
             in_flight = NOT r.arms,
             due = r.due,
             deadline = CASE WHEN r.arms AND r.delay >= 0 THEN r.due ELSE t.deadline END,
-            attempt = t.attempt - (coalesce(r.delay, 0) < 0)::int,
+            attempt = greatest(t.attempt - (coalesce(r.delay, 0) < 0)::int, 0),
             loaded_by = CASE WHEN NOT r.arms THEN t.loaded_by WHEN r.due <= clock.soon THEN clock.loader END
         FROM clock, ranked r
         WHERE t.version = r.version
@@ -372,8 +397,8 @@ pub(super) const PUT_BACK: &str = concat!(
 /// them are those that were unloaded while somebody had a row locked, or while a statement ran that began when they lived.
 pub(super) const ALIVE: &str = concat!(
     "WITH RECURSIVE clock AS MATERIALIZED (SELECT $1::int AS namespace, ", now!(), " AS now), alive AS (
-        INSERT INTO tickwheel_instances (id, namespace, alive_until)
-        SELECT $2::bigint, namespace, least(now + $3::bigint, ", never!(), ") FROM clock
+        INSERT INTO tickwheel_instances (id, namespace, alive_until, lacks)
+        SELECT $2::bigint, namespace, least(now + $3::bigint, ", never!(), "), 0 FROM clock
         ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until
         RETURNING id
     ), ended AS (
@@ -405,7 +430,8 @@ pub(super) const ALIVE: &str = concat!(
     SELECT CASE WHEN EXISTS (SELECT FROM unloaded) THEN pg_notify($4::text, '') END"
 );
 
-/// Loads for `$2` what falls due within `$3` microseconds, at most `$4` rows. Each row has the time; the last has no version.
+/// Loads for `$2` what falls due within `$3` microseconds, at most `$4` rows, and notes what it lacks of `$5` that are due. Each
+/// row has the time, and what other living instances lack; the last has no version.
 pub(super) const LOAD: &str = concat!(
     "WITH clock AS MATERIALIZED (SELECT ", now!(), " AS now), waiting AS MATERIALIZED (
         SELECT t.version, t.due FROM tickwheel_timers t
@@ -422,8 +448,15 @@ pub(super) const LOAD: &str = concat!(
         SELECT * FROM waiting UNION ALL SELECT * FROM lapsed ORDER BY due, version LIMIT $4::bigint
     ), loaded AS (
         UPDATE tickwheel_timers t SET loaded_by = $2::bigint FROM near WHERE t.version = near.version
+    ), lacking AS (
+        SELECT greatest($5::bigint - count(*), 0) AS rows FROM near, clock WHERE near.due <= clock.now
+    ), noted AS (
+        UPDATE tickwheel_instances i SET lacks = lacking.rows FROM lacking WHERE i.id = $2 AND i.lacks <> lacking.rows
     )
-    SELECT clock.now, (SELECT count(*) FROM waiting) + (SELECT count(*) FROM lapsed) > $4 AS more, near.version, near.due
+    SELECT clock.now, (SELECT count(*) FROM waiting) + (SELECT count(*) FROM lapsed) > $4 AS more, (
+            SELECT coalesce(sum(i.lacks), 0)::bigint FROM tickwheel_instances i
+            WHERE i.namespace = $1 AND i.id <> $2 AND i.alive_until >= (SELECT now FROM clock)
+        ) AS others_lack, near.version, near.due
     FROM clock LEFT JOIN near ON true ORDER BY near.due, near.version"
 );
 
@@ -439,7 +472,8 @@ pub(super) const UNLOAD: &str = "
     )
     SELECT nextval('tickwheel_versions'), CASE WHEN EXISTS (SELECT FROM unloaded) THEN pg_notify($3::text, '') END";
 
-/// Takes the mark of `$2` off an array of versions, but for rows that are locked.
+/// Takes the mark of `$2` off an array of versions, but for rows that are locked. Then no instance counts as lacking rows, but
+/// for those that load just now.
 pub(super) const UNMARK: &str = concat!(
     "WITH ",
     items!("$4::bigint[]", "version"),
@@ -449,6 +483,12 @@ pub(super) const UNMARK: &str = concat!(
         FOR UPDATE OF t SKIP LOCKED
     ), unloaded AS (
         UPDATE tickwheel_timers t SET loaded_by = NULL FROM mine WHERE t.version = mine.version RETURNING 1
+    ), lacking AS MATERIALIZED (
+        SELECT o.id FROM tickwheel_instances o
+        WHERE o.namespace = $1 AND o.lacks > 0 AND EXISTS (SELECT FROM unloaded)
+        FOR UPDATE OF o SKIP LOCKED
+    ), given AS (
+        UPDATE tickwheel_instances o SET lacks = 0 FROM lacking l WHERE o.id = l.id
     )
     SELECT CASE WHEN EXISTS (SELECT FROM unloaded) THEN pg_notify($3::text, '') END"
 );
@@ -479,9 +519,9 @@ pub(super) const GET: &str = concat!(
     ORDER BY in_flight LIMIT 1"
 );
 
-/// Rows in a state after a time and a version. Those loaded are few, and are sorted.
+/// Rows in a state after a time and a version, until they have `$6` bytes. Those loaded are few, and are sorted.
 pub(super) const LIST: &str = concat!(
-    "(",
+    "WITH page AS ((",
     stored!(),
     "WHERE namespace = $1::int AND in_flight = $2::bool AND loaded_by IS NULL
         AND (due, version) > ($3::bigint, $4::bigint) ORDER BY due, version LIMIT $5::bigint)
@@ -490,18 +530,39 @@ pub(super) const LIST: &str = concat!(
     stored!(),
     "WHERE namespace = $1 AND in_flight = $2 AND loaded_by IS NOT NULL
         AND (due, version) > ($3, $4) ORDER BY due, version LIMIT $5)
-    ORDER BY due, version LIMIT $5"
+    ORDER BY due, version LIMIT $5),
+    sized AS (
+        SELECT page.*, coalesce(sum(octet_length(key) + octet_length(value)) OVER (
+            ORDER BY due, version ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ), 0) AS before FROM page
+    )
+    SELECT * FROM sized WHERE before < $6::bigint ORDER BY due, version"
 );
 
+/// How many rows there are in each state, up to one more than `$2`, and when the earliest waiting one is due.
 pub(super) const COUNT: &str = concat!(
     "SELECT ", now!(), ",
-        (SELECT count(*) FROM tickwheel_timers WHERE namespace = $1::int AND NOT in_flight),
-        (SELECT count(*) FROM tickwheel_timers WHERE namespace = $1 AND in_flight),
+        (SELECT count(*) FROM (
+            SELECT FROM tickwheel_timers WHERE namespace = $1::int AND NOT in_flight LIMIT $2::bigint + 1) w),
+        (SELECT count(*) FROM (
+            SELECT FROM tickwheel_timers WHERE namespace = $1 AND in_flight LIMIT $2 + 1) f),
         least(
             (SELECT due FROM tickwheel_timers
                 WHERE namespace = $1 AND NOT in_flight AND loaded_by IS NULL ORDER BY due, version LIMIT 1),
             (SELECT min(due) FROM tickwheel_timers WHERE namespace = $1 AND NOT in_flight AND loaded_by IS NOT NULL))"
 );
+
+/// About how many rows there are in each state, by those on `$2` pages. Which pages these are depends on nothing but how many
+/// there are, so an answer differs from the one before only by what has changed.
+pub(super) const SAMPLE: &str = "
+    WITH t AS MATERIALIZED (
+        SELECT least(1, $2::bigint * current_setting('block_size')::float8
+            / greatest(pg_relation_size('tickwheel_timers'::regclass), 1)) AS part
+    )
+    SELECT (count(*) FILTER (WHERE NOT in_flight) / (SELECT part FROM t))::bigint,
+        (count(*) FILTER (WHERE in_flight) / (SELECT part FROM t))::bigint
+    FROM tickwheel_timers TABLESAMPLE SYSTEM (100 * (SELECT part FROM t)) REPEATABLE (1)
+    WHERE namespace = $1::int";
 
 /// Deletes rows that nobody has locked, at most `$2` of those that wait and as many in flight.
 pub(super) const PURGE: &str = "

@@ -63,34 +63,34 @@ impl Target {
     }
 
     /// Says what has gone wrong, where, and whether it may pass.
-    pub(super) fn describe(&self, error: &Error) -> StoreError {
-        let Some(db) = error.as_db_error() else {
-            let cause = error.source().map_or(String::new(), |s| format!(": {s}"));
-            let message = format!("PostgreSQL {self}: {error}{cause}");
-            return if is_lost(error) {
+    pub(super) fn describe(&self, error: Error) -> StoreError {
+        let Some(code) = error.code() else {
+            let message = format!("PostgreSQL {self}");
+            let described = if is_lost(&error) {
                 StoreError::unavailable(message)
             } else {
                 StoreError::refused(message)
             };
+            return described.because_of(error);
         };
-        let (text, code) = (db.message(), db.code());
-        let mut message = format!("PostgreSQL {self}: {text} (SQLSTATE {})", code.code());
+        let mut message = format!("PostgreSQL {self}: SQLSTATE {}", code.code());
         if [
             SqlState::INVALID_SQL_STATEMENT_NAME,
             SqlState::DUPLICATE_PSTATEMENT,
         ]
         .contains(code)
         {
-            message += ": is there a pooler of transactions between?";
+            message += ", is there a pooler of transactions between?";
         }
         let class = &code.code()[..2];
         // Connections, resources, operators, rollbacks; but a disk that is full stays full.
         let passes = matches!(class, "08" | "40" | "53" | "55" | "57" | "58");
-        if passes && *code != SqlState::DISK_FULL {
+        let described = if passes && *code != SqlState::DISK_FULL {
             StoreError::unavailable(message)
         } else {
             StoreError::refused(message)
-        }
+        };
+        described.because_of(error)
     }
 }
 

@@ -16,9 +16,8 @@ pub(super) fn connector(roots: Option<&Path>) -> Result<MakeRustlsConnect, Store
     if let Some(path) = roots {
         let refused = |error| {
             let path = path.display();
-            StoreError::refused(format!(
-                "the certificates in {path} cannot be read: {error}"
-            ))
+            StoreError::refused(format!("the certificates in {path} cannot be read"))
+                .because_of(error)
         };
         for certificate in CertificateDer::pem_file_iter(path).map_err(refused)? {
             // One that cannot be used signs nothing: the handshake says so.

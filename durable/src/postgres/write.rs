@@ -15,7 +15,7 @@ use super::read::{micros, time};
 use super::session::{Parameters, Session};
 use super::space::{NearParameters, Space};
 use super::statements as sql;
-use crate::store::{Action, Armed, Due, Near, Version, Write, Written};
+use crate::store::{Action, Armed, Due, LoadWindow, Version, Write, WriteOutcome};
 
 /// Keys and values of one part take about this many bytes at most. A server holds the parameters of a statement several times
 /// over; with more than its usual `work_mem` it would write them to a file.
@@ -24,7 +24,7 @@ const PART_BYTES: usize = 4 << 20;
 pub(super) struct WriteCall<'a> {
     pub(super) space: &'a Space,
     pub(super) writes: Vec<Write>,
-    pub(super) near: Near,
+    pub(super) near: LoadWindow,
 }
 
 /// Cuts where an item has the name of an earlier one of its part, or the part has enough bytes.
@@ -148,9 +148,9 @@ enum Answers {
 type Query<'a> = (&'static str, Vec<&'a (dyn ToSql + Sync)>, Answers);
 
 impl Call for WriteCall<'_> {
-    type Answer = Vec<Written>;
+    type Answer = Vec<WriteOutcome>;
 
-    async fn run(&self, session: &Session) -> Result<Vec<Written>, Error> {
+    async fn run(&self, session: &Session) -> Result<Vec<WriteOutcome>, Error> {
         let mut first = 0;
         let mut batch = Vec::new();
         for part in parts(
@@ -199,7 +199,7 @@ impl Call for WriteCall<'_> {
             .map(|(_, (sql, parameters, _))| (*sql, parameters.as_slice()))
             .collect();
         let answers = session.transaction(&requests).await?;
-        let mut written = vec![Written::Absent; self.writes.len()];
+        let mut written = vec![WriteOutcome::Absent; self.writes.len()];
         for ((part, (_, _, means)), rows) in queries.iter().zip(&answers) {
             for row in rows {
                 answer(&batch[*part], *means, row, &mut written);
@@ -259,7 +259,7 @@ fn part_queries<'a>(
 }
 
 /// Takes an answer of the server over. What is armed or removed counts more than what stands there after it.
-fn answer(part: &Part<'_>, means: Answers, row: &Row, written: &mut [Written]) {
+fn answer(part: &Part<'_>, means: Answers, row: &Row, written: &mut [WriteOutcome]) {
     if matches!(means, Answers::Nothing) {
         return;
     }
@@ -268,7 +268,7 @@ fn answer(part: &Part<'_>, means: Answers, row: &Row, written: &mut [Written]) {
     match means {
         Answers::Nothing => {}
         Answers::Armed => {
-            *written = Written::Armed {
+            *written = WriteOutcome::Armed {
                 row: Armed {
                     version: Version(row.get(1)),
                     due: time(row.get(2)),
@@ -278,21 +278,21 @@ fn answer(part: &Part<'_>, means: Answers, row: &Row, written: &mut [Written]) {
             };
         }
         Answers::Removed => {
-            *written = Written::Removed {
+            *written = WriteOutcome::Removed {
                 version: Version(row.get(1)),
                 value: row.get(2),
             };
         }
-        Answers::Standing if *written != Written::Absent => {}
+        Answers::Standing if *written != WriteOutcome::Absent => {}
         Answers::Standing => {
             let (waits, token): (bool, Option<i64>) = (row.get(1), row.get(2));
             let sets = matches!(write.action, Action::Set { .. });
             *written = match token {
-                _ if sets && waits => Written::Present,
-                Some(token) => Written::InFlight(Version(token)),
+                _ if sets && waits => WriteOutcome::Present,
+                Some(token) => WriteOutcome::InFlight(Version(token)),
                 // The row in flight has been acknowledged meanwhile.
-                None if sets => Written::Present,
-                None => Written::Absent,
+                None if sets => WriteOutcome::Present,
+                None => WriteOutcome::Absent,
             };
         }
     }

@@ -147,7 +147,7 @@ impl Connection {
     pub(super) fn new(url: &str) -> Result<Self, StoreError> {
         let place = without_credentials(url);
         let refused = |error: RedisError| {
-            StoreError::refused(format_args!("the URL {place} cannot be used: {error}"))
+            StoreError::refused(format_args!("the URL {place} cannot be used")).because_of(error)
         };
         let keepalive = TcpKeepalive::new().with_time(PROBE).with_interval(PROBE);
         let tcp = TcpSettings::default()

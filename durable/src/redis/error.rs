@@ -52,15 +52,16 @@ pub(super) fn store_error(
         ),
         (_, "READONLY") => refused("it is a read-only replica; nothing was changed"),
         (_, "MOVED" | "ASK" | "CROSSSLOT") => refused(&format!(
-            "another node of the cluster has namespace {namespace} ({error}); connect to that one"
-        )),
+            "another node of the cluster has namespace {namespace}; connect to that one"
+        ))
+        .because_of(error.clone()),
         (
             _,
             "LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" | "NOREPLICAS"
             | "NOSCRIPT",
         )
-        | (ErrorKind::Io, _) => StoreError::unavailable(format_args!("{place}: {error}")),
-        _ => refused(&error.to_string()),
+        | (ErrorKind::Io, _) => StoreError::unavailable(place).because_of(error.clone()),
+        _ => StoreError::refused(place).because_of(error.clone()),
     }
 }
 

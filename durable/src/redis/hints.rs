@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::connection::{Connection, key_of};
-use crate::instance::race;
+use crate::race::race;
 use crate::store::Namespace;
 
 /// How long connecting and subscribing may take.

@@ -20,6 +20,7 @@
 //! | `..:waiting:<id>`, `..:in-flight:<id>` | sorted sets by `due` | versions of the rows that an instance has loaded under an id |
 //! | `..:loaded` | hash | version to the id under which it is loaded |
 //! | `..:lives` | sorted set by time | until when each id counts as living; 0 for those that were unloaded |
+//! | `..:lacks` | sorted set by number | how many due rows each id wanted and was not given |
 //! | `..:epochs` | sorted set by time | the latest connection of each store that has connected again, see [`connection`] |
 //! | `..:hints` | channel | |
 //!
@@ -50,16 +51,16 @@ use reply::Reply;
 use scripts::Script;
 
 use crate::store::{
-    Action, Armed, Counts, Due, Fire, FireReport, Fired, How, InstanceId, List, Load, Loaded,
-    Missed, Namespace, Near, Opened, Purged, Settle, Settled, State, Store, StoreError, StoreTime,
-    Stored, Version, Write, Written, micros,
+    Action, Armed, Counts, Due, Fire, FireReport, Fired, InstanceId, List, Load, LoadWindow,
+    Loaded, Missed, Namespace, Opened, Purged, Settle, Settled, Settlement, State, Store,
+    StoreError, StoreTime, Stored, Version, Write, WriteOutcome, micros,
 };
 
 /// A store in a Redis or Valkey server. With the feature `redis`.
 ///
 /// Any number of processes may use a server at once, and any number of namespaces. Each call is one Lua script and one round trip.
 /// It costs O(log n) for each of its timers, whether there are a thousand others or a million. Batches have at most 1,024
-/// timers, which keeps the server from others for some milliseconds. It is made for Redis 6.2 and later and for
+/// timers or about a megabyte of them, which keeps the server from others for some milliseconds. It is made for Redis 6.2 and later and for
 /// Valkey, and is tested with Redis 7.0.
 ///
 /// A URL is `redis://user:password@host:port/database`, `rediss://` for an encrypted connection, whose certificate is checked
@@ -140,6 +141,9 @@ pub struct Redis {
 /// A load has at most this many rows, however many it is asked for. A script keeps the server from all else, so others get their
 /// turn between several short ones: among them the calls that fire what is due now.
 const LOADED_AT_ONCE: usize = 1024;
+
+/// A list has at most this many rows, which take the server half a millisecond: looks are in no hurry.
+const LISTED_AT_ONCE: usize = 128;
 
 impl Redis {
     /// Connects to a server.
@@ -224,7 +228,7 @@ fn digits(version: Version) -> String {
 }
 
 /// The window, and the instance that loads what comes due in it.
-fn near_arguments(command: &mut Cmd, near: Near) {
+fn near_arguments(command: &mut Cmd, near: LoadWindow) {
     let loader = near.loader.map(|loader| loader.0.to_string());
     command
         .arg(span(near.window))
@@ -277,11 +281,11 @@ fn write_arguments(command: &mut Cmd, writes: &[Write]) {
 fn settled_otherwise(settles: &[Settle]) -> String {
     let otherwise = settles.iter().enumerate().filter_map(|(at, settle)| {
         let (how, delay) = match settle.how {
-            How::Ack => return None,
-            How::Extend(lease) => ("extend", lease),
-            How::Again(delay) => ("again", delay),
-            How::Release => ("release", Duration::ZERO),
-            How::Unfire => ("unfire", Duration::ZERO),
+            Settlement::Ack => return None,
+            Settlement::Extend(lease) => ("extend", lease),
+            Settlement::RetryAfter(delay) => ("again", delay),
+            Settlement::Release => ("release", Duration::ZERO),
+            Settlement::Unfire => ("unfire", Duration::ZERO),
         };
         Some(format!("{at} {how} {}", span(delay)))
     });
@@ -289,19 +293,19 @@ fn settled_otherwise(settles: &[Settle]) -> String {
 }
 
 /// Reads what became of a write from the numbers, and the value of what was removed from the rest of the answer.
-fn read_written(numbers: &mut Reply, values: &mut Reply) -> Result<Written, StoreError> {
+fn read_written(numbers: &mut Reply, values: &mut Reply) -> Result<WriteOutcome, StoreError> {
     Ok(match numbers.int()? {
-        1 => Written::Armed {
+        1 => WriteOutcome::Armed {
             row: numbers.armed()?,
             replaced: Some(numbers.version()?).filter(|version| version.0 != 0),
         },
-        2 => Written::Removed {
+        2 => WriteOutcome::Removed {
             version: numbers.version()?,
             value: values.bytes()?,
         },
-        3 => Written::Absent,
-        4 => Written::Present,
-        _ => Written::InFlight(numbers.version()?),
+        3 => WriteOutcome::Absent,
+        4 => WriteOutcome::Present,
+        _ => WriteOutcome::InFlight(numbers.version()?),
     })
 }
 
@@ -318,6 +322,15 @@ fn read_fired(numbers: &mut Reply, rows: &mut Reply) -> Result<Fired, StoreError
         missed,
         repeats: row.period.is_some(),
     })
+}
+
+/// The answers of one step of a batch. There is at least one, or the batch would never end.
+fn progress<T>(answers: Vec<T>) -> Result<Vec<T>, StoreError> {
+    if answers.is_empty() {
+        let error = "the server has answered nothing of a batch";
+        return Err(StoreError::refused(error));
+    }
+    Ok(answers)
 }
 
 fn read_settled(numbers: &mut Reply) -> Result<Settled, StoreError> {
@@ -385,15 +398,21 @@ impl Store for Redis {
         &self,
         namespace: &Namespace,
         writes: Vec<Write>,
-        near: Near,
-    ) -> Result<Vec<Written>, StoreError> {
-        let writing = self.run(&scripts::WRITE, namespace, |command| {
-            near_arguments(command, near);
-            write_arguments(command, &writes);
-        });
-        let mut values = writing.await?;
-        let mut numbers = values.numbers()?;
-        numbers.all(|numbers| read_written(numbers, &mut values))
+        near: LoadWindow,
+    ) -> Result<Vec<WriteOutcome>, StoreError> {
+        let mut written = Vec::with_capacity(writes.len());
+        while written.len() < writes.len() {
+            let writing = self.run(&scripts::WRITE, namespace, |command| {
+                near_arguments(command, near);
+                write_arguments(command, &writes[written.len()..]);
+            });
+            let mut values = writing.await?;
+            let mut numbers = values.numbers()?;
+            written.extend(progress(
+                numbers.all(|numbers| read_written(numbers, &mut values))?,
+            )?);
+        }
+        Ok(written)
     }
 
     async fn load(&self, namespace: &Namespace, request: Load) -> Result<Loaded, StoreError> {
@@ -401,11 +420,13 @@ impl Store for Redis {
         let loading = self.run(&scripts::LOAD, namespace, |command| {
             command.arg(request.instance.0).arg(span(request.window));
             command.arg(limit_argument(limit)).arg(span(request.alive));
+            command.arg(limit_argument(request.wanted.min(limit)));
         });
         let mut reply = loading.await?;
         Ok(Loaded {
             now: reply.time()?,
             more: reply.flag()?,
+            others_lack: usize::try_from(reply.count()?).unwrap_or(usize::MAX),
             rows: reply
                 .numbers()?
                 .all(|numbers| Ok((numbers.version()?, numbers.time()?)))?,
@@ -422,15 +443,20 @@ impl Store for Redis {
                 Missed::FireOnce => "once",
                 Missed::Skip => "skip",
             });
+            command.arg(limit_argument(request.unloaded));
             for version in request.versions {
                 command.arg(digits(version));
             }
         });
         let mut reply = firing.await?;
         let now = reply.time()?;
+        let left = usize::try_from(reply.count()?).unwrap_or(usize::MAX);
+        let more = reply.flag()?;
         let mut fired = reply.numbers()?;
         Ok(FireReport {
             now,
+            left,
+            more,
             later: reply.numbers()?.all(Reply::armed)?,
             next: reply.numbers()?.all(Reply::armed)?,
             fired: fired.all(|fired| read_fired(fired, &mut reply))?,
@@ -441,16 +467,21 @@ impl Store for Redis {
         &self,
         namespace: &Namespace,
         settles: Vec<Settle>,
-        near: Near,
+        near: LoadWindow,
     ) -> Result<Vec<Settled>, StoreError> {
-        let settling = self.run(&scripts::SETTLE, namespace, |command| {
-            near_arguments(command, near);
-            command.arg(settled_otherwise(&settles));
-            for settle in settles {
-                command.arg(digits(settle.token));
-            }
-        });
-        settling.await?.numbers()?.all(read_settled)
+        let mut settled = Vec::with_capacity(settles.len());
+        while settled.len() < settles.len() {
+            let rest = &settles[settled.len()..];
+            let settling = self.run(&scripts::SETTLE, namespace, |command| {
+                near_arguments(command, near);
+                command.arg(settled_otherwise(rest));
+                for settle in rest {
+                    command.arg(digits(settle.token));
+                }
+            });
+            settled.extend(progress(settling.await?.numbers()?.all(read_settled)?)?);
+        }
+        Ok(settled)
     }
 
     async fn unload(
@@ -490,7 +521,7 @@ impl Store for Redis {
         let listing = self.run(&scripts::LIST, namespace, |command| {
             command
                 .arg(state_argument(request.state))
-                .arg(limit_argument(request.limit));
+                .arg(limit_argument(request.limit.min(LISTED_AT_ONCE)));
             if let Some((due, version)) = request.after {
                 command.arg(due.as_micros()).arg(digits(version));
             }
@@ -508,6 +539,7 @@ impl Store for Redis {
             earliest: Some(reply.int()?)
                 .filter(|micros| *micros >= 0)
                 .map(StoreTime::from_micros),
+            is_estimate: false,
         })
     }
 

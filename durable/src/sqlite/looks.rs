@@ -29,7 +29,7 @@ impl Looks {
         let thread = std::thread::Builder::new().name("tickwheel-sqlite-looks".into());
         let started = thread.spawn(move || looks.into_iter().for_each(|look| look(&looker)));
         started
-            .map_err(|error| StoreError::unavailable(format!("no thread for SQLite: {error}")))?;
+            .map_err(|error| StoreError::unavailable("no thread for SQLite").because_of(error))?;
         Ok(Looks { queue })
     }
 
@@ -69,7 +69,7 @@ impl Looker {
             let transaction = self.connection.unchecked_transaction()?;
             look(&transaction)
         };
-        let answer = in_transaction().map_err(|error| describe(&error, self.file.path()));
+        let answer = in_transaction().map_err(|error| describe(error, self.file.path()));
         self.file.check()?;
         answer?
     }

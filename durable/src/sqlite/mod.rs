@@ -26,8 +26,8 @@ use looks::Looks;
 use rusqlite::{Connection, ErrorCode};
 
 use crate::store::{
-    Counts, Fire, FireReport, InstanceId, List, Load, Loaded, Namespace, Near, Opened, Purged,
-    Settle, Settled, Store, StoreError, Stored, Version, Write, Written,
+    Counts, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened,
+    Purged, Settle, Settled, Store, StoreError, Stored, Version, Write, WriteOutcome,
 };
 use rows::Call;
 use thread::Thread;
@@ -36,7 +36,7 @@ use thread::Thread;
 ///
 /// Any number of processes on one host may use the file at once. Clones share two connections, one for all calls and one for
 /// looks ([`counts`](crate::DurableTimers::counts), [`Admin`](crate::Admin)), each with a thread of its own. A look delays no
-/// call, however many timers there are.
+/// call, however many timers there are. The calls keep the counts: rows that are deleted by hand stay counted.
 ///
 /// A commit is on the disk when a call returns (write-ahead log, `synchronous=FULL`): it survives a crash of the process and of
 /// the operating system, as far as the disk does what it says. Every commit waits for the disk, so calls that come meanwhile
@@ -121,8 +121,8 @@ impl Store for Sqlite {
         &self,
         namespace: &Namespace,
         writes: Vec<Write>,
-        near: Near,
-    ) -> impl Future<Output = Result<Vec<Written>, StoreError>> + Send {
+        near: LoadWindow,
+    ) -> impl Future<Output = Result<Vec<WriteOutcome>, StoreError>> + Send {
         self.in_namespace(namespace, move |call| {
             let near = call.near(near)?;
             call.reserve(writes.len())?;
@@ -151,7 +151,7 @@ impl Store for Sqlite {
         &self,
         namespace: &Namespace,
         settles: Vec<Settle>,
-        near: Near,
+        near: LoadWindow,
     ) -> impl Future<Output = Result<Vec<Settled>, StoreError>> + Send {
         self.in_namespace(namespace, move |call| {
             let near = call.near(near)?;
@@ -250,16 +250,16 @@ impl Sqlite {
                 Err(error) => return Ok(Err(error)),
             };
             let answer = run(&mut call)?;
-            call.finish(&name);
+            call.finish(&name)?;
             Ok(Ok(answer))
         })
     }
 }
 
-/// Says what SQLite says, of which file, and whether it may pass.
-fn describe(error: &rusqlite::Error, path: &Path) -> StoreError {
-    let message = format!("SQLite file {}: {error}", path.display());
-    match error.sqlite_error_code() {
+/// Says of which file SQLite says what, and whether it may pass.
+fn describe(error: rusqlite::Error, path: &Path) -> StoreError {
+    let message = format!("SQLite file {}", path.display());
+    let described = match error.sqlite_error_code() {
         Some(
             ErrorCode::DatabaseBusy
             | ErrorCode::DatabaseLocked
@@ -271,5 +271,6 @@ fn describe(error: &rusqlite::Error, path: &Path) -> StoreError {
             | ErrorCode::SchemaChanged,
         ) => StoreError::unavailable(message),
         _ => StoreError::refused(message),
-    }
+    };
+    described.because_of(error)
 }

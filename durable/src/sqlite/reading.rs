@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::store::{
-    Counts, InstanceId, List, Namespace, State, StoreError, StoreTime, Stored, Version,
+    AnswerSize, Counts, InstanceId, List, Namespace, State, StoreError, StoreTime, Stored, Version,
 };
 
 type Result<T> = rusqlite::Result<T>;
@@ -65,17 +65,23 @@ pub(super) fn list(connection: &Connection, namespace: i64, request: List) -> Re
     page.sort_unstable();
     page.truncate(request.limit);
     let mut select = connection.prepare_cached(&format!("SELECT {COLUMNS} WHERE version = ?1"))?;
-    let rows = page.iter();
-    rows.map(|(_, version)| select.query_row([version], read))
-        .collect()
+    let (mut rows, mut size) = (Vec::new(), AnswerSize::default());
+    for (_, version) in page {
+        let row = select.query_row([version], read)?;
+        if !size.takes(&row) {
+            break;
+        }
+        rows.push(row);
+    }
+    Ok(rows)
 }
 
-/// How many rows there are.
+/// How many rows there are, as the calls have counted them.
 pub(super) fn count(connection: &Connection, namespace: i64) -> Result<Counts> {
-    let sql = "SELECT count(*) FROM tickwheel_timers WHERE namespace = ?1 AND state = ?2";
+    let sql = "SELECT waiting, in_flight FROM tickwheel_namespaces WHERE id = ?1";
     let mut select = connection.prepare_cached(sql)?;
-    let mut count = |state| select.query_row((namespace, state), |row| row.get(0));
-    let (waiting, in_flight): (i64, i64) = (count(WAITING)?, count(IN_FLIGHT)?);
+    let counts = select.query_row([namespace], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let (waiting, in_flight): (i64, i64) = counts;
     let sql = "SELECT min(due) FROM tickwheel_timers
         WHERE namespace = ?1 AND state = ?2 AND loaded_by IS ?3";
     let mut select = connection.prepare_cached(sql)?;
@@ -89,6 +95,7 @@ pub(super) fn count(connection: &Connection, namespace: i64) -> Result<Counts> {
         waiting: waiting.unsigned_abs(),
         in_flight: in_flight.unsigned_abs(),
         earliest: earliest.map(StoreTime::from_micros),
+        is_estimate: false,
     })
 }
 

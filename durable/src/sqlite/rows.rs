@@ -10,8 +10,9 @@ use super::reading::{
 };
 use super::thread::Batch;
 use crate::store::{
-    Action, Armed, Due, Fire, FireReport, How, InstanceId, Load, Loaded, Namespace, Near, Opened,
-    Purged, Settle, Settled, State, StoreError, StoreTime, Stored, Version, Write, Written, micros,
+    Action, AnswerSize, Armed, Due, Fire, FireReport, InstanceId, Load, LoadWindow, Loaded,
+    Namespace, Opened, Purged, Settle, Settled, Settlement, State, StoreError, StoreTime, Stored,
+    Version, Write, WriteOutcome, micros,
 };
 
 type Result<T> = rusqlite::Result<T>;
@@ -53,6 +54,8 @@ pub(super) struct Call<'a> {
     now: StoreTime,
     /// Versions that were taken from the sequence for this call.
     reserved: Range<i64>,
+    /// How many rows more the namespace has than before the call, by the number of their state.
+    more_rows: [i64; 2],
     /// Whether it has left near rows that nobody has loaded.
     hints: bool,
 }
@@ -69,19 +72,31 @@ impl<'a> Call<'a> {
             namespace,
             now: now(),
             reserved: 0..0,
+            more_rows: [0; 2],
             hints: false,
         }))
     }
 
-    /// Sends the hint, if there is one to send.
-    pub(super) fn finish(self, namespace: &Namespace) {
+    /// Keeps the counts of the namespace, and sends the hint, if there is one to send.
+    pub(super) fn finish(self, namespace: &Namespace) -> Result<()> {
+        if self.more_rows != [0; 2] {
+            let [waiting, in_flight] = self.more_rows;
+            let sql = "UPDATE tickwheel_namespaces SET waiting = waiting + ?2, in_flight = in_flight + ?3 WHERE id = ?1";
+            self.execute(sql, (self.namespace, waiting, in_flight))?;
+        }
         if self.hints {
             self.batch.hint(namespace);
         }
+        Ok(())
+    }
+
+    /// Notes that the namespace has so many rows more in a state.
+    fn add_rows(&mut self, state: State, rows: i64) {
+        self.more_rows[usize::from(state == State::InFlight)] += rows;
     }
 
     /// The same, without a loader that does not count as living.
-    pub(super) fn near(&self, near: Near) -> Result<Near> {
+    pub(super) fn near(&self, near: LoadWindow) -> Result<LoadWindow> {
         let Some(InstanceId(instance)) = near.loader else {
             return Ok(near);
         };
@@ -89,7 +104,7 @@ impl<'a> Call<'a> {
         let mut select = self.batch.connection.prepare_cached(select)?;
         let lives = select.exists((instance, self.now.as_micros()))?;
         let loader = near.loader.filter(|_| lives);
-        Ok(Near { loader, ..near })
+        Ok(LoadWindow { loader, ..near })
     }
 
     /// Takes so many versions from the sequence in one step. Those that are not used are left out.
@@ -133,7 +148,7 @@ impl<'a> Call<'a> {
         )
     }
 
-    fn insert(&self, row: &Stored) -> Result<()> {
+    fn insert(&mut self, row: &Stored) -> Result<()> {
         let sql = "INSERT INTO tickwheel_timers
             (version, namespace, state, key, value, due, deadline, attempt, period, loaded_by)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
@@ -153,18 +168,19 @@ impl<'a> Call<'a> {
                 row.loaded_by.map(|instance| instance.0),
             ],
         )?;
+        self.add_rows(row.state, 1);
         Ok(())
     }
 
-    /// Writes all of a row but key and value, under a new version.
-    fn update(&self, old: Version, row: &Stored) -> Result<()> {
+    /// Writes all of a row but key and value over what it was, under a new version.
+    fn update(&mut self, (version, state): (Version, State), row: &Stored) -> Result<()> {
         let sql = "UPDATE tickwheel_timers SET version = ?2, state = ?3, due = ?4, deadline = ?5, attempt = ?6,
             period = ?7, loaded_by = ?8 WHERE version = ?1";
         let period = row.period.map(micros);
         self.execute(
             sql,
             params![
-                old.0,
+                version.0,
                 row.version.0,
                 state_number(row.state),
                 row.due.as_micros(),
@@ -174,16 +190,20 @@ impl<'a> Call<'a> {
                 row.loaded_by.map(|instance| instance.0),
             ],
         )?;
+        self.add_rows(state, -1);
+        self.add_rows(row.state, 1);
         Ok(())
     }
 
-    fn delete(&self, version: Version) -> Result<()> {
+    fn delete(&mut self, (version, state): (Version, State)) -> Result<()> {
         let sql = "DELETE FROM tickwheel_timers WHERE version = ?1";
-        self.execute(sql, [version.0]).map(drop)
+        self.execute(sql, [version.0])?;
+        self.add_rows(state, -1);
+        Ok(())
     }
 
     /// Makes a row a waiting one with a new version, loaded if it is near.
-    fn arm(&mut self, row: &mut Stored, near: Near) -> Result<Armed> {
+    fn arm(&mut self, row: &mut Stored, near: LoadWindow) -> Result<Armed> {
         let is_near = row.due <= self.now.after(near.window);
         row.version = self.next_version()?;
         row.state = State::Waiting;
@@ -196,7 +216,7 @@ impl<'a> Call<'a> {
         })
     }
 
-    pub(super) fn write(&mut self, write: Write, near: Near) -> Result<Written> {
+    pub(super) fn write(&mut self, write: Write, near: LoadWindow) -> Result<WriteOutcome> {
         let Write { key, action } = write;
         let waiting = self.waiting(&key)?;
         match action {
@@ -207,27 +227,27 @@ impl<'a> Call<'a> {
                 if_absent,
             } => {
                 if if_absent && waiting.is_some() {
-                    return Ok(Written::Present);
+                    return Ok(WriteOutcome::Present);
                 }
                 if if_absent {
                     if let Some(row) = self.in_flight(&key)? {
-                        return Ok(Written::InFlight(row.version));
+                        return Ok(WriteOutcome::InFlight(row.version));
                     }
                 }
                 let replaced = waiting.map(|row| row.version);
                 if let Some(version) = replaced {
-                    self.delete(version)?;
+                    self.delete((version, State::Waiting))?;
                 }
                 let mut row = Stored::set(key, value, due.at(self.now), period);
                 let armed = self.arm(&mut row, near)?;
                 self.insert(&row)?;
-                Ok(Written::Armed {
+                Ok(WriteOutcome::Armed {
                     row: armed,
                     replaced,
                 })
             }
             Action::Move { due } => match waiting {
-                Some(row) => Ok(Written::Armed {
+                Some(row) => Ok(WriteOutcome::Armed {
                     replaced: Some(row.version),
                     row: self.rearm(row, due, near)?,
                 }),
@@ -235,8 +255,8 @@ impl<'a> Call<'a> {
             },
             Action::Remove => match waiting {
                 Some(Stored { version, value, .. }) => {
-                    self.delete(version)?;
-                    Ok(Written::Removed { version, value })
+                    self.delete((version, State::Waiting))?;
+                    Ok(WriteOutcome::Removed { version, value })
                 }
                 None => self.unarmed(&key),
             },
@@ -244,14 +264,16 @@ impl<'a> Call<'a> {
     }
 
     /// The answer for a key without waiting row.
-    fn unarmed(&self, key: &[u8]) -> Result<Written> {
+    fn unarmed(&self, key: &[u8]) -> Result<WriteOutcome> {
         let row = self.in_flight(key)?;
-        Ok(row.map_or(Written::Absent, |row| Written::InFlight(row.version)))
+        Ok(row.map_or(WriteOutcome::Absent, |row| {
+            WriteOutcome::InFlight(row.version)
+        }))
     }
 
     /// Arms a stored row anew with another deadline.
-    fn rearm(&mut self, mut row: Stored, due: Due, near: Near) -> Result<Armed> {
-        let old = row.version;
+    fn rearm(&mut self, mut row: Stored, due: Due, near: LoadWindow) -> Result<Armed> {
+        let old = (row.version, row.state);
         row.due = due.at(self.now);
         row.deadline = row.due;
         let armed = self.arm(&mut row, near)?;
@@ -264,21 +286,46 @@ impl<'a> Call<'a> {
             instance,
             window,
             limit,
+            wanted,
             alive,
         } = request;
         let now = self.now;
-        let sql = "INSERT INTO tickwheel_instances (id, namespace, alive_until) VALUES (?1, ?2, ?3)
+        let sql = "INSERT INTO tickwheel_instances (id, namespace, alive_until, lacks) VALUES (?1, ?2, ?3, 0)
             ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until";
         let until = now.after(alive).as_micros();
         self.execute(sql, (instance.0, self.namespace, until))?;
         self.unload_dead()?;
 
+        let mut rows = self.unloaded(now.after(window), limit)?;
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        for (version, _) in &rows {
+            let sql = "UPDATE tickwheel_timers SET loaded_by = ?2 WHERE version = ?1";
+            self.execute(sql, (version.0, instance.0))?;
+        }
+        let due = rows.iter().filter(|(_, due)| *due <= now).count();
+        let sql = "UPDATE tickwheel_instances SET lacks = ?2 WHERE id = ?1 AND lacks <> ?2";
+        self.execute(sql, (instance.0, number(wanted.saturating_sub(due))))?;
+        let sql = "SELECT coalesce(sum(lacks), 0) FROM tickwheel_instances WHERE namespace = ?1 AND id <> ?2";
+        let mut select = self.batch.connection.prepare_cached(sql)?;
+        let others_lack: i64 = select.query_row((self.namespace, instance.0), |row| row.get(0))?;
+        Ok(Loaded {
+            now,
+            rows,
+            more,
+            others_lack: usize::try_from(others_lack).unwrap_or(0),
+        })
+    }
+
+    /// The rows that nobody has loaded: those that wait and are due until then, and those whose lease has ended, earliest first.
+    /// If there are more than so many, there are some of the rest at the end.
+    fn unloaded(&self, until: StoreTime, at_most: usize) -> Result<Vec<(Version, StoreTime)>> {
         let sql = "SELECT version, due FROM tickwheel_timers
             WHERE namespace = ?1 AND state = ?2 AND loaded_by IS NULL AND due <= ?3 ORDER BY due, version LIMIT ?4";
         let mut select = self.batch.connection.prepare_cached(sql)?;
         let mut rows = Vec::new();
-        for (state, until) in [(WAITING, now.after(window)), (IN_FLIGHT, now)] {
-            let at_most = number(limit).saturating_add(1);
+        for (state, until) in [(WAITING, until), (IN_FLIGHT, self.now)] {
+            let at_most = number(at_most).saturating_add(1);
             let found = select
                 .query_map((self.namespace, state, until.as_micros(), at_most), |row| {
                     Ok((Version(row.get(0)?), time(row, 1)?))
@@ -288,13 +335,7 @@ impl<'a> Call<'a> {
             }
         }
         rows.sort_by_key(|&(version, due)| (due, version));
-        let more = rows.len() > limit;
-        rows.truncate(limit);
-        for (version, _) in &rows {
-            let sql = "UPDATE tickwheel_timers SET loaded_by = ?2 WHERE version = ?1";
-            self.execute(sql, (version.0, instance.0))?;
-        }
-        Ok(Loaded { now, rows, more })
+        Ok(rows)
     }
 
     /// Unloads what was loaded by instances that have given no sign of life.
@@ -325,6 +366,10 @@ impl<'a> Call<'a> {
             let sql = "UPDATE tickwheel_timers SET loaded_by = NULL WHERE version = ?1 AND loaded_by = ?2";
             self.hints |= self.execute(sql, (version.0, instance.0))? > 0;
         }
+        if self.hints {
+            let sql = "UPDATE tickwheel_instances SET lacks = 0 WHERE namespace = ?1 AND lacks > 0";
+            self.execute(sql, [self.namespace])?;
+        }
         Ok(Vec::new())
     }
 
@@ -342,9 +387,22 @@ impl<'a> Call<'a> {
     pub(super) fn fire(&mut self, request: &Fire) -> Result<FireReport> {
         let near = self.near(request.near)?;
         // A token each, and as many again for the next occurrences.
-        self.reserve(2 * request.versions.len())?;
+        self.reserve(2 * (request.versions.len() + request.unloaded))?;
         let mut report = FireReport::at(self.now);
-        for &version in &request.versions {
+        let mut size = AnswerSize::default();
+        let mut unloaded = Vec::new();
+        if request.unloaded > 0 {
+            let rows = self.unloaded(self.now, request.unloaded)?;
+            report.more = rows.len() > request.unloaded;
+            let rows = rows.into_iter().take(request.unloaded);
+            unloaded.extend(rows.map(|(version, _)| version));
+        }
+        for (number, &version) in request.versions.iter().chain(&unloaded).enumerate() {
+            if size.is_enough() {
+                report.left = request.versions.len().saturating_sub(number);
+                report.more |= !unloaded.is_empty();
+                break;
+            }
             let Some(row) = self.row(version)? else {
                 continue;
             };
@@ -352,7 +410,9 @@ impl<'a> Call<'a> {
                 report.later.push(row.not_due());
                 continue;
             }
+            let fired = report.fired.len();
             self.fire_due(row, request, near, &mut report)?;
+            size.add(&report.fired[fired..]);
         }
         Ok(report)
     }
@@ -361,7 +421,7 @@ impl<'a> Call<'a> {
         &mut self,
         mut row: Stored,
         request: &Fire,
-        near: Near,
+        near: LoadWindow,
         report: &mut FireReport,
     ) -> Result<()> {
         let next = row.period.map(|period| {
@@ -373,7 +433,7 @@ impl<'a> Call<'a> {
             report.later.push(self.rearm(row, Due::At(next.due), near)?);
             return Ok(());
         }
-        let old = row.version;
+        let old = (row.version, row.state);
         row.version = self.next_version()?;
         row.attempt += 1;
         row.period = None;
@@ -399,39 +459,40 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    pub(super) fn settle(&mut self, settle: Settle, near: Near) -> Result<Settled> {
+    pub(super) fn settle(&mut self, settle: Settle, near: LoadWindow) -> Result<Settled> {
         let Settle { token, how } = settle;
-        if how == How::Ack {
+        if how == Settlement::Ack {
             let sql =
                 "DELETE FROM tickwheel_timers WHERE version = ?1 AND namespace = ?2 AND state = 1";
-            return Ok(match self.execute(sql, (token.0, self.namespace))? {
-                0 => Settled::Lost,
-                _ => Settled::Done,
-            });
+            if self.execute(sql, (token.0, self.namespace))? == 0 {
+                return Ok(Settled::Lost);
+            }
+            self.add_rows(State::InFlight, -1);
+            return Ok(Settled::Done);
         }
         let row = self.row(token)?;
         let Some(mut row) = row.filter(|row| row.state == State::InFlight) else {
             return Ok(Settled::Lost);
         };
-        if how == How::Unfire {
-            row.attempt -= 1;
+        if how == Settlement::Unfire {
+            row.attempt = row.attempt.saturating_sub(1);
         }
-        if !matches!(how, How::Extend(_)) && self.waiting(&row.key)?.is_none() {
-            if let How::Again(delay) = how {
+        if !matches!(how, Settlement::Extend(_)) && self.waiting(&row.key)?.is_none() {
+            if let Settlement::RetryAfter(delay) = how {
                 return self.rearm(row, Due::In(delay), near).map(Settled::Armed);
             }
             row.due = self.now;
             let armed = self.arm(&mut row, near)?;
-            self.update(token, &row)?;
+            self.update((token, State::InFlight), &row)?;
             return Ok(Settled::Armed(armed));
         }
         let delay = match how {
-            How::Extend(delay) | How::Again(delay) => delay,
-            How::Ack | How::Release | How::Unfire => Duration::ZERO,
+            Settlement::Extend(delay) | Settlement::RetryAfter(delay) => delay,
+            Settlement::Ack | Settlement::Release | Settlement::Unfire => Duration::ZERO,
         };
         row.due = self.now.after(delay);
         self.hints |= delay.is_zero();
-        self.update(token, &row)?;
+        self.update((token, State::InFlight), &row)?;
         Ok(Settled::Done)
     }
 
@@ -446,10 +507,13 @@ impl<'a> Call<'a> {
 /// Deletes a batch.
 pub(super) fn purge(call: &mut Call<'_>) -> Result<Purged> {
     let mut rows = 0;
-    for state in [WAITING, IN_FLIGHT] {
+    for state in [State::Waiting, State::InFlight] {
         let sql = "DELETE FROM tickwheel_timers WHERE version IN
             (SELECT version FROM tickwheel_timers WHERE namespace = ?1 AND state = ?2 LIMIT ?3)";
-        rows += call.execute(sql, (call.namespace, state, number(PURGED_AT_ONCE - rows)))?;
+        let at_most = number(PURGED_AT_ONCE - rows);
+        let deleted = call.execute(sql, (call.namespace, state_number(state), at_most))?;
+        call.add_rows(state, -number(deleted));
+        rows += deleted;
     }
     Ok(Purged {
         rows: rows as u64,

@@ -28,15 +28,22 @@ const STATEMENTS: usize = 64;
 /// | `due`, `deadline` | microseconds since the epoch |
 /// | `period` | microseconds, or null |
 /// | `loaded_by` | the id of an instance, or null |
+/// | `lacks` | how many due rows an instance wanted and was not given |
+///
+/// `waiting` and `in_flight` say how many rows a namespace has. Each call that changes that keeps them, since to count millions
+/// of rows takes seconds.
 ///
 /// Rows are found by the key that waits, the key in flight, and by who has loaded them and when they are due. Only living
 /// instances have rows loaded, and these are in `tickwheel_instances`. `tickwheel_meta` has the version of the schema and the last number of the sequence.
 const TABLES: &str = "
     CREATE TABLE tickwheel_meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID, STRICT;
     INSERT INTO tickwheel_meta VALUES ('schema', 1), ('sequence', 0);
-    CREATE TABLE tickwheel_namespaces (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, codec TEXT NOT NULL) STRICT;
+    CREATE TABLE tickwheel_namespaces (
+        id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, codec TEXT NOT NULL,
+        waiting INTEGER NOT NULL DEFAULT 0, in_flight INTEGER NOT NULL DEFAULT 0
+    ) STRICT;
     CREATE TABLE tickwheel_instances (
-        id INTEGER PRIMARY KEY, namespace INTEGER NOT NULL, alive_until INTEGER NOT NULL
+        id INTEGER PRIMARY KEY, namespace INTEGER NOT NULL, alive_until INTEGER NOT NULL, lacks INTEGER NOT NULL
     ) STRICT;
     CREATE TABLE tickwheel_timers (
         version INTEGER PRIMARY KEY,
@@ -66,7 +73,7 @@ pub(super) struct Opened {
 
 /// Opens a file, and makes the tables if they are not there.
 pub(super) fn open(path: &Path) -> Result<Opened, StoreError> {
-    let failed = |error| describe(&error, path);
+    let failed = |error| describe(error, path);
     let writer = connect(path, OpenFlags::default()).map_err(failed)?;
     let mode = write_ahead(&writer).map_err(failed)?;
     if mode != "wal" {

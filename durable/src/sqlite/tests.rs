@@ -11,6 +11,7 @@ use super::*;
 use crate::store::{Action, Due, Version};
 
 mod commits;
+mod counts;
 mod looks;
 mod plans;
 
@@ -39,7 +40,7 @@ impl Drop for Folder {
     }
 }
 
-const NEAR: Near = Near {
+const NEAR: LoadWindow = LoadWindow {
     window: Duration::ZERO,
     loader: None,
 };
@@ -154,7 +155,7 @@ async fn refuses_to_write_a_read_only_file() {
     let error = store.write(&space(), set("a", 1), NEAR).await;
     let error = error.expect_err("it is read-only");
     assert!(matches!(error, StoreError::Refused { .. }), "{error:?}");
-    assert!(error.to_string().contains("readonly"), "{error}");
+    assert!(format!("{error:#}").contains("readonly"), "{error:#}");
 }
 
 #[tokio::test]
@@ -180,7 +181,7 @@ async fn recovers_from_a_full_disk_and_keeps_what_was_written() {
         assert!(written < 100, "it is never full");
     };
     assert!(matches!(error, StoreError::Refused { .. }), "{error:?}");
-    assert!(error.to_string().contains("full"), "{error}");
+    assert!(format!("{error:#}").contains("full"), "{error:#}");
     let counts = store.count(&space()).await.expect("it counts");
     assert_eq!(counts.waiting, written);
     drop(store);
@@ -212,12 +213,8 @@ async fn undoes_a_call_that_fails_and_no_other() {
     let after = store.write(&space, set("after", 1), NEAR);
     let (before, failed, after) = tokio::join!(before, failing, after);
     assert!(before.is_ok() && after.is_ok());
-    assert!(
-        failed
-            .expect_err("it is no SQL")
-            .to_string()
-            .contains("no SQL")
-    );
+    let failed = failed.expect_err("it is no SQL");
+    assert!(format!("{failed:#}").contains("no SQL"), "{failed:#}");
     assert_eq!(store.count(&space).await.expect("it counts").waiting, 2);
 }
 
@@ -243,7 +240,7 @@ async fn near_row_that_is_not_loaded_sends_a_hint() {
     let folder = Folder::new();
     let (store, space) = (opened(&folder).await, space());
     let clone = store.clone();
-    let near = |window| Near {
+    let near = |window| LoadWindow {
         window,
         loader: None,
     };

@@ -141,7 +141,7 @@ impl Thread {
         let thread = std::thread::Builder::new().name("tickwheel-sqlite".into());
         let started = thread.spawn(|| worker.run());
         started
-            .map_err(|error| StoreError::unavailable(format!("no thread for SQLite: {error}")))?;
+            .map_err(|error| StoreError::unavailable("no thread for SQLite").because_of(error))?;
         Ok(Thread { jobs, hints })
     }
 
@@ -220,7 +220,7 @@ impl Worker {
             match ran {
                 Ok(()) => done.push(job),
                 Err(error) => {
-                    let error = describe(&error, self.file.path());
+                    let error = describe(error, self.file.path());
                     job.finish(Err(error.clone()));
                     if self.connection.is_autocommit() {
                         finish(&mut done, &Err(error));
@@ -260,7 +260,7 @@ impl Worker {
             // The transaction is still open, which no later one could be.
             let _ = self.execute("ROLLBACK");
         }
-        committed.map_err(|error| describe(&error, self.file.path()))?;
+        committed.map_err(|error| describe(error, self.file.path()))?;
         self.file.check()
     }
 

@@ -1,8 +1,13 @@
 //! What can go wrong in a store.
 
+use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 
 /// A call of a store failed. Its text names the value and the bound it is about, and never contains a password.
+///
+/// What the engine or its client says is the [source](Error::source), and is not printed but with `{:#}`, which prints all
+/// causes, each once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -11,12 +16,16 @@ pub enum StoreError {
     Unavailable {
         /// What happened.
         message: String,
+        /// Why.
+        cause: Option<Cause>,
     },
     /// The store refuses: a file that is read-only or full, a missing permission, a damaged table. Nothing was changed. It
     /// takes somebody to look at it.
     Refused {
         /// What happened.
         message: String,
+        /// Why.
+        cause: Option<Cause>,
     },
     /// The namespace was made with another codec.
     Codec {
@@ -41,6 +50,7 @@ impl StoreError {
     pub fn unavailable(message: impl fmt::Display) -> Self {
         StoreError::Unavailable {
             message: message.to_string(),
+            cause: None,
         }
     }
 
@@ -48,7 +58,18 @@ impl StoreError {
     pub fn refused(message: impl fmt::Display) -> Self {
         StoreError::Refused {
             message: message.to_string(),
+            cause: None,
         }
+    }
+
+    /// The same error with a cause, which its message need not repeat. One about a codec or a schema has none.
+    #[must_use]
+    pub fn because_of(mut self, error: impl Into<BoxError>) -> Self {
+        if let StoreError::Unavailable { cause, .. } | StoreError::Refused { cause, .. } = &mut self
+        {
+            *cause = Some(Cause::from(error.into()));
+        }
+        self
     }
 
     /// Whether the same call may succeed later.
@@ -60,8 +81,10 @@ impl StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StoreError::Unavailable { message } => write!(f, "the store is unavailable: {message}"),
-            StoreError::Refused { message } => write!(f, "the store refuses: {message}"),
+            StoreError::Unavailable { message, .. } => {
+                write!(f, "the store is unavailable: {message}")
+            }
+            StoreError::Refused { message, .. } => write!(f, "the store refuses: {message}"),
             StoreError::Codec {
                 namespace,
                 stored,
@@ -74,8 +97,101 @@ impl fmt::Display for StoreError {
                 f,
                 "the store has schema version {found}; this version of tickwheel-durable knows them up to {supported}"
             ),
+        }?;
+        write_causes(self, f)
+    }
+}
+
+impl Error for StoreError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            StoreError::Unavailable { cause, .. } | StoreError::Refused { cause, .. } => {
+                cause.as_ref().map(Cause::get)
+            }
+            _ => None,
         }
     }
 }
 
-impl std::error::Error for StoreError {}
+/// Writes all causes of an error for `{:#}`, but for those whose text is there already.
+pub(crate) fn write_causes(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut source = error.source().filter(|_| f.alternate());
+    let mut written = String::new();
+    while let Some(cause) = source {
+        let text = cause.to_string();
+        if !written.contains(&text) {
+            write!(f, ": {text}")?;
+            written.push_str(&text);
+        }
+        source = cause.source();
+    }
+    Ok(())
+}
+
+/// Any error.
+pub type BoxError = Box<dyn Error + Send + Sync>;
+
+/// What another library says: a client, an engine, a codec. Shared by clones; two are equal if they print the same.
+#[derive(Clone)]
+pub struct Cause(Arc<dyn Error + Send + Sync>);
+
+impl Cause {
+    /// The error itself, for `downcast_ref`. Which type it has, and of which version of its crate, is the store's or the
+    /// codec's affair: that of SQLite has `rusqlite::Error`, that of PostgreSQL `tokio_postgres::Error`, that of Redis
+    /// `redis::RedisError`.
+    pub fn get(&self) -> &(dyn Error + 'static) {
+        &*self.0
+    }
+}
+
+impl From<BoxError> for Cause {
+    fn from(error: BoxError) -> Self {
+        Cause(error.into())
+    }
+}
+
+impl PartialEq for Cause {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
+    }
+}
+
+impl Eq for Cause {}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prints_each_cause_once() {
+        let disk = std::io::Error::other("no space");
+        let error = StoreError::refused("file orders.db").because_of(disk);
+        assert_eq!(error.to_string(), "the store refuses: file orders.db");
+        let all = "the store refuses: file orders.db: no space";
+        assert_eq!(format!("{error:#}"), all);
+        let error = crate::Error::from(error);
+        assert_eq!(error.to_string(), "the store refuses: file orders.db");
+        assert_eq!(format!("{error:#}"), all);
+        let cause = error.source().expect("there is one");
+        assert!(cause.is::<std::io::Error>(), "{cause:?}");
+        assert_eq!(error, error.clone());
+        let error = crate::BuildError::Open(error);
+        assert_eq!(error.to_string(), "the store could not be opened");
+        assert_eq!(
+            format!("{error:#}"),
+            format!("the store could not be opened: {all}")
+        );
+    }
+}

@@ -23,7 +23,8 @@
 //! # The contract
 //!
 //! 1. **Round trips.** A call is one round trip where the engine allows it, and atomic as a whole: either all of a batch has
-//!    happened, or none of it, and what a crash leaves is one of the two. Items of a batch take effect in the order given.
+//!    happened, or none of it, and what a crash leaves is one of the two. Items of a batch take effect in the order given. A
+//!    batch that moves, removes or puts back rows of more than [`ANSWER_BYTES`] may be divided into several such steps, in order.
 //! 2. **Durability.** When a call returns `Ok`, what it wrote survives a crash of this process. The store's documentation says
 //!    what else it survives.
 //! 3. **Order.** Calls that one instance makes one after the other take effect in this order, also when the future of an
@@ -38,29 +39,34 @@
 //!    that asks for an id to be unloaded loads nothing under it any more, whether it has the answer or not. A mark of an id
 //!    that does not live holds nothing: any load may hand the row out, or the first after whatever keeps the row, such as a
 //!    transaction that has locked it.
-//! 7. **Firing** compares and sets: a row fires only if its version still exists and it is due by the store's clock.
+//! 7. **Firing** compares and sets: a row fires only if its version still exists and it is due by the store's clock. A row that
+//!    no instance has loaded fires on request without being named, as if it were loaded and fired in one step.
 //! 8. **Settling** looks at the token alone. While its row exists the claim is held, also after the lease has ended; once the
 //!    row has fired again the token names nothing, and the answer is [`Settled::Lost`].
-//! 9. **Near rows.** A waiting row that a call makes due within [`Near::window`] is marked as loaded by [`Near::loader`] in the
-//!    same step, if that id counts as living. If it is not marked, a store that can sends a hint:
-//!    [`hinted`](Store::hinted) of the instances returns. At most one a call. A hint may be lost.
+//! 9. **Near rows.** A waiting row that a call makes due within [`LoadWindow::window`] is marked as loaded by
+//!    [`LoadWindow::loader`] in the same step, if that id counts as living. If it is not marked, a store that can sends a
+//!    hint: [`hinted`](Store::hinted) of the instances returns. At most one a call. A hint may be lost.
 //! 10. **Errors** are [`StoreError`]s that name the value and the bound they concern, and never contain a password. A store
 //!     that was away recovers by itself: the next call connects again. The caller sets a limit on the time of every call and
 //!     drops the future when it is over, so a store needs no time limits of its own beyond that.
 //!
 //! The suite `conformance`, behind the feature of this name, holds a store to all of this.
 
+mod answers;
 mod error;
 mod requests;
 mod time;
 
 use std::future::{Future, pending};
 
-pub use error::StoreError;
+pub use answers::ANSWER_BYTES;
+pub(crate) use answers::AnswerSize;
+pub(crate) use error::write_causes;
+pub use error::{BoxError, Cause, StoreError};
 pub use requests::{
-    Action, Armed, Counts, Due, Fire, FireReport, Fired, How, InstanceId, List, Load, Loaded,
-    Missed, Namespace, Near, Opened, Purged, Settle, Settled, State, Stored, Version, Write,
-    Written,
+    Action, Armed, Counts, Due, Fire, FireReport, Fired, InstanceId, List, Load, LoadWindow,
+    Loaded, Missed, Namespace, NamespaceError, Opened, Purged, Settle, Settled, Settlement, State,
+    Stored, Version, Write, WriteOutcome,
 };
 pub use time::{StoreTime, micros};
 
@@ -87,17 +93,17 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// * Set: a waiting row under the key is replaced with everything it had. With
     ///   [`if_absent`](Action::Set::if_absent) nothing happens when the key has a row in either state: the answer is
-    ///   [`Written::Present`] or [`Written::InFlight`].
+    ///   [`WriteOutcome::Present`] or [`WriteOutcome::InFlight`].
     /// * Move: the waiting row has another deadline and another version; value, period and count of attempts stay.
     /// * Remove: the waiting row goes, and its value comes back.
-    /// * Moving and removing a key without waiting row changes nothing: [`Written::InFlight`] with the latest token if the key
-    ///   has a row in flight, else [`Written::Absent`].
+    /// * Moving and removing a key without waiting row changes nothing: [`WriteOutcome::InFlight`] with the latest token if
+    ///   the key has a row in flight, else [`WriteOutcome::Absent`].
     fn write(
         &self,
         namespace: &Namespace,
         writes: Vec<Write>,
-        near: Near,
-    ) -> impl Future<Output = Result<Vec<Written>, StoreError>> + Send;
+        near: LoadWindow,
+    ) -> impl Future<Output = Result<Vec<WriteOutcome>, StoreError>> + Send;
 
     /// Marks rows as loaded by the instance and returns them, earliest `due` first: the waiting ones due within the window, and
     /// those in flight whose lease has ended. At most `limit` of them.
@@ -105,6 +111,9 @@ pub trait Store: Send + Sync + 'static {
     /// It is also the sign of life of the instance, which keeps what it has loaded until [`alive`](Load::alive) from now has
     /// run out. And it unloads what is marked by ids that do not live: because their [`alive`](Load::alive) has run out, or
     /// because an [`unload`](Store::unload) has left it.
+    ///
+    /// The store notes how many due rows the instance [lacks](Load::wanted), until its next load, its unload or the next
+    /// [`unmark`](Store::unmark) by another one. The answer tells what [others lack](Loaded::others_lack).
     fn load(
         &self,
         namespace: &Namespace,
@@ -115,12 +124,17 @@ pub trait Store: Send + Sync + 'static {
     /// lease that begins now; its count of attempts grows by one. What fired comes back in the order asked for. Without a lease
     /// the row is deleted instead.
     ///
+    /// Then it fires up to [`Fire::unloaded`] due rows that no instance has loaded, the waiting ones and those whose
+    /// lease has ended, earliest `due` first. [`FireReport::more`] says whether there may be others.
+    ///
     /// A version that exists and is not due comes back in [`FireReport::later`], and stays as it is. One that does not exist is
     /// left out.
     ///
     /// A waiting row with a period leaves the next occurrence waiting in the same step, with a new version and no attempts.
     /// [`Missed::next`] says when, and whether this one fires at all. If it does not, the new waiting row comes back in
     /// [`FireReport::later`].
+    ///
+    /// Once what has fired has [`ANSWER_BYTES`], the rest of the batch is [`left`](FireReport::left) as it is.
     fn fire(
         &self,
         namespace: &Namespace,
@@ -129,18 +143,18 @@ pub trait Store: Send + Sync + 'static {
 
     /// Settles rows in flight by their tokens. One answer for each, in their order.
     ///
-    /// * [`How::Ack`]: the row is deleted.
-    /// * [`How::Extend`]: the lease ends that long after now. The token stays.
-    /// * [`How::Again`]: if the key has no waiting row, this one becomes it, with a new version, due that long after now. The
-    ///   count of attempts stays. If it has one, which is then newer, this row stays in flight and its lease ends that long
-    ///   after now: it is delivered again beside the newer one.
-    /// * [`How::Release`]: as `Again` without delay, but the deadline stays what it was.
-    /// * [`How::Unfire`]: as `Release`, and the count of attempts is one less.
+    /// * [`Settlement::Ack`]: the row is deleted.
+    /// * [`Settlement::Extend`]: the lease ends that long after now. The token stays.
+    /// * [`Settlement::RetryAfter`]: if the key has no waiting row, this one becomes it, with a new version, due that long
+    ///   after now. The count of attempts stays. If it has one, which is then newer, this row stays in flight and its lease
+    ///   ends that long after now: it is delivered again beside the newer one.
+    /// * [`Settlement::Release`]: as `RetryAfter` without delay, but the deadline stays what it was.
+    /// * [`Settlement::Unfire`]: as `Release`, and the count of attempts is one less, unless it is zero.
     fn settle(
         &self,
         namespace: &Namespace,
         settles: Vec<Settle>,
-        near: Near,
+        near: LoadWindow,
     ) -> impl Future<Output = Result<Vec<Settled>, StoreError>> + Send;
 
     /// Ends the life of an id, takes away its marks, and sends a hint if there were any. Returns a fresh id, under which the
@@ -155,7 +169,7 @@ pub trait Store: Send + Sync + 'static {
     ) -> impl Future<Output = Result<InstanceId, StoreError>> + Send;
 
     /// Takes the mark of the instance off rows that it leaves to others, and sends a hint if there were any. What is not marked
-    /// by that id is left alone.
+    /// by that id is left alone. If there were any, no instance counts as lacking rows until it loads again.
     ///
     /// Returns the versions whose marks stay, because somebody has locked the row. The call does not wait for them.
     fn unmark(
@@ -172,14 +186,15 @@ pub trait Store: Send + Sync + 'static {
         key: Vec<u8>,
     ) -> impl Future<Output = Result<Option<Stored>, StoreError>> + Send;
 
-    /// Rows in one state, by `due` and then by version. To read on, pass both of the last one.
+    /// Rows in one state, by `due` and then by version. To read on, pass both of the last one. An answer has no more rows once
+    /// it has [`ANSWER_BYTES`], and may have fewer than the limit for other reasons. When there are none, the list has ended.
     fn list(
         &self,
         namespace: &Namespace,
         request: List,
     ) -> impl Future<Output = Result<Vec<Stored>, StoreError>> + Send;
 
-    /// How many rows there are.
+    /// How many rows there are. Where counting them would take long it is [an estimate](Counts::is_estimate).
     fn count(
         &self,
         namespace: &Namespace,

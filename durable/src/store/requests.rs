@@ -1,11 +1,11 @@
 //! The rows and batches that travel between an instance and its store.
 
+use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::time::{StoreTime, micros};
-use crate::error::StartError;
 
 /// The name that keeps the timers of one purpose apart from others in the same store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -19,11 +19,11 @@ impl Namespace {
     ///
     /// # Errors
     ///
-    /// [`StartError::Namespace`] with the name.
-    pub fn new(name: &str) -> Result<Self, StartError> {
+    /// [`NamespaceError`] with the name.
+    pub fn new(name: &str) -> Result<Self, NamespaceError> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
         if name.is_empty() || name.len() > Self::MAX_LEN || !name.bytes().all(allowed) {
-            return Err(StartError::Namespace {
+            return Err(NamespaceError {
                 value: name.to_owned(),
             });
         }
@@ -41,6 +41,27 @@ impl fmt::Display for Namespace {
         f.write_str(&self.0)
     }
 }
+
+/// A name is not one of a [`Namespace`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NamespaceError {
+    /// The name.
+    pub value: String,
+}
+
+impl fmt::Display for NamespaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the namespace is {:?}; it must be 1 to {} ASCII letters, digits, '_', '-' or '.'",
+            self.value,
+            Namespace::MAX_LEN
+        )
+    }
+}
+
+impl Error for NamespaceError {}
 
 /// Names a row in one of its states. From one growing sequence for the whole store, at least 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,7 +82,7 @@ pub struct Opened {
 
 /// What happens to rows that a call makes due soon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Near {
+pub struct LoadWindow {
     /// Soon is: at most this long after the store's time in the call.
     pub window: Duration,
     /// The instance that loads such rows in the same step. Without one, others are given a hint.
@@ -137,13 +158,13 @@ pub struct Armed {
     pub version: Version,
     /// When it is due.
     pub due: StoreTime,
-    /// Whether it is marked as loaded by the [`Near::loader`] of the call.
+    /// Whether it is marked as loaded by the [`LoadWindow::loader`] of the call.
     pub loaded: bool,
 }
 
 /// What became of a [`Write`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Written {
+pub enum WriteOutcome {
     /// Set or moved.
     Armed {
         /// The row that waits now.
@@ -175,6 +196,9 @@ pub struct Load {
     pub window: Duration,
     /// At most this many rows. With zero it is a sign of life only.
     pub limit: usize,
+    /// How many rows that are due already the program of the instance can take, at most `limit`. The store keeps how many of
+    /// these it does not hand out: the instance *lacks* them.
+    pub wanted: usize,
     /// How long from now the id of the instance counts as living.
     pub alive: Duration,
 }
@@ -188,6 +212,8 @@ pub struct Loaded {
     pub rows: Vec<(Version, StoreTime)>,
     /// Whether the limit left rows out.
     pub more: bool,
+    /// How many due rows the other living instances lack, all together.
+    pub others_lack: usize,
 }
 
 /// Asks for rows to be fired.
@@ -195,12 +221,15 @@ pub struct Loaded {
 pub struct Fire {
     /// The rows.
     pub versions: Vec<Version>,
+    /// How many due rows that no instance has loaded it asks for besides, earliest first. They fire without being loaded,
+    /// which saves a backlog a write for each row.
+    pub unloaded: usize,
     /// How long each claim lasts, from now. `None` deletes what fires.
     pub lease: Option<Duration>,
     /// What becomes of missed occurrences of repeating timers.
     pub missed: Missed,
     /// Who loads next occurrences that are due soon.
-    pub near: Near,
+    pub near: LoadWindow,
 }
 
 /// What a repeating timer does about occurrences that were missed, because nobody ran or had capacity.
@@ -219,7 +248,7 @@ pub enum Missed {
 
 /// What the rule says about an occurrence that has come due. From [`Missed::next`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Next {
+pub struct NextOccurrence {
     /// Whether the occurrence fires.
     pub fires: bool,
     /// How many occurrences after it are missed and will not be delivered.
@@ -234,7 +263,7 @@ impl Missed {
     /// In microseconds: with `late = now - deadline` and `behind = late / period`, rounded down, the next deadline is
     /// `deadline + period` under `FireAll` and `deadline + (behind + 1) * period` under the others, never at most. `Skip`
     /// fires only if `behind` is zero. `FireOnce` has missed `behind`.
-    pub fn next(self, deadline: StoreTime, period: Duration, now: StoreTime) -> Next {
+    pub fn next(self, deadline: StoreTime, period: Duration, now: StoreTime) -> NextOccurrence {
         let period = micros(period).max(1);
         let late = (now.as_micros() - deadline.as_micros()).max(0);
         let behind = late / period;
@@ -243,17 +272,17 @@ impl Missed {
             StoreTime::from_micros(deadline.as_micros().saturating_add(later))
         };
         match self {
-            Missed::FireAll => Next {
+            Missed::FireAll => NextOccurrence {
                 fires: true,
                 missed: 0,
                 due: after(1),
             },
-            Missed::FireOnce => Next {
+            Missed::FireOnce => NextOccurrence {
                 fires: true,
                 missed: behind.unsigned_abs(),
                 due: after(behind + 1),
             },
-            Missed::Skip => Next {
+            Missed::Skip => NextOccurrence {
                 fires: behind == 0,
                 missed: 0,
                 due: after(behind + 1),
@@ -267,12 +296,16 @@ impl Missed {
 pub struct FireReport {
     /// The store's time.
     pub now: StoreTime,
-    /// What has fired, in the order asked for.
+    /// The rows that have fired: those named, in the order asked for, then those that no instance had loaded, earliest first.
     pub fired: Vec<Fired>,
-    /// Rows that exist and are not due.
+    /// Rows that exist and are not due, or no more, in the same order.
     pub later: Vec<Armed>,
     /// The next occurrences of the repeating timers that have fired.
     pub next: Vec<Armed>,
+    /// How many of the last versions of the batch were left as they are, since the answer had enough bytes.
+    pub left: usize,
+    /// Whether more rows may be due that no instance has loaded. Only a call that [asked](Fire::unloaded) for some can tell.
+    pub more: bool,
 }
 
 impl FireReport {
@@ -283,6 +316,8 @@ impl FireReport {
             fired: Vec::new(),
             later: Vec::new(),
             next: Vec::new(),
+            left: 0,
+            more: false,
         }
     }
 }
@@ -312,16 +347,16 @@ pub struct Settle {
     /// The token of the claim.
     pub token: Version,
     /// What becomes of it.
-    pub how: How,
+    pub how: Settlement,
 }
 
 /// What becomes of a row in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub enum Settlement {
     /// It is done.
     Ack,
     /// It is due again after that long.
-    Again(Duration),
+    RetryAfter(Duration),
     /// It is due again at once, with its old deadline.
     Release,
     /// As [`Release`](Self::Release), and the firing does not count as an attempt: no program has seen the claim.
@@ -439,6 +474,9 @@ pub struct Counts {
     pub in_flight: u64,
     /// When the earliest waiting row is due.
     pub earliest: Option<StoreTime>,
+    /// Whether `waiting` or `in_flight` is an estimate. Both are exact on all stores of this crate but PostgreSQL, which counts
+    /// [up to 10,000 rows](crate::Postgres#sizing) in each state.
+    pub is_estimate: bool,
 }
 
 /// One step of deleting a namespace's rows.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tickwheel::TimerWheel;
 use tickwheel_durable::store::{
-    Action, Due, Fire, How, Load, Missed, Namespace, Near, Settle, Settled, Store, StoreError,
-    Version, Write, Written,
+    Action, Due, Fire, Load, LoadWindow, Missed, Namespace, Settle, Settled, Settlement, Store,
+    StoreError, Version, Write, WriteOutcome,
 };
 use tickwheel_durable::{Claims, DurableTimers, Postgres, builder};
 
@@ -42,7 +42,7 @@ fn set(key: &str, delay: Duration) -> Write {
     }
 }
 
-const UNLOADED: Near = Near {
+const UNLOADED: LoadWindow = LoadWindow {
     window: Duration::ZERO,
     loader: None,
 };
@@ -65,7 +65,7 @@ async fn recovers_when_the_server_is_back() {
         set.await.expect("it is set");
     }
     server.stop();
-    let failed = timers.set_timer(&"late".into(), &0, FAR).await;
+    let failed = timers.set_timer("late", &0, FAR).await;
     let error = failed.expect_err("the server is away").to_string();
     assert!(
         error.contains("unavailable") || error.contains("within 1s"),
@@ -82,7 +82,7 @@ async fn recovers_when_the_server_is_back() {
         claim.ack().await.expect("it is held");
     }
     timers
-        .set_timer(&"late".into(), &0, FAR)
+        .set_timer("late", &0, FAR)
         .await
         .expect("the server is back");
 }
@@ -97,7 +97,7 @@ async fn recovers_when_all_connections_are_cut() {
     let name = url.rsplit_once('/').expect("it has a name").1;
     for number in 0..5 {
         timers
-            .set_timer(&"a".into(), &number, SECOND)
+            .set_timer("a", &number, SECOND)
             .await
             .expect("it is set");
         let cut = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE datname = $1";
@@ -117,7 +117,7 @@ async fn recovers_when_all_connections_are_cut() {
     writer.shutdown().await;
     tokio::time::sleep(SECOND).await;
     writer
-        .set_timer(&"b".into(), &9, Duration::from_millis(50))
+        .set_timer("b", &9, Duration::from_millis(50))
         .await
         .expect("it is set");
     let next = tokio::time::timeout(10 * SECOND, claims.recv()).await;
@@ -171,7 +171,7 @@ async fn goes_on_beside_a_row_that_is_locked() {
     set_each(&timers, 20..21, Duration::ZERO).await;
     assert_eq!(next(&mut claims, 1).await, [20].into());
     // A move of the row waits, and is given up.
-    let moved = timers.move_timer(&"0".into(), FAR).await;
+    let moved = timers.move_timer("0", FAR).await;
     let error = moved.expect_err("the row is locked").to_string();
     assert!(error.contains("within 1s"), "{error}");
     // The instance delivers all others: those loaded before, those set now, and those set when they can only be loaded.
@@ -277,11 +277,12 @@ async fn runs_again_what_the_server_has_rolled_back() {
     let written = store
         .write(&space, vec![set("a", Duration::ZERO)], UNLOADED)
         .await;
-    let Written::Armed { row, .. } = written.expect("it writes")[0] else {
+    let WriteOutcome::Armed { row, .. } = written.expect("it writes")[0] else {
         panic!("it is armed")
     };
     let fire = Fire {
         versions: vec![row.version],
+        unloaded: 0,
         lease: Some(FAR),
         missed: Missed::FireOnce,
         near: UNLOADED,
@@ -296,7 +297,7 @@ async fn runs_again_what_the_server_has_rolled_back() {
     sets.execute(insert, &[]).await.expect("it inserts");
     let back = {
         let (store, space) = (store.clone(), space.clone());
-        let how = How::Again(Duration::ZERO);
+        let how = Settlement::RetryAfter(Duration::ZERO);
         tokio::spawn(async move {
             store
                 .settle(&space, vec![Settle { token, how }], UNLOADED)
@@ -313,6 +314,7 @@ async fn runs_again_what_the_server_has_rolled_back() {
         instance,
         window: FAR,
         limit: 10,
+        wanted: 0,
         alive: FAR,
     };
     let loaded = store.load(&space, request).await.expect("it loads");
@@ -365,16 +367,16 @@ async fn names_what_is_refused_and_no_password() {
     }
     let wrong = url.replace("postgres@", "guarded:wr0ng@");
     let error = refused(&wrong).await;
-    let text = error.to_string();
+    let text = format!("{error:#}");
     assert!(matches!(error, StoreError::Refused { .. }), "{text}");
     assert!(
-        text.contains("as guarded: password authentication failed"),
+        text.contains("as guarded: ") && text.contains("password authentication failed"),
         "{text}"
     );
     assert!(!text.contains("wr0ng"), "{text}");
     // It may log in, and not make tables.
     let right = url.replace("postgres@", "guarded:s3cret@");
-    let text = refused(&right).await.to_string();
+    let text = format!("{:#}", refused(&right).await);
     assert!(
         text.contains("permission denied") && !text.contains("s3cret"),
         "{text}"
@@ -386,16 +388,17 @@ async fn names_what_is_refused_and_no_password() {
     admin.batch_execute(grant).await.expect("it is granted");
     let (timers, mut claims) = start(&right, "guarded").await;
     timers
-        .set_timer(&"a".into(), &1, Duration::ZERO)
+        .set_timer("a", &1, Duration::ZERO)
         .await
         .expect("it is set");
     let claim = claims.recv().await.expect("the stream goes on");
     claim.ack().await.expect("it is held");
     assert!(!format!("{timers:?}").contains("s3cret"));
     let nobody = url.rsplit_once('/').expect("it has a name").0;
-    let text = refused(&format!("{nobody}/nothing")).await.to_string();
+    let text = format!("{:#}", refused(&format!("{nobody}/nothing")).await);
     assert!(
-        text.contains("/nothing as postgres: database \"nothing\" does not exist"),
+        text.contains("/nothing as postgres: ")
+            && text.contains("database \"nothing\" does not exist"),
         "{text}"
     );
 }
@@ -404,7 +407,7 @@ async fn names_what_is_refused_and_no_password() {
 async fn says_where_nobody_answers() {
     let error = refused("postgres://me:s3cret@127.0.0.1:1/orders").await;
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
-    let text = error.to_string();
+    let text = format!("{error:#}");
     assert!(text.contains("127.0.0.1:1/orders as me"), "{text}");
     assert!(!text.contains("s3cret"), "{text}");
 }
@@ -438,8 +441,8 @@ async fn encrypts_and_checks_the_certificate() {
     };
     let without = refused(&format!("{}?sslmode=require", server.url())).await;
     assert!(
-        without.to_string().contains("does not support TLS"),
-        "{without}"
+        format!("{without:#}").contains("does not support TLS"),
+        "{without:#}"
     );
     if !certificate(server.folder()) {
         eprintln!("NOT RUN: no openssl to make a certificate with");
@@ -473,7 +476,7 @@ async fn encrypts_and_checks_the_certificate() {
     })
     .await;
     let error = refused(&format!("{}?sslmode=require", server.url())).await;
-    assert!(error.to_string().contains("certificate"), "{error}");
+    assert!(format!("{error:#}").contains("certificate"), "{error}");
     let roots = server.folder().join("server.crt");
     let trusted = format!(
         "{}?sslmode=verify-full&sslrootcert={}",
@@ -481,10 +484,7 @@ async fn encrypts_and_checks_the_certificate() {
         roots.display()
     );
     let (timers, _claims) = start(&trusted, "tls").await;
-    timers
-        .set_timer(&"a".into(), &1, FAR)
-        .await
-        .expect("it is set");
+    timers.set_timer("a", &1, FAR).await.expect("it is set");
     let sql = "SELECT count(*) FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid)
         WHERE s.ssl AND a.application_name = 'tickwheel-durable'";
     let encrypted: i64 = admin.query_one(sql, &[]).await.expect("it reads").get(0);

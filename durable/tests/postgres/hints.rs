@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tickwheel::TimerWheel;
 use tickwheel_durable::store::{
-    Action, Due, Fire, FireReport, How, InstanceId, Load, Missed, Namespace, Near, Settle, Store,
-    Version, Write, Written,
+    Action, Due, Fire, FireReport, InstanceId, Load, LoadWindow, Missed, Namespace, Settle,
+    Settlement, Store, Version, Write, WriteOutcome,
 };
 use tickwheel_durable::{Postgres, builder};
 use tokio::time::timeout;
@@ -18,7 +18,7 @@ const FAR: Due = Due::In(HOUR);
 const SOON: Due = Due::In(SECOND);
 
 /// Rows due within a minute are near, and the instance that writes loads none.
-const NEAR: Near = Near {
+const NEAR: LoadWindow = LoadWindow {
     window: Duration::from_secs(60),
     loader: None,
 };
@@ -79,7 +79,7 @@ impl Case {
         let writes = vec![Write { key, action }];
         let written = self.writer.write(&self.space, writes, NEAR).await;
         match written.expect("it writes")[0] {
-            Written::Armed { row, .. } => row.version,
+            WriteOutcome::Armed { row, .. } => row.version,
             ref other => panic!("{other:?}"),
         }
     }
@@ -87,6 +87,7 @@ impl Case {
     async fn fire(&self, version: Version) -> FireReport {
         let fire = Fire {
             versions: vec![version],
+            unloaded: 0,
             lease: Some(HOUR),
             missed: Missed::FireOnce,
             near: NEAR,
@@ -120,7 +121,7 @@ async fn near_rows_that_nobody_loads_are_hinted() {
     let token = case.fire(version).await.fired[0].token;
     let settles = vec![Settle {
         token,
-        how: How::Release,
+        how: Settlement::Release,
     }];
     let settled = case.writer.settle(&case.space, settles, NEAR).await;
     settled.expect("it settles");
@@ -149,6 +150,7 @@ async fn rows_that_an_instance_gives_back_are_hinted() {
         instance,
         window: HOUR,
         limit: 10,
+        wanted: 0,
         alive,
     };
     let mut instance = case.instance().await;
@@ -214,7 +216,7 @@ async fn rows_that_a_load_leaves_out_need_no_poll() {
         key: format!("\"{number}\"").into(),
         action: set(Due::In(Duration::ZERO), false),
     });
-    let far = Near {
+    let far = LoadWindow {
         window: Duration::ZERO,
         loader: None,
     };

@@ -4,16 +4,17 @@ use std::time::Duration;
 
 use tickwheel_durable::Postgres;
 use tickwheel_durable::store::{
-    Action, Due, InstanceId, List, Load, Namespace, Near, State, Store, StoreTime, Version, Write,
+    Action, Due, Fire, InstanceId, List, Load, LoadWindow, Missed, Namespace, Settle, Settled,
+    Settlement, State, Store, StoreTime, Version, Write,
 };
 use tokio::time::timeout;
 
-use super::server::{client, database, missing};
+use super::server::{client, database, missing, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-const UNLOADED: Near = Near {
+const UNLOADED: LoadWindow = LoadWindow {
     window: Duration::ZERO,
     loader: None,
 };
@@ -55,6 +56,7 @@ async fn pages_of_loaded_rows_repeat_nothing() {
         instance,
         window: 2 * HOUR,
         limit: 3,
+        wanted: 0,
         alive: HOUR,
     };
     assert_eq!(store.load(&space, load).await.expect("loads").rows.len(), 3);
@@ -104,20 +106,54 @@ async fn looks_that_wait_hold_up_no_other_call() {
         let (store, space) = (store.clone(), space.clone());
         tokio::spawn(async move { store.purge(&space).await })
     };
+    let watching = client(&url).await;
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    until("the purge waits for the row", async || {
+        let row = watching.query_one(waiting, &[]).await.expect("it reads");
+        row.get::<_, i64>(0) == 1
+    })
+    .await;
     let count = {
         let (store, space) = (store.clone(), space.clone());
         tokio::spawn(async move { store.count(&space).await })
     };
+    let list = {
+        let (store, space) = (store.clone(), space.clone());
+        let list = List {
+            state: State::Waiting,
+            after: None,
+            limit: 10,
+        };
+        tokio::spawn(async move { store.list(&space, list).await })
+    };
     tokio::time::sleep(SECOND / 2).await;
-    assert!(!purge.is_finished(), "it waits for the row");
+    assert!(
+        !count.is_finished() && !list.is_finished(),
+        "looks have one connection"
+    );
     let others = async {
         write(&store, &space, 1..2).await;
+        let nothing = Fire {
+            versions: vec![Version(1)],
+            unloaded: 0,
+            lease: None,
+            missed: Missed::FireOnce,
+            near: UNLOADED,
+        };
+        let fired = store.fire(&space, nothing).await.expect("it fires");
+        assert!(fired.fired.is_empty());
+        let (token, how) = (Version(1), Settlement::Ack);
+        let settles = vec![Settle { token, how }];
+        let settled = store.settle(&space, settles, UNLOADED).await;
+        assert_eq!(settled, Ok(vec![Settled::Lost]));
         let row = store.get(&space, b"00001".to_vec()).await;
         assert!(row.expect("it reads").is_some());
         let load = Load {
             instance,
             window: SECOND,
             limit: 10,
+            wanted: 0,
             alive: HOUR,
         };
         store.load(&space, load).await.expect("it loads");
@@ -130,6 +166,7 @@ async fn looks_that_wait_hold_up_no_other_call() {
     let purged = purge.await.expect("it ends").expect("it purges");
     assert!(purged.more && purged.rows == 1, "{purged:?}");
     assert_eq!(count.await.expect("it ends").expect("counts").waiting, 1);
+    assert_eq!(list.await.expect("it ends").expect("lists").len(), 1);
 }
 
 /// It was one statement, however many rows there were.
@@ -150,4 +187,29 @@ async fn purge_ends_in_steps() {
     assert_eq!(steps.iter().sum::<u64>(), 7_000);
     assert!(steps.len() > 2, "{steps:?}");
     assert_eq!(store.count(&space).await.expect("it counts").waiting, 0);
+}
+
+/// To count three million rows took seconds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counts_very_many_rows_by_a_sample() {
+    let Some((url, store, space, _)) = open("sampled").await else {
+        return missing();
+    };
+    write(&store, &space, 0..3).await;
+    let counts = store.count(&space).await.expect("it counts");
+    assert_eq!((counts.waiting, counts.is_estimate), (3, false));
+    let fill = "
+        INSERT INTO tickwheel_timers (version, namespace, key, value, in_flight, due, deadline, attempt)
+        SELECT nextval('tickwheel_versions'), 1, n::text::bytea, repeat('v', 50)::bytea, n % 20 = 0, 9e15::bigint, 0, 0
+        FROM generate_series(1, 100000) n";
+    let other = client(&url).await;
+    other.batch_execute(fill).await.expect("it is filled");
+    let counts = store.count(&space).await.expect("it counts");
+    assert!(counts.is_estimate);
+    assert!((70_000..=120_000).contains(&counts.waiting), "{counts:?}");
+    assert_eq!(counts.in_flight, 5_000, "few are counted");
+    let empty = Namespace::new("empty").expect("it is a name");
+    store.open(&empty, "json").await.expect("it opens");
+    let counts = store.count(&empty).await.expect("it counts");
+    assert_eq!((counts.waiting, counts.is_estimate), (0, false));
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tickwheel_durable::Postgres;
 use tickwheel_durable::store::{
-    Action, Due, Fire, How, InstanceId, List, Load, Missed, Namespace, Near, Settle, State, Store,
-    Version, Write, Written,
+    Action, Due, Fire, InstanceId, List, Load, LoadWindow, Missed, Namespace, Settle, Settlement,
+    State, Store, Version, Write, WriteOutcome,
 };
 
 use super::server::{Server, client, missing};
@@ -48,7 +48,7 @@ fn set(key: &str, if_absent: bool) -> Write {
 
 /// Makes every call that an instance makes while it runs, and those of its handles. Returns the id under which it goes on.
 async fn make_all_calls(store: &Postgres, space: &Namespace, instance: InstanceId) -> InstanceId {
-    let near = Near {
+    let near = LoadWindow {
         window: FAR,
         loader: Some(instance),
     };
@@ -64,7 +64,7 @@ async fn make_all_calls(store: &Postgres, space: &Namespace, instance: InstanceI
     alone.expect("it writes");
     let written = store.write(space, batch, near).await.expect("it writes");
     let armed = written.iter().filter_map(|written| match written {
-        Written::Armed { row, .. } => Some(row.version),
+        WriteOutcome::Armed { row, .. } => Some(row.version),
         _ => None,
     });
     let versions: Vec<Version> = armed.collect();
@@ -72,18 +72,24 @@ async fn make_all_calls(store: &Postgres, space: &Namespace, instance: InstanceI
         instance,
         window: Duration::from_secs(30),
         limit: 100,
+        wanted: 0,
         alive: FAR,
     };
     store.load(space, load).await.expect("it loads");
     let fire = Fire {
         versions,
+        unloaded: 0,
         lease: Some(FAR),
         missed: Missed::FireOnce,
         near,
     };
     let fired = store.fire(space, fire).await.expect("it fires").fired;
     assert_eq!(fired.len(), 3);
-    let hows = [How::Extend(FAR), How::Release, How::Ack];
+    let hows = [
+        Settlement::Extend(FAR),
+        Settlement::Release,
+        Settlement::Ack,
+    ];
     let settle = |(token, how)| Settle { token, how };
     let tokens = fired.iter().map(|fired| fired.token);
     let settles: Vec<_> = tokens.clone().zip(hows).map(settle).collect();
@@ -91,7 +97,7 @@ async fn make_all_calls(store: &Postgres, space: &Namespace, instance: InstanceI
         .settle(space, settles, near)
         .await
         .expect("it settles");
-    let acks: Vec<_> = tokens.zip([How::Ack; 3]).map(settle).collect();
+    let acks: Vec<_> = tokens.zip([Settlement::Ack; 3]).map(settle).collect();
     store.settle(space, acks, near).await.expect("it settles");
     store.get(space, b"a".to_vec()).await.expect("it reads");
     for state in [State::Waiting, State::InFlight] {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tickwheel_durable::Postgres;
 use tickwheel_durable::store::{
-    Action, Due, List, Namespace, Near, State, Store, StoreError, Write,
+    Action, Due, List, LoadWindow, Namespace, State, Store, StoreError, Write,
 };
 
 use super::server::{client, database, missing, shared_url, until};
@@ -17,7 +17,7 @@ async fn set(store: &Postgres, space: &Namespace, key: &str) -> Result<(), Store
         if_absent: false,
     };
     let key = key.into();
-    let near = Near {
+    let near = LoadWindow {
         window: Duration::ZERO,
         loader: None,
     };

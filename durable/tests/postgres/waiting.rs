@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 use futures_util::future::{join, join_all};
 use tickwheel_durable::Postgres;
 use tickwheel_durable::store::{
-    Action, Due, Fire, How, InstanceId, Load, Missed, Namespace, Near, Settle, Store, Write,
+    Action, Due, Fire, InstanceId, Load, LoadWindow, Missed, Namespace, Settle, Settlement, Store,
+    Version, Write,
 };
 
 use super::server::{client, database, missing, until};
 
-const UNLOADED: Near = Near {
+const UNLOADED: LoadWindow = LoadWindow {
     window: Duration::ZERO,
     loader: None,
 };
@@ -79,6 +80,47 @@ async fn sets_of_the_same_new_keys_never_deadlock() {
     assert_eq!(deadlocks(&url).await, 0);
 }
 
+/// An instance that leaves a row to others is told when somebody has locked it: the mark stays, so it keeps the row.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn marks_of_locked_rows_stay_and_are_named() {
+    let Some(url) = database("locked_marks").await else {
+        return missing();
+    };
+    let (space, stores) = stores(&url, 1).await;
+    let (store, instance) = &stores[0];
+    let writes = vec![set("free", false), set("locked", false)];
+    store
+        .write(&space, writes, UNLOADED)
+        .await
+        .expect("it writes");
+    let load = Load {
+        instance: *instance,
+        window: Duration::ZERO,
+        limit: 2,
+        wanted: 2,
+        alive: Duration::from_secs(3_600),
+    };
+    let loaded = store.load(&space, load).await.expect("it loads").rows;
+    let versions: Vec<_> = loaded.iter().map(|&(version, _)| version).collect();
+    let mut other = client(&url).await;
+    let lock = other.transaction().await.expect("it begins");
+    let row = "SELECT version FROM tickwheel_timers WHERE key = 'locked' FOR UPDATE";
+    let locked: i64 = lock.query_one(row, &[]).await.expect("it locks").get(0);
+    let left = store.unmark(&space, *instance, versions.clone()).await;
+    assert_eq!(left, Ok(vec![Version(locked)]));
+    assert_eq!(
+        store.load(&space, load).await.expect("it loads").rows.len(),
+        1
+    );
+    lock.rollback().await.expect("it ends");
+    let left = store.unmark(&space, *instance, versions).await;
+    assert_eq!(left, Ok(vec![]));
+    assert_eq!(
+        store.load(&space, load).await.expect("it loads").rows.len(),
+        2
+    );
+}
+
 /// One round of everything that an instance does, on a few keys.
 async fn use_all(store: &Postgres, space: &Namespace, instance: InstanceId, round: usize) {
     let keys: Vec<_> = (0..8).map(|key| format!("hot-{key}")).collect();
@@ -105,21 +147,23 @@ async fn use_all(store: &Postgres, space: &Namespace, instance: InstanceId, roun
             instance,
             window: Duration::ZERO,
             limit: 20,
+            wanted: 0,
             alive: Duration::from_secs(60),
         };
         let loaded = store.load(space, load).await.expect("it loads").rows;
         let fire = Fire {
             versions: loaded.iter().map(|&(version, _)| version).collect(),
+            unloaded: 0,
             lease: Some(Duration::ZERO),
             missed: Missed::FireOnce,
             near: UNLOADED,
         };
         let fired = store.fire(space, fire).await.expect("it fires").fired;
         let hows = [
-            How::Again(Duration::ZERO),
-            How::Extend(Duration::ZERO),
-            How::Release,
-            How::Ack,
+            Settlement::RetryAfter(Duration::ZERO),
+            Settlement::Extend(Duration::ZERO),
+            Settlement::Release,
+            Settlement::Ack,
         ];
         let settles = fired.iter().zip(round..).map(|(fired, number)| Settle {
             token: fired.token,
@@ -178,6 +222,7 @@ async fn instances_that_come_back_at_once_never_deadlock() {
                 instance: *instance,
                 window: Duration::ZERO,
                 limit: 0,
+                wanted: 0,
                 alive: Duration::ZERO,
             };
             store.load(&space, load)

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 use tickwheel_durable::Moved;
-use tickwheel_durable::store::{Namespace, Near, Store};
+use tickwheel_durable::store::{LoadWindow, Namespace, Store};
 use tokio::time::{sleep, timeout};
 
 use crate::faults::{delivered, set, set_at_last, start};
@@ -14,10 +14,24 @@ use crate::server::{Server, connect};
 
 const SECOND: Duration = Duration::from_secs(1);
 const FAR: Duration = Duration::from_secs(3_600);
-const NEAR: Near = Near {
+const NEAR: LoadWindow = LoadWindow {
     window: Duration::ZERO,
     loader: None,
 };
+
+/// How far a server has got in the stream of replication. That is not above 0 before a replica has all that came earlier.
+async fn replicated(server: &Server, field: &str) -> i64 {
+    let info = match server.command(&["INFO", "replication"]).await {
+        Value::BulkString(text) => String::from_utf8_lossy(&text).into_owned(),
+        Value::VerbatimString { text, .. } => text,
+        other => panic!("{other:?}"),
+    };
+    let mut fields = info.lines().filter_map(|line| line.split_once(':'));
+    let (_, offset) = fields
+        .find(|(name, _)| *name == field)
+        .unwrap_or((field, "-1"));
+    offset.trim().parse().expect("it is a number")
+}
 
 /// Running instances never came back: their calls timed out on the old connection, whose peer's kernel acknowledged them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -32,11 +46,13 @@ async fn instance_recovers_from_a_primary_that_hangs() {
     let (other, other_claims) = start(connect(&proxy.url()).await).await;
     set_at_last(&timers, "before", 0).await;
     delivered(&mut claims, &BTreeSet::from([0])).await;
-    let kept = timers.set_timer(&"kept".to_owned(), &1, FAR).await;
+    let kept = timers.set_timer("kept", &1, FAR).await;
     kept.expect("it is set");
+    let written = replicated(&primary, "master_repl_offset").await;
     let began = Instant::now();
-    while primary.command(&["WAIT", "1", "100"]).await == Value::Int(0) {
+    while replicated(&replica, "slave_repl_offset").await < written {
         assert!(began.elapsed() < 30 * SECOND, "the replica does not follow");
+        sleep(SECOND / 20).await;
     }
 
     primary.signal("STOP");
@@ -47,7 +63,7 @@ async fn instance_recovers_from_a_primary_that_hangs() {
         set_at_last(timers, &value.to_string(), value).await;
     }
     println!("works again after {:?}", began.elapsed());
-    let moved = timers.move_timer(&"kept".to_owned(), SECOND / 10).await;
+    let moved = timers.move_timer("kept", SECOND / 10).await;
     assert_eq!(moved, Ok(Moved::Yes));
     // The old primary wakes up with calls in its sockets. Nobody listens to it any more.
     primary.signal("CONT");

@@ -3,6 +3,7 @@
 mod encrypted;
 mod faults;
 mod hung;
+mod looks;
 mod proxy;
 mod refusals;
 mod server;

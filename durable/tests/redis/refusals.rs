@@ -19,7 +19,7 @@ fn space() -> Namespace {
 async fn refused(url: &str, says: &str) {
     let error = Redis::connect(url).await.expect_err("it is refused");
     assert!(matches!(error, StoreError::Refused { .. }), "{error:?}");
-    let text = format!("{error} {error:?}");
+    let text = format!("{error:#} {error:?}");
     assert!(text.contains(says), "{text}");
     assert!(!text.contains(SECRET), "{text}");
 }
@@ -46,7 +46,7 @@ async fn says_that_the_server_is_not_there() {
     let url = server.url_as(&format!("user:{SECRET}@"));
     let error = Redis::connect(&url).await.expect_err("it is not there");
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
-    let text = error.to_string();
+    let text = format!("{error:#}");
     assert!(
         text.contains(&format!("127.0.0.1:{}", server.port())),
         "{text}"
@@ -80,7 +80,7 @@ async fn says_that_the_server_is_a_replica() {
     let mut said = String::new();
     for _ in 0..200 {
         said = match store.open(&space(), "json").await {
-            Err(StoreError::Refused { message }) => message,
+            Err(error @ StoreError::Refused { .. }) => format!("{error:#}"),
             other => format!("{other:?}"),
         };
         if said.contains("read-only replica") {
@@ -119,6 +119,7 @@ async fn refuses_a_later_schema() {
         instance: opened.instance,
         window: Duration::ZERO,
         limit: 1,
+        wanted: 0,
         alive: Duration::from_secs(1),
     };
     assert_eq!(store.load(&space(), load).await, Err(later));
@@ -142,7 +143,7 @@ async fn checks_what_the_server_does_with_its_data() {
             .check_durability()
             .await
             .expect_err("it is not durable");
-        let text = error.to_string();
+        let text = format!("{error:#}");
         assert!(text.contains(&format!("{setting} is {value}")), "{text}");
     }
 }
@@ -163,11 +164,8 @@ async fn needs_no_more_permissions_than_documented() {
     let store = Redis::connect(&server.url_as("tickwheel:s3cret@"))
         .await
         .expect("it is let in");
-    let error = store
-        .check_durability()
-        .await
-        .expect_err("it may not ask")
-        .to_string();
+    let error = store.check_durability().await.expect_err("it may not ask");
+    let error = format!("{error:#}");
     assert!(error.contains("no permissions"), "{error}");
     let started = builder::<String, u64>("refusals")
         .start(&TimerWheel::new(), store)
@@ -180,7 +178,7 @@ async fn needs_no_more_permissions_than_documented() {
         .expect("it may set");
     let claim = claims.recv().await.expect("the stream goes on");
     claim
-        .again(Duration::from_secs(60))
+        .retry_after(Duration::from_secs(60))
         .await
         .expect("it may put back");
     timers
@@ -217,7 +215,7 @@ async fn runs_on_a_node_of_a_cluster() {
         .await;
     let (timers, mut claims) = started.expect("it starts");
     timers
-        .set_timer(&"timer".to_owned(), &1, Duration::ZERO)
+        .set_timer("timer", &1, Duration::ZERO)
         .await
         .expect("it sets");
     let claim = claims.recv().await.expect("the stream goes on");

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, versions, write};
+use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, repeating, versions, write};
 use crate::conformance::world::{Stores, World};
-use crate::store::{Action, Due, Fire, How, Missed, Settled, State, StoreTime, Version};
+use crate::store::{Action, Due, Fire, Missed, Settled, Settlement, State, StoreTime, Version};
 
 /// A row fires if its version exists and it is due, in the order asked for, with a new token each.
 pub async fn fires_what_is_due_and_exists<T: Stores>(world: &World<T>) {
@@ -59,7 +59,7 @@ pub async fn fires_again_after_the_lease<T: Stores>(world: &World<T>) {
     );
     assert_eq!(case.fire(vec![token]).await.later.len(), 1);
     assert_eq!(
-        case.settle(token, How::Extend(Duration::ZERO)).await,
+        case.settle(token, Settlement::Extend(Duration::ZERO)).await,
         Settled::Done
     );
     assert_eq!(
@@ -70,8 +70,74 @@ pub async fn fires_again_after_the_lease<T: Stores>(world: &World<T>) {
     let fired = &again.fired[0];
     assert!(fired.token > token);
     assert_eq!((fired.attempt, &fired.value), (2, &b"a".to_vec()));
-    assert_eq!(case.settle(token, How::Ack).await, Settled::Lost);
-    assert_eq!(case.settle(fired.token, How::Ack).await, Settled::Done);
+    assert_eq!(case.settle(token, Settlement::Ack).await, Settled::Lost);
+    assert_eq!(
+        case.settle(fired.token, Settlement::Ack).await,
+        Settled::Done
+    );
+}
+
+/// A fire takes due rows that no instance has loaded besides the versions that it names: waiting rows and claims whose lease
+/// has ended, earliest first, and at most as many as it asks for.
+pub async fn fires_what_nobody_has_loaded<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let asked = async |versions, unloaded| {
+        let report = case.fire_as(Fire {
+            versions,
+            unloaded,
+            lease: Some(HOUR),
+            missed: Missed::Skip,
+            near: UNLOADED,
+        });
+        let report = report.await;
+        let keys = report.fired.iter().map(|fired| fired.key.clone());
+        let keys: Vec<_> = keys.map(|key| String::from_utf8(key).unwrap()).collect();
+        (keys.join(" "), report.more, report.later)
+    };
+    let nothing = (String::new(), false, Vec::new());
+    assert_eq!(asked(vec![], 3).await, nothing);
+    case.set("far", FAR).await;
+    let mut held = Vec::new();
+    for key in ["loaded", "lapsed", "claimed"] {
+        held.push(case.set(key, NOW).await.version);
+    }
+    let instance = case.instance().await;
+    assert_eq!(
+        versions(&case.load(instance, Duration::ZERO, 1).await),
+        held[..1]
+    );
+    let claims = case.fire(held[1..].to_vec()).await.fired;
+    let now = Duration::ZERO;
+    assert_eq!(
+        case.settle(claims[0].token, Settlement::Extend(now)).await,
+        Settled::Done
+    );
+    let first = case.set("first", Due::At(StoreTime::from_micros(1))).await;
+    for key in ["last", "named"] {
+        case.set(key, NOW).await;
+    }
+    let named = case.get("named").await.expect("it waits").version;
+    assert_eq!(asked(vec![], 0).await, nothing);
+    assert_eq!(
+        asked(vec![named], 1).await,
+        ("named first".into(), true, vec![])
+    );
+    assert_eq!(case.fire(vec![first.version]).await.fired, []);
+    let (keys, _, later) = asked(vec![], 2).await;
+    assert_eq!((keys.as_str(), later), ("lapsed last", vec![]));
+    assert_eq!(
+        asked(vec![], 2).await,
+        nothing,
+        "the rest is loaded, claimed or not due"
+    );
+    assert_eq!(case.fire(held[..1].to_vec()).await.fired.len(), 1);
+
+    // An occurrence that is skipped comes back as the next one.
+    let missed = repeating("missed", Due::At(StoreTime::from_micros(1)), HOUR);
+    let (missed, _) = armed(&case.write(vec![missed]).await[0]);
+    let (keys, _, later) = asked(vec![], 1).await;
+    assert_eq!((keys.as_str(), later.len()), ("", 1));
+    assert!(later[0].version > missed.version && later[0].due > missed.due);
 }
 
 /// The next occurrence of a repeating row waits in the same step, by the rule for what was missed.
@@ -95,6 +161,7 @@ pub async fn repeats_in_the_step_that_fires<T: Stores>(world: &World<T>) {
         let report = case
             .fire_as(Fire {
                 versions: vec![row.version],
+                unloaded: 0,
                 lease: Some(HOUR),
                 missed,
                 near: UNLOADED,
@@ -127,7 +194,10 @@ pub async fn repeats_in_the_step_that_fires<T: Stores>(world: &World<T>) {
             (Some(HOUR), 0, next[0].due)
         );
         if let Some(fired) = report.fired.first() {
-            assert_eq!(case.settle(fired.token, How::Ack).await, Settled::Done);
+            assert_eq!(
+                case.settle(fired.token, Settlement::Ack).await,
+                Settled::Done
+            );
         }
         assert!(case.get("a").await.is_some(), "an ack leaves the next one");
     }
@@ -147,6 +217,7 @@ pub async fn deletes_what_fires_at_most_once<T: Stores>(world: &World<T>) {
     let report = case
         .fire_as(Fire {
             versions: vec![once.version, repeating.version],
+            unloaded: 0,
             lease: None,
             missed: Missed::FireOnce,
             near: UNLOADED,
@@ -158,7 +229,7 @@ pub async fn deletes_what_fires_at_most_once<T: Stores>(world: &World<T>) {
     let waiting = case.get("again").await.expect("it waits");
     assert_eq!(waiting.version, report.next[0].version);
     assert_eq!(
-        case.settle(report.fired[0].token, How::Ack).await,
+        case.settle(report.fired[0].token, Settlement::Ack).await,
         Settled::Lost
     );
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::{Case, FAR, HOUR, NOW, armed, repeating, set, versions, write};
 use crate::conformance::world::{Stores, World};
 use crate::store::{
-    Action, Due, Fire, How, Load, Missed, Near, Settle, Settled, State, Store, Version, Written,
+    Action, Due, Fire, Load, LoadWindow, Missed, Settle, Settled, Settlement, State, Store,
+    Version, WriteOutcome,
 };
 
 /// Loads hand out near rows, earliest first, to one instance, up to a limit.
@@ -54,6 +55,7 @@ pub async fn loads_what_others_left<T: Stores>(world: &World<T>) {
         instance: second,
         window: HOUR,
         limit: 0,
+        wanted: 0,
         alive: world.units(1),
     };
     case.store
@@ -69,12 +71,12 @@ pub async fn loads_what_others_left<T: Stores>(world: &World<T>) {
 pub async fn marks_near_rows_for_living_instances<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let instance = case.instance().await;
-    let near = Near {
+    let near = LoadWindow {
         window: 2 * HOUR,
         loader: Some(instance),
     };
     let batch = || vec![set("near", "", FAR), set("far", "", Due::In(3 * HOUR))];
-    let loaded = |written: Vec<Written>| {
+    let loaded = |written: Vec<WriteOutcome>| {
         written
             .iter()
             .map(|w| armed(w).0.loaded)
@@ -85,6 +87,24 @@ pub async fn marks_near_rows_for_living_instances<T: Stores>(world: &World<T>) {
     assert_eq!(loaded(case.write_near(batch(), near).await), [true, false]);
     let row = case.get("near").await.expect("it is there");
     assert_eq!(row.loaded_by, Some(instance));
+    // One that has given no sign of life for long marks nothing, whether or not a load has noticed.
+    let silent = case.instance().await;
+    let request = Load {
+        instance: silent,
+        window: Duration::ZERO,
+        limit: 0,
+        wanted: 0,
+        alive: world.units(1),
+    };
+    let sign = case.store.load(&case.space, request).await;
+    sign.expect("it loads");
+    world.wait(2).await;
+    let near_silent = LoadWindow {
+        loader: Some(silent),
+        ..near
+    };
+    let written = case.write_near(batch(), near_silent).await;
+    assert_eq!(loaded(written), [false, false]);
     case.unload(instance).await;
     assert_eq!(loaded(case.write_near(batch(), near).await), [false, false]);
     let row = case.get("near").await.expect("it is there");
@@ -97,7 +117,7 @@ pub async fn ends_the_life_of_an_id<T: Stores>(world: &World<T>) {
     let (first, other) = (case.instance().await, case.instance().await);
     let waiting = case.set("waiting", NOW).await.version;
     let token = case.fired("lapsed").await;
-    let extended = case.settle(token, How::Extend(Duration::ZERO)).await;
+    let extended = case.settle(token, Settlement::Extend(Duration::ZERO)).await;
     assert_eq!(extended, Settled::Done);
     let all = BTreeSet::from([waiting, token]);
     let load = async |instance| {
@@ -120,7 +140,7 @@ pub async fn ends_the_life_of_an_id<T: Stores>(world: &World<T>) {
     // Whatever still names an id that has ended marks nothing, whichever call that is.
     let soon = Due::In(Duration::from_secs(60));
     for ended in [first, lost, second] {
-        let near = Near {
+        let near = LoadWindow {
             window: HOUR,
             loader: Some(ended),
         };
@@ -131,6 +151,7 @@ pub async fn ends_the_life_of_an_id<T: Stores>(world: &World<T>) {
         assert!(written.iter().all(|written| !armed(written).0.loaded));
         let fire = Fire {
             versions: vec![repeats],
+            unloaded: 0,
             lease: Some(HOUR),
             missed: Missed::FireOnce,
             near,
@@ -138,10 +159,10 @@ pub async fn ends_the_life_of_an_id<T: Stores>(world: &World<T>) {
         let report = case.fire_as(fire).await;
         assert!(!report.next[0].loaded);
         let removed = case.write(vec![write("repeats", Action::Remove)]).await;
-        assert!(matches!(removed[0], Written::Removed { .. }));
+        assert!(matches!(removed[0], WriteOutcome::Removed { .. }));
         let settle = Settle {
             token: report.fired[0].token,
-            how: How::Again(Duration::ZERO),
+            how: Settlement::RetryAfter(Duration::ZERO),
         };
         let settled = case.store.settle(&case.space, vec![settle], near).await;
         let Settled::Armed(row) = settled.expect("it settles")[0] else {
@@ -160,7 +181,7 @@ pub async fn leaves_single_rows_to_others<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let (first, other) = (case.instance().await, case.instance().await);
     let token = case.fired("lapsed").await;
-    let extended = case.settle(token, How::Extend(Duration::ZERO)).await;
+    let extended = case.settle(token, Settlement::Extend(Duration::ZERO)).await;
     assert_eq!(extended, Settled::Done);
     let kept = case.set("kept", NOW).await.version;
     let left = case.set("left", NOW).await.version;
@@ -179,4 +200,109 @@ pub async fn leaves_single_rows_to_others<T: Stores>(world: &World<T>) {
         .into_iter()
         .collect();
     assert_eq!(loaded, BTreeSet::from([left, token]));
+}
+
+/// A load tells how many due rows other living instances wanted and were not given, until another instance leaves them some.
+pub async fn tells_what_others_lack<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let (first, other) = (case.instance().await, case.instance().await);
+    let load = async |instance, wanted, alive| {
+        let request = Load {
+            instance,
+            window: HOUR,
+            limit: 10,
+            wanted,
+            alive,
+        };
+        let loaded = case.store.load(&case.space, request).await;
+        loaded.expect("it loads").others_lack
+    };
+    let row = case.set("due", NOW).await.version;
+    case.set("later", Due::In(Duration::from_secs(60))).await;
+    // One of both is due.
+    assert_eq!(load(first, 4, HOUR).await, 0);
+    assert_eq!(load(other, 1, HOUR).await, 3);
+    assert_eq!(load(first, 4, HOUR).await, 1, "it does not count itself");
+    assert_eq!(load(other, 0, HOUR).await, 4);
+    // All together.
+    let third = case.instance().await;
+    assert_eq!(load(third, 2, HOUR).await, 4);
+    assert_eq!(load(other, 0, HOUR).await, 6);
+    // In another namespace nothing is lacking, and what is left there is left there.
+    let apart = Case::open(&world.part("apart")).await;
+    let there = apart.instance().await;
+    let left = apart.set("left", NOW).await.version;
+    assert_eq!(apart.load(there, HOUR, 10).await.others_lack, 0);
+    let unmarked = apart.store.unmark(&apart.space, there, vec![left]);
+    assert_eq!(unmarked.await, Ok(Vec::new()), "no row is locked");
+    assert_eq!(load(other, 0, HOUR).await, 6);
+    // What was not its own is not left to others.
+    let unmark = async |instance, version| {
+        let unmarked = case.store.unmark(&case.space, instance, vec![version]);
+        assert_eq!(unmarked.await, Ok(Vec::new()), "no row is locked");
+    };
+    unmark(other, row).await;
+    assert_eq!(load(other, 0, HOUR).await, 6);
+    unmark(first, row).await;
+    assert_eq!(load(other, 0, HOUR).await, 0);
+    // It says so again if it still does. An id that has ended lacks nothing.
+    assert_eq!(load(third, 2, HOUR).await, 0);
+    assert_eq!(load(other, 0, HOUR).await, 2);
+    case.unload(third).await;
+    assert_eq!(load(other, 0, HOUR).await, 0);
+    assert_eq!(load(first, 2, world.units(5)).await, 0);
+    assert_eq!(load(other, 0, HOUR).await, 2);
+    world.wait(6).await;
+    assert_eq!(load(other, 0, HOUR).await, 0);
+}
+
+/// A limit takes what is due first, whether it waits or its lease has ended, and `more` says whether it left rows out.
+pub async fn loads_lapsed_claims_in_their_order<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let instance = case.instance().await;
+    let first = case.set("first", NOW).await.version;
+    let token = case.fired("lapsed").await;
+    let extended = case.settle(token, Settlement::Extend(Duration::ZERO)).await;
+    assert_eq!(extended, Settled::Done);
+    world.wait(1).await;
+    let last = case.set("last", NOW).await.version;
+    for (row, more) in [(first, true), (token, true), (last, false)] {
+        let loaded = case.load(instance, HOUR, 1).await;
+        assert_eq!((versions(&loaded), loaded.more), (vec![row], more));
+    }
+}
+
+/// What several instances have died with, and what no instance had loaded, is loaded piece by piece, each row once.
+pub async fn loads_what_the_dead_left_piece_by_piece<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let mut rows = BTreeSet::new();
+    for number in 0..10 {
+        rows.insert(case.set(&number.to_string(), FAR).await.version);
+    }
+    for _ in 0..3 {
+        let dead = case.instance().await;
+        assert_eq!(case.load(dead, HOUR, 3).await.rows.len(), 3);
+        case.unload(dead).await;
+    }
+    for _ in 0..2 {
+        let dead = case.instance().await;
+        assert_eq!(case.load(dead, HOUR, 4).await.rows.len(), 4);
+        let request = Load {
+            instance: dead,
+            window: HOUR,
+            limit: 0,
+            wanted: 0,
+            alive: world.units(1),
+        };
+        let ended = case.store.load(&case.space, request).await;
+        assert!(ended.expect("it loads").more);
+    }
+    world.wait(2).await;
+    let instance = case.instance().await;
+    let mut loaded = Vec::new();
+    for limit in [3, 3, 3, 3] {
+        loaded.extend(versions(&case.load(instance, HOUR, limit).await));
+    }
+    assert_eq!(loaded.len(), rows.len(), "each row once");
+    assert_eq!(loaded.into_iter().collect::<BTreeSet<_>>(), rows);
 }

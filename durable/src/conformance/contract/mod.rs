@@ -1,6 +1,7 @@
 //! Each call of a store alone, rule by rule.
 
 mod firing;
+mod hinting;
 mod loading;
 mod settling;
 mod whole;
@@ -9,6 +10,7 @@ mod writing;
 use std::time::Duration;
 
 pub use firing::*;
+pub use hinting::*;
 pub use loading::*;
 pub use settling::*;
 pub use whole::*;
@@ -16,8 +18,8 @@ pub use writing::*;
 
 use super::world::{Stores, World};
 use crate::store::{
-    Action, Armed, Due, Fire, FireReport, How, InstanceId, List, Load, Loaded, Missed, Namespace,
-    Near, Settle, Settled, State, Store, Stored, Version, Write, Written,
+    Action, Armed, Due, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded, Missed,
+    Namespace, Settle, Settled, Settlement, State, Store, Stored, Version, Write, WriteOutcome,
 };
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -29,7 +31,7 @@ const FAR: Due = Due::In(HOUR);
 const NOW: Due = Due::In(Duration::ZERO);
 
 /// Nothing is loaded in passing.
-const UNLOADED: Near = Near {
+const UNLOADED: LoadWindow = LoadWindow {
     window: Duration::ZERO,
     loader: None,
 };
@@ -55,11 +57,11 @@ impl<S: Store> Case<S> {
         opened.expect("it opens").instance
     }
 
-    async fn write(&self, writes: Vec<Write>) -> Vec<Written> {
+    async fn write(&self, writes: Vec<Write>) -> Vec<WriteOutcome> {
         self.write_near(writes, UNLOADED).await
     }
 
-    async fn write_near(&self, writes: Vec<Write>, near: Near) -> Vec<Written> {
+    async fn write_near(&self, writes: Vec<Write>, near: LoadWindow) -> Vec<WriteOutcome> {
         let count = writes.len();
         let written = self.store.write(&self.space, writes, near).await;
         let written = written.expect("it writes");
@@ -77,6 +79,7 @@ impl<S: Store> Case<S> {
             instance,
             window,
             limit,
+            wanted: 0,
             alive: HOUR,
         };
         let loaded = self.store.load(&self.space, request).await;
@@ -90,8 +93,14 @@ impl<S: Store> Case<S> {
     }
 
     async fn fire(&self, versions: Vec<Version>) -> FireReport {
+        self.fire_besides(versions, 0).await
+    }
+
+    /// Fires these rows, and so many that no instance has loaded.
+    async fn fire_besides(&self, versions: Vec<Version>, unloaded: usize) -> FireReport {
         let request = Fire {
             versions,
+            unloaded,
             lease: Some(HOUR),
             missed: Missed::FireOnce,
             near: UNLOADED,
@@ -110,7 +119,7 @@ impl<S: Store> Case<S> {
         self.fire(vec![row.version]).await.fired[0].token
     }
 
-    async fn settle(&self, token: Version, how: How) -> Settled {
+    async fn settle(&self, token: Version, how: Settlement) -> Settled {
         let settles = vec![Settle { token, how }];
         let settled = self.store.settle(&self.space, settles, UNLOADED).await;
         settled.expect("it settles")[0]
@@ -170,9 +179,9 @@ fn set(key: &str, value: &str, due: Due) -> Write {
     write(key, action)
 }
 
-fn armed(written: &Written) -> (Armed, Option<Version>) {
+fn armed(written: &WriteOutcome) -> (Armed, Option<Version>) {
     match *written {
-        Written::Armed { row, replaced } => (row, replaced),
+        WriteOutcome::Armed { row, replaced } => (row, replaced),
         ref other => panic!("{other:?} instead of a row that is armed"),
     }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Case, FAR, HOUR, NOW, armed, write};
+use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, write};
 use crate::conformance::world::{Stores, World};
-use crate::store::{Action, How, Settled, State, Version};
+use crate::store::{Action, Settle, Settled, Settlement, State, Store, Version};
 
 /// A settle whose token names no claim changes nothing.
 pub async fn settles_by_token<T: Stores>(world: &World<T>) {
@@ -12,11 +12,11 @@ pub async fn settles_by_token<T: Stores>(world: &World<T>) {
     let waiting = case.set("waiting", FAR).await;
     let token = case.fired("a").await;
     for how in [
-        How::Ack,
-        How::Again(HOUR),
-        How::Release,
-        How::Unfire,
-        How::Extend(HOUR),
+        Settlement::Ack,
+        Settlement::RetryAfter(HOUR),
+        Settlement::Release,
+        Settlement::Unfire,
+        Settlement::Extend(HOUR),
     ] {
         assert_eq!(case.settle(waiting.version, how).await, Settled::Lost);
         assert_eq!(
@@ -25,19 +25,19 @@ pub async fn settles_by_token<T: Stores>(world: &World<T>) {
         );
     }
     assert_eq!(
-        case.settle(token, How::Extend(3 * HOUR)).await,
+        case.settle(token, Settlement::Extend(3 * HOUR)).await,
         Settled::Done
     );
     let row = case.get("a").await.expect("it is there");
     assert_eq!((row.version, row.attempt), (token, 1), "the token stays");
     assert!(row.due >= row.deadline.after(3 * HOUR));
     assert_eq!(
-        case.settle(token, How::Extend(Duration::MAX)).await,
+        case.settle(token, Settlement::Extend(Duration::MAX)).await,
         Settled::Done
     );
     assert!(case.get("a").await.expect("it is there").due.is_never());
-    assert_eq!(case.settle(token, How::Ack).await, Settled::Done);
-    assert_eq!(case.settle(token, How::Ack).await, Settled::Lost);
+    assert_eq!(case.settle(token, Settlement::Ack).await, Settled::Done);
+    assert_eq!(case.settle(token, Settlement::Ack).await, Settled::Lost);
     assert!(case.get("waiting").await.is_some());
 }
 
@@ -47,7 +47,7 @@ pub async fn puts_back_under_its_key<T: Stores>(world: &World<T>) {
     let deadline = case.set("a", NOW).await.due;
     let version = case.get("a").await.expect("it is there").version;
     let token = case.fire(vec![version]).await.fired[0].token;
-    let Settled::Armed(row) = case.settle(token, How::Release).await else {
+    let Settled::Armed(row) = case.settle(token, Settlement::Release).await else {
         panic!("it is released")
     };
     assert!(row.version > token);
@@ -59,14 +59,14 @@ pub async fn puts_back_under_its_key<T: Stores>(world: &World<T>) {
     assert_eq!((stored.attempt, stored.deadline), (1, deadline));
     let fired = case.fire(vec![row.version]).await.fired[0].clone();
     assert_eq!((fired.attempt, fired.deadline), (2, deadline));
-    let Settled::Armed(row) = case.settle(fired.token, How::Unfire).await else {
+    let Settled::Armed(row) = case.settle(fired.token, Settlement::Unfire).await else {
         panic!("it is put back")
     };
     let stored = case.get("a").await.expect("it waits");
     assert_eq!((stored.attempt, stored.deadline), (1, deadline));
     let fired = case.fire(vec![row.version]).await.fired[0].clone();
     assert_eq!((fired.attempt, fired.deadline), (2, deadline));
-    let Settled::Armed(row) = case.settle(fired.token, How::Again(HOUR)).await else {
+    let Settled::Armed(row) = case.settle(fired.token, Settlement::RetryAfter(HOUR)).await else {
         panic!("it is put back")
     };
     let stored = case.get("a").await.expect("it waits");
@@ -75,7 +75,10 @@ pub async fn puts_back_under_its_key<T: Stores>(world: &World<T>) {
         (2, row.due, row.due)
     );
     assert!(row.due >= deadline.after(HOUR));
-    assert_eq!(case.settle(fired.token, How::Ack).await, Settled::Lost);
+    assert_eq!(
+        case.settle(fired.token, Settlement::Ack).await,
+        Settled::Lost
+    );
     // A timer as any other.
     let moved = case
         .write(vec![write("a", Action::Move { due: FAR })])
@@ -89,19 +92,61 @@ pub async fn puts_back_beside_a_newer_row<T: Stores>(world: &World<T>) {
     let token = case.fired("a").await;
     let newer = case.set("a", FAR).await;
     assert_eq!(
-        case.settle(token, How::Again(2 * HOUR)).await,
+        case.settle(token, Settlement::RetryAfter(2 * HOUR)).await,
         Settled::Done
     );
     let in_flight = case.list(State::InFlight).await;
     assert_eq!(in_flight.len(), 1);
     assert_eq!(in_flight[0].version, token);
     assert!(in_flight[0].due > newer.due);
-    assert_eq!(case.settle(token, How::Release).await, Settled::Done);
+    assert_eq!(case.settle(token, Settlement::Release).await, Settled::Done);
     let fired = case.fire(vec![token]).await.fired[0].clone();
     assert_eq!(fired.attempt, 2);
-    assert_eq!(case.settle(fired.token, How::Unfire).await, Settled::Done);
+    assert_eq!(
+        case.settle(fired.token, Settlement::Unfire).await,
+        Settled::Done
+    );
     let fired = case.fire(vec![fired.token]).await.fired[0].clone();
     assert_eq!(fired.attempt, 2, "the firing before does not count");
+    for _ in 0..3 {
+        assert_eq!(
+            case.settle(fired.token, Settlement::Unfire).await,
+            Settled::Done
+        );
+    }
+    let fired = case.fire(vec![fired.token]).await.fired[0].clone();
+    assert_eq!(fired.attempt, 1, "there are no fewer attempts than none");
     let waiting = case.get("a").await.expect("it waits");
     assert_eq!((waiting.version, waiting.due), (newer.version, newer.due));
+}
+
+/// A batch puts back several claims of one key: the first becomes the waiting row of the key, and the others stay in flight.
+pub async fn puts_back_claims_of_one_key_together<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    for how in [
+        Settlement::Release,
+        Settlement::Unfire,
+        Settlement::RetryAfter(HOUR),
+    ] {
+        let tokens = [case.fired("a").await, case.fired("a").await];
+        let settles = tokens.map(|token| Settle { token, how });
+        let settled = case
+            .store
+            .settle(&case.space, settles.to_vec(), UNLOADED)
+            .await;
+        let settled = settled.expect("it settles");
+        let Settled::Armed(row) = settled[0] else {
+            panic!("{settled:?} after {how:?}")
+        };
+        assert_eq!(settled[1], Settled::Done);
+        let waiting = case.get("a").await.expect("it waits");
+        assert_eq!(
+            (waiting.version, waiting.state),
+            (row.version, State::Waiting)
+        );
+        let in_flight = case.list(State::InFlight).await;
+        assert_eq!(in_flight.len(), 1);
+        assert_eq!(in_flight[0].version, tokens[1]);
+        assert_eq!(case.purge().await, 2);
+    }
 }

@@ -8,7 +8,8 @@ use futures_util::future::join_all;
 use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, set, versions, write};
 use crate::conformance::world::{Stores, World};
 use crate::store::{
-    Action, Due, How, List, Namespace, Settle, Settled, State, Store, StoreError, Written,
+    ANSWER_BYTES, Action, Due, Fired, List, Namespace, Settle, Settled, Settlement, State, Store,
+    StoreError, StoreTime, WriteOutcome,
 };
 
 /// Namespaces have nothing to do with each other.
@@ -25,11 +26,11 @@ pub async fn keeps_namespaces_apart<T: Stores>(world: &World<T>) {
     assert_eq!(other.load(instance, HOUR, 10).await.rows, []);
     assert_eq!(other.fire(vec![row.version]).await.fired, []);
     let token = case.fire(vec![row.version]).await.fired[0].token;
-    assert_eq!(other.settle(token, How::Ack).await, Settled::Lost);
+    assert_eq!(other.settle(token, Settlement::Ack).await, Settled::Lost);
     let removed = other.write(vec![write("a", Action::Remove)]).await;
-    assert_eq!(removed, [Written::Absent]);
+    assert_eq!(removed, [WriteOutcome::Absent]);
     assert_eq!(other.purge().await, 0);
-    assert_eq!(case.settle(token, How::Ack).await, Settled::Done);
+    assert_eq!(case.settle(token, Settlement::Ack).await, Settled::Done);
 }
 
 /// A namespace is not opened with another codec, and the error names both.
@@ -82,10 +83,18 @@ pub async fn lists_counts_and_purges<T: Stores>(world: &World<T>) {
             .await
             .expect("it lists");
         let Some(last) = page.last() else { break };
+        assert!(page.len() <= request.limit, "{page:?}");
         after = Some((last.due, last.version));
         read.extend(page);
     }
     assert_eq!(read, all);
+    assert_eq!(all[0].loaded_by, Some(instance));
+    let instance = case.unload(instance).await;
+    let loaders = case.list(State::Waiting).await;
+    assert!(
+        loaders.iter().all(|row| row.loaded_by.is_none()),
+        "{loaders:?}"
+    );
     assert_eq!(case.purge().await, 5);
     assert_eq!(case.list(State::Waiting).await, []);
     assert_eq!(case.list(State::InFlight).await, []);
@@ -156,7 +165,7 @@ pub async fn gives_each_row_to_one_of_many<T: Stores>(world: &World<T>) {
         .iter()
         .map(|&token| Settle {
             token,
-            how: How::Ack,
+            how: Settlement::Ack,
         })
         .collect();
     let settle = cases
@@ -168,6 +177,22 @@ pub async fn gives_each_row_to_one_of_many<T: Stores>(world: &World<T>) {
         .flat_map(|s| s.expect("it settles"))
         .collect();
     assert_eq!(settled.iter().filter(|&&s| s == Settled::Done).count(), 100);
+
+    let rows = (0..100).map(|number| set(&number.to_string(), "", NOW));
+    case.write(rows.collect()).await;
+    let fire = cases.iter().map(|case| async {
+        let mut keys = Vec::new();
+        let mut more = true;
+        while more {
+            let report = case.fire_besides(Vec::new(), 7).await;
+            more = report.more;
+            keys.extend(report.fired.into_iter().map(|fired| fired.key));
+        }
+        keys
+    });
+    let keys = join_all(fire).await.concat();
+    assert_eq!(keys.len(), 100, "each is fired by one, and none is left");
+    assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), 100);
 }
 
 /// Of sets of one key by many connections at once, each replaces one other, and the last one stays.
@@ -197,4 +222,104 @@ pub async fn keeps_one_row_under_a_key<T: Stores>(world: &World<T>) {
     let row = case.get("a").await.expect("it is there");
     assert_eq!(left, [row.version]);
     assert_eq!(case.list(State::Waiting).await.len(), 2);
+}
+
+/// Answers have at most [`ANSWER_BYTES`] of keys and values, and one row more. What is left out comes when it is asked for, and
+/// batches about large rows are answered as a whole.
+pub async fn bounds_answers_in_bytes<T: Stores>(world: &World<T>) {
+    async fn release<S: Store>(case: &Case<S>, fired: &[Fired]) {
+        let settles = fired.iter().map(|fired| Settle {
+            token: fired.token,
+            how: Settlement::RetryAfter(Duration::ZERO),
+        });
+        let settled = case.store.settle(&case.space, settles.collect(), UNLOADED);
+        let settled = settled.await.expect("it settles");
+        assert_eq!(settled.len(), fired.len());
+        assert!(settled.iter().all(|s| matches!(s, Settled::Armed(_))));
+    }
+    const LARGE: usize = 400 * 1024;
+    const KEYS: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
+    let value_of = |key: &str| key.repeat(LARGE);
+    let case = Case::open(world).await;
+    // One of them is small, and is due first.
+    let writes = KEYS.map(|key| match key {
+        "a" => set(key, "a", Due::At(StoreTime::from_micros(1))),
+        _ => set(key, &value_of(key), NOW),
+    });
+    let rows = case.write(writes.to_vec()).await;
+    let rows: Vec<_> = rows.iter().map(|w| armed(w).0.version).collect();
+
+    let (mut after, mut listed) = (None, Vec::new());
+    loop {
+        let list = List {
+            state: State::Waiting,
+            after,
+            limit: 100,
+        };
+        let page = case.store.list(&case.space, list).await;
+        let page = page.expect("it lists");
+        let Some(last) = page.last() else { break };
+        let before: usize = page.iter().map(|row| row.value.len()).sum();
+        assert!(before - last.value.len() < ANSWER_BYTES, "{before} bytes");
+        after = Some((last.due, last.version));
+        listed.extend(page);
+    }
+    assert_eq!(
+        listed.iter().map(|row| row.version).collect::<Vec<_>>(),
+        rows
+    );
+
+    let (mut asked, mut fired) = (rows, Vec::new());
+    while !asked.is_empty() {
+        let report = case.fire(asked.clone()).await;
+        assert!(report.later.is_empty(), "{:?}", report.later);
+        let done = asked.len() - report.left;
+        assert_eq!(report.fired.len(), done, "those left are the last ones");
+        let last = report.fired.last().expect("it goes on").value.len();
+        let bytes: usize = report.fired.iter().map(|fired| fired.value.len()).sum();
+        assert!(bytes - last < ANSWER_BYTES, "{bytes} bytes");
+        asked.drain(..done);
+        fired.extend(report.fired);
+    }
+    let keys = fired.iter().map(|fired| fired.key.as_slice());
+    assert!(keys.eq(KEYS.map(str::as_bytes)), "in the order asked for");
+    for fired in &fired[1..] {
+        assert!(fired.value.iter().all(|byte| *byte == fired.key[0]));
+        assert_eq!(fired.value.len(), LARGE);
+    }
+
+    release(&case, &fired).await;
+    let mut again = Vec::new();
+    let mut more = true;
+    while more {
+        let report = case.fire_besides(Vec::new(), 100).await;
+        let bytes: usize = report.fired.iter().map(|fired| fired.value.len()).sum();
+        let last = report.fired.last().map_or(0, |fired| fired.value.len());
+        assert!(bytes - last < ANSWER_BYTES, "{bytes} bytes");
+        more = report.more;
+        again.extend(report.fired);
+    }
+    assert_eq!(again.len(), KEYS.len());
+    release(&case, &again).await;
+    let moves = KEYS.map(|key| write(key, Action::Move { due: FAR }));
+    let moved = case.write(moves.to_vec()).await;
+    assert!(
+        moved
+            .iter()
+            .all(|m| matches!(m, WriteOutcome::Armed { .. }))
+    );
+    // The same key again, beside others.
+    let mut removes = KEYS.map(|key| write(key, Action::Remove)).to_vec();
+    removes.insert(3, set("c", "new", FAR));
+    let removed = case.write(removes).await;
+    let value = |written: &WriteOutcome| match written {
+        WriteOutcome::Removed { value, .. } => value.len(),
+        _ => 0,
+    };
+    assert_eq!(
+        removed.iter().map(value).collect::<Vec<_>>(),
+        [1, LARGE, LARGE, 0, LARGE, LARGE, LARGE, LARGE]
+    );
+    let counts = case.store.count(&case.space).await.expect("it counts");
+    assert_eq!((counts.waiting, counts.in_flight), (1, 0));
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, set, versions, write};
 use crate::conformance::world::{Stores, World};
-use crate::store::{Action, Due, How, Settle, Settled, State, Store, StoreTime, Write, Written};
+use crate::store::{
+    Action, Due, Settle, Settled, Settlement, State, Store, StoreTime, Write, WriteOutcome,
+};
 
 /// Sets replace, moves keep the value, removes return it; each raises the version, within one batch too.
 pub async fn sets_moves_and_removes<T: Stores>(world: &World<T>) {
@@ -33,12 +35,12 @@ pub async fn sets_moves_and_removes<T: Stores>(world: &World<T>) {
         HOUR,
         "the time is read once in a call"
     );
-    let removed = Written::Removed {
+    let removed = WriteOutcome::Removed {
         version: b.version,
         value: b"2".to_vec(),
     };
     assert_eq!(written[4], removed);
-    assert_eq!(written[5..], [Written::Absent, Written::Absent]);
+    assert_eq!(written[5..], [WriteOutcome::Absent, WriteOutcome::Absent]);
 
     let row = case.get("a").await.expect("it is there");
     assert_eq!(
@@ -66,14 +68,14 @@ pub async fn sets_if_absent_only_then<T: Stores>(world: &World<T>) {
     };
     let written = case.write(set_absent()).await;
     armed(&written[0]);
-    assert_eq!(written[1], Written::Present);
+    assert_eq!(written[1], WriteOutcome::Present);
     let token = case.fired("a").await;
     let written = case.write(set_absent()).await;
     assert_eq!(
         written,
-        [Written::InFlight(token), Written::InFlight(token)]
+        [WriteOutcome::InFlight(token), WriteOutcome::InFlight(token)]
     );
-    case.settle(token, How::Ack).await;
+    case.settle(token, Settlement::Ack).await;
     armed(&case.write(set_absent()).await[0]);
 }
 
@@ -85,7 +87,7 @@ pub async fn names_the_token_of_what_has_fired<T: Stores>(world: &World<T>) {
     assert!(first < second, "tokens grow");
     for action in [Action::Remove, Action::Move { due: FAR }] {
         let written = case.write(vec![write("a", action)]).await;
-        assert_eq!(written, [Written::InFlight(second)]);
+        assert_eq!(written, [WriteOutcome::InFlight(second)]);
     }
     let row = case.get("a").await.expect("it is there");
     assert_eq!((row.version, row.state), (second, State::InFlight));
@@ -116,8 +118,12 @@ pub async fn keeps_any_bytes<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let all: Vec<u8> = (0..=255).collect();
     let mut longest = all.repeat(4);
-    longest.truncate(crate::MAX_KEY_BYTES);
-    let values = [Vec::new(), all.clone(), vec![0; crate::MAX_VALUE_BYTES]];
+    longest.truncate(crate::codec::MAX_KEY_BYTES);
+    let values = [
+        Vec::new(),
+        all.clone(),
+        vec![0; crate::codec::MAX_VALUE_BYTES],
+    ];
     let keys = [Vec::new(), b"'\"\\ {}*?".to_vec(), longest];
     let writes = keys.iter().zip(&values).map(|(key, value)| Write {
         key: key.clone(),
@@ -140,7 +146,7 @@ pub async fn keeps_any_bytes<T: Stores>(world: &World<T>) {
     assert_eq!(different.len(), 1_000);
     let tokens = fired.iter().map(|fired| Settle {
         token: fired.token,
-        how: How::Ack,
+        how: Settlement::Ack,
     });
     let settled = case
         .store

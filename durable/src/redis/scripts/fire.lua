@@ -1,10 +1,11 @@
--- fire: window, loader, lease or '', 'all' | 'once' | 'skip', then versions
--- -> now, token, missed for each that fired, version, due, loaded for each that is not due, the same for each next occurrence,
---    then, of each that fired, the row as it was.
--- O(log n) for each version.
+-- fire: window, loader, lease or '', 'all' | 'once' | 'skip', how many rows that nobody has loaded, then versions
+-- -> now, how many of the last are left for another call, whether there may be more rows that nobody has loaded, token, missed
+--    for each that fired, version, due, loaded for each that is not due, the same for each next occurrence, then, of each that
+--    fired, the row as it was.
+-- O(log n) for each row.
 
-local lease, rule, FIRST = tonumber(ARGV[3]), ARGV[4], 5
-local fired, later, following, answers = {}, {}, {}, { now, '', '', '' }
+local lease, rule, at_most, FIRST = tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5]), 6
+local fired, later, following, answers = {}, {}, {}, { now, 0, 0, '', '', '' }
 
 local function answer_armed(list, version, due, is_loaded)
     local at = #list
@@ -25,11 +26,41 @@ local function next_occurrence(deadline, period)
     return behind == 0, 0, due
 end
 
+-- Adds the versions that nobody has loaded to those asked for. Whether there may be more.
+local named, more = #ARGV, false
+local function add_unloaded()
+    local due, digits = {}, format(DIGITS, now)
+    local function add_index(index)
+        local found = call('ZRANGEBYSCORE', index, '-inf', digits, 'WITHSCORES', 'LIMIT', 0, at_most)
+        for at = 1, #found, 2 do
+            due[#due + 1] = { tonumber(found[at + 1]), found[at] }
+        end
+    end
+    local function add_indexes(owner)
+        add_index(index_of(WAITING, owner))
+        add_index(index_of(IN_FLIGHT, owner))
+    end
+    add_indexes(nil)
+    for _, dead in ipairs(ended_lives()) do
+        add_indexes(dead)
+    end
+    table.sort(due, function(a, b)
+        return a[1] < b[1] or a[1] == b[1] and a[2] < b[2]
+    end)
+    more = #due >= at_most
+    for at = 1, min(#due, at_most) do
+        ARGV[#ARGV + 1] = due[at][2]
+    end
+end
+if at_most > 0 then
+    add_unloaded()
+end
+
 even_when_full()
-local row_of = read(rows, ARGV, FIRST, #ARGV)
-likely_life = call('HGET', loaded, ARGV[FIRST] or '')
+local row_of, last = read_some(rows, ARGV, FIRST, #ARGV)
+likely_life = named >= FIRST and call('HGET', loaded, ARGV[FIRST])
 local lease_ends = lease and format(DIGITS, after(lease))
-for at = FIRST, #ARGV do
+for at = FIRST, last do
     local version = ARGV[at]
     local row = row_of[version]
     if row then
@@ -65,5 +96,7 @@ for at = FIRST, #ARGV do
     end
 end
 finish()
-answers[2], answers[3], answers[4] = concat(fired, ' '), concat(later, ' '), concat(following, ' ')
+answers[2] = math.max(named - last, 0)
+answers[3] = (more or at_most > 0 and last < #ARGV) and 1 or 0
+answers[4], answers[5], answers[6] = concat(fired, ' '), concat(later, ' '), concat(following, ' ')
 return answers

@@ -1,4 +1,4 @@
--- list: 'w' waiting | 'f' in flight, limit, then due, version of the last one if it goes on -> rows.
+-- list: 'w' waiting | 'f' in flight, limit, then due, version of the last one if it goes on -> rows, fewer if they have enough bytes.
 -- O((limit + log n) * lives + limit * log n).
 
 local limit, after_due, after_version = tonumber(ARGV[2]), ARGV[3], ARGV[4]
@@ -33,8 +33,11 @@ table.sort(found, function(a, b)
     return a.due < b.due or a.due == b.due and a.version < b.version
 end)
 
-local answers = {}
+local answers, bytes = {}, 0
 for number = 1, min(#found, limit) do
-    describe(answers, found[number].version)
+    bytes = bytes + describe(answers, found[number].version)
+    if bytes >= MAX_BYTES then
+        break
+    end
 end
 return answers

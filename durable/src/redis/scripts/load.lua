@@ -1,4 +1,4 @@
--- load: instance, window, limit, alive -> now, whether there is more, version, due for each row.
+-- load: instance, window, limit, alive, wanted -> now, whether there is more, what other instances lack, version, due for each row.
 -- O((limit + lives that ended) * log n).
 
 local life, limit = ARGV[1], tonumber(ARGV[3])
@@ -20,8 +20,7 @@ local function open_pages(owner)
     open_page(IN_FLIGHT, owner, now)
 end
 open_pages(nil)
--- What lives that have ended had loaded, nobody has.
-local ended = call('ZRANGEBYSCORE', lives, '-inf', '(' .. format(DIGITS, now))
+local ended = ended_lives()
 for _, dead in ipairs(ended) do
     open_pages(dead)
 end
@@ -55,6 +54,7 @@ local function shut(page)
 end
 
 local found, into, into_loaded = {}, { [WAITING] = {}, [IN_FLIGHT] = {} }, {}
+local lacking = tonumber(ARGV[5])
 for at = 1, 2 * limit, 2 do
     local page = first_page()
     if not page then
@@ -65,6 +65,9 @@ for at = 1, 2 * limit, 2 do
     into_loaded[at], into_loaded[at + 1] = version, life
     local into_at = #list
     list[into_at + 1], list[into_at + 2] = due, version
+    if page.due <= now then
+        lacking = lacking - 1
+    end
     page.at = page.at + 2
     page.due = tonumber(page[page.at + 1])
     if not page.due then
@@ -85,4 +88,19 @@ for _, dead in ipairs(ended) do
         call('ZREM', lives, dead)
     end
 end
-return { now, pages[1] and 1 or 0, concat(found, ' ') }
+
+local others_lack, noted = 0, call('ZRANGE', lacks, 0, -1, 'WITHSCORES')
+for at = 1, #noted, 2 do
+    local other = noted[at]
+    if not living(other) then
+        call('ZREM', lacks, other)
+    elseif other ~= life then
+        others_lack = others_lack + tonumber(noted[at + 1])
+    end
+end
+if lacking > 0 then
+    call('ZADD', lacks, lacking, life)
+else
+    call('ZREM', lacks, life)
+end
+return { now, pages[1] and 1 or 0, others_lack, concat(found, ' ') }

@@ -17,7 +17,7 @@ local call, format, min = redis.call, string.format, math.min
 local pack, unpack_from, concat = struct.pack, struct.unpack, table.concat
 local space = KEYS[1]
 local rows, keys, flights = space .. ':rows', space .. ':keys', space .. ':flights'
-local loaded, lives = space .. ':loaded', space .. ':lives'
+local loaded, lives, lacks = space .. ':loaded', space .. ':lives', space .. ':lacks'
 
 local schema, last = unpack(call('HMGET', space, 'schema', 'sequence'))
 if not schema then
@@ -84,6 +84,11 @@ local function living(life)
     return alive_until and tonumber(alive_until) >= now and life
 end
 
+-- What lives that have ended had loaded, nobody has.
+local function ended_lives()
+    return call('ZRANGEBYSCORE', lives, '-inf', '(' .. format(DIGITS, now))
+end
+
 -- The id under which the row is loaded, if any, and when it is due.
 local function life_and_due(version, state)
     local life = call('HGET', loaded, version)
@@ -130,6 +135,28 @@ local function read(key, fields, from, to)
         end
     end
     return values
+end
+
+-- A script reads no more rows of a batch once they have so many bytes: until it ends the server does nothing else. What is left
+-- of the batch is for another call. `ANSWER_BYTES` is the same.
+local MAX_BYTES, PAGE = 1048576, 16
+
+-- The values of the first fields of a hash, by field, as `read`, and where the last of them is.
+local function read_some(key, fields, from, to)
+    local values, bytes = {}, 0
+    for from = from, to, PAGE do
+        local last = min(from + PAGE - 1, to)
+        local answers = call('HMGET', key, unpack(fields, from, last))
+        for at = from, last do
+            local value = answers[at - from + 1]
+            values[fields[at]] = value
+            bytes = bytes + (value and #value or 0)
+            if bytes >= MAX_BYTES then
+                return values, at
+            end
+        end
+    end
+    return values, to
 end
 
 local function hint()

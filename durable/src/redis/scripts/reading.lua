@@ -1,11 +1,12 @@
 -- How rows are read.
 
--- version, due, loader or 0, the row
+-- Adds version, due, loader or 0, and the row. Returns how many bytes the row has.
 local function describe(answers, version)
     local row, at = call('HGET', rows, version), #answers
     local life, due = life_and_due(version, row:sub(1, 1))
     answers[at + 1], answers[at + 2] = tonumber(version), due
     answers[at + 3], answers[at + 4] = tonumber(life and living(life) or 0), row
+    return #row
 end
 
 -- The indexes in which rows of that state lie, with the lives that they belong to.

@@ -1,6 +1,6 @@
 -- settle: window, loader, 'at how micros ..' for those that are not acknowledged, then tokens; at is where a token is among them
 -- and how is 'extend' | 'again' | 'release' | 'unfire'
--- -> DONE | LOST | version, due, loaded of what waits again, for each.
+-- -> DONE | LOST | version, due, loaded of what waits again, for each; fewer, if the last are left for another call.
 -- O(log n) for each.
 
 local DONE, LOST, FIRST = '0', '-1', 4
@@ -10,8 +10,8 @@ for at, how, delay in ARGV[3]:gmatch('(%d+) (%a+) (%d+)') do
 end
 
 even_when_full()
-local row_of, waiting_under = read(rows, ARGV, FIRST, #ARGV), {}
-for at = FIRST, #ARGV do
+local waiting_under, row_of, last = {}, read_some(rows, ARGV, FIRST, #ARGV)
+for at = FIRST, last do
     local token, how = ARGV[at], how_of[at]
     local row, answer = row_of[token], DONE
     local state, deadline, attempt, period, key, value_at
@@ -26,7 +26,7 @@ for at = FIRST, #ARGV do
     else
         local due = after(delay_of[at])
         if how == 'unfire' then
-            attempt = attempt - 1
+            attempt = math.max(attempt - 1, 0)
         end
         if how ~= 'extend' and waiting_under[key] == nil then
             waiting_under[key] = call('HGET', keys, key) and true

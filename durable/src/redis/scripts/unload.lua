@@ -2,6 +2,7 @@
 
 local life = ARGV[1]
 even_when_full()
+call('ZREM', lacks, life)
 if call('EXISTS', index_of(WAITING, life), index_of(IN_FLIGHT, life)) == 0 then
     call('ZREM', lives, life)
 else

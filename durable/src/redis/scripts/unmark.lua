@@ -15,6 +15,8 @@ for at = 2, #ARGV do
     end
 end
 if any then
+    -- Others that lack rows hear of these, and say so again if they still do.
+    call('UNLINK', lacks)
     hint()
 end
 return { now }

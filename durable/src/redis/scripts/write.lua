@@ -1,7 +1,7 @@
 -- write: window, loader, for each write its head, packed as in HEAD, then their keys, then the values of those that set;
 -- the op is 's' set | 'a' set if absent | 'm' move | 'r' remove
 -- -> ARMED, version, due, loaded, replaced or 0 | REMOVED, version | ABSENT | PRESENT | FLYING, token for each, then the values of
---    those that were removed.
+--    those that were removed; for fewer, if the last are left for another call.
 -- O(log n) for each write.
 
 local ARMED, REMOVED, ABSENT, PRESENT, FLYING = '1', '2', '3', '4', '5'
@@ -11,11 +11,7 @@ local HEAD, HEAD_LENGTH = '<c1c1dd', 18
 
 local heads, FIRST = ARGV[3], 4
 local count = #heads / HEAD_LENGTH
-local version_of, replaced = read(keys, ARGV, FIRST, FIRST + count - 1), {}
-for _, version in pairs(version_of) do
-    replaced[#replaced + 1] = version or nil
-end
-local row_of = read(rows, replaced, 1, #replaced)
+local version_of = read(keys, ARGV, FIRST, FIRST + count - 1)
 
 local numbers, answers = {}, { '' }
 local function answer(what, token)
@@ -31,16 +27,24 @@ local function answer_armed(replaced, version, due, is_loaded)
 end
 
 -- What this call has put in must be there to be taken out.
-local function row_under(version)
-    if row_of[version] == nil then
+local put_in = {}
+local function take_waiting(version, key, stays_in_keys)
+    if put_in[version] then
         flush()
-        row_of[version] = call('HGET', rows, version)
+        put_in = {}
     end
-    return row_of[version]
+    take(version, WAITING, key, stays_in_keys)
+end
+local function put(deadline, attempt, period, key, value, replaced)
+    local version = answer_armed(replaced, put_waiting(deadline, attempt, period, key, value, deadline))
+    version_of[key], put_in[version] = version, true
 end
 
-local value_at = FIRST + count
+local value_at, bytes = FIRST + count, 0
 for number = 1, count do
+    if bytes >= MAX_BYTES then
+        break
+    end
     local op, base, due, period = unpack_from(HEAD, heads, (number - 1) * HEAD_LENGTH + 1)
     local key, value = ARGV[FIRST + number - 1], nil
     if op == 's' or op == 'a' then
@@ -54,21 +58,22 @@ for number = 1, count do
     if token then
         answer(FLYING, token)
     elseif op == 's' or op == 'a' and not version then
-        if version and row_under(version) then
-            take(version, WAITING, key, true)
+        if version then
+            take_waiting(version, key, true)
         end
-        version_of[key] = answer_armed(version, put_waiting(due, 0, period, key, value, due))
+        put(due, 0, period, key, value, version)
     elseif op == 'a' then
         answer(PRESENT)
     elseif not version then
         answer(ABSENT)
     else
-        local row = row_under(version)
+        take_waiting(version, key, op == 'm')
+        local row = call('HGET', rows, version)
+        bytes = bytes + #row
         local _, _, attempt, its_period, _, its_value_at = unpack_from(UNPACK_ROW, row)
         local its_value = row:sub(its_value_at)
-        take(version, WAITING, key, op == 'm')
         if op == 'm' then
-            version_of[key] = answer_armed(version, put_waiting(due, attempt, its_period, key, its_value, due))
+            put(due, attempt, its_period, key, its_value, version)
         else
             version_of[key] = false
             answer(REMOVED, version)

@@ -48,7 +48,7 @@ async fn commit_that_fails_fails_every_call_in_it() {
         violating.expect_err("nothing was committed"),
         after.expect_err("nothing was committed"),
     ] {
-        assert!(error.to_string().contains("FOREIGN KEY"), "{error}");
+        assert!(format!("{error:#}").contains("FOREIGN KEY"), "{error}");
     }
     assert!(!has(&store, "before").await && !has(&store, "after").await);
     let again = store.write(&space, set("again", 1), NEAR).await;
@@ -72,7 +72,7 @@ async fn error_that_rolls_all_back_fails_the_calls_before_it() {
     drop(release);
     let (before, failing, after) = tokio::join!(before, failing, after);
     let (before, failing) = (before.expect_err("gone"), failing.expect_err("refused"));
-    assert!(failing.to_string().contains("UNIQUE"), "{failing}");
+    assert!(format!("{failing:#}").contains("UNIQUE"), "{failing:#}");
     assert_eq!(before, failing);
     after.expect("it has a transaction of its own");
     assert!(!has(&store, "before").await && has(&store, "after").await);
@@ -134,7 +134,7 @@ async fn file_that_was_deleted_or_replaced_takes_no_calls() {
             let look = store.count(&space).await;
             for error in [write.expect_err(why), look.expect_err(why)] {
                 assert!(matches!(error, StoreError::Refused { .. }), "{error:?}");
-                let text = error.to_string();
+                let text = format!("{error:#}");
                 assert!(text.contains(&name.display().to_string()), "{text}");
             }
         };

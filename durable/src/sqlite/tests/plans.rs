@@ -8,7 +8,7 @@ use rusqlite::StatementStatus;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 
 use super::*;
-use crate::store::{Fire, How, List, Load, Missed, Settle, State, Written};
+use crate::store::{Fire, List, Load, Missed, Settle, Settlement, State, WriteOutcome};
 
 /// The steps that each statement has taken in all its runs, by its text. SQLite takes some for each row that it looks at.
 static STEPS: Mutex<BTreeMap<String, i32>> = Mutex::new(BTreeMap::new());
@@ -44,6 +44,7 @@ async fn read_lists(store: &Sqlite) {
             after = page.last().map(|row| (row.due, row.version));
         }
     }
+    store.count(&space()).await.expect("it counts");
 }
 
 /// Runs SQL on the connection of the store, and notes none of it.
@@ -64,7 +65,7 @@ async fn run(store: &Sqlite, sql: String) {
 /// Makes every call that an instance makes while it runs.
 async fn make_all_calls(store: &Sqlite, instance: InstanceId) -> InstanceId {
     let space = space();
-    let near = Near {
+    let near = LoadWindow {
         window: Duration::ZERO,
         loader: Some(instance),
     };
@@ -88,7 +89,7 @@ async fn make_all_calls(store: &Sqlite, instance: InstanceId) -> InstanceId {
     ];
     let written = store.write(&space, batch, near).await.expect("it writes");
     let armed = written.iter().filter_map(|written| match written {
-        Written::Armed { row, .. } => Some(row.version),
+        WriteOutcome::Armed { row, .. } => Some(row.version),
         _ => None,
     });
     let versions = armed.collect();
@@ -96,20 +97,26 @@ async fn make_all_calls(store: &Sqlite, instance: InstanceId) -> InstanceId {
         instance,
         window: Duration::from_secs(30),
         limit: 100,
+        wanted: 0,
         alive: Duration::from_secs(60),
     };
     store.load(&space, load).await.expect("it loads");
     let fire = Fire {
         versions,
+        unloaded: 0,
         lease: Some(Duration::from_secs(60)),
         missed: Missed::FireOnce,
         near,
     };
     let fired = store.fire(&space, fire).await.expect("it fires").fired;
     assert_eq!(fired.len(), 3);
-    let hows = [How::Extend(Duration::from_secs(60)), How::Release, How::Ack];
+    let hows = [
+        Settlement::Extend(Duration::from_secs(60)),
+        Settlement::Release,
+        Settlement::Ack,
+    ];
     let tokens = fired.iter().map(|fired| fired.token);
-    for hows in [hows, [How::Ack; 3]] {
+    for hows in [hows, [Settlement::Ack; 3]] {
         let settle = |(token, how)| Settle { token, how };
         let settles = tokens.clone().zip(hows).map(settle).collect();
         let settled = store.settle(&space, settles, near).await;

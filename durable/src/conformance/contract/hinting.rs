@@ -1,0 +1,162 @@
+//! Hints of near rows that no instance has loaded.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::{Case, FAR, HOUR, NOW, armed, repeating, set, write};
+use crate::conformance::world::{Stores, World};
+use crate::store::{
+    Action, Due, Fire, InstanceId, Load, LoadWindow, Missed, Settle, Settled, Settlement, Store,
+    Version,
+};
+
+/// Rows due within two minutes are near, and the caller loads none.
+const NEAR: LoadWindow = LoadWindow {
+    window: Duration::from_secs(120),
+    loader: None,
+};
+
+const SOON: Due = Due::In(Duration::from_secs(60));
+
+struct Listening<'a, T: Stores> {
+    world: &'a World<T>,
+    case: Case<T::Store>,
+}
+
+impl<T: Stores> Listening<'_, T> {
+    /// Takes the hints that there are.
+    async fn quiet(&self) {
+        let space = &self.case.space;
+        while timeout(self.world.units(1), self.case.store.hinted(space))
+            .await
+            .is_ok()
+        {}
+    }
+
+    /// Makes a call, and sees whether it gives a hint.
+    async fn is_hinted<O>(&self, call: impl Future<Output = O>) -> (O, bool) {
+        let hinted = loop {
+            self.quiet().await;
+            let mut hinted = Box::pin(self.case.store.hinted(&self.case.space));
+            // On a busy machine a hint of the call before comes only now.
+            if timeout(Duration::ZERO, &mut hinted).await.is_err() {
+                break hinted;
+            }
+        };
+        let answer = call.await;
+        // With room for a busy machine: it ends with the hint.
+        let heard = timeout(self.world.units(10), hinted).await;
+        (answer, heard.is_ok())
+    }
+
+    async fn sees_a_hint<O>(&self, of: &str, call: impl Future<Output = O>) -> O {
+        let (answer, is_hinted) = self.is_hinted(call).await;
+        assert!(is_hinted, "no hint of {of}");
+        answer
+    }
+
+    async fn set(&self, key: &str, due: Due) -> Version {
+        let written = self.case.write_near(vec![set(key, key, due)], NEAR).await;
+        armed(&written[0]).0.version
+    }
+
+    async fn settle(&self, token: Version, how: Settlement) -> Settled {
+        let settles = vec![Settle { token, how }];
+        let settled = self.case.store.settle(&self.case.space, settles, NEAR);
+        settled.await.expect("it settles")[0]
+    }
+
+    async fn load_for(&self, instance: InstanceId, alive: Duration) -> usize {
+        let request = Load {
+            instance,
+            window: HOUR,
+            limit: 100,
+            wanted: 0,
+            alive,
+        };
+        let loaded = self.case.store.load(&self.case.space, request).await;
+        loaded.expect("it loads").rows.len()
+    }
+}
+
+/// Each call that leaves a near row which no instance has loaded gives a hint, and a call that leaves none gives none.
+pub async fn hints_near_rows_that_no_instance_has_loaded<T: Stores>(world: &World<T>) {
+    if !T::HINTS {
+        return;
+    }
+    let case = Case::open(world).await;
+    let instance = case.instance().await;
+    let listening = Listening { world, case };
+    let case = &listening.case;
+    let store = &case.store;
+
+    listening
+        .sees_a_hint("a set", listening.set("a", SOON))
+        .await;
+    let (_, is_hinted) = listening.is_hinted(listening.set("far", FAR)).await;
+    assert!(!is_hinted, "a far row is none");
+    let moved = case.write_near(vec![write("far", Action::Move { due: SOON })], NEAR);
+    listening.sees_a_hint("a move", moved).await;
+    let absent = Action::Set {
+        value: Vec::new(),
+        due: SOON,
+        period: None,
+        if_absent: true,
+    };
+    let absent = case.write_near(vec![write("absent", absent)], NEAR);
+    listening.sees_a_hint("a set if absent", absent).await;
+
+    // Fired once, and put back in each way: as a timer of its key, and beside a newer one.
+    let minute = Duration::from_secs(60);
+    for how in [
+        Settlement::RetryAfter(minute),
+        Settlement::Release,
+        Settlement::Unfire,
+    ] {
+        let token = case.fired("claimed").await;
+        let settled = listening.settle(token, how);
+        let settled = listening.sees_a_hint(&format!("{how:?}"), settled).await;
+        assert!(matches!(settled, Settled::Armed(_)), "{settled:?}");
+    }
+    for how in [Settlement::Release, Settlement::Unfire] {
+        let token = case.fired("beside").await;
+        case.set("beside", FAR).await;
+        let settled = listening.settle(token, how);
+        let what = format!("{how:?} beside a newer row");
+        let settled = listening.sees_a_hint(&what, settled).await;
+        assert_eq!(settled, Settled::Done);
+    }
+
+    let repeats = case.write(vec![repeating("repeats", NOW, minute)]).await;
+    let fire = Fire {
+        versions: vec![armed(&repeats[0]).0.version],
+        unloaded: 0,
+        lease: Some(HOUR),
+        missed: Missed::FireOnce,
+        near: NEAR,
+    };
+    let report = listening.sees_a_hint("a next occurrence", case.fire_as(fire));
+    assert_eq!(report.await.next.len(), 1);
+
+    let row = case.set("left", NOW).await.version;
+    assert!(listening.load_for(instance, HOUR).await > 1);
+    let unmark = async || store.unmark(&case.space, instance, vec![row]).await;
+    let unmarked = listening.sees_a_hint("an unmark", unmark()).await;
+    assert_eq!(unmarked, Ok(Vec::new()));
+    let (_, is_hinted) = listening.is_hinted(unmark()).await;
+    assert!(!is_hinted, "it was not marked");
+    let fresh = listening.sees_a_hint("an unload", case.unload(instance));
+    let fresh = fresh.await;
+    assert!(listening.load_for(fresh, Duration::ZERO).await > 1);
+
+    // Marked in the same step by an instance that lives, a row is nothing for others.
+    let living = case.instance().await;
+    listening.load_for(living, HOUR).await;
+    let loader = Some(living);
+    let marked = LoadWindow { loader, ..NEAR };
+    let set = case.write_near(vec![set("mine", "", SOON)], marked);
+    let (_, is_hinted) = listening.is_hinted(set).await;
+    assert!(!is_hinted, "it is loaded");
+}

@@ -1,0 +1,158 @@
+//! How much one script does, which keeps the server from everything else.
+
+use std::time::Duration;
+
+use tickwheel_durable::Redis;
+use tickwheel_durable::store::{
+    Action, Due, Fire, List, Load, LoadWindow, Missed, Namespace, Settle, Settlement, State, Store,
+    Write, WriteOutcome,
+};
+
+use crate::server::Server;
+
+const UNLOADED: LoadWindow = LoadWindow {
+    window: Duration::ZERO,
+    loader: None,
+};
+
+/// A value of which three make an answer long enough.
+const LARGE: usize = 400 * 1024;
+
+async fn open(server: &Server) -> (Redis, Namespace) {
+    let (store, space) = (server.connect().await, Namespace::new("looks"));
+    let space = space.expect("it is a name");
+    store.open(&space, "json").await.expect("it opens");
+    (store, space)
+}
+
+fn write(key: u32, action: Action) -> Write {
+    let key = format!("{key:04}").into();
+    Write { key, action }
+}
+
+fn set(key: u32, bytes: usize) -> Write {
+    let action = Action::Set {
+        value: vec![b'v'; bytes],
+        due: Due::In(Duration::ZERO),
+        period: None,
+        if_absent: false,
+    };
+    write(key, action)
+}
+
+/// How many scripts the server has run.
+async fn scripts(server: &Server) -> u64 {
+    let stats = format!("{:?}", server.command(&["INFO", "commandstats"]).await);
+    let calls = stats.split("cmdstat_evalsha:calls=").nth(1);
+    let calls = calls.map(|rest| rest.split(',').next().expect("a number follows"));
+    calls.map_or(0, |calls| calls.parse().expect("it is a number"))
+}
+
+/// A list of a thousand rows was one script.
+#[tokio::test]
+async fn lists_come_in_short_pages() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let (store, space) = open(&server).await;
+    let writes = (0..400).map(|key| set(key, 1)).collect();
+    store
+        .write(&space, writes, UNLOADED)
+        .await
+        .expect("it writes");
+    let (mut after, mut keys) = (None, Vec::new());
+    loop {
+        let list = List {
+            state: State::Waiting,
+            after,
+            limit: 1_000,
+        };
+        let page = store.list(&space, list).await.expect("it lists");
+        let Some(last) = page.last() else { break };
+        assert!(page.len() <= 128, "{} rows", page.len());
+        after = Some((last.due, last.version));
+        keys.extend(page.into_iter().map(|row| row.key));
+    }
+    let all: Vec<Vec<u8>> = (0..400).map(|key| write(key, Action::Remove).key).collect();
+    assert_eq!(keys, all);
+}
+
+/// A load of many rows keeps the server from the calls that fire what is due now.
+#[tokio::test]
+async fn loads_come_in_short_pages() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let (store, space) = open(&server).await;
+    let instance = store.open(&space, "json").await.expect("it opens").instance;
+    let writes = (0..1_500).map(|key| set(key, 1)).collect();
+    let written = store.write(&space, writes, UNLOADED).await;
+    written.expect("it writes");
+    let load = Load {
+        instance,
+        window: Duration::from_secs(60),
+        limit: 4_096,
+        wanted: 0,
+        alive: Duration::from_secs(60),
+    };
+    for (rows, more) in [(1_024, true), (476, false)] {
+        let loaded = store.load(&space, load).await.expect("it loads");
+        assert_eq!((loaded.rows.len(), loaded.more), (rows, more));
+    }
+}
+
+/// Batches about large rows are several scripts of about a megabyte.
+#[tokio::test]
+async fn batches_of_large_rows_are_divided() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let (store, space) = open(&server).await;
+    let writes = (0..9).map(|key| set(key, LARGE)).collect();
+    let written = store.write(&space, writes, UNLOADED).await;
+    let written = written.expect("it writes");
+    let version = |written: &WriteOutcome| match written {
+        WriteOutcome::Armed { row, .. } => row.version,
+        other => panic!("{other:?}"),
+    };
+    let mut left: Vec<_> = written.iter().map(version).collect();
+    let mut tokens = Vec::new();
+    while !left.is_empty() {
+        let fire = Fire {
+            versions: left.clone(),
+            unloaded: 0,
+            lease: Some(Duration::from_secs(60)),
+            missed: Missed::FireOnce,
+            near: UNLOADED,
+        };
+        let report = store.fire(&space, fire).await.expect("it fires");
+        assert!(report.fired.len() <= 3, "{}", report.fired.len());
+        left.drain(..left.len() - report.left);
+        tokens.extend(report.fired.iter().map(|fired| fired.token));
+    }
+    assert_eq!(tokens.len(), 9);
+
+    let before = scripts(&server).await;
+    let again = |&token| Settle {
+        token,
+        how: Settlement::RetryAfter(Duration::ZERO),
+    };
+    let settles = tokens.iter().map(again).collect();
+    let settled = store.settle(&space, settles, UNLOADED).await;
+    assert_eq!(settled.expect("it settles").len(), 9);
+    let settling = scripts(&server).await - before;
+    assert!(settling >= 3, "{settling} scripts put nine back");
+
+    let before = scripts(&server).await;
+    let moves = (0..9).map(|key| {
+        let due = Due::In(Duration::from_secs(60));
+        write(key, Action::Move { due })
+    });
+    let moved = store.write(&space, moves.collect(), UNLOADED).await;
+    assert_eq!(moved.expect("it moves").len(), 9);
+    let removes = (0..9).map(|key| write(key, Action::Remove)).collect();
+    let removed = store.write(&space, removes, UNLOADED).await;
+    assert_eq!(removed.expect("it removes").len(), 9);
+    let writing = scripts(&server).await - before;
+    assert!(writing >= 6, "{writing} scripts move and remove nine");
+}
