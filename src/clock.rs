@@ -6,14 +6,25 @@
 mod pausable;
 
 #[cfg(not(tickwheel_shuttle))]
-use tokio::time::Instant;
+use tokio::{
+    runtime::{Handle, TryCurrentError},
+    time::Instant,
+};
 
 pub(crate) use pausable::CAN_PAUSE;
 
 /// The current time.
+///
+/// Never panics. A Tokio whose clock can be paused asks for the thread's runtime, and panics in a thread that ends once its
+/// thread-local storage is gone. Pools, and what users keep in thread-locals, are dropped there. Such a thread has no runtime
+/// any more, so its clock is the real one.
 #[cfg(not(tickwheel_shuttle))]
 #[inline]
 pub(crate) fn now() -> Instant {
+    let ends = |error: TryCurrentError| error.is_thread_local_destroyed();
+    if CAN_PAUSE && Handle::try_current().is_err_and(ends) {
+        return Instant::from_std(std::time::Instant::now());
+    }
     Instant::now()
 }
 

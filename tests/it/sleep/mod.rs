@@ -1,6 +1,7 @@
 //! The futures that sleep.
 
 mod basics;
+mod ending_threads;
 mod interval;
 mod model;
 mod pool;

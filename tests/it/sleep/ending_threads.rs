@@ -1,0 +1,103 @@
+//! What is dropped while a thread ends: a panic there aborts the process, and with it the tests.
+//!
+//! Tokio's own thread-local is gone by then, if the thread used another one first. A Tokio that has paused any clock in
+//! the process then panics when it is asked for the time.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::thread;
+
+use crate::support::{HOUR, ms, poll_idly};
+use tickwheel::{Sleep, TimerWheel};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::yield_now;
+use tokio_test::assert_pending;
+
+/// How many cancelled sleeps a thread keeps.
+const POOLED: usize = 128;
+
+/// How many commands of a thread wake the actor.
+const QUEUE_BOUND: usize = 512;
+
+/// A wheel whose actor waits. It takes no command while the test does not drive the runtime.
+fn wheel_at_rest() -> (Runtime, TimerWheel) {
+    drop(
+        { Builder::new_current_thread() }
+            .enable_time()
+            .start_paused(true)
+            .build(),
+    );
+    let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+    let wheel = runtime.block_on(async { TimerWheel::new() });
+    (runtime, wheel)
+}
+
+fn rest(runtime: &Runtime, wheel: &TimerWheel) {
+    runtime.block_on(async {
+        wheel.settle().await;
+        for _ in 0..10 {
+            yield_now().await;
+        }
+    });
+}
+
+fn armed_sleeps(wheel: &TimerWheel, count: usize) -> Vec<Sleep> {
+    let mut sleeps: Vec<_> = (0..count).map(|_| wheel.sleep(HOUR)).collect();
+    for sleep in &mut sleeps {
+        assert_pending!(poll_idly(sleep));
+    }
+    sleeps
+}
+
+#[test]
+fn releases_pooled_sleeps_in_a_thread_that_ends() {
+    let (runtime, wheel) = wheel_at_rest();
+    let sleeps = armed_sleeps(&wheel, POOLED + QUEUE_BOUND - POOLED / 2);
+    rest(&runtime, &wheel);
+    // Half of what the pool gives up fills the queue, so the thread notifies the actor when it ends.
+    thread::spawn(move || drop(sleeps)).join().unwrap();
+    rest(&runtime, &wheel);
+    assert_eq!(
+        wheel.metrics().sleeps_cancelled,
+        (QUEUE_BOUND + POOLED / 2) as u64
+    );
+    assert_eq!(wheel.metrics().sleeps_pending, 0);
+}
+
+#[test]
+fn drops_what_a_thread_local_holds_in_a_thread_that_ends() {
+    thread_local! {
+        static HELD: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
+    }
+
+    let (runtime, wheel) = wheel_at_rest();
+    let sleeps = armed_sleeps(&wheel, POOLED + 2 * QUEUE_BOUND);
+    let idle = wheel.idle_timer(HOUR);
+    let guard = idle.busy();
+    let (timers, _stream) = wheel.keyed::<u32, ()>();
+    timers.set_timer(1, (), HOUR).unwrap();
+    let (reaper, _idle) = wheel.reaper::<u32, ()>(HOUR);
+    let watch = reaper.watch(1, ()).unwrap();
+    rest(&runtime, &wheel);
+    let there = wheel.clone();
+    thread::spawn(move || {
+        HELD.with_borrow_mut(|held| {
+            held.extend([
+                Box::new(sleeps) as Box<dyn Any>,
+                Box::new(guard),
+                Box::new(idle),
+            ]);
+            held.extend([
+                Box::new(timers) as Box<dyn Any>,
+                Box::new(watch),
+                Box::new(reaper),
+            ]);
+        });
+        drop(there.sleep(ms(1)));
+    })
+    .join()
+    .unwrap();
+    rest(&runtime, &wheel);
+    let metrics = wheel.metrics();
+    assert_eq!((metrics.sleeps_pending, metrics.keyed_pending), (0, 1));
+}
