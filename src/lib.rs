@@ -1,5 +1,4 @@
-//! Timers for Tokio services that arm many and fire few: sleeps, timeouts, intervals, keyed timers and idle timers on
-//! one hierarchical timing wheel, owned by one actor task. All of it is safe Rust.
+//! Timers for Tokio services that arm many and fire few, on one hierarchical timing wheel that one actor task owns.
 //!
 //! * [`sleep`](TimerWheel::sleep), [`timeout`](TimerWheel::timeout) and [`interval`](TimerWheel::interval) work like
 //!   those of [`tokio::time`]. A new timeout takes over the entry of a cancelled one. So most timeouts allocate
@@ -10,6 +9,7 @@
 //! * [`idle_timer`](TimerWheel::idle_timer), [`idle_stream`](TimerWheel::idle_stream) and
 //!   [`reaper`](TimerWheel::reaper) detect idle connections and sessions, one or thousands of them.
 //! * [`wheel`] is the data structure alone, without clock or runtime, for an event loop of your own.
+//!
 //! # Quick start
 //!
 //! ```
@@ -41,31 +41,21 @@
 //!     Ok(())
 //! }
 //! ```
+//!
 //! # Where to read on
 //!
-//! * The [guide](mod@guide): which timer to use, [switching](mod@guide#switch-from-tokiotime) from `tokio::time`,
-//!   accuracy, testing with paused time, shutting down, and what each operation costs.
-//! * The [design chapter](guide::design): how the crate is built, and its promises with their tests.
+//! * The [guide](mod@guide): which timer to use, [accuracy](mod@guide#accuracy-and-ticks), testing with paused time,
+//!   shutting down, and what each operation [costs](guide::costs).
+//! * The [design chapter](guide::design): how the crate is built, and its [promises](guide::design#promises) with their
+//!   tests.
 //! * [`TimerWheel`] and [`Builder`]: all calls and settings.
 //!
 //! # Guarantees
 //!
-//! A timer is never early, and [how late](mod@guide#accuracy-and-ticks) it can be is known: by default 1.1 ms plus the
-//! time that the operating system and other tasks take. Under Tokio's paused clock it is exact.
+//! A timer is never early. By default it is less than 1.1 ms late, plus the time that the operating system and other
+//! tasks take. A timer fires or is cancelled, never both, and the calls say which. A dropped future wakes no task.
 //!
-//! Sleeps are woken tick by tick. Keyed timers expire in the order of their ticks, and within a tick in the order in
-//! which they were armed. A timer fires or is cancelled, never both, and the calls say which. A dropped future wakes no
-//! task, and its memory is not held until the deadline.
-//!
-//! Deadlines in the past fire at once; unrepresentable deadlines never fire. No `Instant` panics. A `Duration` panics
-//! only if it is a period, an idle duration or a maximum age of zero.
-//!
-//! The actor never waits for a consumer. Its turns are bounded: neither commands nor expirations starve each other, or
-//! the rest of the runtime. While any worker thread is free, timers fire, whatever blocks the others. An empty wheel
-//! arms no timer and is not polled.
-//!
-//! A waker, key or value that panics harms its own timer only. A shutdown loses nothing: sleeps go on with Tokio's own
-//! timer, and unexpired keyed timers are returned.
+//! No `Instant` panics. A `Duration` panics only if it is a period, an idle duration or a maximum age of zero.
 //!
 //! # Features
 //!

@@ -1,14 +1,14 @@
 //! What each operation allocates, locks and sends. Documentation only.
 //!
 //! Every timer also reads the clock (some 30 ns) and clones a waker. The lock of an entry is uncontended unless the
-//! actor processes this very entry, or the future moved to another thread. A *command* is a push into the thread's
-//! queue, under that queue's lock, and a read of the tick at which the actor next runs. It notifies the actor only if
-//! that would be too late, or if 512 commands lie in the queue. The memory of commands is reused, and not counted here.
+//! actor processes this very entry, or the future moved to another thread. A *command* is a push into one of the
+//! mailbox's queues, under that queue's lock. It notifies the actor only by the [wake rule](super::design#the-wake-rule).
+//! The memory of commands is reused, and not counted here.
 //!
 //! | operation | allocates | locks | commands |
 //! |---|---|---|---|
 //! | make, poll and drop a sleep or timeout, with a pooled entry that fits | nothing | its own entry's, twice | none |
-//! | the same without one | the entry, unless the thread's pool is full (128 entries of this wheel) | its own entry's, twice | one |
+//! | the same without one | the entry, unless the thread's pool of 128 entries is full | its own entry's, twice | one |
 //! | a timeout whose future is ready at the first poll, with a pooled entry that fits | nothing | none | none |
 //! | dropping a sleep when the thread's pool is full | nothing | its own entry's, twice | one |
 //! | [`Sleep::reset`] to later | nothing | its own entry's | none |
@@ -29,22 +29,21 @@
 //!
 //! Setting a new key, removing one and every expiration also change one count that all sets of the wheel share.
 //!
-//! A thread keeps pools for the last sixteen wheels it used. When the actor reaches a pooled entry that no timer has
-//! reused, it takes the entry off the wheel; the next timeout with this entry sends a command again. That is about one
-//! command for each pooled entry and length of timeout, however many timeouts are made.
+//! A thread keeps pools for the last sixteen wheels it used. An entry that is in its pool when the actor reaches it
+//! leaves the wheel, and sends a command when it is next used. That is about one command for each pooled entry and
+//! length of timeout, however many timeouts are made.
 //!
-//! Callers, the reader and the actor hold the lock of a set for at most 256 timers at a time. Its memory grows under
-//! the lock in small steps: at a million timers the largest step moves 2 MB. A thread that finds the lock taken spins
-//! for some microseconds before it blocks. Producers that should not contend use separate sets.
+//! Callers, the reader and the actor hold the lock of a set for at most 256 timers at a time. A thread that finds it
+//! taken spins for some microseconds before it blocks. The set's memory grows under the lock in small steps: at a
+//! million timers the largest step moves 2 MB.
 //!
 //! One actor keeps one thread busy at most. Of 10^6 timers due within a second, each takes it some 0.1 us to register,
-//! 0.35 us to reschedule, and 0.4 us to fire, 0.8 us if keyed, without waking its task. So one wheel fires some million
-//! timers a second, and takes several million commands. A set serves two to ten million calls a second, depending on
-//! how far apart the calling cores are, not on how many call. Where that is the limit, spread keys over several sets by
-//! their hash. Timeouts share nothing.
+//! 0.35 us to reschedule, and 0.4 us to fire, 0.8 us if keyed, without waking its task. A set serves two to ten million
+//! calls a second, depending on how far apart the calling cores are, not on how many call. Where that is the limit,
+//! spread keys over several sets by their hash. Timeouts share nothing.
 //!
 //! A pending sleep takes about 100 bytes beside the 48 of its future, a keyed timer with a `u64` key and value about
-//! 80, a watched connection about 130. `benches/README.md` of the repository has times.
+//! 80, a watched connection about 130.
 
 // For the links above.
 #[allow(unused_imports)]

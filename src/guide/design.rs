@@ -1,32 +1,27 @@
 //! How the crate is built, and what it promises. Documentation only.
 //!
-//! # The model
-//!
-//! go-zero's `TimingWheel` is one goroutine, `run()`, that owns a wheel and receives from channels: set, move, remove, drain,
-//! stop, and a ticker. No other goroutine touches the wheel, so it needs no lock. tickwheel is that actor for Tokio. One task
-//! owns the wheel. Commands reach it through one MPSC channel, the mailbox. All others hold cheap handles.
-//!
-//! Two things differ. The loop has no ticker: it sleeps until the next bucket that is not empty. And most calls need no
-//! command. A channel send for each timer costs more than the timer: arming and cancelling a timeout through
-//! `tokio::sync::mpsc` took 140 ns on one thread and over 300 ns on two, against 62 to 75 ns without. So the true deadline of
-//! a timer lies where its owner can write it, and the wheel holds only a lower bound of it. Moving a timer later and
-//! cancelling a sleep are then writes to that place: the actor finds them when the wheel reaches the timer. Arming a sleep
-//! needs a command unless a cancelled entry is on the wheel already and can be used again. A change needs a command only if
-//! the actor would process it too late otherwise.
-//!
 //! # The one idea
 //!
 //! > The wheel holds a lower bound; the owner holds the truth.
 //!
-//! Every timer knows its deadline. The wheel knows only the tick at which the timer is *scheduled* to be processed, which is
-//! never after the deadline. When the wheel reaches that tick, the actor processes the timer: if it is due, it fires; if it is
-//! due later, it is rescheduled; if it is not armed any more, it leaves the wheel.
+//! One task, the actor, owns the wheel, so the wheel needs no lock. Commands reach the actor through one MPSC channel,
+//! the mailbox; all others hold cheap handles. go-zero's `TimingWheel` is built like that, with a ticker. But a channel
+//! send for each timer costs more than the timer: arming and cancelling a timeout through `tokio::sync::mpsc` took 140 ns
+//! on one thread and over 300 ns on two, against 62 to 75 ns without.
+//!
+//! So the true deadline of a timer lies where its owner can write it. The wheel knows only the tick at which the timer is
+//! *scheduled* to be processed, which is never after the deadline. When the wheel reaches that tick, the actor processes
+//! the timer: if it is due, it fires; if it is due later, it is rescheduled; if it is not armed any more, it leaves the
+//! wheel. A change needs a command only if the actor would process the timer too late otherwise. Moving a timer later and
+//! cancelling a sleep need none.
 //!
 //! A cancelled entry stays on the wheel, and its thread keeps it in a pool. A new timeout whose deadline is not before the
-//! entry's scheduled tick takes it over by writing deadline and waker. With timeouts of a constant length that is nearly every
-//! time. A timeout takes the entry of its pool that is scheduled latest among those that are scheduled early enough, so that
-//! mixed lengths find entries too. So the number of entries on the wheel follows the
-//! number of timers there are *at once*, not the rate at which they are made.
+//! entry's scheduled tick takes it over by writing deadline and waker. It takes the entry that is scheduled latest among
+//! those that are scheduled early enough, so mixed lengths find entries too. So the number of entries on the wheel follows
+//! the number of timers there are *at once*, not the rate at which they are made.
+//!
+//! Tokio's timer has the pair of ticks too, as `registered_when` and `true_when`, for resets to later. New here is its use
+//! for cancelling, for reuse and for keyed sets, without `unsafe`.
 //!
 //! # The parts
 //!
@@ -44,14 +39,11 @@
 //!            wheel                     a pure data structure: ticks in, items out
 //! ```
 //!
-//! Dependencies point one way: the parts have an order, and each imports only parts that stand before it. `wheel` imports
-//! nothing of the crate and knows no clock. Callers never import the actor, and the actor never imports a caller: both know
-//! only what lies between them. The builder alone knows both sides and starts the actor. The [`adapters`](crate::adapters)
-//! lie above the callers and import nothing from below them; nothing else in the crate knows them. Each protocol between
-//! threads is prose with numbered invariants at the top of its module, and a loom model beside it: the entry of a sleep, the
-//! mailbox, the lock of a timer set, the activity of an idle timer. What the wheel knows of one timer is a type of its own,
-//! without a lock, which sleeps and keyed timers share. An explorer, which runs all of the code under a scheduler of its
-//! own, searches for bugs between those parts.
+//! Dependencies point one way: each part imports only parts that stand before it in an order that a test holds. Callers
+//! never import the actor, and the actor never imports a caller. The builder alone knows both sides. The
+//! [`adapters`](crate::adapters) lie above the callers. Each protocol between threads is prose with numbered invariants at
+//! the top of its module, and a loom model beside it. An explorer, which runs all of the code under a scheduler of its own,
+//! searches for bugs between those parts.
 //!
 //! These absences are as deliberate:
 //!
@@ -62,22 +54,22 @@
 //!
 //! # The wheel
 //!
-//! A level has 256 buckets ([`Builder::slots`](crate::Builder::slots) changes that), and each bucket of a level is as wide as
-//! the whole level below. An item lies in the lowest level that reaches its tick and cascades to a lower one when time reaches
-//! its bucket. A bitmap for each level shows the next bucket that holds anything, so time jumps from one to the next: an hour
-//! of silence costs nothing, and a timer a year away wakes the actor at most once per level. The [`wheel`](crate::wheel) module
-//! has a worked example.
+//! A level has 256 buckets ([`Builder::slots`](crate::Builder::slots) changes that), and each bucket of a level is as wide
+//! as the whole level below. An item lies in the lowest level that reaches its tick and cascades to a lower one when time
+//! reaches its bucket. A bitmap for each level shows the next bucket that holds anything, so time jumps from one to the
+//! next: an hour of silence costs nothing, and a timer a year away wakes the actor at most once per level. The
+//! [`wheel`](crate::wheel) module has a worked example.
 //!
-//! The actor has two wheels: one holds the entries of sleeps, the other the indices of keyed timers. Their nodes lie in chunks
-//! of 4096, and commands travel in blocks of 512, so that neither growing nor shrinking them copies or frees megabytes within
-//! a turn. Each turn frees some of the unused memory.
+//! The actor has two wheels: one for the entries of sleeps, one for the indices of keyed timers. Their nodes and the
+//! commands lie in chunks, so that neither growing nor shrinking copies or frees megabytes within a turn.
 //!
 //! # The wake rule
 //!
-//! Pushing a command must not wake the actor each time. The actor publishes the tick at which it runs next. A caller pushes its
-//! command, then reads that tick, and notifies the actor only if the command is needed earlier, or if 512 commands lie in that
-//! queue. The actor publishes the tick first and checks the queues after, both with sequentially consistent accesses. So one of
-//! the two sees the other, and no command is missed. There is a queue for each core, on a cache line of its own.
+//! Pushing a command must not wake the actor each time. The actor publishes the tick at which it runs next. A caller pushes
+//! its command, then reads that tick, and notifies the actor only if the command is needed earlier, or if 512 commands lie
+//! in that queue. The actor publishes the tick first and checks the queues after. The push and the check take the queue's
+//! lock, so one of the two sees the other, and no command is missed. There is a queue for each core, on a cache line of
+//! its own.
 //!
 //! # The actor's turn
 //!
@@ -96,49 +88,43 @@
 //! ```
 //!
 //! While commands are left over, the turn stops before the earliest tick by which one of them is needed. So a timer fires
-//! before those that are due after it even if its command waits in a backlog, and a due timer does not wait for commands that
-//! are all later.
+//! before those that are due after it even if its command waits in a backlog, and a due timer does not wait for commands
+//! that are all later.
 //!
-//! On a runtime with one thread the actor has one turn for each round of the tasks, which may send more than 4096 commands in
-//! a round. So a turn catches up for as long as the other tasks have kept the actor waiting before it: the backlog does not grow
+//! A runtime with one thread gives the actor one turn for each round of its tasks, which may send more than 4096 commands.
+//! So a turn catches up for as long as the other tasks have kept the actor waiting before it: the backlog does not grow
 //! from turn to turn, and the others have at least half of the time.
-//!
-//! Wakers are woken and values dropped when no lock is held, and panics are caught.
 //!
 //! # Where the actor runs
 //!
-//! A delay of the actor's task delays every timer. On a multi-thread runtime two things could delay it. A task that
-//! notifies the actor and then blocks its worker leaves the actor in that worker's LIFO slot, from which no other worker steals.
-//! So a caller on such a worker also spawns an empty task, which pushes the actor out of the slot. And `yield_now` keeps a
-//! task on a private list of its worker, behind the tasks that the actor has just woken. So between turns the actor wakes itself
-//! and returns pending, which puts it where others steal. Both are needed: 20 sleepers of 20 ms were 300 ms late without, while
-//! three workers were idle.
+//! A delay of the actor's task delays every timer. A multi-thread runtime has two places where the task could wait for
+//! another one that blocks its worker: the worker's LIFO slot, to which a notification sends it, and the private list on
+//! which `yield_now` keeps it. No other worker steals from either. So a caller on such a worker also spawns an empty task,
+//! which pushes the actor out of the slot, and between turns the actor wakes itself and returns pending. Without both, 20
+//! sleepers of 20 ms were 300 ms late while three workers were idle.
 //!
 //! # Why keyed timers live in a set
 //!
 //! The timers of one [`keyed`](crate::TimerWheel::keyed) set, and the watches of one reaper, lie in one table under one lock
-//! that callers, the stream and the actor share. The alternative was an entry for each timer, as a sleep has: a map from keys
-//! to entries on the callers' side, and an expiration to deliver where a sleep has a waker to wake. It has one protocol for all
-//! timers, and maps can be sharded. The set was chosen for four reasons:
+//! that callers, the stream and the actor share. The alternative was an entry for each timer, as a sleep has, and a map
+//! from keys to entries. The set was chosen for four reasons:
 //!
-//! * **Answers.** A call answers when it returns: the value that was replaced, whether there was a timer, how many there are.
-//!   With a map and entries, each call needs the map's lock and the entry's, and *removed or fired, never both* has to hold
-//!   across the two. Under one lock it holds by itself.
-//! * **Commands.** Each new entry costs a command. A set sends one command for all indices that changed since the actor last
-//!   took them.
-//! * **Order.** Expirations leave in the order in which their timers were armed, by tick and over several turns. That takes an
-//!   order and a heap for the set in either shape.
-//! * **Bytes.** A slot with a `u64` key and value takes 48 bytes, and some 7 more in the index of keys. An entry with its
-//!   reference counts, its node, a lock of its own and room for its expiration takes about twice that.
+//! * **Results.** A call returns the value that was replaced, whether there was a timer, how many there are. With a map and
+//!   entries, *removed or fired, never both* has to hold across two locks. Under one it holds by itself.
+//! * **Commands.** Each new entry costs a command. A set sends one command for all indices that changed since the actor
+//!   last took them.
+//! * **Order.** Expirations leave in the order in which their timers were armed. That takes an order and a heap for the
+//!   whole set in either shape.
+//! * **Bytes.** A timer with a `u64` key and value takes about half of what an entry with its reference counts, its node
+//!   and a lock of its own takes.
 //!
-//! The price is that producers of one set contend for its lock. So every hold of it is bounded, by 256 timers; the hash table
-//! that finds a key grows in steps of a few hundred keys; and `Hash` runs before the lock is taken. A service that needs more
-//! makes several sets: they share the wheel and the limit on keyed timers.
+//! The price is that producers of one set contend for its lock. So every hold of it is bounded, by 256 timers, the hash
+//! table that finds a key grows in steps, and `Hash` runs before the lock is taken. A service that needs more makes several
+//! sets, which share the wheel and the limit on keyed timers.
 //!
-//! The first version of the set lost timers. Its callers had to notify the actor, and carried that duty as a value from one
-//! function to the next. The value could be dropped, overwritten by another, or acted on after the lock was released. Now the
-//! guard of the lock has that duty. It collects the changed indices, pushes the command before it unlocks, and follows the
-//! wake rule after. The module `timer_set` has the invariants, and its `lock` the argument.
+//! The guard of the lock notifies the actor: it collects the changed indices, pushes the command before it unlocks, and
+//! follows the wake rule after. A caller cannot forget, delay or overwrite a notification. The module `timer_set` has the
+//! invariants, and its `lock` the argument.
 //!
 //! # Promises
 //!
@@ -163,5 +149,3 @@
 //! | P15 | nothing is lost at shutdown: keyed leftovers are returned, a pending `Sleep` keeps its promise on Tokio's own timer | `p15_fires_pending_sleeps_on_time_after_shutdown`, `p15_returns_what_had_not_fired_once_earliest_first`, `p15_leaves_sleeps_usable_after_their_runtime_is_dropped` |
 //! | P16 | the books balance: set = pending + fired + removed + replaced + drained | `p16_balances_the_books_after_any_mix_of_operations`, `p16_counts_each_end_of_a_sleep_once`, `p16_counts_a_set_once_while_it_is_dropped`, `p16_balances_the_books_in_every_snapshot` |
 //! | P17 | while any worker thread is free timers fire, whatever blocks the others - the one that armed last included | `p17_fires_on_time_when_the_arming_task_blocks`, `p17_fires_on_time_when_a_woken_task_blocks` |
-//!
-//! [Another chapter](super::costs) lists the cost of each operation.

@@ -1,72 +1,28 @@
-//! Three uses of keyed timers: debounce, throttle, and a map whose items expire. Documentation only; its examples are
-//! tests.
+//! Three uses of keyed timers: debounce, throttle, and a map whose items expire. Documentation only; its example is a
+//! test.
 //!
 //! # Debounce
 //!
-//! A burst of events has one effect, once events have stopped for a while. Each event sets the key's timer again, with
-//! the value of that event:
+//! A burst of events has one effect, once events have stopped for a while. Each event moves the key's timer, or sets it
+//! when there is none: see the example of [`move_timer`](KeyedTimers::move_timer). Where the effect needs the value of
+//! the last event, each event calls [`set_timer`](KeyedTimers::set_timer), which replaces value and deadline.
 //!
-//! ```
-//! use std::time::Duration;
-//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let wheel = tickwheel::TimerWheel::new();
-//! let (drafts, mut saves) = wheel.keyed::<&str, String>();
-//! let quiet = Duration::from_millis(500);
-//!
-//! for text in ["H", "He", "Hel", "Hello"] {
-//!     drafts.set_timer("letter", text.to_owned(), quiet)?;
-//!     tokio::time::sleep(Duration::from_millis(100)).await; // the next keystroke
-//! }
-//!
-//! // Saved once, half a second after the last keystroke.
-//! let save = saves.recv().await.ok_or("closed")?;
-//! assert_eq!((save.key, save.value.as_str()), ("letter", "Hello"));
-//! assert_eq!(wheel.metrics().keyed_fired, 1);
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! Where the value does not change, call [`move_timer`](KeyedTimers::move_timer), and `set_timer` only when it returns
-//! `false`. A draft that changes without a pause is never saved. To save it every ten seconds at the latest, keep the
-//! time of the first change in the value, and leave the timer alone once it has waited for so long.
+//! A draft that changes without a pause is never saved. To save it every ten seconds at the latest, keep the time of
+//! the first change in the value, and leave the timer alone once it has waited for so long.
 //!
 //! # Throttle
 //!
 //! The first event of a key passes, and the next one only after a while. The timer is the lock: of many callers at
-//! once, [`set_if_absent`](KeyedTimers::set_if_absent) sets it for one, and its expiration releases it.
-//!
-//! ```
-//! use std::time::Duration;
-//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let wheel = tickwheel::TimerWheel::new();
-//! let (recent, mut expired) = wheel.keyed::<String, ()>();
-//! // No task needs the expirations, but the stream has to be emptied.
-//! tokio::spawn(async move { while expired.recv().await.is_some() {} });
-//!
-//! let passes = |user: &str| -> Result<bool, tickwheel::SetTimerError<(), ()>> {
-//!     let second = Duration::from_secs(1);
-//!     let held = recent.set_if_absent(user.to_owned(), (), second);
-//!     Ok(held.map_err(tickwheel::SetTimerError::without_value)?.is_none())
-//! };
-//! assert!(passes("alice")?);
-//! assert!(passes("bob")?);
-//! assert!(!passes("alice")?, "too soon");
-//!
-//! tokio::time::sleep(Duration::from_millis(1_010)).await;
-//! assert!(passes("alice")?);
-//! # Ok(())
-//! # }
-//! ```
+//! once, [`set_if_absent`](KeyedTimers::set_if_absent) sets it for one, and its expiration releases it. A task has to
+//! empty the stream, even where no code needs the expirations.
 //!
 //! # A map whose items expire
 //!
 //! Each item of your map has a timer under its key. Refreshing an item sets its timer again, and an expiration removes
-//! the item. But **an expiration that lies in the stream is not taken back.** An item may be refreshed after its timer
-//! has expired, and before the consumer receives the expiration. Removing the item then would lose a fresh one. So
-//! every caller changes an item and its timer under the map's lock, and the consumer asks under the same lock whether
-//! the key has a [timer again](KeyedTimers::contains):
+//! the item. But **an expiration that lies in the stream is not taken back**: if an item is refreshed after its timer
+//! has expired, and before the consumer receives the expiration, removing it would lose a fresh item. So every caller
+//! changes an item and its timer under the map's lock, and the consumer asks under the same lock whether the key has a
+//! [timer again](KeyedTimers::contains):
 //!
 //! ```
 //! use std::collections::HashMap;
@@ -131,8 +87,7 @@
 //! # }
 //! ```
 //!
-//! A caller locks the map first and the set of timers second, never the other way round, so they cannot deadlock. The
-//! example `cache` uses versions instead of `contains`, and adds a limit and counts.
+//! A caller locks the map first and the set of timers second, never the other way round, so they cannot deadlock.
 
 // For the links above.
 #[allow(unused_imports)]

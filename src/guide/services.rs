@@ -1,7 +1,6 @@
 //! Servers and clients on hyper, axum, tower and quinn. Documentation only.
 //!
-//! The [`adapters`](crate::adapters) put the wheel behind the timer interfaces of other crates. Each has its own
-//! feature.
+//! The [`adapters`](crate::adapters) put the wheel behind the timer interfaces of other crates.
 //!
 //! | you have | feature | do |
 //! |---|---|---|
@@ -22,9 +21,8 @@
 //! | the head of a request | hyper's `header_read_timeout`; [`IdleLimits::read`](crate::IdleLimits::read), longer than any handler takes, where hyper is hidden |
 //! | the next request, while none is in flight | [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive) on the stream |
 //!
-//! `keep_alive` does not cut a request in flight, however long the handler takes. It does cut a response that has begun
-//! and then pauses for longer than the limit: for server-sent events and the like, hold a [`BusyGuard`] for each
-//! request, as the example `http_keepalive` does. With axum, the listener wraps the sockets it accepts:
+//! `keep_alive` does cut a response that has begun and then pauses for longer than the limit: for server-sent events and
+//! the like, hold a [`BusyGuard`] for each request. With axum, the listener wraps the sockets it accepts:
 //!
 //! ```ignore
 //! struct IdleListener {
@@ -88,11 +86,9 @@
 //! }
 //! ```
 //!
-//! This is from the example `axum_service`. When it stops, axum lets handlers finish, and closes connections without
-//! one: a request that lies unread in a socket, or waits to be accepted, is cut. The example `http_service` serves its
-//! connections with hyper and answers those requests too. It has all four limits, graceful shutdown and a page for
-//! Prometheus. `quic_echo` is a QUIC server that ends silent clients by idle timeout. Run them with `cargo run -p
-//! tickwheel-adapters --example <name>`.
+//! This is from the example `axum_service` in the repository. When it stops, axum lets handlers finish, and closes
+//! connections without one: a request that lies unread in a socket, or waits to be accepted, is cut. The example
+//! `http_service`, which serves its connections with hyper, answers those requests too.
 
 // For the links above.
 #[allow(unused_imports)]
