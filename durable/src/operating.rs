@@ -1,4 +1,4 @@
-//! Running it: sizes, failures, what to watch, and when to take a job queue instead. Documentation only.
+//! Running it: sizes, failures, monitoring, and when to use a job queue instead. Documentation only.
 //!
 //! 1. [Sizing](#sizing)
 //! 2. [What happens when](#what-happens-when)
@@ -6,89 +6,85 @@
 //! 4. [Looking into the store](#looking-into-the-store)
 //! 5. [Starting and stopping](#starting-and-stopping)
 //! 6. [Writing handlers](#writing-handlers)
-//! 7. [When to take a job queue](#when-to-take-a-job-queue)
+//! 7. [When to use a job queue](#when-to-use-a-job-queue)
 //!
 //! # Sizing
 //!
-//! The defaults suit services with up to some thousand timers a second. What each setting trades:
+//! The defaults suit services with up to some thousand timers a second. The one number to choose is how many handlers
+//! [`dispatch`](crate::Claims::dispatch) runs at once. How many timers are claimed and loaded
+//! [follows](crate::protocol#demand). What the settings trade:
 //!
 //! | setting | default | larger | smaller |
 //! |---|---|---|---|
-//! | [`lease`](crate::Builder::lease) | 60 s | a process may stand still for longer, half a lease, without its timers going to others; fewer renewals | after a crash of the claimant the timer comes again sooner |
-//! | [`window`](crate::Builder::window) | 30 s | the store may be away for longer without a late timer being noticed late; more memory | less on the wheel |
-//! | [`poll`](crate::Builder::poll) | 1 s | fewer calls | after a crash what was loaded goes to others sooner, within four polls |
-//! | [`capacity`](crate::Builder::capacity) | 1024 | a program may keep more claims unsettled | a bound for programs that receive without waiting for their handlers |
+//! | [`lease`](crate::Builder::lease) | 60 s | a process may stand still for longer, half a lease, before others take its timers; fewer renewals | after a crash of the claimant its timers come again sooner |
+//! | [`window`](crate::Builder::window) | 30 s | an outage of the store that is no longer than the window delays only timers that are due during it; more memory | less on the wheel |
+//! | [`poll`](crate::Builder::poll) | 1 s | fewer calls | after a crash others take the loaded timers sooner, within four polls |
+//! | [`capacity`](crate::Builder::capacity) | 1024 | a program may hold more unsettled claims | a bound for programs that receive without waiting for their handlers |
 //! | [`handler_timeout`](crate::Builder::handler_timeout) | none | handlers may take longer | a handler that hangs frees its place sooner |
-//! | [`call_timeout`](crate::Builder::call_timeout) | 5 s | rides out a slow store | callers learn sooner |
+//! | [`call_timeout`](crate::Builder::call_timeout) | 5 s | rides out a slow store | callers learn of an outage sooner |
 //!
-//! * **Concurrency** is the one number to choose: how many handlers [`dispatch`](crate::Claims::dispatch) runs at once. What
-//!   is claimed, and loaded, [follows](crate::protocol#demand).
-//! * **Lease**: how long after a crash what was claimed comes again. It does not depend on how long handlers take, as
-//!   `dispatch` renews it; a program that receives by itself uses [`auto_renew`](crate::Claim::auto_renew). The lease must be
-//!   at least two round trips to the store, as measured at start.
-//! * **Handler timeout**: set it, far above what a handler takes. Without it a handler that never returns keeps its place, and
-//!   its timer, until the process ends.
-//! * **Memory**: an instance has at most 16 times its capacity loaded, and may have 1,024. A loaded timer is a number and an
-//!   instant on the wheel, about 100 bytes; keys and values come when it fires. A storm of a million timers due at once is
-//!   loaded piece by piece, and shared among instances as they finish.
-//! * **The wheel**: share one between instances and the rest of the program. If it has a bound (`max_keyed`) that is too small,
+//! * **Lease**: it must be at least two round trips to the store, as measured at start. It does not depend on how long
+//!   handlers take, because `dispatch` renews it; a program that receives by itself uses
+//!   [`auto_renew`](crate::Claim::auto_renew).
+//! * **Handler timeout**: set it, far above what a handler takes. Without it a handler that never returns keeps its
+//!   place, and its timer, until the process ends.
+//! * **Memory**: an instance loads at most 16 times its capacity, or 1,024 timers if that is more. A loaded timer is a
+//!   number and an instant on the wheel, about 100 bytes; keys and values come when it fires.
+//! * **The wheel**: share one between instances and the rest of the program. If its bound (`max_keyed`) is too small,
 //!   the instance loads less and says so once in the log.
-//! * **Many short timers**: a timer that is nearly always removed before it fires, such as a request timeout, does not belong
-//!   into a store. Use the wheel itself.
+//! * **Many short timers**: a timer that is nearly always removed before it fires, such as a request timeout, does not
+//!   belong in a store. Use the wheel itself.
 //!
 //! # What happens when
 //!
-//! | what | then |
+//! | event | effect |
 //! |---|---|
-//! | an instance is killed | what it had loaded goes to others within four polls; what it had claimed is delivered again within a poll after the lease has ended |
-//! | an instance is shut down | at once: nothing is loaded by it any more, and what was not received is released |
-//! | the store is away | calls fail with [`Error::Store`](crate::Error::Store) or, after the call timeout, [`Error::Timeout`](crate::Error::Timeout); nothing is delivered; the instance tries again each poll, and goes on when the store is back |
+//! | an instance is killed | other instances load its timers within four polls; its claims are delivered again within a poll after their lease has ended |
+//! | an instance is shut down | its timers are unloaded, and claims that were not received are released, at once |
+//! | the store is unreachable | calls fail with [`Error::Store`](crate::Error::Store) or, after the call timeout, [`Error::Timeout`](crate::Error::Timeout); nothing is delivered; the instance tries again each poll |
 //! | the store is slow | lateness grows by the round trip; batches grow with it, so throughput does not fall |
-//! | the disk of an SQLite file is full, or the file read-only | calls fail with [`StoreError::Refused`](crate::store::StoreError::Refused), which names the file; when there is room, the next call succeeds |
-//! | another process locks an SQLite file, or is stopped (`SIGSTOP`, a debugger) while it has the lock | calls of all processes wait, and fail with [`Error::Timeout`](crate::Error::Timeout) when their time is over; after a second there is a warning with the file. SQLite cannot take a lock away: let the process go on, or end it. Looks go on |
-//! | an SQLite file is deleted or replaced while it is open | calls fail with [`StoreError::Refused`](crate::store::StoreError::Refused), which names the file, until it is opened again |
-//! | a Redis server hangs, and another one takes over its address | after the call timeout the connection is given up, and the next call connects to the other one |
-//! | somebody locks rows in PostgreSQL by hand | moves, removes and acknowledgements of these timers fail with [`Error::Timeout`](crate::Error::Timeout), and they are delivered when the lock has ended; others are not held up |
-//! | a value does not decode | the timer is quarantined: logged, counted, and in flight for ever, where the admin view shows it; others are not held up |
-//! | a handler panics | in [`dispatch`](crate::Claims::dispatch) it is logged, and the timer comes again after a second, two, four, up to a minute |
-//! | a handler kills the process each time | it comes again with each lease, and `attempt` grows: acknowledge it, or put it far away, when that is too often |
-//! | more is due than the program takes | the rest waits, and other instances get what they ask for, within a poll and a half at first; `given_back` counts |
-//! | a handler takes longer than its lease | the lease is renewed; it is logged once with its key, and `slow_handlers` counts |
-//! | a handler never returns | it keeps one place; with a [time limit](crate::Builder::handler_timeout) it is cancelled, logged with its key, and tried again after a second, two, four, up to a minute |
-//! | a program does not come for what it has asked for | the claims are given back once half of their lease is over, uncounted |
-//! | hosts disagree about the time | nothing: the store's clock decides |
-//! | the store's clock steps | forward, timers come sooner by as much; back, later |
-//! | a newer version of the crate has changed the schema | an older one does not start: [`StoreError::Schema`](crate::store::StoreError::Schema) |
-//! | a namespace is opened with another codec | it does not start: [`StoreError::Codec`](crate::store::StoreError::Codec) |
+//! | the disk of an SQLite file is full, the file is read-only, or it was deleted or replaced while open | calls fail with [`StoreError::Refused`](crate::store::StoreError::Refused), which names the file, until there is room or the file is opened again |
+//! | another process has locked an SQLite file, or is stopped (`SIGSTOP`, a debugger) while it holds the lock | calls of all processes wait, and fail with [`Error::Timeout`](crate::Error::Timeout) after their call timeout; after a second a warning names the file. SQLite cannot take a lock away: let the process go on, or end it. Looks go on |
+//! | a Redis server hangs, and another one takes over its address | the instance drops the connection after the call timeout, and its next call connects to the other server |
+//! | another session has locked rows in PostgreSQL | moves, removes and acknowledgements of these timers fail with [`Error::Timeout`](crate::Error::Timeout); the timers are delivered when the lock has ended. Other timers are not delayed |
+//! | a value does not decode | the timer is quarantined: logged, counted, and in flight until [`Admin`](crate::Admin) releases or discards it |
+//! | a handler panics, or exceeds its [time limit](crate::Builder::handler_timeout) | in [`dispatch`](crate::Claims::dispatch) it is logged, and the timer comes again after a second, two, four, up to a minute |
+//! | a handler kills the process each time | the timer comes again with each lease, and `attempt` grows: acknowledge it, or put it far away, when that is too often |
+//! | more is due than the program takes | the rest waits; other instances get what they ask for within a poll and a half |
+//! | a handler takes longer than its lease | the lease is renewed; the key is logged once |
+//! | the program does not receive claims it has asked for | the claims are released once half of their lease is over, and do not count as attempts |
+//! | clocks of hosts differ | nothing: the store's clock decides |
+//! | the store's clock steps | timers come sooner by as much when it steps forward, later when it steps back |
+//! | a newer version of the crate has changed the schema | an older version does not start: [`StoreError::Schema`](crate::store::StoreError::Schema) |
+//! | a namespace is opened with another codec | the instance does not start: [`StoreError::Codec`](crate::store::StoreError::Codec) |
 //!
 //! # What to watch
 //!
-//! [`metrics`](crate::DurableTimers::metrics) costs nothing; [`counts`](crate::DurableTimers::counts) asks the store, which takes
-//! milliseconds and delays nothing.
+//! [`metrics`](crate::DurableTimers::metrics) reads the counters of this instance.
+//! [`counts`](crate::DurableTimers::counts) queries the store, which takes milliseconds and delays no other call.
 //!
-//! | figure | means trouble when |
+//! | figure | a sign of trouble when |
 //! |---|---|
-//! | `counts().earliest` before `counts().now` by seconds | nobody fires: no instance, no capacity, or the store is away |
+//! | `counts().earliest` | it is seconds before `counts().now`: no instance fires, none has capacity, or the store is unreachable |
 //! | `lateness_micros.max` | it is far above the store's round trip |
 //! | `redelivered` | it grows without crashes: handlers fail or panic, or claims are dropped |
-//! | `lost` | a process stood still, or could not reach the store, for half a lease; or claims from `recv` are held for longer than one without [`auto_renew`](crate::Claim::auto_renew) |
-//! | `lapsed` | the program asks for claims and does not come for them |
-//! | `slow_handlers` | handlers take longer than a lease: a deadlock, or a lease that is too short for what they do |
-//! | `timed_out` | handlers hang |
-//! | `due` | it stays high: handlers are slow, or too few |
-//! | `given_back` | it grows on all instances: handlers are slow, or too few |
-//! | `failing` | one of its fields is set for longer than a blink |
+//! | `lost` | it grows: a process stood still, or could not reach the store, for half a lease; or claims from `recv` are held for longer than a lease without [`auto_renew`](crate::Claim::auto_renew) |
+//! | `lapsed` | it grows: the program asks for claims and does not receive them |
+//! | `slow_handlers` | it grows: handlers take longer than a lease |
+//! | `timed_out` | it grows: handlers hang |
+//! | `due`, or `given_back` on all instances | it stays high, or grows: handlers are slow, or too few |
+//! | `failing` | one of its fields stays set |
 //! | `quarantined` | it is not zero: a deployment has changed a type that old timers still have |
 //! | `store_errors`, `store_latency_micros` | they grow |
 //!
-//! Every call of the store is a `tracing` span at debug level, `store`, with the namespace, the call and the number of items. Loads,
-//! fires, writes and settles that begin to fail are one warning each, with the words of the store, and one line when they work
-//! again. An error prints what its source says with `{:#}` only, or by what the program prints sources with.
+//! Every call of the store is a `tracing` span at debug level, `store`, with the namespace, the call and the number of
+//! items. The instance logs one warning when loads, fires, writes or settles begin to fail, with the store's message,
+//! and one line when they work again. An error prints its causes with `{:#}`.
 //!
 //! # Looking into the store
 //!
-//! [`Admin`](crate::Admin) lists what waits and what is in flight, whichever instance has it, shows one key, releases or throws
-//! away a claim, and purges a namespace:
+//! [`Admin`](crate::Admin) lists timers that wait or are in flight, whichever instance has them, shows one key, releases
+//! or discards a claim, and purges a namespace:
 //!
 //! ```
 //! use std::time::Duration;
@@ -119,31 +115,33 @@
 //! # Starting and stopping
 //!
 //! Run one instance for a namespace in each process that handles its timers. A process that only sets timers drops its
-//! [`Claims`](crate::Claims) and keeps the handle. One that handles them keeps both.
+//! [`Claims`](crate::Claims) and keeps the handle.
 //!
-//! [`shutdown`](crate::DurableTimers::shutdown) ends the stream of claims and gives everything back, so that others go on
-//! without delay. Claims that handlers still hold can be settled after it; wait for the handlers, then let the process end. A
-//! process that just ends loses nothing either, but others learn of it only from its silence.
+//! [`shutdown`](crate::DurableTimers::shutdown) ends the stream of claims, and other instances go on without delay. Claims
+//! that handlers still hold can be settled after it; wait for the handlers, then let the process end. A process that
+//! just ends loses nothing either, but is treated like one that was killed.
 //!
 //! # Writing handlers
 //!
 //! * Work first, then acknowledge. The other way round is [`at_most_once`](crate::Builder::at_most_once).
-//! * Expect to run twice. Either the work is idempotent, or what it changes checks the [token](crate::Token): it remembers the
-//!   greatest it has seen for the key, and refuses smaller ones.
-//! * A handler of a key that was set again meanwhile has the old value, and its acknowledgement leaves the new timer alone.
-//! * Work that turns out long needs nothing in `dispatch`. When [`lease_remaining`](crate::Claim::lease_remaining) is zero, or
-//!   a call says [`Error::Lost`](crate::Error::Lost), another instance may have the timer: stop.
+//! * Expect to run twice. Make the work idempotent, or let it check the [token](crate::Token): it remembers the greatest
+//!   one it has seen for the key, and refuses smaller ones.
+//! * If a key is set again while its handler runs, the handler has the old value, and its acknowledgement leaves the new
+//!   timer alone.
+//! * When [`lease_remaining`](crate::Claim::lease_remaining) is zero, or a call returns
+//!   [`Error::Lost`](crate::Error::Lost), another instance may have the timer: stop.
 //! * Do not block the thread in `dispatch`, whose handlers share a task; use
 //!   [`dispatch_spawned`](crate::Claims::dispatch_spawned), or `spawn_blocking`.
 //! * Give up in the end: look at [`attempt`](crate::Claim::attempt), and acknowledge what has failed too often.
 //!
-//! # When to take a job queue
+//! # When to use a job queue
 //!
-//! Timers with keys that are moved and removed, and must be on time, are what this is for. Take a job queue when
+//! This crate is for timers with keys that are moved and removed, and must be on time. Use a job queue when
 //!
-//! * most jobs are due at once: it has priorities, per-queue limits and a dashboard, and lateness of a second is no matter;
-//! * jobs form a workflow, with steps and results: take a workflow engine;
-//! * you need the job to be written in the same transaction as your own tables, and your queue does that;
-//! * a minute more or less is all the same: a cron job that selects what is due is less to run.
+//! * most jobs are due at once: a queue has priorities, per-queue limits and a dashboard, and a second of lateness does
+//!   not matter;
+//! * jobs form a workflow, with steps and results: use a workflow engine;
+//! * the job must be written in the same transaction as your own tables, and your queue does that;
+//! * a minute more or less does not matter: a cron job that selects what is due is less to run.
 //!
-//! And when timers need not survive the process, take the wheel alone: it needs no store and no lease.
+//! When timers need not survive the process, use the wheel alone.

@@ -1,7 +1,35 @@
 //! The queue between the instance, which fires, and the stream of claims; and the demand that it fires for.
 //!
-//! The rules are [those of demand](crate::protocol#demand). What they need to know of the program is kept here: how many claims
-//! it waits for, and how many it may be given ahead.
+//! # Demand
+//!
+//! 1. **Wanted.** A program that waits for claims says how many it can take: `recv` one, `recv_many` its limit,
+//!    `dispatch` as many as it has places free. While it does not wait, it wants none.
+//! 2. **Ahead.** So many claims may wait for the program besides: none at first, and twice as many and one more each
+//!    time it comes back for more within an eighth of a poll. The limit is the places of `dispatch`, or what
+//!    `recv_many` asks for, or 512. If the program does not come back for an eighth of a poll, no more are ahead of it
+//!    than it has received in that time, and none if it receives nothing for a poll. So a quick program does not wait
+//!    for round trips, and a slow one holds nothing that it does not work on.
+//! 3. **Fired** is what is due, up to wanted and ahead together, less what waits for the program already, and within
+//!    the capacity. The rest stays here and *due*, earliest first. Nothing else decides when to fire: a place that
+//!    comes free fires a row that is here, without a load. While a program works on what is ahead of it, half of that is
+//!    gathered before the next call.
+//! 4. **Loaded**, of what is due already, are as many rows as that, and as many again as may be ahead, less those that
+//!    are due here. When a load has left due rows out, the instance fires these without loading them, as much as its
+//!    program asks for, until a fire finds no more of them. Only then does it load what is due later, as far as it has
+//!    room. When a load has left that out, the instance makes the next one as soon as there is demand for it.
+//! 5. **Left to others** is what others *lack*: due rows that their last loads asked for, by rule 4, and did not get.
+//!    The store records this number with each load, and tells it to the other instances when they load. An instance may
+//!    hold rows that have been due here for half a poll, more than may be ahead of its program. It takes its mark off
+//!    as many of these as are lacking, earliest first. The number lacking is then reset, and all instances get a hint:
+//!    one that still lacks rows says so in its next load. So rows change hands only on request, and each request is met
+//!    once. While an instance has more due than its program takes, it also leaves the near rows that its own calls set
+//!    unmarked.
+//!
+//!    A load comes with each poll. Two kinds of instances load four times a poll: one that holds more due rows than may
+//!    be ahead of its program, for as long as others have lacked any; and one that lacks rows, for a poll after its
+//!    program has asked for overdue ones.
+//! 6. **Stale** is a claim that has waited for the program until half of its lease was over. It is unfired, and nothing
+//!    is fired until the program asks again.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

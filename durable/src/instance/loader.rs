@@ -1,21 +1,21 @@
 //! Loads rows onto the wheel.
 //!
-//! A load is also the instance's sign of life. So there is one for each poll, whatever else happens, and an idle instance makes
-//! no other call. Besides it loads at once when a hint says that there may be near rows, and when the last load left rows out
-//! and there is [demand](crate::protocol#demand) or room for them. Its answer says what other instances lack, and what is due
-//! here and not taken is left to them.
+//! Other instances count this one as alive for as long as it loads. So there is a load for each poll, whatever else
+//! happens, and an idle instance makes no other call. The instance also loads at once when a hint says that there may be
+//! near rows, and when the last load left rows out and there is [demand](super::delivery) or room for them. The response
+//! says what other instances lack, and the instance leaves due rows that it does not need to them.
 //!
-//! **Invariant.** Every row that is marked by the present id of this instance is on its wheel, is due here and waits to be
-//! fired, is being fired, or the instance is about to give it or everything back. A row that broke it would wait for as long
-//! as the id lives, because its mark keeps others from loading it. So after any call whose answer was lost, which may have
-//! marked rows, the instance first gives everything back, which ends the [life](crate::protocol#incarnations) of its id, and loads
-//! under another one.
+//! **Invariant.** Every row that is marked by the present id of this instance is on its wheel, is due here and waits to
+//! be fired, is being fired, or the instance is about to unload it or everything. A row that broke it would wait for as
+//! long as the id is live, because its mark keeps others from loading it. So after any call whose response was lost,
+//! which may have marked rows, the instance first unloads everything, which ends the
+//! [incarnation](crate::protocol#incarnations) of its id, and loads under another one.
 //!
 //! 1. Loads and unloads take turns: [`Core::unloading`].
 //! 2. A load holds its turn until what it has loaded is armed, so that an unload finds it there.
-//! 3. When an unload has failed or was dropped, the id stays the old one, and may have ended. So nothing is loaded under it:
-//!    the next load unloads it again first.
-//! 4. A row that is left to others names the id that has loaded it, and is armed nowhere any more. No load hands it out again
+//! 3. When an unload has failed or was dropped, the id stays the old one, and may have ended. So nothing is loaded under
+//!    it: the next load unloads it again first.
+//! 4. A row that is left to others names the id that has loaded it, and is armed nowhere any more. No load returns it
 //!    before the mark is gone, and once it is, the call has no more effect.
 
 use std::future::pending;
@@ -33,7 +33,7 @@ use crate::store::{Load, Loaded, StoreTime, Version};
 /// One load asks for at most this many rows.
 const BATCH: usize = 4096;
 
-/// Where instances share what is due, they look so many times a poll.
+/// Instances that share due rows load so many times a poll.
 const LOOKS: u32 = 4;
 
 /// Hints that come within this time of each other make one load.
@@ -43,7 +43,7 @@ const HINTS_APART: Duration = Duration::from_millis(5);
 #[derive(Clone, Copy)]
 struct Found {
     left: Left,
-    /// Whether it has brought rows that others have left: they were due before.
+    /// Whether the load has returned rows that other instances have left: they were due before.
     overdue: bool,
     others_lack: usize,
 }
