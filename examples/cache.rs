@@ -1,9 +1,8 @@
-//! A cache whose items expire, in the manner of go-zero's: each item has a timer under its key.
+//! A cache whose items expire: each item has a timer under its key.
 //!
-//! * Items that were set together do not expire together: each lives for the expiry, changed by up to 5 %.
-//! * Setting an item again renews its life. That is `set_timer` again: it replaces value and deadline of a key at once.
-//! * The cache has a limit. Beyond it, the least recently used item is evicted.
-//! * It counts hits, misses, expired and evicted items, and prints them now and then.
+//! * Setting an item again replaces its value and deadline at once.
+//! * Items that were set together do not expire together: each expiry is changed by up to 5 %.
+//! * Beyond its limit, the cache evicts the least recently used item.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -18,7 +17,7 @@ use tokio::time::Instant;
 #[macro_use]
 mod say;
 
-/// The part of the expiry by which an item's life is shorter or longer at most.
+/// The most by which an item's expiry is shorter or longer, as a part of it.
 const SPREAD: f64 = 0.05;
 
 /// An event that has not happened by then never will.
@@ -35,7 +34,7 @@ struct Cache<V> {
 
 struct Items<V> {
     by_key: HashMap<String, Item<V>>,
-    /// The keys by when they were last used; the numbers come from `clock`.
+    /// The keys, by their last use; the numbers come from `clock`.
     by_use: BTreeMap<u64, String>,
     clock: u64,
     limit: usize,
@@ -123,7 +122,7 @@ async fn remove_expired<V>(mut expirations: Expirations<String, u64>, items: Arc
 }
 
 impl<V> Items<V> {
-    /// Puts an item in, as the one used last. Returns the key of the one that had to go for it.
+    /// Inserts an item, as the one used last. Returns the key of the item that was evicted for it.
     fn insert(&mut self, key: &str, value: V) -> Option<String> {
         self.remove(key);
         self.clock += 1;

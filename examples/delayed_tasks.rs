@@ -1,8 +1,7 @@
-//! Tasks that run later unless they are revoked, in the manner of Celery: "cancel the order in twenty minutes unless
-//! it is paid".
+//! Tasks that run later unless they are revoked: "cancel the order in twenty minutes unless it is paid".
 //!
 //! A task is a keyed timer, and `dispatch` runs the workers. `remove_timer` revokes a task and returns whether it was in
-//! time. Tasks that have not run when the scheduler stops are returned, to be stored and scheduled again at the next start.
+//! time. The scheduler returns tasks that have not run when it stops, to be scheduled again at the next start.
 //!
 //! A minute of this demonstration takes 50 ms.
 

@@ -1,8 +1,7 @@
-//! Closing an idle connection gracefully: say goodbye, wait a grace period for the peer's last bytes, then drop.
+//! Closes an idle connection gracefully: says goodbye, waits a grace period for the peer's last bytes, then drops it.
 //!
-//! An [`IdleStream`](tickwheel::IdleStream) fails when it is idle, and its inner stream is still usable. The server takes it
-//! back, says goodbye, shuts the writing side down, and reads until the peer hangs up too or the grace period has passed.
-//! The program has three clients of its own, and exits with 1 if one of them sees anything else.
+//! An [`IdleStream`](tickwheel::IdleStream) fails when it is idle, and its inner stream is still usable. The program has
+//! three clients of its own, and exits with 1 if one of them sees anything else.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,18 +23,18 @@ const GRACE: Duration = Duration::from_millis(600);
 
 const GOODBYE: &[u8] = b"idle for too long, goodbye\n";
 
-/// How a connection that was idle came to its end.
+/// How a connection ended.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
-    /// The peer hung up within the grace period; this is what it still had to say.
+    /// The peer hung up within the grace period, after sending this.
     Gracefully(String),
-    /// It did not, and the connection was dropped.
+    /// The peer did not hang up, and the connection was dropped.
     Dropped,
-    /// It was not idle: the peer hung up before.
+    /// The peer hung up before the connection was idle.
     NotIdle,
 }
 
-/// Echoes until the connection is idle, and then ends it.
+/// Echoes until the connection is idle, then closes it.
 async fn serve(wheel: &TimerWheel, socket: TcpStream) -> io::Result<End> {
     let mut stream = wheel.idle_stream(socket, IDLE);
     let mut buf = [0; 1024];
@@ -77,13 +76,13 @@ async fn accept(listener: TcpListener, ended: mpsc::UnboundedSender<io::Result<E
 enum Client {
     /// Hangs up.
     Polite,
-    /// Says one thing more, and then hangs up.
+    /// Sends one more line, then hangs up.
     Talkative,
-    /// Goes on as if nothing had happened.
+    /// Ignores the goodbye.
     Deaf,
 }
 
-/// How long after its last bytes a client got the goodbye, and how long after them it hung up.
+/// The times from a client's last bytes to the goodbye, and to its hanging up.
 struct Heard {
     goodbye: Duration,
     hung_up: Duration,

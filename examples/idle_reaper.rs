@@ -1,9 +1,7 @@
-//! A TCP echo server that closes connections on which nothing happens, with one timer per connection.
+//! A TCP echo server that closes idle connections, with one timer per connection.
 //!
-//! Without arguments it demonstrates itself with thousands of clients on the loopback interface; with `--listen` it is a
-//! plain server for any client. `--help` says more.
-//!
-//! The server is all in this file. Its parts beside it are the [arguments](args) and the [demonstration](demo).
+//! Without arguments it demonstrates itself with thousands of clients; with `--listen` it serves any client. `--help`
+//! says more. The files beside it are the [arguments](args) and the [demonstration](demo).
 
 use std::convert::Infallible;
 use std::future::Future;

@@ -1,8 +1,8 @@
-//! Deadlines of remote calls, in the manner of Dubbo: each call that waits for its response has a timer under its
-//! number. The timer's value is the channel to the caller.
+//! Deadlines of remote calls: each call that waits for its response has a timer under its number. The timer's value is
+//! the channel to the caller.
 //!
-//! So the timers are the table of pending calls. A response removes the timer. If there is none any more, the call has
-//! timed out and the response is late. `remove_timer` decides between the two: each call has exactly one outcome.
+//! So the timers are the table of pending calls. A response removes the timer; if there is none, the call has timed out.
+//! Each call has exactly one outcome.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -76,7 +76,7 @@ impl Client {
     }
 }
 
-/// Tells those whose time is over.
+/// Informs the callers whose calls have timed out.
 async fn time_out(mut expirations: Expirations<u64, oneshot::Sender<Outcome>>) {
     while let Some(expired) = expirations.recv().await {
         // An error means that the caller has stopped waiting.

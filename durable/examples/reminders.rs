@@ -1,11 +1,9 @@
 //! Reminders that survive their processes.
 //!
-//! Sets 20,000 reminders, runs three worker processes on them, kills one with SIGKILL about every second and starts another,
-//! moves and removes some meanwhile, and in the end shows what became of them. Exits with code 1 if one is lost, early, was
-//! delivered again though the worker that had it before lives and has acknowledged it, or was delivered again before its lease
-//! had ended, or later than a poll after that.
-//!
-//! The server of the store may go away meanwhile: kill it with SIGKILL, start it again within 20 s, and nothing is lost either.
+//! Sets 20,000 reminders and runs three worker processes on them. It kills one with SIGKILL about every second, starts
+//! another, and moves and removes some reminders meanwhile. Exits with code 1 if a reminder is lost, early, delivered
+//! again although its worker is alive and has acknowledged it, or delivered again before its lease had ended or later
+//! than a poll after that. The store's server may be killed too, and started again within 20 s.
 //!
 //! ```sh
 //! cargo run --release -p tickwheel-durable --example reminders

@@ -1,15 +1,14 @@
 //! An HTTP service whose every limit is a timer on one wheel: axum on hyper, with tower's layers and a page of metrics.
 //!
-//! | what | limited by |
+//! | limited | by |
 //! |---|---|
-//! | a handler that takes too long | `StatusTimeoutLayer`: the answer is 503 |
+//! | a handler | `StatusTimeoutLayer`: the response is 503 |
 //! | a body that stalls | `RequestBodyTimeoutLayer` |
-//! | a head that does not arrive | hyper's `header_read_timeout`, with the wheel as its timer |
+//! | the arrival of a head | hyper's `header_read_timeout`, with the wheel as its timer |
 //! | a connection on which no request is in flight | `IdleLimits::keep_alive` |
 //!
-//! Without arguments it demonstrates itself with a load of clients on the loopback interface, and ends by itself; with
-//! `--listen` it serves until Ctrl-C or SIGTERM, and first answers every request that a client has sent by then. `--help`
-//! says more.
+//! Without arguments it demonstrates itself; with `--listen` it serves until Ctrl-C or SIGTERM, and then answers every
+//! request that a client has sent. `--help` says more.
 
 use std::error::Error;
 use std::process::ExitCode;
