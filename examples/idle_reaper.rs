@@ -200,7 +200,7 @@ async fn listen(address: &str, idle: Duration) -> Result<(), String> {
     let bound = bound.and_then(|l| l.local_addr().map(|local| (l, local)));
     let (listener, local) =
         bound.map_err(|error| format!("cannot listen on {address:?}: {error}"))?;
-    // Before anybody can know that it runs.
+    // Before it says that it runs: a signal that follows is caught.
     let stop = stop::asked_to_stop();
     say!("listening on {local}; closing what is silent for {idle:?}; Ctrl-C stops");
 

@@ -15,7 +15,7 @@
 //!
 //! The models of one part *step* the actor: it takes one turn while another thread does something, and the model then
 //! inspects the result. The models of all parts together, in `joint`, let it *run*, and time passes only when a model says so. An
-//! actor that waits for a later tick than it should then waits for ever, and loom reports a deadlock.
+//! actor that waits for a later tick than it should then waits forever, and loom reports a deadlock.
 //!
 //! A model that would take more than some seconds bounds the number of preemptions, and says so. `LOOM_MAX_PREEMPTIONS`
 //! in the environment bounds all.

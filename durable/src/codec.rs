@@ -43,7 +43,8 @@ pub const MAX_VALUE_BYTES: usize = 1 << 20;
 /// }
 /// ```
 pub trait Codec: fmt::Debug + Send + Sync + 'static {
-    /// The name of the format. It is kept with the namespace, so that nobody opens it with another codec by mistake.
+    /// The name of the format. The store keeps it with the namespace, and refuses
+    /// an instance with another codec.
     fn name(&self) -> &str;
 
     /// Encodes a key or a value.

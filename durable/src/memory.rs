@@ -45,11 +45,11 @@ struct Space {
     in_flight: HashMap<Vec<u8>, BTreeSet<Version>>,
     /// All rows by state and by when they are due, for looks.
     by_due: BTreeSet<(State, StoreTime, Version)>,
-    /// The rows that nobody has loaded, by when they are due.
+    /// The rows that no instance has loaded, by when they are due.
     unloaded: BTreeSet<(StoreTime, Version)>,
-    /// Until when each id of an instance counts as living.
+    /// Until when each id of an instance is live.
     alive: HashMap<InstanceId, StoreTime>,
-    /// How many due rows each of them wanted and was not given.
+    /// How many due rows each id lacks.
     lacks: HashMap<InstanceId, usize>,
     hint: Arc<Notify>,
 }
@@ -426,7 +426,7 @@ impl Call<'_> {
         }
     }
 
-    /// Arms a row anew with another deadline.
+    /// Arms a row again with another deadline.
     fn rearm(&mut self, mut row: Stored, due: Due, near: LoadWindow) -> Armed {
         row.due = due.at(self.now);
         row.deadline = row.due;

@@ -23,7 +23,7 @@ const MILLI: Duration = Duration::from_millis(1);
 const DAY: Duration = Duration::from_secs(86_400);
 const CAPACITY: RangeInclusive<usize> = 1..=1_000_000;
 
-/// An instance whose sign of life is this many polls old counts as dead.
+/// An instance whose last load is this many polls old counts as dead.
 const POLLS_ALIVE: u32 = 3;
 
 /// An instance has at most this many times its capacity loaded, and a few at least.
@@ -64,7 +64,7 @@ impl Settings {
         Ok(())
     }
 
-    /// How long after its last load an instance counts as living.
+    /// How long after its last load an instance counts as alive.
     pub(crate) fn alive(&self) -> Duration {
         self.poll * POLLS_ALIVE
     }

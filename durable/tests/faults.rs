@@ -349,7 +349,7 @@ async fn dispatches_acknowledges_and_tries_again() {
             Ok(())
         }
     };
-    // The stream goes on for ever.
+    // The stream never ends.
     let ended = timeout(SECOND * 60, claims.dispatch(4, handle)).await;
     assert!(ended.is_err());
     seen.sort();

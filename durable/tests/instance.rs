@@ -207,7 +207,7 @@ async fn asks_about_once_for_each_poll_while_the_store_is_away() {
     assert!(began.elapsed() < SECOND * 3, "{:?}", began.elapsed());
 }
 
-/// A call of the store that fails is not made again for ever once the claims have ended.
+/// A call of the store that fails is not repeated forever once the claims have ended.
 #[tokio::test(start_paused = true)]
 async fn shuts_down_while_fires_fail() {
     let store = Faulty::new(Memory::new());

@@ -142,7 +142,7 @@ async fn listen(address: &str, idle: Duration) -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind(address)
         .await
         .map_err(|error| format!("cannot listen on {address:?}: {error}"))?;
-    // Before anybody can know that it runs.
+    // Before it says that it runs: a signal that follows is caught.
     let stop = stop::asked_to_stop();
     say!(
         "listening on {}; connections without a request are closed after {idle:?}",

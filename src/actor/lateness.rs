@@ -110,7 +110,7 @@ impl Lateness {
         }
     }
 
-    /// Why timers are late by that much, by a clock that nobody moves.
+    /// Why timers are late by that much, by a clock that no test moves.
     pub(super) fn cause(&self, lateness: Duration, is_on_thread: bool) -> &'static str {
         match (self.kept_waiting > lateness / 2, is_on_thread) {
             (true, false) => "worker threads are blocked",

@@ -1,8 +1,8 @@
 //! Whether the clock of this build can be paused.
 //!
-//! It can if Tokio is built with its feature `test-util`, and features are one set for a whole build: anybody's
-//! development dependencies may have switched it on. Tokio does not say whether they have, but `tokio::time` has a
-//! function `pause` only then. A name that a glob imports into a block hides the one outside the block, so
+//! It can if Tokio is built with its feature `test-util`. Features are one set for a whole build: another
+//! crate's development dependencies may have switched it on. Tokio does not say whether they have, but
+//! `tokio::time` has a function `pause` only then. A name that a glob imports into a block hides the one outside the block, so
 //! `pause` below is Tokio's where there is one, and else ours.
 
 // Which of the two is used depends on the build.

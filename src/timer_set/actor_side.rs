@@ -90,7 +90,7 @@ where
         let mut news = false;
         let mut state = self.state.lock_for_actor(self, patience)?;
         if state.phase != Phase::Open {
-            // Nobody receives; the thread that closed the set takes its timers out.
+            // The stream is closed; the thread that closed the set takes its timers out.
             due.clear();
         }
         while *limit > 0 {

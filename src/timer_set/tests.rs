@@ -190,7 +190,7 @@ fn reuses_the_numbers_of_freed_chunks() {
     let (shared, set) = set();
     let mut nodes = Nodes::default();
     let turn = Turn::new(0, tick(0), &shared.metrics.0);
-    // Some stay, so that the table never begins anew.
+    // Some stay, so that the table never starts again.
     arm(&set, 0..1_000, 5);
     for _ in 0..50 {
         arm(&set, 1_000..4_000, 5);

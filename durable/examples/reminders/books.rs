@@ -79,7 +79,7 @@ pub(crate) struct Books {
     outdated: u32,
     /// The deadline and the lateness of each first delivery.
     first: Vec<(u64, u64)>,
-    /// Until when each delivery was somebody's.
+    /// When the lease of each delivery ends.
     pub(crate) leases: Leases,
 }
 
@@ -108,7 +108,7 @@ impl Books {
         self.reminders.entry(key).or_default().doubtful = true;
     }
 
-    /// The worker could not acknowledge it, so somebody gets it again, unless the acknowledgement did arrive.
+    /// The worker could not acknowledge it, so it is delivered again, unless the acknowledgement did arrive.
     pub(crate) fn unacknowledged(&mut self, worker: u32, key: u32) {
         let reminder = self.reminders.entry(key).or_default();
         reminder.unacknowledged_by.push(worker);

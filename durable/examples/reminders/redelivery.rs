@@ -109,7 +109,7 @@ impl Leases {
 pub(crate) struct Redeliveries {
     /// From firing to the next delivery.
     pub(crate) after: Vec<u64>,
-    /// Nobody knows when they had fired: left out of `after`.
+    /// It is unknown when they had fired: left out of `after`.
     pub(crate) unmeasured: usize,
     /// Before the lease had ended.
     pub(crate) too_soon: usize,
@@ -160,7 +160,7 @@ impl Redeliveries {
         }
     }
 
-    /// When somebody has polled and delivered what was free, at the latest.
+    /// When a worker has polled and delivered what was free, at the latest.
     fn polled(&self, free: u64) -> u64 {
         free + in_micros(LONGEST_POLL) + self.slack
     }

@@ -159,7 +159,7 @@ async fn set_all(reminders: &Reminders, timers: u32, books: &mut Books) -> Outco
         books.set(key, micros(deadline));
         let text = format!("remember number {key}");
         sets.push(async move {
-            // Nobody claims yet, so it does no harm to set one twice.
+            // No worker claims yet, so setting one twice is harmless.
             until_answered(async || reminders.set_timer_at(&key, &text, deadline).await).await
         });
     }

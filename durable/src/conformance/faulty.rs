@@ -26,7 +26,7 @@ pub struct Faulty<S> {
 pub enum FaultPoint {
     /// It has no effect.
     Before,
-    /// It has taken effect, and nobody learns of it.
+    /// The call has taken effect, and its caller does not learn of it.
     After,
 }
 
@@ -200,7 +200,7 @@ impl<S> Faulty<S> {
             if !delay.is_zero() {
                 sleep(delay).await;
             }
-            // Whoever has died meanwhile learns nothing.
+            // A caller that has died meanwhile receives nothing.
             if self.lock().plan == Plan::Dead {
                 pending::<()>().await;
             }

@@ -262,7 +262,7 @@ pub async fn d7_fences_lost_claims<T: Stores>(world: &World<T>) {
     instance.sees_nothing(8).await;
 }
 
-/// D8: what came due while nobody ran is delivered at start, earliest first.
+/// D8: timers that came due while no instance ran are delivered at start, earliest first.
 pub async fn d8_delivers_what_was_missed_in_order<T: Stores>(world: &World<T>) {
     let writer = world.instance().await;
     writer.claims.shutdown().await;
@@ -473,7 +473,7 @@ pub async fn gives_back_what_it_loaded_at_shutdown<T: Stores>(world: &World<T>) 
     );
 }
 
-/// A timer that does not decode is quarantined, once, and stops nobody.
+/// A timer that does not decode is quarantined, once, and does not block other timers.
 pub async fn quarantines_what_does_not_decode<T: Stores>(world: &World<T>) {
     let (store, space) = (world.store().await, world.namespace());
     let mut instance = world.instance().await;
@@ -513,14 +513,15 @@ pub async fn quarantines_what_does_not_decode<T: Stores>(world: &World<T>) {
     );
 }
 
-/// What a dead instance had loaded is fired by others once its sign of life is three polls old, at their next poll.
+/// Other instances fire the timers that a dead instance had loaded, at their first poll after its last load is
+/// three polls old.
 pub async fn takes_over_what_a_dead_instance_had_loaded<T: Stores>(world: &World<T>) {
     let first = world.instance().await;
     // Within three polls, and after four.
     for units in 3..10 {
         first.set(&key(units.into()), 1, units).await;
     }
-    // An instance loads nothing before its first sign of life.
+    // An instance loads nothing before its first load has made it count as alive.
     loop {
         let pending = first.timers.admin().pending(None, 10).await;
         if pending.expect("it lists").iter().all(|entry| entry.loaded) {

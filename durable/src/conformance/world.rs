@@ -152,7 +152,7 @@ impl<T: Stores> World<T> {
         self.pace.unit * units
     }
 
-    /// How long after something has become free for anybody to load, an instance has fired it at the latest.
+    /// How long after a row is free to load an instance fires it, at the latest.
     pub(super) fn longest_poll(&self) -> Duration {
         // A poll is up to a tenth longer.
         self.units(1) + self.units(1) / 10 + self.pace.slack
@@ -232,7 +232,7 @@ impl<S: Store> Running<S> {
         counts.expect("it counts").now.into()
     }
 
-    /// The keys in flight, whoever has claimed them, and when their leases end.
+    /// The keys in flight, claimed by any instance, and when their leases end.
     pub(super) async fn leases(&self) -> BTreeMap<String, SystemTime> {
         let in_flight = self.timers.admin().in_flight(None, 100).await;
         let entries = in_flight.expect("it lists").into_iter();

@@ -79,8 +79,8 @@ struct State {
     wanted: usize,
     /// How many claims may wait for the program, as long as it comes for them.
     ahead: usize,
-    /// When the program received the first claim of this part of a poll, and how many it has received since. Parts begin
-    /// anew when it waits.
+    /// When the program received the first claim of this part of a poll, and how many it has received since. A new
+    /// part starts when the program waits.
     part: Option<(Instant, usize)>,
     /// How many are being fired.
     firing: usize,

@@ -1,7 +1,7 @@
 //! Many callers, one call of the store.
 //!
-//! Items wait in a queue. One task takes what is there, sends it as one batch, and hands each caller its answer. While a batch
-//! is under way the next one gathers. So a store that commits slowly gets large batches, and one that is quick small ones.
+//! Items wait in a queue. One task takes them, sends them as one batch, and returns each caller's result. The next
+//! batch gathers meanwhile. So a store that commits slowly gets large batches, and a quick one small batches.
 //!
 //! A lone caller must not wait for others, and callers just woken together should share one batch. So the task waits for more
 //! only if the last batch had more than is there now, for a millisecond at most, and never once [`MIN_BATCH`] are there.
@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::Error;
 
-/// With so many items a batch waits for no more.
+/// A batch of this many items waits for no more.
 const MIN_BATCH: usize = 256;
 
 /// A batch has at most this many items.
@@ -51,12 +51,12 @@ impl<I, O> Clone for Group<I, O> {
 #[derive(Debug)]
 struct Item<I, O> {
     item: I,
-    /// Nobody waits for the answer if there is none.
+    /// `None` if no caller waits for the response.
     reply: Option<oneshot::Sender<Result<O, Error>>>,
 }
 
 impl<I, O> Item<I, O> {
-    /// Whether somebody submitted it, gave up waiting, and was told so.
+    /// Whether its caller has stopped waiting, and has received an error.
     fn is_given_up(&self) -> bool {
         self.reply.as_ref().is_some_and(oneshot::Sender::is_closed)
     }
@@ -100,9 +100,9 @@ impl<I, O> Group<I, O> {
         }
     }
 
-    /// Puts an item into the queue whose answer nobody waits for.
+    /// Puts an item into the queue without waiting for the response.
     pub(crate) fn submit_detached(&self, item: I) {
-        // The task is gone after a shutdown; then the store finds out by the lease.
+        // After a shutdown the task is gone. Then the lease ends by itself.
         let _ = self.queue.send(Item { item, reply: None });
     }
 }

@@ -104,13 +104,13 @@ pub(super) async fn run(core: &Core) {
             async {
                 match left {
                     Some(Left::Nothing | Left::Later) => hint(core).await,
-                    // It is told by the task that fires.
+                    // The task that fires notifies `load_now`.
                     Some(Left::Due) | None => pending::<()>().await,
                 }
                 false
             },
         );
-        // Early or not: it is time for the next load.
+        // In either case the next load follows.
         asked = timeout_at(began + jittered(pause), early).await == Ok(true);
     }
 }
@@ -124,13 +124,13 @@ async fn hint(core: &Core) {
 /// Loads once, at most so many rows. Rows that are not due yet are loaded only if all of them have room.
 async fn load(core: &Core, limit: usize) -> Result<Found, Error> {
     let mut unloading = core.unloading.lock().await;
-    // What a lost answer has marked as loaded is on no wheel, and nobody else would load it either.
+    // Rows that a call with a lost response has marked are on no wheel, and no other instance would load them.
     if core.calls.take_lost_answer() || *unloading {
         core.end_incarnation(&mut unloading).await?;
     }
     let limit = limit.min(BATCH);
-    // Rows that are due already take no room on the wheel. Without room a load asks for these alone, and one that is to load
-    // nothing asks only whether there are any.
+    // Rows that are due already take no room on the wheel. Without room a load asks for these alone. With a
+    // limit of zero it asks only whether there are any.
     let is_full = core.due_left() && limit == 0 || limit > core.room();
     let request = Load {
         instance: core.id(),
@@ -165,15 +165,16 @@ async fn load(core: &Core, limit: usize) -> Result<Found, Error> {
 }
 
 impl Core {
-    /// How many rows may be loaded though they are due: what the program asks for, and as many as may wait for it, but for
-    /// those that are here.
+    /// How many due rows may be loaded: as many as the program asks for and as may wait for it, less those that
+    /// are here.
     fn demand(&self) -> usize {
         let (wanted, ahead) = self.deliveries.demand();
         let wanted = wanted.min(self.capacity.available_permits());
         (wanted + ahead).saturating_sub(self.due.len())
     }
 
-    /// Gives other instances what they lack, of what has been due here for long and the program does not take soon.
+    /// Leaves rows that other instances lack to them: rows that have been due here for long, and that the program
+    /// will not take soon.
     async fn give(&self, others_lack: usize) -> bool {
         let (_, ahead) = self.deliveries.demand();
         let patience = self.settings.patience();
@@ -188,7 +189,7 @@ impl Core {
         }
         self.metrics.given_back.add(rows.len());
         self.more.store(true, Ordering::Release);
-        // After an error the next load first gives everything back.
+        // After an error the next load first unloads everything.
         if let Ok(locked) = self.calls.unmark(self.id(), rows).await {
             let now = Instant::now();
             self.due

@@ -58,7 +58,7 @@ pub(crate) struct Core {
     pub(crate) metrics: Arc<Metrics>,
     /// The id under which it loads: another one after each unload.
     id: AtomicI64,
-    /// Held by whoever loads or unloads. True when an unload was begun and has not succeeded: see [`loader`].
+    /// Held during a load or unload. True when an unload has started and not succeeded: see [`loader`].
     unloading: Mutex<bool>,
     clock: StoreClock,
     /// The rows that this instance has loaded, by version.
@@ -84,7 +84,8 @@ pub(crate) struct Core {
 impl Core {
     /// What happens to rows that a call makes due soon.
     pub(crate) fn near(&self) -> LoadWindow {
-        // The id first: after it has given back because it does not load, nothing is marked by the id that it has since.
+        // The id first: once this instance has unloaded because it does not load any more, nothing may be marked
+        // by its fresh id.
         let id = self.id();
         LoadWindow {
             window: self.settings.window,
@@ -111,7 +112,7 @@ impl Core {
     }
 
     fn arm_at(&self, version: Version, instant: Instant) {
-        // On the wheel it would look as if the wheel were late.
+        // On the wheel, a past deadline would count as lateness of the wheel.
         if instant <= Instant::now() {
             return self.due.add([(instant, version)]);
         }
@@ -126,7 +127,8 @@ impl Core {
         self.on_wheel.drain().unwrap_or_default()
     }
 
-    /// The wheel has a bound, and no room for a row that is loaded. It is left to others, and from now on less is loaded.
+    /// The wheel has a bound, and no room for a loaded row. The instance leaves the row to others, and loads less
+    /// from now on.
     fn wheel_is_full(&self, version: Version) {
         let fits = self.on_wheel.len().max(1);
         if fits < self.max_loaded.swap(fits, Ordering::AcqRel) {
@@ -151,11 +153,12 @@ impl Core {
     }
 
     fn disarm(&self, version: Version) {
-        // Not there, or the wheel is shut down: nothing to do. If it is due, the store is asked in vain.
+        // Without a timer, or after a shutdown, there is nothing to do. A row that is due makes a wasted query.
         let _ = self.on_wheel.remove_timer(&version);
     }
 
-    /// Takes note of the store's time in an answer. If its clock has stepped, what is on the wheel is armed anew.
+    /// Records the store's time from a response. If the store's clock has stepped, reschedules all timers on the
+    /// wheel.
     fn observe(&self, asked: Instant, answered: Instant, now: StoreTime) {
         let Some(step) = self.clock.observe(asked, answered, now) else {
             return;
@@ -172,16 +175,16 @@ impl Core {
         }
     }
 
-    /// Gives everything loaded back to the store, for others to load.
+    /// Unloads everything, for other instances to load.
     async fn unload_all(&self) -> Result<(), Error> {
         self.end_incarnation(&mut *self.unloading.lock().await)
             .await
     }
 
-    /// Gives everything loaded back, and goes on under another id.
+    /// Unloads everything, and goes on under another id.
     async fn end_incarnation(&self, unloading: &mut bool) -> Result<(), Error> {
         *unloading = true;
-        // The wheel first: what is armed after this is anybody's to load, and on two wheels at worst.
+        // The wheel first: another instance may load what is armed after this, which is then on two wheels at worst.
         drop(self.drain());
         self.due.clear();
         let InstanceId(fresh) = self.calls.unload(self.id()).await?;
@@ -276,7 +279,7 @@ pub(crate) async fn start(
         Arc::clone(&metrics),
     );
     let opened = calls.open(codec).await.map_err(BuildError::Open)?;
-    // The next round trip is without what connecting costs. It is also the first sign of life.
+    // The next round trip does not include connecting. Its load also makes this instance count as alive.
     let request = Load {
         instance: opened.answer.instance,
         window: settings.window,

@@ -12,7 +12,7 @@ use super::space::{NearParameters, Space};
 use super::statements as sql;
 use crate::store::{ANSWER_BYTES, Armed, Fire, FireReport, Fired, Missed, StoreTime, Version};
 
-/// A row that somebody else has locked is asked about again after this.
+/// A fire tries again after this delay when another transaction has locked a row.
 const LOCKED: Duration = Duration::from_millis(10);
 
 pub(super) struct FireCall<'a>(pub(super) &'a Space, pub(super) Fire);

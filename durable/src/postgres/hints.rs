@@ -1,7 +1,7 @@
 //! Hints: `NOTIFY` on a channel for each namespace, and one connection that listens.
 //!
-//! A hint that comes while nobody waits is kept, and ten of them are one. Hints are lost while the connection is: so once it
-//! listens again, everybody is given one.
+//! A hint that comes while no instance waits is kept, and ten of them are one. Hints are lost while the
+//! connection is down. So every namespace gets one once the connection listens again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,11 +15,11 @@ use super::target::Target;
 use crate::jitter::jittered;
 use crate::race::race;
 
-/// After a connection that was lost or refused the next is tried after this, and twice as long each time.
+/// The delay before the first attempt to connect again. It doubles with each attempt, up to the last.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const LAST_RETRY: Duration = Duration::from_secs(5);
 
-/// The channels that somebody is interested in.
+/// The channels on which an instance waits for hints.
 #[derive(Debug, Default)]
 pub(super) struct Hints {
     channels: Mutex<HashMap<String, Arc<Notify>>>,

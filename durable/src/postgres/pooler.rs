@@ -4,7 +4,7 @@
 //! transaction. Prepared statements, settings, `LISTEN`, and the end of a call by the end of its process need a process that
 //! belongs to one connection. With them the store would work for a while, and change the connections of other programs.
 //!
-//! Two connections tell: on a server, or through a pooler of sessions, each has a process of its own for as long as it lives.
+//! Two connections tell: on a server, or through a pooler of sessions, each has a process of its own for as long as it is open.
 //! So the first one asks which process answers, and then the second; neither may ever see two, nor both the same. A pooler of
 //! transactions gives
 //!

@@ -17,7 +17,7 @@ const SCHEMA: u32 = 1;
 /// | `due`, `deadline`, `alive_until` | microseconds since the epoch |
 /// | `period` | microseconds, or null |
 /// | `loaded_by` | the id of an instance, or null |
-/// | `lacks` | how many due rows an instance wanted and was not given |
+/// | `lacks` | how many due rows an instance lacks |
 /// | `replaces` | the version that a waiting row had before it was last set or moved |
 ///
 /// | index | finds |
@@ -25,8 +25,8 @@ const SCHEMA: u32 = 1;
 /// | `tickwheel_timers_pkey` | what is fired or settled |
 /// | `tickwheel_waiting` | the one waiting row of a key |
 /// | `tickwheel_in_flight` | the latest claim of a key |
-/// | `tickwheel_due` | what nobody has loaded, by when it is due |
-/// | `tickwheel_loaded` | who has loaded rows, and which |
+/// | `tickwheel_due` | rows that no instance has loaded, by when they are due |
+/// | `tickwheel_loaded` | rows that are loaded, by the instance |
 ///
 /// Rows come and go all the time, so the table is vacuumed early.
 const TABLES: &str = "

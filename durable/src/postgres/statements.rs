@@ -28,7 +28,7 @@
 //! | set if absent | [`LOCK`] has locked the waiting row, which cannot fire then, or has found none, and none appears. So if [`SET_IF_ABSENT`] sees nothing in flight, there is nothing. Without [`LOCK`] a row that it sees waiting could fire before the index is asked. |
 //! | put back | If [`PUT_BACK`] sees no waiting row, none appears before it makes one. |
 //!
-//! What others do by hand takes no locks of keys. Two waiting rows violate the unique index, and the batch runs again.
+//! Manual statements take no locks of keys. Two waiting rows violate the unique index, and the batch runs again.
 //!
 //! # Waiting
 //!
@@ -37,12 +37,14 @@
 //! 1. the locks of its keys, by their numbers;
 //! 2. claims, by their tokens: a batch that settles in several statements locks them all in one pass before, by
 //!    [`LOCK_CLAIMS`];
-//! 3. waiting rows, in any order: other batches have none of these keys, and loads, unloads and fires wait for nobody. They
-//!    leave out what somebody has locked. [`LEFT`] tells a row that is locked from one that is gone. A row that an unload
-//!    leaves out stays marked by an id that has ended, and [`ALIVE`] unloads it later.
+//! 3. waiting rows, in any order: other batches have none of these keys, and loads, unloads and fires wait
+//!    for no lock. They leave out rows that another transaction has locked. [`LEFT`] tells a row that is
+//!    locked from one that is gone. A row that an unload leaves out stays marked by an id that has ended, and
+//!    [`ALIVE`] unloads it later.
 //!
-//! A sign of life writes the row of its own instance before it deletes those of others, which it leaves out when they are
-//! locked. A purge leaves locked rows out too, until there are no others; then it takes one in a transaction.
+//! A load writes the row of its own instance before it deletes those of dead instances, and leaves out the
+//! locked ones. A purge leaves locked rows out too, until there are no others; then it takes one in a
+//! transaction.
 //!
 //! A column `replaces` has the version that a row had before it was last set or moved, because `RETURNING` gives new values
 //! only.
@@ -61,7 +63,7 @@ macro_rules! never {
     };
 }
 
-/// Until when rows are near, and which living instance loads them.
+/// Until when rows are near, and which live instance loads them.
 macro_rules! clock {
     () => {
         concat!(
@@ -78,7 +80,7 @@ macro_rules! clock {
     };
 }
 
-/// Gives a hint if `armed` has left a near row that nobody has loaded, and returns what is armed.
+/// Gives a hint if `armed` has left a near row that no instance has loaded, and returns what is armed.
 macro_rules! armed {
     () => {
         ", hint AS MATERIALIZED (
@@ -251,7 +253,7 @@ pub(super) const STANDING: &str = "
         (SELECT max(f.version) FROM tickwheel_timers f WHERE f.namespace = $1::int AND f.key = i.key AND f.in_flight)
     FROM unnest($2::bytea[]) AS i(key)";
 
-/// From an array of versions, and `$9` rows that nobody has loaded; `$6` is the lease or null, `$7` the rule for missed
+/// From an array of versions, and `$9` rows that no instance has loaded; `$6` is the lease or null, `$7` the rule for missed
 /// occurrences: 0 fires all, 1 one, 2 none. Once keys and values that are due have `$8` bytes, the rest has no `room`, and stays
 /// as it is. To learn the length of a value that lies in a table of its own, the server need not read it.
 ///
@@ -391,10 +393,11 @@ pub(super) const PUT_BACK: &str = concat!(
     )", armed!()
 );
 
-/// The sign of life of `$2` for `$3` microseconds. Unloads what is marked by ids that do not live.
+/// Makes `$2` live for `$3` microseconds. Unloads the rows that are marked by ids that have ended.
 ///
-/// They are found by what they have loaded, one index look-up each: nothing stays loaded that nobody is going to fire. Among
-/// them are those that were unloaded while somebody had a row locked, or while a statement ran that began when they lived.
+/// One index look-up finds the rows of each ended id, so no row stays marked that no instance is going to
+/// fire. Among them are ids that were unloaded while another transaction had locked a row, or while a
+/// statement ran that had begun before.
 pub(super) const ALIVE: &str = concat!(
     "WITH RECURSIVE clock AS MATERIALIZED (SELECT $1::int AS namespace, ", now!(), " AS now), alive AS (
         INSERT INTO tickwheel_instances (id, namespace, alive_until, lacks)
@@ -460,7 +463,7 @@ pub(super) const LOAD: &str = concat!(
     FROM clock LEFT JOIN near ON true ORDER BY near.due, near.version"
 );
 
-/// Ends the life of `$2`, and unloads what it has loaded but for rows that are locked. Returns another id.
+/// Ends the id `$2`, and unloads what it has loaded but for rows that are locked. Returns another id.
 pub(super) const UNLOAD: &str = "
     WITH ended AS (
         DELETE FROM tickwheel_instances WHERE id = $2::bigint
@@ -564,7 +567,7 @@ pub(super) const SAMPLE: &str = "
     FROM tickwheel_timers TABLESAMPLE SYSTEM (100 * (SELECT part FROM t)) REPEATABLE (1)
     WHERE namespace = $1::int";
 
-/// Deletes rows that nobody has locked, at most `$2` of those that wait and as many in flight.
+/// Deletes rows that are not locked, at most `$2` of those that wait and as many in flight.
 pub(super) const PURGE: &str = "
     WITH waiting AS MATERIALIZED (
         SELECT t.version FROM tickwheel_timers t WHERE t.namespace = $1::int AND NOT t.in_flight
@@ -578,7 +581,7 @@ pub(super) const PURGE: &str = "
     DELETE FROM tickwheel_timers t USING (SELECT * FROM waiting UNION ALL SELECT * FROM in_flight) p
     WHERE t.version = p.version";
 
-/// Deletes one row, waiting for whoever has locked it. Returns nothing if there is none.
+/// Deletes one row, and waits until it is not locked. Returns nothing if there is none.
 pub(super) const PURGE_LOCKED: &str = "
     WITH left_behind AS MATERIALIZED (
         SELECT coalesce(

@@ -29,7 +29,8 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Parses a URL or a list of `key=value`. The error never repeats it, because nobody knows where in it the password is.
+    /// Parses a URL or a list of `key=value`. The error never repeats it, because the
+    /// password may be anywhere in it.
     pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
         let (url, roots) = take_roots(url);
         // Certificates are always checked, which libpq calls so.

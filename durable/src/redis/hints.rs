@@ -17,11 +17,11 @@ use crate::store::Namespace;
 /// How long connecting and subscribing may take.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Waits before connecting again: so long at first, and twice as long each time.
+/// The delay before the first attempt to connect again. It doubles with each attempt, up to the last.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const LAST_RETRY: Duration = Duration::from_secs(5);
 
-/// A task for each namespace that somebody waits for hints in.
+/// A listening task for each namespace in which an instance waits for hints.
 #[derive(Default)]
 pub(super) struct Hints {
     listeners: Mutex<HashMap<Namespace, Listener>>,
@@ -33,7 +33,7 @@ struct Listener {
 }
 
 impl Hints {
-    /// What is notified of the hints of a namespace. One that comes while nobody waits is kept.
+    /// Is notified of the hints of a namespace. A hint that comes while no instance waits is kept.
     pub(super) fn of(&self, namespace: &Namespace, connection: &Connection) -> Arc<Notify> {
         let mut listeners = self
             .listeners

@@ -16,19 +16,19 @@
 //! | `..:rows` | hash | version to state, deadline, attempt, period, key and value, packed |
 //! | `..:keys` | hash | key to the version of its waiting row |
 //! | `..:flights` | sorted set by name | length of the key, key and version of each row in flight |
-//! | `..:waiting`, `..:in-flight` | sorted sets by `due` | versions of the rows that nobody has loaded |
+//! | `..:waiting`, `..:in-flight` | sorted sets by `due` | versions of the rows that no instance has loaded |
 //! | `..:waiting:<id>`, `..:in-flight:<id>` | sorted sets by `due` | versions of the rows that an instance has loaded under an id |
 //! | `..:loaded` | hash | version to the id under which it is loaded |
-//! | `..:lives` | sorted set by time | until when each id counts as living; 0 for those that were unloaded |
-//! | `..:lacks` | sorted set by number | how many due rows each id wanted and was not given |
+//! | `..:lives` | sorted set by time | until when each id is live; 0 for those that were unloaded |
+//! | `..:lacks` | sorted set by number | how many due rows each id lacks |
 //! | `..:epochs` | sorted set by time | the latest connection of each store that has connected again, see [`connection`] |
 //! | `..:hints` | channel | |
 //!
 //! 1. Each row lies in exactly one of the sorted sets by `due`, and its score there says when it is due. A waiting row that has
 //!    not fired is due at its deadline; so `fire` need not ask.
-//! 2. The *life* of an id begins with its first load. What was loaded in it stays in the sorted sets of the id after it has ended,
-//!    and `load` takes from there as from those of rows that nobody has loaded. So the end of a life costs the same, however much
-//!    was loaded in it.
+//! 2. An id is live from its first load on. The rows that were loaded under it stay in the sorted sets of
+//!    the id after it has ended, and `load` takes from there as from those of rows that no instance has
+//!    loaded. So the end of an id costs the same, however much was loaded under it.
 //! 3. A sorted set of an id is there only if the id is in `lives`, which it leaves once it has ended and both are empty.
 //! 4. A version is greater than the one before and than the clock in microseconds. So versions grow even if the server has lost
 //!    its last writes, and for the next two centuries they have 16 digits and sort as strings.
@@ -87,7 +87,7 @@ use crate::store::{
 /// *Replication* is asynchronous: a replica that takes over lacks the last writes, whatever the settings say. A set, move or
 /// acknowledgement among them is undone, so a timer may be lost, be delivered at its old deadline or once more. Fencing tokens
 /// grow even then, if the clocks of both agree. A server that has lost everything says so in the error of each call, until an
-/// instance is started, which makes the namespace anew.
+/// instance is started, which makes the namespace again.
 ///
 /// *A full server*: with `maxmemory-policy noeviction`, and with those that begin with `volatile`, sets and moves fail with
 /// [`StoreError::Refused`] while the memory is full and change nothing, and timers are still delivered and acknowledged, which

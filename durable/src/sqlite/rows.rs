@@ -56,7 +56,7 @@ pub(super) struct Call<'a> {
     reserved: Range<i64>,
     /// How many rows more the namespace has than before the call, by the number of their state.
     more_rows: [i64; 2],
-    /// Whether it has left near rows that nobody has loaded.
+    /// Whether the call has left near rows that no instance has loaded.
     hints: bool,
 }
 
@@ -271,7 +271,7 @@ impl<'a> Call<'a> {
         }))
     }
 
-    /// Arms a stored row anew with another deadline.
+    /// Arms a stored row again with another deadline.
     fn rearm(&mut self, mut row: Stored, due: Due, near: LoadWindow) -> Result<Armed> {
         let old = (row.version, row.state);
         row.due = due.at(self.now);
@@ -317,8 +317,8 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// The rows that nobody has loaded: those that wait and are due until then, and those whose lease has ended, earliest first.
-    /// If there are more than so many, there are some of the rest at the end.
+    /// The rows that no instance has loaded: those that wait and are due by `until`, and those whose lease has
+    /// ended, earliest first. If there are more than `at_most`, some of the rest follow.
     fn unloaded(&self, until: StoreTime, at_most: usize) -> Result<Vec<(Version, StoreTime)>> {
         let sql = "SELECT version, due FROM tickwheel_timers
             WHERE namespace = ?1 AND state = ?2 AND loaded_by IS NULL AND due <= ?3 ORDER BY due, version LIMIT ?4";
@@ -338,7 +338,7 @@ impl<'a> Call<'a> {
         Ok(rows)
     }
 
-    /// Unloads what was loaded by instances that have given no sign of life.
+    /// Unloads the rows of instances that have not loaded for too long.
     fn unload_dead(&mut self) -> Result<()> {
         let sql = "SELECT id FROM tickwheel_instances WHERE namespace = ?1 AND alive_until < ?2";
         let mut select = self.batch.connection.prepare_cached(sql)?;
@@ -356,7 +356,7 @@ impl<'a> Call<'a> {
         Ok(InstanceId(fresh))
     }
 
-    /// Takes the mark of an instance off rows. Nobody can have locked one of them alone.
+    /// Takes the mark of an instance off rows. SQLite locks no single row, so none stays marked.
     pub(super) fn unmark(
         &mut self,
         instance: InstanceId,

@@ -1,15 +1,16 @@
 //! The thread that owns the connection.
 //!
-//! It takes every call that waits, up to a bound, and runs them in one transaction. Answers go out after the commit. So calls
-//! that come while a commit waits for the disk share the next one.
+//! It takes every call that waits, up to a bound, and runs them in one transaction. It sends the responses after
+//! the commit. So calls that come while a commit waits for the disk share the next one.
 //!
 //! # Other processes
 //!
-//! 1. One transaction at a time has the lock of the file, from its beginning to the end of its commit. SQLite has no queue for
-//!    it: those who want it ask again and again.
-//! 2. Who waits goes on as long as a caller waits for the answer, since callers bring their own limit.
-//! 3. A process with much to do would take the lock again at once. When commits are slow, that leaves so little time between
-//!    them that others ask in vain for seconds. So after a long turn the lock is left free for longer than the others pause.
+//! 1. One transaction at a time has the lock of the file, from its start to the end of its commit. SQLite has no
+//!    queue for the lock: a thread that waits for it tries again and again.
+//! 2. The thread tries for as long as a caller waits for the response, since callers bring their own limit.
+//! 3. A busy process would take the lock again at once. When commits are slow, that leaves so little time between
+//!    them that other processes try in vain for seconds. So after a long turn the thread leaves the lock free for
+//!    longer than other processes pause between attempts.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -28,24 +29,24 @@ use crate::store::{Namespace, StoreError, Version};
 /// One transaction takes at most this many calls.
 const CALLS: usize = 64;
 
-/// A turn that was longer than this is followed by a pause, which is a small part of it.
+/// A pause, which is much shorter, follows a turn that was longer than this.
 pub(super) const LONG_TURN: Duration = Duration::from_millis(15);
 
-/// Longer than the pause of those who wait for the lock.
+/// Longer than the pause between two attempts to take the lock.
 pub(super) const PAUSE: Duration = Duration::from_micros(750);
 
-/// Those who wait longer for the lock say so.
+/// A thread that waits longer for the lock logs a warning.
 const LONG_WAIT: Duration = Duration::from_secs(1);
 
 /// A call: runs within a transaction, and is finished when its outcome is known.
 trait Job: Send {
-    /// Whether nobody waits for the answer any more.
+    /// Whether the caller has stopped waiting for the response.
     fn is_given_up(&self) -> bool;
     fn run(&mut self, batch: &Batch<'_>) -> rusqlite::Result<()>;
     fn finish(self: Box<Self>, outcome: Result<(), StoreError>);
 }
 
-/// A call whose answer somebody waits for.
+/// A call with a caller that waits for the response.
 struct Question<T, F> {
     run: Option<F>,
     answer: Option<Result<T, StoreError>>,
@@ -72,7 +73,7 @@ where
         let Question { answer, reply, .. } = *self;
         let not_run = || Err(StoreError::unavailable("the call was not run"));
         let answer = outcome.and_then(|()| answer.unwrap_or_else(not_run));
-        // Nobody may wait any more.
+        // The caller may have stopped waiting.
         let _ = reply.send(answer);
     }
 }
@@ -94,7 +95,7 @@ impl Batch<'_> {
         Ok(Version(last - count + 1))
     }
 
-    /// Tells instances on clones of this store that there are near rows which nobody has loaded.
+    /// Notifies instances on clones of this store of near rows that no instance has loaded.
     pub(super) fn hint(&self, namespace: &Namespace) {
         self.hints.notify(namespace);
     }
@@ -233,7 +234,8 @@ impl Worker {
         }
     }
 
-    /// Begins a transaction. Waits for the lock as long as somebody waits for this call: `false` if nobody does.
+    /// Starts a transaction. Waits for the lock for as long as the caller waits: `false` if the caller has
+    /// stopped waiting.
     fn begin(&self, job: &dyn Job) -> rusqlite::Result<bool> {
         let began = Instant::now();
         let mut is_told = false;

@@ -88,7 +88,7 @@ async fn sequence_behind_the_versions_is_refused() {
     set(&store, &space, "d").await.expect("it is mended");
 }
 
-/// Numbers of namespaces are used again, and timers went to whoever had the number then.
+/// Numbers of namespaces are used again, and timers went to the namespace that had the number then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn database_made_again_mixes_no_namespaces() {
     let Some(url) = database("again").await else {
@@ -106,7 +106,7 @@ async fn database_made_again_mixes_no_namespaces() {
     ] {
         admin.batch_execute(&sql).await.expect("it is made again");
     }
-    // Before anybody has made tables there, and after.
+    // Before an instance has made tables there, and after.
     let text = refusal(&old, &mine).await;
     assert!(text.contains("dropped or made again"), "{text}");
     let new = Postgres::connect(&url).await.expect("it connects");

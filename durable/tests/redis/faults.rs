@@ -255,7 +255,7 @@ async fn says_that_the_server_has_lost_its_data() {
     let lost = timers.set_timer("timer", &1, SECOND).await;
     let text = lost.expect_err("it is not there").to_string();
     assert!(text.contains("the server has lost its data"), "{text}");
-    // Whoever starts next makes the namespace anew, and versions go on growing.
+    // The next instance to start makes the namespace again, and versions go on growing.
     let after = store.open(&space, "json").await.expect("it opens");
     assert!(after.instance > before.instance);
     set_at_last(&timers, "timer", 2).await;

@@ -92,7 +92,7 @@ async fn carry(client: TcpStream, shared: Arc<Shared>) {
     });
     let mut bytes = vec![0; 65_536];
     while let Ok(read @ 1..) = from_client.read(&mut bytes).await {
-        // An error says that nobody can hold it back any more.
+        // An error means that the proxy has ended.
         let _ = held.wait_for(|held| !held).await;
         if to_server.write_all(&bytes[..read]).await.is_err() {
             return;

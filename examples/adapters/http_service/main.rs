@@ -70,7 +70,7 @@ async fn listen(address: &str, idle: Duration) -> Result<(), Box<dyn Error + Sen
     let listener = TcpListener::bind(address)
         .await
         .map_err(|error| format!("cannot listen on {address:?}: {error}"))?;
-    // Before anybody can know that it runs.
+    // Before it says that it runs: a signal that follows is caught.
     let stop = stop::asked_to_stop();
     say!(
         "listening on {}; requests get {:?}, connections without one are closed after {idle:?}",

@@ -68,7 +68,7 @@ async fn listen(address: &str, idle: Duration) -> Outcome<()> {
     let wheel = TimerWheel::new();
     let identity = server::Identity::new()?;
     let endpoint = server::endpoint(&wheel, socket, Some(identity.config(idle)?))?;
-    // Before anybody can know that it runs.
+    // Before it says that it runs: a signal that follows is caught.
     let stop = stop::asked_to_stop();
     say!(
         "listening on {}; connections on which nothing comes in are ended after {idle:?}",

@@ -317,7 +317,7 @@ async fn reschedules_what_is_moved_earlier() {
     }
 }
 
-// Rescheduling inserts an entry anew, at an index that was used before.
+// Rescheduling inserts an entry again, at an index that was used before.
 #[tokio::test(start_paused = true)]
 async fn reschedules_what_was_moved_later_and_then_earlier() {
     let (mut actor, wheel) = start();

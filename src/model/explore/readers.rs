@@ -9,7 +9,7 @@ use super::mix::{Mix, Random};
 use super::world::{self, Wait, block_on, fail, note};
 use crate::{Cause, Expirations, clock};
 
-/// How a party waits for the stream, which may be for ever.
+/// How a party waits for the stream, which may be forever.
 fn wait(mix: Mix, random: &mut Random) -> Wait {
     Wait {
         panics: random.percent(mix.panicking),

@@ -399,7 +399,7 @@ fn cancels_during_the_end() {
 /// sleep. One that is in the queue when the wheel reaches it is closed.
 ///
 /// Fails if [`Entry::close`] closes a fired entry, and if `Sleep::reset` does not close an entry that it could not queue:
-/// its task waits for ever.
+/// its task waits forever.
 #[test]
 fn moves_earlier_during_firing_and_the_end() {
     check(None, || {

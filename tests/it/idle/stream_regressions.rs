@@ -28,7 +28,7 @@ fn is_idle<R: std::fmt::Debug>(result: io::Result<R>) -> bool {
 
 // --- idle is final, for both directions ---
 
-/// Touches and guards that came after one direction had failed put the other direction off for ever.
+/// Touches and guards that came after one direction had failed put the other direction off forever.
 #[tokio::test(start_paused = true)]
 async fn fails_other_direction_despite_later_touches() {
     for limits in [

@@ -212,7 +212,7 @@ async fn p4_delivers_timers_of_one_tick_in_order_of_arming() {
     for key in 0..10 {
         timers.set_timer(key, key + 100, ms(30 - key)).unwrap();
     }
-    // A move counts as arming anew, and so does setting again.
+    // A move counts as arming again, and so does setting again.
     timers.move_timer(&3, ms(25)).unwrap();
     timers.set_timer(5, 555, ms(21)).unwrap();
     advance(&wheel, ms(29)).await;

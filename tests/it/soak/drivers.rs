@@ -94,7 +94,7 @@ fn below(numbers: &mut Numbers, end: usize) -> Option<usize> {
     usize::try_from(numbers.below(end)).ok()
 }
 
-/// Mostly long, some short, few for ever.
+/// Mostly long, some short, few forever.
 pub(crate) fn delay(numbers: &mut Numbers) -> Duration {
     match numbers.below(256) {
         0 => Duration::MAX,

@@ -22,7 +22,7 @@ async fn sleep_elapses_by_the_clock_before_the_driver_runs() {
             break (ours, tokios);
         }
     };
-    // Nobody drives the runtime meanwhile.
+    // No thread drives the runtime meanwhile.
     thread::sleep(ms(25));
     assert_ready!(ours.poll());
     assert_pending!(tokios.poll());

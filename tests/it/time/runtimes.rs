@@ -105,7 +105,7 @@ fn uses_the_runtime_entered_within_a_task() {
         let sleep = time::sleep(ms(5));
         assert_eq!(made(), 1);
         drop(within);
-        // Nobody drives the foreign runtime from here: its own worker does.
+        // The foreign runtime is driven by its own worker, not from here.
         futures::executor::block_on(sleep);
     });
 }

@@ -305,7 +305,7 @@ fn sleeps_armed_before_the_pause_complete_at_tokios_instants() {
                     .is_err()
             );
             pause();
-            // Somebody has to see that the clock stands still.
+            // A timer has to find that the clock stands still.
             let _ = futures::poll!(&mut wheel.sleep(ms(1)));
             tokio::task::yield_now().await;
             let mut ends = Vec::new();

@@ -151,7 +151,7 @@ pub async fn hints_near_rows_that_no_instance_has_loaded<T: Stores>(world: &Worl
     let fresh = fresh.await;
     assert!(listening.load_for(fresh, Duration::ZERO).await > 1);
 
-    // Marked in the same step by an instance that lives, a row is nothing for others.
+    // A live instance has marked the row in the same step, so no other instance needs a hint.
     let living = case.instance().await;
     listening.load_for(living, HOUR).await;
     let loader = Some(living);

@@ -50,7 +50,7 @@ pub async fn loads_what_others_left<T: Stores>(world: &World<T>) {
     assert_eq!(versions(&case.load(first, HOUR, 10).await), [row.version]);
     let first = case.unload(first).await;
     assert_eq!(versions(&case.load(second, HOUR, 10).await), [row.version]);
-    // A sign of life that ends soon.
+    // A load that makes the instance count as alive for a short time.
     let request = Load {
         instance: second,
         window: HOUR,
@@ -87,7 +87,7 @@ pub async fn marks_near_rows_for_living_instances<T: Stores>(world: &World<T>) {
     assert_eq!(loaded(case.write_near(batch(), near).await), [true, false]);
     let row = case.get("near").await.expect("it is there");
     assert_eq!(row.loaded_by, Some(instance));
-    // One that has given no sign of life for long marks nothing, whether or not a load has noticed.
+    // An instance that has not loaded for long marks nothing, whether or not a load has noticed.
     let silent = case.instance().await;
     let request = Load {
         instance: silent,

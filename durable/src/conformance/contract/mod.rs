@@ -86,7 +86,7 @@ impl<S: Store> Case<S> {
         loaded.expect("it loads")
     }
 
-    /// Ends the life of an id. Returns the next one.
+    /// Ends an id. Returns the next one.
     async fn unload(&self, instance: InstanceId) -> InstanceId {
         let fresh = self.store.unload(&self.space, instance).await;
         fresh.expect("it unloads")

@@ -11,7 +11,7 @@ async fn occupy(store: &Sqlite) -> mpsc::Sender<()> {
     let (release, released) = mpsc::channel();
     let (begin, begun) = tokio::sync::oneshot::channel();
     let occupying = store.thread.call(move |_| {
-        // Somebody waits for this, and for the end until the sender is dropped.
+        // The test waits for this message, then for the drop of the sender.
         let _ = begin.send(());
         let _ = released.recv();
         Ok(Ok(()))

@@ -25,7 +25,7 @@ async fn call_completes_while_a_look_is_running() {
     };
     let slow = store.looks.ask(move |connection| {
         let before: u32 = count(connection)?;
-        // Nobody waits if the test has failed.
+        // The receiver is gone if the test has failed.
         let _ = begin.send(());
         let _ = released.recv();
         Ok(Ok((before, count(connection)?)))

@@ -357,7 +357,7 @@ impl Run {
         self.is_shut_down || (self.handles.is_empty() && self.oracle.pending.is_empty())
     }
 
-    /// Receives one, unless it would wait for ever. Waiting lets the clock run up to the next timer.
+    /// Receives one, unless it would wait forever. Waiting lets the clock run up to the next timer.
     async fn recv(&mut self) {
         let Some(mut stream) = self.stream.take() else {
             return;
