@@ -1,7 +1,9 @@
-//! Tasks that run later unless they are revoked: "cancel the order in twenty minutes unless it is paid".
+//! Tasks that run later unless they are revoked: "cancel the order in twenty minutes unless it is
+//! paid".
 //!
-//! A task is a keyed timer, and `dispatch` runs the workers. `remove_timer` revokes a task and returns whether it was in
-//! time. The scheduler returns tasks that have not run when it stops, to be scheduled again at the next start.
+//! A task is a keyed timer, and `dispatch` runs the workers. `remove_timer` revokes a task and
+//! returns whether it was in time. The scheduler returns tasks that have not run when it stops, to
+//! be scheduled again at the next start.
 //!
 //! A minute of this demonstration takes 50 ms.
 

@@ -1,7 +1,9 @@
-//! Closes an idle connection gracefully: says goodbye, waits a grace period for the peer's last bytes, then drops it.
+//! Closes an idle connection gracefully: says goodbye, waits a grace period for the peer's last
+//! bytes, then drops it.
 //!
-//! An [`IdleStream`](tickwheel::IdleStream) fails when it is idle, and its inner stream is still usable. The program has
-//! three clients of its own, and exits with 1 if one of them sees anything else.
+//! An [`IdleStream`](tickwheel::IdleStream) fails when it is idle, and its inner stream is still
+//! usable. The program has three clients of its own, and exits with 1 if one of them sees anything
+//! else.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,10 +1,11 @@
 //! An HTTP server that closes keep-alive connections on which no request is in flight, and leaves the busy ones alone.
 //!
-//! Each connection has an [idle timer](tickwheel::IdleTimer), and each request holds a [guard](tickwheel::BusyGuard) of
-//! it until the last byte of its response is written: a request that takes a minute is not idle, and a client that
-//! sends a header byte by byte is.
+//! Each connection has an [idle timer](tickwheel::IdleTimer), and each request holds a
+//! [guard](tickwheel::BusyGuard) of it until the last byte of its response is written: a request
+//! that takes a minute is not idle, and a client that sends a header byte by byte is.
 //!
-//! Without arguments it demonstrates itself; with `--listen` it serves any client. `--help` says more.
+//! Without arguments it demonstrates itself; with `--listen` it serves any client. `--help` says
+//! more.
 
 use std::convert::Infallible;
 use std::error::Error;

@@ -1,7 +1,8 @@
 //! A TCP echo server that closes idle connections, with one timer per connection.
 //!
-//! Without arguments it demonstrates itself with thousands of clients; with `--listen` it serves any client. `--help`
-//! says more. The files beside it are the [arguments](args) and the [demonstration](demo).
+//! Without arguments it demonstrates itself with thousands of clients; with `--listen` it serves
+//! any client. `--help` says more. The files beside it are the [arguments](args) and the
+//! [demonstration](demo).
 
 use std::convert::Infallible;
 use std::future::Future;

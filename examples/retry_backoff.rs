@@ -1,8 +1,8 @@
 //! Failed calls that are tried again in the background.
 //!
-//! A call that fails waits for its next attempt as a keyed timer, twice as long each time. At most a hundred may wait:
-//! the wheel's `max_keyed` refuses the next one and returns it, so a backend that is down for long does not fill the
-//! memory of its callers.
+//! A call that fails waits for its next attempt as a keyed timer, twice as long each time. At most
+//! a hundred may wait: the wheel's `max_keyed` refuses the next one and returns it, so a backend
+//! that is down for long does not fill the memory of its callers.
 
 use std::process::ExitCode;
 use std::sync::Arc;

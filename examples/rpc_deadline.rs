@@ -1,8 +1,8 @@
-//! Deadlines of remote calls: each call that waits for its response has a timer under its number. The timer's value is
-//! the channel to the caller.
+//! Deadlines of remote calls: each call that waits for its response has a timer under its number.
+//! The timer's value is the channel to the caller.
 //!
-//! So the timers are the table of pending calls. A response removes the timer; if there is none, the call has timed out.
-//! Each call has exactly one outcome.
+//! So the timers are the table of pending calls. A response removes the timer; if there is none,
+//! the call has timed out. Each call has exactly one outcome.
 
 use std::fmt;
 use std::process::ExitCode;

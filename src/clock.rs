@@ -30,9 +30,9 @@ pub(crate) fn now() -> Instant {
 
 /// Whether this thread's Tokio clock differs from the real one because it is paused, or has been.
 ///
-/// A clock that stands still is told from the real one at any instant, also where both show the same. One that was
-/// resumed is taken for the real one only if it differs by less than the time that two readings take, so
-/// that no caller can tell them apart.
+/// A clock that stands still is told from the real one at any instant, also where both show the
+/// same. One that was resumed is taken for the real one only if it differs by less than the time
+/// that two readings take, so that no caller can tell them apart.
 #[cfg(not(tickwheel_shuttle))]
 pub(crate) fn is_virtual() -> bool {
     while CAN_PAUSE {

@@ -33,13 +33,13 @@
 //! A session can also be a keyed timer that each request moves. Where requests are frequent, prefer the reaper: a touch
 //! compares one word, a move locks the set.
 //!
-//! The [README](https://docs.rs/crate/tickwheel/latest) says when to stay with `tokio::time` or with
-//! [`DelayQueue`](https://docs.rs/tokio-util/latest/tokio_util/time/delay_queue/).
+//! The [README](https://docs.rs/crate/tickwheel/latest) says when to stay with `tokio::time` or
+//! with [`DelayQueue`](https://docs.rs/tokio-util/latest/tokio_util/time/delay_queue/).
 //!
 //! # Holding the wheel
 //!
-//! Start one wheel for the process, and a second one only for another tick, runtime or limit. Clone it once for each
-//! connection or task, and pass references from there.
+//! Start one wheel for the process, and a second one only for another tick, runtime or limit. Clone
+//! it once for each connection or task, and pass references from there.
 //!
 //! | how code gets the wheel | what that costs |
 //! |---|---|
@@ -51,8 +51,8 @@
 //!
 //! # Keyed timers
 //!
-//! A set of keyed timers has a [handle](KeyedTimers) to set, move and remove them, and a [stream](Expirations) of those
-//! that expire. Any number of sets share one wheel.
+//! A set of keyed timers has a [handle](KeyedTimers) to set, move and remove them, and a
+//! [stream](Expirations) of those that expire. Any number of sets share one wheel.
 //!
 //! * A call takes effect before it returns: [`len`](KeyedTimers::len), [`deadline`](KeyedTimers::deadline) and
 //!   [`contains`](KeyedTimers::contains) return the present state.
@@ -61,9 +61,10 @@
 //!   Where that matters, ask `contains`, as in [a map whose items expire](recipes#a-map-whose-items-expire).
 //! * The stream has no bound and no backpressure, because the actor never waits for its reader. [`Builder::max_keyed`]
 //!   bounds the number of pending timers.
-//! * [`Expirations::dispatch`] runs a handler for each expiration, with a limit on how many run at once.
-//! * The stream ends when no handle and no timer is left. A handler that sets timers of its own set holds a
-//!   [`WeakKeyedTimers`](crate::WeakKeyedTimers), which does not keep the stream open.
+//! * [`Expirations::dispatch`] runs a handler for each expiration, with a limit on how many run at
+//!   once.
+//! * The stream ends when no handle and no timer is left. A handler that sets timers of its own set
+//!   holds a [`WeakKeyedTimers`](crate::WeakKeyedTimers), which does not keep the stream open.
 //! * An error of [`set_timer`](KeyedTimers::set_timer) holds key and value. [`SetTimerError::without_value`] drops
 //!   them, so that `?` works with a value that is only `Send`.
 //!
@@ -79,15 +80,16 @@
 //! | [`IdleTimer`] | a task owns the connection, and you say what activity is | no task touched it, and no [`BusyGuard`] is held | a future to race with the work |
 //! | [`Reaper`] | one place decides for many connections or sessions | the same, for each [`WatchGuard`](crate::WatchGuard) | an expiration with key and value, from one stream |
 //!
-//! "Idle" can mean *no bytes* or *no request in flight*. For the first, touch at each read and write, or wrap the
-//! stream. For the second, hold a [`BusyGuard`] during each request; the idle duration then counts from the release of
-//! the last guard. A server that answers requests wants the second meaning: a limit on all bytes would close the
-//! connection while a slow handler works. [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive) approximates it
-//! from the bytes alone, and lists where it cannot.
+//! "Idle" can mean *no bytes* or *no request in flight*. For the first, touch at each read and
+//! write, or wrap the stream. For the second, hold a [`BusyGuard`] during each request; the idle
+//! duration then counts from the release of the last guard. A server that answers requests wants
+//! the second meaning: a limit on all bytes would close the connection while a slow handler works.
+//! [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive) approximates it from the bytes alone,
+//! and lists where it cannot.
 //!
-//! [`WatchOptions::max_age`](crate::WatchOptions::max_age) ends a watch at an age, however active it is.
-//! [`WatchGuard::expire_now`](crate::WatchGuard::expire_now) ends it at once, such as at a logout.
-//! [`Expired::cause`](crate::Expired::cause) says which of these it was.
+//! [`WatchOptions::max_age`](crate::WatchOptions::max_age) ends a watch at an age, however active
+//! it is. [`WatchGuard::expire_now`](crate::WatchGuard::expire_now) ends it at once, such as at a
+//! logout. [`Expired::cause`](crate::Expired::cause) says which of these it was.
 //!
 //! ## Closing gracefully
 //!
@@ -140,8 +142,9 @@
 //!
 //! # Accuracy and ticks
 //!
-//! The wheel counts time in ticks of equal length, 0.1 ms unless [`Builder::tick`] says otherwise. It rounds a deadline
-//! *up* to a tick and the clock *down*, so no timer is early. How late a timer can be is a sum:
+//! The wheel counts time in ticks of equal length, 0.1 ms unless [`Builder::tick`] says otherwise.
+//! It rounds a deadline *up* to a tick and the clock *down*, so no timer is early. How late a timer
+//! can be is a sum:
 //!
 //! | part | at most |
 //! |---|---|
@@ -150,11 +153,12 @@
 //! | the operating system, which wakes the runtime's thread | usually far under a millisecond; not bounded |
 //! | the actor and then the woken task, which wait for a worker thread | what the other tasks take; not bounded |
 //!
-//! At the default tick, timers are as late as Tokio's own. With a longer tick the actor wakes less often and fires more
-//! timers each time: for timeouts of seconds, 10 ms or 100 ms are as good. A tick of 1 ms makes timers later than
-//! Tokio's: ticks and Tokio's milliseconds do not begin at the same instants, so a deadline is rounded up twice. A
-//! shorter tick, down to a microsecond, makes the *order* of timers finer. It makes them more punctual only on a
-//! [thread of its own](Builder::dedicated_thread), which does not wait on Tokio's timer.
+//! At the default tick, timers are as late as Tokio's own. With a longer tick the actor wakes less
+//! often and fires more timers each time: for timeouts of seconds, 10 ms or 100 ms are as good. A
+//! tick of 1 ms makes timers later than Tokio's: ticks and Tokio's milliseconds do not begin at the
+//! same instants, so a deadline is rounded up twice. A shorter tick, down to a microsecond, makes
+//! the *order* of timers finer. It makes them more punctual only on a [thread of its
+//! own](Builder::dedicated_thread), which does not wait on Tokio's timer.
 //!
 //! A duration of zero and a deadline in the past are no errors. A sleep is then ready at its first poll. A keyed timer
 //! expires on the actor's next turn, or with the next tick if its deadline lies within the current one. A deadline 292
@@ -166,11 +170,13 @@
 //! jumps to the next deadline. Tests need Tokio's feature `test-util`, in the dev-dependencies of your crate.
 //!
 //! Once the clock has been paused, sleeps, timeouts and intervals [are Tokio's
-//! own](mod@crate::time#under-a-virtual-clock). Keyed timers, idle timers and reapers stay on the wheel. They are exact
-//! for deadlines at whole milliseconds, and otherwise up to a tick and one of Tokio's milliseconds late.
+//! own](mod@crate::time#under-a-virtual-clock). Keyed timers, idle timers and reapers stay on the
+//! wheel. They are exact for deadlines at whole milliseconds, and otherwise up to a tick and one of
+//! Tokio's milliseconds late.
 //!
-//! After [`tokio::time::advance`][advance] the actor may not have had its turn. Call [`TimerWheel::settle`], a barrier:
-//! when it returns, every call made before it is applied, and every timer due by then has fired.
+//! After [`tokio::time::advance`][advance] the actor may not have had its turn. Call
+//! [`TimerWheel::settle`], a barrier: when it returns, every call made before it is applied, and
+//! every timer due by then has fired.
 //!
 //! ## Another runtime's clock
 //!
@@ -188,21 +194,23 @@
 //!
 //! # Shutting down
 //!
-//! Explicit shutdown is optional. When the last handle is dropped, the actor goes on until nothing is armed and then
-//! ends. When the actor's runtime is dropped, the wheel closes as at a shutdown.
+//! Explicit shutdown is optional. When the last handle is dropped, the actor goes on until nothing
+//! is armed and then ends. When the actor's runtime is dropped, the wheel closes as at a shutdown.
 //!
 //! [`TimerWheel::shutdown`] ends the actor and waits for its end. Nothing is lost: pending sleeps go on with Tokio's own
 //! timer, delivered expirations can still be received, and [`Expirations::unexpired`] returns the other keyed timers.
 //!
 //! # Observability
 //!
-//! [`TimerWheel::metrics`] counts timers and the actor's turns, and has a [histogram](crate::LatenessHistogram) of how
-//! late timers fired. `commands` far below `sleeps_made` shows that timeouts reuse entries.
+//! [`TimerWheel::metrics`] counts timers and the actor's turns, and has a
+//! [histogram](crate::LatenessHistogram) of how late timers fired. `commands` far below
+//! `sleeps_made` shows that timeouts reuse entries.
 //!
-//! The crate logs through [`tracing`]: a span for each actor at debug level, with the wheel's [name](Builder::name),
-//! and a span for each turn at trace level. The actor warns when timers fire later than [`Builder::late_warning`] and
-//! names the cause: blocked worker threads, or more work than it can do. A panic caught in a waker, handler, key or
-//! value is logged as an error that says what it costs.
+//! The crate logs through [`tracing`]: a span for each actor at debug level, with the wheel's
+//! [name](Builder::name), and a span for each turn at trace level. The actor warns when timers fire
+//! later than [`Builder::late_warning`] and names the cause: blocked worker threads, or more work
+//! than it can do. A panic caught in a waker, handler, key or value is logged as an error that says
+//! what it costs.
 //!
 //! [`Duration::MAX`]: std::time::Duration::MAX
 //! [advance]: https://docs.rs/tokio/latest/tokio/time/fn.advance.html

@@ -1,4 +1,5 @@
-//! Timers for Tokio services that arm many and fire few, on one hierarchical timing wheel that one actor task owns.
+//! Timers for Tokio services that arm many and fire few, on one hierarchical timing wheel that one
+//! actor task owns.
 //!
 //! * [`sleep`](TimerWheel::sleep), [`timeout`](TimerWheel::timeout) and [`interval`](TimerWheel::interval) work like
 //!   those of [`tokio::time`]. A new timeout takes over the entry of a cancelled one. So most timeouts allocate
@@ -44,18 +45,20 @@
 //!
 //! # Where to read on
 //!
-//! * The [guide](mod@guide): which timer to use, [accuracy](mod@guide#accuracy-and-ticks), testing with paused time,
-//!   shutting down, and what each operation [costs](guide::costs).
-//! * The [design chapter](guide::design): how the crate is built, and its [promises](guide::design#promises) with their
-//!   tests.
+//! * The [guide](mod@guide): which timer to use, [accuracy](mod@guide#accuracy-and-ticks), testing
+//!   with paused time, shutting down, and what each operation [costs](guide::costs).
+//! * The [design chapter](guide::design): how the crate is built, and its
+//!   [promises](guide::design#promises) with their tests.
 //! * [`TimerWheel`] and [`Builder`]: all calls and settings.
 //!
 //! # Guarantees
 //!
-//! A timer is never early. By default it is less than 1.1 ms late, plus the time that the operating system and other
-//! tasks take. A timer fires or is cancelled, never both, and the calls say which. A dropped future wakes no task.
+//! A timer is never early. By default it is less than 1.1 ms late, plus the time that the operating
+//! system and other tasks take. A timer fires or is cancelled, never both, and the calls say which.
+//! A dropped future wakes no task.
 //!
-//! No `Instant` panics. A `Duration` panics only if it is a period, an idle duration or a maximum age of zero.
+//! No `Instant` panics. A `Duration` panics only if it is a period, an idle duration or a maximum
+//! age of zero.
 //!
 //! # Features
 //!

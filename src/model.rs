@@ -13,9 +13,10 @@
 //! | [`ActorNotifier`] | Tokio's `Notify`, which keeps one permit, and the timer the actor waits on |
 //! | [`Wakes`], [`Sleeper`] | a task: one counts how often it is woken, the other blocks until it is |
 //!
-//! The models of one part *step* the actor: it takes one turn while another thread does something, and the model then
-//! inspects the result. The models of all parts together, in `joint`, let it *run*, and time passes only when a model says so. An
-//! actor that waits for a later tick than it should then waits forever, and loom reports a deadlock.
+//! The models of one part *step* the actor: it takes one turn while another thread does something,
+//! and the model then inspects the result. The models of all parts together, in `joint`, let it
+//! *run*, and time passes only when a model says so. An actor that waits for a later tick than it
+//! should then waits forever, and loom reports a deadlock.
 //!
 //! A model that would take more than some seconds bounds the number of preemptions, and says so. `LOOM_MAX_PREEMPTIONS`
 //! in the environment bounds all.

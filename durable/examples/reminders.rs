@@ -1,9 +1,10 @@
 //! Reminders that survive their processes.
 //!
-//! Sets 20,000 reminders and runs three worker processes on them. It kills one with SIGKILL about every second, starts
-//! another, and moves and removes some reminders meanwhile. Exits with code 1 if a reminder is lost, early, delivered
-//! again although its worker is alive and has acknowledged it, or delivered again before its lease had ended or later
-//! than a poll after that. The store's server may be killed too, and started again within 20 s.
+//! Sets 20,000 reminders and runs three worker processes on them. It kills one with SIGKILL about
+//! every second, starts another, and moves and removes some reminders meanwhile. Exits with code 1
+//! if a reminder is lost, early, delivered again although its worker is alive and has acknowledged
+//! it, or delivered again before its lease had ended or later than a poll after that. The store's
+//! server may be killed too, and started again within 20 s.
 //!
 //! ```sh
 //! cargo run --release -p tickwheel-durable --example reminders

@@ -102,9 +102,10 @@ impl<K, V, C: Codec> Builder<K, V, C> {
     /// Sets how often the instance asks the store for timers, from 10 ms to a day. The default is 1 s. Each wait is up
     /// to a tenth longer, so that instances spread.
     ///
-    /// Timers are loaded long before they are due, so polling does not bound their accuracy. But where the store has no
-    /// hints, a timer that another process has set to be due soon may be late by a poll. When an instance has not
-    /// loaded for three polls, other instances take its rows.
+    /// Timers are loaded long before they are due, so polling does not bound their accuracy. But
+    /// where the store has no hints, a timer that another process has set to be due soon may be
+    /// late by a poll. When an instance has not loaded for three polls, other instances take its
+    /// rows.
     pub fn poll(mut self, poll: Duration) -> Self {
         self.settings.poll = poll;
         self

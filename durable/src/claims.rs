@@ -33,12 +33,13 @@ const PREFETCH: usize = 512;
 ///
 /// # Demand
 ///
-/// The instance claims a timer when the program asks for one, and leaves the others to other instances. For a program
-/// that quickly takes one claim after the other, it claims some ahead, so that the program need not wait for the store:
-/// about as many as the program takes within an eighth of a [poll](crate::Builder::poll), and at most 512, or as many
-/// as [`recv_many`](Self::recv_many) asks for, or as [`dispatch`](Self::dispatch) runs at once. At most
-/// [`capacity`](crate::Builder::capacity) claims are unsettled at once. The [protocol](crate::protocol#demand) says how
-/// instances share a backlog.
+/// The instance claims a timer when the program asks for one, and leaves the others to other
+/// instances. For a program that quickly takes one claim after the other, it claims some ahead, so
+/// that the program need not wait for the store: about as many as the program takes within an
+/// eighth of a [poll](crate::Builder::poll), and at most 512, or as many as
+/// [`recv_many`](Self::recv_many) asks for, or as [`dispatch`](Self::dispatch) runs at once. At
+/// most [`capacity`](crate::Builder::capacity) claims are unsettled at once. The
+/// [protocol](crate::protocol#demand) says how instances share a backlog.
 ///
 /// The program receives every claim with at least half of its lease left. A claim that has waited for longer is
 /// released, and does not count as an [attempt](Claim::attempt).

@@ -44,15 +44,16 @@
 //! # Where to go on
 //!
 //! * [`builder`](builder()), [`DurableTimers`], [`Claims`] and [`Claim`] are all there is to call.
-//! * [`protocol`]: how instances share timers, the [promises](protocol#the-promises) with their tests, and what each crash
-//!   leaves.
+//! * [`protocol`]: how instances share timers, the [promises](protocol#the-promises) with their
+//!   tests, and what each crash leaves.
 //! * [`operating`]: sizing, failures, monitoring, and when to use a job queue instead.
 //! * [`store`]: the contract of a store, to write your own.
 //!
 //! # Guarantees
 //!
-//! A call returns once its write is durable. A timer is delivered at least once, without crashes exactly once, and
-//! never early by the store's clock. A timer is removed or fired, never both, and the calls say which.
+//! A call returns once its write is durable. A timer is delivered at least once, without crashes
+//! exactly once, and never early by the store's clock. A timer is removed or fired, never both, and
+//! the calls say which.
 //!
 //! # Stores
 //!

@@ -1,4 +1,5 @@
-//! Running it: sizes, failures, monitoring, and when to use a job queue instead. Documentation only.
+//! Running it: sizes, failures, monitoring, and when to use a job queue instead. Documentation
+//! only.
 //!
 //! 1. [Sizing](#sizing)
 //! 2. [What happens when](#what-happens-when)
@@ -10,9 +11,9 @@
 //!
 //! # Sizing
 //!
-//! The defaults suit services with up to some thousand timers a second. The one number to choose is how many handlers
-//! [`dispatch`](crate::Claims::dispatch) runs at once. How many timers are claimed and loaded
-//! [follows](crate::protocol#demand). What the settings trade:
+//! The defaults suit services with up to some thousand timers a second. The one number to choose is
+//! how many handlers [`dispatch`](crate::Claims::dispatch) runs at once. How many timers are
+//! claimed and loaded [follows](crate::protocol#demand). What the settings trade:
 //!
 //! | setting | default | larger | smaller |
 //! |---|---|---|---|
@@ -23,17 +24,18 @@
 //! | [`handler_timeout`](crate::Builder::handler_timeout) | none | handlers may take longer | a handler that hangs frees its place sooner |
 //! | [`call_timeout`](crate::Builder::call_timeout) | 5 s | rides out a slow store | callers learn of an outage sooner |
 //!
-//! * **Lease**: it must be at least two round trips to the store, as measured at start. It does not depend on how long
-//!   handlers take, because `dispatch` renews it; a program that receives by itself uses
-//!   [`auto_renew`](crate::Claim::auto_renew).
-//! * **Handler timeout**: set it, far above what a handler takes. Without it a handler that never returns keeps its
-//!   place, and its timer, until the process ends.
-//! * **Memory**: an instance loads at most 16 times its capacity, or 1,024 timers if that is more. A loaded timer is a
-//!   number and an instant on the wheel, about 100 bytes; keys and values come when it fires.
-//! * **The wheel**: share one between instances and the rest of the program. If its bound (`max_keyed`) is too small,
-//!   the instance loads less and says so once in the log.
-//! * **Many short timers**: a timer that is nearly always removed before it fires, such as a request timeout, does not
-//!   belong in a store. Use the wheel itself.
+//! * **Lease**: it must be at least two round trips to the store, as measured at start. It does not
+//!   depend on how long handlers take, because `dispatch` renews it; a program that receives by
+//!   itself uses [`auto_renew`](crate::Claim::auto_renew).
+//! * **Handler timeout**: set it, far above what a handler takes. Without it a handler that never
+//!   returns keeps its place, and its timer, until the process ends.
+//! * **Memory**: an instance loads at most 16 times its capacity, or 1,024 timers if that is more.
+//!   A loaded timer is a number and an instant on the wheel, about 100 bytes; keys and values come
+//!   when it fires.
+//! * **The wheel**: share one between instances and the rest of the program. If its bound
+//!   (`max_keyed`) is too small, the instance loads less and says so once in the log.
+//! * **Many short timers**: a timer that is nearly always removed before it fires, such as a
+//!   request timeout, does not belong in a store. Use the wheel itself.
 //!
 //! # What happens when
 //!
@@ -61,7 +63,8 @@
 //! # What to watch
 //!
 //! [`metrics`](crate::DurableTimers::metrics) reads the counters of this instance.
-//! [`counts`](crate::DurableTimers::counts) queries the store, which takes milliseconds and delays no other call.
+//! [`counts`](crate::DurableTimers::counts) queries the store, which takes milliseconds and delays
+//! no other call.
 //!
 //! | figure | a sign of trouble when |
 //! |---|---|
@@ -77,14 +80,15 @@
 //! | `quarantined` | it is not zero: a deployment has changed a type that old timers still have |
 //! | `store_errors`, `store_latency_micros` | they grow |
 //!
-//! Every call of the store is a `tracing` span at debug level, `store`, with the namespace, the call and the number of
-//! items. The instance logs one warning when loads, fires, writes or settles begin to fail, with the store's message,
-//! and one line when they work again. An error prints its causes with `{:#}`.
+//! Every call of the store is a `tracing` span at debug level, `store`, with the namespace, the
+//! call and the number of items. The instance logs one warning when loads, fires, writes or settles
+//! begin to fail, with the store's message, and one line when they work again. An error prints its
+//! causes with `{:#}`.
 //!
 //! # Looking into the store
 //!
-//! [`Admin`](crate::Admin) lists timers that wait or are in flight, whichever instance has them, shows one key, releases
-//! or discards a claim, and purges a namespace:
+//! [`Admin`](crate::Admin) lists timers that wait or are in flight, whichever instance has them,
+//! shows one key, releases or discards a claim, and purges a namespace:
 //!
 //! ```
 //! use std::time::Duration;
@@ -114,20 +118,21 @@
 //!
 //! # Starting and stopping
 //!
-//! Run one instance for a namespace in each process that handles its timers. A process that only sets timers drops its
-//! [`Claims`](crate::Claims) and keeps the handle.
+//! Run one instance for a namespace in each process that handles its timers. A process that only
+//! sets timers drops its [`Claims`](crate::Claims) and keeps the handle.
 //!
-//! [`shutdown`](crate::DurableTimers::shutdown) ends the stream of claims, and other instances go on without delay. Claims
-//! that handlers still hold can be settled after it; wait for the handlers, then let the process end. A process that
-//! just ends loses nothing either, but is treated like one that was killed.
+//! [`shutdown`](crate::DurableTimers::shutdown) ends the stream of claims, and other instances go
+//! on without delay. Claims that handlers still hold can be settled after it; wait for the
+//! handlers, then let the process end. A process that just ends loses nothing either, but is
+//! treated like one that was killed.
 //!
 //! # Writing handlers
 //!
 //! * Work first, then acknowledge. The other way round is [`at_most_once`](crate::Builder::at_most_once).
-//! * Expect to run twice. Make the work idempotent, or let it check the [token](crate::Token): it remembers the greatest
-//!   one it has seen for the key, and refuses smaller ones.
-//! * If a key is set again while its handler runs, the handler has the old value, and its acknowledgement leaves the new
-//!   timer alone.
+//! * Expect to run twice. Make the work idempotent, or let it check the [token](crate::Token): it
+//!   remembers the greatest one it has seen for the key, and refuses smaller ones.
+//! * If a key is set again while its handler runs, the handler has the old value, and its
+//!   acknowledgement leaves the new timer alone.
 //! * When [`lease_remaining`](crate::Claim::lease_remaining) is zero, or a call returns
 //!   [`Error::Lost`](crate::Error::Lost), another instance may have the timer: stop.
 //! * Do not block the thread in `dispatch`, whose handlers share a task; use
@@ -136,10 +141,11 @@
 //!
 //! # When to use a job queue
 //!
-//! This crate is for timers with keys that are moved and removed, and must be on time. Use a job queue when
+//! This crate is for timers with keys that are moved and removed, and must be on time. Use a job
+//! queue when
 //!
-//! * most jobs are due at once: a queue has priorities, per-queue limits and a dashboard, and a second of lateness does
-//!   not matter;
+//! * most jobs are due at once: a queue has priorities, per-queue limits and a dashboard, and a
+//!   second of lateness does not matter;
 //! * jobs form a workflow, with steps and results: use a workflow engine;
 //! * the job must be written in the same transaction as your own tables, and your queue does that;
 //! * a minute more or less does not matter: a cron job that selects what is due is less to run.

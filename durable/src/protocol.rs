@@ -12,21 +12,24 @@
 //!
 //! # Loading is not firing
 //!
-//! An instance that holds a stored timer in memory is accurate, but its copy is old as soon as another instance moves or
-//! removes the timer. Job queues avoid that by *taking* a job, and its lease counts from then: a job that is taken early
-//! loses its lease before it begins, and one that is taken when due needs a queue that polls all the time. Here, loading
-//! a timer decides nothing. Firing it does.
+//! An instance that holds a stored timer in memory is accurate, but its copy is old as soon as
+//! another instance moves or removes the timer. Job queues avoid that by *taking* a job, and its
+//! lease counts from then: a job that is taken early loses its lease before it begins, and one that
+//! is taken when due needs a queue that polls all the time. Here, loading a timer decides nothing.
+//! Firing it does.
 //!
 //! 1. **Load.** An instance marks the timers that fall due within a window, 30 s by default, and puts a version and a
 //!    deadline of each on its wheel. The mark only shares the work out: any instance may still set, move or remove the
 //!    key, which gives the timer another version.
-//! 2. **Fire.** When timers are due on the wheel and the program can take them, the instance fires those versions with one
-//!    call of the store. The store compares each: a version that still exists, and is due by the store's own clock, goes in
-//!    flight, with a lease that begins now. The same call can fire due timers that no instance has loaded. The instance
-//!    delivers what the store returns, and nothing else.
-//! 3. **Settle.** An acknowledgement deletes what is in flight. `retry_after` makes it wait again, `extend` lengthens the
-//!    lease, and dropping the claim releases it. A claim that no program has received is *unfired*: released, and not
-//!    counted as an attempt. Each call names the claim by its token; a token that is out of date changes nothing.
+//! 2. **Fire.** When timers are due on the wheel and the program can take them, the instance fires
+//!    those versions with one call of the store. The store compares each: a version that still
+//!    exists, and is due by the store's own clock, goes in flight, with a lease that begins now.
+//!    The same call can fire due timers that no instance has loaded. The instance delivers what the
+//!    store returns, and nothing else.
+//! 3. **Settle.** An acknowledgement deletes what is in flight. `retry_after` makes it wait again,
+//!    `extend` lengthens the lease, and dropping the claim releases it. A claim that no program has
+//!    received is *unfired*: released, and not counted as an attempt. Each call names the claim by
+//!    its token; a token that is out of date changes nothing.
 //! 4. **Hints.** An instance that sets a timer due within the window loads it in the same step, if it claims itself. If
 //!    it does not, the store sends a hint to those that do. If the hint is lost, the next poll finds the timer.
 //!
@@ -60,10 +63,10 @@
 //! Every arrow into `waiting` or `in flight` but `extend` and `load` gives a new version from one sequence for the
 //! whole store. So a version names a timer *in one state*. A timer that is moved and moved back has another version.
 //!
-//! A key has at most one waiting timer, and any number in flight: unacknowledged occurrences of a repeating timer, or
-//! an old value whose claim is held while a new value is set. When `retry_after` puts a claim back and its key has a
-//! waiting timer, the waiting one is newer and keeps the key. The claim stays in flight, and its lease is set to end when
-//! it is due again.
+//! A key has at most one waiting timer, and any number in flight: unacknowledged occurrences of a
+//! repeating timer, or an old value whose claim is held while a new value is set. When
+//! `retry_after` puts a claim back and its key has a waiting timer, the waiting one is newer and
+//! keeps the key. The claim stays in flight, and its lease is set to end when it is due again.
 //!
 //! # The promises
 //!
@@ -89,26 +92,29 @@
 //!
 //! # The argument
 //!
-//! **One delivery (D4, D5).** A timer is delivered only if a `fire` has returned it, and the fire takes its version
-//! away in the same atomic step. So of all calls that name a version, at most one has an effect: a fire, a move, a
-//! remove, or a set that replaces it. The others find that the version does not exist, and say so. If two instances have
-//! loaded the same timer, one of them makes a wasted query.
+//! **One delivery (D4, D5).** A timer is delivered only if a `fire` has returned it, and the fire
+//! takes its version away in the same atomic step. So of all calls that name a version, at most one
+//! has an effect: a fire, a move, a remove, or a set that replaces it. The others find that the
+//! version does not exist, and say so. If two instances have loaded the same timer, one of them
+//! makes a wasted query.
 //!
-//! **The last write (D4).** Once a move has returned, the old version does not exist. A wheel that still holds it makes
-//! a wasted query at the old deadline.
+//! **The last write (D4).** Once a move has returned, the old version does not exist. A wheel that
+//! still holds it makes a wasted query at the old deadline.
 //!
-//! **Nothing lost (D1, D2).** A row leaves the store only by a remove, a replacement or an acknowledgement. A waiting row
-//! is on the wheel of a live instance, or some poll will load it: a mark counts only while its id is
-//! [live](#incarnations). The lease of a row in flight ends some time, and then any poll loads it as if it were waiting.
+//! **Nothing lost (D1, D2).** A row leaves the store only by a remove, a replacement or an
+//! acknowledgement. A waiting row is on the wheel of a live instance, or some poll will load it: a
+//! mark counts only while its id is [live](#incarnations). The lease of a row in flight ends some
+//! time, and then any poll loads it as if it were waiting.
 //!
 //! **Fencing (D7).** The token is the version that the fire gave, so a later fire under the same key has a greater one.
 //! A settle compares tokens, not clocks: a claim whose lease has ended is good until another fire takes the timer.
 //!
-//! **Leases (D6).** The lease begins in the step that fires. The instance counts it from when it sent the fire, and
-//! delivers no claim with less than half of it left. A response that takes longer than a quarter of a lease counts as a
-//! quarter; otherwise a slow store would have nothing delivered at all. While a handler runs in `dispatch`, or a guard is
-//! held, the instance renews the lease before half of it is over, and again with each eighth while that fails. So the
-//! timer is fired again only if its process stands still, or cannot reach the store, for half a lease.
+//! **Leases (D6).** The lease begins in the step that fires. The instance counts it from when it
+//! sent the fire, and delivers no claim with less than half of it left. A response that takes
+//! longer than a quarter of a lease counts as a quarter; otherwise a slow store would have nothing
+//! delivered at all. While a handler runs in `dispatch`, or a guard is held, the instance renews
+//! the lease before half of it is over, and again with each eighth while that fails. So the timer
+//! is fired again only if its process stands still, or cannot reach the store, for half a lease.
 //!
 //! **Cadence (D9).** The step that fires an occurrence makes the next one waiting. So no crash can leave a repeating
 //! timer without its next occurrence.
@@ -118,42 +124,48 @@
 //! A claim that waits for its program uses up its lease while another instance could work on it. A loaded row that its
 //! instance cannot fire is no better. So an instance fires what its program asks for, and loads what it fires.
 //!
-//! A program that waits for claims says how many it can take. While it quickly comes back for more, some claims may wait
-//! ahead of it. The instance fires so many, and loads so many of those that are due already; it fires due rows that no load
-//! has taken without loading them. The other due rows stay in the store, or on the wheel, earliest first.
+//! A program that waits for claims says how many it can take. While it quickly comes back for more,
+//! some claims may wait ahead of it. The instance fires so many, and loads so many of those that
+//! are due already; it fires due rows that no load has taken without loading them. The other due
+//! rows stay in the store, or on the wheel, earliest first.
 //!
-//! With each load an instance says how many due rows it *lacks*. Another instance that has had more due rows than its
-//! program takes, for half a poll, takes its mark off as many. So rows change hands only on request, and an instance that
-//! lacks rows gets them a quarter of a poll later, even if the handlers of the other one hang. A claim that waits for the
-//! program until half of its lease is over is unfired.
+//! With each load an instance says how many due rows it *lacks*. Another instance that has had more
+//! due rows than its program takes, for half a poll, takes its mark off as many. So rows change
+//! hands only on request, and an instance that lacks rows gets them a quarter of a poll later, even
+//! if the handlers of the other one hang. A claim that waits for the program until half of its
+//! lease is over is unfired.
 //!
-//! Costs (D10): a timer is marked when it is set or loaded, fired, and acknowledged: three row writes, and a single
-//! instance makes no others. Most of a backlog is never marked: two. A timer that another instance asks for is unmarked
-//! and marked again: five. Rows that are ahead of a program can change hands once more, when it turns slow; these
-//! are no more than it has just received.
+//! Costs (D10): a timer is marked when it is set or loaded, fired, and acknowledged: three row
+//! writes, and a single instance makes no others. Most of a backlog is never marked: two. A timer
+//! that another instance asks for is unmarked and marked again: five. Rows that are ahead of a
+//! program can change hands once more, when it turns slow; these are no more than it has just
+//! received.
 //!
 //! # Incarnations
 //!
-//! A mark keeps other instances from loading a timer. If a call marks timers and its response is lost, the instance does
-//! not know of its own marks, and those timers would wait for as long as it runs. The instance then unloads everything and
-//! starts again.
+//! A mark keeps other instances from loading a timer. If a call marks timers and its response is
+//! lost, the instance does not know of its own marks, and those timers would wait for as long as it
+//! runs. The instance then unloads everything and starts again.
 //!
-//! An instance therefore marks with an id that is used for one incarnation. The id is live from the first load under it
-//! until the instance unloads, or until three polls have passed without a load. An unload returns a fresh id, under which
-//! the instance goes on. The marks of an ended id hold nothing: the next instance to load takes the timers, the same one
-//! included. So it is enough that no id is live after its unload:
+//! An instance therefore marks with an id that is used for one incarnation. The id is live from the
+//! first load under it until the instance unloads, or until three polls have passed without a load.
+//! An unload returns a fresh id, under which the instance goes on. The marks of an ended id hold
+//! nothing: the next instance to load takes the timers, the same one included. So it is enough that
+//! no id is live after its unload:
 //!
-//! 1. Loads and unloads of an instance take turns, and calls keep their order also when the future of one was dropped (rule
-//!    3 of the [contract](crate::store)). So no load takes effect after the unload.
-//! 2. A write, fire or settle that takes effect after the unload marks nothing under the old id. The store sends a hint, and
-//!    the instance loads.
-//! 3. One that began before the unload and ends after it, on a store that executes calls side by side, may mark a timer with
-//!    the ended id. If its response arrives, this instance fires the timer on time, even if another one has loaded it too.
-//!    If the response is lost, the next load of any instance unloads the timer.
-//! 4. An unload leaves out a row that another transaction has locked. No instance could fire it anyway, and the first load
-//!    after the lock unloads it.
-//! 5. If the response of the unload is lost, the instance keeps the old id, loads nothing under it, and unloads it again
-//!    before its next load.
+//! 1. Loads and unloads of an instance take turns, and calls keep their order also when the future
+//!    of one was dropped (rule 3 of the [contract](crate::store)). So no load takes effect after
+//!    the unload.
+//! 2. A write, fire or settle that takes effect after the unload marks nothing under the old id.
+//!    The store sends a hint, and the instance loads.
+//! 3. One that began before the unload and ends after it, on a store that executes calls side by
+//!    side, may mark a timer with the ended id. If its response arrives, this instance fires the
+//!    timer on time, even if another one has loaded it too. If the response is lost, the next load
+//!    of any instance unloads the timer.
+//! 4. An unload leaves out a row that another transaction has locked. No instance could fire it
+//!    anyway, and the first load after the lock unloads it.
+//! 5. If the response of the unload is lost, the instance keeps the old id, loads nothing under it,
+//!    and unloads it again before its next load.
 //!
 //! # What each crash leaves
 //!
@@ -170,11 +182,12 @@
 //!
 //! # Time
 //!
-//! Only the store's clock counts. It adds relative delays, and a fire compares with it. Each response that has the
-//! store's time also tells how far the local clock is from it, give or take half a round trip. The local clock only
-//! decides when the instance sends a fire: too early, and the store returns how long to wait; too late, and the timer is
-//! late by as much. Clocks of hosts may differ by hours. If the store's own clock steps, the next response shows it, and
-//! the instance reschedules its wheel.
+//! Only the store's clock counts. It adds relative delays, and a fire compares with it. Each
+//! response that has the store's time also tells how far the local clock is from it, give or take
+//! half a round trip. The local clock only decides when the instance sends a fire: too early, and
+//! the store returns how long to wait; too late, and the timer is late by as much. Clocks of hosts
+//! may differ by hours. If the store's own clock steps, the next response shows it, and the
+//! instance reschedules its wheel.
 //!
 //! # Limits
 //!

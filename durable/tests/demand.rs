@@ -379,7 +379,8 @@ async fn dropping_the_claims_ends_them() {
     assert_eq!(timers.metrics().claimed, 0);
 }
 
-/// The store's clock steps while the timer is on the wheel: forward it comes sooner, back the instance makes no wasted query.
+/// The store's clock steps while the timer is on the wheel: forward it comes sooner, back the
+/// instance makes no wasted query.
 #[tokio::test(start_paused = true)]
 async fn a_step_of_the_clock_arms_the_wheel_again() {
     let store = Memory::new();

@@ -1,9 +1,9 @@
-//! An axum service that closes idle connections, and none on which a request is in flight: its listener wraps the
-//! sockets that it accepts.
+//! An axum service that closes idle connections, and none on which a request is in flight: its
+//! listener wraps the sockets that it accepts.
 //!
-//! Without arguments it demonstrates itself; with `--listen` it serves until Ctrl-C or SIGTERM, and then lets handlers
-//! finish. axum closes the other connections at once, with any unread requests in them; `http_service` answers those
-//! too. `--help` says more.
+//! Without arguments it demonstrates itself; with `--listen` it serves until Ctrl-C or SIGTERM, and
+//! then lets handlers finish. axum closes the other connections at once, with any unread requests
+//! in them; `http_service` answers those too. `--help` says more.
 
 use std::error::Error;
 use std::future::{Future, pending};

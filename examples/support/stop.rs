@@ -2,8 +2,8 @@
 
 use std::future::Future;
 
-/// Completes at Ctrl-C, and on Unix at SIGTERM. Listens from this call on, so that no signal is missed or ends the
-/// process. The second signal ends it at once, with what is in flight.
+/// Completes at Ctrl-C, and on Unix at SIGTERM. Listens from this call on, so that no signal is
+/// missed or ends the process. The second signal ends it at once, with what is in flight.
 #[cfg(unix)]
 pub(crate) fn asked_to_stop() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};

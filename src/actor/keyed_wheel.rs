@@ -24,7 +24,7 @@ const KEPT_BATCH: usize = 1024;
 /// The cost of an attempt to lock a set that is locked by another thread. The unit is one timer.
 const CONTENDED_COST: usize = if EXPLORED { 1 } else { 64 };
 
-/// The actor waits for the lock of a set when it has tried this often in vain.
+/// The actor waits for the lock of a set after this many failed attempts.
 const ATTEMPTS: u32 = if EXPLORED { 2 } else { 2_048 };
 
 /// The list of sets with due timers keeps memory for this many.

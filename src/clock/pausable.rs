@@ -1,14 +1,15 @@
 //! Whether the clock of this build can be paused.
 //!
-//! It can if Tokio is built with its feature `test-util`. Features are one set for a whole build: another
-//! crate's development dependencies may have switched it on. Tokio does not say whether they have, but
-//! `tokio::time` has a function `pause` only then. A name that a glob imports into a block hides the one outside the block, so
-//! `pause` below is Tokio's where there is one, and else ours.
+//! It can if Tokio is built with its feature `test-util`. Features are one set for a whole build:
+//! another crate's development dependencies may have switched it on. Tokio does not say whether
+//! they have, but `tokio::time` has a function `pause` only then. A name that a glob imports into a
+//! block hides the one outside the block, so `pause` below is Tokio's where there is one, and else
+//! ours.
 
 // Which of the two is used depends on the build.
 #![allow(dead_code, unused_imports, clippy::wildcard_imports)]
 
-/// What `pause` returns says whose it is.
+/// The type that `pause` returns says whether it is Tokio's.
 trait Answer {
     const IS_TOKIOS: bool;
 }

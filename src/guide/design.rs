@@ -4,24 +4,27 @@
 //!
 //! > The wheel holds a lower bound; the owner holds the truth.
 //!
-//! One task, the actor, owns the wheel, so the wheel needs no lock. Commands reach the actor through one MPSC channel,
-//! the mailbox; all others hold cheap handles. go-zero's `TimingWheel` is built like that, with a ticker. But a channel
-//! send for each timer costs more than the timer: arming and cancelling a timeout through `tokio::sync::mpsc` took 140 ns
-//! on one thread and over 300 ns on two, against 62 to 75 ns without.
+//! One task, the actor, owns the wheel, so the wheel needs no lock. Commands reach the actor
+//! through one MPSC channel, the mailbox; all others hold cheap handles. go-zero's `TimingWheel` is
+//! built like that, with a ticker. But a channel send for each timer costs more than the timer:
+//! arming and cancelling a timeout through `tokio::sync::mpsc` took 140 ns on one thread and over
+//! 300 ns on two, against 62 to 75 ns without.
 //!
-//! So the true deadline of a timer lies where its owner can write it. The wheel knows only the tick at which the timer is
-//! *scheduled* to be processed, which is never after the deadline. When the wheel reaches that tick, the actor processes
-//! the timer: if it is due, it fires; if it is due later, it is rescheduled; if it is not armed any more, it leaves the
-//! wheel. A change needs a command only if the actor would process the timer too late otherwise. Moving a timer later and
+//! So the true deadline of a timer lies where its owner can write it. The wheel knows only the tick
+//! at which the timer is *scheduled* to be processed, which is never after the deadline. When the
+//! wheel reaches that tick, the actor processes the timer: if it is due, it fires; if it is due
+//! later, it is rescheduled; if it is not armed any more, it leaves the wheel. A change needs a
+//! command only if the actor would process the timer too late otherwise. Moving a timer later and
 //! cancelling a sleep need none.
 //!
-//! A cancelled entry stays on the wheel, and its thread keeps it in a pool. A new timeout whose deadline is not before the
-//! entry's scheduled tick takes it over by writing deadline and waker. It takes the entry that is scheduled latest among
-//! those that are scheduled early enough, so mixed lengths find entries too. So the number of entries on the wheel follows
-//! the number of timers there are *at once*, not the rate at which they are made.
+//! A cancelled entry stays on the wheel, and its thread keeps it in a pool. A new timeout whose
+//! deadline is not before the entry's scheduled tick takes it over by writing deadline and waker.
+//! It takes the entry that is scheduled latest among those that are scheduled early enough, so
+//! mixed lengths find entries too. So the number of entries on the wheel follows the number of
+//! timers there are *at once*, not the rate at which they are made.
 //!
-//! Tokio's timer has the pair of ticks too, as `registered_when` and `true_when`, for resets to later. New here is its use
-//! for cancelling, for reuse and for keyed sets, without `unsafe`.
+//! Tokio's timer has the pair of ticks too, as `registered_when` and `true_when`, for resets to
+//! later. New here is its use for cancelling, for reuse and for keyed sets, without `unsafe`.
 //!
 //! # The parts
 //!
@@ -39,11 +42,12 @@
 //!            wheel                     a pure data structure: ticks in, items out
 //! ```
 //!
-//! Dependencies point one way: each part imports only parts that stand before it in an order that a test holds. Callers
-//! never import the actor, and the actor never imports a caller. The builder alone knows both sides. The
-//! [`adapters`](crate::adapters) lie above the callers. Each protocol between threads is prose with numbered invariants at
-//! the top of its module, and a loom model beside it. An explorer, which runs all of the code under a scheduler of its own,
-//! searches for bugs between those parts.
+//! Dependencies point one way: each part imports only parts that stand before it in an order that a
+//! test holds. Callers never import the actor, and the actor never imports a caller. The builder
+//! alone knows both sides. The [`adapters`](crate::adapters) lie above the callers. Each protocol
+//! between threads is prose with numbered invariants at the top of its module, and a loom model
+//! beside it. An explorer, which runs all of the code under a scheduler of its own, searches for
+//! bugs between those parts.
 //!
 //! These absences are as deliberate:
 //!
@@ -54,21 +58,24 @@
 //!
 //! # The wheel
 //!
-//! A level has 256 buckets ([`Builder::slots`](crate::Builder::slots) changes that), and each bucket of a level is as wide
-//! as the whole level below. An item lies in the lowest level that reaches its tick and cascades to a lower one when time
-//! reaches its bucket. A bitmap for each level shows the next bucket that holds anything, so time jumps from one to the
-//! next: an hour of silence costs nothing, and a timer a year away wakes the actor at most once per level. The
+//! A level has 256 buckets ([`Builder::slots`](crate::Builder::slots) changes that), and each
+//! bucket of a level is as wide as the whole level below. An item lies in the lowest level that
+//! reaches its tick and cascades to a lower one when time reaches its bucket. A bitmap for each
+//! level shows the next bucket that holds anything, so time jumps from one to the next: an hour of
+//! silence costs nothing, and a timer a year away wakes the actor at most once per level. The
 //! [`wheel`](crate::wheel) module has a worked example.
 //!
-//! The actor has two wheels: one for the entries of sleeps, one for the indices of keyed timers. Their nodes and the
-//! commands lie in chunks, so that neither growing nor shrinking copies or frees megabytes within a turn.
+//! The actor has two wheels: one for the entries of sleeps, one for the indices of keyed timers.
+//! Their nodes and the commands lie in chunks, so that neither growing nor shrinking copies or
+//! frees megabytes within a turn.
 //!
 //! # The wake rule
 //!
-//! Pushing a command must not wake the actor each time. The actor publishes the tick at which it runs next. A caller pushes
-//! its command, then reads that tick, and notifies the actor only if the command is needed earlier, or if 512 commands lie
-//! in that queue. The actor publishes the tick first and checks the queues after. The push and the check take the queue's
-//! lock, so one of the two sees the other, and no command is missed. There is a queue for each core, on a cache line of
+//! Pushing a command must not wake the actor each time. The actor publishes the tick at which it
+//! runs next. A caller pushes its command, then reads that tick, and notifies the actor only if the
+//! command is needed earlier, or if 512 commands lie in that queue. The actor publishes the tick
+//! first and checks the queues after. The push and the check take the queue's lock, so one of the
+//! two sees the other, and no command is missed. There is a queue for each core, on a cache line of
 //! its own.
 //!
 //! # The actor's turn
@@ -87,44 +94,49 @@
 //! }
 //! ```
 //!
-//! While commands are left over, the turn stops before the earliest tick by which one of them is needed. So a timer fires
-//! before those that are due after it even if its command waits in a backlog, and a due timer does not wait for commands
-//! that are all later.
+//! While commands are left over, the turn stops before the earliest tick by which one of them is
+//! needed. So a timer fires before those that are due after it even if its command waits in a
+//! backlog, and a due timer does not wait for commands that are all later.
 //!
-//! A runtime with one thread gives the actor one turn for each round of its tasks, which may send more than 4096 commands.
-//! So a turn catches up for as long as the other tasks have kept the actor waiting before it: the backlog does not grow
-//! from turn to turn, and the others have at least half of the time.
+//! A runtime with one thread gives the actor one turn for each round of its tasks, which may send
+//! more than 4096 commands. So a turn catches up for as long as the other tasks have kept the actor
+//! waiting before it: the backlog does not grow from turn to turn, and the others have at least
+//! half of the time.
 //!
 //! # Where the actor runs
 //!
-//! A delay of the actor's task delays every timer. A multi-thread runtime has two places where the task could wait for
-//! another one that blocks its worker: the worker's LIFO slot, to which a notification sends it, and the private list on
-//! which `yield_now` keeps it. No other worker steals from either. So a caller on such a worker also spawns an empty task,
-//! which pushes the actor out of the slot, and between turns the actor wakes itself and returns pending. Without both, 20
-//! sleepers of 20 ms were 300 ms late while three workers were idle.
+//! A delay of the actor's task delays every timer. A multi-thread runtime has two places where the
+//! task could wait for another one that blocks its worker: the worker's LIFO slot, to which a
+//! notification sends it, and the private list on which `yield_now` keeps it. No other worker
+//! steals from either. So a caller on such a worker also spawns an empty task, which pushes the
+//! actor out of the slot, and between turns the actor wakes itself and returns pending. Without
+//! both, 20 sleepers of 20 ms were 300 ms late while three workers were idle.
 //!
 //! # Why keyed timers live in a set
 //!
-//! The timers of one [`keyed`](crate::TimerWheel::keyed) set, and the watches of one reaper, lie in one table under one lock
-//! that callers, the stream and the actor share. The alternative was an entry for each timer, as a sleep has, and a map
-//! from keys to entries. The set was chosen for four reasons:
+//! The timers of one [`keyed`](crate::TimerWheel::keyed) set, and the watches of one reaper, lie in
+//! one table under one lock that callers, the stream and the actor share. The alternative was an
+//! entry for each timer, as a sleep has, and a map from keys to entries. The set was chosen for
+//! four reasons:
 //!
-//! * **Results.** A call returns the value that was replaced, whether there was a timer, how many there are. With a map and
-//!   entries, *removed or fired, never both* has to hold across two locks. Under one it holds by itself.
-//! * **Commands.** Each new entry costs a command. A set sends one command for all indices that changed since the actor
-//!   last took them.
-//! * **Order.** Expirations leave in the order in which their timers were armed. That takes an order and a heap for the
-//!   whole set in either shape.
-//! * **Bytes.** A timer with a `u64` key and value takes about half of what an entry with its reference counts, its node
-//!   and a lock of its own takes.
+//! * **Results.** A call returns the value that was replaced, whether there was a timer, how many
+//!   there are. With a map and entries, *removed or fired, never both* has to hold across two
+//!   locks. Under one it holds by itself.
+//! * **Commands.** Each new entry costs a command. A set sends one command for all indices that
+//!   changed since the actor last took them.
+//! * **Order.** Expirations leave in the order in which their timers were armed. That takes an
+//!   order and a heap for the whole set in either shape.
+//! * **Bytes.** A timer with a `u64` key and value takes about half of what an entry with its
+//!   reference counts, its node and a lock of its own takes.
 //!
-//! The price is that producers of one set contend for its lock. So every hold of it is bounded, by 256 timers, the hash
-//! table that finds a key grows in steps, and `Hash` runs before the lock is taken. A service that needs more makes several
-//! sets, which share the wheel and the limit on keyed timers.
+//! The price is that producers of one set contend for its lock. So every hold of it is bounded, by
+//! 256 timers, the hash table that finds a key grows in steps, and `Hash` runs before the lock is
+//! taken. A service that needs more makes several sets, which share the wheel and the limit on
+//! keyed timers.
 //!
-//! The guard of the lock notifies the actor: it collects the changed indices, pushes the command before it unlocks, and
-//! follows the wake rule after. A caller cannot forget, delay or overwrite a notification. The module `timer_set` has the
-//! invariants, and its `lock` the argument.
+//! The guard of the lock notifies the actor: it collects the changed indices, pushes the command
+//! before it unlocks, and follows the wake rule after. A caller cannot forget, delay or overwrite a
+//! notification. The module `timer_set` has the invariants, and its `lock` the argument.
 //!
 //! # Promises
 //!

@@ -1,7 +1,7 @@
 //! Models of all parts together: the actor runs, a task waits, and time passes when the model says so.
 //!
-//! In each model the task has to end: an actor that misses a command waits forever, and so does the task. Each model
-//! names changes that make it fail; each change was tried.
+//! In each model the task has to end: an actor that misses a command waits forever, and so does the
+//! task. Each model names changes that make it fail; each change was tried.
 
 use std::sync::Arc;
 use std::task::Waker;

@@ -133,9 +133,9 @@ impl Activity {
 
     /// Lowers activity that was recorded for later than `latest`. Returns the last activity; `None` if gone.
     ///
-    /// `again` reads `latest` again before anything is lowered: the caller may have read the clock a while
-    /// ago, and activity that was in the future then need not be so now. It is called after the word was
-    /// loaded.
+    /// `again` reads `latest` again before anything is lowered: the caller may have read the clock
+    /// a while ago, and activity that was in the future then need not be so now. It is called after
+    /// the word was loaded.
     pub(crate) fn clamp(&self, latest: u64, again: impl Fn() -> u64) -> Option<u64> {
         let mut word = self.word.load(Ordering::Relaxed);
         while word != GONE && word >> 1 > latest {

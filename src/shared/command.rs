@@ -20,7 +20,8 @@ pub(crate) enum Command {
     Sleep(Arc<SleepEntry>),
     /// Process the dirty timers of this set.
     Set(Arc<dyn TimerSet>),
-    /// Answer once every command that was pushed before is applied, and every timer due by now has fired.
+    /// Report once every command that was pushed before is applied, and every timer due by now has
+    /// fired.
     Settle {
         done: oneshot::Sender<()>,
         /// Whether the command has come out of the backlog before: it [passes through twice](crate::actor).

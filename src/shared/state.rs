@@ -196,7 +196,7 @@ impl Shared {
             Some(action) => {
                 let is_running = self.notify_actor(entry, action);
                 if !is_running {
-                    // The caller's own waker needs no wake: it gets the answer.
+                    // The caller's own waker needs no wake: its poll returns the result.
                     drop(entry.close());
                 }
                 is_running

@@ -57,7 +57,7 @@ struct Pool {
 /// Cancelled entries in the order in which they are scheduled.
 #[derive(Default)]
 struct Entries {
-    /// As many places as there is room for; the first `filled` of them have an entry.
+    /// A place for each entry that there is room for; the first `filled` places have one.
     slots: Vec<Slot>,
     filled: usize,
 }

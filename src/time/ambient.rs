@@ -13,12 +13,13 @@
 //! 3. *The copy keeps no runtime alive.* It holds a wheel's memory until the thread uses another wheel or ends. The
 //!    actor ends with the runtime, whatever holds the wheel.
 //!
-//! A thread must not use its copy without asking Tokio, however recently it has asked. In between it may have entered
-//! another runtime, by `enter`, by a `block_on` within `block_in_place` or `spawn_blocking`, or by the next `block_on`
-//! on a plain thread. The timers of a runtime that is driven would then wait on the wheel of one that is not. Nothing
-//! cheaper tells runtimes apart: `task::try_id` is the same in a task and in what that blocks on, and
-//! `runtime::worker_index` (Tokio 1.54) returns `Some(0)` for worker 0 and in every `current_thread` runtime, and does
-//! not see `enter`.
+//! A thread must not use its copy before it has asked Tokio, however recently it did. In between it
+//! may have entered another runtime, by `enter`, by a `block_on` within `block_in_place` or
+//! `spawn_blocking`, or by the next `block_on` on a plain thread. The timers of a runtime that is
+//! driven would then wait on the wheel of one that is not. Nothing cheaper tells runtimes apart:
+//! `task::try_id` is the same in a task and in what that blocks on, and `runtime::worker_index`
+//! (Tokio 1.54) returns `Some(0)` for worker 0 and in every `current_thread` runtime, and does not
+//! see `enter`.
 
 use std::cell::RefCell;
 use std::time::Duration;

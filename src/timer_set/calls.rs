@@ -67,7 +67,7 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         }
         state.assert_slot(index, |deadline| self.tick(deadline));
         drop(guard);
-        // A panic in the drop of the key does not keep the answer from the caller.
+        // The caller gets its result even if the drop of the key panics.
         drop_caught(unused_key);
         Ok(replaced)
     }

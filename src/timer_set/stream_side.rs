@@ -130,8 +130,8 @@ impl<K, S: Payload> Set<K, S> {
         }
     }
 
-    /// Takes further batches after a full one. It ends at the first that is not full, so that an actor that delivers
-    /// meanwhile cannot keep the consumer busy forever.
+    /// Takes further batches after a full one. It ends at the first that is not full, so that an
+    /// actor that delivers meanwhile cannot keep the consumer busy forever.
     fn take_more(
         &self,
         limit: usize,

@@ -18,7 +18,8 @@ const ACTOR: &str = "measured-actor";
 /// All timers of a round are due within this time, one after the other.
 const SPAN: Duration = Duration::from_secs(1);
 
-/// Sleeps and keyed timers are made, put off, and fire. No other task uses the wheel, and a waker does nothing.
+/// Sleeps and keyed timers are made, put off, and fire. No other task uses the wheel, and a waker
+/// does nothing.
 pub fn run(scale: Scale) {
     let timers = scale.pick(100_000, 1_000_000);
     let wheel = TimerWheel::builder()

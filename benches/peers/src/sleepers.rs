@@ -268,8 +268,9 @@ fn storm_of<T: Timer>(
 
 /// S9: the CPU time of the actor's longest turn in such a storm. Wall time counts whatever else the machine does meanwhile.
 ///
-/// A turn is one poll of the actor's task, which is the first that this runtime polls. The process is started without the
-/// fast bins of glibc's allocator: a `free` that merges a million of them takes 10 to 30 ms, in any caller.
+/// A turn is one poll of the actor's task, which is the first that this runtime polls. The process
+/// is started without the fast bins of glibc's allocator: a `free` that merges a million of them
+/// takes 10 to 30 ms, in any caller.
 #[cfg(tokio_unstable)]
 pub fn turns(scale: Scale) {
     use std::cell::Cell;

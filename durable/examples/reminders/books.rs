@@ -108,7 +108,8 @@ impl Books {
         self.reminders.entry(key).or_default().doubtful = true;
     }
 
-    /// The worker could not acknowledge it, so it is delivered again, unless the acknowledgement did arrive.
+    /// The worker could not acknowledge it, so it is delivered again, unless the acknowledgement
+    /// did arrive.
     pub(crate) fn unacknowledged(&mut self, worker: u32, key: u32) {
         let reminder = self.reminders.entry(key).or_default();
         reminder.unacknowledged_by.push(worker);

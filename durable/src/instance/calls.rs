@@ -116,16 +116,17 @@ pub(crate) struct Calls {
     namespace: Namespace,
     limit: Duration,
     metrics: Arc<Metrics>,
-    /// Whether the answer of a call in a lane was lost since this was last asked. Other calls mark no rows.
+    /// Whether the response of a call in a lane was lost since this was last read. Other calls mark
+    /// no rows.
     lost_answer: AtomicBool,
     lanes: [Lane; 4],
 }
 
-/// Calls of one kind that an instance cannot do without. One that stops working is logged once, and so is the return of the
-/// first of them.
+/// Calls of one kind that an instance needs. Their first failure is logged, and so is the first
+/// success after it.
 struct Lane {
     calls: &'static [&'static str],
-    /// What does not happen meanwhile.
+    /// The consequence of a failure, for the log.
     effect: &'static str,
     failing: AtomicBool,
 }
@@ -156,7 +157,7 @@ impl Lane {
     }
 }
 
-/// An answer of the store, and when it was asked for and given.
+/// A response of the store, and when the call was sent and the response received.
 pub(crate) struct Timed<T> {
     pub(crate) answer: T,
     pub(crate) asked: Instant,
@@ -199,7 +200,7 @@ impl Calls {
         }
     }
 
-    /// Whether a call has failed since this was asked last. It may have taken effect all the same.
+    /// Whether a call has failed since this was last called. It may have taken effect all the same.
     pub(crate) fn take_lost_answer(&self) -> bool {
         self.lost_answer.swap(false, Ordering::AcqRel)
     }

@@ -1,11 +1,12 @@
 //! The store's clock, as seen from here.
 //!
-//! Each answer that carries the store's time gives an estimate of how far that clock is from the local one: the store read it
-//! somewhere between the question and the answer, so the middle is wrong by half a round trip at most. A short round trip gives
-//! a better estimate than a long one, and an old estimate gets worse as the clocks drift. The better one is kept.
+//! Each response with the store's time gives an estimate of how far that clock is from the local
+//! one: the store read its clock between the call and the response, so the middle is wrong by half
+//! a round trip at most. A short round trip gives a better estimate than a long one, and an old
+//! estimate gets worse as the clocks drift. The better one is kept.
 //!
-//! An estimate only decides when a row is asked to fire. The store compares with its own clock then, so a bad one costs a
-//! little time, never a promise.
+//! An estimate only decides when the instance tries to fire a row. The store then compares with its
+//! own clock, so a bad estimate costs a little time, and breaks no promise.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -17,7 +18,8 @@ use crate::store::StoreTime;
 /// How far clocks drift apart, at worst: 200 us in a second.
 const DRIFT_PER_SECOND: u32 = 5_000;
 
-/// A step of the store's clock beyond what the estimates allow for that is worth arming all again.
+/// A step of the store's clock by more than this, beyond what the estimates allow for, reschedules
+/// all rows.
 const STEP_MICROS: u64 = 5_000;
 
 /// The best estimate of the store's clock.
@@ -68,7 +70,8 @@ impl StoreClock {
         }
     }
 
-    /// Takes note of an answer. Returns by how many microseconds the store's clock has stepped, if it has.
+    /// Records the time of a response. Returns by how many microseconds the store's clock has
+    /// stepped, if it has.
     pub(crate) fn observe(&self, asked: Instant, answered: Instant, now: StoreTime) -> Option<i64> {
         let new = Estimate::new(asked, answered, now);
         let mut estimate = self.estimate.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,7 +94,7 @@ impl StoreClock {
         let ahead = time.since(estimate.store);
         let behind = estimate.store.since(time);
         let instant = estimate.local + ahead;
-        // What is overdue keeps its order; nothing needs an instant before the process began.
+        // Overdue rows keep their order; no row needs an instant before the process started.
         instant.checked_sub(behind).unwrap_or(estimate.local)
     }
 }
@@ -118,7 +121,7 @@ mod tests {
     fn keeps_the_estimate_of_the_shorter_round_trip() {
         let asked = Instant::now();
         let clock = StoreClock::new(asked, asked + 2 * MILLI, at(0));
-        // A slow answer, whose time was read at its very end.
+        // A slow response, whose time was read at its very end.
         let stepped = clock.observe(asked + 10 * MILLI, asked + 60 * MILLI, at(59));
         assert_eq!(stepped, None);
         assert_eq!(clock.instant_of(at(100)), asked + 101 * MILLI);

@@ -2,34 +2,38 @@
 //!
 //! # Demand
 //!
-//! 1. **Wanted.** A program that waits for claims says how many it can take: `recv` one, `recv_many` its limit,
-//!    `dispatch` as many as it has places free. While it does not wait, it wants none.
-//! 2. **Ahead.** So many claims may wait for the program besides: none at first, and twice as many and one more each
-//!    time it comes back for more within an eighth of a poll. The limit is the places of `dispatch`, or what
-//!    `recv_many` asks for, or 512. If the program does not come back for an eighth of a poll, no more are ahead of it
-//!    than it has received in that time, and none if it receives nothing for a poll. So a quick program does not wait
-//!    for round trips, and a slow one holds nothing that it does not work on.
-//! 3. **Fired** is what is due, up to wanted and ahead together, less what waits for the program already, and within
-//!    the capacity. The rest stays here and *due*, earliest first. Nothing else decides when to fire: a place that
-//!    comes free fires a row that is here, without a load. While a program works on what is ahead of it, half of that is
-//!    gathered before the next call.
-//! 4. **Loaded**, of what is due already, are as many rows as that, and as many again as may be ahead, less those that
-//!    are due here. When a load has left due rows out, the instance fires these without loading them, as much as its
-//!    program asks for, until a fire finds no more of them. Only then does it load what is due later, as far as it has
-//!    room. When a load has left that out, the instance makes the next one as soon as there is demand for it.
-//! 5. **Left to others** is what others *lack*: due rows that their last loads asked for, by rule 4, and did not get.
-//!    The store records this number with each load, and tells it to the other instances when they load. An instance may
-//!    hold rows that have been due here for half a poll, more than may be ahead of its program. It takes its mark off
-//!    as many of these as are lacking, earliest first. The number lacking is then reset, and all instances get a hint:
-//!    one that still lacks rows says so in its next load. So rows change hands only on request, and each request is met
-//!    once. While an instance has more due than its program takes, it also leaves the near rows that its own calls set
-//!    unmarked.
+//! 1. **Wanted.** A program that waits for claims says how many it can take: `recv` one,
+//!    `recv_many` its limit, `dispatch` as many as it has places free. While it does not wait, it
+//!    wants none.
+//! 2. **Ahead.** So many claims may wait for the program besides: none at first, and twice as many
+//!    and one more each time it comes back for more within an eighth of a poll. The limit is the
+//!    places of `dispatch`, or what `recv_many` asks for, or 512. If the program does not come back
+//!    for an eighth of a poll, no more are ahead of it than it has received in that time, and none
+//!    if it receives nothing for a poll. So a quick program does not wait for round trips, and a
+//!    slow one holds nothing that it does not work on.
+//! 3. **Fired** is what is due, up to wanted and ahead together, less what waits for the program
+//!    already, and within the capacity. The rest stays here and *due*, earliest first. Nothing else
+//!    decides when to fire: a place that comes free fires a row that is here, without a load. While
+//!    a program works on what is ahead of it, half of that is gathered before the next call.
+//! 4. **Loaded**, of what is due already, are as many rows as that, and as many again as may be
+//!    ahead, less those that are due here. When a load has left due rows out, the instance fires
+//!    these without loading them, as much as its program asks for, until a fire finds no more of
+//!    them. Only then does it load what is due later, as far as it has room. When a load has left
+//!    that out, the instance makes the next one as soon as there is demand for it.
+//! 5. **Left to others** is what others *lack*: due rows that their last loads asked for, by rule
+//!    4, and did not get. The store records this number with each load, and tells it to the other
+//!    instances when they load. An instance may hold rows that have been due here for half a poll,
+//!    more than may be ahead of its program. It takes its mark off as many of these as are lacking,
+//!    earliest first. The number lacking is then reset, and all instances get a hint: one that
+//!    still lacks rows says so in its next load. So rows change hands only on request, and each
+//!    request is met once. While an instance has more due than its program takes, it also leaves
+//!    the near rows that its own calls set unmarked.
 //!
-//!    A load comes with each poll. Two kinds of instances load four times a poll: one that holds more due rows than may
-//!    be ahead of its program, for as long as others have lacked any; and one that lacks rows, for a poll after its
-//!    program has asked for overdue ones.
-//! 6. **Stale** is a claim that has waited for the program until half of its lease was over. It is unfired, and nothing
-//!    is fired until the program asks again.
+//!    A load comes with each poll. Two kinds of instances load four times a poll: one that holds
+//!    more due rows than may be ahead of its program, for as long as others have lacked any; and
+//!    one that lacks rows, for a poll after its program has asked for overdue ones.
+//! 6. **Stale** is a claim that has waited for the program until half of its lease was over. It is
+//!    unfired, and nothing is fired until the program asks again.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -49,7 +53,7 @@ pub(crate) struct Delivery {
     pub(crate) lease: Lease,
 }
 
-/// What the program can take.
+/// How many claims the program can take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Want {
     /// At once.
@@ -62,13 +66,13 @@ pub(crate) struct Want {
 #[derive(Debug)]
 pub(crate) struct Deliveries {
     state: Mutex<State>,
-    /// Tells the task that fires that the program can take more.
+    /// Notifies the task that fires when the program can take more.
     asked: Notify,
-    /// A program that receives nothing for so long has nothing ahead of it.
+    /// A program that receives nothing for this time has nothing ahead of it.
     poll: Duration,
 }
 
-/// A program has no more ahead of it than it has received within one of so many parts of a poll.
+/// A program has no more ahead of it than it has received within this part of a poll.
 const PARTS: u32 = 8;
 
 #[derive(Debug, Default)]
@@ -77,10 +81,10 @@ struct State {
     receiver: Option<Waker>,
     /// How many claims the program waits for; zero while it does not.
     wanted: usize,
-    /// How many claims may wait for the program, as long as it comes for them.
+    /// How many claims may wait for the program, as long as it receives them.
     ahead: usize,
-    /// When the program received the first claim of this part of a poll, and how many it has received since. A new
-    /// part starts when the program waits.
+    /// When the program received the first claim of this part of a poll, and how many it has
+    /// received since. A new part starts when the program waits.
     part: Option<(Instant, usize)>,
     /// How many are being fired.
     firing: usize,

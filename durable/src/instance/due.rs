@@ -1,7 +1,7 @@
 //! The rows that have come due here and are not fired yet.
 //!
-//! They come off the wheel, or from a load if they were due already. What the program does not take soon is given to other
-//! instances that lack it.
+//! They come off the wheel, or from a load if they were due already. The instance leaves rows that
+//! the program does not take soon to other instances that lack some.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use crate::store::Version;
 #[derive(Debug, Default)]
 pub(super) struct Due {
     state: Mutex<State>,
-    /// Tells the task that fires that there are more.
+    /// Notifies the task that fires of further rows.
     pub(super) changed: Notify,
 }
 
@@ -46,13 +46,13 @@ impl Due {
         }
     }
 
-    /// Adds a row that others are to have.
+    /// Adds a row to leave to other instances.
     pub(super) fn add_surplus(&self, version: Version) {
         self.lock().surplus.push(version);
         self.changed.notify_one();
     }
 
-    /// Takes the first ones, at most so many.
+    /// Takes the first rows, at most `at_most`.
     pub(super) fn take(&self, at_most: usize) -> Vec<(Instant, Version)> {
         let mut state = self.lock();
         let mut taken = Vec::with_capacity(at_most.min(state.rows.len()));
@@ -70,7 +70,8 @@ impl Due {
         std::mem::take(&mut self.lock().surplus)
     }
 
-    /// Takes what has been here for so long, but for the first `keep`, and at most so many.
+    /// Takes rows that have been here for `patience`, except the first `keep`, and at most
+    /// `at_most`.
     pub(super) fn take_old(&self, keep: usize, patience: Duration, at_most: usize) -> Vec<Version> {
         let mut state = self.lock();
         let old = state.rows.iter().skip(keep);

@@ -1,7 +1,8 @@
-//! Fires what the wheel says is due, as much as the program asks for.
+//! Fires rows that are due by the wheel, as many as the program asks for.
 //!
-//! A row that has come due here is only a hint: it may have been moved, removed or fired by another instance since it was
-//! loaded. The store decides. Only what it returns as fired is delivered, so while the store is away nothing is.
+//! A row that has come due here is only a hint: another instance may have moved, removed or fired
+//! it since it was loaded. The store decides, and the instance delivers only rows that the store
+//! has fired.
 //!
 //! Each claim takes a permit of the capacity, before its row is fired.
 
@@ -23,13 +24,13 @@ use crate::store::{Fire, FireReport, Settlement, Version};
 /// At most this many rows are fired at once.
 const BATCH: usize = 1024;
 
-/// After a call that failed the next one waits so long, and twice as long each time.
+/// The delay after a call that failed. It doubles with each failure, up to a poll.
 const FIRST_RETRY: Duration = Duration::from_millis(20);
 
-/// A row that the store finds early is asked about again after this at the earliest.
+/// The least delay before a row that the store has found early is fired again.
 const EARLY_RETRY: Duration = Duration::from_micros(500);
 
-/// What firing needs.
+/// The task that fires.
 pub(super) struct Firing {
     pub(super) core: Arc<Core>,
     pub(super) leases: Arc<Leases>,
@@ -152,7 +153,7 @@ impl Firing {
         }
     }
 
-    /// Fires rows, and tries again for as long as the store does not answer.
+    /// Fires rows, and tries again for as long as the store does not respond.
     async fn fire(
         &self,
         rows: Vec<(Instant, Version)>,
@@ -207,7 +208,8 @@ impl Firing {
             .into_iter()
             .for_each(|row| core.arm_if_loaded(row));
         core.metrics.claimed.add(report.fired.len());
-        // The store began the leases after it was asked. If it took very long to answer, most of that was before.
+        // The leases began after the call was sent. If the response took very long, most of that
+        // time was before.
         let lease = core.settings.lease;
         let began = asked.max(answered.checked_sub(lease / 4).unwrap_or(asked));
         let deliveries = report.fired.into_iter().map(|fired| {

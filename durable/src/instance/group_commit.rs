@@ -1,7 +1,8 @@
 //! Many callers, one call of the store.
 //!
-//! Items wait in a queue. One task takes them, sends them as one batch, and returns each caller's result. The next
-//! batch gathers meanwhile. So a store that commits slowly gets large batches, and a quick one small batches.
+//! Items wait in a queue. One task takes them, sends them as one batch, and returns each caller's
+//! result. The next batch gathers meanwhile. So a store that commits slowly gets large batches, and
+//! a quick one small batches.
 //!
 //! A lone caller must not wait for others, and callers just woken together should share one batch. So the task waits for more
 //! only if the last batch had more than is there now, for a millisecond at most, and never once [`MIN_BATCH`] are there.
@@ -80,7 +81,7 @@ pub(crate) fn group<I, O>(call: &'static str, limit: Duration) -> (Group<I, O>, 
 }
 
 impl<I, O> Group<I, O> {
-    /// Puts an item into the queue. The future waits for its answer.
+    /// Puts an item into the queue. The future waits for its result.
     ///
     /// When the future is dropped or its time is over, an item that is still in the queue is not sent.
     pub(crate) fn submit(&self, item: I) -> impl Future<Output = Result<O, Error>> + use<I, O> {
@@ -108,7 +109,8 @@ impl<I, O> Group<I, O> {
 }
 
 impl<I, O> Batches<I, O> {
-    /// Sends batches with `flush`, which answers each item, until no [`Group`] is left. `size` is how many bytes an item has.
+    /// Sends batches with `flush`, which returns a result for each item, until no [`Group`] is
+    /// left. `size` is how many bytes an item has.
     pub(crate) async fn run<F>(
         mut self,
         size: impl Fn(&I) -> usize,
@@ -133,7 +135,7 @@ impl<I, O> Batches<I, O> {
             };
             for (reply, answer) in replies.into_iter().zip(answers) {
                 if let Some(reply) = reply {
-                    // A caller who has given up needs no answer.
+                    // A caller that has given up needs no result.
                     let _ = reply.send(answer);
                 }
             }
@@ -142,7 +144,7 @@ impl<I, O> Batches<I, O> {
 
     /// Fills the batch. `false` when no more will come.
     async fn gather(&mut self, batch: &mut Vec<Item<I, O>>, last: usize) -> bool {
-        // What did not fit into the last batch has waited long enough.
+        // Items that did not fit into the last batch do not wait again.
         if !batch.is_empty() {
             return true;
         }

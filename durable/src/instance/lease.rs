@@ -16,11 +16,11 @@ use crate::metrics::Metrics;
 use crate::store::{Namespace, Settle, Settled, Settlement, Version};
 use crate::token::Token;
 
-/// Leases are looked at so often while they last. One is renewed once no more than this and a half of it is left, so that a
-/// renewal may fail three times.
+/// How often a lease is checked while it lasts. It is renewed once a half and this part of it, or
+/// less, are left, so that a renewal may fail three times.
 const LOOKS: u32 = 8;
 
-/// What the leases of an instance share.
+/// The state that the leases of an instance share.
 pub(crate) struct Leases {
     namespace: Namespace,
     settles: Group<Settle, Settled>,
@@ -262,7 +262,7 @@ impl Lease {
         };
         match self.leases.settles.submit(settle).await {
             Ok(Settled::Lost) => {
-                // Unless it was just settled, which its own answer tells.
+                // A settle that has just succeeded reports its own result.
                 if self.settling.load(Ordering::Acquire) > 0 || !self.is_held() {
                     return;
                 }

@@ -1,22 +1,24 @@
 //! Loads rows onto the wheel.
 //!
-//! Other instances count this one as alive for as long as it loads. So there is a load for each poll, whatever else
-//! happens, and an idle instance makes no other call. The instance also loads at once when a hint says that there may be
-//! near rows, and when the last load left rows out and there is [demand](super::delivery) or room for them. The response
-//! says what other instances lack, and the instance leaves due rows that it does not need to them.
+//! Other instances count this one as alive for as long as it loads. So there is a load for each
+//! poll, whatever else happens, and an idle instance makes no other call. The instance also loads
+//! at once when a hint says that there may be near rows, and when the last load left rows out and
+//! there is [demand](super::delivery) or room for them. The response says what other instances
+//! lack, and the instance leaves due rows that it does not need to them.
 //!
-//! **Invariant.** Every row that is marked by the present id of this instance is on its wheel, is due here and waits to
-//! be fired, is being fired, or the instance is about to unload it or everything. A row that broke it would wait for as
-//! long as the id is live, because its mark keeps others from loading it. So after any call whose response was lost,
-//! which may have marked rows, the instance first unloads everything, which ends the
+//! **Invariant.** Every row that is marked by the present id of this instance is on its wheel, is
+//! due here and waits to be fired, is being fired, or the instance is about to unload it or
+//! everything. A row that broke it would wait for as long as the id is live, because its mark keeps
+//! others from loading it. So after any call whose response was lost, which may have marked rows,
+//! the instance first unloads everything, which ends the
 //! [incarnation](crate::protocol#incarnations) of its id, and loads under another one.
 //!
 //! 1. Loads and unloads take turns: [`Core::unloading`].
 //! 2. A load holds its turn until what it has loaded is armed, so that an unload finds it there.
-//! 3. When an unload has failed or was dropped, the id stays the old one, and may have ended. So nothing is loaded under
-//!    it: the next load unloads it again first.
-//! 4. A row that is left to others names the id that has loaded it, and is armed nowhere any more. No load returns it
-//!    before the mark is gone, and once it is, the call has no more effect.
+//! 3. When an unload has failed or was dropped, the id stays the old one, and may have ended. So
+//!    nothing is loaded under it: the next load unloads it again first.
+//! 4. A row that is left to others names the id that has loaded it, and is armed nowhere any more.
+//!    No load returns it before the mark is gone, and once it is, the call has no more effect.
 
 use std::future::pending;
 use std::sync::atomic::Ordering;
@@ -124,13 +126,14 @@ async fn hint(core: &Core) {
 /// Loads once, at most so many rows. Rows that are not due yet are loaded only if all of them have room.
 async fn load(core: &Core, limit: usize) -> Result<Found, Error> {
     let mut unloading = core.unloading.lock().await;
-    // Rows that a call with a lost response has marked are on no wheel, and no other instance would load them.
+    // Rows that a call with a lost response has marked are on no wheel, and no other instance would
+    // load them.
     if core.calls.take_lost_answer() || *unloading {
         core.end_incarnation(&mut unloading).await?;
     }
     let limit = limit.min(BATCH);
-    // Rows that are due already take no room on the wheel. Without room a load asks for these alone. With a
-    // limit of zero it asks only whether there are any.
+    // Rows that are due already take no room on the wheel. Without room a load asks for these
+    // alone. With a limit of zero it asks only whether there are any.
     let is_full = core.due_left() && limit == 0 || limit > core.room();
     let request = Load {
         instance: core.id(),
@@ -165,16 +168,16 @@ async fn load(core: &Core, limit: usize) -> Result<Found, Error> {
 }
 
 impl Core {
-    /// How many due rows may be loaded: as many as the program asks for and as may wait for it, less those that
-    /// are here.
+    /// How many due rows may be loaded: as many as the program asks for and as may wait for it,
+    /// less those that are here.
     fn demand(&self) -> usize {
         let (wanted, ahead) = self.deliveries.demand();
         let wanted = wanted.min(self.capacity.available_permits());
         (wanted + ahead).saturating_sub(self.due.len())
     }
 
-    /// Leaves rows that other instances lack to them: rows that have been due here for long, and that the program
-    /// will not take soon.
+    /// Leaves rows that other instances lack to them: rows that have been due here for long, and
+    /// that the program will not take soon.
     async fn give(&self, others_lack: usize) -> bool {
         let (_, ahead) = self.deliveries.demand();
         let patience = self.settings.patience();

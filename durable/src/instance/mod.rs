@@ -51,14 +51,15 @@ use crate::store::{
     Write, WriteOutcome,
 };
 
-/// What the tasks, handles and claims of an instance share.
+/// The state that the tasks, handles and claims of an instance share.
 pub(crate) struct Core {
     pub(crate) calls: Calls,
     pub(crate) settings: Settings,
     pub(crate) metrics: Arc<Metrics>,
     /// The id under which it loads: another one after each unload.
     id: AtomicI64,
-    /// Held during a load or unload. True when an unload has started and not succeeded: see [`loader`].
+    /// Held during a load or unload. True when an unload has started and not succeeded: see
+    /// [`loader`].
     unloading: Mutex<bool>,
     clock: StoreClock,
     /// The rows that this instance has loaded, by version.
@@ -82,10 +83,10 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// What happens to rows that a call makes due soon.
+    /// How to load rows that a call makes due soon.
     pub(crate) fn near(&self) -> LoadWindow {
-        // The id first: once this instance has unloaded because it does not load any more, nothing may be marked
-        // by its fresh id.
+        // The id first: once this instance has unloaded because it does not load any more, nothing
+        // may be marked by its fresh id.
         let id = self.id();
         LoadWindow {
             window: self.settings.window,
@@ -127,8 +128,8 @@ impl Core {
         self.on_wheel.drain().unwrap_or_default()
     }
 
-    /// The wheel has a bound, and no room for a loaded row. The instance leaves the row to others, and loads less
-    /// from now on.
+    /// The wheel has a bound, and no room for a loaded row. The instance leaves the row to others,
+    /// and loads less from now on.
     fn wheel_is_full(&self, version: Version) {
         let fits = self.on_wheel.len().max(1);
         if fits < self.max_loaded.swap(fits, Ordering::AcqRel) {
@@ -153,12 +154,13 @@ impl Core {
     }
 
     fn disarm(&self, version: Version) {
-        // Without a timer, or after a shutdown, there is nothing to do. A row that is due makes a wasted query.
+        // Without a timer, or after a shutdown, there is nothing to do. A row that is due makes a
+        // wasted query.
         let _ = self.on_wheel.remove_timer(&version);
     }
 
-    /// Records the store's time from a response. If the store's clock has stepped, reschedules all timers on the
-    /// wheel.
+    /// Records the store's time from a response. If the store's clock has stepped, reschedules all
+    /// timers on the wheel.
     fn observe(&self, asked: Instant, answered: Instant, now: StoreTime) {
         let Some(step) = self.clock.observe(asked, answered, now) else {
             return;
@@ -184,7 +186,8 @@ impl Core {
     /// Unloads everything, and goes on under another id.
     async fn end_incarnation(&self, unloading: &mut bool) -> Result<(), Error> {
         *unloading = true;
-        // The wheel first: another instance may load what is armed after this, which is then on two wheels at worst.
+        // The wheel first: another instance may load what is armed after this, which is then on two
+        // wheels at worst.
         drop(self.drain());
         self.due.clear();
         let InstanceId(fresh) = self.calls.unload(self.id()).await?;
@@ -279,7 +282,8 @@ pub(crate) async fn start(
         Arc::clone(&metrics),
     );
     let opened = calls.open(codec).await.map_err(BuildError::Open)?;
-    // The next round trip does not include connecting. Its load also makes this instance count as alive.
+    // The next round trip does not include connecting. Its load also makes this instance count as
+    // alive.
     let request = Load {
         instance: opened.answer.instance,
         window: settings.window,
@@ -362,7 +366,7 @@ async fn run_claims(firing: Firing, expirations: Expirations<Version, ()>, end: 
     let release = unreceived
         .iter()
         .map(|delivery| delivery.lease.settle(Settlement::Unfire));
-    // What fails here is dropped, and released then.
+    // A claim whose release fails here is released again when it is dropped.
     futures_util::future::join_all(release).await;
     drop(unreceived);
     if let Err(error) = core.unload_all().await {

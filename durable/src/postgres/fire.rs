@@ -92,7 +92,7 @@ impl Call for FireCall<'_> {
         for version in &request.versions[..request.versions.len() - report.left] {
             if let Some(armed) = later.get(version).copied() {
                 report.later.push(armed);
-                // Asked about again, a row that has another version now is gone.
+                // The next attempt does not find a row that has another version by now.
                 if armed.version != *version {
                     later.remove(version);
                 }
@@ -103,7 +103,8 @@ impl Call for FireCall<'_> {
     }
 }
 
-/// Adds what the server says of one row; what does not fire is returned, with the version asked for.
+/// Adds one row of the server's response. Returns a row that does not fire, with the version that
+/// was sent.
 fn add(report: &mut FireReport, version: Version, row: &Row) -> Option<(Version, Armed)> {
     let fires: bool = row.get("fires");
     let next: Option<i64> = row.get("next_version");

@@ -1,7 +1,7 @@
 //! Hints: `NOTIFY` on a channel for each namespace, and one connection that listens.
 //!
-//! A hint that comes while no instance waits is kept, and ten of them are one. Hints are lost while the
-//! connection is down. So every namespace gets one once the connection listens again.
+//! A hint that comes while no instance waits is kept, and ten of them are one. Hints are lost while
+//! the connection is down. So every namespace gets one once the connection listens again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,8 @@ use super::target::Target;
 use crate::jitter::jittered;
 use crate::race::race;
 
-/// The delay before the first attempt to connect again. It doubles with each attempt, up to the last.
+/// The delay before the first attempt to connect again. It doubles with each attempt, up to the
+/// last.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const LAST_RETRY: Duration = Duration::from_secs(5);
 
@@ -31,7 +32,7 @@ impl Hints {
         self.channels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is notified of hints on this channel.
+    /// Is notified of hints on this channel.
     pub(super) fn channel(&self, channel: &str) -> Arc<Notify> {
         let mut channels = self.channels();
         if let Some(hint) = channels.get(channel) {

@@ -1,21 +1,23 @@
-//! The connections of a store, and who uses which.
+//! The connections of a store, and which calls use which.
 //!
 //! | lane | calls | because |
 //! |---|---|---|
-//! | write, settle, fire, load | one at a time each | a load of thousands of rows holds up no claim, a set that waits for a locked row no acknowledgement |
-//! | admin: counts, lists, purges | one at a time | what looks at many rows holds up nothing else |
+//! | write, settle, fire, load | one at a time each | a load of thousands of rows delays no claim, and a set that waits for a locked row delays no acknowledgement |
+//! | admin: counts, lists, purges | one at a time | a call that reads many rows delays no other |
 //! | read | any number at once, pipelined | they change nothing, and look at one row each |
 //!
-//! Two lanes connect at the start, since two connections show whether each has a process of the server to itself. The others
-//! connect when they are first used, and every one again when its connection was lost.
+//! Two lanes connect at the start, since two connections show whether each has a process of the
+//! server to itself. The others connect at their first use. Each connects again when its connection
+//! was lost.
 //!
 //! # Order
 //!
 //! Calls take effect in their order, also after one that was dropped or lost its connection. Its statement may still wait for
 //! a lock in the server, and would take effect after what is called next. So:
 //!
-//! 1. A call takes the connection out of its lane and puts it back when it has its answer. Without an answer the connection
-//!    is closed, and the server's process goes on the list of *orphans*.
+//! 1. A call takes the connection out of its lane and puts it back when it has its response.
+//!    Without a response the connection is closed, and the server's process goes on the list of
+//!    *orphans*.
 //! 2. Before any call sends a statement, it has the server end all orphans, and waits until they are gone.
 
 use std::ops::Deref;
@@ -32,7 +34,7 @@ use super::target::{Target, is_conflict, is_lost};
 use crate::jitter::jittered;
 use crate::store::StoreError;
 
-/// A batch that has lost against another one runs again after this.
+/// A batch that had a conflict with another one runs again after this delay.
 const CONFLICT: Duration = Duration::from_millis(2);
 
 /// Calls that change something or look at many rows, each kind on a connection of its own.
@@ -171,7 +173,8 @@ struct InUse<'a> {
 }
 
 impl InUse<'_> {
-    /// The server has answered, if only with an error: puts the connection back, unless the error is that it is lost.
+    /// The server has responded, perhaps with an error: puts the connection back, unless it is
+    /// lost.
     fn answered(mut self, error: Option<&Error>) {
         if error.is_none_or(|error| !is_lost(error)) {
             *self.place = self.session.take();

@@ -163,10 +163,11 @@ impl Postgres {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Refused`] when the URL cannot be parsed, the server refuses the role, the database or the tables, there is
-    /// a pooler of transactions between, or the sequence is behind the versions in use;
-    /// [`StoreError::Unavailable`] when it does not answer; [`StoreError::Schema`] when a later version of this crate has
-    /// written the tables. Each says where and as whom, and never with which password.
+    /// [`StoreError::Refused`] when the URL cannot be parsed, the server refuses the role, the
+    /// database or the tables, there is a pooler of transactions between, or the sequence is behind
+    /// the versions in use; [`StoreError::Unavailable`] when it does not respond;
+    /// [`StoreError::Schema`] when a later version of this crate has written the tables. Each says
+    /// where and as whom, and never with which password.
     ///
     /// # Panics
     ///

@@ -1,12 +1,12 @@
-//! Refuses poolers that hand the process of a connection to others.
+//! Refuses poolers that share the process of a connection with other clients.
 //!
 //! Such a pooler, as pgbouncer in transaction mode, has a few connections to the server, and gives one of them to each
 //! transaction. Prepared statements, settings, `LISTEN`, and the end of a call by the end of its process need a process that
 //! belongs to one connection. With them the store would work for a while, and change the connections of other programs.
 //!
-//! Two connections tell: on a server, or through a pooler of sessions, each has a process of its own for as long as it is open.
-//! So the first one asks which process answers, and then the second; neither may ever see two, nor both the same. A pooler of
-//! transactions gives
+//! Two connections show the difference: on a server, or through a pooler of sessions, each has a
+//! process of its own for as long as it is open. So each asks several times for the id of its
+//! process. Neither may ever see two ids, nor both the same one. A pooler of transactions gives
 //!
 //! * a pool of one: both see the same;
 //! * the process that was free last, as pgbouncer does: the second sees that of the first;
@@ -23,7 +23,7 @@ use tokio_postgres::Client;
 use super::target::Target;
 use crate::store::StoreError;
 
-/// Which of the two asks.
+/// Which of the two connections asks next.
 const LOOKS: [usize; 10] = [0, 1, 1, 0, 0, 1, 0, 1, 1, 0];
 
 /// A pooler of sessions that has none left lets the second connection wait.

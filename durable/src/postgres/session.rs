@@ -18,10 +18,12 @@ use super::target::Target;
 use super::tls;
 use crate::store::StoreError;
 
-/// What every connection is set to, once it is known to be the only one on its process: see `pooler`.
+/// The settings of every connection, once it is known to be the only one on its process: see
+/// `pooler`.
 ///
-/// Statements look up rows by indices that fit, and the planner is to use them whatever it believes to know about the tables,
-/// which is out of date most of the time: they are full now and empty a minute later. A plan is made once for a connection.
+/// Statements look rows up by indices that fit. The planner has to use these whatever its
+/// statistics say, because they are out of date most of the time: a table is full now and empty a
+/// minute later. A plan is made once for a connection.
 ///
 /// A process that is stopped in the middle of sending a batch holds the locks of its keys, for ten seconds at most.
 const SETTINGS: &str = "
@@ -30,7 +32,8 @@ const SETTINGS: &str = "
     SET plan_cache_mode = force_generic_plan; SET jit = off; SET max_parallel_workers_per_gather = 0;
     SET idle_in_transaction_session_timeout = '10s'; SET client_min_messages = warning;";
 
-/// Which process of the server answers, and when it began, in microseconds: numbers are used again.
+/// The id of the server's process, and when it started, in microseconds, because ids are used
+/// again.
 const BACKEND: &str = "
     SELECT pid, (extract(epoch FROM backend_start) * 1000000)::bigint
     FROM pg_stat_activity WHERE pid = pg_backend_pid()";
@@ -179,7 +182,8 @@ impl Session {
         Ok(answers)
     }
 
-    /// Ends processes whose connections were given up, so that nothing they were asked for happens later.
+    /// Ends processes whose connections were given up, so that no statement of theirs takes effect
+    /// later.
     pub(super) async fn terminate(&self, backends: &[Backend]) -> Result<bool, Error> {
         let (pids, began): (Vec<_>, Vec<_>) = backends.iter().map(|b| (b.pid, b.began)).unzip();
         let left = self.query(TERMINATE, &[&pids, &began]).await?;
@@ -189,7 +193,8 @@ impl Session {
 
 type Request<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, Error>> + Send + 'a>>;
 
-/// Sets a connection up, in one round trip. Returns what answers, and the tables if they are there.
+/// Sets a connection up, in one round trip. Returns the server's process, and the tables if they
+/// exist.
 async fn set_up(client: &Client, target: &Target) -> Result<(Backend, Option<Tables>), StoreError> {
     let set_up = try_join3(
         client.batch_execute(SETTINGS),
@@ -256,7 +261,7 @@ async fn drive<S, T>(
                 }
             }
             Ok(_) => {}
-            // The calls that wait for an answer fail.
+            // The calls that wait for a response fail.
             Err(_) => break,
         }
     }

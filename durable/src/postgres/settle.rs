@@ -23,7 +23,7 @@ pub(super) struct SettleCall<'a> {
 /// A part of a batch, in columns.
 #[derive(Default)]
 struct Part {
-    /// The tokens, in their order, with the numbers of their answers.
+    /// The tokens, in their order, with the indices of their results.
     numbers: Vec<(i64, usize)>,
     acks: Vec<i64>,
     extended: (Vec<i64>, Vec<i64>),
@@ -69,7 +69,7 @@ impl Part {
     }
 }
 
-/// What the rows of a statement mean.
+/// The meaning of a statement's rows.
 enum Answers<'a> {
     Nothing,
     Settled(&'a Part),
@@ -156,7 +156,7 @@ impl Call for SettleCall<'_> {
     }
 }
 
-/// What became of a claim that was put back.
+/// The outcome for a claim that was put back.
 fn put_back_as(row: &Row) -> Settled {
     let arms: bool = row.get(4);
     if !arms {

@@ -11,19 +11,19 @@ use tokio_postgres::{Config, Error};
 
 use crate::store::StoreError;
 
-/// How long connecting takes at most, if the URL does not say.
+/// How long connecting may take, unless the URL says otherwise.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// After this time without an answer a connection counts as broken, if the URL does not say.
+/// A connection without a response for this time counts as broken, unless the URL says otherwise.
 const UNANSWERED: Duration = Duration::from_secs(20);
 
-/// What a URL says.
+/// The settings in a URL.
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) config: Config,
     /// Whether connections are encrypted and the server's certificate is checked.
     pub(super) tls: bool,
-    /// Who may have signed the certificate; the system's roots if it does not say.
+    /// The roots that may have signed the certificate; the system's roots if it is `None`.
     pub(super) roots: Option<PathBuf>,
     name: String,
 }
@@ -102,7 +102,7 @@ pub(super) fn is_lost(error: &Error) -> bool {
             db.parsed_severity(),
             Some(Severity::Fatal | Severity::Panic)
         ),
-        // What a server sends that this client cannot read is no reason to go on with it.
+        // A message that this client cannot read ends the connection.
         None => {
             error.is_closed()
                 || error.source().is_none_or(|source| {

@@ -49,7 +49,7 @@ pub(super) fn parts<'a, T, K: Hash + Eq>(
     parts
 }
 
-/// What is said of a time: the number and whether it is relative.
+/// A time as parameters: the number, and whether it is relative.
 fn due(due: Due) -> (i64, bool) {
     match due {
         Due::In(delay) => (micros(delay), true),
@@ -88,7 +88,7 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// The writes, whose answers begin at that number.
+    /// The writes; the result of the first has the index `first`.
     fn new(writes: &'a [Write], first: usize) -> Self {
         let mut sorted: Vec<_> = writes.iter().zip(first..).collect();
         sorted.sort_unstable_by_key(|(write, _)| write.key.as_slice());
@@ -136,7 +136,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// What a statement is about, and so what its rows mean.
+/// The kind of a statement, which decides what its rows mean.
 #[derive(Clone, Copy)]
 enum Answers {
     Nothing,
@@ -216,7 +216,8 @@ fn value_len(write: &Write) -> usize {
     }
 }
 
-/// The statements of a part. What stands under a key is read before what is armed, whose answer counts.
+/// The statements of a part. The one that reads what a key has comes before the one that arms it,
+/// whose result counts.
 fn part_queries<'a>(
     part: &'a Part<'a>,
     space: &'a i32,
@@ -258,7 +259,8 @@ fn part_queries<'a>(
     queries
 }
 
-/// Takes an answer of the server over. What is armed or removed counts more than what stands there after it.
+/// Records a row of the server's response. A timer that was armed or removed counts more than what
+/// the key has after it.
 fn answer(part: &Part<'_>, means: Answers, row: &Row, written: &mut [WriteOutcome]) {
     if matches!(means, Answers::Nothing) {
         return;

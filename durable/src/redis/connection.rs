@@ -20,39 +20,42 @@ use crate::store::{Namespace, StoreError};
 /// A connection that carries nothing is probed after this time, and given up after three times as long.
 const PROBE: Duration = Duration::from_secs(5);
 
-/// Data that is not acknowledged for so long ends the connection.
+/// The connection ends when its data is not acknowledged for this time.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(15);
 
-/// So often a script that the server does not know is loaded in one call, for those who flush scripts at the same time.
+/// How often one call loads a script that the server does not know: another client may flush
+/// scripts meanwhile.
 const LOADS: usize = 3;
 
-/// A connection on which something was asked and nothing was answered for so long is given up as soon as a caller gives up.
-/// Callers have a limit, which is longer as a rule, and then it is the limit that decides.
+/// After this time with a call sent and no response received, the connection is dropped as soon as
+/// a caller gives up. A caller's limit is longer as a rule, and then the limit decides.
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// One connection for all calls, in their order.
 ///
-/// A call whose future is dropped stays where it is on the connection, so those made after it come after it. A connection is
-/// given up when it has failed, or when the server is silent: one that hangs does not close it, its kernel acknowledges what
-/// arrives, and another server may long have its address. The next call connects again.
+/// A call whose future is dropped stays where it is on the connection, so later calls come after
+/// it. A connection is given up when it has failed, or when the server is silent. A server that
+/// hangs does not close the connection, and its kernel acknowledges data, although another server
+/// may have its address by then. The next call connects again.
 ///
 /// # Order across connections
 ///
-/// What the old connection carried is not lost for certain. A server that hung wakes up, finds it in its socket, and runs it:
-/// after the calls of the new connection, maybe, though it was called before them, and was answered by an error. So:
+/// Calls on the old connection may still run. A server that hung may wake up, find them in its
+/// socket, and run them after the calls of the new connection, although their callers have received
+/// an error. So:
 ///
 /// 1. Each store has a name of its own, and each of its connections an *epoch*, greater than that of the one before. Every
 ///    script is sent both.
-/// 2. A script first compares its epoch with the greatest that the server has seen of the name in this namespace. If it is
-///    greater, the script writes it down in the same step as everything else it does; if it is less, it changes nothing and
-///    fails.
-/// 3. Calls of one connection run in their order. When one of a later connection runs, by 2 none of an earlier one runs any
-///    more. So calls take effect in their order, and one that comes too late not at all, which rule 3 of the store allows for
-///    a call that was given up.
+/// 2. A script first compares its epoch with the greatest one of that name in this namespace. If
+///    its own is greater, the script records it in the same step as everything else it does. If its
+///    own is less, it changes nothing and fails.
+/// 3. Calls of one connection run in their order. When one of a later connection runs, by 2 none of
+///    an earlier one runs any more. So calls take effect in their order, and a late one has no
+///    effect, which rule 3 of the store allows for a call that was given up.
 ///
-/// A server that has taken over from another one lacks what had not reached it: epochs as well as timers. It needs none of the
-/// earlier connections', which lead to the other one.
+/// A server that has taken over from another one may lack the last epochs and timers. It does not
+/// need the epochs of earlier connections, which lead to the other server.
 pub(super) struct Connection {
     client: Client,
     /// Where the server is, without credentials.
@@ -75,13 +78,13 @@ struct Link {
 
 /// How long a server has said nothing.
 ///
-/// An answer that comes after its call was given up is not seen. Then `since` is too long ago, and at worst a connection is
-/// given up that was good.
+/// A response to a call that was given up is not seen. Then `since` is too early, and at worst a
+/// good connection is given up.
 #[derive(Default)]
 struct Silence {
-    /// How many calls wait for their answers.
+    /// How many calls wait for their responses.
     waiting: usize,
-    /// Since when something was asked and nothing answered.
+    /// Since when a call has been sent and no response received.
     since: Option<Instant>,
 }
 
@@ -95,7 +98,7 @@ impl Link {
         self.silence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a command. To drop the future is to give up waiting for the answer.
+    /// Sends a command. Dropping the future gives up waiting for the response.
     async fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
         let mut connection = self.connection.clone();
         let mut waiting = Waiting::on(self);
@@ -109,7 +112,7 @@ impl Link {
     }
 }
 
-/// A call that waits for its answer, until it has one or the caller gives up.
+/// A call that waits for its response, until it has one or the caller gives up.
 struct Waiting<'a> {
     link: &'a Link,
     is_answered: bool,

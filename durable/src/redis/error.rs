@@ -1,4 +1,4 @@
-//! What the client and the server say, as errors of a store.
+//! Errors of the client and the server, as errors of a store.
 
 use ::redis::{ErrorKind, RedisError};
 
@@ -22,7 +22,7 @@ pub(super) fn ends_connection(error: &RedisError) -> bool {
     error.is_io_error() || error.is_unrecoverable_error() || error.code() == Some("READONLY")
 }
 
-/// An error of the server at `place`. It was asked about the namespace, if any.
+/// An error of the server at `place`, from a call on the namespace, if any.
 pub(super) fn store_error(
     error: &RedisError,
     place: &str,

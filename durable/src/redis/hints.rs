@@ -17,7 +17,8 @@ use crate::store::Namespace;
 /// How long connecting and subscribing may take.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// The delay before the first attempt to connect again. It doubles with each attempt, up to the last.
+/// The delay before the first attempt to connect again. It doubles with each attempt, up to the
+/// last.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const LAST_RETRY: Duration = Duration::from_secs(5);
 
@@ -105,7 +106,7 @@ async fn subscribe_and_hear(
     };
     let connecting = timeout(CONNECT, subscribe).await;
     let mut connection = connecting.map_err(std::io::Error::from)??;
-    // What was hinted at meanwhile was lost.
+    // Hints that were sent meanwhile are lost.
     heard.notify_one();
     let mut hints = connection.on_message();
     let hearing = async {

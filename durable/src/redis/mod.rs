@@ -1,12 +1,13 @@
 //! A store in Redis or Valkey.
 //!
 //! ```text
-//! calls of instances --> one connection --> a Lua script each, atomic --> answers
+//! calls of instances --> one connection --> a Lua script each, atomic --> responses
 //! hinted()           <-- a connection of its own, subscribed to hints
 //! ```
 //!
-//! A script is named by its hash; when the server does not know it, it is loaded and called again. `scripts/prelude.lua` has what
-//! they share, and each says what it takes, what it answers and what that costs.
+//! A script is named by its hash; when the server does not know it, it is loaded and called again.
+//! All scripts share `scripts/prelude.lua`. The head of each says what it takes, what it returns
+//! and what that costs.
 //!
 //! # The keys of a namespace
 //!
@@ -26,9 +27,9 @@
 //!
 //! 1. Each row lies in exactly one of the sorted sets by `due`, and its score there says when it is due. A waiting row that has
 //!    not fired is due at its deadline; so `fire` need not ask.
-//! 2. An id is live from its first load on. The rows that were loaded under it stay in the sorted sets of
-//!    the id after it has ended, and `load` takes from there as from those of rows that no instance has
-//!    loaded. So the end of an id costs the same, however much was loaded under it.
+//! 2. An id is live from its first load on. The rows that were loaded under it stay in the sorted
+//!    sets of the id after it has ended, and `load` takes from there as from those of rows that no
+//!    instance has loaded. So the end of an id costs the same, however much was loaded under it.
 //! 3. A sorted set of an id is there only if the id is in `lives`, which it leaves once it has ended and both are empty.
 //! 4. A version is greater than the one before and than the clock in microseconds. So versions grow even if the server has lost
 //!    its last writes, and for the next two centuries they have 16 digits and sort as strings.
@@ -63,15 +64,16 @@ use crate::store::{
 /// timers or about a megabyte of them, which keeps the server from others for some milliseconds. It is made for Redis 6.2 and later and for
 /// Valkey, and is tested with Redis 7.0.
 ///
-/// A URL is `redis://user:password@host:port/database`, `rediss://` for an encrypted connection, whose certificate is checked
-/// against those of the system, or `unix:///path?user=..&pass=..`. After a failure the next call connects again; so it does when
-/// the server has not answered a call in its time.
+/// A URL is `redis://user:password@host:port/database`, `rediss://` for an encrypted connection,
+/// whose certificate is checked against those of the system, or `unix:///path?user=..&pass=..`.
+/// After a failure the next call connects again; so it does when the server has not responded to a
+/// call within its limit.
 ///
 /// The store's clock is the server's.
 ///
 /// # What survives what
 ///
-/// A call returns when the server has answered, so the server's settings decide what that means:
+/// A call returns when the server has responded, so the server's settings decide what survives:
 ///
 /// | setting | after a crash of the server | after a crash of its host |
 /// |---|---|---|
@@ -84,10 +86,11 @@ use crate::store::{
 /// Only the first keeps the whole promise, that a call which has returned survives. It costs a flush of the disk for each turn of
 /// the server, which concurrent calls share. [`check_durability`](Redis::check_durability) tells whether a server has it.
 ///
-/// *Replication* is asynchronous: a replica that takes over lacks the last writes, whatever the settings say. A set, move or
-/// acknowledgement among them is undone, so a timer may be lost, be delivered at its old deadline or once more. Fencing tokens
-/// grow even then, if the clocks of both agree. A server that has lost everything says so in the error of each call, until an
-/// instance is started, which makes the namespace again.
+/// *Replication* is asynchronous: a replica that takes over lacks the last writes, whatever the
+/// settings say. A set, move or acknowledgement among them is undone, so a timer may be lost, be
+/// delivered at its old deadline or once more. Fencing tokens grow even then, if the clocks of both
+/// agree. A server that has lost everything says so in the error of each call, until an instance is
+/// started, which makes the namespace again.
 ///
 /// *A full server*: with `maxmemory-policy noeviction`, and with those that begin with `volatile`, sets and moves fail with
 /// [`StoreError::Refused`] while the memory is full and change nothing, and timers are still delivered and acknowledged, which
@@ -138,8 +141,8 @@ pub struct Redis {
     hints: Hints,
 }
 
-/// A load has at most this many rows, however many it is asked for. A script keeps the server from all else, so others get their
-/// turn between several short ones: among them the calls that fire what is due now.
+/// A load returns at most this many rows. A script blocks the server, so several short ones let
+/// other calls run in between, such as those that fire due timers.
 const LOADED_AT_ONCE: usize = 1024;
 
 /// A list has at most this many rows, which take the server half a millisecond: looks are in no hurry.
@@ -151,7 +154,7 @@ impl Redis {
     /// # Errors
     ///
     /// [`StoreError::Refused`] when the URL cannot be used or the server does not let this user in,
-    /// [`StoreError::Unavailable`] when it does not answer. No text contains the password.
+    /// [`StoreError::Unavailable`] when it does not respond. No text contains the password.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         let redis = Redis {
             connection: Connection::new(url)?,
@@ -292,7 +295,8 @@ fn settled_otherwise(settles: &[Settle]) -> String {
     otherwise.collect::<Vec<_>>().join(" ")
 }
 
-/// Reads what became of a write from the numbers, and the value of what was removed from the rest of the answer.
+/// Reads the outcome of a write from the numbers, and a removed value from the rest of the
+/// response.
 fn read_written(numbers: &mut Reply, values: &mut Reply) -> Result<WriteOutcome, StoreError> {
     Ok(match numbers.int()? {
         1 => WriteOutcome::Armed {
@@ -309,7 +313,7 @@ fn read_written(numbers: &mut Reply, values: &mut Reply) -> Result<WriteOutcome,
     })
 }
 
-/// Reads what has fired from the numbers, and the row as it was from the rest of the answer.
+/// Reads a fired timer from the numbers, and its former row from the rest of the response.
 fn read_fired(numbers: &mut Reply, rows: &mut Reply) -> Result<Fired, StoreError> {
     let (token, missed) = (numbers.version()?, numbers.count()?);
     let row = rows.row()?;
@@ -324,7 +328,7 @@ fn read_fired(numbers: &mut Reply, rows: &mut Reply) -> Result<Fired, StoreError
     })
 }
 
-/// The answers of one step of a batch. There is at least one, or the batch would never end.
+/// The results of one step of a batch. There is at least one, or the batch would never end.
 fn progress<T>(answers: Vec<T>) -> Result<Vec<T>, StoreError> {
     if answers.is_empty() {
         let error = "the server has answered nothing of a batch";

@@ -1,4 +1,4 @@
-//! Reads what a script has answered.
+//! Reads the response of a script.
 
 use std::time::Duration;
 use std::{str, vec};

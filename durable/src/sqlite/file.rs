@@ -1,9 +1,9 @@
 //! Whether the file is still the one that was opened.
 //!
-//! A connection goes on with a file that was deleted, or replaced by another one of its name, and each commit
-//! succeeds although its data is lost. So the thread looks the names up after each commit, before it sends the
-//! responses, which takes microseconds. At most the writes between the last lookup and the deletion are lost,
-//! and these were in the deleted file.
+//! A connection goes on with a file that was deleted, or replaced by another one of its name, and
+//! each commit succeeds although its data is lost. So the thread looks the names up after each
+//! commit, before it sends the responses, which takes microseconds. At most the writes between the
+//! last lookup and the deletion are lost, and these were in the deleted file.
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,8 @@
 //! The thread that looks: it owns a connection that only reads.
 //!
-//! In a file with a write-ahead log a reader sees the state at its beginning, waits for no writer, and no writer waits for it.
-//! So a look at millions of rows delays no call and no delivery. It sees everything that was answered before it was asked.
+//! In a file with a write-ahead log a reader sees the state at its beginning, waits for no writer,
+//! and no writer waits for it. So a look at millions of rows delays no call and no delivery. It
+//! sees every call that returned before the look began.
 
 use std::future::Future;
 use std::sync::mpsc;

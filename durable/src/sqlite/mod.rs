@@ -1,12 +1,13 @@
 //! A store in an SQLite file.
 //!
 //! ```text
-//! calls of instances --> queue --> one thread: BEGIN, every call that waits, COMMIT --> answers
+//! calls of instances --> queue --> one thread: BEGIN, every call that waits, COMMIT --> responses
 //! looks (list, count) -> queue --> another thread, another connection, which only reads
 //! ```
 //!
-//! A commit waits for the disk, and calls that come meanwhile share the next one. Each call has a savepoint: one that fails
-//! takes no other with it. `rows` has the SQL of each call, `reading` that of the looks.
+//! A commit waits for the disk, and calls that come meanwhile share the next one. Each call has a
+//! savepoint: one that fails leaves the others alone. `rows` has the SQL of each call, `reading`
+//! that of the looks.
 
 mod file;
 mod looks;
@@ -34,9 +35,10 @@ use thread::Thread;
 
 /// A store in an SQLite file. With the feature `sqlite`, which is on by default.
 ///
-/// Any number of processes on one host may use the file at once. Clones share two connections, one for all calls and one for
-/// looks ([`counts`](crate::DurableTimers::counts), [`Admin`](crate::Admin)), each with a thread of its own. A look delays no
-/// call, however many timers there are. The calls keep the counts: rows that are deleted by hand stay counted.
+/// Any number of processes on one host may use the file at once. Clones share two connections, one
+/// for all calls and one for looks ([`counts`](crate::DurableTimers::counts),
+/// [`Admin`](crate::Admin)), each with a thread of its own. A look delays no call, however many
+/// timers there are. The calls keep the counts: rows that other programs delete stay counted.
 ///
 /// A commit is on the disk when a call returns (write-ahead log, `synchronous=FULL`): it survives a crash of the process and of
 /// the operating system, as far as the disk does what it says. Every commit waits for the disk, so calls that come meanwhile
@@ -46,11 +48,12 @@ use thread::Thread;
 /// that is due soon and set by a *process* that does not claim is found by the poll of those that do; one that claims fires
 /// what it sets itself.
 ///
-/// Processes take turns, a commit each, so one that is stopped in the middle of its turn (`SIGSTOP`, a debugger) holds up all
-/// others until it goes on or ends. Calls then wait for as long as their callers do.
+/// Processes take turns, a commit each, so a process that is stopped in the middle of its turn
+/// (`SIGSTOP`, a debugger) blocks all others until it goes on or ends. Calls then wait for as long
+/// as their callers do.
 ///
-/// A file that is deleted or replaced while it is open takes no more calls: each fails, and says so, until the file is opened
-/// again.
+/// When the file is deleted or replaced while it is open, each call fails with an error that names
+/// it, until the file is opened again.
 ///
 /// The tables are named `tickwheel_*` and can lie in a file with others. Network file systems are no place for SQLite files
 /// that several processes write.

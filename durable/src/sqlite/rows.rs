@@ -1,4 +1,4 @@
-//! What each call does to the rows.
+//! The changes that each call makes to the rows.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -263,7 +263,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The answer for a key without waiting row.
+    /// The outcome for a key without waiting row.
     fn unarmed(&self, key: &[u8]) -> Result<WriteOutcome> {
         let row = self.in_flight(key)?;
         Ok(row.map_or(WriteOutcome::Absent, |row| {
@@ -317,8 +317,9 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// The rows that no instance has loaded: those that wait and are due by `until`, and those whose lease has
-    /// ended, earliest first. If there are more than `at_most`, some of the rest follow.
+    /// The rows that no instance has loaded: those that wait and are due by `until`, and those
+    /// whose lease has ended, earliest first. If there are more than `at_most`, some of the rest
+    /// follow.
     fn unloaded(&self, until: StoreTime, at_most: usize) -> Result<Vec<(Version, StoreTime)>> {
         let sql = "SELECT version, due FROM tickwheel_timers
             WHERE namespace = ?1 AND state = ?2 AND loaded_by IS NULL AND due <= ?3 ORDER BY due, version LIMIT ?4";

@@ -16,7 +16,7 @@ const SCHEMA: u32 = 1;
 /// A call that finds the file locked tries again after this.
 pub(super) const LOCKED: Duration = Duration::from_micros(500);
 
-/// Opening tries so many times: 10 s in all, for those who open it during a long commit.
+/// How often opening tries: for 10 s in all, because another process may be in a long commit.
 const TRIES: i32 = 20_000;
 
 /// How many prepared statements are kept; there are fewer.
@@ -129,7 +129,7 @@ fn prepare(connection: &Connection) -> rusqlite::Result<u32> {
     Ok(found)
 }
 
-/// Waits a little for another process, however often it was asked: those who wait longer have no longer pauses.
+/// Waits a little for another process. The pause does not grow with the number of tries.
 fn wait_for_lock(tries: i32) -> bool {
     sleep(LOCKED);
     tries < TRIES

@@ -1,16 +1,18 @@
 //! The thread that owns the connection.
 //!
-//! It takes every call that waits, up to a bound, and runs them in one transaction. It sends the responses after
-//! the commit. So calls that come while a commit waits for the disk share the next one.
+//! It takes every call that waits, up to a bound, and runs them in one transaction. It sends the
+//! responses after the commit. So calls that come while a commit waits for the disk share the next
+//! one.
 //!
 //! # Other processes
 //!
-//! 1. One transaction at a time has the lock of the file, from its start to the end of its commit. SQLite has no
-//!    queue for the lock: a thread that waits for it tries again and again.
-//! 2. The thread tries for as long as a caller waits for the response, since callers bring their own limit.
-//! 3. A busy process would take the lock again at once. When commits are slow, that leaves so little time between
-//!    them that other processes try in vain for seconds. So after a long turn the thread leaves the lock free for
-//!    longer than other processes pause between attempts.
+//! 1. One transaction at a time has the lock of the file, from its start to the end of its commit.
+//!    SQLite has no queue for the lock: a thread that waits for it tries again and again.
+//! 2. The thread tries for as long as a caller waits for the response, since callers bring their
+//!    own limit.
+//! 3. A busy process would take the lock again at once. When commits are slow, that leaves so
+//!    little time between them that other processes try in vain for seconds. So after a long turn
+//!    the thread leaves the lock free for longer than other processes pause between attempts.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -170,7 +172,7 @@ impl Thread {
     }
 }
 
-/// The answer of a thread to a job, if it was sent.
+/// The response of a thread to a job, if it was sent.
 pub(super) async fn answered<T>(
     sent: bool,
     answer: oneshot::Receiver<Result<T, StoreError>>,
@@ -234,8 +236,8 @@ impl Worker {
         }
     }
 
-    /// Starts a transaction. Waits for the lock for as long as the caller waits: `false` if the caller has
-    /// stopped waiting.
+    /// Starts a transaction. Waits for the lock for as long as the caller waits: `false` if the
+    /// caller has stopped waiting.
     fn begin(&self, job: &dyn Job) -> rusqlite::Result<bool> {
         let began = Instant::now();
         let mut is_told = false;

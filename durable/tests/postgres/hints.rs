@@ -1,4 +1,5 @@
-//! Hints: every call that leaves a near row unloaded notifies the other instances, long before they poll.
+//! Hints: every call that leaves a near row unloaded notifies the other instances, long before they
+//! poll.
 
 use std::time::Duration;
 

@@ -80,7 +80,8 @@ async fn sets_of_the_same_new_keys_never_deadlock() {
     assert_eq!(deadlocks(&url).await, 0);
 }
 
-/// An instance that leaves a row to others learns that another transaction has locked it: the mark stays, so it keeps the row.
+/// An instance that leaves a row to others learns that another transaction has locked it: the mark
+/// stays, so it keeps the row.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn marks_of_locked_rows_stay_and_are_named() {
     let Some(url) = database("locked_marks").await else {

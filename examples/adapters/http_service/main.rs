@@ -7,8 +7,8 @@
 //! | the arrival of a head | hyper's `header_read_timeout`, with the wheel as its timer |
 //! | a connection on which no request is in flight | `IdleLimits::keep_alive` |
 //!
-//! Without arguments it demonstrates itself; with `--listen` it serves until Ctrl-C or SIGTERM, and then answers every
-//! request that a client has sent. `--help` says more.
+//! Without arguments it demonstrates itself; with `--listen` it serves until Ctrl-C or SIGTERM, and
+//! then answers every request that a client has sent. `--help` says more.
 
 use std::error::Error;
 use std::process::ExitCode;

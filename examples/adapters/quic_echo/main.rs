@@ -1,10 +1,11 @@
 //! A QUIC server that echoes streams, whose every timer is on one wheel: quinn with the wheel as its runtime's timer.
 //!
-//! A connection has one timer, and moves it with nearly every datagram: for lost datagrams, for acknowledgements, and for
-//! the idle timeout of a silent client. Clients that want to stay send pings, also by a timer.
+//! A connection has one timer, and moves it with nearly every datagram: for lost datagrams, for
+//! acknowledgements, and for the idle timeout of a silent client. Clients that want to stay send
+//! pings, also by a timer.
 //!
-//! Without arguments it demonstrates itself; with `--listen` it serves until Ctrl-C or SIGTERM, and then echoes what is
-//! in flight. `--help` says more.
+//! Without arguments it demonstrates itself; with `--listen` it serves until Ctrl-C or SIGTERM, and
+//! then echoes what is in flight. `--help` says more.
 
 use std::error::Error;
 use std::process::ExitCode;

@@ -1,8 +1,9 @@
 //! A random scheduler that seldom switches threads, and delays some of them.
 //!
-//! A scheduler that chooses again at each step lets all threads advance at about the same pace. Most races need a thread
-//! that is delayed for as long as others need for whole turns, which is very rare then. This scheduler goes on with the
-//! same thread most of the time. When it preempts a thread it often delays it for many steps, as long as others can run.
+//! A scheduler that chooses again at each step lets all threads advance at about the same pace.
+//! Most races need a thread that is delayed for as long as others need for whole turns, which is
+//! very rare then. This scheduler goes on with the same thread most of the time. When it preempts a
+//! thread it often delays it for many steps, as long as others can run.
 
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 

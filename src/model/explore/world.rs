@@ -29,7 +29,8 @@ pub(super) const TICK: Duration = Duration::from_millis(1);
 /// The actor's party.
 const ACTOR: usize = 0;
 
-/// Checks that no party waits too long when time is about to jump to an instant, or when all wait forever (`None`).
+/// Checks that no party waits too long when time is about to jump to an instant, or when all wait
+/// forever (`None`).
 type Check = Rc<dyn Fn(Option<Duration>) -> Result<(), String>>;
 
 #[derive(Default)]

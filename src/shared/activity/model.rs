@@ -175,7 +175,8 @@ fn leave_against_reap() {
     });
 }
 
-/// The last request ends while there is traffic: it does not stay busy, and the later of them counts.
+/// The last request ends while there is traffic: it does not stay busy, and the later of them
+/// counts.
 ///
 /// Fails if [`Activity::touch`] keeps the busy bit of the word that it read first, if `advance` stores the word instead
 /// of exchanging it, and without `max` there.

@@ -398,8 +398,8 @@ fn cancels_during_the_end() {
 /// A sleep fires, and the actor ends, while the sleep is moved: a fired entry stays fired, and cannot be armed for another
 /// sleep. One that is in the queue when the wheel reaches it is closed.
 ///
-/// Fails if [`Entry::close`] closes a fired entry, and if `Sleep::reset` does not close an entry that it could not queue:
-/// its task waits forever.
+/// Fails if [`Entry::close`] closes a fired entry, and if `Sleep::reset` does not close an entry
+/// that it could not queue: its task waits forever.
 #[test]
 fn moves_earlier_during_firing_and_the_end() {
     check(None, || {

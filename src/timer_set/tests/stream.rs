@@ -93,7 +93,8 @@ fn takes_no_more_than_the_limit_over_several_batches() {
     );
 }
 
-/// Counts the room that it was asked for. It uses the set then, which would deadlock under the set's lock.
+/// Counts the room that it was asked for. It uses the set then, which would deadlock under the
+/// set's lock.
 struct Room<'a> {
     set: &'a Keyed,
     left: usize,

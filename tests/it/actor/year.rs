@@ -1,4 +1,5 @@
-//! A year of virtual time, in some seconds: timers that repeat all year are as exact on its last day as on its first.
+//! A year of virtual time, in some seconds: timers that repeat all year are as exact on its last
+//! day as on its first.
 
 use std::time::Duration;
 

@@ -140,7 +140,8 @@ async fn looks_at_few_rows_among_very_many() {
     let opened = Store::open(&store, &space(), "json").await;
     let mut instance = opened.expect("it opens").instance;
     note_looks(&store).await;
-    // The statistics of an earlier `ANALYZE` may be long out of date: nothing, nothing in flight, or all of it.
+    // The statistics of an earlier `ANALYZE` may be long out of date: nothing, nothing in flight,
+    // or all of it.
     let analyzed = ["", "; ANALYZE"];
     let filled = [(0, 1), (ROWS, ROWS + 1), (ROWS, 2)];
     let stages = filled
