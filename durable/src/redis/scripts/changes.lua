@@ -1,18 +1,19 @@
--- What scripts have in common that change rows. Their first two arguments are the window and the id of the instance that loads
--- what they make due in it.
+-- Shared by the scripts that change rows. Their first two arguments are the window, and the id of the
+-- instance that loads the rows that they make due in it.
 --
--- Changes are collected, and made by `flush`: removals first. What a script has put in it only takes out after a flush.
+-- Changes are collected, and made by `flush`: removals first. A script takes out a row that it has put in
+-- only after a flush.
 
 local horizon, loader, unloaded = after(tonumber(ARGV[1])), living(ARGV[2]), false
 
--- Versions of rows that go, by state, and keys and flights that name them.
+-- Versions of rows to remove, by state, and keys and flights that name them.
 local out_of = { [WAITING] = {}, [IN_FLIGHT] = {} }
 local out_of_keys, out_of_flights = {}, {}
--- Members of the indexes of nobody, and of the loader's.
+-- Members of the indexes of unloaded rows, and of the loader's.
 local into_waiting, into_in_flight, into_mine = {}, {}, {}
 local into_rows, into_keys, into_flights, into_loaded = {}, {}, {}, {}
 
--- Takes rows out of the indexes, most of which lie in that of the `likely` life, or nobody's.
+-- Takes rows out of the indexes. Most of them lie in the index of the `likely` id, or are unloaded.
 local function leave_index(state, versions, likely)
     local index = index_of(state, likely)
     local left = #versions - call_with_many('ZREM', index, versions)
@@ -35,7 +36,7 @@ local function leave_index(state, versions, likely)
     end
 end
 
--- The life that has probably loaded what goes.
+-- The id that has probably loaded the rows to remove.
 local likely_life = false
 
 local function flush()
@@ -66,7 +67,7 @@ local function finish()
     end
 end
 
--- Takes a row out. A waiting one whose key has another row put in has no need to leave the keys.
+-- Takes a row out. The key of a waiting row stays among the keys if another row is put in under it.
 local function take(version, state, key, stays_in_keys)
     local list = out_of[state]
     list[#list + 1] = version
@@ -83,7 +84,7 @@ local function put_row(version, state, deadline, attempt, period, key, value)
     into_rows[at + 2] = pack(PACK_ROW, state, deadline, attempt, period, #key, key, value)
 end
 
--- Puts a row in that waits, loaded if it is near. Returns its version, when it is due, and '1' if it is loaded.
+-- Puts a waiting row in, loaded if it is near. Returns its version, when it is due, and '1' if it is loaded.
 local function put_waiting(deadline, attempt, period, key, value, due)
     local version, due_digits, near = next_version(), format(DIGITS, due), due <= horizon
     put_row(version, WAITING, deadline, attempt, period, key, value)

@@ -1,4 +1,4 @@
--- count -> now, waiting, in flight, when the earliest waiting row is due or -1. O(lives).
+-- count -> now, waiting, in flight, when the earliest waiting row is due or -1. O(ids).
 
 local earliest = -1
 for _, index in ipairs(indexes(WAITING)) do

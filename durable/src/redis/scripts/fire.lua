@@ -1,5 +1,5 @@
--- fire: window, loader, lease or '', 'all' | 'once' | 'skip', how many rows that nobody has loaded, then versions
--- -> now, how many of the last are left for another call, whether there may be more rows that nobody has loaded, token, missed
+-- fire: window, loader, lease or '', 'all' | 'once' | 'skip', how many unloaded rows, then versions
+-- -> now, how many of the last are left for another call, whether there may be more unloaded rows, token, missed
 --    for each that fired, version, due, loaded for each that is not due, the same for each next occurrence, then, of each that
 --    fired, the row as it was.
 -- O(log n) for each row.
@@ -26,7 +26,7 @@ local function next_occurrence(deadline, period)
     return behind == 0, 0, due
 end
 
--- Adds the versions that nobody has loaded to those asked for. Whether there may be more.
+-- Adds versions that no instance has loaded to those in the call. Returns whether there may be more.
 local named, more = #ARGV, false
 local function add_unloaded()
     local due, digits = {}, format(DIGITS, now)
@@ -65,7 +65,7 @@ for at = FIRST, last do
     local row = row_of[version]
     if row then
         local state, deadline, attempt, period, key, value_at = unpack_from(UNPACK_ROW, row)
-        -- What has not fired yet is due at its deadline, which is quicker to tell.
+        -- A row that has not fired yet is due at its deadline, which is quicker to read.
         local life, due = nil, deadline
         if attempt > 0 or due > now then
             life, due = life_and_due(version, state)

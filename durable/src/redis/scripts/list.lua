@@ -1,5 +1,5 @@
 -- list: 'w' waiting | 'f' in flight, limit, then due, version of the last one if it goes on -> rows, fewer if they have enough bytes.
--- O((limit + log n) * lives + limit * log n).
+-- O((limit + log n) * ids + limit * log n).
 
 local limit, after_due, after_version = tonumber(ARGV[2]), ARGV[3], ARGV[4]
 

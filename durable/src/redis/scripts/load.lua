@@ -1,5 +1,5 @@
 -- load: instance, window, limit, alive, wanted -> now, whether there is more, what other instances lack, version, due for each row.
--- O((limit + lives that ended) * log n).
+-- O((limit + ids that have ended) * log n).
 
 local life, limit = ARGV[1], tonumber(ARGV[3])
 even_when_full()
@@ -46,7 +46,7 @@ local function leave(page)
     end
 end
 
--- Takes what was read of a page out of its index.
+-- Takes the rows that were read of a page out of its index.
 local function shut(page)
     if page.at > 1 then
         call('ZREMRANGEBYRANK', page.index, 0, (page.at - 1) / 2 - 1)

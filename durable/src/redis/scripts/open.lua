@@ -9,7 +9,7 @@ elseif codec and codec ~= ARGV[1] then
     return { 0, 0, codec }
 end
 if schema then
-    -- A full server lets writes through after a removal: who opens may be about to make room.
+    -- A full server lets writes through after a removal: the caller may be about to make room.
     redis.call('HDEL', space, '')
 end
 local time = redis.call('TIME')

@@ -1,10 +1,10 @@
--- What all scripts but `open` begin with. The layout of the keys is described in redis/mod.rs.
+-- The start of every script but `open`. The layout of the keys is described in redis/mod.rs.
 --
 -- Versions and ids are strings here, so that their digits stay as they are. Times are numbers: microseconds below 2^53, which
 -- doubles hold exactly.
 --
--- Rows come and go by the thousand. So commands take many members, what a loop does for each row is little, and numbers are
--- answered as one text of digits between spaces.
+-- Rows come and go by the thousand. So commands take many members, loops do little for each row, and
+-- numbers are returned as one text of digits between spaces.
 
 local SCHEMA = '1'
 local NEVER = 9007199254740991
@@ -29,7 +29,7 @@ end
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 
--- The last two arguments of each script: the name of the store that sends it, and the epoch of its connection. Why: see
+-- The last two arguments of each script: the name of the store that sends it, and the epoch of its connection: see
 -- redis/connection.rs. Stores that have connected once only, with epoch 0, are not in the set; others leave it long after
 -- whatever they could have sent before.
 local EPOCHS_KEPT = 30 * 24 * 3600 * 1000000
@@ -59,7 +59,7 @@ local function save_sequence()
 end
 
 -- A full server refuses a script's first write if it takes memory, and lets all through after one that does not. Calls that
--- deliver and settle make room in the end, so they begin with this.
+-- deliver and settle make room in the end, so they start with this.
 local function even_when_full()
     call('HDEL', loaded, '')
 end
@@ -68,7 +68,7 @@ local function after(delay)
     return min(now + delay, NEVER)
 end
 
--- The sorted set in which rows of that state lie by when they are due: those that nobody has loaded, or those of a life.
+-- The sorted set in which rows of that state lie by when they are due: the unloaded ones, or those of an id.
 local indexes_of_nobody = { [WAITING] = space .. ':waiting', [IN_FLIGHT] = space .. ':in-flight' }
 local function index_of(state, life)
     local index = indexes_of_nobody[state]
@@ -78,13 +78,13 @@ local function index_of(state, life)
     return index
 end
 
--- The id of an instance, if it counts as living.
+-- The id of an instance, if it is live.
 local function living(life)
     local alive_until = life ~= '' and call('ZSCORE', lives, life)
     return alive_until and tonumber(alive_until) >= now and life
 end
 
--- What lives that have ended had loaded, nobody has.
+-- The ids that have ended. Rows that were loaded under them count as unloaded.
 local function ended_lives()
     return call('ZRANGEBYSCORE', lives, '-inf', '(' .. format(DIGITS, now))
 end
@@ -115,7 +115,7 @@ end
 -- Lua bounds how many arguments a call has.
 local MANY = 4000
 
--- Calls with all members, as often as that takes. Returns the sum of the answers.
+-- Calls with all members, as often as that takes. Returns the sum of the results.
 local function call_with_many(command, key, members)
     local sum = 0
     for from = 1, #members, MANY do
@@ -137,8 +137,8 @@ local function read(key, fields, from, to)
     return values
 end
 
--- A script reads no more rows of a batch once they have so many bytes: until it ends the server does nothing else. What is left
--- of the batch is for another call. `ANSWER_BYTES` is the same.
+-- A script reads no more rows of a batch once they have this many bytes, because it blocks the server.
+-- Another call takes the rest of the batch. `ANSWER_BYTES` is the same.
 local MAX_BYTES, PAGE = 1048576, 16
 
 -- The values of the first fields of a hash, by field, as `read`, and where the last of them is.

@@ -1,4 +1,4 @@
--- purge -> how many rows there were. O(lives); the server frees the memory in the background.
+-- purge -> how many rows there were. O(ids); the server frees the memory in the background.
 
 local purged = call('HLEN', rows)
 call('UNLINK', rows, keys, flights, loaded)

@@ -9,7 +9,7 @@ local function describe(answers, version)
     return #row
 end
 
--- The indexes in which rows of that state lie, with the lives that they belong to.
+-- The indexes in which rows of that state lie, with the ids that they belong to.
 local function indexes(state)
     local all = { index_of(state) }
     for _, life in ipairs(call('ZRANGE', lives, 0, -1)) do

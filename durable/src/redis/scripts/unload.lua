@@ -1,4 +1,4 @@
--- unload: instance -> another id for it. Ends its life; what it had loaded then counts as loaded by nobody. O(log n).
+-- unload: instance -> another id for it. Ends the id; its rows then count as unloaded. O(log n).
 
 local life = ARGV[1]
 even_when_full()

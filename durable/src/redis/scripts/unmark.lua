@@ -1,4 +1,4 @@
--- unmark: instance, then versions. Those that it has loaded then count as loaded by nobody. O(log n) for each.
+-- unmark: instance, then versions. Those that it has loaded then count as unloaded. O(log n) for each.
 
 local life, any = ARGV[1], false
 even_when_full()
@@ -15,7 +15,7 @@ for at = 2, #ARGV do
     end
 end
 if any then
-    -- Others that lack rows hear of these, and say so again if they still do.
+    -- Instances that lack rows get a hint, and say so in their next load if they still do.
     call('UNLINK', lacks)
     hint()
 end

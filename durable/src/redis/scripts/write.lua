@@ -6,7 +6,7 @@
 
 local ARMED, REMOVED, ABSENT, PRESENT, FLYING = '1', '2', '3', '4', '5'
 
--- Op, '+' if it is due so long from now, due, and period or 0.
+-- Op, '+' if due is relative to now, due, and period or 0.
 local HEAD, HEAD_LENGTH = '<c1c1dd', 18
 
 local heads, FIRST = ARGV[3], 4
@@ -26,7 +26,7 @@ local function answer_armed(replaced, version, due, is_loaded)
     return version
 end
 
--- What this call has put in must be there to be taken out.
+-- A row that this call has put in must be flushed before it can be taken out.
 local put_in = {}
 local function take_waiting(version, key, stays_in_keys)
     if put_in[version] then
