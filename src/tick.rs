@@ -264,7 +264,8 @@ impl Ticks {
     }
 }
 
-/// Rounds nanoseconds from the origin up to the begin of a tick, as activity is recorded. At most [`LATEST_NANOS`].
+/// Rounds nanoseconds from the origin up to the start of a tick, as activity is recorded. At most
+/// [`LATEST_NANOS`].
 pub(crate) fn round_up_to_tick(nanos: u64, tick_nanos: u64) -> u64 {
     let ticks = nanos.min(LATEST_NANOS).div_ceil(tick_nanos);
     ticks.saturating_mul(tick_nanos).min(LATEST_NANOS)
@@ -275,7 +276,7 @@ pub(crate) fn after(delay: Duration) -> Option<Instant> {
     clock::now().checked_add(delay)
 }
 
-/// An instant that no program lives to see.
+/// An instant that no program reaches.
 pub(crate) fn far_future() -> Instant {
     let now = clock::now();
     now.checked_add(FAR_FUTURE).unwrap_or(now)

@@ -25,9 +25,9 @@ pub use builder::Builder;
 
 /// A handle to a timer wheel and its actor. Cheap to clone, and usable from any thread and task.
 ///
-/// One wheel serves a whole process. The actor lives while a handle or an armed timer lives. A [`KeyedTimers`], a
-/// [`Reaper`] and a [`WatchGuard`](crate::WatchGuard) count as handles. A timer that never fires does not keep the
-/// actor running.
+/// One wheel serves a whole process. The actor runs while a handle or an armed timer exists. A
+/// [`KeyedTimers`], a [`Reaper`] and a [`WatchGuard`](crate::WatchGuard) count as handles. A timer
+/// that never fires does not keep the actor running.
 ///
 /// # Examples
 ///

@@ -69,7 +69,7 @@ impl Connect for Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Left over, it does no harm.
+        // A file that is left over is harmless.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

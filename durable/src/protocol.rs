@@ -55,7 +55,7 @@
 //!                  +--->| in flight |--+
 //!                  |    +-----------+  |
 //!                  |      |      |     |
-//!                  +------+      |     +--> lease extended to never: quarantined, until released by hand
+//!                  +------+      |     +--> lease extended to never: quarantined, until an operator releases it
 //!       fire, once the lease     |
 //!       has ended (new token)    +--> ack: gone
 //! ```
@@ -78,14 +78,14 @@
 //! | D4 | The last write wins, whichever instance makes it. A timer is removed or fired, never both, and the caller is told which, also while claims of its key are put back: a key that has a timer at every instant is never said to have none. | `d4_last_write_wins_across_instances`, `d4_removed_or_fired_never_both`, `put_backs_never_hide_a_timer` |
 //! | D5 | Without crashes each timer is handled once, however many instances there are and however long a handler of `dispatch` takes. | `d5_handles_once_however_long_it_takes`, `d5_delivers_once_among_many`, `gives_each_row_to_one_of_many` |
 //! | D6 | The lease counts from firing, never from loading. | `d6_counts_the_lease_from_firing` |
-//! | D7 | Tokens grow under a key. Settling a lost claim says so and changes nothing. | `d7_fences_lost_claims`, `settles_by_token` |
+//! | D7 | Tokens grow under a key. Settling a lost claim returns an error and changes nothing. | `d7_fences_lost_claims`, `settles_by_token` |
 //! | D8 | What came due while no instance ran is delivered at start, earliest first; repeating timers by a rule. | `d8_delivers_what_was_missed_in_order`, `d8_repeats_by_each_rule` |
 //! | D9 | A repeating timer's next deadline is written in the step that fires it, and its cadence depends on no acknowledgement. | `d9_keeps_the_cadence_unacknowledged`, `repeats_in_the_step_that_fires` |
 //! | D10 | An instance claims what its program can take, and leaves the rest to others, which get their share. A backlog costs the store at most six row writes for each timer handled, renewals not counted, at any time and however slow the handlers are. | `d10_leaves_to_others_when_full`, `d10_shares_what_waits`, `d10_bounds_the_writes_of_a_backlog` |
 //! | D11 | While the store is unreachable or hangs, calls fail with a clear error, and nothing is delivered unconfirmed. The instance then recovers by itself. | `d11_recovers_when_the_store_is_back`, `survives_an_error_in_every_call`; Redis: `instance_recovers_from_a_primary_that_hangs` |
 //! | D12 | An idle instance makes at most one call for each poll, whatever the number of far timers. | `d12_is_quiet_when_idle` |
-//! | D13 | A look at the store delays no call and no delivery by more than a few milliseconds, however many timers there are. | `d13_looks_delay_nothing`, `bounds_answers_in_bytes`; SQLite: `call_completes_while_a_look_is_running`, `looks_do_not_wait_for_a_locked_file`, `looks_at_few_rows_among_very_many`; PostgreSQL: `looks_that_wait_hold_up_no_other_call`, `counts_very_many_rows_by_a_sample` |
-//! | D14 | An instance whose loads, fires, writes or settles fail says so, once for each, with the words of the store, and once when they work again. | `d14_says_which_calls_fail` |
+//! | D13 | A look at the store delays no other call and no delivery by more than a few milliseconds, however many timers there are. | `d13_looks_delay_nothing`, `bounds_answers_in_bytes`; SQLite: `call_completes_while_a_look_is_running`, `looks_do_not_wait_for_a_locked_file`, `looks_at_few_rows_among_very_many`; PostgreSQL: `looks_that_wait_hold_up_no_other_call`, `counts_very_many_rows_by_a_sample` |
+//! | D14 | An instance whose loads, fires, writes or settles fail logs that, once for each kind, with the store's message, and once when they work again. | `d14_says_which_calls_fail` |
 //!
 //! `agrees_with_the_oracle` and `keeps_its_books_among_instances` try all promises at random. All tests belong to the
 //! suite `conformance`, which runs on every store, but for those listed after the name of a store.

@@ -24,7 +24,7 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        // Left over, it does no harm.
+        // A file that is left over is harmless.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

@@ -34,12 +34,13 @@ const KEPT_DUE: usize = 64;
 ///
 /// # Locks that are taken
 ///
-/// A thread that uses a set may be kept from running while it holds the lock, for as long as the operating system likes.
-/// So the actor tries to lock a set, and leaves it for its next turn when that fails. What it leaves keeps its place in the
-/// order of ticks: dirty indices, taken or not, by the tick by which they are [needed](Self::earliest_unprocessed); due
-/// timers in the list of due sets; and items that came off the wheel keep it from advancing. After many attempts in vain
-/// the actor waits for the lock, at most once in a turn. The dirty indices of a set wait for its items that came off the
-/// wheel.
+/// A thread that uses a set may be kept from running while it holds the lock, for as long as the
+/// operating system likes. So the actor tries to lock a set, and leaves it for its next turn when
+/// that fails. What it leaves keeps its place in the order of ticks: dirty indices, taken or not,
+/// by the tick by which they are [needed](Self::earliest_unprocessed); due timers in the list of
+/// due sets; and items that came off the wheel keep it from advancing. After many failed attempts
+/// the actor waits for the lock, at most once in a turn. The dirty indices of a set wait for its
+/// items that came off the wheel.
 #[derive(Debug)]
 pub(super) struct KeyedWheel {
     wheel: Timers,

@@ -71,7 +71,8 @@ impl Lateness {
                 let notified = notified.filter(|&at| at >= from);
                 let wakes = [notified, shared.ticks.begin(until)];
                 let ready = wakes.into_iter().flatten().min().unwrap_or(began);
-                // A timer that is due at that tick may have a deadline from the begin of the last one on.
+                // A timer that is due at that tick may have a deadline from the start of the last
+                // one on.
                 self.nothing_due(ready.min(began), until.saturating_sub(1), shared);
                 ready
             }

@@ -162,7 +162,7 @@ const LATENESS: &str = "tickwheel_lateness_seconds";
 
 /// Publishes what one wheel has counted, see the [module](self).
 ///
-/// It holds a handle to its wheel, so the wheel lives at least as long.
+/// It holds a handle to its wheel, so the wheel runs at least as long.
 #[derive(Debug)]
 #[must_use = "a reporter publishes when `report` is called or `run` is awaited"]
 pub struct Reporter {

@@ -109,7 +109,7 @@ fn fires_a_sleep_that_reuses_an_entry() {
     });
 }
 
-/// A task arms a sleep and drops the last handle: the actor lives until the sleep has fired.
+/// A task arms a sleep and drops the last handle: the actor runs until the sleep has fired.
 ///
 /// Fails if `Actor::step` reads `orphaned` only after it has parked: the sleep may have been armed, and the handle
 /// dropped, since it checked the queues. Fails if `Actor::is_unused` does not check that the wheel is empty.

@@ -59,7 +59,7 @@ struct State {
     phase: Phase,
 }
 
-/// Where an entry is in its life.
+/// The phase of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// No task waits.

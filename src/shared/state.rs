@@ -23,9 +23,9 @@ use crate::tick::{NEVER, Ticks, Timestamp};
 /// The entry of a sleeping future.
 pub(crate) type SleepEntry = Entry<Arc<SleepContext>>;
 
-/// The wheel of an entry, and the clock of an idle timer. All plain entries of a wheel share one; an idle timer has one of
-/// its own. An entry keeps it for its whole life, so that a sleep made from a pool changes no reference count that another
-/// core writes.
+/// The wheel of an entry, and the clock of an idle timer. All plain entries of a wheel share one;
+/// an idle timer has one of its own. An entry keeps it for as long as it exists, so that a sleep
+/// made from a pool changes no reference count that another core writes.
 #[derive(Debug)]
 pub(crate) struct SleepContext {
     pub(crate) shared: Arc<Shared>,

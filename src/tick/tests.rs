@@ -200,7 +200,7 @@ async fn takes_a_clock_that_is_or_was_paused_for_virtual() {
     assert!(clock::is_virtual(), "it runs, but an hour ahead");
 }
 
-/// An instant near the begin of one of the first ticks: before it, at it or after it.
+/// An instant near the start of one of the first ticks: before it, at it or after it.
 fn near_a_begin() -> impl Strategy<Value = (u64, i64)> {
     let nanos = prop_oneof![3 => -2..=2_i64, 1 => -15_i64..15];
     (0..4_u64, nanos)

@@ -26,7 +26,8 @@ pub enum Against {
     Ambient,
 }
 
-/// A cache line that goes to the other core and back: what decides how dear a lock is that both take.
+/// A cache line that goes to the other core and back. It decides how expensive a lock is that both
+/// take.
 pub const CORES: &str = "a cache line";
 
 /// What `tickwheel::time` costs above the wheel held by hand.

@@ -182,7 +182,7 @@ fn markdown(rows: &[Row], scale: Scale, partial: bool) -> String {
     }
     text.push_str(
         "\nNot among the peers: `kestrel-timer`, which switches on Tokio's `test-util` and so makes every clock \
-         reading in the program dearer, and the timer of `moka`, which is not public.\n",
+         reading in the program more expensive, and the timer of `moka`, which is not public.\n",
     );
     text
 }

@@ -1,4 +1,4 @@
-//! The books of all reminders, and the table at the end.
+//! The state of all reminders, and the table at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

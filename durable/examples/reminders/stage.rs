@@ -1,4 +1,4 @@
-//! Sets the reminders, starts and kills the workers, and keeps the books.
+//! Sets the reminders, starts and kills the workers, and counts what became of them.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -67,7 +67,7 @@ async fn play(timers: u32, store: &str) -> Outcome<bool> {
     let last = began + FIRST + SPREAD;
     let probe = tokio::spawn(books.leases.outages.clone().probe(reminders.clone()));
     let mut second = interval(Duration::from_secs(1));
-    // A store that is away holds everything up.
+    // An unreachable store delays everything.
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
     second.tick().await;
     let mut kill = interval(Duration::from_secs(1));
@@ -254,7 +254,7 @@ impl Worker {
         Ok(self.process.kill().await?)
     }
 
-    /// Lets it end by itself: it gives back what it has loaded.
+    /// Lets the worker end by itself: it unloads its timers.
     async fn stop(mut self) -> Outcome<()> {
         drop(self.process.stdin.take());
         if timeout(PATIENCE, self.process.wait()).await.is_err() {

@@ -46,7 +46,8 @@ pub(crate) fn may_pass(error: &(dyn StdError + 'static)) -> bool {
     passing.any(|may_pass| may_pass)
 }
 
-/// Starts an instance on a store: a file of SQLite, or a URL. Waits for a server that is away.
+/// Starts an instance on a store: a file of SQLite, or a URL. Waits for a server that is
+/// unreachable.
 pub(crate) async fn start(wheel: &TimerWheel, store: &str) -> Outcome<(Reminders, Due)> {
     let began = Instant::now();
     loop {

@@ -389,7 +389,7 @@ pub async fn d10_leaves_to_others_when_full<T: Stores>(world: &World<T>) {
     assert!(again.iter().all(|claim| claim.attempt == 2));
 }
 
-/// D11: while the store is away calls fail and nothing is delivered; when it is back, everything is.
+/// D11: while the store is unreachable, calls fail and nothing is delivered; then everything is.
 pub async fn d11_recovers_when_the_store_is_back<T: Stores>(world: &World<T>) {
     let mut instance = world.instance().await;
     let numbers: Vec<_> = (0..20).map(|number| (key(number), number)).collect();

@@ -1,7 +1,8 @@
 //! Calls that meet on one key at the same moment.
 //!
-//! Two parties keep firing and putting back the timers of some keys, and acknowledge none. So each key has a timer at every
-//! instant, waiting or in flight, and a third party that moves, removes and sets can be told so every time.
+//! Two parties keep firing and putting back the timers of some keys, and acknowledge none. So each
+//! key has a timer at every instant, waiting or in flight, and a third party that moves, removes
+//! and sets can learn that every time.
 //!
 //! | call | what it finds | right | wrong |
 //! |---|---|---|---|

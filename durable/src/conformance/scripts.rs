@@ -1,5 +1,5 @@
-//! Random calls of several instances, against a sequential oracle; and random programs of whole instances, whose books must
-//! balance.
+//! Random calls of several instances, against a sequential oracle; and random programs of whole
+//! instances, whose counts have to add up.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};

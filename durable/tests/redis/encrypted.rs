@@ -81,6 +81,6 @@ async fn checks_the_certificate_of_the_server() {
         "{}",
         String::from_utf8_lossy(&output.stdout)
     );
-    // Left over, it does no harm.
+    // A file that is left over is harmless.
     let _ = std::fs::remove_dir_all(&folder);
 }

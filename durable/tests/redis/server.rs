@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tickwheel_durable::Redis;
 
-/// A server to use instead of one of their own, where the tests do it no harm.
+/// A server to use instead of one of their own, by tests that leave it as it was.
 const URL: &str = "TICKWHEEL_REDIS_URL";
 
 /// Runs a server until standard input ends, however the tests have ended: then it is killed, and its folder goes. A word on
@@ -53,7 +53,7 @@ pub(crate) fn not_run(why: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// The URL of the server that tests share which do it no harm. `None` if there is none.
+/// The URL of the server that such tests share. `None` if there is none.
 pub(crate) fn shared() -> Option<String> {
     static SHARED: OnceLock<Option<Mutex<Server>>> = OnceLock::new();
     if let Ok(url) = env::var(URL) {
@@ -190,7 +190,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
-        // Left over, it does no harm.
+        // A file that is left over is harmless.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

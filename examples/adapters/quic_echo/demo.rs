@@ -18,7 +18,8 @@ use crate::server::{self, Ends, Identity, endpoint};
 
 const IDLE: Duration = Duration::from_secs(2);
 
-/// quinn takes the time, then looks for datagrams: a thread that is held up in between finds them to be older by that.
+/// quinn takes the time, then looks for datagrams: a thread that is delayed in between finds them
+/// older by the delay.
 const HELD_UP: Duration = Duration::from_millis(200);
 
 /// A connection that is ended later than this after its idle timeout wants an explanation.

@@ -11,7 +11,7 @@ use super::worker::Worker;
 use super::world::{self, MAIN, Wait, block_on};
 use crate::TimerWheel;
 
-/// Runs one schedule: starts the wheel and the parties, waits for them, and checks the books.
+/// Runs one schedule: starts the wheel and the parties, waits for them, and checks the counters.
 pub(super) fn run(mix: Mix, seed: u64) {
     let mut random = Random::new(seed);
     let mix = mix.some(&mut random);

@@ -155,7 +155,8 @@ fn a_search_ends_where_no_index_has_passed() {
     assert_eq!((passed(&part), part.len), ([0; 3], 0));
 }
 
-/// Fails unless every index lies in the part for its hash, at or after its first line, and the books are in order.
+/// Fails unless every index lies in the part for its hash, at or after its first line, and the
+/// counts are right.
 fn assert_consistent(map: &KeyIndex, hash_of: impl Fn(u32) -> u32) {
     let highest = map.parts.len() - 1;
     assert_eq!(map.mask, (highest + 1).next_power_of_two() - 1);

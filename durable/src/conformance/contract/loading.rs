@@ -131,7 +131,7 @@ pub async fn ends_the_life_of_an_id<T: Stores>(world: &World<T>) {
     let ids = [first, other, lost, second];
     assert_eq!(BTreeSet::from(ids).len(), 4, "{ids:?}");
     assert!(second > first && second > other, "{ids:?}");
-    // The instance itself may load what it has given back, and so may another one.
+    // Any instance may load rows that were unloaded, the same one included.
     assert_eq!(load(second).await, all);
     assert_eq!(load(other).await, BTreeSet::new());
     let third = case.unload(second).await;
@@ -176,7 +176,8 @@ pub async fn ends_the_life_of_an_id<T: Stores>(world: &World<T>) {
     assert_eq!(load(third).await.len(), 2);
 }
 
-/// What an instance leaves to others is theirs to load, and only what it has loaded itself.
+/// Other instances load the rows that an instance leaves to them. It can leave only rows that it
+/// has loaded itself.
 pub async fn leaves_single_rows_to_others<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let (first, other) = (case.instance().await, case.instance().await);

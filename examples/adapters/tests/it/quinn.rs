@@ -267,7 +267,7 @@ async fn quic_echo_echoes_what_is_in_flight_before_it_stops() -> Outcome {
         receive.read_exact(&mut [0; 4]).await?;
         service.signal(signal);
         time::sleep(Duration::from_millis(300)).await;
-        // Somebody who comes now is told so at once.
+        // A new client is refused at once.
         let late = client.connect(service.address, "localhost")?.await;
         assert!(
             matches!(late, Err(ConnectionError::ConnectionClosed(_))),
