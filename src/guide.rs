@@ -54,25 +54,20 @@
 //! A set of keyed timers has a [handle](KeyedTimers) to set, move and remove them, and a
 //! [stream](Expirations) of those that expire. Any number of sets share one wheel.
 //!
-//! * A call takes effect before it returns: [`len`](KeyedTimers::len), [`deadline`](KeyedTimers::deadline) and
-//!   [`contains`](KeyedTimers::contains) return the present state.
-//! * A timer has expired once its expiration lies in the stream, received or not. From then on it cannot be removed,
-//!   and setting its key makes a new timer. So a consumer may receive the expiration of a key that has a timer again.
-//!   Where that matters, ask `contains`, as in [a map whose items expire](recipes#a-map-whose-items-expire).
-//! * The stream has no bound and no backpressure, because the actor never waits for its reader. [`Builder::max_keyed`]
-//!   bounds the number of pending timers.
-//! * [`Expirations::dispatch`] runs a handler for each expiration, with a limit on how many run at
-//!   once.
+//! * A timer has expired once its expiration lies in the stream, received or not. From then on it
+//!   cannot be removed, and setting its key makes a new timer. So a consumer may receive the
+//!   expiration of a key that has a timer again. Where that matters, ask
+//!   [`contains`](KeyedTimers::contains), as in [a map whose items
+//!   expire](recipes#a-map-whose-items-expire).
+//! * The stream has no bound and no backpressure, because the actor never waits for its reader.
+//!   [`Builder::max_keyed`] bounds the number of pending timers.
 //! * The stream ends when no handle and no timer is left. A handler that sets timers of its own set
-//!   holds a [`WeakKeyedTimers`](crate::WeakKeyedTimers), which does not keep the stream open.
-//! * An error of [`set_timer`](KeyedTimers::set_timer) holds key and value. [`SetTimerError::without_value`] drops
-//!   them, so that `?` works with a value that is only `Send`.
+//!   holds a [`WeakKeyedTimers`](crate::WeakKeyedTimers).
 //!
 //! # Idle connections and sessions
 //!
-//! An idle timer is *touched* when there is activity, and completes when there has been none for its idle duration. A
-//! touch wakes no task and sends no command. The actor reads the last activity when the wheel reaches the timer, about
-//! once in each idle duration.
+//! An idle timer is *touched* when there is activity, and completes when there has been none for
+//! its idle duration. A touch wakes no task and sends no command.
 //!
 //! | use | when | idle means | result |
 //! |---|---|---|---|
@@ -81,11 +76,10 @@
 //! | [`Reaper`] | one place decides for many connections or sessions | the same, for each [`WatchGuard`](crate::WatchGuard) | an expiration with key and value, from one stream |
 //!
 //! "Idle" can mean *no bytes* or *no request in flight*. For the first, touch at each read and
-//! write, or wrap the stream. For the second, hold a [`BusyGuard`] during each request; the idle
-//! duration then counts from the release of the last guard. A server that answers requests wants
-//! the second meaning: a limit on all bytes would close the connection while a slow handler works.
-//! [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive) approximates it from the bytes alone,
-//! and lists where it cannot.
+//! write, or wrap the stream. For the second, hold a [`BusyGuard`] during each request. A server
+//! that answers requests wants the second meaning: a limit on all bytes would close the connection
+//! while a slow handler works. [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive)
+//! approximates it from the bytes alone, and lists where it cannot.
 //!
 //! [`WatchOptions::max_age`](crate::WatchOptions::max_age) ends a watch at an age, however active
 //! it is. [`WatchGuard::expire_now`](crate::WatchGuard::expire_now) ends it at once, such as at a
@@ -154,11 +148,11 @@
 //! | the actor and then the woken task, which wait for a worker thread | what the other tasks take; not bounded |
 //!
 //! At the default tick, timers are as late as Tokio's own. With a longer tick the actor wakes less
-//! often and fires more timers each time: for timeouts of seconds, 10 ms or 100 ms are as good. A
-//! tick of 1 ms makes timers later than Tokio's: ticks and Tokio's milliseconds do not begin at the
-//! same instants, so a deadline is rounded up twice. A shorter tick, down to a microsecond, makes
-//! the *order* of timers finer. It makes them more punctual only on a [thread of its
-//! own](Builder::dedicated_thread), which does not wait on Tokio's timer.
+//! often: for timeouts of seconds, 10 ms or 100 ms are as good. A tick of 1 ms makes timers later
+//! than Tokio's: ticks and Tokio's milliseconds do not begin at the same instants, so a deadline is
+//! rounded up twice. A shorter tick, down to a microsecond, makes the *order* of timers finer. It
+//! makes them more punctual only on a [thread of its own](Builder::dedicated_thread), which does
+//! not wait on Tokio's timer.
 //!
 //! A duration of zero and a deadline in the past are no errors. A sleep is then ready at its first poll. A keyed timer
 //! expires on the actor's next turn, or with the next tick if its deadline lies within the current one. A deadline 292
@@ -180,25 +174,24 @@
 //!
 //! ## Another runtime's clock
 //!
-//! Deadlines come from the clock of the *caller's* runtime, and the actor compares them with the clock of the runtime
-//! in which it was *started*. As long as neither is paused, both are the same clock, and a wheel can be used from any
-//! runtime and from threads without one. If one of them is paused, timers fire by the actor's clock:
+//! Deadlines come from the clock of the *caller's* runtime, and the actor compares them with the
+//! clock of the runtime in which it was *started*. As long as neither is paused, a wheel can be
+//! used from any runtime and from threads without one. If one of them is paused, timers fire by the
+//! actor's clock:
 //!
 //! * Only the **wheel's** runtime is paused: as soon as it is idle, its clock jumps to the deadline. The timer fires at
 //!   once, early by the caller's clock.
-//! * Only the **caller's** runtime is paused: the timer takes real time while the caller's clock stands still. That
-//!   clock does not jump to it, so a `tokio::time` timer in the same test fires first, however late its deadline.
+//! * Only the **caller's** runtime is paused: the timer takes real time while the caller's clock
+//!   stands still. A `tokio::time` timer in the same test fires first, however late its deadline.
 //!
-//! A thread that begins to use a wheel for sleeps in either way logs a warning where the crate can detect it. So start
-//! a wheel in each test, within the test's runtime, and do not keep one in a static.
+//! The crate logs a warning where it can detect either. So start a wheel in each test, within the
+//! test's runtime, and do not keep one in a static.
 //!
 //! # Shutting down
 //!
 //! Explicit shutdown is optional. When the last handle is dropped, the actor goes on until nothing
-//! is armed and then ends. When the actor's runtime is dropped, the wheel closes as at a shutdown.
-//!
-//! [`TimerWheel::shutdown`] ends the actor and waits for its end. Nothing is lost: pending sleeps go on with Tokio's own
-//! timer, delivered expirations can still be received, and [`Expirations::unexpired`] returns the other keyed timers.
+//! is armed and then ends. When the actor's runtime is dropped, the wheel closes as at a
+//! [`shutdown`](TimerWheel::shutdown): nothing is lost.
 //!
 //! # Observability
 //!
@@ -206,11 +199,10 @@
 //! [histogram](crate::LatenessHistogram) of how late timers fired. `commands` far below
 //! `sleeps_made` shows that timeouts reuse entries.
 //!
-//! The crate logs through [`tracing`]: a span for each actor at debug level, with the wheel's
-//! [name](Builder::name), and a span for each turn at trace level. The actor warns when timers fire
-//! later than [`Builder::late_warning`] and names the cause: blocked worker threads, or more work
-//! than it can do. A panic caught in a waker, handler, key or value is logged as an error that says
-//! what it costs.
+//! The crate logs through [`tracing`], with a span for each actor and each turn. The actor warns
+//! when timers fire later than [`Builder::late_warning`] and names the cause: blocked worker
+//! threads, or more work than it can do. Panics caught in wakers, handlers, keys and values are
+//! logged as errors.
 //!
 //! [`Duration::MAX`]: std::time::Duration::MAX
 //! [advance]: https://docs.rs/tokio/latest/tokio/time/fn.advance.html
@@ -223,6 +215,5 @@ pub mod services;
 // For the links above.
 #[allow(unused_imports)]
 use crate::{
-    Builder, BusyGuard, Expirations, IdleStream, IdleTimer, KeyedTimers, Reaper, SetTimerError,
-    TimerWheel,
+    Builder, BusyGuard, Expirations, IdleStream, IdleTimer, KeyedTimers, Reaper, TimerWheel,
 };

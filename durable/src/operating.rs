@@ -27,13 +27,11 @@
 //! * **Lease**: it must be at least two round trips to the store, as measured at start. It does not
 //!   depend on how long handlers take, because `dispatch` renews it; a program that receives by
 //!   itself uses [`auto_renew`](crate::Claim::auto_renew).
-//! * **Handler timeout**: set it, far above what a handler takes. Without it a handler that never
-//!   returns keeps its place, and its timer, until the process ends.
+//! * **Handler timeout**: set it, far above what a handler takes.
 //! * **Memory**: an instance loads at most 16 times its capacity, or 1,024 timers if that is more.
-//!   A loaded timer is a number and an instant on the wheel, about 100 bytes; keys and values come
-//!   when it fires.
-//! * **The wheel**: share one between instances and the rest of the program. If its bound
-//!   (`max_keyed`) is too small, the instance loads less and says so once in the log.
+//!   A loaded timer takes about 100 bytes; keys and values come when it fires.
+//! * **The wheel**: share one between instances and the rest of the program. If its `max_keyed` is
+//!   too small, the instance loads less and logs that once.
 //! * **Many short timers**: a timer that is nearly always removed before it fires, such as a
 //!   request timeout, does not belong in a store. Use the wheel itself.
 //!
@@ -122,9 +120,8 @@
 //! sets timers drops its [`Claims`](crate::Claims) and keeps the handle.
 //!
 //! [`shutdown`](crate::DurableTimers::shutdown) ends the stream of claims, and other instances go
-//! on without delay. Claims that handlers still hold can be settled after it; wait for the
-//! handlers, then let the process end. A process that just ends loses nothing either, but is
-//! treated like one that was killed.
+//! on without delay. Handlers can still settle their claims: wait for them, then let the process
+//! end. A process that just ends loses nothing either, but is treated like one that was killed.
 //!
 //! # Writing handlers
 //!
@@ -146,7 +143,7 @@
 //!
 //! * most jobs are due at once: a queue has priorities, per-queue limits and a dashboard, and a
 //!   second of lateness does not matter;
-//! * jobs form a workflow, with steps and results: use a workflow engine;
+//! * jobs form a workflow with steps: use a workflow engine;
 //! * the job must be written in the same transaction as your own tables, and your queue does that;
 //! * a minute more or less does not matter: a cron job that selects what is due is less to run.
 //!

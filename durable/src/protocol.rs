@@ -12,11 +12,9 @@
 //!
 //! # Loading is not firing
 //!
-//! An instance that holds a stored timer in memory is accurate, but its copy is old as soon as
-//! another instance moves or removes the timer. Job queues avoid that by *taking* a job, and its
-//! lease counts from then: a job that is taken early loses its lease before it begins, and one that
-//! is taken when due needs a queue that polls all the time. Here, loading a timer decides nothing.
-//! Firing it does.
+//! A copy of a stored timer in memory is accurate, but old as soon as another instance moves or
+//! removes the timer. Job queues avoid that by *taking* a job: early, so that its lease ends before
+//! it begins, or late, by polling. Here, loading a timer decides nothing. Firing it does.
 //!
 //! 1. **Load.** An instance marks the timers that fall due within a window, 30 s by default, and puts a version and a
 //!    deadline of each on its wheel. The mark only shares the work out: any instance may still set, move or remove the
@@ -33,8 +31,7 @@
 //! 4. **Hints.** An instance that sets a timer due within the window loads it in the same step, if it claims itself. If
 //!    it does not, the store sends a hint to those that do. If the hint is lost, the next poll finds the timer.
 //!
-//! A fire is one round trip for a whole batch, so a timer is late by a round trip and a tick. Loads are one call for
-//! each poll, however many far timers there are.
+//! A fire is one round trip for a whole batch, so a timer is late by a round trip and a tick.
 //!
 //! # The states of a timer
 //!
@@ -60,8 +57,8 @@
 //!       has ended (new token)    +--> ack: gone
 //! ```
 //!
-//! Every arrow into `waiting` or `in flight` but `extend` and `load` gives a new version from one sequence for the
-//! whole store. So a version names a timer *in one state*. A timer that is moved and moved back has another version.
+//! Every arrow into `waiting` or `in flight` but `extend` and `load` gives a new version from one
+//! sequence for the whole store. So a version names a timer *in one state*.
 //!
 //! A key has at most one waiting timer, and any number in flight: unacknowledged occurrences of a
 //! repeating timer, or an old value whose claim is held while a new value is set. When
@@ -95,8 +92,8 @@
 //! **One delivery (D4, D5).** A timer is delivered only if a `fire` has returned it, and the fire
 //! takes its version away in the same atomic step. So of all calls that name a version, at most one
 //! has an effect: a fire, a move, a remove, or a set that replaces it. The others find that the
-//! version does not exist, and say so. If two instances have loaded the same timer, one of them
-//! makes a wasted query.
+//! version does not exist. If two instances have loaded the same timer, one of them makes a wasted
+//! query.
 //!
 //! **The last write (D4).** Once a move has returned, the old version does not exist. A wheel that
 //! still holds it makes a wasted query at the old deadline.
@@ -125,9 +122,9 @@
 //! instance cannot fire is no better. So an instance fires what its program asks for, and loads what it fires.
 //!
 //! A program that waits for claims says how many it can take. While it quickly comes back for more,
-//! some claims may wait ahead of it. The instance fires so many, and loads so many of those that
-//! are due already; it fires due rows that no load has taken without loading them. The other due
-//! rows stay in the store, or on the wheel, earliest first.
+//! some claims may wait ahead of it. The instance fires as many due rows, whether it has loaded
+//! them or not. The others wait, in the store or with the instance that has loaded them, earliest
+//! first.
 //!
 //! With each load an instance says how many due rows it *lacks*. Another instance that has had more
 //! due rows than its program takes, for half a poll, takes its mark off as many. So rows change
@@ -145,9 +142,9 @@
 //!
 //! A mark keeps other instances from loading a timer. If a call marks timers and its response is
 //! lost, the instance does not know of its own marks, and those timers would wait for as long as it
-//! runs. The instance then unloads everything and starts again.
+//! runs. So it then unloads everything.
 //!
-//! An instance therefore marks with an id that is used for one incarnation. The id is live from the
+//! An instance marks with an id that is used for one incarnation. The id is live from the
 //! first load under it until the instance unloads, or until three polls have passed without a load.
 //! An unload returns a fresh id, under which the instance goes on. The marks of an ended id hold
 //! nothing: the next instance to load takes the timers, the same one included. So it is enough that
@@ -175,28 +172,27 @@
 //! | after a load | timers marked by a dead instance | other instances load them at the first poll after its last load is three polls old; they are late by four polls at most |
 //! | while a fire is under way, before its claims are delivered, or while the program handles one | timers in flight without a live claimant | they are delivered again at the first poll after the lease has ended, with `attempt` 2 |
 //! | while an acknowledgement is under way | the timer, or not | if it is there, it is delivered again |
-//! | after a shutdown | claims that were not received are unfired, and nothing is marked but what a call under way has marked since | other instances take it at the next load |
+//! | after a shutdown | claims that were not received are unfired, and nothing is marked but what a call under way has marked since | other instances take these at the next load |
 //!
-//! A lost response is the same as a crash at that point, except that the instance goes on: a fire whose response is
-//! lost leaves timers in flight, and a write may be made again, because making it twice changes nothing more.
+//! A lost response is the same as a crash at that point, except that the instance goes on. A write
+//! may be made again, because making it twice changes nothing more.
 //!
 //! # Time
 //!
 //! Only the store's clock counts. It adds relative delays, and a fire compares with it. Each
 //! response that has the store's time also tells how far the local clock is from it, give or take
 //! half a round trip. The local clock only decides when the instance sends a fire: too early, and
-//! the store returns how long to wait; too late, and the timer is late by as much. Clocks of hosts
-//! may differ by hours. If the store's own clock steps, the next response shows it, and the
-//! instance reschedules its wheel.
+//! the store returns how long to wait; too late, and the timer is late by as much. If the store's
+//! own clock steps, the next response shows it, and the instance reschedules its wheel.
 //!
 //! # Limits
 //!
 //! * Another instance may handle the timers of a process that stands still for longer than half a lease. The process
 //!   learns of it from its next renewal or acknowledgement.
 //! * Claims that a crashed process had fired, and no program had seen, count as attempts.
-//! * At least once is not exactly once. A handler that has worked and crashed before its acknowledgement works again.
-//!   Make it idempotent, or fence with the token.
-//! * Each instance delivers by deadline. Two instances deliver side by side.
+//! * At least once is not exactly once. A handler whose process crashes before the acknowledgement
+//!   runs again. Make it idempotent, or fence with the token.
+//! * Each instance delivers by deadline, and two instances deliver side by side.
 //! * Occurrences of one repeating timer can be in flight together when a handler takes longer than the period. Tokens
 //!   tell them apart.
 //! * A store that loses what it has confirmed loses timers. Each store says what it survives.

@@ -14,8 +14,8 @@
 //! at which the timer is *scheduled* to be processed, which is never after the deadline. When the
 //! wheel reaches that tick, the actor processes the timer: if it is due, it fires; if it is due
 //! later, it is rescheduled; if it is not armed any more, it leaves the wheel. A change needs a
-//! command only if the actor would process the timer too late otherwise. Moving a timer later and
-//! cancelling a sleep need none.
+//! command only if the actor would process the timer too late otherwise. Moving a timer later needs
+//! none.
 //!
 //! A cancelled entry stays on the wheel, and its thread keeps it in a pool. A new timeout whose
 //! deadline is not before the entry's scheduled tick takes it over by writing deadline and waker.
@@ -42,14 +42,11 @@
 //!            wheel                     a pure data structure: ticks in, items out
 //! ```
 //!
-//! Dependencies point one way: each part imports only parts that stand before it in an order that a
-//! test holds. Callers never import the actor, and the actor never imports a caller. The builder
-//! alone knows both sides. The [`adapters`](crate::adapters) lie above the callers. Each protocol
-//! between threads is prose with numbered invariants at the top of its module, and a loom model
-//! beside it. An explorer, which runs all of the code under a scheduler of its own, searches for
-//! bugs between those parts.
+//! Each part imports only parts that stand before it in an order that a test holds. The builder
+//! alone knows both callers and actor. Each protocol between threads is prose with numbered
+//! invariants at the top of its module, and a loom model beside it.
 //!
-//! These absences are as deliberate:
+//! These absences are deliberate:
 //!
 //! * The wheel reads no clock: every `Instant` is converted to a tick before it gets there.
 //! * The actor awaits its notification, its own sleep and its next turn. It never awaits a consumer.
@@ -61,13 +58,11 @@
 //! A level has 256 buckets ([`Builder::slots`](crate::Builder::slots) changes that), and each
 //! bucket of a level is as wide as the whole level below. An item lies in the lowest level that
 //! reaches its tick and cascades to a lower one when time reaches its bucket. A bitmap for each
-//! level shows the next bucket that holds anything, so time jumps from one to the next: an hour of
-//! silence costs nothing, and a timer a year away wakes the actor at most once per level. The
+//! level shows the next bucket that holds anything, so time jumps from one to the next. The
 //! [`wheel`](crate::wheel) module has a worked example.
 //!
-//! The actor has two wheels: one for the entries of sleeps, one for the indices of keyed timers.
-//! Their nodes and the commands lie in chunks, so that neither growing nor shrinking copies or
-//! frees megabytes within a turn.
+//! The actor has a wheel for the entries of sleeps, and one for the indices of keyed timers. Their
+//! nodes and the commands lie in chunks, so that no turn copies or frees megabytes.
 //!
 //! # The wake rule
 //!
@@ -95,13 +90,12 @@
 //! ```
 //!
 //! While commands are left over, the turn stops before the earliest tick by which one of them is
-//! needed. So a timer fires before those that are due after it even if its command waits in a
-//! backlog, and a due timer does not wait for commands that are all later.
+//! needed. So timers fire in order even if their commands wait in a backlog, and no due timer waits
+//! for commands that are needed later.
 //!
-//! A runtime with one thread gives the actor one turn for each round of its tasks, which may send
-//! more than 4096 commands. So a turn catches up for as long as the other tasks have kept the actor
-//! waiting before it: the backlog does not grow from turn to turn, and the others have at least
-//! half of the time.
+//! On one thread the actor has one turn for each round of tasks, which may send more than 4096
+//! commands. So a turn catches up for as long as the other tasks have kept the actor waiting: the
+//! backlog does not grow, and the others have at least half of the time.
 //!
 //! # Where the actor runs
 //!
@@ -110,32 +104,30 @@
 //! notification sends it, and the private list on which `yield_now` keeps it. No other worker
 //! steals from either. So a caller on such a worker also spawns an empty task, which pushes the
 //! actor out of the slot, and between turns the actor wakes itself and returns pending. Without
-//! both, 20 sleepers of 20 ms were 300 ms late while three workers were idle.
+//! these measures, 20 sleepers of 20 ms were 300 ms late while three workers were idle.
 //!
 //! # Why keyed timers live in a set
 //!
 //! The timers of one [`keyed`](crate::TimerWheel::keyed) set, and the watches of one reaper, lie in
 //! one table under one lock that callers, the stream and the actor share. The alternative was an
-//! entry for each timer, as a sleep has, and a map from keys to entries. The set was chosen for
-//! four reasons:
+//! entry for each timer, as a sleep has, and a map from keys to entries. The set has four
+//! advantages:
 //!
 //! * **Results.** A call returns the value that was replaced, whether there was a timer, how many
 //!   there are. With a map and entries, *removed or fired, never both* has to hold across two
 //!   locks. Under one it holds by itself.
 //! * **Commands.** Each new entry costs a command. A set sends one command for all indices that
 //!   changed since the actor last took them.
-//! * **Order.** Expirations leave in the order in which their timers were armed. That takes an
-//!   order and a heap for the whole set in either shape.
+//! * **Order.** Expirations leave in the order in which their timers were armed. That takes a heap
+//!   for the whole set in either shape.
 //! * **Bytes.** A timer with a `u64` key and value takes about half of what an entry with its
 //!   reference counts, its node and a lock of its own takes.
 //!
-//! The price is that producers of one set contend for its lock. So every hold of it is bounded, by
-//! 256 timers, the hash table that finds a key grows in steps, and `Hash` runs before the lock is
-//! taken. A service that needs more makes several sets, which share the wheel and the limit on
-//! keyed timers.
+//! The price is that producers of one set contend for its lock. So every hold of it is bounded, the
+//! hash table that finds a key grows in steps, and `Hash` runs before the lock is taken. A service
+//! that needs more makes several sets.
 //!
-//! The guard of the lock notifies the actor: it collects the changed indices, pushes the command
-//! before it unlocks, and follows the wake rule after. A caller cannot forget, delay or overwrite a
+//! The guard of the lock notifies the actor, so that a caller cannot forget, delay or overwrite a
 //! notification. The module `timer_set` has the invariants, and its `lock` the argument.
 //!
 //! # Promises

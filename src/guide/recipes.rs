@@ -24,8 +24,8 @@
 //! Each item of your map has a timer under its key. Refreshing an item sets its timer again, and an
 //! expiration removes the item. But **an expiration that lies in the stream is not taken back**: if
 //! an item is refreshed after its timer has expired, and before the consumer receives the
-//! expiration, removing it would lose a fresh item. So every caller changes an item and its timer
-//! under the map's lock, and the consumer asks under the same lock whether the key has a [timer
+//! expiration, removing it would lose a fresh item. So callers change an item and its timer under
+//! the map's lock, and the consumer asks under the same lock whether the key has a [timer
 //! again](KeyedTimers::contains):
 //!
 //! ```
