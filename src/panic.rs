@@ -1,4 +1,4 @@
-//! Calls of a user's code, in which a panic is caught and logged.
+//! Calls a user's code, and catches and logs its panics.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -50,7 +50,7 @@ pub(crate) fn report(what: &'static str, panic: Box<dyn Any + Send>) {
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message");
     tracing::error!(panic = message, "{what}");
-    // The payload is a user's too. If its drop panics, the second payload is leaked.
+    // The payload is the user's too. If its drop panics, the second payload is leaked.
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
         std::mem::forget(panic);
     }

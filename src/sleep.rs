@@ -90,12 +90,13 @@ pub struct Sleep {
     /// `None` while it is being dropped, and for a sleep of Tokio's that was made without a wheel.
     entry: Option<Arc<SleepEntry>>,
     stage: Stage,
-    /// Tokio's own timer; `Some` once the stage is `Fallback` or `Tokio`. It is in an `Arc`, whose drop is inlined but for
-    /// its rare half, so that each sleep without one drops it in two instructions.
+    /// Tokio's own timer; `Some` once the stage is `Fallback` or `Tokio`. It is in an `Arc`, whose
+    /// drop is inlined except for its rare half, so a sleep without one drops it in two
+    /// instructions.
     fallback: Option<Arc<Pin<Box<time::Sleep>>>>,
 }
 
-/// How far a sleep has come.
+/// The stage of a sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Made for a duration above zero, not polled yet. Its deadline was in the future when it was made.
@@ -322,8 +323,9 @@ impl Sleep {
         }
     }
 
-    /// Like [`poll`](Future::poll), for a caller that has read the clock just before: a pending sleep that is overdue is ready
-    /// once the actor has fired it, not before. Not reading the clock makes 60 ns of the 90 that a reset and a poll take.
+    /// Like [`poll`](Future::poll), for a caller that has read the clock just before: a pending
+    /// sleep that is overdue is ready once the actor has fired it, not before. Reading the clock
+    /// would take 60 of the 90 ns of a reset and a poll.
     #[cfg(feature = "quinn")]
     pub(crate) fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.is_tokios() {

@@ -4,8 +4,9 @@
 //!
 //! * A **deadline rounds up**: its tick is the first one that begins at the deadline or after it.
 //! * **Now rounds down**: the current tick is the last one that has begun.
-//! * **Too far means never**: a deadline 292 years from the origin or later is [`NEVER`], a tick that `now` does not reach.
-//!   That is as far as a [`Timestamp`] reaches, so sleeps and keyed timers have the same never.
+//! * **Unrepresentable deadlines never fire**: a deadline 292 years from the origin or later is
+//!   [`NEVER`], a tick that `now` does not reach. That is as far as a [`Timestamp`] reaches, so
+//!   sleeps and keyed timers have the same never.
 //!
 //! Tick 0 begins at the *origin*, the instant at which the wheel was started. Instants before it count as tick 0.
 //!

@@ -26,7 +26,7 @@ pub const MAX_VALUE_BYTES: usize = 1 << 20;
 /// ```
 /// use tickwheel_durable::{BoxError, Codec};
 ///
-/// /// JSON on many lines, for those who look into the store with its own shell.
+/// /// JSON on many lines, to be read in the store's own shell.
 /// #[derive(Debug)]
 /// struct Pretty;
 ///

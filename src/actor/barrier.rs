@@ -33,8 +33,9 @@ struct Waiting {
 }
 
 impl Barrier {
-    /// Adds a barrier whose commands are applied, but perhaps for indices of the `batches` that were taken from sets. It
-    /// now waits for these, and for the timers due by `tick`, the current one.
+    /// Adds a barrier whose commands are applied, except perhaps for dirty indices in the first
+    /// `batches` batches. It now waits for these, and for the timers due by `tick`, the current
+    /// one.
     pub(super) fn add(&mut self, tick: u64, batches: u64, done: oneshot::Sender<()>) {
         self.waiting.push_back(Waiting {
             tick,
@@ -47,8 +48,8 @@ impl Barrier {
         self.waiting.is_empty()
     }
 
-    /// Every timer due before tick `before` has fired, and that many batches are processed: wakes some of the tasks that
-    /// wait for that.
+    /// Wakes some of the tasks whose barriers are met: every timer due before tick `before` has
+    /// fired, and the first `batches` batches are processed.
     pub(super) fn fired(&mut self, before: u64, batches: u64) {
         for _ in 0..WAKES_PER_TURN {
             let is_met = |next: &Waiting| next.tick < before && next.batches <= batches;

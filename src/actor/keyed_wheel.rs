@@ -69,7 +69,7 @@ pub(super) struct KeyedWheel {
 #[derive(Debug)]
 struct Record {
     set: Arc<dyn TimerSet>,
-    /// How many of its batches are in hand.
+    /// How many of its batches are in progress.
     in_hand: usize,
     /// Its timers that are due and were not delivered.
     due: DueHeap,
@@ -107,7 +107,7 @@ struct InHand {
     /// How many of the urgent ones, and of the rest, are processed.
     urgent: usize,
     rest: usize,
-    /// The set is over.
+    /// The set has ended.
     is_over: bool,
 }
 
@@ -204,7 +204,8 @@ impl KeyedWheel {
         self.received
     }
 
-    /// The dirty indices of that many commands, the first ones, are processed. Those of later ones may be, too.
+    /// How many commands, from the first one on, have had their dirty indices processed. Those of
+    /// later commands may be processed too.
     pub(super) fn processed(&self) -> u64 {
         let locked = self.locked.iter().map(|locked| locked.number);
         let in_hand = self.in_hand().map(|hand| hand.number);
@@ -215,8 +216,8 @@ impl KeyedWheel {
         self.urgent.iter().chain(&self.rest)
     }
 
-    /// A set's command was received: takes its dirty indices in hand, and processes the urgent ones as far as the budget
-    /// goes.
+    /// A set's command was received: takes its dirty indices, and processes the urgent ones as far
+    /// as the budget allows.
     pub(super) fn receive(&mut self, set: &Arc<dyn TimerSet>, budget: &mut usize, turn: &Turn<'_>) {
         let set = self.number_of(set);
         self.records[key(set)].in_hand += 1;
@@ -225,7 +226,7 @@ impl KeyedWheel {
         self.take_in_hand(Locked { set, number }, budget, turn);
     }
 
-    /// Takes the dirty indices of a set in hand, and processes the urgent ones as far as the budget goes.
+    /// Takes the dirty indices of a set, and processes the urgent ones as far as the budget allows.
     fn take_in_hand(&mut self, from: Locked, budget: &mut usize, turn: &Turn<'_>) {
         let mut batch = mem::take(&mut self.spare_batch);
         let record = &mut self.records[key(from.set)];
@@ -254,7 +255,8 @@ impl KeyedWheel {
         self.process_hand(hand, Part::Urgent, budget, turn);
     }
 
-    /// Takes in hand what earlier turns could not, and processes the urgent indices, as far as the budget goes.
+    /// Takes the dirty indices of sets that were locked in earlier turns, and processes the urgent
+    /// ones as far as the budget allows.
     pub(super) fn process_urgent(&mut self, budget: &mut usize, turn: &Turn<'_>) {
         for _ in 0..self.locked.len() {
             if *budget == 0 {
@@ -276,7 +278,7 @@ impl KeyedWheel {
         }
     }
 
-    /// Processes the other indices in hand, as far as the budget goes.
+    /// Processes the other indices in progress, as far as the budget allows.
     pub(super) fn process_rest(&mut self, budget: &mut usize, turn: &Turn<'_>) {
         for _ in 0..self.rest.len() {
             if *budget == 0 {
@@ -289,10 +291,11 @@ impl KeyedWheel {
         }
     }
 
-    /// Processes a part of the indices, and keeps in hand what is left.
+    /// Processes some of the indices, and keeps the others in progress.
     fn process_hand(&mut self, mut hand: InHand, part: Part, budget: &mut usize, turn: &Turn<'_>) {
         let number = hand.set;
-        // An index that was marked again is needed earlier than its first batch says. Then another one says it.
+        // An index that was marked again may be needed earlier than its first batch says. Then a
+        // later batch lists it too.
         let earliest = self.earliest_unprocessed().min(hand.earliest());
         let may_process = self.catch_up_with(number, turn);
         if !may_process {
@@ -325,8 +328,9 @@ impl KeyedWheel {
         }
     }
 
-    /// Whether the dirty indices of a set may be processed. An index that came off the wheel and was left still names its
-    /// node, which may be another's by now. So what came off the wheel is processed first.
+    /// Whether the dirty indices of a set may be processed. An index that came off the wheel and is
+    /// not processed yet still names its node, which another index may have by now. So the indices
+    /// that came off the wheel come first.
     fn catch_up_with(&mut self, number: NonZeroU32, turn: &Turn<'_>) -> bool {
         let is_left = |expired: &[Item]| expired.iter().any(|item| item.set == number);
         if !is_left(&self.expired) {
@@ -395,7 +399,7 @@ impl KeyedWheel {
                 contended.push(number);
                 continue;
             };
-            // A look at a set that has nothing to deliver any more is work, too.
+            // Checking a set that has nothing to deliver any more also counts against the limit.
             limit = limit.min(left - 1);
             self.list_due(number);
             self.forget_if_over(number, is_over);
@@ -433,7 +437,7 @@ impl KeyedWheel {
             return number;
         }
         let vacant = self.records.vacant_entry();
-        // Zero means none.
+        // Zero stands for no number.
         let number = u32::try_from(vacant.key()).unwrap_or(u32::MAX);
         let number = NonZeroU32::MIN.saturating_add(number);
         set.number().store(number.get(), Ordering::Relaxed);
@@ -447,7 +451,7 @@ impl KeyedWheel {
         number
     }
 
-    /// Drops the record of a set that is over and has nothing here.
+    /// Drops the record of a set that has ended and has nothing here.
     fn forget_if_over(&mut self, number: NonZeroU32, is_over: bool) {
         let record = &self.records[key(number)];
         if is_over && record.in_hand == 0 && record.listed.is_none() {

@@ -1,12 +1,13 @@
 //! How late timers fire, since when that counts, and the warning that names the cause.
 //!
-//! A timer is late from its deadline on, or from when it was armed if its deadline had passed by then: durable timers load
-//! deadlines of last week, and those are not late by a week. The actor does not know when a timer was armed, and an entry has
-//! no room for it. It knows an instant instead, [`armed_after`](Lateness::armed_after):
+//! A timer is late from its deadline on, or from when it was armed if its deadline had passed by
+//! then. So a deadline of last week, which durable timers may load, does not count as a week of
+//! lateness. The actor does not know when a timer was armed, and an entry has no room for it. It
+//! knows an instant instead, [`armed_after`](Lateness::armed_after):
 //!
 //! > A timer that fires, and whose deadline lies before `armed_after`, was armed after that instant.
 //!
-//! Two facts move the instant on.
+//! Two facts advance this instant.
 //!
 //! 1. A turn has fired everything that was due by some tick. Had a timer with a deadline by that tick been armed before the
 //!    turn read the clock, it would have fired too.
@@ -111,7 +112,7 @@ impl Lateness {
         }
     }
 
-    /// Why timers are late by that much, by a clock that no test moves.
+    /// The cause of this lateness, for a clock that no test moves.
     pub(super) fn cause(&self, lateness: Duration, is_on_thread: bool) -> &'static str {
         match (self.kept_waiting > lateness / 2, is_on_thread) {
             (true, false) => "worker threads are blocked",

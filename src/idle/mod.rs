@@ -7,8 +7,8 @@
 //! a lower bound of the instant at which they are idle:
 //!
 //! 1. When the wheel reaches the sleep's scheduled tick, the actor reads the
-//!    [clock](crate::shared::idle_clock::IdleClock::due) and reschedules the sleep if there was activity. Otherwise it
-//!    fires the sleep. That wakes the future, and decides nothing.
+//!    [clock](crate::shared::idle_clock::IdleClock::due) and reschedules the sleep if there was
+//!    activity. Otherwise it fires the sleep. That wakes the future, but decides nothing.
 //! 2. The future, when polled, decides by one compare-and-exchange. If activity comes first, it arms the sleep again.
 //! 3. A touch or guard before that decision succeeds; a later one returns `false`.
 //! 4. An [`IdleTimer`] that has completed begins a new period when it is polled again. An [`IdleStream`] stays idle:

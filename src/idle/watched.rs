@@ -81,7 +81,8 @@ impl<V> Payload for Watched<V> {
         if let Some(cause) = self.ended {
             return (oldest, cause);
         }
-        // It was reaped or ended never before: both take the timer out, or say so above.
+        // The watch was neither reaped nor ended before: both take the timer out, or are handled
+        // above.
         let last = self.activity.end().unwrap_or(0);
         let last = last.min(rules.latest(now.after_origin()));
         let (deadline, cause) = earlier(rules.idle_after(last), oldest);

@@ -11,8 +11,8 @@ use crate::panic::{DROPPED_WAKER, catch_panic, wake};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, lock_with_backoff};
 
-/// Whether the actor has ended. Each task that waits for it is woken on its own, so that a waker that panics harms no
-/// other.
+/// Whether the actor has ended. Each task that waits for it is woken on its own, so that a waker
+/// that panics does not affect the others.
 #[derive(Debug, Default)]
 pub(crate) struct End {
     /// Written under the lock of `waiting`, so that no task begins to wait after the others were woken.
@@ -27,7 +27,7 @@ impl End {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Says that the actor has ended.
+    /// Publishes that the actor has ended.
     pub(crate) fn end(&self) {
         let waiting = {
             let mut waiting = lock_with_backoff(&self.waiting);

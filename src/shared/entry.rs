@@ -1,5 +1,5 @@
-//! The half of a sleeping future that it shares with the actor: its deadline, its waker, and its [bound](Bound), which says
-//! what the actor has to be told.
+//! The half of a sleeping future that it shares with the actor: its deadline, its waker, and its
+//! [bound](Bound), which decides when the actor has to be notified.
 //!
 //! # The operations
 //!
@@ -11,7 +11,7 @@
 //! | [`poll`](Entry::poll) | owner | keeps the waker of the last poll, and no other |
 //! | [`disarm`](Entry::disarm) | owner | cancels: takes the waker out, without a command |
 //! | [`try_arm`](Entry::try_arm), [`try_disarm`](Entry::try_disarm) | owner | the same where that takes neither a wait for the lock nor a command; else nothing |
-//! | [`release`](Entry::release) | owner | gives the entry up: the actor has to take it off the wheel |
+//! | [`release`](Entry::release) | owner | releases the entry: the actor has to take it off the wheel |
 //! | [`register`](Entry::register) | actor | the entry came out of a queue: schedules or deregisters it, as its state says |
 //! | [`process_expiration`](Entry::process_expiration) | actor | the wheel reached `scheduled` |
 //! | [`deregister_unarmed`](Entry::deregister_unarmed) | actor | no handle is left: takes the entry off the wheel unless it is armed |
@@ -68,9 +68,9 @@ pub(crate) enum Phase {
     Armed,
     /// The deadline was reached, and the waker was taken out to be woken.
     Fired,
-    /// It has no owner; the actor has to take it off the wheel.
+    /// The entry has no owner; the actor has to take it off the wheel.
     Released,
-    /// The actor is gone; the owner has to find another timer.
+    /// The actor has ended; the owner has to use another timer.
     Closed,
 }
 
@@ -205,7 +205,7 @@ impl<H> Entry<H> {
         })
     }
 
-    /// Gives up a disarmed entry. It is never armed again, so it has to leave the wheel now.
+    /// Releases a disarmed entry. It is never armed again, so it has to leave the wheel now.
     pub(crate) fn release(&self) -> ActorAction {
         let mut state = self.state.lock();
         if state.phase == Phase::Closed {

@@ -7,8 +7,9 @@
 //! An idle timer has one limit, for activity of either kind. A stream may have others beside it: for reading, for writing,
 //! and one that applies only while no response is owed. Each limit has an [`Activity`] of its own.
 //!
-//! 1. [`decide`](IdleClock::decide) turns one activity to gone by its compare-and-exchange. That is the decision, for all
-//!    limits: from then on [`touch`](IdleClock::touch) and [`enter`](IdleClock::enter) return `false`.
+//! 1. [`decide`](IdleClock::decide) marks one activity as gone by its compare-and-exchange. That is
+//!    the decision, for all limits: from then on [`touch`](IdleClock::touch) and
+//!    [`enter`](IdleClock::enter) return `false`.
 //! 2. `touch` returns `true` only if it has recorded the activity of every limit; likewise `enter`.
 //!
 //! So a touch or guard that returns `true` took effect on each activity before that one's compare-and-exchange, which then

@@ -28,8 +28,8 @@
 //!
 //! # When it was notified
 //!
-//! A notification records its time: from then on the actor could have run, and what delays it is [no delay of the
-//! timers](crate::actor) that are armed later.
+//! A notification records its time: from then on the actor could have run. A delay of the actor
+//! after that is [no delay of the timers](crate::actor) that are armed later.
 
 use std::future::poll_fn;
 use std::sync::OnceLock;

@@ -69,7 +69,8 @@ pub(crate) struct Shared {
     sets: SetList,
 }
 
-/// Keeps the wheel's actor running. All handles of the wheel share one, and its drop tells the actor that none is left.
+/// Keeps the wheel's actor running. All handles of the wheel share one, and its drop notifies the
+/// actor that none is left.
 #[derive(Debug)]
 pub(crate) struct Alive {
     pub(crate) shared: Arc<Shared>,
@@ -117,9 +118,9 @@ impl Shared {
         }
     }
 
-    /// Warns if this thread, which begins to use the wheel, goes by another clock than the actor.
+    /// Warns if this thread, which begins to use the wheel, has another clock than the actor.
     ///
-    /// A paused clock belongs to one runtime. Deadlines read off another clock do not fit it.
+    /// A paused clock belongs to one runtime. Deadlines from another clock are meaningless on it.
     pub(crate) fn check_clock(&self) {
         if self.has_foreign_clock() {
             tracing::warn!(
@@ -129,8 +130,8 @@ impl Shared {
         }
     }
 
-    /// Whether this thread goes by another clock than the actor: one of the two is paused, or has been, and this is not the
-    /// actor's runtime.
+    /// Whether this thread has another clock than the actor: one of the two is paused, or has been,
+    /// and this is not the actor's runtime.
     pub(crate) fn has_foreign_clock(&self) -> bool {
         if !CAN_PAUSE {
             return false;
@@ -142,8 +143,8 @@ impl Shared {
 
     /// Whether this is the actor's runtime, and its clock is virtual or has been.
     ///
-    /// The clock is looked at until it is found to be virtual. Then the sleeps that lie on the wheel leave it, unless they
-    /// are to stay.
+    /// Reads the clock until it is found to be virtual. Then the sleeps on the wheel leave it,
+    /// unless they are to stay.
     pub(crate) fn has_virtual_clock(&self) -> bool {
         if !self.can_pause {
             return false;
@@ -238,8 +239,8 @@ impl Shared {
         let _ = self.send_now(Command::Orphaned);
     }
 
-    /// Gives the entry up: the actor takes it off the wheel. Without a handle it does so at once, because it may have
-    /// nothing else left to do, and end.
+    /// Releases the entry: the actor takes it off the wheel. Without a handle it does so at once,
+    /// because the actor may have nothing else left to do, and then ends.
     #[cold]
     pub(crate) fn release(&self, entry: &Arc<SleepEntry>) {
         let action = entry.release();

@@ -15,8 +15,8 @@ pub(crate) const MAX_KEYED: usize = 1 << 29;
 
 /// The actor's half of a set. Every call locks the set once, for a bounded time.
 ///
-/// A call that succeeds says whether the set is over: no timer is pending, none can be set any more, and the wheel has
-/// none of its indices. Then that stays so.
+/// A call that succeeds returns whether the set has ended for good: no timer is pending, none can
+/// be set any more, and the wheel has none of its indices.
 pub(crate) trait TimerSet: Send + Sync + fmt::Debug {
     /// The actor's number for the set; 0 when it has none. Only the actor uses it.
     fn number(&self) -> &AtomicU32;

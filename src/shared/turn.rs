@@ -98,7 +98,7 @@ impl<'a> Turn<'a> {
 mod tests {
     use super::*;
 
-    // The metric showed the last turn, whatever came before it.
+    // The metric once showed the last turn instead of the longest one.
     #[test]
     fn longest_turn_outlives_shorter_ones() {
         let metrics = Metrics::default();

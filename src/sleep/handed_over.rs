@@ -2,17 +2,19 @@
 //!
 //! # Why
 //!
-//! A test that passes with `tokio::time` has to pass with [`tickwheel::time`](crate::time), at the same instants, with the
-//! same tasks woken in the same order, and the clock moved as far. Tokio rounds deadlines to milliseconds of its own,
-//! fires timers in an order that follows from when each was registered, and moves a paused clock to the earliest timer
-//! that exists. A wheel that imitates all that has to know when Tokio's driver was started and when it last ran, which
-//! Tokio does not tell; its actor is one more task between the driver and the tasks it wakes; and its cancelled
-//! entries, kept for reuse, are timers to which the clock is moved. So nothing is imitated. While the clock is virtual
-//! each sleep, also that of a timeout or an interval, *is* one of Tokio's. What remains here are the points at which
-//! it is made, registered and reset: they are Tokio's too.
+//! A test that passes with `tokio::time` has to pass with [`tickwheel::time`](crate::time), at the
+//! same instants, with the same tasks woken in the same order, and the clock moved as far. Tokio
+//! rounds deadlines to milliseconds of its own, fires timers in an order that follows from when
+//! each was registered, and moves a paused clock to the earliest timer that exists. A wheel that
+//! imitates all that has to know when Tokio's driver was started and when it last ran, which Tokio
+//! does not tell; its actor is one more task between the driver and the tasks it wakes; and its
+//! cancelled entries, kept for reuse, are timers to which the clock is moved. So this module
+//! imitates nothing. While the clock is virtual each sleep, also that of a timeout or an interval,
+//! *is* one of Tokio's. What remains here are the points at which it is made, registered and reset:
+//! they are Tokio's too.
 //!
-//! The price is that a test under a paused clock does not try the wheel. This crate's own tests can
-//! ([`Builder::sleeps_on_wheel`](crate::Builder::sleeps_on_wheel)).
+//! The price is that a test under a paused clock does not test the wheel. This crate's own tests do
+//! so by [`Builder::sleeps_on_wheel`](crate::Builder::sleeps_on_wheel).
 //!
 //! # When
 //!

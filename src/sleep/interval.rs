@@ -129,7 +129,7 @@ impl Interval {
             MissedTickBehavior::Skip => {
                 let late = now.duration_since(due).as_nanos();
                 let into_period = late % self.period.as_nanos();
-                // It does not fit if the tick is over 584 years late. There is no next tick then.
+                // The lateness does not fit if it is over 584 years. There is no next tick then.
                 let into_period = Duration::from_nanos(u64::try_from(into_period).ok()?);
                 now.checked_add(self.period)?.checked_sub(into_period)
             }

@@ -97,7 +97,7 @@ impl<F: Future> Future for Timeout<F> {
     }
 }
 
-/// Does what Tokio's timeout does: if the future has used the budget up, the timer is polled without.
+/// Polls the timer without budget if the future has used the budget up, as Tokio's timeout does.
 #[cold]
 fn poll_tokios(sleep: &mut Sleep, had_budget: bool, cx: &mut Context<'_>) -> Poll<Elapsed> {
     if had_budget && !has_budget() {
@@ -127,7 +127,8 @@ fn has_budget() -> bool {
     coop::has_budget_remaining()
 }
 
-/// The deadline has passed: takes its share of the cooperative budget, or goes without if it may.
+/// The deadline has passed: takes a unit of the cooperative budget, or completes without one if it
+/// may.
 #[cold]
 fn elapse(may_overdraw: bool, cx: &mut Context<'_>) -> Poll<Elapsed> {
     match coop::poll_proceed(cx) {

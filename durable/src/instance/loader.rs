@@ -81,7 +81,7 @@ pub(super) async fn run(core: &Core) {
             }
             more = core.give(first.others_lack).await || first.overdue;
         }
-        // Nothing is left that is due: what comes after it is loaded as far as there is room.
+        // No due row is left: later rows are loaded as far as there is room.
         while found.is_some_and(|found| found.left == Left::Later) {
             if core.room() == 0 {
                 break;

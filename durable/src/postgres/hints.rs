@@ -44,7 +44,7 @@ impl Hints {
         hint
     }
 
-    /// Wakes one who waits for this channel, or the next one who is going to.
+    /// Wakes an instance that waits for this channel, or the next one to wait.
     pub(super) fn notify(&self, channel: &str) {
         if let Some(hint) = self.channels().get(channel) {
             hint.notify_one();
