@@ -24,16 +24,15 @@
 //! | [`handler_timeout`](crate::Builder::handler_timeout) | none | handlers may take longer | a handler that hangs frees its place sooner |
 //! | [`call_timeout`](crate::Builder::call_timeout) | 5 s | rides out a slow store | callers learn of an outage sooner |
 //!
-//! * **Lease**: it must be at least two round trips to the store, as measured at start. It does not
-//!   depend on how long handlers take, because `dispatch` renews it; a program that receives by
-//!   itself uses [`auto_renew`](crate::Claim::auto_renew).
+//! * **Lease**: at least two round trips to the store, as measured at start. It does not depend on
+//!   how long handlers take, because `dispatch` renews it.
 //! * **Handler timeout**: set it, far above what a handler takes.
 //! * **Memory**: an instance loads at most 16 times its capacity, or 1,024 timers if that is more.
 //!   A loaded timer takes about 100 bytes; keys and values come when it fires.
 //! * **The wheel**: share one between instances and the rest of the program. If its `max_keyed` is
 //!   too small, the instance loads less and logs that once.
-//! * **Many short timers**: a timer that is nearly always removed before it fires, such as a
-//!   request timeout, does not belong in a store. Use the wheel itself.
+//! * **Many short timers**: use the wheel itself for timers that are nearly always removed, such as
+//!   request timeouts.
 //!
 //! # What happens when
 //!
@@ -78,10 +77,9 @@
 //! | `quarantined` | it is not zero: a deployment has changed a type that old timers still have |
 //! | `store_errors`, `store_latency_micros` | they grow |
 //!
-//! Every call of the store is a `tracing` span at debug level, `store`, with the namespace, the
-//! call and the number of items. The instance logs one warning when loads, fires, writes or settles
-//! begin to fail, with the store's message, and one line when they work again. An error prints its
-//! causes with `{:#}`.
+//! Every call of the store is a `tracing` span, `store`. The instance logs one warning when loads,
+//! fires, writes or settles begin to fail, with the store's message, and one line when they work
+//! again. An error prints its causes with `{:#}`.
 //!
 //! # Looking into the store
 //!

@@ -142,27 +142,11 @@
 //!
 //! A mark keeps other instances from loading a timer. If a call marks timers and its response is
 //! lost, the instance does not know of its own marks, and those timers would wait for as long as it
-//! runs. So it then unloads everything.
+//! runs. So it then unloads everything, and goes on under a fresh id.
 //!
-//! An instance marks with an id that is used for one incarnation. The id is live from the
-//! first load under it until the instance unloads, or until three polls have passed without a load.
-//! An unload returns a fresh id, under which the instance goes on. The marks of an ended id hold
-//! nothing: the next instance to load takes the timers, the same one included. So it is enough that
-//! no id is live after its unload:
-//!
-//! 1. Loads and unloads of an instance take turns, and calls keep their order also when the future
-//!    of one was dropped (rule 3 of the [contract](crate::store)). So no load takes effect after
-//!    the unload.
-//! 2. A write, fire or settle that takes effect after the unload marks nothing under the old id.
-//!    The store sends a hint, and the instance loads.
-//! 3. One that began before the unload and ends after it, on a store that executes calls side by
-//!    side, may mark a timer with the ended id. If its response arrives, this instance fires the
-//!    timer on time, even if another one has loaded it too. If the response is lost, the next load
-//!    of any instance unloads the timer.
-//! 4. An unload leaves out a row that another transaction has locked. No instance could fire it
-//!    anyway, and the first load after the lock unloads it.
-//! 5. If the response of the unload is lost, the instance keeps the old id, loads nothing under it,
-//!    and unloads it again before its next load.
+//! An id is used for one incarnation: it is live from the first load under it until the instance
+//! unloads, or until three polls have passed without a load. The marks of an ended id hold nothing:
+//! the next instance to load takes the timers, the same one included.
 //!
 //! # What each crash leaves
 //!

@@ -61,8 +61,7 @@
 //! level shows the next bucket that holds anything, so time jumps from one to the next. The
 //! [`wheel`](crate::wheel) module has a worked example.
 //!
-//! The actor has a wheel for the entries of sleeps, and one for the indices of keyed timers. Their
-//! nodes and the commands lie in chunks, so that no turn copies or frees megabytes.
+//! Nodes and commands lie in chunks, so that no turn copies or frees megabytes.
 //!
 //! # The wake rule
 //!
@@ -93,18 +92,16 @@
 //! needed. So timers fire in order even if their commands wait in a backlog, and no due timer waits
 //! for commands that are needed later.
 //!
-//! On one thread the actor has one turn for each round of tasks, which may send more than 4096
-//! commands. So a turn catches up for as long as the other tasks have kept the actor waiting: the
-//! backlog does not grow, and the others have at least half of the time.
+//! On one thread a round of tasks may send more than 4096 commands. So a turn goes on for as long
+//! as the other tasks have kept the actor waiting: the backlog does not grow, and the others have
+//! at least half of the time.
 //!
 //! # Where the actor runs
 //!
-//! A delay of the actor's task delays every timer. A multi-thread runtime has two places where the
-//! task could wait for another one that blocks its worker: the worker's LIFO slot, to which a
-//! notification sends it, and the private list on which `yield_now` keeps it. No other worker
-//! steals from either. So a caller on such a worker also spawns an empty task, which pushes the
-//! actor out of the slot, and between turns the actor wakes itself and returns pending. Without
-//! these measures, 20 sleepers of 20 ms were 300 ms late while three workers were idle.
+//! A delay of the actor's task delays every timer. So the task is kept out of the places from which
+//! no other worker steals: the LIFO slot of a worker, and the private list of `yield_now`. The
+//! module `shared/notifier` says how. Without this, 20 sleepers of 20 ms were 300 ms late while
+//! three workers were idle.
 //!
 //! # Why keyed timers live in a set
 //!

@@ -19,6 +19,19 @@
 //!    nothing is loaded under it: the next load unloads it again first.
 //! 4. A row that is left to others names the id that has loaded it, and is armed nowhere any more.
 //!    No load returns it before the mark is gone, and once it is, the call has no more effect.
+//!
+//! # No id is live after its unload
+//!
+//! 1. Loads and unloads take turns, and calls keep their order also when the future of one was
+//!    dropped (rule 3 of the [contract](crate::store)). So no load takes effect after the unload.
+//! 2. A write, fire or settle that takes effect after the unload marks nothing under the old id.
+//!    The store sends a hint, and the instance loads.
+//! 3. One that began before the unload and ends after it, on a store that executes calls side by
+//!    side, may mark a timer with the ended id. If its response arrives, this instance fires the
+//!    timer on time, even if another one has loaded it too. If the response is lost, the next load
+//!    of any instance unloads the timer.
+//! 4. An unload leaves out a row that another transaction has locked. No instance could fire it
+//!    anyway, and the first load after the lock unloads it.
 
 use std::future::pending;
 use std::sync::atomic::Ordering;
