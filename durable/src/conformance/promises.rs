@@ -513,8 +513,8 @@ pub async fn quarantines_what_does_not_decode<T: Stores>(world: &World<T>) {
     );
 }
 
-/// Other instances fire the timers that a dead instance had loaded, at their first poll after its
-/// last load is three polls old.
+/// Other instances fire the timers that a dead instance had loaded, at their first poll after its last load is three
+/// polls old.
 pub async fn takes_over_what_a_dead_instance_had_loaded<T: Stores>(world: &World<T>) {
     let first = world.instance().await;
     // Within three polls, and after four.

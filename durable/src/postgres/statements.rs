@@ -5,13 +5,12 @@
 //! | `$1` | the id of the namespace, everywhere |
 //! | `$2`, `$3`, `$4` | of what arms rows: the window in microseconds, the loader or null, the channel for hints |
 //!
-//! Batches travel as arrays, one for each column. Each item names its namespace, as the planner
-//! sees it: so a row is looked up by all that is known of it, and no plan walks through a
-//! namespace, whatever the statistics say. A row that is looked up by its version has
-//! `namespace + 0` and `in_flight::int` compared, which no index has and from which no partial
-//! index follows: one that was empty when the plan was made looks cheap, and would be read as a
-//! whole for each row. Statements find out whether a row waits by `IS NULL`, since the server may
-//! evaluate `EXISTS` by reading all rows into a hash table.
+//! Batches travel as arrays, one for each column. Each item names its namespace, as the planner sees it: so a row is
+//! looked up by all that is known of it, and no plan walks through a namespace, whatever the statistics say. A row that
+//! is looked up by its version has `namespace + 0` and `in_flight::int` compared, which no index has and from which no
+//! partial index follows: one that was empty when the plan was made looks cheap, and would be read as a whole for each
+//! row. Statements find out whether a row waits by `IS NULL`, since the server may evaluate `EXISTS` by reading all
+//! rows into a hash table.
 //!
 //! # Concurrent statements
 //!
@@ -30,8 +29,7 @@
 //! | set if absent | [`LOCK`] has locked the waiting row, which cannot fire then, or has found none, and none appears. So if [`SET_IF_ABSENT`] sees nothing in flight, there is nothing. Without [`LOCK`] a row that it sees waiting could fire before the index is asked. |
 //! | put back | If [`PUT_BACK`] sees no waiting row, none appears before it makes one. |
 //!
-//! Manual statements take no locks of keys. Two waiting rows violate the unique index, and the
-//! batch runs again.
+//! Manual statements take no locks of keys. Two waiting rows violate the unique index, and the batch runs again.
 //!
 //! # Waiting
 //!
@@ -40,14 +38,12 @@
 //! 1. the locks of its keys, by their numbers;
 //! 2. claims, by their tokens: a batch that settles in several statements locks them all in one pass before, by
 //!    [`LOCK_CLAIMS`];
-//! 3. waiting rows, in any order: other batches have none of these keys, and loads, unloads and
-//!    fires wait for no lock. They leave out rows that another transaction has locked. [`LEFT`]
-//!    tells a row that is locked from one that is gone. A row that an unload leaves out stays
-//!    marked by an id that has ended, and [`ALIVE`] unloads it later.
+//! 3. waiting rows, in any order: other batches have none of these keys, and loads, unloads and fires wait for no lock.
+//!    They leave out rows that another transaction has locked. [`LEFT`] tells a row that is locked from one that is
+//!    gone. A row that an unload leaves out stays marked by an id that has ended, and [`ALIVE`] unloads it later.
 //!
-//! A load writes the row of its own instance before it deletes those of dead instances, and leaves
-//! out the locked ones. A purge leaves locked rows out too, until there are no others; then it
-//! takes one in a transaction.
+//! A load writes the row of its own instance before it deletes those of dead instances, and leaves out the locked ones.
+//! A purge leaves locked rows out too, until there are no others; then it takes one in a transaction.
 //!
 //! A column `replaces` has the version that a row had before it was last set or moved, because `RETURNING` gives new values
 //! only.
@@ -83,8 +79,7 @@ macro_rules! clock {
     };
 }
 
-/// Gives a hint if `armed` has left a near row that no instance has loaded, and returns what is
-/// armed.
+/// Gives a hint if `armed` has left a near row that no instance has loaded, and returns what is armed.
 macro_rules! armed {
     () => {
         ", hint AS MATERIALIZED (
@@ -257,10 +252,10 @@ pub(super) const STANDING: &str = "
         (SELECT max(f.version) FROM tickwheel_timers f WHERE f.namespace = $1::int AND f.key = i.key AND f.in_flight)
     FROM unnest($2::bytea[]) AS i(key)";
 
-/// From an array of versions, and `$9` rows that no instance has loaded; `$6` is the lease or null,
-/// `$7` the rule for missed occurrences: 0 fires all, 1 one, 2 none. Once keys and values that are
-/// due have `$8` bytes, the rest has no `room`, and stays as it is. To learn the length of a value
-/// that lies in a table of its own, the server need not read it.
+/// From an array of versions, and `$9` rows that no instance has loaded; `$6` is the lease or null, `$7` the rule for
+/// missed occurrences: 0 fires all, 1 one, 2 none. Once keys and values that are due have `$8` bytes, the rest has no
+/// `room`, and stays as it is. To learn the length of a value that lies in a table of its own, the server need not read
+/// it.
 ///
 /// A row without period goes in flight, or goes. One with a period stays as its next occurrence, and a new row goes in flight.
 pub(super) const FIRE: &str = concat!(
@@ -400,9 +395,9 @@ pub(super) const PUT_BACK: &str = concat!(
 
 /// Makes `$2` live for `$3` microseconds. Unloads the rows that are marked by ids that have ended.
 ///
-/// One index look-up finds the rows of each ended id, so no row stays marked that no instance is
-/// going to fire. Among them are ids that were unloaded while another transaction had locked a row,
-/// or while a statement ran that had begun before.
+/// One index look-up finds the rows of each ended id, so no row stays marked that no instance is going to fire. Among
+/// them are ids that were unloaded while another transaction had locked a row, or while a statement ran that had begun
+/// before.
 pub(super) const ALIVE: &str = concat!(
     "WITH RECURSIVE clock AS MATERIALIZED (SELECT $1::int AS namespace, ", now!(), " AS now), alive AS (
         INSERT INTO tickwheel_instances (id, namespace, alive_until, lacks)
@@ -468,8 +463,7 @@ pub(super) const LOAD: &str = concat!(
     FROM clock LEFT JOIN near ON true ORDER BY near.due, near.version"
 );
 
-/// Ends the id `$2`, and unloads what it has loaded but for rows that are locked. Returns another
-/// id.
+/// Ends the id `$2`, and unloads what it has loaded but for rows that are locked. Returns another id.
 pub(super) const UNLOAD: &str = "
     WITH ended AS (
         DELETE FROM tickwheel_instances WHERE id = $2::bigint
@@ -561,8 +555,8 @@ pub(super) const COUNT: &str = concat!(
             (SELECT min(due) FROM tickwheel_timers WHERE namespace = $1 AND NOT in_flight AND loaded_by IS NOT NULL))"
 );
 
-/// Estimates how many rows there are in each state, from `$2` pages. The choice of pages depends
-/// only on how many there are, so two results differ only by what has changed between them.
+/// Estimates how many rows there are in each state, from `$2` pages. The choice of pages depends only on how many there
+/// are, so two results differ only by what has changed between them.
 pub(super) const SAMPLE: &str = "
     WITH t AS MATERIALIZED (
         SELECT least(1, $2::bigint * current_setting('block_size')::float8

@@ -5,9 +5,8 @@
 //! hinted()           <-- a connection of its own, subscribed to hints
 //! ```
 //!
-//! A script is named by its hash; when the server does not know it, it is loaded and called again.
-//! All scripts share `scripts/prelude.lua`. The head of each says what it takes, what it returns
-//! and what that costs.
+//! A script is named by its hash; when the server does not know it, it is loaded and called again. All scripts share
+//! `scripts/prelude.lua`. The head of each says what it takes, what it returns and what that costs.
 //!
 //! # The keys of a namespace
 //!
@@ -27,9 +26,9 @@
 //!
 //! 1. Each row lies in exactly one of the sorted sets by `due`, and its score there says when it is due. A waiting row that has
 //!    not fired is due at its deadline; so `fire` need not ask.
-//! 2. An id is live from its first load on. The rows that were loaded under it stay in the sorted
-//!    sets of the id after it has ended, and `load` takes from there as from those of rows that no
-//!    instance has loaded. So the end of an id costs the same, however much was loaded under it.
+//! 2. An id is live from its first load on. The rows that were loaded under it stay in the sorted sets of the id after
+//!    it has ended, and `load` takes from there as from those of rows that no instance has loaded. So the end of an id
+//!    costs the same, however much was loaded under it.
 //! 3. A sorted set of an id is there only if the id is in `lives`, which it leaves once it has ended and both are empty.
 //! 4. A version is greater than the one before and than the clock in microseconds. So versions grow even if the server has lost
 //!    its last writes, and for the next two centuries they have 16 digits and sort as strings.
@@ -64,10 +63,9 @@ use crate::store::{
 /// timers or about a megabyte of them, which keeps the server from others for some milliseconds. It is made for Redis 6.2 and later and for
 /// Valkey, and is tested with Redis 7.0.
 ///
-/// A URL is `redis://user:password@host:port/database`, `rediss://` for an encrypted connection,
-/// whose certificate is checked against those of the system, or `unix:///path?user=..&pass=..`.
-/// After a failure the next call connects again; so it does when the server has not responded to a
-/// call within its limit.
+/// A URL is `redis://user:password@host:port/database`, `rediss://` for an encrypted connection, whose certificate is
+/// checked against those of the system, or `unix:///path?user=..&pass=..`. After a failure the next call connects
+/// again; so it does when the server has not responded to a call within its limit.
 ///
 /// The store's clock is the server's.
 ///
@@ -86,11 +84,10 @@ use crate::store::{
 /// Only the first keeps the whole promise, that a call which has returned survives. It costs a flush of the disk for each turn of
 /// the server, which concurrent calls share. [`check_durability`](Redis::check_durability) tells whether a server has it.
 ///
-/// *Replication* is asynchronous: a replica that takes over lacks the last writes, whatever the
-/// settings say. A set, move or acknowledgement among them is undone, so a timer may be lost, be
-/// delivered at its old deadline or once more. Fencing tokens grow even then, if the clocks of both
-/// agree. A server that has lost everything says so in the error of each call, until an instance is
-/// started, which makes the namespace again.
+/// *Replication* is asynchronous: a replica that takes over lacks the last writes, whatever the settings say. A set,
+/// move or acknowledgement among them is undone, so a timer may be lost, be delivered at its old deadline or once more.
+/// Fencing tokens grow even then, if the clocks of both agree. A server that has lost everything says so in the error
+/// of each call, until an instance is started, which makes the namespace again.
 ///
 /// *A full server*: with `maxmemory-policy noeviction`, and with those that begin with `volatile`, sets and moves fail with
 /// [`StoreError::Refused`] while the memory is full and change nothing, and timers are still delivered and acknowledged, which
@@ -141,8 +138,8 @@ pub struct Redis {
     hints: Hints,
 }
 
-/// A load returns at most this many rows. A script blocks the server, so several short ones let
-/// other calls run in between, such as those that fire due timers.
+/// A load returns at most this many rows. A script blocks the server, so several short ones let other calls run in
+/// between, such as those that fire due timers.
 const LOADED_AT_ONCE: usize = 1024;
 
 /// A list has at most this many rows, which take the server half a millisecond: looks are in no hurry.
@@ -295,8 +292,7 @@ fn settled_otherwise(settles: &[Settle]) -> String {
     otherwise.collect::<Vec<_>>().join(" ")
 }
 
-/// Reads the outcome of a write from the numbers, and a removed value from the rest of the
-/// response.
+/// Reads the outcome of a write from the numbers, and a removed value from the rest of the response.
 fn read_written(numbers: &mut Reply, values: &mut Reply) -> Result<WriteOutcome, StoreError> {
     Ok(match numbers.int()? {
         1 => WriteOutcome::Armed {
