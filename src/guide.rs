@@ -196,7 +196,7 @@
 //! # Observability
 //!
 //! [`TimerWheel::metrics`] counts timers and the actor's turns, and has a
-//! [histogram](crate::LatenessHistogram) of how late timers fired. `commands` far below
+//! [histogram](crate::DurationHistogram) of how late timers fired. `commands` far below
 //! `sleeps_made` shows that timeouts reuse entries.
 //!
 //! The crate logs through [`tracing`], with a span for each actor and each turn. The actor warns

@@ -126,7 +126,7 @@ pub use crate::{
         WeakReaper,
     },
     keyed::{Expirations, KeyedTimers, WeakKeyedTimers},
-    metrics::{LatenessBucket, LatenessHistogram, WheelMetrics},
+    metrics::{DurationBucket, DurationHistogram, WheelMetrics},
     sleep::{Interval, Sleep, Timeout},
     timer_set::{Cause, Closed, Expired, SetTimerError, TryRecvError},
     timer_wheel::{Builder, TimerWheel},

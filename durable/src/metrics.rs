@@ -2,14 +2,19 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use tickwheel::DurationHistogram;
 
 /// A snapshot of an instance's counters since it started. Made by
 /// [`DurableTimers::metrics`](crate::DurableTimers::metrics).
 ///
 /// [`DurableTimers::counts`](crate::DurableTimers::counts) asks the store how many timers there are, and when the
 /// earliest is due.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+///
+/// [`DurationHistogram`] shows how to export one of its histograms to Prometheus.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct DurableMetrics {
     /// Rows loaded from the store.
@@ -51,10 +56,10 @@ pub struct DurableMetrics {
     pub fire_batches: Summary,
     /// How many claims were settled at once.
     pub settle_batches: Summary,
-    /// How long the store took to respond, in microseconds.
-    pub store_latency_micros: Summary,
-    /// How late timers were claimed, by the store's clock, in microseconds. Redeliveries do not count.
-    pub lateness_micros: Summary,
+    /// How long the store took to respond to each call. A call that timed out counts with the time until then.
+    pub store_latency: DurationHistogram,
+    /// How late timers were claimed, by the store's clock. Redeliveries do not count.
+    pub lateness: DurationHistogram,
 }
 
 /// Which kinds of store calls fail now: the latest call of the kind has failed.
@@ -127,16 +132,34 @@ impl Series {
         self.max.fetch_max(number, Ordering::Relaxed);
     }
 
-    pub(crate) fn add_duration(&self, duration: Duration) {
-        self.add(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
-    }
-
     pub(crate) fn get(&self) -> Summary {
         Summary {
             count: self.count.load(Ordering::Relaxed),
             sum: self.sum.load(Ordering::Relaxed),
             max: self.max.load(Ordering::Relaxed),
         }
+    }
+}
+
+/// A histogram that any task adds to.
+#[derive(Debug, Default)]
+pub(crate) struct Durations(Mutex<DurationHistogram>);
+
+impl Durations {
+    /// Adds all of them under one hold of the lock.
+    pub(crate) fn add(&self, durations: impl IntoIterator<Item = Duration>) {
+        let mut histogram = self.lock();
+        for duration in durations {
+            histogram.record(duration);
+        }
+    }
+
+    pub(crate) fn get(&self) -> DurationHistogram {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, DurationHistogram> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -158,8 +181,8 @@ pub(crate) struct Metrics {
     pub(crate) write_batches: Series,
     pub(crate) fire_batches: Series,
     pub(crate) settle_batches: Series,
-    pub(crate) store_latency: Series,
-    pub(crate) lateness: Series,
+    pub(crate) store_latency: Durations,
+    pub(crate) lateness: Durations,
 }
 
 impl Metrics {
@@ -190,8 +213,8 @@ impl Metrics {
             write_batches: self.write_batches.get(),
             fire_batches: self.fire_batches.get(),
             settle_batches: self.settle_batches.get(),
-            store_latency_micros: self.store_latency.get(),
-            lateness_micros: self.lateness.get(),
+            store_latency: self.store_latency.get(),
+            lateness: self.lateness.get(),
         }
     }
 }

@@ -66,7 +66,7 @@
 //! | figure | a sign of trouble when |
 //! |---|---|
 //! | `counts().earliest` | it is seconds before `counts().now`: no instance fires, none has capacity, or the store is unreachable |
-//! | `lateness_micros.max` | it is far above the store's round trip |
+//! | `lateness.max()` | it is far above the store's round trip |
 //! | `redelivered` | it grows without crashes: handlers fail or panic, or claims are dropped |
 //! | `lost` | it grows: a process stood still, or could not reach the store, for half a lease; or claims from `recv` are held for longer than a lease without [`auto_renew`](crate::Claim::auto_renew) |
 //! | `lapsed` | it grows: the program asks for claims and does not receive them |
@@ -75,7 +75,7 @@
 //! | `due`, or `given_back` on all instances | it stays high, or grows: handlers are slow, or too few |
 //! | `failing` | one of its fields stays set |
 //! | `quarantined` | it is not zero: a deployment has changed a type that old timers still have |
-//! | `store_errors`, `store_latency_micros` | they grow |
+//! | `store_errors`, `store_latency.mean()` | they grow |
 //!
 //! Every call of the store is a `tracing` span, `store`. The instance logs one warning when loads,
 //! fires, writes or settles begin to fail, with the store's message, and one line when they work

@@ -54,7 +54,7 @@ use std::time::Duration;
 
 use ::metrics::{Key, KeyName, Label, Level, Metadata, Recorder, Unit, with_recorder};
 
-use crate::metrics::{LatenessHistogram, WheelMetrics};
+use crate::metrics::{DurationHistogram, WheelMetrics};
 use crate::timer_wheel::TimerWheel;
 
 type Gauge = (&'static str, Unit, &'static str, fn(&WheelMetrics) -> f64);
@@ -227,7 +227,7 @@ impl Reporter {
     }
 
     /// Records the timers that have fired since the last time.
-    fn record(&mut self, recorder: &dyn Recorder, lateness: &LatenessHistogram) {
+    fn record(&mut self, recorder: &dyn Recorder, lateness: &DurationHistogram) {
         let histogram = recorder.register_histogram(&self.key(LATENESS), &METADATA);
         for bucket in lateness.buckets() {
             let end = *bucket.bounds.end();

@@ -47,7 +47,7 @@ async fn shows_the_state_of_everything_public() {
         (format!("{:?}", wheel.metrics()), "sleeps_pending: 3"),
         (
             format!("{:?}", wheel.metrics().lateness),
-            "LatenessHistogram { count: 0, ",
+            "DurationHistogram { count: 0, ",
         ),
     ];
     for (shown, part) in shown {

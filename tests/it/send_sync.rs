@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::future::{Pending, pending};
 
 use tickwheel::{
-    BuildError, Builder, BusyGuard, Cause, Closed, Elapsed, Expirations, Expired, IdleHandle,
-    IdleLimits, IdleStream, IdleTimer, Interval, KeyedTimers, LatenessBucket, LatenessHistogram,
+    BuildError, Builder, BusyGuard, Cause, Closed, DurationBucket, DurationHistogram, Elapsed,
+    Expirations, Expired, IdleHandle, IdleLimits, IdleStream, IdleTimer, Interval, KeyedTimers,
     Reaper, SetTimerError, Sleep, Timeout, TimerWheel, TryRecvError, WatchGuard, WatchOptions,
     WeakKeyedTimers, WeakReaper, WheelMetrics, time as drop_in, wheel,
 };
@@ -67,8 +67,8 @@ fn errors_and_reports_are_as_their_contents() {
     sends::<Expired<Sent, Sent>>();
     sends_and_shares::<Cause>();
     sends_and_shares::<WheelMetrics>();
-    sends_and_shares::<LatenessHistogram>();
-    sends_and_shares::<LatenessBucket>();
+    sends_and_shares::<DurationHistogram>();
+    sends_and_shares::<DurationBucket>();
 }
 
 #[test]

@@ -301,7 +301,7 @@ impl Calls {
         let span = tracing::debug_span!("store", namespace = %self.namespace, call, items);
         let outcome = timeout(self.limit, future.instrument(span)).await;
         let answered = Instant::now();
-        self.metrics.store_latency.add_duration(answered - asked);
+        self.metrics.store_latency.add([answered - asked]);
         let lane = self.lanes.iter().find(|lane| lane.calls.contains(&call));
         let error = match outcome {
             Ok(Ok(answer)) => {

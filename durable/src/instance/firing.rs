@@ -212,11 +212,10 @@ impl Firing {
         // time was before.
         let lease = core.settings.lease;
         let began = asked.max(answered.checked_sub(lease / 4).unwrap_or(asked));
+        let first = report.fired.iter().filter(|fired| fired.attempt == 1);
+        let late = first.map(|fired| report.now.since(fired.deadline));
+        core.metrics.lateness.add(late);
         let deliveries = report.fired.into_iter().map(|fired| {
-            if fired.attempt == 1 {
-                let late = report.now.since(fired.deadline);
-                core.metrics.lateness.add_duration(late);
-            }
             let permit = permits.split(1).expect("there is one for each row");
             let leases = Arc::clone(&self.leases);
             let mut lease = Lease::new(fired.token, leases, began + lease, permit);
