@@ -106,7 +106,7 @@ pub use codec::{Codec, Json, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use error::{BuildError, Error};
 pub use instance::RenewGuard;
 pub use memory::Memory;
-pub use metrics::{DurableMetrics, Failing, Summary};
+pub use metrics::{BatchSizes, DurableMetrics, Failing};
 #[cfg(feature = "postgres")]
 #[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
 pub use postgres::Postgres;

@@ -51,11 +51,11 @@ pub struct DurableMetrics {
     /// Which calls fail now.
     pub failing: Failing,
     /// How many writes went to the store at once.
-    pub write_batches: Summary,
+    pub write_batches: BatchSizes,
     /// How many rows were fired at once.
-    pub fire_batches: Summary,
+    pub fire_batches: BatchSizes,
     /// How many claims were settled at once.
-    pub settle_batches: Summary,
+    pub settle_batches: BatchSizes,
     /// How long the store took to respond to each call. A call that timed out counts with the time until then.
     pub store_latency: DurationHistogram,
     /// How late timers were claimed, by the store's clock. Redeliveries do not count.
@@ -79,25 +79,25 @@ pub struct Failing {
     pub settle: bool,
 }
 
-/// The count, sum and maximum of recorded numbers.
+/// How many batches there were, and how large they were.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Summary {
-    /// How many.
+pub struct BatchSizes {
+    /// The number of batches.
     pub count: u64,
-    /// Their sum.
+    /// The items of all batches together.
     pub sum: u64,
-    /// The maximum.
+    /// The items of the largest batch.
     pub max: u64,
 }
 
-impl Summary {
-    /// The mean; zero if there are none.
+impl BatchSizes {
+    /// The mean size of a batch; zero if there was none.
     pub fn mean(&self) -> u64 {
         self.sum.checked_div(self.count).unwrap_or(0)
     }
 }
 
-impl fmt::Display for Summary {
+impl fmt::Display for BatchSizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (mean {}, max {})", self.count, self.mean(), self.max)
     }
@@ -117,23 +117,23 @@ impl Counter {
     }
 }
 
-/// A summary that any task adds to.
+/// Sizes of batches that any task adds to.
 #[derive(Debug, Default)]
-pub(crate) struct Series {
+pub(crate) struct Batches {
     count: AtomicU64,
     sum: AtomicU64,
     max: AtomicU64,
 }
 
-impl Series {
-    pub(crate) fn add(&self, number: u64) {
+impl Batches {
+    pub(crate) fn add(&self, items: u64) {
         self.count.fetch_add(1, Ordering::Relaxed);
-        self.sum.fetch_add(number, Ordering::Relaxed);
-        self.max.fetch_max(number, Ordering::Relaxed);
+        self.sum.fetch_add(items, Ordering::Relaxed);
+        self.max.fetch_max(items, Ordering::Relaxed);
     }
 
-    pub(crate) fn get(&self) -> Summary {
-        Summary {
+    pub(crate) fn get(&self) -> BatchSizes {
+        BatchSizes {
             count: self.count.load(Ordering::Relaxed),
             sum: self.sum.load(Ordering::Relaxed),
             max: self.max.load(Ordering::Relaxed),
@@ -178,9 +178,9 @@ pub(crate) struct Metrics {
     pub(crate) quarantined: Counter,
     pub(crate) given_back: Counter,
     pub(crate) store_errors: Counter,
-    pub(crate) write_batches: Series,
-    pub(crate) fire_batches: Series,
-    pub(crate) settle_batches: Series,
+    pub(crate) write_batches: Batches,
+    pub(crate) fire_batches: Batches,
+    pub(crate) settle_batches: Batches,
     pub(crate) store_latency: Durations,
     pub(crate) lateness: Durations,
 }
