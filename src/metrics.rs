@@ -2,90 +2,51 @@
 
 mod counts;
 mod histogram;
-mod keyed_counts;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-pub(crate) use counts::Counts;
+use counts::Total;
+pub(crate) use counts::{Counters, Event, OwnCounters};
 use histogram::AtomicHistogram;
 pub use histogram::{DurationBucket, DurationHistogram};
-pub(crate) use keyed_counts::{KeyedCounters, KeyedCounts, KeyedEvent};
 
 /// The counters of one wheel.
-///
-/// Each thread counts its own sleeps, see [`counts`], and each set its own timers, see [`keyed_counts`]. The actor alone
-/// writes everything else, so it adds with a load and a store.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    threads: Mutex<Threads>,
-    /// The counts of threads that are ending, whose thread-local storage is gone.
-    elsewhere: Counts,
-    pub(crate) fired_sleeps: AtomicU64,
-    pub(crate) rescheduled: AtomicU64,
-    pub(crate) turns: AtomicU64,
-    pub(crate) wake_ups: AtomicU64,
-    pub(crate) commands: AtomicU64,
-    pub(crate) longest_turn: AtomicU64,
+    /// The actor's own.
+    pub(crate) actor: Counters,
+    /// Those of all threads and sets.
+    total: Arc<Total>,
+    /// In nanoseconds. Written by the actor alone.
+    longest_turn: AtomicU64,
     pub(crate) lateness: AtomicHistogram,
 }
 
-#[derive(Debug, Default)]
-struct Threads {
-    alive: Vec<Arc<Counts>>,
-    /// The sum over the threads that have ended.
-    gone: Counts,
-}
-
-/// Adds to a counter that this thread alone writes.
-pub(crate) fn add(counter: &AtomicU64, n: u64) {
-    counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Relaxed);
-}
-
 impl Metrics {
-    /// Includes the counts of one more thread.
-    pub(crate) fn register(&self, counts: &Arc<Counts>) {
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        let Threads { alive, gone } = &mut *threads;
-        alive.retain_mut(|counts| {
-            // Unlike reading the number of references, this also synchronizes with the thread's last writes.
-            match Arc::get_mut(counts) {
-                Some(counts) => {
-                    counts.add_to(gone);
-                    false
-                }
-                None => true,
-            }
-        });
-        alive.push(Arc::clone(counts));
+    /// Counters for one more thread or set.
+    pub(crate) fn register(&self) -> OwnCounters {
+        OwnCounters::new(&self.total)
     }
 
-    /// The counts for a thread whose thread-local storage is gone.
-    pub(crate) fn elsewhere(&self) -> &Counts {
-        &self.elsewhere
+    /// The actor took a turn of this length.
+    pub(crate) fn record_turn(&self, took: Duration) {
+        self.actor.add(Event::Turn, 1);
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let longest = self.longest_turn.load(Ordering::Relaxed).max(nanos);
+        self.longest_turn.store(longest, Ordering::Relaxed);
     }
 
-    /// The counts of all threads.
-    fn threads(&self) -> Counts {
-        let sum = Counts::default();
-        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        threads.gone.add_to(&sum);
-        for counts in &threads.alive {
-            counts.add_to(&sum);
-        }
-        self.elsewhere.add_to(&sum);
-        sum
-    }
-
-    /// A snapshot; `keyed` is the sum over all sets.
-    pub(crate) fn read(&self, keyed: &KeyedCounts) -> WheelMetrics {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let sleeps = self.threads();
-        let sleeps_fired = get(&self.fired_sleeps) + get(&sleeps.elapsed);
-        let sleeps_cancelled = get(&sleeps.cancelled);
-        let sleeps_made = get(&sleeps.made);
-        let sleeps_handed_over = get(&sleeps.handed_over);
+    /// A snapshot.
+    pub(crate) fn read(&self) -> WheelMetrics {
+        let mut counts = self.total.read();
+        counts.add(&self.actor.read());
+        let get = |event| counts.get(event);
+        let sleeps_made = get(Event::SleepMade);
+        let sleeps_fired = get(Event::SleepFired);
+        let sleeps_cancelled = get(Event::SleepCancelled);
+        let sleeps_handed_over = get(Event::SleepHandedOver);
         WheelMetrics {
             sleeps_pending: sleeps_made
                 .saturating_sub(sleeps_fired + sleeps_cancelled + sleeps_handed_over),
@@ -93,19 +54,21 @@ impl Metrics {
             sleeps_fired,
             sleeps_cancelled,
             sleeps_handed_over,
-            sleeps_moved: get(&sleeps.moved),
-            keyed_pending: keyed.pending(),
-            keyed_set: keyed.set(),
-            keyed_fired: keyed.fired(),
-            keyed_removed: keyed.get(KeyedEvent::Removed),
-            keyed_replaced: keyed.get(KeyedEvent::Replaced),
-            keyed_drained: keyed.get(KeyedEvent::Drained),
-            keyed_moved: keyed.get(KeyedEvent::Moved),
-            rescheduled: get(&self.rescheduled),
-            commands: get(&self.commands),
-            turns: get(&self.turns),
-            wake_ups: get(&self.wake_ups),
-            longest_turn: Duration::from_nanos(get(&self.longest_turn)),
+            sleeps_moved: get(Event::SleepMoved),
+            keyed_pending: counts.keyed_pending(),
+            keyed_set: get(Event::KeyedAdded)
+                + get(Event::KeyedReplaced)
+                + get(Event::KeyedRepeated),
+            keyed_fired: get(Event::KeyedFired) + get(Event::KeyedRepeated),
+            keyed_removed: get(Event::KeyedRemoved),
+            keyed_replaced: get(Event::KeyedReplaced),
+            keyed_drained: get(Event::KeyedDrained),
+            keyed_moved: get(Event::KeyedMoved),
+            rescheduled: get(Event::Rescheduled),
+            commands: get(Event::Command),
+            turns: get(Event::Turn),
+            wake_ups: get(Event::WakeUp),
+            longest_turn: Duration::from_nanos(self.longest_turn.load(Ordering::Relaxed)),
             lateness: self.lateness.read(),
         }
     }
@@ -185,18 +148,18 @@ pub struct WheelMetrics {
     pub lateness: DurationHistogram,
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(tickwheel_shuttle)))]
 mod tests {
     use super::*;
 
+    // The metric showed the last turn, whatever came before it.
     #[test]
-    fn counts_of_an_ended_thread_are_kept() {
+    fn longest_turn_outlives_shorter_ones() {
         let metrics = Metrics::default();
-        let counts = Arc::<Counts>::default();
-        metrics.register(&counts);
-        add(&counts.made, 3);
-        drop(counts);
-        metrics.register(&Arc::default());
-        assert_eq!(metrics.threads().made.load(Ordering::Relaxed), 3);
+        for (millis, longest) in [(2, 2), (5, 5), (1, 5), (0, 5), (6, 6)] {
+            metrics.record_turn(Duration::from_millis(millis));
+            assert_eq!(metrics.read().longest_turn, Duration::from_millis(longest));
+        }
+        assert_eq!(metrics.read().turns, 5);
     }
 }

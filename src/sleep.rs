@@ -10,7 +10,6 @@ use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ pub use interval::Interval;
 pub use timeout::Timeout;
 
 use crate::clock;
-use crate::metrics::Counts;
+use crate::metrics::Event;
 use crate::panic::{DROPPED_WAKER, catch_panic, wake};
 use crate::shared::entry::{Entry, Phase};
 use crate::shared::idle_clock::IdleClock;
@@ -171,7 +170,7 @@ impl Sleep {
 
     /// The sleep of an idle timer. The actor reads the idle clock before it fires the sleep.
     pub(crate) fn on_clock(shared: &Arc<Shared>, clock: Arc<IdleClock>, deadline: Instant) -> Self {
-        pool::count(shared, |counts| &counts.made);
+        pool::count(shared, Event::SleepMade);
         let entry = Entry::new(Arc::new(SleepContext {
             shared: Arc::clone(shared),
             clock: Some(clock),
@@ -287,7 +286,7 @@ impl Sleep {
                 let (was, notify) = entry.move_to(tick);
                 if was == Phase::Armed {
                     if shared.act(entry, notify) {
-                        pool::count(shared, |counts| &counts.moved);
+                        pool::count(shared, Event::SleepMoved);
                         return;
                     }
                     // The actor has ended. The waiting task, perhaps another one, has to poll to find that out.
@@ -306,7 +305,7 @@ impl Sleep {
             Stage::Done => true,
         };
         if has_fired {
-            pool::count(shared, |counts| &counts.made);
+            pool::count(shared, Event::SleepMade);
         }
         self.stage = Stage::Reset;
     }
@@ -417,13 +416,13 @@ impl Sleep {
     /// The sleep is due, and the actor has not fired it.
     fn poll_due(&mut self) -> Poll<()> {
         self.stage = Stage::Done;
-        self.count(|counts| &counts.elapsed);
+        self.count(Event::SleepFired);
         Poll::Ready(())
     }
 
-    fn count(&self, which: impl Fn(&Counts) -> &AtomicU64) {
+    fn count(&self, event: Event) {
         if let Some(entry) = &self.entry {
-            pool::count(&entry.context().shared, which);
+            pool::count(&entry.context().shared, event);
         }
     }
 
@@ -467,7 +466,7 @@ impl Sleep {
             // Making a timer may panic, so the sleep is counted after that.
             self.fallback = Some(Arc::new(fallback::sleep_until(self.tokios_deadline())));
             self.stage = Stage::Fallback;
-            self.count(|counts| &counts.handed_over);
+            self.count(Event::SleepHandedOver);
         }
         let is_never = self.tick == NEVER;
         let Some(mut fallback) = self.fallback() else {

@@ -49,7 +49,7 @@ use tracing::Instrument;
 
 use crate::actor::sleep_wheel::{SleepWheel, fetch};
 use crate::clock;
-use crate::metrics::add;
+use crate::metrics::Event;
 use crate::panic::{catch_panic, wake};
 use crate::shared::command::Command;
 use crate::shared::entry::Expiration;
@@ -179,7 +179,7 @@ impl Actor {
         if is_orphaned && self.is_unused() {
             return Step::End;
         }
-        add(&self.shared.metrics.0.wake_ups, 1);
+        self.shared.metrics.0.actor.add(Event::WakeUp, 1);
         Step::Wait
     }
 
@@ -362,7 +362,8 @@ impl Actor {
                     ..
                 }
             );
-            add(&self.shared.metrics.0.commands, u64::from(!is_second_round));
+            let counters = &self.shared.metrics.0.actor;
+            counters.add(Event::Command, u64::from(!is_second_round));
             match command {
                 Command::Sleep(entry) => self.sleeps.register(entry),
                 Command::Set(set) => self.keyed.receive(&set, &mut budget, turn),

@@ -263,11 +263,11 @@ fn describe(recorder: &dyn Recorder) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{KeyedCounts, Metrics};
+    use crate::metrics::Metrics;
 
     /// A snapshot in which no two counts are the same.
     fn distinct() -> WheelMetrics {
-        let mut metrics = Metrics::default().read(&KeyedCounts::default());
+        let mut metrics = Metrics::default().read();
         let WheelMetrics {
             sleeps_pending,
             sleeps_made,

@@ -1,41 +1,216 @@
-//! Counters that one thread writes for one wheel.
+//! Counters that one owner writes and any thread reads.
 //!
-//! A counter with one writer needs no atomic addition, and threads that count never share a cache line. Reading adds up
-//! the counters of all threads.
+//! A thread owns the counters of its sleeps, a set those of its timers, and the actor its own. A counter with one writer needs
+//! no atomic addition, and no owner writes a cache line of another one. Only its thread writes the counters of a thread, and
+//! only the thread that holds the lock of the set, or drops it, those of a set.
+//!
+//! Each [event](Event) adds to one counter alone: no reader sees half of it. A keyed timer is counted as added before it
+//! ends, and a reader reads `KeyedAdded` last. So it never sees more ends than timers, and the
+//! [number of pending ones](Counts::keyed_pending) follows from the counts.
+//!
+//! When an owner goes, its counts are added to those of the owners that are gone. That and reading happen under one lock, so
+//! each owner is counted once. The lock is held for additions only: a reader waits for no owner's lock, nor for its drop, and
+//! no owner that counts waits for a reader.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ops::Deref;
+use std::sync::Arc;
 
-/// The counters of one thread for one wheel. Only that thread writes it.
+use slab::Slab;
+
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{CachePadded, Mutex, lock};
+
+/// What is counted. A reader reads the last one first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A sleep was made, or reset after it had fired.
+    SleepMade,
+    /// A keyed timer was set, and there was none under its key.
+    KeyedAdded,
+    /// A sleep reached its deadline.
+    SleepFired,
+    /// A sleep was dropped before it fired.
+    SleepCancelled,
+    /// A sleep went on with Tokio's timer.
+    SleepHandedOver,
+    /// A waiting sleep was given another deadline.
+    SleepMoved,
+    /// A keyed timer was set again under its key.
+    KeyedReplaced,
+    /// A keyed timer fired and is pending again.
+    KeyedRepeated,
+    /// A keyed timer was given another deadline.
+    KeyedMoved,
+    /// A keyed timer fired and left its set.
+    KeyedFired,
+    KeyedRemoved,
+    KeyedDrained,
+    /// The actor reached a timer that was due later.
+    Rescheduled,
+    /// The actor applied a command.
+    Command,
+    /// The actor took a turn.
+    Turn,
+    /// The actor began to wait.
+    WakeUp,
+}
+
+const EVENTS: usize = Event::WakeUp as usize + 1;
+
+/// How often a reader reads counters that change meanwhile.
+const READS: usize = 4;
+
+/// The counters of one owner, by event.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
-    /// Sleeps that were made, or reset after they had fired.
-    pub(crate) made: AtomicU64,
-    /// Sleeps that were dropped before they fired.
-    pub(crate) cancelled: AtomicU64,
-    /// Sleeps that were polled when they were due by the clock and the actor had not fired them.
-    pub(crate) elapsed: AtomicU64,
-    /// Waiting sleeps that were given another deadline.
-    pub(crate) moved: AtomicU64,
-    /// Sleeps that went on with Tokio's timer.
-    pub(crate) handed_over: AtomicU64,
+pub(crate) struct Counters(CachePadded<[AtomicU64; EVENTS]>);
+
+/// A reading of counters, or a sum of such.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Counts([u64; EVENTS]);
+
+impl Counters {
+    /// Counts an event. Only for the owner.
+    #[inline]
+    pub(crate) fn add(&self, event: Event, n: u64) {
+        let counter = &self.0.0[event as usize];
+        // Release: a thread that reads this event reads what was counted before it, too.
+        counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Release);
+    }
+
+    /// The counts at one moment. If they keep changing, each is of a moment of its own during the call.
+    pub(crate) fn read(&self) -> Counts {
+        let mut counts = self.read_once();
+        for _ in 1..READS {
+            let again = self.read_once();
+            if again == counts {
+                break;
+            }
+            counts = again;
+        }
+        counts
+    }
+
+    fn read_once(&self) -> Counts {
+        let mut counts = Counts::default();
+        for (count, counter) in counts.0.iter_mut().zip(&self.0.0).rev() {
+            *count = counter.load(Ordering::Acquire);
+        }
+        counts
+    }
 }
 
 impl Counts {
-    fn each(&self) -> [&AtomicU64; 5] {
-        let Counts {
-            made,
-            cancelled,
-            elapsed,
-            moved,
-            handed_over,
-        } = self;
-        [made, cancelled, elapsed, moved, handed_over]
+    pub(super) fn add(&mut self, other: &Counts) {
+        for (sum, count) in self.0.iter_mut().zip(other.0) {
+            *sum += count;
+        }
     }
 
-    /// Adds these counts to a sum.
-    pub(super) fn add_to(&self, sum: &Counts) {
-        for (count, sum) in self.each().into_iter().zip(sum.each()) {
-            sum.fetch_add(count.load(Ordering::Relaxed), Ordering::Relaxed);
+    /// How often this event happened.
+    pub(crate) fn get(&self, event: Event) -> u64 {
+        self.0[event as usize]
+    }
+
+    /// How many keyed timers are pending.
+    pub(crate) fn keyed_pending(&self) -> u64 {
+        let ends = [Event::KeyedFired, Event::KeyedRemoved, Event::KeyedDrained];
+        let ended = ends.map(|event| self.get(event)).iter().sum();
+        self.get(Event::KeyedAdded).saturating_sub(ended)
+    }
+}
+
+/// The counts of all owners.
+#[derive(Debug, Default)]
+pub(super) struct Total(Mutex<Owners>);
+
+#[derive(Debug, Default)]
+struct Owners {
+    live: Slab<Arc<Counters>>,
+    /// The sum over the owners that are gone.
+    gone: Counts,
+}
+
+impl Total {
+    pub(super) fn read(&self) -> Counts {
+        let owners = lock(&self.0);
+        let mut sum = owners.gone;
+        for (_, counters) in &owners.live {
+            sum.add(&counters.read());
         }
+        sum
+    }
+}
+
+/// The counters of an owner in the total, which keeps their counts when they are dropped.
+#[derive(Debug)]
+pub(crate) struct OwnCounters {
+    counters: Arc<Counters>,
+    total: Arc<Total>,
+    key: usize,
+}
+
+impl OwnCounters {
+    pub(super) fn new(total: &Arc<Total>) -> Self {
+        let counters = Arc::<Counters>::default();
+        let key = lock(&total.0).live.insert(Arc::clone(&counters));
+        OwnCounters {
+            counters,
+            total: Arc::clone(total),
+            key,
+        }
+    }
+}
+
+impl Deref for OwnCounters {
+    type Target = Counters;
+
+    fn deref(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+impl Drop for OwnCounters {
+    fn drop(&mut self) {
+        let mut owners = lock(&self.total.0);
+        owners.gone.add(&self.counters.read());
+        owners.live.try_remove(self.key);
+        if owners.live.is_empty() {
+            // A slab keeps its memory; a burst of owners should not.
+            owners.live = Slab::new();
+        }
+    }
+}
+
+#[cfg(all(test, not(tickwheel_shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_an_owner_are_kept_when_it_is_gone() {
+        let total = Arc::<Total>::default();
+        let (one, other) = (OwnCounters::new(&total), OwnCounters::new(&total));
+        one.add(Event::SleepMade, 3);
+        other.add(Event::SleepMade, 4);
+        drop(one);
+        assert_eq!(total.read().get(Event::SleepMade), 7);
+        drop(other);
+        assert_eq!(total.read().get(Event::SleepMade), 7);
+    }
+
+    // Reading waited on a condition variable until the thread that dropped the set went on.
+    #[test]
+    fn counts_a_set_whose_drop_has_begun_and_not_gone_on() {
+        let total = Arc::<Total>::default();
+        let counters = OwnCounters::new(&total);
+        counters.add(Event::KeyedAdded, 2);
+        assert_eq!(total.read().keyed_pending(), 2);
+        counters.add(Event::KeyedDrained, 2);
+        let drained = total.read();
+        assert_eq!(
+            (drained.get(Event::KeyedAdded), drained.keyed_pending()),
+            (2, 0)
+        );
+        drop(counters);
+        assert_eq!(total.read(), drained);
     }
 }

@@ -5,8 +5,6 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::add;
-
 /// The logarithm of the number of buckets for each power of two. Eight buckets make a quantile exact to an eighth.
 const SUB_BITS: u32 = 3;
 const SUB_BUCKETS: usize = 1 << SUB_BITS;
@@ -172,7 +170,8 @@ impl fmt::Debug for AtomicHistogram {
 impl AtomicHistogram {
     pub(crate) fn record(&self, duration: Duration) {
         let nanos = whole_nanos(duration);
-        add(&self.counts[bucket(nanos)], 1);
+        let count = &self.counts[bucket(nanos)];
+        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         let sum = self.sum_nanos.load(Ordering::Relaxed).saturating_add(nanos);
         self.sum_nanos.store(sum, Ordering::Relaxed);
         if nanos > self.max_nanos.load(Ordering::Relaxed) {

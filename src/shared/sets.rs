@@ -1,44 +1,25 @@
-//! The list of a wheel's sets of keyed timers, and the sum of what they have counted.
+//! The list of a wheel's sets of keyed timers.
 //!
-//! # Invariants
-//!
-//! 1. A set stays in the list from [`register`](SetList::register) to [`retire`](SetList::retire), which it calls when it
-//!    is dropped.
-//! 2. `retire` takes the set out and adds its counts to `gone` under one hold of the lock, so a set is always in exactly
-//!    one of the two.
-//! 3. No reference to a set is dropped while the lock is held: it may be the last one, and then `retire` takes the lock.
-//!
-//! A reader adds up `gone` and all counters under one hold of the lock: by 2 each set is counted once. It reads only the
-//! [counters](KeyedCounters), which lie outside of the sets. So it waits neither for the lock of a set nor for one
-//! that is being dropped, and nothing of a user's runs while the lock is held.
+//! A set stays in the list from [`register`](SetList::register) to [`retire`](SetList::retire), which it calls when it is
+//! dropped. No reference to a set is dropped while the lock is held: it may be the last one, and then `retire` takes the
+//! lock.
 
 use std::sync::{Arc, Weak};
 
 use slab::Slab;
 
 use super::timer_set::TimerSet;
-use crate::metrics::{KeyedCounters, KeyedCounts};
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{Mutex, lock};
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct SetList {
-    sets: Mutex<Sets>,
-}
+pub(crate) struct SetList(Mutex<Sets>);
 
 #[derive(Debug, Default)]
 struct Sets {
-    live: Slab<Listed>,
-    /// The sum over the retired sets.
-    gone: KeyedCounts,
+    live: Slab<Weak<dyn TimerSet>>,
     /// The actor has ended and takes no more sets.
     closed: bool,
-}
-
-#[derive(Debug)]
-struct Listed {
-    set: Weak<dyn TimerSet>,
-    counters: Arc<KeyedCounters>,
 }
 
 /// A set's entry in the list.
@@ -47,43 +28,24 @@ pub(crate) struct SetKey(usize);
 
 impl SetList {
     /// Adds a new set. `None` when the actor has ended and will not close it.
-    pub(crate) fn register(
-        &self,
-        set: Weak<dyn TimerSet>,
-        counters: Arc<KeyedCounters>,
-    ) -> Option<SetKey> {
-        let mut sets = self.lock();
-        (!sets.closed).then(|| SetKey(sets.live.insert(Listed { set, counters })))
+    pub(crate) fn register(&self, set: Weak<dyn TimerSet>) -> Option<SetKey> {
+        let mut sets = lock(&self.0);
+        (!sets.closed).then(|| SetKey(sets.live.insert(set)))
     }
 
-    /// Takes out a set that is being dropped, and keeps its counts.
+    /// Takes out a set that is being dropped.
     pub(crate) fn retire(&self, key: SetKey) {
-        let mut sets = self.lock();
-        let set = sets.live.try_remove(key.0);
-        if let Some(set) = &set {
-            sets.gone.add(&set.counters.read());
-        }
+        let mut sets = lock(&self.0);
+        sets.live.try_remove(key.0);
         if sets.live.is_empty() {
             // A slab keeps its memory; a burst of sets should not.
             sets.live = Slab::new();
         }
-        drop(sets);
-        drop(set);
-    }
-
-    /// The counts of all sets, the retired ones included.
-    pub(crate) fn counts(&self) -> KeyedCounts {
-        let sets = self.lock();
-        let mut sum = sets.gone;
-        for (_, set) in &sets.live {
-            sum.add(&set.counters.read());
-        }
-        sum
     }
 
     /// Every set whose last reference is not gone. None can be [registered](Self::register) after this.
     pub(crate) fn close(&self) -> Vec<Arc<dyn TimerSet>> {
-        let mut sets = self.lock();
+        let mut sets = lock(&self.0);
         sets.closed = true;
         sets.alive()
     }
@@ -91,18 +53,15 @@ impl SetList {
     /// Every set whose last reference is not gone.
     #[cfg(test)]
     pub(crate) fn all(&self) -> Vec<Arc<dyn TimerSet>> {
-        self.lock().alive()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Sets> {
-        lock(&self.sets)
+        lock(&self.0).alive()
     }
 }
 
 impl Sets {
     fn alive(&self) -> Vec<Arc<dyn TimerSet>> {
-        let sets = self.live.iter();
-        sets.filter_map(|(_, listed)| listed.set.upgrade())
+        self.live
+            .iter()
+            .filter_map(|(_, set)| set.upgrade())
             .collect()
     }
 }

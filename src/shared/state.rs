@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use crate::clock::{self, CAN_PAUSE};
-use crate::metrics::{KeyedCounters, Metrics, WheelMetrics};
+use crate::metrics::{Metrics, WheelMetrics};
 use crate::shared::bound::ActorAction;
 use crate::shared::command::{Command, CommandMailbox};
 use crate::shared::end::{End, Ended};
@@ -276,15 +276,11 @@ impl Shared {
     }
 
     /// Adds a new set to the list. `None` when the actor has ended and will not close it.
-    pub(crate) fn register(
-        &self,
-        set: Weak<dyn TimerSet>,
-        counters: Arc<KeyedCounters>,
-    ) -> Option<SetKey> {
-        self.sets.register(set, counters)
+    pub(crate) fn register(&self, set: Weak<dyn TimerSet>) -> Option<SetKey> {
+        self.sets.register(set)
     }
 
-    /// Takes a set that is being dropped off the list, and keeps its counts.
+    /// Takes a set that is being dropped off the list.
     pub(crate) fn retire(&self, key: SetKey) {
         self.sets.retire(key);
     }
@@ -302,7 +298,7 @@ impl Shared {
 
     /// A snapshot of every count.
     pub(crate) fn read_metrics(&self) -> WheelMetrics {
-        self.metrics.0.read(&self.sets.counts())
+        self.metrics.0.read()
     }
 
     // --- commands ---

@@ -1,10 +1,9 @@
 //! One turn of the actor.
 
 use std::cell::Cell;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::metrics::{Metrics, add};
+use crate::metrics::{Event, Metrics};
 use crate::tick::Timestamp;
 
 /// One turn of the actor: its time, read once, and its counts.
@@ -68,13 +67,13 @@ impl<'a> Turn<'a> {
 
     /// A sleep fired.
     pub(crate) fn fired_sleep(&self, deadline: Timestamp) {
-        add(&self.metrics.fired_sleeps, 1);
+        self.metrics.actor.add(Event::SleepFired, 1);
         self.fired(deadline);
     }
 
     /// A timer was processed, found to be due later, and rescheduled.
     pub(crate) fn rescheduled(&self) {
-        add(&self.metrics.rescheduled, 1);
+        self.metrics.actor.add(Event::Rescheduled, 1);
     }
 
     /// The greatest lateness so far.
@@ -84,30 +83,6 @@ impl<'a> Turn<'a> {
 
     /// Counts the turn, which took this long.
     pub(crate) fn end(&self, took: Duration) {
-        add(&self.metrics.turns, 1);
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        let longest = &self.metrics.longest_turn;
-        longest.store(
-            nanos.max(longest.load(Ordering::Relaxed)),
-            Ordering::Relaxed,
-        );
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    // The metric once showed the last turn instead of the longest one.
-    #[test]
-    fn longest_turn_outlives_shorter_ones() {
-        let metrics = Metrics::default();
-        for (millis, longest) in [(2, 2), (5, 5), (1, 5), (0, 5), (6, 6)] {
-            let turn = Turn::new(0, Timestamp::at(0), &metrics);
-            turn.end(Duration::from_millis(millis));
-            let shown = Duration::from_nanos(metrics.longest_turn.load(Ordering::Relaxed));
-            assert_eq!(shown, Duration::from_millis(longest));
-        }
-        assert_eq!(metrics.turns.load(Ordering::Relaxed), 5);
+        self.metrics.record_turn(took);
     }
 }

@@ -41,6 +41,7 @@ use tokio::time::{self, Instant};
 
 use super::{Sleep, Stage, drop_replaced, fallback, pool};
 use crate::clock::{self, CAN_PAUSE};
+use crate::metrics::Event;
 use crate::panic::wake;
 use crate::shared::entry::Phase;
 use crate::tick::{NEVER, far_future};
@@ -108,7 +109,7 @@ impl Sleep {
             let (was, waiting) = self.take_off();
             waker = waiting;
             if was == Phase::Fired || self.stage == Stage::Done {
-                self.count(|counts| &counts.made);
+                self.count(Event::SleepMade);
             }
             self.make_timer();
         }
@@ -191,7 +192,7 @@ impl Sleep {
     fn make_timer(&mut self) {
         self.fallback = Some(Arc::new(fallback::sleep_until(self.tokios_deadline())));
         self.stage = Stage::Tokio;
-        self.count(|counts| &counts.handed_over);
+        self.count(Event::SleepHandedOver);
     }
 
     /// The deadline for Tokio's timer. Tokio panics at an instant that is nearly the last one there is.

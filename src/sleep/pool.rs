@@ -19,12 +19,11 @@
 use std::cell::RefCell;
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
 use tokio::time::Instant;
 
-use crate::metrics::Counts;
+use crate::metrics::{Event, OwnCounters};
 use crate::shared::entry::Entry;
 use crate::shared::{Shared, SleepContext, SleepEntry};
 use crate::sync::{EXPLORED, thread_local};
@@ -48,7 +47,7 @@ struct Pool {
     shared: Arc<Shared>,
     /// The context of the entries, once there has been one.
     context: Option<Arc<SleepContext>>,
-    counts: Arc<Counts>,
+    counters: OwnCounters,
     entries: Entries,
     /// The deadline that was last rounded to a tick.
     rounded: Rounded,
@@ -173,12 +172,10 @@ fn move_to_start(slots: &mut [Slot]) {
 
 impl Pool {
     fn new(shared: &Arc<Shared>) -> Self {
-        let counts = Arc::<Counts>::default();
-        shared.metrics.0.register(&counts);
         Pool {
             shared: Arc::clone(shared),
             context: None,
-            counts,
+            counters: shared.metrics.0.register(),
             entries: Entries::default(),
             rounded: Rounded::new(&shared.ticks),
         }
@@ -235,7 +232,7 @@ pub(crate) fn take(
         }
         let tick = pool.rounded.deadline(&context.shared.ticks, deadline?);
         let entry = pool.entries.take(tick)?;
-        increment(&pool.counts.made);
+        pool.counters.add(Event::SleepMade, 1);
         Some((entry, tick))
     });
     match taken {
@@ -250,14 +247,13 @@ fn take_any(context: &Arc<SleepContext>, deadline: Option<Instant>) -> (Arc<Slee
     let shared = &context.shared;
     let tick = deadline.map_or(NEVER, |deadline| shared.ticks.deadline(deadline));
     let taken = with(shared, |pool| {
-        increment(&pool.counts.made);
+        pool.counters.add(Event::SleepMade, 1);
         pool.learn(context);
         let fitting = pool.entries.take(tick);
         fitting.or_else(|| pool.entries.take_late())
     });
     if taken.is_none() {
-        let counts = shared.metrics.0.elsewhere();
-        counts.made.fetch_add(1, Ordering::Relaxed);
+        count_exiting(shared, Event::SleepMade);
     }
     let entry = taken.flatten();
     let entry = entry.unwrap_or_else(|| Arc::new(Entry::new(Arc::clone(context))));
@@ -283,7 +279,7 @@ pub(crate) fn give(entry: &mut Option<Arc<SleepEntry>>, scheduled: u64, waker: O
         if !may_keep || !pool.entries.give(scheduled, entry) {
             return None;
         }
-        increment(&pool.counts.cancelled);
+        pool.counters.add(Event::SleepCancelled, 1);
         Some(())
     });
     if given.is_none() {
@@ -301,12 +297,11 @@ pub(crate) fn give_any(entry: &mut Option<Arc<SleepEntry>>, scheduled: u64, is_c
     let counted = with(&context.shared, |pool| {
         pool.learn(context);
         if is_cancelled {
-            increment(&pool.counts.cancelled);
+            pool.counters.add(Event::SleepCancelled, 1);
         }
     });
     if counted.is_none() && is_cancelled {
-        let counts = context.shared.metrics.0.elsewhere();
-        counts.cancelled.fetch_add(1, Ordering::Relaxed);
+        count_exiting(&context.shared, Event::SleepCancelled);
     }
     // An entry that is not scheduled fits any deadline. Using it again saves the allocation, not the command.
     let scheduled = if scheduled == NEVER { 0 } else { scheduled };
@@ -320,18 +315,18 @@ pub(crate) fn give_any(entry: &mut Option<Arc<SleepEntry>>, scheduled: u64, is_c
     }
 }
 
-/// Adds one to a count of this thread.
+/// Counts an event of this thread.
 #[inline]
-pub(crate) fn count(shared: &Arc<Shared>, which: impl Fn(&Counts) -> &AtomicU64) {
-    if with(shared, |pool| increment(which(&pool.counts))).is_none() {
-        which(shared.metrics.0.elsewhere()).fetch_add(1, Ordering::Relaxed);
+pub(crate) fn count(shared: &Arc<Shared>, event: Event) {
+    if with(shared, |pool| pool.counters.add(event, 1)).is_none() {
+        count_exiting(shared, event);
     }
 }
 
-/// Adds one to a count. Only this thread writes it, so a load and a store are enough.
-#[inline]
-fn increment(count: &AtomicU64) {
-    count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+/// Counts an event of a thread that is ending and has no pool any more.
+#[cold]
+fn count_exiting(shared: &Arc<Shared>, event: Event) {
+    shared.metrics.0.register().add(event, 1);
 }
 
 /// Calls `f` with the pool that this thread used last. `None` if there is none, as when the thread is ending.

@@ -5,9 +5,9 @@ use std::collections::binary_heap::PeekMut;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::ledger::Ended;
 use super::table::{Slot, Timer};
 use super::{BATCH, Cause, Expired, Guard, KEPT, Payload, Phase, Set, State};
+use crate::metrics::Event;
 use crate::panic::{catch_panic, drop_caught, wake};
 use crate::shared::bound::{Reached, Want};
 use crate::shared::timer_set::{Batch, Contended, Due, DueHeap, Item, Patience, TimerSet, Timers};
@@ -224,7 +224,7 @@ impl<K, S: Payload> Set<K, S> {
             let Some(repeated) = self.repeat(state, index, deadline, turn, wheel) else {
                 // Its clone panicked.
                 lost.extend(state.remove(index, |_| {}));
-                state.ledger.ended(Ended::Removed);
+                state.counters.ended(Event::KeyedRemoved);
                 return false;
             };
             repeated
@@ -232,7 +232,7 @@ impl<K, S: Payload> Set<K, S> {
             let Some(timer) = state.remove(index, |_| {}) else {
                 return false;
             };
-            state.ledger.ended(Ended::Fired);
+            state.counters.ended(Event::KeyedFired);
             (timer.key, timer.value.into_value(), 0)
         };
         state.delivered.push(Expired {
@@ -273,7 +273,7 @@ impl<K, S: Payload> Set<K, S> {
                 wheel.insert(tick, self.item(index));
             }
         });
-        state.ledger.repeated();
+        state.counters.count(Event::KeyedRepeated);
         Some((key, value, missed.unsigned_abs()))
     }
 }

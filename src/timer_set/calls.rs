@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::ledger::Ended;
 use super::table::{Slot, Timer, hash_of};
 use super::{BATCH, Closed, Payload, Phase, Plain, Repeat, Set, SetTimerError};
 use crate::clock;
+use crate::metrics::Event;
 use crate::panic::{drop_caught, wake};
 use crate::tick::{NEVER, Timestamp};
 
@@ -43,10 +43,10 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
                 outbox.require(index, &mut slot.bound, tick);
                 Some(replaced.0)
             });
-            state.ledger.replaced();
+            state.counters.count(Event::KeyedReplaced);
             (index, replaced, Some(key))
         } else {
-            if !state.ledger.set() {
+            if !state.counters.set() {
                 drop(guard);
                 return Err(SetTimerError::Full(key, value));
             }
@@ -89,7 +89,7 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         if state.table.find(hash, |other| *other == key).is_some() {
             return Ok(Some((key, value)));
         }
-        if !state.ledger.set() {
+        if !state.counters.set() {
             return Err(SetTimerError::Full(key, value));
         }
         let timer = Timer {
@@ -125,7 +125,7 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
             }
             outbox.require(index, &mut slot.bound, tick);
         }
-        state.ledger.moved();
+        state.counters.count(Event::KeyedMoved);
         state.assert_slot(index, |deadline| self.tick(deadline));
         Ok(true)
     }
@@ -145,7 +145,7 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
             return Ok(None);
         };
         state.repeats.remove(&index);
-        state.ledger.ended(Ended::Removed);
+        state.counters.ended(Event::KeyedRemoved);
         state.assert_slot(index, |deadline| self.tick(deadline));
         drop(guard);
         drop_caught([key]);
@@ -206,7 +206,7 @@ impl<K, V> Set<K, Plain<V>> {
                     continue;
                 }
                 removed.extend(state.take_out(outbox, index));
-                state.ledger.ended(Ended::Removed);
+                state.counters.ended(Event::KeyedRemoved);
                 state.assert_slot(index, |deadline| self.tick(deadline));
             }
             drop(guard);
@@ -236,7 +236,7 @@ impl<K, S: Payload> Set<K, S> {
             drop(guard);
             return Err(SetTimerError::Closed(key, value));
         }
-        if !state.ledger.set() {
+        if !state.counters.set() {
             drop(guard);
             return Err(SetTimerError::Full(key, value));
         }
@@ -298,7 +298,7 @@ impl<K, S: Payload> Set<K, S> {
             return;
         }
         let taken = state.take_out(outbox, index);
-        state.ledger.ended(Ended::Removed);
+        state.counters.ended(Event::KeyedRemoved);
         let receiver = if state.is_finished() {
             state.receiver.take()
         } else {

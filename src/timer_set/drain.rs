@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::ledger::Ended;
 use super::lock::Outbox;
 use super::table::Timer;
 use super::{BATCH, Cause, Closed, Expired, Payload, Set, State};
 use crate::clock;
+use crate::metrics::Event;
 
 impl<K, S: Payload> Set<K, S> {
     /// Takes every timer out that was armed before this call, earliest first.
@@ -29,7 +29,7 @@ impl<K, S: Payload> Set<K, S> {
                 if let Some(mut timer) = state.take_out(outbox, index) {
                     let (due, cause) = timer.value.end(timer.deadline, now, &self.rules);
                     timer.deadline = due;
-                    state.ledger.ended(Ended::Drained);
+                    state.counters.ended(Event::KeyedDrained);
                     taken.push((timer, cause));
                 }
             }

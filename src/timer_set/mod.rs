@@ -67,12 +67,12 @@
 
 mod actor_side;
 mod calls;
+mod counters;
 mod delivered;
 mod drain;
 mod error;
 mod expired;
 mod key_index;
-mod ledger;
 mod lock;
 mod payload;
 mod stream_side;
@@ -90,14 +90,13 @@ use std::task::Waker;
 use hashbrown::DefaultHashBuilder;
 
 use crate::clock;
-use crate::metrics::KeyedCounters;
 use crate::shared::Shared;
 use crate::shared::command::Command;
 use crate::shared::timer_set::TimerSet;
 use crate::sync::{EXPLORED, thread_number};
 use crate::tick::{NEVER, Timestamp};
+use counters::SetCounters;
 use delivered::Delivered;
-use ledger::Ledger;
 use lock::{ActorGuard, ActorLink, ActorMutex, Outbox};
 use table::{Slot, Table, Timer};
 
@@ -132,7 +131,7 @@ pub(crate) struct Set<K, S: Payload> {
 
 struct State<K, S: Payload> {
     /// First, so that it is dropped before any key or value.
-    ledger: Ledger,
+    counters: SetCounters,
     table: Table<K, S>,
     /// The repeating timers, by index.
     repeats: BTreeMap<u32, Repeat<K, S>>,
@@ -170,7 +169,6 @@ where
 {
     pub(crate) fn new(shared: &Arc<Shared>, rules: S::Rules) -> Arc<Self> {
         let hasher = DefaultHashBuilder::default();
-        let counters = Arc::new(KeyedCounters::new());
         let set = Arc::new_cyclic(|this: &Weak<Self>| Set {
             this: Weak::clone(this) as Weak<dyn TimerSet>,
             shared: Arc::clone(shared),
@@ -179,7 +177,7 @@ where
             number: AtomicU32::new(0),
             earliest: AtomicU64::new(NEVER),
             state: ActorMutex::new(State {
-                ledger: Ledger::new(shared, Arc::clone(&counters)),
+                counters: SetCounters::new(shared),
                 table: Table::new(),
                 repeats: BTreeMap::new(),
                 delivered: Delivered::new(),
@@ -189,8 +187,8 @@ where
                 has_handles: true,
             }),
         });
-        match shared.register(Weak::clone(&set.this), counters) {
-            Some(entry) => set.lock().ledger.registered(entry),
+        match shared.register(Weak::clone(&set.this)) {
+            Some(entry) => set.lock().counters.registered(entry),
             None => set.lock().phase = Phase::Ended,
         }
         set
