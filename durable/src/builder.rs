@@ -149,7 +149,8 @@ impl<K, V, C: Codec> Builder<K, V, C> {
 
     /// Opens the store and starts the instance, whose tasks run on the current Tokio runtime.
     ///
-    /// Timers that came due while no instance ran are delivered at once, earliest first.
+    /// Takes a [`Store`], or a `Box<dyn Store>` that was chosen at run time. Timers that came due while no instance ran are
+    /// delivered at once, earliest first.
     ///
     /// # Errors
     ///
@@ -161,7 +162,7 @@ impl<K, V, C: Codec> Builder<K, V, C> {
     pub async fn start(
         self,
         wheel: &TimerWheel,
-        store: impl Store,
+        store: impl Into<Box<dyn Store>>,
     ) -> Result<(DurableTimers<K, V>, Claims<K, V>), BuildError>
     where
         K: Serialize + DeserializeOwned,
@@ -169,7 +170,7 @@ impl<K, V, C: Codec> Builder<K, V, C> {
     {
         let namespace = Namespace::new(&self.namespace)?;
         let name = self.codec.name();
-        let instance = instance::start(store, namespace, name, self.settings, wheel).await?;
+        let instance = instance::start(store.into(), namespace, name, self.settings, wheel).await?;
         let coder: Arc<dyn Coder<K, V>> = Arc::new(self.codec);
         let timers = DurableTimers::new(&instance, Arc::clone(&coder));
         let claims = Claims::new(instance.core, coder, instance.life);

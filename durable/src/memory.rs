@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::future::{Future, Ready, ready};
+use std::future::ready;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -11,9 +11,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::store::{
-    Action, AnswerSize, Armed, Counts, Due, Fire, FireReport, InstanceId, List, Load, LoadWindow,
-    Loaded, Namespace, Opened, Purged, Settle, Settled, Settlement, State, Store, StoreError,
-    StoreTime, Stored, Version, Write, WriteOutcome,
+    Action, Answer, AnswerSize, Armed, BoxFuture, Counts, Due, Fire, FireReport, InstanceId, List,
+    Load, LoadWindow, Loaded, Namespace, Opened, Purged, Settle, Settled, Settlement, State, Store,
+    StoreError, StoreTime, Stored, Version, Write, WriteOutcome,
 };
 
 /// A purge deletes at most this many rows at once.
@@ -83,11 +83,11 @@ impl Memory {
     }
 
     /// Runs a call: one hold of the lock, one reading of the clock.
-    fn call<T>(
+    fn call<T: Send + 'static>(
         &self,
         namespace: &Namespace,
         run: impl FnOnce(&mut Call<'_>) -> T,
-    ) -> Ready<Result<T, StoreError>> {
+    ) -> Answer<'static, T> {
         let mut database = self.lock();
         let now = database.now();
         let Database {
@@ -95,13 +95,13 @@ impl Memory {
         } = &mut *database;
         let Some(space) = spaces.get_mut(namespace) else {
             let error = format!("namespace {namespace} was not opened");
-            return ready(Err(StoreError::refused(error)));
+            return Box::pin(ready(Err(StoreError::refused(error))));
         };
-        ready(Ok(run(&mut Call {
+        Box::pin(ready(Ok(run(&mut Call {
             sequence,
             space,
             now,
-        })))
+        }))))
     }
 }
 
@@ -121,11 +121,7 @@ impl fmt::Debug for Memory {
 }
 
 impl Store for Memory {
-    fn open(
-        &self,
-        namespace: &Namespace,
-        codec: &str,
-    ) -> impl Future<Output = Result<Opened, StoreError>> + Send {
+    fn open<'a>(&'a self, namespace: &'a Namespace, codec: &'a str) -> Answer<'a, Opened> {
         let mut database = self.lock();
         let now = database.now();
         let Database {
@@ -136,44 +132,36 @@ impl Store for Memory {
             ..Space::default()
         });
         if space.codec != codec {
-            return ready(Err(StoreError::Codec {
+            return Box::pin(ready(Err(StoreError::Codec {
                 namespace: namespace.to_string(),
                 stored: space.codec.clone(),
                 asked: codec.to_owned(),
-            }));
+            })));
         }
         *sequence += 1;
-        ready(Ok(Opened {
+        Box::pin(ready(Ok(Opened {
             now,
             instance: InstanceId(*sequence),
-        }))
+        })))
     }
 
-    fn write(
-        &self,
-        namespace: &Namespace,
+    fn write<'a>(
+        &'a self,
+        namespace: &'a Namespace,
         writes: Vec<Write>,
         near: LoadWindow,
-    ) -> impl Future<Output = Result<Vec<WriteOutcome>, StoreError>> + Send {
+    ) -> Answer<'a, Vec<WriteOutcome>> {
         self.call(namespace, move |call| {
             let each = writes.into_iter().map(|write| call.write(write, near));
             each.collect()
         })
     }
 
-    fn load(
-        &self,
-        namespace: &Namespace,
-        request: Load,
-    ) -> impl Future<Output = Result<Loaded, StoreError>> + Send {
+    fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
         self.call(namespace, move |call| call.load(request))
     }
 
-    fn fire(
-        &self,
-        namespace: &Namespace,
-        request: Fire,
-    ) -> impl Future<Output = Result<FireReport, StoreError>> + Send {
+    fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
         self.call(namespace, move |call| {
             let mut report = FireReport::at(call.now);
             let mut size = AnswerSize::default();
@@ -199,23 +187,23 @@ impl Store for Memory {
         })
     }
 
-    fn settle(
-        &self,
-        namespace: &Namespace,
+    fn settle<'a>(
+        &'a self,
+        namespace: &'a Namespace,
         settles: Vec<Settle>,
         near: LoadWindow,
-    ) -> impl Future<Output = Result<Vec<Settled>, StoreError>> + Send {
+    ) -> Answer<'a, Vec<Settled>> {
         self.call(namespace, move |call| {
             let each = settles.into_iter().map(|settle| call.settle(settle, near));
             each.collect()
         })
     }
 
-    fn unload(
-        &self,
-        namespace: &Namespace,
+    fn unload<'a>(
+        &'a self,
+        namespace: &'a Namespace,
         instance: InstanceId,
-    ) -> impl Future<Output = Result<InstanceId, StoreError>> + Send {
+    ) -> Answer<'a, InstanceId> {
         self.call(namespace, move |call| {
             call.unload(instance);
             let Version(fresh) = call.next_version();
@@ -223,20 +211,16 @@ impl Store for Memory {
         })
     }
 
-    fn unmark(
-        &self,
-        namespace: &Namespace,
+    fn unmark<'a>(
+        &'a self,
+        namespace: &'a Namespace,
         instance: InstanceId,
         versions: Vec<Version>,
-    ) -> impl Future<Output = Result<Vec<Version>, StoreError>> + Send {
+    ) -> Answer<'a, Vec<Version>> {
         self.call(namespace, move |call| call.unmark(instance, &versions))
     }
 
-    fn get(
-        &self,
-        namespace: &Namespace,
-        key: Vec<u8>,
-    ) -> impl Future<Output = Result<Option<Stored>, StoreError>> + Send {
+    fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>> {
         self.call(namespace, move |call| {
             let waiting = call.space.waiting.get(&key).copied();
             let version = waiting.or_else(|| call.latest_token(&key))?;
@@ -244,22 +228,21 @@ impl Store for Memory {
         })
     }
 
-    async fn list(&self, namespace: &Namespace, request: List) -> Result<Vec<Stored>, StoreError> {
+    fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {
         let state = request.state;
         let (due, version) = request.after.unwrap_or((StoreTime::default(), Version(0)));
         let after = Bound::Excluded((state, due, version));
         let last = Bound::Included((state, StoreTime::NEVER, Version(i64::MAX)));
-        let listing = self.call(namespace, |call| {
+        self.call(namespace, |call| {
             let page = call.space.by_due.range((after, last)).take(request.limit);
             let rows = page.map(|(.., version)| &call.space.rows[version]);
             let mut size = AnswerSize::default();
             rows.take_while(|row| size.takes(row)).cloned().collect()
-        });
-        listing.await
+        })
     }
 
-    async fn count(&self, namespace: &Namespace) -> Result<Counts, StoreError> {
-        let counting = self.call(namespace, |call| {
+    fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts> {
+        self.call(namespace, |call| {
             let waiting = call.space.waiting.len();
             let first = call.space.by_due.first();
             let earliest = first.filter(|(state, ..)| *state == State::Waiting);
@@ -270,12 +253,11 @@ impl Store for Memory {
                 earliest: earliest.map(|&(_, due, _)| due),
                 is_estimate: false,
             }
-        });
-        counting.await
+        })
     }
 
-    async fn purge(&self, namespace: &Namespace) -> Result<Purged, StoreError> {
-        let purging = self.call(namespace, |call| {
+    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged> {
+        self.call(namespace, |call| {
             let batch = call.space.by_due.iter().take(PURGED_AT_ONCE);
             let batch: Vec<_> = batch.map(|&(.., version)| version).collect();
             let purged = batch.iter().filter_map(|&version| call.take(version));
@@ -283,19 +265,20 @@ impl Store for Memory {
                 rows: purged.count() as u64,
                 more: !call.space.rows.is_empty(),
             }
-        });
-        purging.await
+        })
     }
 
-    async fn hinted(&self, namespace: &Namespace) {
-        let hint = self
-            .lock()
-            .spaces
-            .get(namespace)
-            .map(|space| Arc::clone(&space.hint));
-        if let Some(hint) = hint {
-            hint.notified().await;
-        }
+    fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let hint = self
+                .lock()
+                .spaces
+                .get(namespace)
+                .map(|space| Arc::clone(&space.hint));
+            if let Some(hint) = hint {
+                hint.notified().await;
+            }
+        })
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::borrow::Borrow;
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -104,7 +103,7 @@ impl<K, V> DurableTimers<K, V> {
         Q: Serialize + ?Sized,
     {
         let write = self.set(key, value, Due::In(delay), None, false);
-        self.write(write?).await.map(drop)
+        self.writes.submit(write?).await.map(drop)
     }
 
     /// Sets a timer that is due at `deadline`, by the store's clock. One in the past is due at once. Otherwise as
@@ -124,7 +123,7 @@ impl<K, V> DurableTimers<K, V> {
         Q: Serialize + ?Sized,
     {
         let write = self.set(key, value, Due::At(deadline.into()), None, false);
-        self.write(write?).await.map(drop)
+        self.writes.submit(write?).await.map(drop)
     }
 
     /// Sets a timer that is due every `period`, the first time one period from now, until it is removed or set again.
@@ -148,7 +147,7 @@ impl<K, V> DurableTimers<K, V> {
             });
         }
         let write = self.set(key, value, Due::In(period), Some(period), false);
-        self.write(write?).await.map(drop)
+        self.writes.submit(write?).await.map(drop)
     }
 
     /// Sets a timer unless the key has one, waiting or in flight.
@@ -167,7 +166,7 @@ impl<K, V> DurableTimers<K, V> {
         Q: Serialize + ?Sized,
     {
         let write = self.set(key, value, Due::In(delay), None, true);
-        Ok(match self.write(write?).await? {
+        Ok(match self.writes.submit(write?).await? {
             WriteOutcome::Armed { .. } => SetIfAbsent::Set,
             WriteOutcome::InFlight(token) => SetIfAbsent::InFlight(Token(token)),
             _ => SetIfAbsent::Present,
@@ -193,7 +192,10 @@ impl<K, V> DurableTimers<K, V> {
             .into_iter()
             .map(|(key, value, delay)| self.set(key, value, Due::In(delay), None, false));
         let writes = writes.collect::<Result<Vec<_>, _>>()?;
-        let answers: Vec<_> = writes.into_iter().map(|write| self.write(write)).collect();
+        let answers: Vec<_> = writes
+            .into_iter()
+            .map(|write| self.writes.submit(write))
+            .collect();
         for answer in answers {
             answer.await?;
         }
@@ -239,7 +241,7 @@ impl<K, V> DurableTimers<K, V> {
     {
         let key = self.coder.encode_key(&key)?;
         let action = Action::Remove;
-        Ok(match self.write(Write { key, action }).await? {
+        Ok(match self.writes.submit(Write { key, action }).await? {
             WriteOutcome::Removed { value, .. } => Removed::Value(self.coder.decode_value(&value)?),
             WriteOutcome::InFlight(token) => Removed::InFlight(Token(token)),
             _ => Removed::Absent,
@@ -300,7 +302,7 @@ impl<K, V> DurableTimers<K, V> {
     {
         let key = self.coder.encode_key(&key)?;
         let action = Action::Move { due };
-        Ok(match self.write(Write { key, action }).await? {
+        Ok(match self.writes.submit(Write { key, action }).await? {
             WriteOutcome::Armed { .. } => Moved::Yes,
             WriteOutcome::InFlight(token) => Moved::InFlight(Token(token)),
             _ => Moved::Absent,
@@ -328,10 +330,6 @@ impl<K, V> DurableTimers<K, V> {
                 if_absent,
             },
         })
-    }
-
-    fn write(&self, write: Write) -> impl Future<Output = Result<WriteOutcome, Error>> + use<K, V> {
-        self.writes.submit(write)
     }
 }
 

@@ -8,8 +8,9 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::store::{
-    Armed, Counts, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened,
-    Purged, Settle, Settled, Settlement, Store, StoreError, Stored, Version, Write, WriteOutcome,
+    Answer, Armed, BoxFuture, Counts, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded,
+    Namespace, Opened, Purged, Settle, Settled, Settlement, Store, StoreError, Stored, Version,
+    Write, WriteOutcome,
 };
 
 /// A store between an instance and its store, which fails on demand. Clones fail together.
@@ -253,146 +254,156 @@ impl<S> Clone for Faulty<S> {
 }
 
 impl<S: Store> Store for Faulty<S> {
-    async fn open(&self, namespace: &Namespace, codec: &str) -> Result<Opened, StoreError> {
-        self.call("open", || self.store.open(namespace, codec))
-            .await
+    fn open<'a>(&'a self, namespace: &'a Namespace, codec: &'a str) -> Answer<'a, Opened> {
+        Box::pin(self.call("open", move || self.store.open(namespace, codec)))
     }
 
-    async fn write(
-        &self,
-        namespace: &Namespace,
+    fn write<'a>(
+        &'a self,
+        namespace: &'a Namespace,
         writes: Vec<Write>,
         near: LoadWindow,
-    ) -> Result<Vec<WriteOutcome>, StoreError> {
-        let writing = self.call("write", || self.store.write(namespace, writes, near));
-        let written = writing.await?;
-        let mut state = self.lock();
-        for written in &written {
-            match written {
-                WriteOutcome::Armed { row, replaced } => {
-                    state.armed(row);
-                    state.marked.retain(|version| Some(*version) != *replaced);
+    ) -> Answer<'a, Vec<WriteOutcome>> {
+        Box::pin(async move {
+            let writing = self.call("write", || self.store.write(namespace, writes, near));
+            let written = writing.await?;
+            let mut state = self.lock();
+            for written in &written {
+                match written {
+                    WriteOutcome::Armed { row, replaced } => {
+                        state.armed(row);
+                        state.marked.retain(|version| Some(*version) != *replaced);
+                    }
+                    WriteOutcome::Removed { version, .. } => {
+                        state.writes += 1;
+                        state.marked.remove(version);
+                    }
+                    _ => {}
                 }
-                WriteOutcome::Removed { version, .. } => {
-                    state.writes += 1;
-                    state.marked.remove(version);
-                }
-                _ => {}
             }
-        }
-        drop(state);
-        Ok(written)
+            drop(state);
+            Ok(written)
+        })
     }
 
-    async fn load(&self, namespace: &Namespace, request: Load) -> Result<Loaded, StoreError> {
-        let load = || {
-            let is_unloaded = self.lock().unloaded.contains(&request.instance);
-            assert!(!is_unloaded, "an id loads after its unload: {request:?}");
-            self.store.load(namespace, request)
-        };
-        let loaded = self.call("load", load).await?;
-        let versions = loaded.rows.iter().map(|&(version, _)| version);
-        let mut state = self.lock();
-        state.writes += loaded.rows.len() as u64;
-        state.marked.extend(versions);
-        drop(state);
-        Ok(loaded)
+    fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
+        Box::pin(async move {
+            let load = || {
+                let is_unloaded = self.lock().unloaded.contains(&request.instance);
+                assert!(!is_unloaded, "an id loads after its unload: {request:?}");
+                self.store.load(namespace, request)
+            };
+            let loaded = self.call("load", load).await?;
+            let versions = loaded.rows.iter().map(|&(version, _)| version);
+            let mut state = self.lock();
+            state.writes += loaded.rows.len() as u64;
+            state.marked.extend(versions);
+            drop(state);
+            Ok(loaded)
+        })
     }
 
-    async fn fire(&self, namespace: &Namespace, request: Fire) -> Result<FireReport, StoreError> {
-        let versions = request.versions.clone();
-        let firing = self.call("fire", || self.fire_unlocked(namespace, request));
-        let report = firing.await?;
-        let mut state = self.lock();
-        state.writes += report.fired.len() as u64;
-        for version in versions {
-            state.marked.remove(&version);
-        }
-        for row in report.later.iter().filter(|row| row.loaded) {
-            state.marked.insert(row.version);
-        }
-        report.next.iter().for_each(|row| state.armed(row));
-        drop(state);
-        Ok(report)
+    fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
+        Box::pin(async move {
+            let versions = request.versions.clone();
+            let firing = self.call("fire", || self.fire_unlocked(namespace, request));
+            let report = firing.await?;
+            let mut state = self.lock();
+            state.writes += report.fired.len() as u64;
+            for version in versions {
+                state.marked.remove(&version);
+            }
+            for row in report.later.iter().filter(|row| row.loaded) {
+                state.marked.insert(row.version);
+            }
+            report.next.iter().for_each(|row| state.armed(row));
+            drop(state);
+            Ok(report)
+        })
     }
 
-    async fn settle(
-        &self,
-        namespace: &Namespace,
+    fn settle<'a>(
+        &'a self,
+        namespace: &'a Namespace,
         settles: Vec<Settle>,
         near: LoadWindow,
-    ) -> Result<Vec<Settled>, StoreError> {
-        let hows: Vec<_> = settles.iter().map(|settle| settle.how).collect();
-        let settling = self.call("settle", || self.store.settle(namespace, settles, near));
-        let settled = settling.await?;
-        let mut state = self.lock();
-        for (settled, how) in settled.iter().zip(hows) {
-            match settled {
-                Settled::Armed(row) => state.armed(row),
-                Settled::Done => state.writes += 1,
-                Settled::Lost => continue,
+    ) -> Answer<'a, Vec<Settled>> {
+        Box::pin(async move {
+            let hows: Vec<_> = settles.iter().map(|settle| settle.how).collect();
+            let settling = self.call("settle", || self.store.settle(namespace, settles, near));
+            let settled = settling.await?;
+            let mut state = self.lock();
+            for (settled, how) in settled.iter().zip(hows) {
+                match settled {
+                    Settled::Armed(row) => state.armed(row),
+                    Settled::Done => state.writes += 1,
+                    Settled::Lost => continue,
+                }
+                state.renewals += u64::from(matches!(how, Settlement::Extend(_)));
             }
-            state.renewals += u64::from(matches!(how, Settlement::Extend(_)));
-        }
-        drop(state);
-        Ok(settled)
+            drop(state);
+            Ok(settled)
+        })
     }
 
-    async fn unload(
-        &self,
-        namespace: &Namespace,
+    fn unload<'a>(
+        &'a self,
+        namespace: &'a Namespace,
         instance: InstanceId,
-    ) -> Result<InstanceId, StoreError> {
-        self.lock().unloaded.insert(instance);
-        let unloading = self.call("unload", || self.store.unload(namespace, instance));
-        let fresh = unloading.await?;
-        let mut state = self.lock();
-        state.writes += state.marked.len() as u64;
-        state.marked.clear();
-        drop(state);
-        Ok(fresh)
+    ) -> Answer<'a, InstanceId> {
+        Box::pin(async move {
+            self.lock().unloaded.insert(instance);
+            let unloading = self.call("unload", || self.store.unload(namespace, instance));
+            let fresh = unloading.await?;
+            let mut state = self.lock();
+            state.writes += state.marked.len() as u64;
+            state.marked.clear();
+            drop(state);
+            Ok(fresh)
+        })
     }
 
-    async fn unmark(
-        &self,
-        namespace: &Namespace,
+    fn unmark<'a>(
+        &'a self,
+        namespace: &'a Namespace,
         instance: InstanceId,
         versions: Vec<Version>,
-    ) -> Result<Vec<Version>, StoreError> {
-        let rows = versions.clone();
-        let unmarking = self.call("unmark", || async {
-            if self.lock().locked {
-                return Ok(versions);
+    ) -> Answer<'a, Vec<Version>> {
+        Box::pin(async move {
+            let rows = versions.clone();
+            let unmarking = self.call("unmark", || async {
+                if self.lock().locked {
+                    return Ok(versions);
+                }
+                self.store.unmark(namespace, instance, versions).await
+            });
+            let left = unmarking.await?;
+            let mut state = self.lock();
+            for version in rows.iter().filter(|version| !left.contains(version)) {
+                state.writes += u64::from(state.marked.remove(version));
             }
-            self.store.unmark(namespace, instance, versions).await
-        });
-        let left = unmarking.await?;
-        let mut state = self.lock();
-        for version in rows.iter().filter(|version| !left.contains(version)) {
-            state.writes += u64::from(state.marked.remove(version));
-        }
-        drop(state);
-        Ok(left)
+            drop(state);
+            Ok(left)
+        })
     }
 
-    async fn get(&self, namespace: &Namespace, key: Vec<u8>) -> Result<Option<Stored>, StoreError> {
-        self.call("get", || self.store.get(namespace, key)).await
+    fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>> {
+        Box::pin(self.call("get", move || self.store.get(namespace, key)))
     }
 
-    async fn list(&self, namespace: &Namespace, request: List) -> Result<Vec<Stored>, StoreError> {
-        self.call("list", || self.store.list(namespace, request))
-            .await
+    fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {
+        Box::pin(self.call("list", move || self.store.list(namespace, request)))
     }
 
-    async fn count(&self, namespace: &Namespace) -> Result<Counts, StoreError> {
-        self.call("count", || self.store.count(namespace)).await
+    fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts> {
+        Box::pin(self.call("count", move || self.store.count(namespace)))
     }
 
-    async fn purge(&self, namespace: &Namespace) -> Result<Purged, StoreError> {
-        self.call("purge", || self.store.purge(namespace)).await
+    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged> {
+        Box::pin(self.call("purge", move || self.store.purge(namespace)))
     }
 
-    async fn hinted(&self, namespace: &Namespace) {
-        self.store.hinted(namespace).await;
+    fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
+        self.store.hinted(namespace)
     }
 }

@@ -1,8 +1,6 @@
 //! The one way from an instance to its store: every call has a time limit, a span, and is counted.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,106 +11,13 @@ use tracing::Instrument;
 use crate::error::Error;
 use crate::metrics::{Failing, Metrics};
 use crate::store::{
-    Counts, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened,
-    Purged, Settle, Settled, Store, StoreError, Stored, Version, Write, WriteOutcome,
+    Answer, Counts, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded, Namespace,
+    Opened, Purged, Settle, Settled, Store, Stored, Version, Write, WriteOutcome,
 };
-
-type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-type Fallible<'a, T> = Answer<'a, Result<T, StoreError>>;
-
-/// [`Store`] as an object, so that handles and claims need not name it.
-trait AnyStore: Send + Sync {
-    fn open<'a>(&'a self, space: &'a Namespace, codec: &'a str) -> Fallible<'a, Opened>;
-    fn write<'a>(
-        &'a self,
-        space: &'a Namespace,
-        writes: Vec<Write>,
-        near: LoadWindow,
-    ) -> Fallible<'a, Vec<WriteOutcome>>;
-    fn load<'a>(&'a self, space: &'a Namespace, request: Load) -> Fallible<'a, Loaded>;
-    fn fire<'a>(&'a self, space: &'a Namespace, request: Fire) -> Fallible<'a, FireReport>;
-    fn settle<'a>(
-        &'a self,
-        space: &'a Namespace,
-        settles: Vec<Settle>,
-        near: LoadWindow,
-    ) -> Fallible<'a, Vec<Settled>>;
-    fn unload<'a>(&'a self, space: &'a Namespace, instance: InstanceId)
-    -> Fallible<'a, InstanceId>;
-    fn unmark<'a>(
-        &'a self,
-        space: &'a Namespace,
-        instance: InstanceId,
-        versions: Vec<Version>,
-    ) -> Fallible<'a, Vec<Version>>;
-    fn get<'a>(&'a self, space: &'a Namespace, key: Vec<u8>) -> Fallible<'a, Option<Stored>>;
-    fn list<'a>(&'a self, space: &'a Namespace, request: List) -> Fallible<'a, Vec<Stored>>;
-    fn count<'a>(&'a self, space: &'a Namespace) -> Fallible<'a, Counts>;
-    fn purge<'a>(&'a self, space: &'a Namespace) -> Fallible<'a, Purged>;
-    fn hinted<'a>(&'a self, space: &'a Namespace) -> Answer<'a, ()>;
-}
-
-impl<S: Store> AnyStore for S {
-    fn open<'a>(&'a self, space: &'a Namespace, codec: &'a str) -> Fallible<'a, Opened> {
-        Box::pin(Store::open(self, space, codec))
-    }
-    fn write<'a>(
-        &'a self,
-        space: &'a Namespace,
-        writes: Vec<Write>,
-        near: LoadWindow,
-    ) -> Fallible<'a, Vec<WriteOutcome>> {
-        Box::pin(Store::write(self, space, writes, near))
-    }
-    fn load<'a>(&'a self, space: &'a Namespace, request: Load) -> Fallible<'a, Loaded> {
-        Box::pin(Store::load(self, space, request))
-    }
-    fn fire<'a>(&'a self, space: &'a Namespace, request: Fire) -> Fallible<'a, FireReport> {
-        Box::pin(Store::fire(self, space, request))
-    }
-    fn settle<'a>(
-        &'a self,
-        space: &'a Namespace,
-        settles: Vec<Settle>,
-        near: LoadWindow,
-    ) -> Fallible<'a, Vec<Settled>> {
-        Box::pin(Store::settle(self, space, settles, near))
-    }
-    fn unload<'a>(
-        &'a self,
-        space: &'a Namespace,
-        instance: InstanceId,
-    ) -> Fallible<'a, InstanceId> {
-        Box::pin(Store::unload(self, space, instance))
-    }
-    fn unmark<'a>(
-        &'a self,
-        space: &'a Namespace,
-        instance: InstanceId,
-        versions: Vec<Version>,
-    ) -> Fallible<'a, Vec<Version>> {
-        Box::pin(Store::unmark(self, space, instance, versions))
-    }
-    fn get<'a>(&'a self, space: &'a Namespace, key: Vec<u8>) -> Fallible<'a, Option<Stored>> {
-        Box::pin(Store::get(self, space, key))
-    }
-    fn list<'a>(&'a self, space: &'a Namespace, request: List) -> Fallible<'a, Vec<Stored>> {
-        Box::pin(Store::list(self, space, request))
-    }
-    fn count<'a>(&'a self, space: &'a Namespace) -> Fallible<'a, Counts> {
-        Box::pin(Store::count(self, space))
-    }
-    fn purge<'a>(&'a self, space: &'a Namespace) -> Fallible<'a, Purged> {
-        Box::pin(Store::purge(self, space))
-    }
-    fn hinted<'a>(&'a self, space: &'a Namespace) -> Answer<'a, ()> {
-        Box::pin(Store::hinted(self, space))
-    }
-}
 
 /// The calls of one instance on one namespace.
 pub(crate) struct Calls {
-    store: Box<dyn AnyStore>,
+    store: Box<dyn Store>,
     namespace: Namespace,
     limit: Duration,
     metrics: Arc<Metrics>,
@@ -166,13 +71,13 @@ pub(crate) struct Timed<T> {
 
 impl Calls {
     pub(crate) fn new(
-        store: impl Store,
+        store: Box<dyn Store>,
         namespace: Namespace,
         limit: Duration,
         metrics: Arc<Metrics>,
     ) -> Self {
         Calls {
-            store: Box::new(store),
+            store,
             namespace,
             limit,
             metrics,
@@ -295,11 +200,11 @@ impl Calls {
         &self,
         call: &'static str,
         items: usize,
-        future: Fallible<'_, T>,
+        answer: Answer<'_, T>,
     ) -> Result<Timed<T>, Error> {
         let asked = Instant::now();
         let span = tracing::debug_span!("store", namespace = %self.namespace, call, items);
-        let outcome = timeout(self.limit, future.instrument(span)).await;
+        let outcome = timeout(self.limit, answer.instrument(span)).await;
         let answered = Instant::now();
         self.metrics.store_latency.add([answered - asked]);
         let lane = self.lanes.iter().find(|lane| lane.calls.contains(&call));

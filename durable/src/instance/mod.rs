@@ -264,7 +264,7 @@ const ROUND_TRIPS: u32 = 3;
 
 /// Opens the store and starts the tasks of an instance.
 pub(crate) async fn start(
-    store: impl Store,
+    store: Box<dyn Store>,
     namespace: crate::store::Namespace,
     codec: &str,
     settings: Settings,

@@ -44,8 +44,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::AbortHandle;
 
 use crate::store::{
-    Counts, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened,
-    Purged, Settle, Settled, Store, StoreError, Stored, Version, Write, WriteOutcome,
+    Answer, BoxFuture, Counts, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded,
+    Namespace, Opened, Purged, Settle, Settled, Store, StoreError, Stored, Version, Write,
+    WriteOutcome,
 };
 use fire::FireCall;
 use hints::Hints;
@@ -217,105 +218,129 @@ impl fmt::Debug for Postgres {
 }
 
 impl Store for Postgres {
-    async fn open(&self, namespace: &Namespace, codec: &str) -> Result<Opened, StoreError> {
-        let call = OpenCall { namespace, codec };
-        let (space, opened) = self.inner.lanes.run(Lane::Load, &call).await??;
-        self.spaces().insert(namespace.clone(), Arc::new(space));
-        Ok(opened)
+    fn open<'a>(&'a self, namespace: &'a Namespace, codec: &'a str) -> Answer<'a, Opened> {
+        Box::pin(async move {
+            let call = OpenCall { namespace, codec };
+            let (space, opened) = self.inner.lanes.run(Lane::Load, &call).await??;
+            self.spaces().insert(namespace.clone(), Arc::new(space));
+            Ok(opened)
+        })
     }
 
-    async fn write(
-        &self,
-        namespace: &Namespace,
+    fn write<'a>(
+        &'a self,
+        namespace: &'a Namespace,
         writes: Vec<Write>,
         near: LoadWindow,
-    ) -> Result<Vec<WriteOutcome>, StoreError> {
-        let space = self.space(namespace).await?;
-        let call = WriteCall {
-            space: &space,
-            writes,
-            near,
-        };
-        self.inner.lanes.run(Lane::Write, &call).await
+    ) -> Answer<'a, Vec<WriteOutcome>> {
+        Box::pin(async move {
+            let space = self.space(namespace).await?;
+            let call = WriteCall {
+                space: &space,
+                writes,
+                near,
+            };
+            self.inner.lanes.run(Lane::Write, &call).await
+        })
     }
 
-    async fn load(&self, namespace: &Namespace, request: Load) -> Result<Loaded, StoreError> {
-        let space = self.space(namespace).await?;
-        let call = LoadCall(&space, request);
-        self.inner.lanes.run(Lane::Load, &call).await
+    fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
+        Box::pin(async move {
+            let space = self.space(namespace).await?;
+            let call = LoadCall(&space, request);
+            self.inner.lanes.run(Lane::Load, &call).await
+        })
     }
 
-    async fn fire(&self, namespace: &Namespace, request: Fire) -> Result<FireReport, StoreError> {
-        let space = self.space(namespace).await?;
-        let call = FireCall(&space, request);
-        self.inner.lanes.run(Lane::Fire, &call).await
+    fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
+        Box::pin(async move {
+            let space = self.space(namespace).await?;
+            let call = FireCall(&space, request);
+            self.inner.lanes.run(Lane::Fire, &call).await
+        })
     }
 
-    async fn settle(
-        &self,
-        namespace: &Namespace,
+    fn settle<'a>(
+        &'a self,
+        namespace: &'a Namespace,
         settles: Vec<Settle>,
         near: LoadWindow,
-    ) -> Result<Vec<Settled>, StoreError> {
-        let space = self.space(namespace).await?;
-        let call = SettleCall {
-            space: &space,
-            settles,
-            near,
-        };
-        self.inner.lanes.run(Lane::Settle, &call).await
+    ) -> Answer<'a, Vec<Settled>> {
+        Box::pin(async move {
+            let space = self.space(namespace).await?;
+            let call = SettleCall {
+                space: &space,
+                settles,
+                near,
+            };
+            self.inner.lanes.run(Lane::Settle, &call).await
+        })
     }
 
-    async fn unload(
-        &self,
-        namespace: &Namespace,
+    fn unload<'a>(
+        &'a self,
+        namespace: &'a Namespace,
         instance: InstanceId,
-    ) -> Result<InstanceId, StoreError> {
-        let space = self.space(namespace).await?;
-        let call = UnloadCall(&space, instance);
-        self.inner.lanes.run(Lane::Load, &call).await
+    ) -> Answer<'a, InstanceId> {
+        Box::pin(async move {
+            let space = self.space(namespace).await?;
+            let call = UnloadCall(&space, instance);
+            self.inner.lanes.run(Lane::Load, &call).await
+        })
     }
 
-    async fn unmark(
-        &self,
-        namespace: &Namespace,
+    fn unmark<'a>(
+        &'a self,
+        namespace: &'a Namespace,
         instance: InstanceId,
         versions: Vec<Version>,
-    ) -> Result<Vec<Version>, StoreError> {
-        let space = self.space(namespace).await?;
-        let call = UnmarkCall(&space, instance, versions);
-        self.inner.lanes.run(Lane::Load, &call).await
+    ) -> Answer<'a, Vec<Version>> {
+        Box::pin(async move {
+            let space = self.space(namespace).await?;
+            let call = UnmarkCall(&space, instance, versions);
+            self.inner.lanes.run(Lane::Load, &call).await
+        })
     }
 
-    async fn get(&self, namespace: &Namespace, key: Vec<u8>) -> Result<Option<Stored>, StoreError> {
-        let space = self.space(namespace).await?;
-        let call = GetCall(&space, key);
-        self.inner.lanes.read(&call).await
+    fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>> {
+        Box::pin(async move {
+            let space = self.space(namespace).await?;
+            let call = GetCall(&space, key);
+            self.inner.lanes.read(&call).await
+        })
     }
 
-    async fn list(&self, namespace: &Namespace, request: List) -> Result<Vec<Stored>, StoreError> {
-        let space = self.space(namespace).await?;
-        let call = ListCall(&space, request);
-        self.inner.lanes.run(Lane::Admin, &call).await
+    fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {
+        Box::pin(async move {
+            let space = self.space(namespace).await?;
+            let call = ListCall(&space, request);
+            self.inner.lanes.run(Lane::Admin, &call).await
+        })
     }
 
-    async fn count(&self, namespace: &Namespace) -> Result<Counts, StoreError> {
-        let space = self.space(namespace).await?;
-        let call = CountCall(&space);
-        self.inner.lanes.run(Lane::Admin, &call).await
+    fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts> {
+        Box::pin(async move {
+            let space = self.space(namespace).await?;
+            let call = CountCall(&space);
+            self.inner.lanes.run(Lane::Admin, &call).await
+        })
     }
 
-    async fn purge(&self, namespace: &Namespace) -> Result<Purged, StoreError> {
-        let space = self.space(namespace).await?;
-        let call = PurgeCall(&space);
-        self.inner.lanes.run(Lane::Admin, &call).await
+    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged> {
+        Box::pin(async move {
+            let space = self.space(namespace).await?;
+            let call = PurgeCall(&space);
+            self.inner.lanes.run(Lane::Admin, &call).await
+        })
     }
 
-    async fn hinted(&self, namespace: &Namespace) {
-        // An instance has opened its namespace, so this fails only for others.
-        let Ok(space) = self.space(namespace).await else {
-            return std::future::pending().await;
-        };
-        self.inner.hints.channel(&space.channel).notified().await;
+    fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            // An instance has opened its namespace, so this fails only for others.
+            let Ok(space) = self.space(namespace).await else {
+                return std::future::pending().await;
+            };
+            self.inner.hints.channel(&space.channel).notified().await;
+        })
     }
 }

@@ -33,6 +33,7 @@
 //! 4. A version is greater than the one before and than the clock in microseconds. So versions grow even if the server has lost
 //!    its last writes, and for the next two centuries they have 16 digits and sort as strings.
 
+mod arguments;
 mod connection;
 mod error;
 mod hints;
@@ -40,10 +41,13 @@ mod reply;
 mod scripts;
 
 use std::fmt;
-use std::time::Duration;
 
 use ::redis::Cmd;
 
+use arguments::{
+    digits, limit_argument, near_arguments, settled_otherwise, span, state_argument,
+    write_arguments,
+};
 use connection::Connection;
 use error::store_error;
 use hints::Hints;
@@ -51,9 +55,9 @@ use reply::Reply;
 use scripts::Script;
 
 use crate::store::{
-    Action, Armed, Counts, Due, Fire, FireReport, Fired, InstanceId, List, Load, LoadWindow,
-    Loaded, Missed, Namespace, Opened, Purged, Settle, Settled, Settlement, State, Store,
-    StoreError, StoreTime, Stored, Version, Write, WriteOutcome, micros,
+    Answer, Armed, BoxFuture, Counts, Fire, FireReport, Fired, InstanceId, List, Load, LoadWindow,
+    Loaded, Missed, Namespace, Opened, Purged, Settle, Settled, Store, StoreError, StoreTime,
+    Stored, Version, Write, WriteOutcome,
 };
 
 /// A store in a Redis or Valkey server. With the feature `redis`.
@@ -217,81 +221,6 @@ impl fmt::Debug for Redis {
     }
 }
 
-/// A duration as the scripts take it, which is never at most.
-fn span(duration: Duration) -> i64 {
-    micros(duration).min(StoreTime::NEVER.as_micros())
-}
-
-/// A version as the server has it: as a string of digits, of which there are always as many.
-fn digits(version: Version) -> String {
-    version.0.to_string()
-}
-
-/// The window, and the instance that loads what comes due in it.
-fn near_arguments(command: &mut Cmd, near: LoadWindow) {
-    let loader = near.loader.map(|loader| loader.0.to_string());
-    command
-        .arg(span(near.window))
-        .arg(loader.unwrap_or_default());
-}
-
-/// A number as the scripts pack it. All they pack are below 2^53.
-#[expect(clippy::cast_precision_loss, reason = "doubles hold it exactly")]
-fn packed(number: i64) -> [u8; 8] {
-    (number as f64).to_le_bytes()
-}
-
-/// What a write does, packed as `write.lua` takes it, without key and value.
-fn write_head(action: &Action) -> Vec<u8> {
-    let (op, due, period) = match *action {
-        Action::Set {
-            due,
-            period,
-            if_absent,
-            ..
-        } => (if if_absent { b'a' } else { b's' }, Some(due), period),
-        Action::Move { due } => (b'm', Some(due), None),
-        Action::Remove => (b'r', None, None),
-    };
-    let (base, due) = match due {
-        Some(Due::In(delay)) => (b'+', span(delay)),
-        Some(Due::At(time)) => (b'@', time.as_micros()),
-        None => (b'@', 0),
-    };
-    let mut head = vec![op, base];
-    head.extend(packed(due));
-    head.extend(packed(period.map_or(0, span)));
-    head
-}
-
-fn write_arguments(command: &mut Cmd, writes: &[Write]) {
-    let heads = writes.iter().flat_map(|write| write_head(&write.action));
-    command.arg(heads.collect::<Vec<u8>>());
-    for write in writes {
-        command.arg(&write.key);
-    }
-    for write in writes {
-        if let Action::Set { value, .. } = &write.action {
-            command.arg(value);
-        }
-    }
-}
-
-/// Which of the claims are not acknowledged but settled otherwise, and how, as `settle.lua` takes it.
-fn settled_otherwise(settles: &[Settle]) -> String {
-    let otherwise = settles.iter().enumerate().filter_map(|(at, settle)| {
-        let (how, delay) = match settle.how {
-            Settlement::Ack => return None,
-            Settlement::Extend(lease) => ("extend", lease),
-            Settlement::RetryAfter(delay) => ("again", delay),
-            Settlement::Release => ("release", Duration::ZERO),
-            Settlement::Unfire => ("unfire", Duration::ZERO),
-        };
-        Some(format!("{at} {how} {}", span(delay)))
-    });
-    otherwise.collect::<Vec<_>>().join(" ")
-}
-
 /// Reads the outcome of a write from the numbers, and a removed value from the rest of the response.
 fn read_written(numbers: &mut Reply, values: &mut Reply) -> Result<WriteOutcome, StoreError> {
     Ok(match numbers.int()? {
@@ -361,198 +290,210 @@ fn read_row(reply: &mut Reply) -> Result<Stored, StoreError> {
     })
 }
 
-/// A limit as the server takes it.
-fn limit_argument(limit: usize) -> u32 {
-    u32::try_from(limit).unwrap_or(u32::MAX)
-}
-
-fn state_argument(state: State) -> &'static str {
-    match state {
-        State::Waiting => "w",
-        State::InFlight => "f",
-    }
-}
-
 impl Store for Redis {
-    async fn open(&self, namespace: &Namespace, codec: &str) -> Result<Opened, StoreError> {
-        let opening = self.run(&scripts::OPEN, namespace, |command| {
-            command.arg(codec);
-        });
-        let mut reply = opening.await?;
-        let opened = Opened {
-            now: reply.time()?,
-            instance: InstanceId(reply.int()?),
-        };
-        let stored = reply.bytes()?;
-        if stored != codec.as_bytes() {
-            return Err(StoreError::Codec {
-                namespace: namespace.to_string(),
-                stored: String::from_utf8_lossy(&stored).into_owned(),
-                asked: codec.to_owned(),
+    fn open<'a>(&'a self, namespace: &'a Namespace, codec: &'a str) -> Answer<'a, Opened> {
+        Box::pin(async move {
+            let opening = self.run(&scripts::OPEN, namespace, |command| {
+                command.arg(codec);
             });
-        }
-        Ok(opened)
+            let mut reply = opening.await?;
+            let opened = Opened {
+                now: reply.time()?,
+                instance: InstanceId(reply.int()?),
+            };
+            let stored = reply.bytes()?;
+            if stored != codec.as_bytes() {
+                return Err(StoreError::Codec {
+                    namespace: namespace.to_string(),
+                    stored: String::from_utf8_lossy(&stored).into_owned(),
+                    asked: codec.to_owned(),
+                });
+            }
+            Ok(opened)
+        })
     }
 
-    async fn write(
-        &self,
-        namespace: &Namespace,
+    fn write<'a>(
+        &'a self,
+        namespace: &'a Namespace,
         writes: Vec<Write>,
         near: LoadWindow,
-    ) -> Result<Vec<WriteOutcome>, StoreError> {
-        let mut written = Vec::with_capacity(writes.len());
-        while written.len() < writes.len() {
-            let writing = self.run(&scripts::WRITE, namespace, |command| {
-                near_arguments(command, near);
-                write_arguments(command, &writes[written.len()..]);
-            });
-            let mut values = writing.await?;
-            let mut numbers = values.numbers()?;
-            written.extend(progress(
-                numbers.all(|numbers| read_written(numbers, &mut values))?,
-            )?);
-        }
-        Ok(written)
-    }
-
-    async fn load(&self, namespace: &Namespace, request: Load) -> Result<Loaded, StoreError> {
-        let limit = request.limit.min(LOADED_AT_ONCE);
-        let loading = self.run(&scripts::LOAD, namespace, |command| {
-            command.arg(request.instance.0).arg(span(request.window));
-            command.arg(limit_argument(limit)).arg(span(request.alive));
-            command.arg(limit_argument(request.wanted.min(limit)));
-        });
-        let mut reply = loading.await?;
-        Ok(Loaded {
-            now: reply.time()?,
-            more: reply.flag()?,
-            others_lack: usize::try_from(reply.count()?).unwrap_or(usize::MAX),
-            rows: reply
-                .numbers()?
-                .all(|numbers| Ok((numbers.version()?, numbers.time()?)))?,
-        })
-    }
-
-    async fn fire(&self, namespace: &Namespace, request: Fire) -> Result<FireReport, StoreError> {
-        let firing = self.run(&scripts::FIRE, namespace, |command| {
-            near_arguments(command, request.near);
-            let lease = request.lease.map(|lease| span(lease).to_string());
-            command.arg(lease.unwrap_or_default());
-            command.arg(match request.missed {
-                Missed::FireAll => "all",
-                Missed::FireOnce => "once",
-                Missed::Skip => "skip",
-            });
-            command.arg(limit_argument(request.unloaded));
-            for version in request.versions {
-                command.arg(digits(version));
+    ) -> Answer<'a, Vec<WriteOutcome>> {
+        Box::pin(async move {
+            let mut written = Vec::with_capacity(writes.len());
+            while written.len() < writes.len() {
+                let writing = self.run(&scripts::WRITE, namespace, |command| {
+                    near_arguments(command, near);
+                    write_arguments(command, &writes[written.len()..]);
+                });
+                let mut values = writing.await?;
+                let mut numbers = values.numbers()?;
+                written.extend(progress(
+                    numbers.all(|numbers| read_written(numbers, &mut values))?,
+                )?);
             }
-        });
-        let mut reply = firing.await?;
-        let now = reply.time()?;
-        let left = usize::try_from(reply.count()?).unwrap_or(usize::MAX);
-        let more = reply.flag()?;
-        let mut fired = reply.numbers()?;
-        Ok(FireReport {
-            now,
-            left,
-            more,
-            later: reply.numbers()?.all(Reply::armed)?,
-            next: reply.numbers()?.all(Reply::armed)?,
-            fired: fired.all(|fired| read_fired(fired, &mut reply))?,
+            Ok(written)
         })
     }
 
-    async fn settle(
-        &self,
-        namespace: &Namespace,
-        settles: Vec<Settle>,
-        near: LoadWindow,
-    ) -> Result<Vec<Settled>, StoreError> {
-        let mut settled = Vec::with_capacity(settles.len());
-        while settled.len() < settles.len() {
-            let rest = &settles[settled.len()..];
-            let settling = self.run(&scripts::SETTLE, namespace, |command| {
-                near_arguments(command, near);
-                command.arg(settled_otherwise(rest));
-                for settle in rest {
-                    command.arg(digits(settle.token));
+    fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
+        Box::pin(async move {
+            let limit = request.limit.min(LOADED_AT_ONCE);
+            let loading = self.run(&scripts::LOAD, namespace, |command| {
+                command.arg(request.instance.0).arg(span(request.window));
+                command.arg(limit_argument(limit)).arg(span(request.alive));
+                command.arg(limit_argument(request.wanted.min(limit)));
+            });
+            let mut reply = loading.await?;
+            Ok(Loaded {
+                now: reply.time()?,
+                more: reply.flag()?,
+                others_lack: usize::try_from(reply.count()?).unwrap_or(usize::MAX),
+                rows: reply
+                    .numbers()?
+                    .all(|numbers| Ok((numbers.version()?, numbers.time()?)))?,
+            })
+        })
+    }
+
+    fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
+        Box::pin(async move {
+            let firing = self.run(&scripts::FIRE, namespace, |command| {
+                near_arguments(command, request.near);
+                let lease = request.lease.map(|lease| span(lease).to_string());
+                command.arg(lease.unwrap_or_default());
+                command.arg(match request.missed {
+                    Missed::FireAll => "all",
+                    Missed::FireOnce => "once",
+                    Missed::Skip => "skip",
+                });
+                command.arg(limit_argument(request.unloaded));
+                for version in request.versions {
+                    command.arg(digits(version));
                 }
             });
-            settled.extend(progress(settling.await?.numbers()?.all(read_settled)?)?);
-        }
-        Ok(settled)
+            let mut reply = firing.await?;
+            let now = reply.time()?;
+            let left = usize::try_from(reply.count()?).unwrap_or(usize::MAX);
+            let more = reply.flag()?;
+            let mut fired = reply.numbers()?;
+            Ok(FireReport {
+                now,
+                left,
+                more,
+                later: reply.numbers()?.all(Reply::armed)?,
+                next: reply.numbers()?.all(Reply::armed)?,
+                fired: fired.all(|fired| read_fired(fired, &mut reply))?,
+            })
+        })
     }
 
-    async fn unload(
-        &self,
-        namespace: &Namespace,
+    fn settle<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        settles: Vec<Settle>,
+        near: LoadWindow,
+    ) -> Answer<'a, Vec<Settled>> {
+        Box::pin(async move {
+            let mut settled = Vec::with_capacity(settles.len());
+            while settled.len() < settles.len() {
+                let rest = &settles[settled.len()..];
+                let settling = self.run(&scripts::SETTLE, namespace, |command| {
+                    near_arguments(command, near);
+                    command.arg(settled_otherwise(rest));
+                    for settle in rest {
+                        command.arg(digits(settle.token));
+                    }
+                });
+                settled.extend(progress(settling.await?.numbers()?.all(read_settled)?)?);
+            }
+            Ok(settled)
+        })
+    }
+
+    fn unload<'a>(
+        &'a self,
+        namespace: &'a Namespace,
         instance: InstanceId,
-    ) -> Result<InstanceId, StoreError> {
-        let unloading = self.run(&scripts::UNLOAD, namespace, |command| {
-            command.arg(instance.0);
-        });
-        unloading.await?.int().map(InstanceId)
+    ) -> Answer<'a, InstanceId> {
+        Box::pin(async move {
+            let unloading = self.run(&scripts::UNLOAD, namespace, |command| {
+                command.arg(instance.0);
+            });
+            unloading.await?.int().map(InstanceId)
+        })
     }
 
-    async fn unmark(
-        &self,
-        namespace: &Namespace,
+    fn unmark<'a>(
+        &'a self,
+        namespace: &'a Namespace,
         instance: InstanceId,
         versions: Vec<Version>,
-    ) -> Result<Vec<Version>, StoreError> {
-        let unmarking = self.run(&scripts::UNMARK, namespace, |command| {
-            command.arg(instance.0);
-            for version in versions {
-                command.arg(digits(version));
-            }
-        });
-        unmarking.await.map(|_| Vec::new())
-    }
-
-    async fn get(&self, namespace: &Namespace, key: Vec<u8>) -> Result<Option<Stored>, StoreError> {
-        let getting = self.run(&scripts::GET, namespace, |command| {
-            command.arg(key);
-        });
-        Ok(getting.await?.all(read_row)?.pop())
-    }
-
-    async fn list(&self, namespace: &Namespace, request: List) -> Result<Vec<Stored>, StoreError> {
-        let listing = self.run(&scripts::LIST, namespace, |command| {
-            command
-                .arg(state_argument(request.state))
-                .arg(limit_argument(request.limit.min(LISTED_AT_ONCE)));
-            if let Some((due, version)) = request.after {
-                command.arg(due.as_micros()).arg(digits(version));
-            }
-        });
-        listing.await?.all(read_row)
-    }
-
-    async fn count(&self, namespace: &Namespace) -> Result<Counts, StoreError> {
-        let counting = self.run(&scripts::COUNT, namespace, |_| {});
-        let mut reply = counting.await?;
-        Ok(Counts {
-            now: reply.time()?,
-            waiting: reply.count()?,
-            in_flight: reply.count()?,
-            earliest: Some(reply.int()?)
-                .filter(|micros| *micros >= 0)
-                .map(StoreTime::from_micros),
-            is_estimate: false,
+    ) -> Answer<'a, Vec<Version>> {
+        Box::pin(async move {
+            let unmarking = self.run(&scripts::UNMARK, namespace, |command| {
+                command.arg(instance.0);
+                for version in versions {
+                    command.arg(digits(version));
+                }
+            });
+            unmarking.await.map(|_| Vec::new())
         })
     }
 
-    async fn purge(&self, namespace: &Namespace) -> Result<Purged, StoreError> {
-        let purging = self.run(&scripts::PURGE, namespace, |_| {});
-        Ok(Purged {
-            rows: purging.await?.count()?,
-            more: false,
+    fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>> {
+        Box::pin(async move {
+            let getting = self.run(&scripts::GET, namespace, |command| {
+                command.arg(key);
+            });
+            Ok(getting.await?.all(read_row)?.pop())
         })
     }
 
-    async fn hinted(&self, namespace: &Namespace) {
-        let heard = self.hints.of(namespace, &self.connection);
-        heard.notified().await;
+    fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {
+        Box::pin(async move {
+            let listing = self.run(&scripts::LIST, namespace, |command| {
+                command
+                    .arg(state_argument(request.state))
+                    .arg(limit_argument(request.limit.min(LISTED_AT_ONCE)));
+                if let Some((due, version)) = request.after {
+                    command.arg(due.as_micros()).arg(digits(version));
+                }
+            });
+            listing.await?.all(read_row)
+        })
+    }
+
+    fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts> {
+        Box::pin(async move {
+            let counting = self.run(&scripts::COUNT, namespace, |_| {});
+            let mut reply = counting.await?;
+            Ok(Counts {
+                now: reply.time()?,
+                waiting: reply.count()?,
+                in_flight: reply.count()?,
+                earliest: Some(reply.int()?)
+                    .filter(|micros| *micros >= 0)
+                    .map(StoreTime::from_micros),
+                is_estimate: false,
+            })
+        })
+    }
+
+    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged> {
+        Box::pin(async move {
+            let purging = self.run(&scripts::PURGE, namespace, |_| {});
+            Ok(Purged {
+                rows: purging.await?.count()?,
+                more: false,
+            })
+        })
+    }
+
+    fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let heard = self.hints.of(namespace, &self.connection);
+            heard.notified().await;
+        })
     }
 }

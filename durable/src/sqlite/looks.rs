@@ -4,7 +4,6 @@
 //! and no writer waits for it. So a look at millions of rows delays no call and no delivery. It
 //! sees every call that returned before the look began.
 
-use std::future::Future;
 use std::sync::mpsc;
 
 use rusqlite::Connection;
@@ -13,7 +12,7 @@ use tokio::sync::oneshot;
 use super::describe;
 use super::file::File;
 use super::thread::answered;
-use crate::store::StoreError;
+use crate::store::{Answer, StoreError};
 
 type Look = Box<dyn FnOnce(&Looker) + Send>;
 
@@ -35,10 +34,7 @@ impl Looks {
     }
 
     /// Looks, on the thread. All that `look` reads is of one instant.
-    pub(super) fn ask<T, F>(
-        &self,
-        look: F,
-    ) -> impl Future<Output = Result<T, StoreError>> + use<T, F>
+    pub(super) fn ask<T, F>(&self, look: F) -> Answer<'static, T>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> rusqlite::Result<Result<T, StoreError>> + Send + 'static,

@@ -19,7 +19,6 @@ mod tests;
 mod thread;
 
 use std::fmt;
-use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,8 +26,9 @@ use looks::Looks;
 use rusqlite::{Connection, ErrorCode};
 
 use crate::store::{
-    Counts, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened,
-    Purged, Settle, Settled, Store, StoreError, Stored, Version, Write, WriteOutcome,
+    Answer, BoxFuture, Counts, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded,
+    Namespace, Opened, Purged, Settle, Settled, Store, StoreError, Stored, Version, Write,
+    WriteOutcome,
 };
 use rows::Call;
 use thread::Thread;
@@ -110,22 +110,18 @@ impl fmt::Debug for Sqlite {
 }
 
 impl Store for Sqlite {
-    fn open(
-        &self,
-        namespace: &Namespace,
-        codec: &str,
-    ) -> impl Future<Output = Result<Opened, StoreError>> + Send {
+    fn open<'a>(&'a self, namespace: &'a Namespace, codec: &'a str) -> Answer<'a, Opened> {
         let (name, codec) = (namespace.clone(), codec.to_owned());
         self.thread
             .call(move |batch| rows::open(batch, &name, &codec))
     }
 
-    fn write(
-        &self,
-        namespace: &Namespace,
+    fn write<'a>(
+        &'a self,
+        namespace: &'a Namespace,
         writes: Vec<Write>,
         near: LoadWindow,
-    ) -> impl Future<Output = Result<Vec<WriteOutcome>, StoreError>> + Send {
+    ) -> Answer<'a, Vec<WriteOutcome>> {
         self.in_namespace(namespace, move |call| {
             let near = call.near(near)?;
             call.reserve(writes.len())?;
@@ -134,28 +130,20 @@ impl Store for Sqlite {
         })
     }
 
-    fn load(
-        &self,
-        namespace: &Namespace,
-        request: Load,
-    ) -> impl Future<Output = Result<Loaded, StoreError>> + Send {
+    fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
         self.in_namespace(namespace, move |call| call.load(request))
     }
 
-    fn fire(
-        &self,
-        namespace: &Namespace,
-        request: Fire,
-    ) -> impl Future<Output = Result<FireReport, StoreError>> + Send {
+    fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
         self.in_namespace(namespace, move |call| call.fire(&request))
     }
 
-    fn settle(
-        &self,
-        namespace: &Namespace,
+    fn settle<'a>(
+        &'a self,
+        namespace: &'a Namespace,
         settles: Vec<Settle>,
         near: LoadWindow,
-    ) -> impl Future<Output = Result<Vec<Settled>, StoreError>> + Send {
+    ) -> Answer<'a, Vec<Settled>> {
         self.in_namespace(namespace, move |call| {
             let near = call.near(near)?;
             call.reserve(settles.len())?;
@@ -164,66 +152,50 @@ impl Store for Sqlite {
         })
     }
 
-    fn unload(
-        &self,
-        namespace: &Namespace,
+    fn unload<'a>(
+        &'a self,
+        namespace: &'a Namespace,
         instance: InstanceId,
-    ) -> impl Future<Output = Result<InstanceId, StoreError>> + Send {
+    ) -> Answer<'a, InstanceId> {
         self.in_namespace(namespace, move |call| call.unload(instance))
     }
 
-    fn unmark(
-        &self,
-        namespace: &Namespace,
+    fn unmark<'a>(
+        &'a self,
+        namespace: &'a Namespace,
         instance: InstanceId,
         versions: Vec<Version>,
-    ) -> impl Future<Output = Result<Vec<Version>, StoreError>> + Send {
+    ) -> Answer<'a, Vec<Version>> {
         self.in_namespace(namespace, move |call| call.unmark(instance, &versions))
     }
 
-    fn get(
-        &self,
-        namespace: &Namespace,
-        key: Vec<u8>,
-    ) -> impl Future<Output = Result<Option<Stored>, StoreError>> + Send {
+    fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>> {
         self.in_namespace(namespace, move |call| call.get(&key))
     }
 
-    fn list(
-        &self,
-        namespace: &Namespace,
-        request: List,
-    ) -> impl Future<Output = Result<Vec<Stored>, StoreError>> + Send {
+    fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {
         self.look(namespace, move |connection, namespace| {
             reading::list(connection, namespace, request)
         })
     }
 
-    fn count(
-        &self,
-        namespace: &Namespace,
-    ) -> impl Future<Output = Result<Counts, StoreError>> + Send {
+    fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts> {
         self.look(namespace, reading::count)
     }
 
-    fn purge(
-        &self,
-        namespace: &Namespace,
-    ) -> impl Future<Output = Result<Purged, StoreError>> + Send {
+    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged> {
         self.in_namespace(namespace, rows::purge)
     }
 
-    async fn hinted(&self, namespace: &Namespace) {
-        self.thread.hints().wait(namespace).await;
+    fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            self.thread.hints().wait(namespace).await;
+        })
     }
 }
 
 impl Sqlite {
-    fn look<T, F>(
-        &self,
-        namespace: &Namespace,
-        look: F,
-    ) -> impl Future<Output = Result<T, StoreError>> + Send + use<T, F>
+    fn look<T, F>(&self, namespace: &Namespace, look: F) -> Answer<'static, T>
     where
         T: Send + 'static,
         F: FnOnce(&Connection, i64) -> rusqlite::Result<T> + Send + 'static,
@@ -237,11 +209,7 @@ impl Sqlite {
         })
     }
 
-    fn in_namespace<T, F>(
-        &self,
-        namespace: &Namespace,
-        run: F,
-    ) -> impl Future<Output = Result<T, StoreError>> + Send + use<T, F>
+    fn in_namespace<T, F>(&self, namespace: &Namespace, run: F) -> Answer<'static, T>
     where
         T: Send + 'static,
         F: FnOnce(&mut Call<'_>) -> rusqlite::Result<T> + Send + 'static,

@@ -15,7 +15,6 @@
 //!    the thread leaves the lock free for longer than other processes pause between attempts.
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -26,7 +25,7 @@ use tokio::sync::{Notify, oneshot};
 use super::describe;
 use super::file::File;
 use super::schema::LOCKED;
-use crate::store::{Namespace, StoreError, Version};
+use crate::store::{Answer, Namespace, StoreError, Version};
 
 /// One transaction takes at most this many calls.
 const CALLS: usize = 64;
@@ -153,10 +152,7 @@ impl Thread {
     }
 
     /// Runs a call on the thread.
-    pub(super) fn call<T, F>(
-        &self,
-        run: F,
-    ) -> impl Future<Output = Result<T, StoreError>> + use<T, F>
+    pub(super) fn call<T, F>(&self, run: F) -> Answer<'static, T>
     where
         T: Send + 'static,
         F: FnOnce(&Batch<'_>) -> rusqlite::Result<Result<T, StoreError>> + Send + 'static,
@@ -173,15 +169,17 @@ impl Thread {
 }
 
 /// The response of a thread to a job, if it was sent.
-pub(super) async fn answered<T>(
+pub(super) fn answered<T: Send + 'static>(
     sent: bool,
     answer: oneshot::Receiver<Result<T, StoreError>>,
-) -> Result<T, StoreError> {
-    let answer = if sent { answer.await.ok() } else { None };
-    answer.unwrap_or_else(|| {
-        Err(StoreError::unavailable(
-            "the thread of the SQLite file has ended",
-        ))
+) -> Answer<'static, T> {
+    Box::pin(async move {
+        let answer = if sent { answer.await.ok() } else { None };
+        answer.unwrap_or_else(|| {
+            Err(StoreError::unavailable(
+                "the thread of the SQLite file has ended",
+            ))
+        })
     })
 }
 

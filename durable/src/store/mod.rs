@@ -58,6 +58,7 @@ mod requests;
 mod time;
 
 use std::future::{Future, pending};
+use std::pin::Pin;
 
 pub use answers::ANSWER_BYTES;
 pub(crate) use answers::AnswerSize;
@@ -70,9 +71,102 @@ pub use requests::{
 };
 pub use time::{StoreTime, micros};
 
+/// A future in a box.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What a call of a [`Store`] returns. It need not be cancel safe: see rule 3 of [the contract](self#the-contract).
+pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
 /// Keeps timers. [The module](self) says what every implementation promises.
 ///
-/// Futures are `Send` and need not be cancel safe: see rule 3.
+/// The trait can be used as an object: [`Builder::start`](crate::Builder::start) takes a store, and a `Box<dyn Store>` that
+/// was chosen at run time.
+///
+/// # Examples
+///
+/// An implementation puts an async block into a box, or passes on an answer that it was given in one. [`Memory`](crate::Memory)
+/// is the shortest complete store. This one is around another, and logs writes that take long:
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use tickwheel_durable::store::{Answer, LoadWindow, Namespace, Store, Write, WriteOutcome};
+/// # use tickwheel_durable::store::*;
+///
+/// struct Logged<S>(S);
+///
+/// impl<S: Store> Store for Logged<S> {
+///     fn write<'a>(
+///         &'a self,
+///         namespace: &'a Namespace,
+///         writes: Vec<Write>,
+///         near: LoadWindow,
+///     ) -> Answer<'a, Vec<WriteOutcome>> {
+///         Box::pin(async move {
+///             let began = Instant::now();
+///             let answer = self.0.write(namespace, writes, near).await;
+///             if began.elapsed() > Duration::from_secs(1) {
+///                 eprintln!("a write to {namespace} took {:?}", began.elapsed());
+///             }
+///             answer
+///         })
+///     }
+///
+///     fn open<'a>(&'a self, namespace: &'a Namespace, codec: &'a str) -> Answer<'a, Opened> {
+///         self.0.open(namespace, codec)
+///     }
+///
+///     // The other calls likewise.
+/// #   fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
+/// #       self.0.load(namespace, request)
+/// #   }
+/// #   fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
+/// #       self.0.fire(namespace, request)
+/// #   }
+/// #   fn settle<'a>(
+/// #       &'a self,
+/// #       namespace: &'a Namespace,
+/// #       settles: Vec<Settle>,
+/// #       near: LoadWindow,
+/// #   ) -> Answer<'a, Vec<Settled>> {
+/// #       self.0.settle(namespace, settles, near)
+/// #   }
+/// #   fn unload<'a>(&'a self, namespace: &'a Namespace, instance: InstanceId) -> Answer<'a, InstanceId> {
+/// #       self.0.unload(namespace, instance)
+/// #   }
+/// #   fn unmark<'a>(
+/// #       &'a self,
+/// #       namespace: &'a Namespace,
+/// #       instance: InstanceId,
+/// #       versions: Vec<Version>,
+/// #   ) -> Answer<'a, Vec<Version>> {
+/// #       self.0.unmark(namespace, instance, versions)
+/// #   }
+/// #   fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>> {
+/// #       self.0.get(namespace, key)
+/// #   }
+/// #   fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {
+/// #       self.0.list(namespace, request)
+/// #   }
+/// #   fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts> {
+/// #       self.0.count(namespace)
+/// #   }
+/// #   fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged> {
+/// #       self.0.purge(namespace)
+/// #   }
+/// #   fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
+/// #       self.0.hinted(namespace)
+/// #   }
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///
+/// let store: Box<dyn Store> = Box::new(Logged(tickwheel_durable::Memory::new()));
+/// let wheel = tickwheel::TimerWheel::new();
+/// let (timers, _claims) = tickwheel_durable::builder::<String, u32>("orders").start(&wheel, store).await?;
+/// timers.set_timer("order 1", &30, Duration::from_secs(60)).await?;
+/// # Ok(())
+/// # }
+/// ```
 pub trait Store: Send + Sync + 'static {
     /// Opens a namespace, and makes it if it is new. Returns the store's time and the first id of the instance, which is a
     /// version from the sequence.
@@ -83,11 +177,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// [`StoreError::Codec`] when the namespace was made with another codec, [`StoreError::Schema`] when a later version of
     /// the store's schema is found.
-    fn open(
-        &self,
-        namespace: &Namespace,
-        codec: &str,
-    ) -> impl Future<Output = Result<Opened, StoreError>> + Send;
+    fn open<'a>(&'a self, namespace: &'a Namespace, codec: &'a str) -> Answer<'a, Opened>;
 
     /// Sets, moves and removes waiting rows by their keys. One answer for each write, in their order.
     ///
@@ -98,12 +188,12 @@ pub trait Store: Send + Sync + 'static {
     /// * Remove: the waiting row goes, and its value comes back.
     /// * Moving and removing a key without waiting row changes nothing: [`WriteOutcome::InFlight`] with the latest token if
     ///   the key has a row in flight, else [`WriteOutcome::Absent`].
-    fn write(
-        &self,
-        namespace: &Namespace,
+    fn write<'a>(
+        &'a self,
+        namespace: &'a Namespace,
         writes: Vec<Write>,
         near: LoadWindow,
-    ) -> impl Future<Output = Result<Vec<WriteOutcome>, StoreError>> + Send;
+    ) -> Answer<'a, Vec<WriteOutcome>>;
 
     /// Marks rows as loaded by the instance and returns them, earliest `due` first: the waiting ones due within the window, and
     /// those in flight whose lease has ended. At most `limit` of them.
@@ -114,11 +204,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// The store notes how many due rows the instance [lacks](Load::wanted), until its next load, its unload or the next
     /// [`unmark`](Store::unmark) by another one. The answer tells what [others lack](Loaded::others_lack).
-    fn load(
-        &self,
-        namespace: &Namespace,
-        request: Load,
-    ) -> impl Future<Output = Result<Loaded, StoreError>> + Send;
+    fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded>;
 
     /// Fires rows: for each version that still exists and is due, the row goes in flight with a new version, the token, and a
     /// lease that begins now; its count of attempts grows by one. What fired comes back in the order asked for. Without a lease
@@ -135,11 +221,7 @@ pub trait Store: Send + Sync + 'static {
     /// [`FireReport::later`].
     ///
     /// Once what has fired has [`ANSWER_BYTES`], the rest of the batch is [`left`](FireReport::left) as it is.
-    fn fire(
-        &self,
-        namespace: &Namespace,
-        request: Fire,
-    ) -> impl Future<Output = Result<FireReport, StoreError>> + Send;
+    fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport>;
 
     /// Settles rows in flight by their tokens. One answer for each, in their order.
     ///
@@ -150,67 +232,59 @@ pub trait Store: Send + Sync + 'static {
     ///   ends that long after now: it is delivered again beside the newer one.
     /// * [`Settlement::Release`]: as `RetryAfter` without delay, but the deadline stays what it was.
     /// * [`Settlement::Unfire`]: as `Release`, and the count of attempts is one less, unless it is zero.
-    fn settle(
-        &self,
-        namespace: &Namespace,
+    fn settle<'a>(
+        &'a self,
+        namespace: &'a Namespace,
         settles: Vec<Settle>,
         near: LoadWindow,
-    ) -> impl Future<Output = Result<Vec<Settled>, StoreError>> + Send;
+    ) -> Answer<'a, Vec<Settled>>;
 
     /// Ends the life of an id, takes away its marks, and sends a hint if there were any. Returns a fresh id, under which the
     /// instance goes on: a version from the sequence.
     ///
     /// Marks that cannot be taken away at once, because somebody has locked the row, may stay: see rule 6. The call does not
     /// wait for them. It can be made again for the same id, when its answer was lost, and then returns another one.
-    fn unload(
-        &self,
-        namespace: &Namespace,
+    fn unload<'a>(
+        &'a self,
+        namespace: &'a Namespace,
         instance: InstanceId,
-    ) -> impl Future<Output = Result<InstanceId, StoreError>> + Send;
+    ) -> Answer<'a, InstanceId>;
 
     /// Takes the mark of the instance off rows that it leaves to others, and sends a hint if there were any. What is not marked
     /// by that id is left alone. If there were any, no instance counts as lacking rows until it loads again.
     ///
     /// Returns the versions whose marks stay, because somebody has locked the row. The call does not wait for them.
-    fn unmark(
-        &self,
-        namespace: &Namespace,
+    fn unmark<'a>(
+        &'a self,
+        namespace: &'a Namespace,
         instance: InstanceId,
         versions: Vec<Version>,
-    ) -> impl Future<Output = Result<Vec<Version>, StoreError>> + Send;
+    ) -> Answer<'a, Vec<Version>>;
 
     /// The row under a key: the waiting one, else the latest in flight.
-    fn get(
-        &self,
-        namespace: &Namespace,
-        key: Vec<u8>,
-    ) -> impl Future<Output = Result<Option<Stored>, StoreError>> + Send;
+    fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>>;
 
     /// Rows in one state, by `due` and then by version. To read on, pass both of the last one. An answer has no more rows once
     /// it has [`ANSWER_BYTES`], and may have fewer than the limit for other reasons. When there are none, the list has ended.
-    fn list(
-        &self,
-        namespace: &Namespace,
-        request: List,
-    ) -> impl Future<Output = Result<Vec<Stored>, StoreError>> + Send;
+    fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>>;
 
     /// How many rows there are. Where counting them would take long it is [an estimate](Counts::is_estimate).
-    fn count(
-        &self,
-        namespace: &Namespace,
-    ) -> impl Future<Output = Result<Counts, StoreError>> + Send;
+    fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts>;
 
     /// Deletes rows of the namespace, those in flight included: as many as it can without delaying other calls by more than
     /// some milliseconds, and at least one if there are any. The caller goes on until there are no [`more`](Purged::more).
-    fn purge(
-        &self,
-        namespace: &Namespace,
-    ) -> impl Future<Output = Result<Purged, StoreError>> + Send;
+    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged>;
 
     /// Returns when another instance may have left near rows that nobody has loaded. Called again and again by one caller for
     /// an instance. Cancel safe. A store without hints keeps this one, which never returns: rows are found by the poll.
-    fn hinted(&self, namespace: &Namespace) -> impl Future<Output = ()> + Send {
+    fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
         let _ = namespace;
-        pending()
+        Box::pin(pending())
+    }
+}
+
+impl<S: Store> From<S> for Box<dyn Store> {
+    fn from(store: S) -> Self {
+        Box::new(store)
     }
 }

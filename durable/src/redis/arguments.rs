@@ -1,0 +1,96 @@
+//! What calls send, as the scripts take it.
+
+use std::time::Duration;
+
+use ::redis::Cmd;
+
+use crate::store::{
+    Action, Due, LoadWindow, Settle, Settlement, State, StoreTime, Version, Write, micros,
+};
+
+/// A duration as the scripts take it, which is never at most.
+pub(super) fn span(duration: Duration) -> i64 {
+    micros(duration).min(StoreTime::NEVER.as_micros())
+}
+
+/// A version as the server has it: as a string of digits, of which there are always as many.
+pub(super) fn digits(version: Version) -> String {
+    version.0.to_string()
+}
+
+/// The window, and the instance that loads what comes due in it.
+pub(super) fn near_arguments(command: &mut Cmd, near: LoadWindow) {
+    let loader = near.loader.map(|loader| loader.0.to_string());
+    command
+        .arg(span(near.window))
+        .arg(loader.unwrap_or_default());
+}
+
+/// A number as the scripts pack it. All they pack are below 2^53.
+#[expect(clippy::cast_precision_loss, reason = "doubles hold it exactly")]
+fn packed(number: i64) -> [u8; 8] {
+    (number as f64).to_le_bytes()
+}
+
+/// What a write does, packed as `write.lua` takes it, without key and value.
+fn write_head(action: &Action) -> Vec<u8> {
+    let (op, due, period) = match *action {
+        Action::Set {
+            due,
+            period,
+            if_absent,
+            ..
+        } => (if if_absent { b'a' } else { b's' }, Some(due), period),
+        Action::Move { due } => (b'm', Some(due), None),
+        Action::Remove => (b'r', None, None),
+    };
+    let (base, due) = match due {
+        Some(Due::In(delay)) => (b'+', span(delay)),
+        Some(Due::At(time)) => (b'@', time.as_micros()),
+        None => (b'@', 0),
+    };
+    let mut head = vec![op, base];
+    head.extend(packed(due));
+    head.extend(packed(period.map_or(0, span)));
+    head
+}
+
+pub(super) fn write_arguments(command: &mut Cmd, writes: &[Write]) {
+    let heads = writes.iter().flat_map(|write| write_head(&write.action));
+    command.arg(heads.collect::<Vec<u8>>());
+    for write in writes {
+        command.arg(&write.key);
+    }
+    for write in writes {
+        if let Action::Set { value, .. } = &write.action {
+            command.arg(value);
+        }
+    }
+}
+
+/// Which of the claims are not acknowledged but settled otherwise, and how, as `settle.lua` takes it.
+pub(super) fn settled_otherwise(settles: &[Settle]) -> String {
+    let otherwise = settles.iter().enumerate().filter_map(|(at, settle)| {
+        let (how, delay) = match settle.how {
+            Settlement::Ack => return None,
+            Settlement::Extend(lease) => ("extend", lease),
+            Settlement::RetryAfter(delay) => ("again", delay),
+            Settlement::Release => ("release", Duration::ZERO),
+            Settlement::Unfire => ("unfire", Duration::ZERO),
+        };
+        Some(format!("{at} {how} {}", span(delay)))
+    });
+    otherwise.collect::<Vec<_>>().join(" ")
+}
+
+/// A limit as the server takes it.
+pub(super) fn limit_argument(limit: usize) -> u32 {
+    u32::try_from(limit).unwrap_or(u32::MAX)
+}
+
+pub(super) fn state_argument(state: State) -> &'static str {
+    match state {
+        State::Waiting => "w",
+        State::InFlight => "f",
+    }
+}
