@@ -63,7 +63,7 @@
 //! | [`Postgres`] | `postgres`; takes a C compiler | what the server's commits survive, [by its settings](Postgres#durability) | yes |
 //! | [`Redis`], or Valkey | `redis`; takes a C compiler | what the server's data survives, [by its settings](Redis#what-survives-what) | yes |
 //! | [`Memory`], for tests | | nothing | - |
-//! | [your own](store::Store) | `conformance` has the suite that it must pass | its own choice | its own choice |
+//! | [your own](store::Store) | `tickwheel-durable-conformance` is the suite that it must pass | its own choice | its own choice |
 //!
 //! The oldest supported Rust is 1.85. The crate needs Tokio's `rt`, `sync` and `time`, from version 1.49 on.
 
@@ -75,9 +75,6 @@ mod builder;
 mod claim;
 mod claims;
 mod codec;
-#[cfg(feature = "conformance")]
-#[cfg_attr(docsrs, doc(cfg(feature = "conformance")))]
-pub mod conformance;
 mod error;
 mod instance;
 mod jitter;

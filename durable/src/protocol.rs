@@ -85,7 +85,7 @@
 //! | D14 | An instance whose loads, fires, writes or settles fail logs that, once for each kind, with the store's message, and once when they work again. | `d14_says_which_calls_fail` |
 //!
 //! `agrees_with_the_oracle` and `keeps_its_books_among_instances` try all promises at random. All tests belong to the
-//! suite `conformance`, which runs on every store, but for those listed after the name of a store.
+//! suite `tickwheel-durable-conformance`, which runs on every store, but for those listed after the name of a store.
 //!
 //! # The argument
 //!

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, SystemTime};
 
-use tickwheel_durable::conformance::Faulty;
 use tickwheel_durable::{Claim, Error, Memory, Retry, SetIfAbsent};
+use tickwheel_durable_conformance::Faulty;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};

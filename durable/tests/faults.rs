@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use tickwheel::TimerWheel;
-use tickwheel_durable::conformance::{FaultPoint, Faulty};
 use tickwheel_durable::{
     BuildError, Builder, Claim, Claims, Codec, DurableTimers, Error, Json, MAX_KEY_BYTES,
     MAX_VALUE_BYTES, Memory, Retry, builder,
 };
+use tickwheel_durable_conformance::{FaultPoint, Faulty};
 use tokio::time::{Instant, sleep, timeout};
 
 const HOUR: Duration = Duration::from_secs(3_600);

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
-use tickwheel_durable::conformance::Faulty;
 use tickwheel_durable::{Claim, Error, Memory, Moved, Removed, Retry};
+use tickwheel_durable_conformance::Faulty;
 use tokio::time::{Instant, sleep, timeout};
 
 use support::{HOUR, SECOND, next, set, start};

@@ -1,7 +1,7 @@
 //! The store in memory keeps the promises, under the paused clock.
 
-use tickwheel_durable::conformance::{Pace, Stores};
-use tickwheel_durable::{Memory, conformance_tests};
+use tickwheel_durable::Memory;
+use tickwheel_durable_conformance::{Pace, Stores, conformance_tests};
 
 struct InMemory(Memory);
 

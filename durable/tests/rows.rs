@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use tickwheel::TimerWheel;
-use tickwheel_durable::conformance::Faulty;
 use tickwheel_durable::{Builder, Claims, Failing, Memory};
+use tickwheel_durable_conformance::Faulty;
 use tokio::time::{Instant, sleep, timeout};
 
 use support::{SECOND, Timers, next, set, start, start_on};

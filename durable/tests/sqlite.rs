@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use tickwheel_durable::conformance::{Pace, Stores};
-use tickwheel_durable::{Sqlite, conformance_tests};
+use tickwheel_durable::Sqlite;
+use tickwheel_durable_conformance::{Pace, Stores, conformance_tests};
 
 /// A file in a folder that goes with it.
 struct File {

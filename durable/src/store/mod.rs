@@ -50,7 +50,7 @@
 //!     that was away recovers by itself: the next call connects again. The caller sets a limit on the time of every call and
 //!     drops the future when it is over, so a store needs no time limits of its own beyond that.
 //!
-//! The suite `conformance`, behind the feature of this name, holds a store to all of this.
+//! The crate `tickwheel-durable-conformance` holds a store to all of this.
 
 mod answers;
 mod error;

@@ -16,15 +16,12 @@ impl StoreTime {
     pub const NEVER: StoreTime = StoreTime((1 << 53) - 1);
 
     /// The instant with this many microseconds since the epoch, which is the epoch at least and never at most.
-    pub fn from_micros(micros: i64) -> Self {
-        StoreTime(micros.clamp(0, Self::NEVER.0))
-    }
-
-    /// The instant that many seconds after the epoch, for constants. Panics beyond never.
-    #[cfg(feature = "conformance")]
-    pub(crate) const fn from_secs(secs: i64) -> Self {
-        assert!(secs <= Self::NEVER.0 / 1_000_000);
-        StoreTime(secs * 1_000_000)
+    pub const fn from_micros(micros: i64) -> Self {
+        match micros {
+            ..0 => StoreTime(0),
+            micros if micros < Self::NEVER.0 => StoreTime(micros),
+            _ => Self::NEVER,
+        }
     }
 
     /// The microseconds since the epoch.

@@ -11,8 +11,8 @@ mod waiting;
 
 use std::time::Duration;
 
-use tickwheel_durable::conformance::{Pace, Stores};
-use tickwheel_durable::{Postgres, conformance_tests};
+use tickwheel_durable::Postgres;
+use tickwheel_durable_conformance::{Pace, Stores, conformance_tests};
 
 /// A database of the shared server.
 struct Database(String);

@@ -8,8 +8,8 @@ mod proxy;
 mod refusals;
 mod server;
 
-use tickwheel_durable::conformance::{Pace, Stores};
-use tickwheel_durable::{Redis, conformance_tests};
+use tickwheel_durable::Redis;
+use tickwheel_durable_conformance::{Pace, Stores, conformance_tests};
 
 /// The server that these tests share.
 struct Shared(String);

@@ -23,26 +23,25 @@ const ORDER: [&str; 16] = [
 ];
 
 /// The parts of `tickwheel-durable`, likewise.
-const ORDER_OF_DURABLE: [&str; 19] = [
-    "race",
-    "jitter",
-    "store",
-    "token",
-    "error",
-    "metrics",
-    "settings",
-    "codec",
-    "instance",
-    "claim",
-    "claims",
-    "admin",
-    "timers",
-    "builder",
-    "memory",
-    "sqlite",
-    "redis",
-    "postgres",
-    "conformance",
+const ORDER_OF_DURABLE: [&str; 18] = [
+    "race", "jitter", "store", "token", "error", "metrics", "settings", "codec", "instance",
+    "claim", "claims", "admin", "timers", "builder", "memory", "sqlite", "redis", "postgres",
+];
+
+/// The parts of `tickwheel-durable-conformance`, likewise.
+const ORDER_OF_CONFORMANCE: [&str; 12] = [
+    "random",
+    "faulty",
+    "oracle",
+    "world",
+    "contract",
+    "promises",
+    "administration",
+    "demand",
+    "looking",
+    "scripts",
+    "races",
+    "crashes",
 ];
 
 /// The root and pages of the documentation are no parts: they only name what there is.
@@ -141,6 +140,11 @@ fn parts_import_only_parts_before_them() {
 #[test]
 fn parts_of_durable_timers_import_only_parts_before_them() {
     assert_in_order("durable/src", &ORDER_OF_DURABLE);
+}
+
+#[test]
+fn parts_of_the_suite_of_stores_import_only_parts_before_them() {
+    assert_in_order("durable/conformance/src", &ORDER_OF_CONFORMANCE);
 }
 
 #[test]

@@ -9,18 +9,18 @@ mod writing;
 
 use std::time::Duration;
 
+use tickwheel_durable::store::{
+    Action, Armed, Due, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded, Missed,
+    Namespace, Settle, Settled, Settlement, State, Store, Stored, Version, Write, WriteOutcome,
+};
+
+use super::world::{Stores, World};
 pub use firing::*;
 pub use hinting::*;
 pub use loading::*;
 pub use settling::*;
 pub use whole::*;
 pub use writing::*;
-
-use super::world::{Stores, World};
-use crate::store::{
-    Action, Armed, Due, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded, Missed,
-    Namespace, Settle, Settled, Settlement, State, Store, Stored, Version, Write, WriteOutcome,
-};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 

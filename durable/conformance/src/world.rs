@@ -10,15 +10,11 @@ use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use tickwheel::TimerWheel;
+use tickwheel_durable::store::{Action, Due, LoadWindow, Namespace, Store, Write};
+use tickwheel_durable::{Builder, Claim, Claims, DurableTimers, Entry, builder};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::faulty::Faulty;
-use crate::admin::Entry;
-use crate::builder::{Builder, builder};
-use crate::claim::Claim;
-use crate::claims::Claims;
-use crate::store::{Action, Due, LoadWindow, Namespace, Store, Write};
-use crate::timers::DurableTimers;
 
 /// A way to connect to one store, again and again, as the instances of a program do.
 pub trait Stores: Send + Sync + 'static {

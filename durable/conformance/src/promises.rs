@@ -4,13 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
+use tickwheel_durable::store::{Action, Due, LoadWindow, Missed, Store, Write};
+use tickwheel_durable::{Builder, Claim, Error, Moved, Removed, SetIfAbsent};
 
 use super::world::{Stores, World, collect, next_of};
-use crate::builder::Builder;
-use crate::claim::Claim;
-use crate::error::Error;
-use crate::store::{Action, Due, LoadWindow, Missed, Store, Write};
-use crate::timers::{Moved, Removed, SetIfAbsent};
 
 /// A time within which nothing comes due.
 const FAR: Duration = Duration::from_secs(360_000);

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use tickwheel_durable::store::{Action, Settle, Settled, Settlement, State, Store, Version};
+
 use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, write};
-use crate::conformance::world::{Stores, World};
-use crate::store::{Action, Settle, Settled, Settlement, State, Store, Version};
+use crate::world::{Stores, World};
 
 /// A settle whose token names no claim changes nothing.
 pub async fn settles_by_token<T: Stores>(world: &World<T>) {

@@ -1,9 +1,9 @@
 //! What an operator does to a running instance.
 
+use tickwheel_durable::Error;
 use tokio::time::timeout;
 
 use super::world::{Stores, World};
-use crate::error::Error;
 
 /// A claim that an admin releases is delivered again, and the instance of its handle can be the one that does. It was marked as
 /// loaded by that instance, which had it on no wheel: no instance delivered it any more.

@@ -2,18 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::{join, join_all};
+use futures_util::future::{join, join_all, select};
+use tickwheel_durable::Claim;
+use tickwheel_durable::store::Store;
 use tokio::time::{sleep, timeout};
 
 use super::faulty::Faulty;
 use super::world::{Running, Stores, World};
-use crate::claim::Claim;
-use crate::metrics::Failing;
-use crate::race::race;
-use crate::store::Store;
 
 /// How many handlers each instance runs at once, as in the README.
 const CONCURRENCY: usize = 16;
@@ -88,8 +87,9 @@ impl Handled {
             }
             sleep(longer).await;
         };
-        let run = timeout(unit * 1_200, race(work, done)).await;
-        run.expect("all are handled before long");
+        let (work, done) = (pin!(work), pin!(done));
+        let run = timeout(unit * 1_200, select(work, done)).await;
+        assert!(run.is_ok(), "all are handled before long");
     }
 }
 
@@ -219,12 +219,7 @@ pub async fn d10_bounds_the_writes_of_a_backlog<T: Stores>(world: &World<T>) {
 /// D14: an instance knows which kind of call fails, and that it works again.
 pub async fn d14_says_which_calls_fail<T: Stores>(world: &World<T>) {
     let mut instance = world.instance().await;
-    let of = |call| Failing {
-        load: call == "load",
-        fire: call == "fire",
-        write: call == "write",
-        settle: call == "settle",
-    };
+    let of = |call| ["load", "fire", "write", "settle"].map(|kind| kind == call);
     for call in ["write", "load", "fire", "settle"] {
         instance.set("before", 1, 0).await;
         let before = instance.next().await;
@@ -240,7 +235,7 @@ pub async fn d14_says_which_calls_fail<T: Stores>(world: &World<T>) {
             // The instance gives everything back, and may have fired it before.
             _ => {}
         }
-        assert_eq!(instance.timers.metrics().failing, of(call));
+        assert_eq!(failing(&instance), of(call));
         instance.faults.set_failing(None);
         if let Ok(claim) = received {
             claim
@@ -256,6 +251,12 @@ pub async fn d14_says_which_calls_fail<T: Stores>(world: &World<T>) {
         }
         before.ack().await.expect("it is held");
         world.wait(3).await;
-        assert_eq!(instance.timers.metrics().failing, of(""), "after {call}");
+        assert_eq!(failing(&instance), of(""), "after {call}");
     }
+}
+
+/// Whether loads, fires, writes and settles fail.
+fn failing<S>(instance: &Running<S>) -> [bool; 4] {
+    let failing = instance.timers.metrics().failing;
+    [failing.load, failing.fire, failing.write, failing.settle]
 }

@@ -1,30 +1,42 @@
-//! Holds a [`Store`] to the [promises](crate::protocol#the-promises) and to its [contract](crate::store). With the
-//! feature `conformance`.
+//! Holds a [`Store`] to the [promises](tickwheel_durable::protocol#the-promises) of durable timers and to its
+//! [contract](tickwheel_durable::store).
 //!
-//! The suite takes a way to [connect](Stores) to one store and runs on any, also those of other crates. Each check uses
-//! namespaces of its own, so that checks can run at once, on a store that has other timers in it.
+//! The suite takes a way to [connect](Stores) to one store and runs on any. It knows no more of a store than its trait. Each
+//! check uses namespaces of its own, so that checks can run at once, on a store that has other timers in it.
+//!
+//! # Examples
+//!
+//! In a test file of the crate that has the store, [`conformance_tests`] makes a test of each check:
 //!
 //! ```
-//! # #[cfg(feature = "never")] // it makes tests of its own
-//! mod memory {
-//!     use tickwheel_durable::conformance::{Pace, Stores};
-//!     use tickwheel_durable::{Memory, conformance_tests};
+//! use tickwheel_durable::Memory;
+//! use tickwheel_durable_conformance::{Pace, Stores};
 //!
-//!     struct InMemory(Memory);
+//! struct InMemory(Memory);
 //!
-//!     impl Stores for InMemory {
-//!         type Store = Memory;
-//!         async fn connect(&self) -> Memory {
-//!             self.0.clone()
-//!         }
-//!     }
+//! impl Stores for InMemory {
+//!     type Store = Memory;
 //!
-//!     conformance_tests! {
-//!         #[tokio::test(start_paused = true)]
-//!         (InMemory(Memory::new()), Pace::paused())
+//!     async fn connect(&self) -> Memory {
+//!         self.0.clone()
 //!     }
 //! }
+//!
+//! # mod tests {
+//! # use super::*;
+//! tickwheel_durable_conformance::conformance_tests! {
+//!     #[tokio::test(start_paused = true)]
+//!     (InMemory(Memory::new()), Pace::paused())
+//! }
+//! # }
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() {
+//! #     use tickwheel_durable_conformance::{World, contract};
+//! #     contract::sets_moves_and_removes(&World::new(InMemory(Memory::new()), Pace::paused())).await;
+//! # }
 //! ```
+//!
+//! # The checks
 //!
 //! | module | what |
 //! |---|---|
@@ -40,6 +52,8 @@
 //! A failed check panics and says what it expected. Random checks print their seed; the environment variable
 //! `CONFORMANCE_SEED` repeats it.
 
+#![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![allow(
     clippy::missing_panics_doc,
     reason = "a check panics when it fails, which is what it is for"
@@ -62,7 +76,7 @@ pub use faulty::{FaultPoint, Faulty};
 pub use world::{Pace, Stores, World};
 
 #[allow(unused_imports, reason = "for the links above")]
-use crate::store::Store;
+use tickwheel_durable::store::Store;
 
 /// Makes a test of each check of the suite: an attribute that makes an async function a test, and how to reach the store, a
 /// pair of [`Stores`] and [`Pace`] that is evaluated for each.
@@ -158,8 +172,8 @@ macro_rules! conformance_tests {
     (@check [$(#[$test:meta])*] ($stores:expr, $pace:expr) $module:ident $check:ident) => {
         $(#[$test])*
         async fn $check() {
-            let world = $crate::conformance::World::new($stores, $pace).paced().await;
-            $crate::conformance::$module::$check(&world).await;
+            let world = $crate::World::new($stores, $pace).paced().await;
+            $crate::$module::$check(&world).await;
         }
     };
 }

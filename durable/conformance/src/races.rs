@@ -10,18 +10,18 @@
 //! | remove | the same | it is removed, or in flight | absent |
 //! | set if absent | the same | present, or in flight | set |
 
-use futures_util::future::{join, join_all};
-use tokio::task::yield_now;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::random::{Random, seed};
-use super::world::{Stores, World};
-use crate::store::{
+use futures_util::future::{join, join_all};
+use tickwheel_durable::store::{
     Action, Due, Fire, InstanceId, List, Load, LoadWindow, Missed, Namespace, Settle, Settlement,
     State, Store, Write, WriteOutcome,
 };
+use tokio::task::yield_now;
+
+use super::random::{Random, seed};
+use super::world::{Stores, World};
 
 /// Those who change the keys have so many each, and write them in batches: the longer a batch takes, the more happens in it.
 const KEYS: usize = 60;

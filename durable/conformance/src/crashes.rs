@@ -7,13 +7,11 @@
 use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
+use tickwheel_durable::store::Store;
+use tickwheel_durable::{Claim, Error, Moved, Removed};
 
 use super::faulty::FaultPoint;
 use super::world::{Running, Stores, World};
-use crate::claim::Claim;
-use crate::error::Error;
-use crate::store::Store;
-use crate::timers::{Moved, Removed};
 
 /// So many runs go on at once.
 const AT_ONCE: u64 = 4;

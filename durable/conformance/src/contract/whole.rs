@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-
-use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, set, versions, write};
-use crate::conformance::world::{Stores, World};
-use crate::store::{
+use tickwheel_durable::store::{
     ANSWER_BYTES, Action, Due, Fired, List, Namespace, Settle, Settled, Settlement, State, Store,
     StoreError, StoreTime, WriteOutcome,
 };
+
+use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, set, versions, write};
+use crate::world::{Stores, World};
 
 /// Namespaces have nothing to do with each other.
 pub async fn keeps_namespaces_apart<T: Stores>(world: &World<T>) {

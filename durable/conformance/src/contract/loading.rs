@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Case, FAR, HOUR, NOW, armed, repeating, set, versions, write};
-use crate::conformance::world::{Stores, World};
-use crate::store::{
+use tickwheel_durable::store::{
     Action, Due, Fire, Load, LoadWindow, Missed, Settle, Settled, Settlement, State, Store,
     Version, WriteOutcome,
 };
+
+use super::{Case, FAR, HOUR, NOW, armed, repeating, set, versions, write};
+use crate::world::{Stores, World};
 
 /// Loads hand out near rows, earliest first, to one instance, up to a limit.
 pub async fn loads_near_rows_once<T: Stores>(world: &World<T>) {

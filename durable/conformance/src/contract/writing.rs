@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, set, versions, write};
-use crate::conformance::world::{Stores, World};
-use crate::store::{
+use tickwheel_durable::store::{
     Action, Due, Settle, Settled, Settlement, State, Store, StoreTime, Write, WriteOutcome,
 };
+
+use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, set, versions, write};
+use crate::world::{Stores, World};
 
 /// Sets replace, moves keep the value, removes return it; each raises the version, within one batch too.
 pub async fn sets_moves_and_removes<T: Stores>(world: &World<T>) {
@@ -118,11 +119,11 @@ pub async fn keeps_any_bytes<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let all: Vec<u8> = (0..=255).collect();
     let mut longest = all.repeat(4);
-    longest.truncate(crate::codec::MAX_KEY_BYTES);
+    longest.truncate(tickwheel_durable::MAX_KEY_BYTES);
     let values = [
         Vec::new(),
         all.clone(),
-        vec![0; crate::codec::MAX_VALUE_BYTES],
+        vec![0; tickwheel_durable::MAX_VALUE_BYTES],
     ];
     let keys = [Vec::new(), b"'\"\\ {}*?".to_vec(), longest];
     let writes = keys.iter().zip(&values).map(|(key, value)| Write {

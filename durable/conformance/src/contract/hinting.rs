@@ -3,14 +3,14 @@
 use std::future::Future;
 use std::time::Duration;
 
-use tokio::time::timeout;
-
-use super::{Case, FAR, HOUR, NOW, armed, repeating, set, write};
-use crate::conformance::world::{Stores, World};
-use crate::store::{
+use tickwheel_durable::store::{
     Action, Due, Fire, InstanceId, Load, LoadWindow, Missed, Settle, Settled, Settlement, Store,
     Version,
 };
+use tokio::time::timeout;
+
+use super::{Case, FAR, HOUR, NOW, armed, repeating, set, write};
+use crate::world::{Stores, World};
 
 /// Rows due within two minutes are near, and the caller loads none.
 const NEAR: LoadWindow = LoadWindow {

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::store::{
+use tickwheel_durable::store::{
     Action, Armed, Due, Fire, FireReport, Fired, InstanceId, Load, LoadWindow, Loaded, Missed,
     Settle, Settled, Settlement, State, StoreTime, Stored, Version, Write, WriteOutcome,
 };
@@ -316,4 +316,4 @@ impl Oracle {
 pub(super) const PERIOD: Duration = Duration::from_secs(1_000);
 
 /// Deadlines from here on are far: the year 2200.
-pub(super) const FAR: StoreTime = StoreTime::from_secs(7_258_118_400);
+pub(super) const FAR: StoreTime = StoreTime::from_micros(7_258_118_400_000_000);

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tickwheel_durable::store::{Action, Due, List, LoadWindow, Namespace, State, Store, Write};
 use tokio::time::{Instant, sleep};
 
 use super::world::{Running, Stores, World};
-use crate::store::{Action, Due, List, LoadWindow, Namespace, State, Store, Write};
 
 /// So many timers wait, and can be looked at.
 const ROWS: usize = 20_000;

@@ -4,18 +4,16 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
+use tickwheel_durable::store::{
+    Action, Due, Fire, InstanceId, List, Load, LoadWindow, Missed, Namespace, Settle, Settled,
+    Settlement, State, Store, StoreTime, Stored, Version, Write,
+};
+use tickwheel_durable::{Claim, Error, Moved, Removed};
 use tokio::time::{Instant, timeout_at};
 
 use super::oracle::{FAR, Oracle, PERIOD};
 use super::random::{Random, seed};
 use super::world::{Running, Stores, World, next_of};
-use crate::claim::Claim;
-use crate::error::Error;
-use crate::store::{
-    Action, Due, Fire, InstanceId, List, Load, LoadWindow, Missed, Namespace, Settle, Settled,
-    Settlement, State, Store, StoreTime, Stored, Version, Write,
-};
-use crate::timers::{Moved, Removed};
 
 /// How many scripts a store runs, and how many calls each has.
 const SCRIPTS: u64 = 12;

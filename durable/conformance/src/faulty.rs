@@ -5,13 +5,12 @@ use std::future::{Future, pending};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::time::sleep;
-
-use crate::store::{
+use tickwheel_durable::store::{
     Answer, Armed, BoxFuture, Counts, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded,
     Namespace, Opened, Purged, Settle, Settled, Settlement, Store, StoreError, Stored, Version,
     Write, WriteOutcome,
 };
+use tokio::time::sleep;
 
 /// A store between an instance and its store, which fails on demand. Clones fail together.
 ///

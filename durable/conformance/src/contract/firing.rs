@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use tickwheel_durable::store::{
+    Action, Due, Fire, Missed, Settled, Settlement, State, StoreTime, Version,
+};
+
 use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, repeating, versions, write};
-use crate::conformance::world::{Stores, World};
-use crate::store::{Action, Due, Fire, Missed, Settled, Settlement, State, StoreTime, Version};
+use crate::world::{Stores, World};
 
 /// A row fires if its version exists and it is due, in the order asked for, with a new token each.
 pub async fn fires_what_is_due_and_exists<T: Stores>(world: &World<T>) {
