@@ -132,17 +132,11 @@ impl Store for Memory {
             ..Space::default()
         });
         if space.codec != codec {
-            return Box::pin(ready(Err(StoreError::Codec {
-                namespace: namespace.to_string(),
-                stored: space.codec.clone(),
-                asked: codec.to_owned(),
-            })));
+            let stored = space.codec.clone();
+            return Box::pin(ready(Err(StoreError::codec(namespace, stored, codec))));
         }
         *sequence += 1;
-        Box::pin(ready(Ok(Opened {
-            now,
-            instance: InstanceId(*sequence),
-        })))
+        Box::pin(ready(Ok(Opened::new(now, InstanceId(*sequence)))))
     }
 
     fn write<'a>(
@@ -246,13 +240,10 @@ impl Store for Memory {
             let waiting = call.space.waiting.len();
             let first = call.space.by_due.first();
             let earliest = first.filter(|(state, ..)| *state == State::Waiting);
-            Counts {
-                now: call.now,
-                waiting: waiting as u64,
-                in_flight: (call.space.rows.len() - waiting) as u64,
-                earliest: earliest.map(|&(_, due, _)| due),
-                is_estimate: false,
-            }
+            let in_flight = call.space.rows.len() - waiting;
+            let mut counts = Counts::new(call.now, waiting as u64, in_flight as u64);
+            counts.earliest = earliest.map(|&(_, due, _)| due);
+            counts
         })
     }
 
@@ -261,10 +252,7 @@ impl Store for Memory {
             let batch = call.space.by_due.iter().take(PURGED_AT_ONCE);
             let batch: Vec<_> = batch.map(|&(.., version)| version).collect();
             let purged = batch.iter().filter_map(|&version| call.take(version));
-            Purged {
-                rows: purged.count() as u64,
-                more: !call.space.rows.is_empty(),
-            }
+            Purged::new(purged.count() as u64, !call.space.rows.is_empty())
         })
     }
 
@@ -354,11 +342,7 @@ impl Call<'_> {
             let alive = self.space.alive.get(loader);
             alive.is_some_and(|&until| until >= self.now)
         });
-        let armed = Armed {
-            version: row.version,
-            due: row.due,
-            loaded: row.loaded_by.is_some(),
-        };
+        let armed = Armed::new(row.version, row.due, row.loaded_by.is_some());
         self.put(row);
         if is_near && !armed.loaded {
             self.space.hint.notify_waiters();

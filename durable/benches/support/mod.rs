@@ -53,18 +53,12 @@ pub(crate) async fn fill(
     let space = Namespace::new(namespace).expect("it is a name");
     store.open(&space, "json").await.expect("it opens");
     while store.purge(&space).await.expect("it is emptied").more {}
-    let near = LoadWindow {
-        window: Duration::ZERO,
-        loader: None,
-    };
-    let mut writes = timers.map(|(key, value, due)| Write {
-        key: key.to_string().into(),
-        action: Action::Set {
-            value: value.into(),
-            due,
-            period: None,
-            if_absent: false,
-        },
+    let near = LoadWindow::new(Duration::ZERO, None);
+    let mut writes = timers.map(|(key, value, due)| {
+        Write::new(
+            key.to_string().into(),
+            Action::set(value.into(), due, None, false),
+        )
     });
     loop {
         let batch: Vec<_> = writes.by_ref().take(1_000).collect();

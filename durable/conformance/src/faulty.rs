@@ -233,11 +233,7 @@ impl<S: Store> Faulty<S> {
         let due = report.now;
         report.later = versions
             .into_iter()
-            .map(|version| Armed {
-                version,
-                due,
-                loaded: true,
-            })
+            .map(|version| Armed::new(version, due, true))
             .collect();
         Ok(report)
     }
@@ -269,7 +265,7 @@ impl<S: Store> Store for Faulty<S> {
             let mut state = self.lock();
             for written in &written {
                 match written {
-                    WriteOutcome::Armed { row, replaced } => {
+                    WriteOutcome::Armed { row, replaced, .. } => {
                         state.armed(row);
                         state.marked.retain(|version| Some(*version) != *replaced);
                     }
@@ -335,8 +331,8 @@ impl<S: Store> Store for Faulty<S> {
             for (settled, how) in settled.iter().zip(hows) {
                 match settled {
                     Settled::Armed(row) => state.armed(row),
-                    Settled::Done => state.writes += 1,
                     Settled::Lost => continue,
+                    _ => state.writes += 1,
                 }
                 state.renewals += u64::from(matches!(how, Settlement::Extend(_)));
             }

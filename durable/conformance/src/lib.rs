@@ -1,5 +1,5 @@
-//! Holds a [`Store`] to the [promises](tickwheel_durable::protocol#the-promises) of durable timers and to its
-//! [contract](tickwheel_durable::store).
+//! Holds a [`Store`](tickwheel_durable::store::Store) to the [promises](tickwheel_durable::protocol#the-promises) of durable
+//! timers and to its [contract](tickwheel_durable::store#the-contract).
 //!
 //! The suite takes a way to [connect](Stores) to one store and runs on any. It knows no more of a store than its trait. Each
 //! check uses namespaces of its own, so that checks can run at once, on a store that has other timers in it.
@@ -53,7 +53,6 @@
 //! `CONFORMANCE_SEED` repeats it.
 
 #![forbid(unsafe_code)]
-#![cfg_attr(docsrs, feature(doc_cfg))]
 #![allow(
     clippy::missing_panics_doc,
     reason = "a check panics when it fails, which is what it is for"
@@ -75,8 +74,10 @@ mod world;
 pub use faulty::{FaultPoint, Faulty};
 pub use world::{Pace, Stores, World};
 
-#[allow(unused_imports, reason = "for the links above")]
-use tickwheel_durable::store::Store;
+/// The code in the README runs as a test of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 /// Makes a test of each check of the suite: an attribute that makes an async function a test, and how to reach the store, a
 /// pair of [`Stores`] and [`Pace`] that is evaluated for each.

@@ -50,20 +50,19 @@ pub async fn d13_looks_delay_nothing<T: Stores>(world: &World<T>) {
 }
 
 async fn fill<S: Store>(store: &S, space: &Namespace) {
-    let near = LoadWindow {
-        window: Duration::ZERO,
-        loader: None,
-    };
+    let near = LoadWindow::new(Duration::ZERO, None);
     let keys: Vec<_> = (0..ROWS).map(|number| format!("far {number}")).collect();
     for keys in keys.chunks(1_000) {
-        let far = |key: &String| Write {
-            key: key.clone().into_bytes(),
-            action: Action::Set {
-                value: b"1".to_vec(),
-                due: Due::In(Duration::from_secs(86_400)),
-                period: None,
-                if_absent: false,
-            },
+        let far = |key: &String| {
+            Write::new(
+                key.clone().into_bytes(),
+                Action::set(
+                    b"1".to_vec(),
+                    Due::In(Duration::from_secs(86_400)),
+                    None,
+                    false,
+                ),
+            )
         };
         let written = store
             .write(space, keys.iter().map(far).collect(), near)
@@ -79,11 +78,7 @@ async fn look_until<S: Store>(store: S, space: Namespace, is_over: Arc<AtomicBoo
         let counts = store.count(&space).await.expect("it counts");
         assert!(counts.waiting > 0);
         for state in [State::Waiting, State::InFlight] {
-            let list = List {
-                state,
-                after: None,
-                limit: ROWS,
-            };
+            let list = List::new(state, None, ROWS);
             store.list(&space, list).await.expect("it lists");
         }
         looks += 1;

@@ -78,7 +78,7 @@ impl Oracle {
     }
 
     pub(super) fn write(&mut self, write: Write, near: LoadWindow, answer: &WriteOutcome) {
-        let Write { key, action } = write;
+        let Write { key, action, .. } = write;
         let waiting = self.position(State::Waiting, &key);
         let in_flight = self.position(State::InFlight, &key);
         let token = in_flight.map(|row| self.rows[row].version);
@@ -97,29 +97,22 @@ impl Oracle {
                 waiting,
             ) => {
                 let old = waiting.map(|row| self.rows.remove(row).version);
-                let row = Stored {
-                    version: Version(0),
-                    state: State::Waiting,
-                    key,
-                    value,
-                    due: StoreTime::NEVER,
-                    deadline: StoreTime::NEVER,
-                    attempt: 0,
-                    period,
-                    loaded_by: None,
-                };
+                let never = StoreTime::NEVER;
+                let mut row = Stored::new(Version(0), State::Waiting, key, value, never);
+                row.period = period;
                 self.rearmed(row, due, near, old, answer);
             }
-            (Action::Move { due }, Some(row)) => {
+            (Action::Move { due, .. }, Some(row)) => {
                 let row = self.rows.remove(row);
                 let old = Some(row.version);
                 self.rearmed(row, due, near, old, answer);
             }
             (Action::Remove, Some(row)) => {
                 let Stored { version, value, .. } = self.rows.remove(row);
-                assert_eq!(*answer, WriteOutcome::Removed { version, value });
+                assert_eq!(*answer, WriteOutcome::removed(version, value));
             }
             (Action::Move { .. } | Action::Remove, None) => assert_eq!(*answer, unarmed),
+            (other, _) => panic!("the oracle does not know {other:?}"),
         }
     }
 
@@ -134,6 +127,7 @@ impl Oracle {
         let WriteOutcome::Armed {
             row: armed,
             replaced,
+            ..
         } = *answer
         else {
             panic!("{answer:?} instead of an armed row")
@@ -194,11 +188,7 @@ impl Oracle {
             };
             let row = self.rows[index].clone();
             if row.due > answer.now {
-                let expected = Armed {
-                    version,
-                    due: row.due,
-                    loaded: row.loaded_by.is_some(),
-                };
+                let expected = Armed::new(version, row.due, row.loaded_by.is_some());
                 assert_eq!(later.next(), Some(&expected));
                 continue;
             }
@@ -207,10 +197,8 @@ impl Oracle {
                 assert_eq!(period, PERIOD, "scripts use one period");
                 request.missed.next(row.deadline, period, answer.now)
             });
-            let following = Stored {
-                attempt: 0,
-                ..row.clone()
-            };
+            let mut following = row.clone();
+            following.attempt = 0;
             match rule {
                 Some(rule) if !rule.fires => {
                     assert_eq!(request.missed, Missed::Skip);
@@ -244,15 +232,10 @@ impl Oracle {
         now: StoreTime,
     ) {
         self.learn(fired.token);
-        let expected = Fired {
-            token: fired.token,
-            key: row.key.clone(),
-            value: row.value.clone(),
-            deadline: row.deadline,
-            attempt: row.attempt + 1,
-            missed,
-            repeats: row.period.is_some(),
-        };
+        let (key, value) = (row.key.clone(), row.value.clone());
+        let mut expected = Fired::new(fired.token, key, value, row.deadline, row.attempt + 1);
+        expected.missed = missed;
+        expected.repeats = row.period.is_some();
         assert_eq!(*fired, expected);
         if let Some(lease) = lease {
             row.version = fired.token;
@@ -288,6 +271,7 @@ impl Oracle {
             }
             Settlement::RetryAfter(delay) | Settlement::Extend(delay) => delay,
             Settlement::Release | Settlement::Unfire => Duration::ZERO,
+            other => panic!("the oracle does not know {other:?}"),
         };
         if settle.how == Settlement::Unfire {
             let row = &mut self.rows[index];

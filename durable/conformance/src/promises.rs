@@ -474,19 +474,18 @@ pub async fn gives_back_what_it_loaded_at_shutdown<T: Stores>(world: &World<T>) 
 pub async fn quarantines_what_does_not_decode<T: Stores>(world: &World<T>) {
     let (store, space) = (world.store().await, world.namespace());
     let mut instance = world.instance().await;
-    let poison = |key: &str, period| Write {
-        key: format!("{key:?}").into(),
-        action: Action::Set {
-            value: "not a number".into(),
-            due: Due::In(world.units(1)),
-            period,
-            if_absent: false,
-        },
+    let poison = |key: &str, period| {
+        Write::new(
+            format!("{key:?}").into(),
+            Action::set(
+                "not a number".into(),
+                Due::In(world.units(1)),
+                period,
+                false,
+            ),
+        )
     };
-    let near = LoadWindow {
-        window: Duration::ZERO,
-        loader: None,
-    };
+    let near = LoadWindow::new(Duration::ZERO, None);
     let writes = vec![poison("once", None), poison("again", Some(world.units(2)))];
     store.write(&space, writes, near).await.expect("it writes");
     instance.set("sound", 1, 2).await;

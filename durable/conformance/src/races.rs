@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{join, join_all};
 use tickwheel_durable::store::{
-    Action, Due, Fire, InstanceId, List, Load, LoadWindow, Missed, Namespace, Settle, Settlement,
-    State, Store, Write, WriteOutcome,
+    Action, Due, Fire, InstanceId, List, Load, LoadWindow, Namespace, Settle, Settlement, State,
+    Store, Write, WriteOutcome,
 };
 use tokio::task::yield_now;
 
@@ -32,10 +32,7 @@ const DURATION: Duration = Duration::from_secs(2);
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-const UNLOADED: LoadWindow = LoadWindow {
-    window: Duration::ZERO,
-    loader: None,
-};
+const UNLOADED: LoadWindow = LoadWindow::new(Duration::ZERO, None);
 
 /// A call on a key that had a timer at every instant never answers as if it had none, whatever fires and is put back meanwhile.
 pub async fn put_backs_never_hide_a_timer<T: Stores>(world: &World<T>) {
@@ -90,32 +87,24 @@ async fn put_back_until<S: Store>(
     mut random: Random,
 ) {
     while !ended.load(Ordering::Acquire) {
-        let load = Load {
-            instance,
-            window: Duration::ZERO,
-            limit: random.below(4 * KEYS),
-            wanted: 0,
-            alive: HOUR,
-        };
+        let load = Load::new(instance, Duration::ZERO, random.below(4 * KEYS), HOUR);
         let loaded = store.load(space, load).await.expect("it loads");
         // The lease ends at once: what is not put back fires again.
-        let fire = Fire {
-            versions: loaded.rows.iter().map(|&(version, _)| version).collect(),
-            unloaded: random.below(4 * KEYS),
-            lease: Some(Duration::ZERO),
-            missed: Missed::FireOnce,
-            near: UNLOADED,
-        };
+        let versions = loaded.rows.iter().map(|&(version, _)| version).collect();
+        let mut fire = Fire::new(versions, Some(Duration::ZERO), UNLOADED);
+        fire.unloaded = random.below(4 * KEYS);
         let fired = store.fire(space, fire).await.expect("it fires").fired;
-        let settles = fired.iter().map(|fired| Settle {
-            token: fired.token,
-            how: random.of(&[
-                Settlement::RetryAfter(Duration::ZERO),
-                Settlement::RetryAfter(Duration::from_millis(1)),
-                Settlement::Release,
-                Settlement::Unfire,
-                Settlement::Extend(Duration::ZERO),
-            ]),
+        let settles = fired.iter().map(|fired| {
+            Settle::new(
+                fired.token,
+                random.of(&[
+                    Settlement::RetryAfter(Duration::ZERO),
+                    Settlement::RetryAfter(Duration::from_millis(1)),
+                    Settlement::Release,
+                    Settlement::Unfire,
+                    Settlement::Extend(Duration::ZERO),
+                ]),
+            )
         });
         let settles: Vec<_> = settles.collect();
         let settled = store.settle(space, settles, UNLOADED).await;
@@ -163,10 +152,7 @@ impl<S: Store> Writer<'_, S> {
             for (write, written) in writes.iter().zip(&written) {
                 match (&write.action, written) {
                     (Action::Remove, WriteOutcome::Removed { .. }) => {
-                        removed.push(Write {
-                            key: write.key.clone(),
-                            action: set(false),
-                        });
+                        removed.push(Write::new(write.key.clone(), set(false)));
                     }
                     (Action::Move { .. }, WriteOutcome::Armed { .. })
                     | (Action::Set { .. }, WriteOutcome::Present)
@@ -191,7 +177,7 @@ impl<S: Store> Writer<'_, S> {
         while !keys.is_empty() {
             let key = keys.swap_remove(self.random.below(keys.len()));
             let action = match (self.kind, self.random.below(3)) {
-                (Kind::Moves, _) | (Kind::All, 0) => Action::Move { due: NOW },
+                (Kind::Moves, _) | (Kind::All, 0) => Action::move_to(NOW),
                 (Kind::Removes, _) | (Kind::All, 1) => Action::Remove,
                 (Kind::SetsIfAbsent | Kind::All, _) => set(true),
             };
@@ -205,11 +191,7 @@ impl<S: Store> Writer<'_, S> {
         for state in [State::Waiting, State::InFlight] {
             let mut after = None;
             loop {
-                let list = List {
-                    state,
-                    after,
-                    limit: 100 * KEYS,
-                };
+                let list = List::new(state, after, 100 * KEYS);
                 let rows = self.store.list(self.space, list).await.expect("it lists");
                 let Some(last) = rows.last() else { break };
                 after = Some((last.due, last.version));
@@ -228,15 +210,10 @@ impl<S: Store> Writer<'_, S> {
 const NOW: Due = Due::In(Duration::ZERO);
 
 fn set(if_absent: bool) -> Action {
-    Action::Set {
-        value: b"1".to_vec(),
-        due: NOW,
-        period: None,
-        if_absent,
-    }
+    Action::set(b"1".to_vec(), NOW, None, if_absent)
 }
 
 fn write(key: &str, action: Action) -> Write {
     let key = key.into();
-    Write { key, action }
+    Write::new(key, action)
 }

@@ -101,10 +101,7 @@ impl<S: Store> Script<S> {
             _ => &self.instances,
         };
         let instance = self.random.of(ids);
-        LoadWindow {
-            window: WINDOW,
-            loader: self.random.one_in(2).then_some(instance),
-        }
+        LoadWindow::new(WINDOW, self.random.one_in(2).then_some(instance))
     }
 
     fn version(&mut self) -> Version {
@@ -122,16 +119,16 @@ impl<S: Store> Script<S> {
         for _ in 0..count {
             let action = match self.random.below(5) {
                 0 => Action::Remove,
-                1 => Action::Move { due: self.due() },
-                _ => Action::Set {
-                    value: vec![u8::try_from(self.random.below(256)).expect("it is a byte")],
-                    due: self.due(),
-                    period: self.random.one_in(3).then_some(PERIOD),
-                    if_absent: self.random.one_in(4),
-                },
+                1 => Action::move_to(self.due()),
+                _ => Action::set(
+                    vec![u8::try_from(self.random.below(256)).expect("it is a byte")],
+                    self.due(),
+                    self.random.one_in(3).then_some(PERIOD),
+                    self.random.one_in(4),
+                ),
             };
             let key = self.key();
-            writes.push(Write { key, action });
+            writes.push(Write::new(key, action));
         }
         let store = self.store();
         let answers = self.stores[store].write(&self.space, writes.clone(), near);
@@ -143,13 +140,12 @@ impl<S: Store> Script<S> {
     }
 
     async fn load(&mut self) {
-        let request = Load {
-            instance: self.random.of(&self.instances),
-            window: WINDOW,
-            limit: self.random.below(4),
-            wanted: 0,
-            alive: LONG,
-        };
+        let request = Load::new(
+            self.random.of(&self.instances),
+            WINDOW,
+            self.random.below(4),
+            LONG,
+        );
         let store = self.store();
         let answer = self.stores[store].load(&self.space, request).await;
         self.oracle.load(request, &answer.expect("it loads"));
@@ -158,15 +154,10 @@ impl<S: Store> Script<S> {
     async fn fire(&mut self) {
         let count = self.random.below(5);
         let lease = [None, Some(Duration::ZERO), Some(LONG), Some(LONG)];
-        let mut request = Fire {
-            versions: Vec::new(),
-            unloaded: self.random.below(4),
-            lease: self.random.of(&lease),
-            missed: self
-                .random
-                .of(&[Missed::FireAll, Missed::FireOnce, Missed::Skip]),
-            near: self.near(),
-        };
+        let missed = [Missed::FireAll, Missed::FireOnce, Missed::Skip];
+        let mut request = Fire::new(Vec::new(), self.random.of(&lease), self.near());
+        request.unloaded = self.random.below(4);
+        request.missed = self.random.of(&missed);
         for _ in 0..count {
             request.versions.push(self.version());
         }
@@ -186,10 +177,7 @@ impl<S: Store> Script<S> {
             2 => Settlement::RetryAfter(self.random.of(&again)),
             _ => Settlement::Ack,
         };
-        let settle = Settle {
-            token: self.version(),
-            how,
-        };
+        let settle = Settle::new(self.version(), how);
         let store = self.store();
         let answer = self.stores[store].settle(&self.space, vec![settle], near);
         let answer: Settled = answer.await.expect("it settles")[0];
@@ -236,11 +224,7 @@ impl<S: Store> Script<S> {
     async fn rows(&mut self) -> Vec<Stored> {
         let mut rows = Vec::new();
         for state in [State::Waiting, State::InFlight] {
-            let request = List {
-                state,
-                after: None,
-                limit: 1_000,
-            };
+            let request = List::new(state, None, 1_000);
             let store = self.store();
             let listed = self.stores[store].list(&self.space, request).await;
             rows.extend(listed.expect("it lists"));

@@ -104,19 +104,11 @@ impl<T: Stores> World<T> {
     pub async fn paced(mut self) -> Self {
         let (store, space) = (self.store().await, self.part("pace").namespace());
         store.open(&space, "test").await.expect("it opens");
-        let near = LoadWindow {
-            window: Duration::ZERO,
-            loader: None,
-        };
-        let set = Write {
-            key: b"pace".to_vec(),
-            action: Action::Set {
-                value: Vec::new(),
-                due: Due::In(self.units(1_000)),
-                period: None,
-                if_absent: false,
-            },
-        };
+        let near = LoadWindow::new(Duration::ZERO, None);
+        let set = Write::new(
+            b"pace".to_vec(),
+            Action::set(Vec::new(), Due::In(self.units(1_000)), None, false),
+        );
         let mut longest = Duration::ZERO;
         for _ in 0..5 {
             let began = Instant::now();

@@ -51,11 +51,7 @@ impl Call for OpenCall<'_> {
         let (found, opened) = (&answers[1][0], &answers[2][0]);
         let stored: String = found.get(1);
         if stored != self.codec {
-            return Ok(Err(StoreError::Codec {
-                namespace: name.to_owned(),
-                stored,
-                asked: self.codec.to_owned(),
-            }));
+            return Ok(Err(StoreError::codec(self.namespace, stored, self.codec)));
         }
         let opened = Opened {
             now: time(opened.get(0)),

@@ -303,11 +303,11 @@ impl Store for Redis {
             };
             let stored = reply.bytes()?;
             if stored != codec.as_bytes() {
-                return Err(StoreError::Codec {
-                    namespace: namespace.to_string(),
-                    stored: String::from_utf8_lossy(&stored).into_owned(),
-                    asked: codec.to_owned(),
-                });
+                return Err(StoreError::codec(
+                    namespace,
+                    String::from_utf8_lossy(&stored).into_owned(),
+                    codec,
+                ));
             }
             Ok(opened)
         })

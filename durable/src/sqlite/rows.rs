@@ -34,11 +34,7 @@ pub(super) fn open(
     let mut select = batch.connection.prepare_cached(select)?;
     let stored: String = select.query_row([namespace.as_str()], |row| row.get(0))?;
     if stored != codec {
-        return Ok(Err(StoreError::Codec {
-            namespace: namespace.to_string(),
-            stored,
-            asked: codec.to_owned(),
-        }));
+        return Ok(Err(StoreError::codec(namespace, stored, codec)));
     }
     let Version(instance) = batch.versions(1)?;
     Ok(Ok(Opened {

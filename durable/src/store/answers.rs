@@ -1,6 +1,329 @@
-//! How large answers are.
+//! What a store answers, and how large answers are.
 
-use super::{Fired, Stored};
+use std::time::Duration;
+
+use super::ids::{InstanceId, Version};
+use super::requests::State;
+use super::time::StoreTime;
+
+/// A namespace was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Opened {
+    /// The store's time.
+    pub now: StoreTime,
+    /// The first id of this instance.
+    pub instance: InstanceId,
+}
+
+impl Opened {
+    /// A namespace that was opened at that time of the store.
+    pub fn new(now: StoreTime, instance: InstanceId) -> Self {
+        Opened { now, instance }
+    }
+}
+
+/// A waiting row that a call has made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Armed {
+    /// Its version.
+    pub version: Version,
+    /// When it is due.
+    pub due: StoreTime,
+    /// Whether it is marked as loaded by the [`LoadWindow::loader`](super::LoadWindow::loader) of the call.
+    pub loaded: bool,
+}
+
+impl Armed {
+    /// A row with this version that waits until then.
+    pub fn new(version: Version, due: StoreTime, loaded: bool) -> Self {
+        Armed {
+            version,
+            due,
+            loaded,
+        }
+    }
+}
+
+/// What became of a [`Write`](super::Write).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WriteOutcome {
+    /// Set or moved.
+    #[non_exhaustive]
+    Armed {
+        /// The row that waits now.
+        row: Armed,
+        /// The version of the waiting row that it replaces.
+        replaced: Option<Version>,
+    },
+    /// Removed.
+    #[non_exhaustive]
+    Removed {
+        /// Its version.
+        version: Version,
+        /// Its encoded value.
+        value: Vec<u8>,
+    },
+    /// Not moved or removed: the key has no row.
+    Absent,
+    /// Not set because a row waits: only with [`if_absent`](super::Action::Set::if_absent).
+    Present,
+    /// Not changed: the key has no waiting row, but one in flight. Its latest token.
+    InFlight(Version),
+}
+
+impl WriteOutcome {
+    /// [`WriteOutcome::Armed`].
+    pub fn armed(row: Armed, replaced: Option<Version>) -> Self {
+        WriteOutcome::Armed { row, replaced }
+    }
+
+    /// [`WriteOutcome::Removed`].
+    pub fn removed(version: Version, value: Vec<u8>) -> Self {
+        WriteOutcome::Removed { version, value }
+    }
+}
+
+/// Rows that were loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Loaded {
+    /// The store's time.
+    pub now: StoreTime,
+    /// The versions and when they are due, earliest first.
+    pub rows: Vec<(Version, StoreTime)>,
+    /// Whether the limit left rows out.
+    pub more: bool,
+    /// How many due rows the other living instances lack, all together.
+    pub others_lack: usize,
+}
+
+impl Loaded {
+    /// The limit left out no rows, and no other instance lacks any.
+    pub fn new(now: StoreTime, rows: Vec<(Version, StoreTime)>) -> Self {
+        Loaded {
+            now,
+            rows,
+            more: false,
+            others_lack: 0,
+        }
+    }
+}
+
+/// What became of a [`Fire`](super::Fire).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FireReport {
+    /// The store's time.
+    pub now: StoreTime,
+    /// The rows that have fired: those named, in the order asked for, then those that no instance had loaded, earliest first.
+    pub fired: Vec<Fired>,
+    /// Rows that exist and are not due, or no more, in the same order.
+    pub later: Vec<Armed>,
+    /// The next occurrences of the repeating timers that have fired.
+    pub next: Vec<Armed>,
+    /// How many of the last versions of the batch were left as they are, since the answer had enough bytes.
+    pub left: usize,
+    /// Whether more rows may be due that no instance has loaded. Only a call that [asked](super::Fire::unloaded) for some can tell.
+    pub more: bool,
+}
+
+impl FireReport {
+    /// Nothing has fired yet.
+    pub fn at(now: StoreTime) -> Self {
+        FireReport {
+            now,
+            fired: Vec::new(),
+            later: Vec::new(),
+            next: Vec::new(),
+            left: 0,
+            more: false,
+        }
+    }
+}
+
+/// A row that has fired.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Fired {
+    /// The token of the claim: the row's version in flight.
+    pub token: Version,
+    /// The encoded key.
+    pub key: Vec<u8>,
+    /// The encoded value.
+    pub value: Vec<u8>,
+    /// When it was due: what it was last set, moved or put back to.
+    pub deadline: StoreTime,
+    /// How often it has fired, this time included.
+    pub attempt: u32,
+    /// How many occurrences this one stands for besides itself.
+    pub missed: u64,
+    /// Whether it is the occurrence of a repeating timer.
+    pub repeats: bool,
+}
+
+impl Fired {
+    /// An occurrence of a timer that does not repeat.
+    pub fn new(
+        token: Version,
+        key: Vec<u8>,
+        value: Vec<u8>,
+        deadline: StoreTime,
+        attempt: u32,
+    ) -> Self {
+        Fired {
+            token,
+            key,
+            value,
+            deadline,
+            attempt,
+            missed: 0,
+            repeats: false,
+        }
+    }
+}
+
+/// What became of a [`Settle`](super::Settle).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Settled {
+    /// Acknowledged or extended, or put back beside a newer timer.
+    Done,
+    /// Put back: this row waits now.
+    Armed(Armed),
+    /// The token names no row: nothing was changed.
+    Lost,
+}
+
+/// A row as it lies in the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stored {
+    /// Its version; in flight, the token.
+    pub version: Version,
+    /// Its state.
+    pub state: State,
+    /// The encoded key.
+    pub key: Vec<u8>,
+    /// The encoded value.
+    pub value: Vec<u8>,
+    /// When it is due; in flight, the end of the lease.
+    pub due: StoreTime,
+    /// When it was due: what it was last set, moved or put back to.
+    pub deadline: StoreTime,
+    /// How often it has fired.
+    pub attempt: u32,
+    /// If it repeats: how often.
+    pub period: Option<Duration>,
+    /// The instance that has loaded it, by the id that it had then.
+    pub loaded_by: Option<InstanceId>,
+}
+
+impl Stored {
+    /// A row that has not fired, was not put back, does not repeat, and that no instance has loaded.
+    pub fn new(
+        version: Version,
+        state: State,
+        key: Vec<u8>,
+        value: Vec<u8>,
+        due: StoreTime,
+    ) -> Self {
+        Stored {
+            version,
+            state,
+            key,
+            value,
+            due,
+            deadline: due,
+            attempt: 0,
+            period: None,
+            loaded_by: None,
+        }
+    }
+
+    /// A row that was just set, before it has a version.
+    pub(crate) fn set(
+        key: Vec<u8>,
+        value: Vec<u8>,
+        due: StoreTime,
+        period: Option<Duration>,
+    ) -> Self {
+        let mut row = Stored::new(Version(0), State::Waiting, key, value, due);
+        row.period = period;
+        row
+    }
+
+    /// The row as it is delivered when it has just fired: its version is the token, and its attempts count this one.
+    pub(crate) fn fired(&self, missed: u64, repeats: bool) -> Fired {
+        Fired {
+            token: self.version,
+            key: self.key.clone(),
+            value: self.value.clone(),
+            deadline: self.deadline,
+            attempt: self.attempt,
+            missed,
+            repeats,
+        }
+    }
+
+    /// Its answer in [`FireReport::later`], as it is not due.
+    pub(crate) fn not_due(&self) -> Armed {
+        Armed {
+            version: self.version,
+            due: self.due,
+            loaded: self.loaded_by.is_some(),
+        }
+    }
+}
+
+/// How many rows there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Counts {
+    /// The store's time.
+    pub now: StoreTime,
+    /// Rows that wait.
+    pub waiting: u64,
+    /// Rows in flight.
+    pub in_flight: u64,
+    /// When the earliest waiting row is due.
+    pub earliest: Option<StoreTime>,
+    /// Whether `waiting` or `in_flight` is an estimate. Both are exact on all stores of this crate but PostgreSQL, which counts
+    /// [up to 10,000 rows](crate::Postgres#sizing) in each state.
+    pub is_estimate: bool,
+}
+
+impl Counts {
+    /// Exact numbers of rows. If rows wait, [`earliest`](Self::earliest) is to be set.
+    pub fn new(now: StoreTime, waiting: u64, in_flight: u64) -> Self {
+        Counts {
+            now,
+            waiting,
+            in_flight,
+            earliest: None,
+            is_estimate: false,
+        }
+    }
+}
+
+/// One step of deleting a namespace's rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Purged {
+    /// How many rows it has deleted.
+    pub rows: u64,
+    /// Whether there may be more.
+    pub more: bool,
+}
+
+impl Purged {
+    /// A step that has deleted so many rows.
+    pub fn new(rows: u64, more: bool) -> Self {
+        Purged { rows, more }
+    }
+}
 
 /// A store adds no more rows to an answer of [`fire`](super::Store::fire) or [`list`](super::Store::list) that has so many bytes
 /// of keys and values: 1 MiB. The caller asks for the rest.

@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use super::ids::Namespace;
+
 /// A call of a store failed. Its text names the value and the bound it is about, and never contains a password.
 ///
 /// What the engine or its client says is the [source](Error::source), and is not printed but with `{:#}`, which prints all
@@ -13,6 +15,7 @@ use std::sync::Arc;
 pub enum StoreError {
     /// The store cannot be reached, is locked or overloaded: the same call may succeed later. Whether this one took effect is
     /// not known, unless the text says so.
+    #[non_exhaustive]
     Unavailable {
         /// What happened.
         message: String,
@@ -21,6 +24,7 @@ pub enum StoreError {
     },
     /// The store refuses: a file that is read-only or full, a missing permission, a damaged table. Nothing was changed. It
     /// takes somebody to look at it.
+    #[non_exhaustive]
     Refused {
         /// What happened.
         message: String,
@@ -28,6 +32,7 @@ pub enum StoreError {
         cause: Option<Cause>,
     },
     /// The namespace was made with another codec.
+    #[non_exhaustive]
     Codec {
         /// The namespace.
         namespace: String,
@@ -37,6 +42,7 @@ pub enum StoreError {
         asked: String,
     },
     /// The store was written by a later version of this crate.
+    #[non_exhaustive]
     Schema {
         /// The version of the schema that was found.
         found: u32,
@@ -60,6 +66,20 @@ impl StoreError {
             message: message.to_string(),
             cause: None,
         }
+    }
+
+    /// [`StoreError::Codec`]: opened with the codec `asked`, made with the codec `stored`.
+    pub fn codec(namespace: &Namespace, stored: String, asked: &str) -> Self {
+        StoreError::Codec {
+            namespace: namespace.to_string(),
+            stored,
+            asked: asked.to_owned(),
+        }
+    }
+
+    /// [`StoreError::Schema`].
+    pub fn schema(found: u32, supported: u32) -> Self {
+        StoreError::Schema { found, supported }
     }
 
     /// The same error with a cause, which its message need not repeat. One about a codec or a schema has none.

@@ -49,26 +49,33 @@
 //! 10. **Errors** are [`StoreError`]s that name the value and the bound they concern, and never contain a password. A store
 //!     that was away recovers by itself: the next call connects again. The caller sets a limit on the time of every call and
 //!     drops the future when it is over, so a store needs no time limits of its own beyond that.
+//! 11. **Later versions** of this crate may add fields to requests and answers, and variants to what a store matches. So a
+//!     store makes its answers with their constructors. A field that a later version adds asks for nothing, unless a program
+//!     uses what came with it. A store that finds an [`Action`], a [`Settlement`] or a rule of [`Missed`] that it does not know
+//!     changes nothing in this call, and returns a [`StoreError::Refused`] that says what it does not know.
 //!
 //! The crate `tickwheel-durable-conformance` holds a store to all of this.
 
 mod answers;
 mod error;
+mod ids;
+mod missed;
 mod requests;
 mod time;
 
 use std::future::{Future, pending};
 use std::pin::Pin;
 
-pub use answers::ANSWER_BYTES;
 pub(crate) use answers::AnswerSize;
+pub use answers::{
+    ANSWER_BYTES, Armed, Counts, FireReport, Fired, Loaded, Opened, Purged, Settled, Stored,
+    WriteOutcome,
+};
 pub(crate) use error::write_causes;
 pub use error::{BoxError, Cause, StoreError};
-pub use requests::{
-    Action, Armed, Counts, Due, Fire, FireReport, Fired, InstanceId, List, Load, LoadWindow,
-    Loaded, Missed, Namespace, NamespaceError, Opened, Purged, Settle, Settled, Settlement, State,
-    Stored, Version, Write, WriteOutcome,
-};
+pub use ids::{InstanceId, Namespace, NamespaceError, Version};
+pub use missed::{Missed, NextOccurrence};
+pub use requests::{Action, Due, Fire, List, Load, LoadWindow, Settle, Settlement, State, Write};
 pub use time::{StoreTime, micros};
 
 /// A future in a box.

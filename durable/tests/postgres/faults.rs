@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tickwheel::TimerWheel;
 use tickwheel_durable::store::{
-    Action, Due, Fire, Load, LoadWindow, Missed, Namespace, Settle, Settled, Settlement, Store,
-    StoreError, Version, Write, WriteOutcome,
+    Action, Due, Fire, Load, LoadWindow, Namespace, Settle, Settled, Settlement, Store, StoreError,
+    Version, Write, WriteOutcome,
 };
 use tickwheel_durable::{Claims, DurableTimers, Postgres, builder};
 
@@ -31,21 +31,13 @@ async fn start(url: &str, space: &str) -> (Timers, Claims<String, u64>) {
 }
 
 fn set(key: &str, delay: Duration) -> Write {
-    Write {
-        key: key.into(),
-        action: Action::Set {
-            value: b"1".to_vec(),
-            due: Due::In(delay),
-            period: None,
-            if_absent: false,
-        },
-    }
+    Write::new(
+        key.into(),
+        Action::set(b"1".to_vec(), Due::In(delay), None, false),
+    )
 }
 
-const UNLOADED: LoadWindow = LoadWindow {
-    window: Duration::ZERO,
-    loader: None,
-};
+const UNLOADED: LoadWindow = LoadWindow::new(Duration::ZERO, None);
 
 /// The error of a connection that must fail.
 async fn refused(url: &str) -> StoreError {
@@ -250,10 +242,7 @@ async fn lets_no_dropped_call_overtake_a_later_one() {
     let lock = other.transaction().await.expect("it begins");
     let rows = "SELECT 1 FROM tickwheel_timers FOR UPDATE";
     lock.query(rows, &[]).await.expect("it locks");
-    let remove = Write {
-        key: b"a".to_vec(),
-        action: Action::Remove,
-    };
+    let remove = Write::new(b"a".to_vec(), Action::Remove);
     let removes = store.write(&space, vec![remove], UNLOADED);
     let dropped = tokio::time::timeout(SECOND / 2, removes).await;
     assert!(dropped.is_err(), "{dropped:?}");
@@ -280,13 +269,7 @@ async fn runs_again_what_the_server_has_rolled_back() {
     let WriteOutcome::Armed { row, .. } = written.expect("it writes")[0] else {
         panic!("it is armed")
     };
-    let fire = Fire {
-        versions: vec![row.version],
-        unloaded: 0,
-        lease: Some(FAR),
-        missed: Missed::FireOnce,
-        near: UNLOADED,
-    };
+    let fire = Fire::new(vec![row.version], Some(FAR), UNLOADED);
     let token = store.fire(&space, fire).await.expect("it fires").fired[0].token;
     // Another transaction sets the key while the claim is put back, and commits after that has begun.
     let mut other = client(&url).await;
@@ -300,7 +283,7 @@ async fn runs_again_what_the_server_has_rolled_back() {
         let how = Settlement::RetryAfter(Duration::ZERO);
         tokio::spawn(async move {
             store
-                .settle(&space, vec![Settle { token, how }], UNLOADED)
+                .settle(&space, vec![Settle::new(token, how)], UNLOADED)
                 .await
         })
     };
@@ -310,13 +293,7 @@ async fn runs_again_what_the_server_has_rolled_back() {
     // The key has a newer row by now, so the claim stays in flight.
     let settled = back.await.expect("it ends").expect("it settles");
     assert_eq!(settled, [Settled::Done]);
-    let request = Load {
-        instance,
-        window: FAR,
-        limit: 10,
-        wanted: 0,
-        alive: FAR,
-    };
+    let request = Load::new(instance, FAR, 10, FAR);
     let loaded = store.load(&space, request).await.expect("it loads");
     assert_eq!(loaded.rows[0].0, token);
     assert_ne!(token, Version(0));
@@ -335,13 +312,7 @@ async fn refuses_a_schema_of_a_later_version() {
         .await
         .expect("it is changed");
     let error = refused(&url).await;
-    assert_eq!(
-        error,
-        StoreError::Schema {
-            found: 7,
-            supported: 1
-        }
-    );
+    assert_eq!(error, StoreError::schema(7, 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tickwheel::TimerWheel;
 use tickwheel_durable::store::{
-    Action, Due, Fire, FireReport, InstanceId, Load, LoadWindow, Missed, Namespace, Settle,
-    Settlement, Store, Version, Write, WriteOutcome,
+    Action, Due, Fire, FireReport, InstanceId, Load, LoadWindow, Namespace, Settle, Settlement,
+    Store, Version, Write, WriteOutcome,
 };
 use tickwheel_durable::{Postgres, builder};
 use tokio::time::timeout;
@@ -19,18 +19,10 @@ const FAR: Due = Due::In(HOUR);
 const SOON: Due = Due::In(SECOND);
 
 /// Rows due within a minute are near, and the instance that writes loads none.
-const NEAR: LoadWindow = LoadWindow {
-    window: Duration::from_secs(60),
-    loader: None,
-};
+const NEAR: LoadWindow = LoadWindow::new(Duration::from_secs(60), None);
 
 fn set(due: Due, if_absent: bool) -> Action {
-    Action::Set {
-        value: b"1".to_vec(),
-        due,
-        period: None,
-        if_absent,
-    }
+    Action::set(b"1".to_vec(), due, None, if_absent)
 }
 
 /// Two stores, as in two processes: one writes, the other waits for hints.
@@ -77,7 +69,7 @@ impl Case {
 
     async fn write(&self, key: &str, action: Action) -> Version {
         let key = key.into();
-        let writes = vec![Write { key, action }];
+        let writes = vec![Write::new(key, action)];
         let written = self.writer.write(&self.space, writes, NEAR).await;
         match written.expect("it writes")[0] {
             WriteOutcome::Armed { row, .. } => row.version,
@@ -86,13 +78,7 @@ impl Case {
     }
 
     async fn fire(&self, version: Version) -> FireReport {
-        let fire = Fire {
-            versions: vec![version],
-            unloaded: 0,
-            lease: Some(HOUR),
-            missed: Missed::FireOnce,
-            near: NEAR,
-        };
+        let fire = Fire::new(vec![version], Some(HOUR), NEAR);
         let fired = self.writer.fire(&self.space, fire).await;
         fired.expect("it fires")
     }
@@ -113,27 +99,19 @@ async fn near_rows_that_nobody_loads_are_hinted() {
     case.sees_a_hint("a set if absent").await;
     case.write("moved", set(FAR, false)).await;
     assert!(!case.is_hinted(SECOND / 2).await, "far rows are not hinted");
-    case.write("moved", Action::Move { due: SOON }).await;
+    case.write("moved", Action::move_to(SOON)).await;
     case.sees_a_hint("a move").await;
 
     let due = Due::In(Duration::ZERO);
     let version = case.write("released", set(due, false)).await;
     case.quiet().await;
     let token = case.fire(version).await.fired[0].token;
-    let settles = vec![Settle {
-        token,
-        how: Settlement::Release,
-    }];
+    let settles = vec![Settle::new(token, Settlement::Release)];
     let settled = case.writer.settle(&case.space, settles, NEAR).await;
     settled.expect("it settles");
     case.sees_a_hint("a release").await;
 
-    let repeats = Action::Set {
-        value: Vec::new(),
-        due,
-        period: Some(SECOND),
-        if_absent: false,
-    };
+    let repeats = Action::set(Vec::new(), due, Some(SECOND), false);
     let version = case.write("repeats", repeats).await;
     case.quiet().await;
     assert_eq!(case.fire(version).await.next.len(), 1);
@@ -147,13 +125,7 @@ async fn rows_that_an_instance_gives_back_are_hinted() {
     };
     case.sees_a_hint("the beginning").await;
     case.write("a", set(SOON, false)).await;
-    let load = |instance, alive| Load {
-        instance,
-        window: HOUR,
-        limit: 10,
-        wanted: 0,
-        alive,
-    };
+    let load = |instance, alive| Load::new(instance, HOUR, 10, alive);
     let mut instance = case.instance().await;
     let loaded = case.writer.load(&case.space, load(instance, HOUR)).await;
     assert_eq!(loaded.expect("it loads").rows.len(), 1);
@@ -167,10 +139,8 @@ async fn rows_that_an_instance_gives_back_are_hinted() {
     assert_eq!(loaded.expect("it loads").rows.len(), 1);
     let other = case.instance().await;
     case.quiet().await;
-    let request = Load {
-        limit: 0,
-        ..load(other, HOUR)
-    };
+    let mut request = load(other, HOUR);
+    request.limit = 0;
     case.writer.load(&case.space, request).await.expect("loads");
     case.sees_a_hint("a sign of life").await;
 }
@@ -213,14 +183,13 @@ async fn rows_that_a_load_leaves_out_need_no_poll() {
     let space = Namespace::new("left_out").expect("it is a name");
     store.open(&space, "json").await.expect("it opens");
     // More than one load takes.
-    let writes = (0..6_000).map(|number: u64| Write {
-        key: format!("\"{number}\"").into(),
-        action: set(Due::In(Duration::ZERO), false),
+    let writes = (0..6_000).map(|number: u64| {
+        Write::new(
+            format!("\"{number}\"").into(),
+            set(Due::In(Duration::ZERO), false),
+        )
     });
-    let far = LoadWindow {
-        window: Duration::ZERO,
-        loader: None,
-    };
+    let far = LoadWindow::new(Duration::ZERO, None);
     let written = store.write(&space, writes.collect(), far).await;
     written.expect("it writes");
     let builder = builder::<String, u64>("left_out")

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tickwheel_durable::Postgres;
 use tickwheel_durable::store::{
-    Action, Due, Fire, InstanceId, List, Load, LoadWindow, Missed, Namespace, Settle, Settled,
-    Settlement, State, Store, StoreTime, Version, Write,
+    Action, Due, Fire, InstanceId, List, Load, LoadWindow, Namespace, Settle, Settled, Settlement,
+    State, Store, StoreTime, Version, Write,
 };
 use tokio::time::timeout;
 
@@ -14,20 +14,12 @@ use super::server::{client, database, missing, until};
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-const UNLOADED: LoadWindow = LoadWindow {
-    window: Duration::ZERO,
-    loader: None,
-};
+const UNLOADED: LoadWindow = LoadWindow::new(Duration::ZERO, None);
 
 fn set(key: &str) -> Write {
-    let action = Action::Set {
-        value: b"1".to_vec(),
-        due: Due::In(HOUR),
-        period: None,
-        if_absent: false,
-    };
+    let action = Action::set(b"1".to_vec(), Due::In(HOUR), None, false);
     let key = key.into();
-    Write { key, action }
+    Write::new(key, action)
 }
 
 async fn open(name: &str) -> Option<(String, Postgres, Namespace, InstanceId)> {
@@ -52,23 +44,13 @@ async fn pages_of_loaded_rows_repeat_nothing() {
     };
     // Those of one call are due at the same time. Some are loaded, and lie among others.
     write(&store, &space, 0..5).await;
-    let load = Load {
-        instance,
-        window: 2 * HOUR,
-        limit: 3,
-        wanted: 0,
-        alive: HOUR,
-    };
+    let mut load = Load::new(instance, 2 * HOUR, 3, HOUR);
     assert_eq!(store.load(&space, load).await.expect("loads").rows.len(), 3);
     write(&store, &space, 5..9).await;
-    let load = Load { limit: 4, ..load };
+    load.limit = 4;
     assert_eq!(store.load(&space, load).await.expect("loads").rows.len(), 4);
     let page = async |after: Option<(StoreTime, Version)>, limit| {
-        let list = List {
-            state: State::Waiting,
-            after,
-            limit,
-        };
+        let list = List::new(State::Waiting, after, limit);
         store.list(&space, list).await.expect("it lists")
     };
     let all = page(None, 100).await;
@@ -120,11 +102,7 @@ async fn looks_that_wait_hold_up_no_other_call() {
     };
     let list = {
         let (store, space) = (store.clone(), space.clone());
-        let list = List {
-            state: State::Waiting,
-            after: None,
-            limit: 10,
-        };
+        let list = List::new(State::Waiting, None, 10);
         tokio::spawn(async move { store.list(&space, list).await })
     };
     tokio::time::sleep(SECOND / 2).await;
@@ -134,28 +112,16 @@ async fn looks_that_wait_hold_up_no_other_call() {
     );
     let others = async {
         write(&store, &space, 1..2).await;
-        let nothing = Fire {
-            versions: vec![Version(1)],
-            unloaded: 0,
-            lease: None,
-            missed: Missed::FireOnce,
-            near: UNLOADED,
-        };
+        let nothing = Fire::new(vec![Version(1)], None, UNLOADED);
         let fired = store.fire(&space, nothing).await.expect("it fires");
         assert!(fired.fired.is_empty());
         let (token, how) = (Version(1), Settlement::Ack);
-        let settles = vec![Settle { token, how }];
+        let settles = vec![Settle::new(token, how)];
         let settled = store.settle(&space, settles, UNLOADED).await;
         assert_eq!(settled, Ok(vec![Settled::Lost]));
         let row = store.get(&space, b"00001".to_vec()).await;
         assert!(row.expect("it reads").is_some());
-        let load = Load {
-            instance,
-            window: SECOND,
-            limit: 10,
-            wanted: 0,
-            alive: HOUR,
-        };
+        let load = Load::new(instance, SECOND, 10, HOUR);
         store.load(&space, load).await.expect("it loads");
     };
     timeout(60 * SECOND, others)

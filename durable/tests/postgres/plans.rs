@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tickwheel_durable::Postgres;
 use tickwheel_durable::store::{
-    Action, Due, Fire, InstanceId, List, Load, LoadWindow, Missed, Namespace, Settle, Settlement,
-    State, Store, Version, Write, WriteOutcome,
+    Action, Due, Fire, InstanceId, List, Load, LoadWindow, Namespace, Settle, Settlement, State,
+    Store, Version, Write, WriteOutcome,
 };
 
 use super::server::{Server, client, missing};
@@ -33,32 +33,24 @@ fn number(line: &str, word: &str) -> Option<u64> {
 
 fn write(key: &str, action: Action) -> Write {
     let key = key.into();
-    Write { key, action }
+    Write::new(key, action)
 }
 
 fn set(key: &str, if_absent: bool) -> Write {
-    let action = Action::Set {
-        value: b"v".to_vec(),
-        due: Due::In(Duration::ZERO),
-        period: None,
-        if_absent,
-    };
+    let action = Action::set(b"v".to_vec(), Due::In(Duration::ZERO), None, if_absent);
     write(key, action)
 }
 
 /// Makes every call that an instance makes while it runs, and those of its handles. Returns the id under which it goes on.
 async fn make_all_calls(store: &Postgres, space: &Namespace, instance: InstanceId) -> InstanceId {
-    let near = LoadWindow {
-        window: FAR,
-        loader: Some(instance),
-    };
+    let near = LoadWindow::new(FAR, Some(instance));
     let due = Due::In(Duration::ZERO);
     let batch = vec![
         set("a", false),
         set("b", true),
         set("c", false),
         write("d", Action::Remove),
-        write("a", Action::Move { due }),
+        write("a", Action::move_to(due)),
     ];
     let alone = store.write(space, vec![set("e", false)], near).await;
     alone.expect("it writes");
@@ -68,21 +60,9 @@ async fn make_all_calls(store: &Postgres, space: &Namespace, instance: InstanceI
         _ => None,
     });
     let versions: Vec<Version> = armed.collect();
-    let load = Load {
-        instance,
-        window: Duration::from_secs(30),
-        limit: 100,
-        wanted: 0,
-        alive: FAR,
-    };
+    let load = Load::new(instance, Duration::from_secs(30), 100, FAR);
     store.load(space, load).await.expect("it loads");
-    let fire = Fire {
-        versions,
-        unloaded: 0,
-        lease: Some(FAR),
-        missed: Missed::FireOnce,
-        near,
-    };
+    let fire = Fire::new(versions, Some(FAR), near);
     let fired = store.fire(space, fire).await.expect("it fires").fired;
     assert_eq!(fired.len(), 3);
     let hows = [
@@ -90,7 +70,7 @@ async fn make_all_calls(store: &Postgres, space: &Namespace, instance: InstanceI
         Settlement::Release,
         Settlement::Ack,
     ];
-    let settle = |(token, how)| Settle { token, how };
+    let settle = |(token, how)| Settle::new(token, how);
     let tokens = fired.iter().map(|fired| fired.token);
     let settles: Vec<_> = tokens.clone().zip(hows).map(settle).collect();
     store
@@ -101,11 +81,7 @@ async fn make_all_calls(store: &Postgres, space: &Namespace, instance: InstanceI
     store.settle(space, acks, near).await.expect("it settles");
     store.get(space, b"a".to_vec()).await.expect("it reads");
     for state in [State::Waiting, State::InFlight] {
-        let list = List {
-            state,
-            after: None,
-            limit: 10,
-        };
+        let list = List::new(state, None, 10);
         store.list(space, list).await.expect("it lists");
     }
     let left = store.unmark(space, instance, vec![Version(1), Version(2)]);

@@ -10,18 +10,17 @@ use tickwheel_durable::store::{
 use super::server::{client, database, missing, shared_url, until};
 
 async fn set(store: &Postgres, space: &Namespace, key: &str) -> Result<(), StoreError> {
-    let action = Action::Set {
-        value: b"1".to_vec(),
-        due: Due::In(Duration::from_secs(3_600)),
-        period: None,
-        if_absent: false,
-    };
+    let action = Action::set(
+        b"1".to_vec(),
+        Due::In(Duration::from_secs(3_600)),
+        None,
+        false,
+    );
     let key = key.into();
-    let near = LoadWindow {
-        window: Duration::ZERO,
-        loader: None,
-    };
-    let written = store.write(space, vec![Write { key, action }], near).await;
+    let near = LoadWindow::new(Duration::ZERO, None);
+    let written = store
+        .write(space, vec![Write::new(key, action)], near)
+        .await;
     written.map(drop)
 }
 
@@ -114,11 +113,7 @@ async fn database_made_again_mixes_no_namespaces() {
     new.open(&other, "json").await.expect("it opens");
     let text = refusal(&old, &mine).await;
     assert!(text.contains("dropped or made again"), "{text}");
-    let list = List {
-        state: State::Waiting,
-        after: None,
-        limit: 10,
-    };
+    let list = List::new(State::Waiting, None, 10);
     let rows = new.list(&other, list).await.expect("it lists");
     assert_eq!(rows, []);
 }

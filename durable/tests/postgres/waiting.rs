@@ -7,30 +7,22 @@ use std::time::{Duration, Instant};
 use futures_util::future::{join, join_all};
 use tickwheel_durable::Postgres;
 use tickwheel_durable::store::{
-    Action, Due, Fire, InstanceId, Load, LoadWindow, Missed, Namespace, Settle, Settlement, Store,
-    Version, Write,
+    Action, Due, Fire, InstanceId, Load, LoadWindow, Namespace, Settle, Settlement, Store, Version,
+    Write,
 };
 
 use super::server::{client, database, missing, until};
 
-const UNLOADED: LoadWindow = LoadWindow {
-    window: Duration::ZERO,
-    loader: None,
-};
+const UNLOADED: LoadWindow = LoadWindow::new(Duration::ZERO, None);
 
 fn set(key: &str, if_absent: bool) -> Write {
-    let action = Action::Set {
-        value: b"1".to_vec(),
-        due: Due::In(Duration::ZERO),
-        period: None,
-        if_absent,
-    };
+    let action = Action::set(b"1".to_vec(), Due::In(Duration::ZERO), None, if_absent);
     write(key, action)
 }
 
 fn write(key: &str, action: Action) -> Write {
     let key = key.into();
-    Write { key, action }
+    Write::new(key, action)
 }
 
 /// Stores as several processes have them, on one namespace of a database.
@@ -94,13 +86,9 @@ async fn marks_of_locked_rows_stay_and_are_named() {
         .write(&space, writes, UNLOADED)
         .await
         .expect("it writes");
-    let load = Load {
-        instance: *instance,
-        window: Duration::ZERO,
-        limit: 2,
-        wanted: 2,
-        alive: Duration::from_secs(3_600),
-    };
+    let hour = Duration::from_secs(3_600);
+    let mut load = Load::new(*instance, Duration::ZERO, 2, hour);
+    load.wanted = 2;
     let loaded = store.load(&space, load).await.expect("it loads").rows;
     let versions: Vec<_> = loaded.iter().map(|&(version, _)| version).collect();
     let mut other = client(&url).await;
@@ -132,7 +120,7 @@ async fn use_all(store: &Postgres, space: &Namespace, instance: InstanceId, roun
         match (number + round) % 5 {
             0 => set(key, true),
             1 => write(key, Action::Remove),
-            2 => write(key, Action::Move { due: moved }),
+            2 => write(key, Action::move_to(moved)),
             _ => set(key, false),
         }
     });
@@ -144,21 +132,13 @@ async fn use_all(store: &Postgres, space: &Namespace, instance: InstanceId, roun
         written.expect("it writes");
     };
     let settle = async {
-        let load = Load {
-            instance,
-            window: Duration::ZERO,
-            limit: 20,
-            wanted: 0,
-            alive: Duration::from_secs(60),
-        };
+        let load = Load::new(instance, Duration::ZERO, 20, Duration::from_secs(60));
         let loaded = store.load(space, load).await.expect("it loads").rows;
-        let fire = Fire {
-            versions: loaded.iter().map(|&(version, _)| version).collect(),
-            unloaded: 0,
-            lease: Some(Duration::ZERO),
-            missed: Missed::FireOnce,
-            near: UNLOADED,
-        };
+        let fire = Fire::new(
+            loaded.iter().map(|&(version, _)| version).collect(),
+            Some(Duration::ZERO),
+            UNLOADED,
+        );
         let fired = store.fire(space, fire).await.expect("it fires").fired;
         let hows = [
             Settlement::RetryAfter(Duration::ZERO),
@@ -166,10 +146,10 @@ async fn use_all(store: &Postgres, space: &Namespace, instance: InstanceId, roun
             Settlement::Release,
             Settlement::Ack,
         ];
-        let settles = fired.iter().zip(round..).map(|(fired, number)| Settle {
-            token: fired.token,
-            how: hows[number % 4],
-        });
+        let settles = fired
+            .iter()
+            .zip(round..)
+            .map(|(fired, number)| Settle::new(fired.token, hows[number % 4]));
         let mut settles: Vec<_> = settles.collect();
         settles.reverse();
         let settled = store.settle(space, settles, UNLOADED).await;
@@ -219,13 +199,7 @@ async fn instances_that_come_back_at_once_never_deadlock() {
     for _ in 0..10 {
         // Each has ended by the time of the next round.
         let load = stores.iter().map(|(store, instance)| {
-            let load = Load {
-                instance: *instance,
-                window: Duration::ZERO,
-                limit: 0,
-                wanted: 0,
-                alive: Duration::ZERO,
-            };
+            let load = Load::new(*instance, Duration::ZERO, 0, Duration::ZERO);
             store.load(&space, load)
         });
         for loaded in join_all(load).await {

@@ -24,15 +24,10 @@ pub(crate) async fn start(store: Redis) -> (DurableTimers<String, u64>, Claims<S
 }
 
 pub(crate) fn set(key: &str, value: u64, delay: Duration) -> Write {
-    Write {
-        key: key.into(),
-        action: Action::Set {
-            value: value.to_string().into_bytes(),
-            due: Due::In(delay),
-            period: None,
-            if_absent: false,
-        },
-    }
+    Write::new(
+        key.into(),
+        Action::set(value.to_string().into_bytes(), Due::In(delay), None, false),
+    )
 }
 
 /// The values that are delivered until all of these have been.
@@ -146,10 +141,7 @@ async fn hears_hints_again_when_its_connections_are_cut() {
         .expect("it subscribes again");
     let other = server.connect().await;
     other.open(&space, "json").await.expect("it opens");
-    let near = LoadWindow {
-        window: SECOND,
-        loader: None,
-    };
+    let near = LoadWindow::new(SECOND, None);
     let written = other.write(&space, vec![set("near", 1, SECOND / 2)], near);
     written.await.expect("it is set");
     timeout(5 * SECOND, listener.hinted(&space))
@@ -181,10 +173,7 @@ async fn keeps_the_order_of_calls_that_were_given_up() {
     let store = server.connect().await;
     let space = Namespace::new("faults").expect("it is a name");
     store.open(&space, "json").await.expect("it opens");
-    let near = LoadWindow {
-        window: Duration::ZERO,
-        loader: None,
-    };
+    let near = LoadWindow::new(Duration::ZERO, None);
     let set = |value| store.write(&space, vec![set("timer", value, FAR)], near);
     set(0).await.expect("it is set");
     server.signal("STOP");
@@ -271,10 +260,7 @@ async fn versions_grow_after_the_server_has_lost_its_last_writes() {
     let store = server.connect().await;
     let space = Namespace::new("faults").expect("it is a name");
     store.open(&space, "json").await.expect("it opens");
-    let near = LoadWindow {
-        window: Duration::ZERO,
-        loader: None,
-    };
+    let near = LoadWindow::new(Duration::ZERO, None);
     let version = async || {
         let written = store.write(&space, vec![set("timer", 1, SECOND)], near);
         match written.await.expect("it is set")[0] {

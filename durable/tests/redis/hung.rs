@@ -14,10 +14,7 @@ use crate::server::{Server, connect};
 
 const SECOND: Duration = Duration::from_secs(1);
 const FAR: Duration = Duration::from_secs(3_600);
-const NEAR: LoadWindow = LoadWindow {
-    window: Duration::ZERO,
-    loader: None,
-};
+const NEAR: LoadWindow = LoadWindow::new(Duration::ZERO, None);
 
 /// How far a server has got in the stream of replication. That is not above 0 before a replica has all that came earlier.
 async fn replicated(server: &Server, field: &str) -> i64 {

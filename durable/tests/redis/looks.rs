@@ -4,16 +4,13 @@ use std::time::Duration;
 
 use tickwheel_durable::Redis;
 use tickwheel_durable::store::{
-    Action, Due, Fire, List, Load, LoadWindow, Missed, Namespace, Settle, Settlement, State, Store,
-    Write, WriteOutcome,
+    Action, Due, Fire, List, Load, LoadWindow, Namespace, Settle, Settlement, State, Store, Write,
+    WriteOutcome,
 };
 
 use crate::server::Server;
 
-const UNLOADED: LoadWindow = LoadWindow {
-    window: Duration::ZERO,
-    loader: None,
-};
+const UNLOADED: LoadWindow = LoadWindow::new(Duration::ZERO, None);
 
 /// A value of which three make an answer long enough.
 const LARGE: usize = 400 * 1024;
@@ -27,16 +24,11 @@ async fn open(server: &Server) -> (Redis, Namespace) {
 
 fn write(key: u32, action: Action) -> Write {
     let key = format!("{key:04}").into();
-    Write { key, action }
+    Write::new(key, action)
 }
 
 fn set(key: u32, bytes: usize) -> Write {
-    let action = Action::Set {
-        value: vec![b'v'; bytes],
-        due: Due::In(Duration::ZERO),
-        period: None,
-        if_absent: false,
-    };
+    let action = Action::set(vec![b'v'; bytes], Due::In(Duration::ZERO), None, false);
     write(key, action)
 }
 
@@ -62,11 +54,7 @@ async fn lists_come_in_short_pages() {
         .expect("it writes");
     let (mut after, mut keys) = (None, Vec::new());
     loop {
-        let list = List {
-            state: State::Waiting,
-            after,
-            limit: 1_000,
-        };
+        let list = List::new(State::Waiting, after, 1_000);
         let page = store.list(&space, list).await.expect("it lists");
         let Some(last) = page.last() else { break };
         assert!(page.len() <= 128, "{} rows", page.len());
@@ -88,13 +76,12 @@ async fn loads_come_in_short_pages() {
     let writes = (0..1_500).map(|key| set(key, 1)).collect();
     let written = store.write(&space, writes, UNLOADED).await;
     written.expect("it writes");
-    let load = Load {
+    let load = Load::new(
         instance,
-        window: Duration::from_secs(60),
-        limit: 4_096,
-        wanted: 0,
-        alive: Duration::from_secs(60),
-    };
+        Duration::from_secs(60),
+        4_096,
+        Duration::from_secs(60),
+    );
     for (rows, more) in [(1_024, true), (476, false)] {
         let loaded = store.load(&space, load).await.expect("it loads");
         assert_eq!((loaded.rows.len(), loaded.more), (rows, more));
@@ -118,13 +105,7 @@ async fn batches_of_large_rows_are_divided() {
     let mut left: Vec<_> = written.iter().map(version).collect();
     let mut tokens = Vec::new();
     while !left.is_empty() {
-        let fire = Fire {
-            versions: left.clone(),
-            unloaded: 0,
-            lease: Some(Duration::from_secs(60)),
-            missed: Missed::FireOnce,
-            near: UNLOADED,
-        };
+        let fire = Fire::new(left.clone(), Some(Duration::from_secs(60)), UNLOADED);
         let report = store.fire(&space, fire).await.expect("it fires");
         assert!(report.fired.len() <= 3, "{}", report.fired.len());
         left.drain(..left.len() - report.left);
@@ -133,10 +114,7 @@ async fn batches_of_large_rows_are_divided() {
     assert_eq!(tokens.len(), 9);
 
     let before = scripts(&server).await;
-    let again = |&token| Settle {
-        token,
-        how: Settlement::RetryAfter(Duration::ZERO),
-    };
+    let again = |&token| Settle::new(token, Settlement::RetryAfter(Duration::ZERO));
     let settles = tokens.iter().map(again).collect();
     let settled = store.settle(&space, settles, UNLOADED).await;
     assert_eq!(settled.expect("it settles").len(), 9);
@@ -146,7 +124,7 @@ async fn batches_of_large_rows_are_divided() {
     let before = scripts(&server).await;
     let moves = (0..9).map(|key| {
         let due = Due::In(Duration::from_secs(60));
-        write(key, Action::Move { due })
+        write(key, Action::move_to(due))
     });
     let moved = store.write(&space, moves.collect(), UNLOADED).await;
     assert_eq!(moved.expect("it moves").len(), 9);

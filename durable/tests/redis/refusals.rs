@@ -109,19 +109,10 @@ async fn refuses_a_later_schema() {
     server
         .command(&["HSET", "tickwheel:{refusals}", "schema", "2"])
         .await;
-    let later = StoreError::Schema {
-        found: 2,
-        supported: 1,
-    };
+    let later = StoreError::schema(2, 1);
     assert_eq!(store.open(&space(), "json").await, Err(later.clone()));
     // Those that run already stop too.
-    let load = Load {
-        instance: opened.instance,
-        window: Duration::ZERO,
-        limit: 1,
-        wanted: 0,
-        alive: Duration::from_secs(1),
-    };
+    let load = Load::new(opened.instance, Duration::ZERO, 1, Duration::from_secs(1));
     assert_eq!(store.load(&space(), load).await, Err(later));
 }
 

@@ -85,14 +85,10 @@ pub async fn fires_again_after_the_lease<T: Stores>(world: &World<T>) {
 pub async fn fires_what_nobody_has_loaded<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let asked = async |versions, unloaded| {
-        let report = case.fire_as(Fire {
-            versions,
-            unloaded,
-            lease: Some(HOUR),
-            missed: Missed::Skip,
-            near: UNLOADED,
-        });
-        let report = report.await;
+        let mut request = Fire::new(versions, Some(HOUR), UNLOADED);
+        request.unloaded = unloaded;
+        request.missed = Missed::Skip;
+        let report = case.fire_as(request).await;
         let keys = report.fired.iter().map(|fired| fired.key.clone());
         let keys: Vec<_> = keys.map(|key| String::from_utf8(key).unwrap()).collect();
         (keys.join(" "), report.more, report.later)
@@ -154,22 +150,11 @@ pub async fn repeats_in_the_step_that_fires<T: Stores>(world: &World<T>) {
         let now = case.set("clock", NOW).await.due;
         // Two occurrences after it have been missed.
         let deadline = StoreTime::from_micros(now.as_micros() - 9_000_000_000);
-        let action = Action::Set {
-            value: b"v".to_vec(),
-            due: Due::At(deadline),
-            period: Some(HOUR),
-            if_absent: false,
-        };
+        let action = Action::set(b"v".to_vec(), Due::At(deadline), Some(HOUR), false);
         let (row, _) = armed(&case.write(vec![write("a", action)]).await[0]);
-        let report = case
-            .fire_as(Fire {
-                versions: vec![row.version],
-                unloaded: 0,
-                lease: Some(HOUR),
-                missed,
-                near: UNLOADED,
-            })
-            .await;
+        let mut request = Fire::new(vec![row.version], Some(HOUR), UNLOADED);
+        request.missed = missed;
+        let report = case.fire_as(request).await;
         let next = if fires { &report.next } else { &report.later };
         assert_eq!(
             (report.next.len(), report.later.len()),
@@ -210,21 +195,14 @@ pub async fn repeats_in_the_step_that_fires<T: Stores>(world: &World<T>) {
 pub async fn deletes_what_fires_at_most_once<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let once = case.set("once", NOW).await;
-    let action = Action::Set {
-        value: Vec::new(),
-        due: NOW,
-        period: Some(HOUR),
-        if_absent: false,
-    };
+    let action = Action::set(Vec::new(), NOW, Some(HOUR), false);
     let (repeating, _) = armed(&case.write(vec![write("again", action)]).await[0]);
     let report = case
-        .fire_as(Fire {
-            versions: vec![once.version, repeating.version],
-            unloaded: 0,
-            lease: None,
-            missed: Missed::FireOnce,
-            near: UNLOADED,
-        })
+        .fire_as(Fire::new(
+            vec![once.version, repeating.version],
+            None,
+            UNLOADED,
+        ))
         .await;
     assert_eq!((report.fired.len(), report.next.len()), (2, 1));
     assert_eq!(case.list(State::InFlight).await, []);

@@ -4,8 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Due, Fire, InstanceId, Load, LoadWindow, Missed, Settle, Settled, Settlement, Store,
-    Version,
+    Action, Due, Fire, InstanceId, Load, LoadWindow, Settle, Settled, Settlement, Store, Version,
 };
 use tokio::time::timeout;
 
@@ -13,10 +12,7 @@ use super::{Case, FAR, HOUR, NOW, armed, repeating, set, write};
 use crate::world::{Stores, World};
 
 /// Rows due within two minutes are near, and the caller loads none.
-const NEAR: LoadWindow = LoadWindow {
-    window: Duration::from_secs(120),
-    loader: None,
-};
+const NEAR: LoadWindow = LoadWindow::new(Duration::from_secs(120), None);
 
 const SOON: Due = Due::In(Duration::from_secs(60));
 
@@ -63,19 +59,13 @@ impl<T: Stores> Listening<'_, T> {
     }
 
     async fn settle(&self, token: Version, how: Settlement) -> Settled {
-        let settles = vec![Settle { token, how }];
+        let settles = vec![Settle::new(token, how)];
         let settled = self.case.store.settle(&self.case.space, settles, NEAR);
         settled.await.expect("it settles")[0]
     }
 
     async fn load_for(&self, instance: InstanceId, alive: Duration) -> usize {
-        let request = Load {
-            instance,
-            window: HOUR,
-            limit: 100,
-            wanted: 0,
-            alive,
-        };
+        let request = Load::new(instance, HOUR, 100, alive);
         let loaded = self.case.store.load(&self.case.space, request).await;
         loaded.expect("it loads").rows.len()
     }
@@ -97,14 +87,9 @@ pub async fn hints_near_rows_that_no_instance_has_loaded<T: Stores>(world: &Worl
         .await;
     let (_, is_hinted) = listening.is_hinted(listening.set("far", FAR)).await;
     assert!(!is_hinted, "a far row is none");
-    let moved = case.write_near(vec![write("far", Action::Move { due: SOON })], NEAR);
+    let moved = case.write_near(vec![write("far", Action::move_to(SOON))], NEAR);
     listening.sees_a_hint("a move", moved).await;
-    let absent = Action::Set {
-        value: Vec::new(),
-        due: SOON,
-        period: None,
-        if_absent: true,
-    };
+    let absent = Action::set(Vec::new(), SOON, None, true);
     let absent = case.write_near(vec![write("absent", absent)], NEAR);
     listening.sees_a_hint("a set if absent", absent).await;
 
@@ -130,13 +115,7 @@ pub async fn hints_near_rows_that_no_instance_has_loaded<T: Stores>(world: &Worl
     }
 
     let repeats = case.write(vec![repeating("repeats", NOW, minute)]).await;
-    let fire = Fire {
-        versions: vec![armed(&repeats[0]).0.version],
-        unloaded: 0,
-        lease: Some(HOUR),
-        missed: Missed::FireOnce,
-        near: NEAR,
-    };
+    let fire = Fire::new(vec![armed(&repeats[0]).0.version], Some(HOUR), NEAR);
     let report = listening.sees_a_hint("a next occurrence", case.fire_as(fire));
     assert_eq!(report.await.next.len(), 1);
 
@@ -154,8 +133,7 @@ pub async fn hints_near_rows_that_no_instance_has_loaded<T: Stores>(world: &Worl
     // A live instance has marked the row in the same step, so no other instance needs a hint.
     let living = case.instance().await;
     listening.load_for(living, HOUR).await;
-    let loader = Some(living);
-    let marked = LoadWindow { loader, ..NEAR };
+    let marked = LoadWindow::new(NEAR.window, Some(living));
     let set = case.write_near(vec![set("mine", "", SOON)], marked);
     let (_, is_hinted) = listening.is_hinted(set).await;
     assert!(!is_hinted, "it is loaded");

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Due, Fire, Load, LoadWindow, Missed, Settle, Settled, Settlement, State, Store,
-    Version, WriteOutcome,
+    Action, Due, Fire, Load, LoadWindow, Settle, Settled, Settlement, State, Store, Version,
+    WriteOutcome,
 };
 
 use super::{Case, FAR, HOUR, NOW, armed, repeating, set, versions, write};
@@ -36,7 +36,7 @@ pub async fn loads_near_rows_once<T: Stores>(world: &World<T>) {
     let row = case.get("a").await.expect("it is there");
     assert_eq!(row.loaded_by, Some(first));
     // The mark goes with the version.
-    let moved = write("a", Action::Move { due: FAR });
+    let moved = write("a", Action::move_to(FAR));
     let (moved, _) = armed(&case.write(vec![moved]).await[0]);
     assert!(!moved.loaded);
     let far = case.load(second, 2 * HOUR, 10).await;
@@ -52,13 +52,7 @@ pub async fn loads_what_others_left<T: Stores>(world: &World<T>) {
     let first = case.unload(first).await;
     assert_eq!(versions(&case.load(second, HOUR, 10).await), [row.version]);
     // A load that makes the instance count as alive for a short time.
-    let request = Load {
-        instance: second,
-        window: HOUR,
-        limit: 0,
-        wanted: 0,
-        alive: world.units(1),
-    };
+    let request = Load::new(second, HOUR, 0, world.units(1));
     case.store
         .load(&case.space, request)
         .await
@@ -72,10 +66,7 @@ pub async fn loads_what_others_left<T: Stores>(world: &World<T>) {
 pub async fn marks_near_rows_for_living_instances<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let instance = case.instance().await;
-    let near = LoadWindow {
-        window: 2 * HOUR,
-        loader: Some(instance),
-    };
+    let near = LoadWindow::new(2 * HOUR, Some(instance));
     let batch = || vec![set("near", "", FAR), set("far", "", Due::In(3 * HOUR))];
     let loaded = |written: Vec<WriteOutcome>| {
         written
@@ -90,20 +81,11 @@ pub async fn marks_near_rows_for_living_instances<T: Stores>(world: &World<T>) {
     assert_eq!(row.loaded_by, Some(instance));
     // An instance that has not loaded for long marks nothing, whether or not a load has noticed.
     let silent = case.instance().await;
-    let request = Load {
-        instance: silent,
-        window: Duration::ZERO,
-        limit: 0,
-        wanted: 0,
-        alive: world.units(1),
-    };
+    let request = Load::new(silent, Duration::ZERO, 0, world.units(1));
     let sign = case.store.load(&case.space, request).await;
     sign.expect("it loads");
     world.wait(2).await;
-    let near_silent = LoadWindow {
-        loader: Some(silent),
-        ..near
-    };
+    let near_silent = LoadWindow::new(near.window, Some(silent));
     let written = case.write_near(batch(), near_silent).await;
     assert_eq!(loaded(written), [false, false]);
     case.unload(instance).await;
@@ -141,30 +123,21 @@ pub async fn ends_the_life_of_an_id<T: Stores>(world: &World<T>) {
     // Whatever still names an id that has ended marks nothing, whichever call that is.
     let soon = Due::In(Duration::from_secs(60));
     for ended in [first, lost, second] {
-        let near = LoadWindow {
-            window: HOUR,
-            loader: Some(ended),
-        };
+        let near = LoadWindow::new(HOUR, Some(ended));
         let minute = Duration::from_secs(60);
         let set = vec![set("set", "", soon), repeating("repeats", NOW, minute)];
         let written = case.write_near(set, near).await;
         let repeats = armed(&written[1]).0.version;
         assert!(written.iter().all(|written| !armed(written).0.loaded));
-        let fire = Fire {
-            versions: vec![repeats],
-            unloaded: 0,
-            lease: Some(HOUR),
-            missed: Missed::FireOnce,
-            near,
-        };
+        let fire = Fire::new(vec![repeats], Some(HOUR), near);
         let report = case.fire_as(fire).await;
         assert!(!report.next[0].loaded);
         let removed = case.write(vec![write("repeats", Action::Remove)]).await;
         assert!(matches!(removed[0], WriteOutcome::Removed { .. }));
-        let settle = Settle {
-            token: report.fired[0].token,
-            how: Settlement::RetryAfter(Duration::ZERO),
-        };
+        let settle = Settle::new(
+            report.fired[0].token,
+            Settlement::RetryAfter(Duration::ZERO),
+        );
         let settled = case.store.settle(&case.space, vec![settle], near).await;
         let Settled::Armed(row) = settled.expect("it settles")[0] else {
             panic!("it is put back")
@@ -209,13 +182,8 @@ pub async fn tells_what_others_lack<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let (first, other) = (case.instance().await, case.instance().await);
     let load = async |instance, wanted, alive| {
-        let request = Load {
-            instance,
-            window: HOUR,
-            limit: 10,
-            wanted,
-            alive,
-        };
+        let mut request = Load::new(instance, HOUR, 10, alive);
+        request.wanted = wanted;
         let loaded = case.store.load(&case.space, request).await;
         loaded.expect("it loads").others_lack
     };
@@ -289,13 +257,7 @@ pub async fn loads_what_the_dead_left_piece_by_piece<T: Stores>(world: &World<T>
     for _ in 0..2 {
         let dead = case.instance().await;
         assert_eq!(case.load(dead, HOUR, 4).await.rows.len(), 4);
-        let request = Load {
-            instance: dead,
-            window: HOUR,
-            limit: 0,
-            wanted: 0,
-            alive: world.units(1),
-        };
+        let request = Load::new(dead, HOUR, 0, world.units(1));
         let ended = case.store.load(&case.space, request).await;
         assert!(ended.expect("it loads").more);
     }

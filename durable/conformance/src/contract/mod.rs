@@ -10,8 +10,8 @@ mod writing;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Armed, Due, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded, Missed,
-    Namespace, Settle, Settled, Settlement, State, Store, Stored, Version, Write, WriteOutcome,
+    Action, Armed, Due, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded, Namespace,
+    Settle, Settled, Settlement, State, Store, Stored, Version, Write, WriteOutcome,
 };
 
 use super::world::{Stores, World};
@@ -31,10 +31,7 @@ const FAR: Due = Due::In(HOUR);
 const NOW: Due = Due::In(Duration::ZERO);
 
 /// Nothing is loaded in passing.
-const UNLOADED: LoadWindow = LoadWindow {
-    window: Duration::ZERO,
-    loader: None,
-};
+const UNLOADED: LoadWindow = LoadWindow::new(Duration::ZERO, None);
 
 /// A store and a namespace, with calls that must succeed.
 struct Case<S> {
@@ -75,13 +72,7 @@ impl<S: Store> Case<S> {
     }
 
     async fn load(&self, instance: InstanceId, window: Duration, limit: usize) -> Loaded {
-        let request = Load {
-            instance,
-            window,
-            limit,
-            wanted: 0,
-            alive: HOUR,
-        };
+        let request = Load::new(instance, window, limit, HOUR);
         let loaded = self.store.load(&self.space, request).await;
         loaded.expect("it loads")
     }
@@ -98,13 +89,8 @@ impl<S: Store> Case<S> {
 
     /// Fires these rows, and so many that no instance has loaded.
     async fn fire_besides(&self, versions: Vec<Version>, unloaded: usize) -> FireReport {
-        let request = Fire {
-            versions,
-            unloaded,
-            lease: Some(HOUR),
-            missed: Missed::FireOnce,
-            near: UNLOADED,
-        };
+        let mut request = Fire::new(versions, Some(HOUR), UNLOADED);
+        request.unloaded = unloaded;
         self.fire_as(request).await
     }
 
@@ -120,7 +106,7 @@ impl<S: Store> Case<S> {
     }
 
     async fn settle(&self, token: Version, how: Settlement) -> Settled {
-        let settles = vec![Settle { token, how }];
+        let settles = vec![Settle::new(token, how)];
         let settled = self.store.settle(&self.space, settles, UNLOADED).await;
         settled.expect("it settles")[0]
     }
@@ -144,11 +130,7 @@ impl<S: Store> Case<S> {
     }
 
     async fn list(&self, state: State) -> Vec<Stored> {
-        let request = List {
-            state,
-            after: None,
-            limit: 1_000,
-        };
+        let request = List::new(state, None, 1_000);
         let rows = self.store.list(&self.space, request).await;
         rows.expect("it lists")
     }
@@ -156,32 +138,22 @@ impl<S: Store> Case<S> {
 
 fn write(key: &str, action: Action) -> Write {
     let key = key.into();
-    Write { key, action }
+    Write::new(key, action)
 }
 
 fn repeating(key: &str, due: Due, period: Duration) -> Write {
-    let action = Action::Set {
-        value: Vec::new(),
-        due,
-        period: Some(period),
-        if_absent: false,
-    };
+    let action = Action::set(Vec::new(), due, Some(period), false);
     write(key, action)
 }
 
 fn set(key: &str, value: &str, due: Due) -> Write {
-    let action = Action::Set {
-        value: value.into(),
-        due,
-        period: None,
-        if_absent: false,
-    };
+    let action = Action::set(value.into(), due, None, false);
     write(key, action)
 }
 
 fn armed(written: &WriteOutcome) -> (Armed, Option<Version>) {
     match *written {
-        WriteOutcome::Armed { row, replaced } => (row, replaced),
+        WriteOutcome::Armed { row, replaced, .. } => (row, replaced),
         ref other => panic!("{other:?} instead of a row that is armed"),
     }
 }

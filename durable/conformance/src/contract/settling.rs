@@ -81,9 +81,7 @@ pub async fn puts_back_under_its_key<T: Stores>(world: &World<T>) {
         Settled::Lost
     );
     // A timer as any other.
-    let moved = case
-        .write(vec![write("a", Action::Move { due: FAR })])
-        .await;
+    let moved = case.write(vec![write("a", Action::move_to(FAR))]).await;
     assert_eq!(armed(&moved[0]).1, Some(row.version));
 }
 
@@ -130,7 +128,7 @@ pub async fn puts_back_claims_of_one_key_together<T: Stores>(world: &World<T>) {
         Settlement::RetryAfter(HOUR),
     ] {
         let tokens = [case.fired("a").await, case.fired("a").await];
-        let settles = tokens.map(|token| Settle { token, how });
+        let settles = tokens.map(|token| Settle::new(token, how));
         let settled = case
             .store
             .settle(&case.space, settles.to_vec(), UNLOADED)

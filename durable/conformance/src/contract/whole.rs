@@ -37,11 +37,7 @@ pub async fn keeps_namespaces_apart<T: Stores>(world: &World<T>) {
 pub async fn refuses_another_codec<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let error = case.store.open(&case.space, "other").await;
-    let expected = StoreError::Codec {
-        namespace: case.space.to_string(),
-        stored: "test".into(),
-        asked: "other".into(),
-    };
+    let expected = StoreError::codec(&case.space, "test".into(), "other");
     assert_eq!(error, Err(expected));
 }
 
@@ -72,11 +68,7 @@ pub async fn lists_counts_and_purges<T: Stores>(world: &World<T>) {
     let mut read = Vec::new();
     let mut after = None;
     loop {
-        let request = List {
-            state: State::Waiting,
-            after,
-            limit: 2,
-        };
+        let request = List::new(State::Waiting, after, 2);
         let page = case
             .store
             .list(&case.space, request)
@@ -163,10 +155,7 @@ pub async fn gives_each_row_to_one_of_many<T: Stores>(world: &World<T>) {
 
     let settles: Vec<_> = tokens
         .iter()
-        .map(|&token| Settle {
-            token,
-            how: Settlement::Ack,
-        })
+        .map(|&token| Settle::new(token, Settlement::Ack))
         .collect();
     let settle = cases
         .iter()
@@ -228,10 +217,9 @@ pub async fn keeps_one_row_under_a_key<T: Stores>(world: &World<T>) {
 /// batches about large rows are answered as a whole.
 pub async fn bounds_answers_in_bytes<T: Stores>(world: &World<T>) {
     async fn release<S: Store>(case: &Case<S>, fired: &[Fired]) {
-        let settles = fired.iter().map(|fired| Settle {
-            token: fired.token,
-            how: Settlement::RetryAfter(Duration::ZERO),
-        });
+        let settles = fired
+            .iter()
+            .map(|fired| Settle::new(fired.token, Settlement::RetryAfter(Duration::ZERO)));
         let settled = case.store.settle(&case.space, settles.collect(), UNLOADED);
         let settled = settled.await.expect("it settles");
         assert_eq!(settled.len(), fired.len());
@@ -251,11 +239,7 @@ pub async fn bounds_answers_in_bytes<T: Stores>(world: &World<T>) {
 
     let (mut after, mut listed) = (None, Vec::new());
     loop {
-        let list = List {
-            state: State::Waiting,
-            after,
-            limit: 100,
-        };
+        let list = List::new(State::Waiting, after, 100);
         let page = case.store.list(&case.space, list).await;
         let page = page.expect("it lists");
         let Some(last) = page.last() else { break };
@@ -301,7 +285,7 @@ pub async fn bounds_answers_in_bytes<T: Stores>(world: &World<T>) {
     }
     assert_eq!(again.len(), KEYS.len());
     release(&case, &again).await;
-    let moves = KEYS.map(|key| write(key, Action::Move { due: FAR }));
+    let moves = KEYS.map(|key| write(key, Action::move_to(FAR)));
     let moved = case.write(moves.to_vec()).await;
     assert!(
         moved

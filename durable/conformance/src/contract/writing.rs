@@ -17,9 +17,9 @@ pub async fn sets_moves_and_removes<T: Stores>(world: &World<T>) {
         set("a", "1", FAR),
         set("b", "2", FAR),
         set("a", "3", FAR),
-        write("a", Action::Move { due: NOW }),
+        write("a", Action::move_to(NOW)),
         write("b", Action::Remove),
-        write("b", Action::Move { due: FAR }),
+        write("b", Action::move_to(FAR)),
         write("c", Action::Remove),
     ];
     let written = case.write(batch).await;
@@ -36,10 +36,7 @@ pub async fn sets_moves_and_removes<T: Stores>(world: &World<T>) {
         HOUR,
         "the time is read once in a call"
     );
-    let removed = WriteOutcome::Removed {
-        version: b.version,
-        value: b"2".to_vec(),
-    };
+    let removed = WriteOutcome::removed(b.version, b"2".to_vec());
     assert_eq!(written[4], removed);
     assert_eq!(written[5..], [WriteOutcome::Absent, WriteOutcome::Absent]);
 
@@ -59,12 +56,7 @@ pub async fn sets_moves_and_removes<T: Stores>(world: &World<T>) {
 pub async fn sets_if_absent_only_then<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let set_absent = || {
-        let action = Action::Set {
-            value: b"new".to_vec(),
-            due: FAR,
-            period: None,
-            if_absent: true,
-        };
+        let action = Action::set(b"new".to_vec(), FAR, None, true);
         vec![write("a", action.clone()), write("a", action)]
     };
     let written = case.write(set_absent()).await;
@@ -86,7 +78,7 @@ pub async fn names_the_token_of_what_has_fired<T: Stores>(world: &World<T>) {
     let first = case.fired("a").await;
     let second = case.fired("a").await;
     assert!(first < second, "tokens grow");
-    for action in [Action::Remove, Action::Move { due: FAR }] {
+    for action in [Action::Remove, Action::move_to(FAR)] {
         let written = case.write(vec![write("a", action)]).await;
         assert_eq!(written, [WriteOutcome::InFlight(second)]);
     }
@@ -126,15 +118,10 @@ pub async fn keeps_any_bytes<T: Stores>(world: &World<T>) {
         vec![0; tickwheel_durable::MAX_VALUE_BYTES],
     ];
     let keys = [Vec::new(), b"'\"\\ {}*?".to_vec(), longest];
-    let writes = keys.iter().zip(&values).map(|(key, value)| Write {
-        key: key.clone(),
-        action: Action::Set {
-            value: value.clone(),
-            due: NOW,
-            period: None,
-            if_absent: false,
-        },
-    });
+    let writes = keys
+        .iter()
+        .zip(&values)
+        .map(|(key, value)| Write::new(key.clone(), Action::set(value.clone(), NOW, None, false)));
     let written = case.write(writes.collect()).await;
     let versions = written.iter().map(|w| armed(w).0.version).collect();
     let fired = case.fire(versions).await.fired;
@@ -145,10 +132,9 @@ pub async fn keeps_any_bytes<T: Stores>(world: &World<T>) {
     let written = case.write(many.collect()).await;
     let different: BTreeSet<_> = written.iter().map(|w| armed(w).0.version).collect();
     assert_eq!(different.len(), 1_000);
-    let tokens = fired.iter().map(|fired| Settle {
-        token: fired.token,
-        how: Settlement::Ack,
-    });
+    let tokens = fired
+        .iter()
+        .map(|fired| Settle::new(fired.token, Settlement::Ack));
     let settled = case
         .store
         .settle(&case.space, tokens.collect(), UNLOADED)

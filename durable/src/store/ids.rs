@@ -1,0 +1,86 @@
+//! What namespaces, rows and instances are called.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+/// The name that keeps the timers of one purpose apart from others in the same store.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Namespace(Arc<str>);
+
+impl Namespace {
+    /// The greatest length of a name, in bytes.
+    pub const MAX_LEN: usize = 64;
+
+    /// Checks a name: 1 to 64 ASCII letters, digits, `_`, `-` and `.`.
+    ///
+    /// # Errors
+    ///
+    /// [`NamespaceError`] with the name.
+    pub fn new(name: &str) -> Result<Self, NamespaceError> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+        if name.is_empty() || name.len() > Self::MAX_LEN || !name.bytes().all(allowed) {
+            return Err(NamespaceError {
+                value: name.to_owned(),
+            });
+        }
+        Ok(Namespace(name.into()))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A name is not one of a [`Namespace`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NamespaceError {
+    /// The name.
+    pub value: String,
+}
+
+impl fmt::Display for NamespaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the namespace is {:?}; it must be 1 to {} ASCII letters, digits, '_', '-' or '.'",
+            self.value,
+            Namespace::MAX_LEN
+        )
+    }
+}
+
+impl Error for NamespaceError {}
+
+/// Names a row in one of its states. From one growing sequence for the whole store, at least 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version(pub i64);
+
+/// What an instance that has opened a namespace loads under, until it unloads. No instance ever gets one that was in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InstanceId(pub i64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_names_out_of_bounds() {
+        for name in ["", "with space", "umläut", &"x".repeat(65)] {
+            let error = Namespace::new(name).expect_err(name);
+            assert!(error.to_string().contains(name), "{error}");
+        }
+        assert_eq!(
+            Namespace::new("orders_2.a-b").expect("fits").as_str(),
+            "orders_2.a-b"
+        );
+    }
+}
