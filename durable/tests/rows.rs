@@ -1,8 +1,8 @@
 //! Rows that an instance has marked: on its wheel, due, in flight, locked, or left to others. None is forgotten, none is asked
 //! for too often, and what no program has seen counts for nothing.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use tickwheel::TimerWheel;
@@ -287,6 +287,44 @@ async fn rows_that_others_lack_are_given_in_quarters_of_a_poll() {
         next(&mut others).await.ack().await.expect("it is held");
     }
     assert!(began.elapsed() < SECOND * 40, "{:?}", began.elapsed());
+}
+
+/// An instance that shared a backlog asked for more of it only with its next poll, if its handlers took longer than one.
+#[tokio::test(start_paused = true)]
+async fn gets_its_share_when_handlers_take_longer_than_a_poll() {
+    let store = Memory::new();
+    let (timers, mut claims) = start(store.clone(), |b| b).await;
+    let (_other, mut others) = start(store, |b| b).await;
+    // The first instance loads all of them.
+    for number in 0..240 {
+        set(&timers, &number.to_string(), SECOND).await;
+    }
+    let work = || async {
+        sleep(SECOND * 5 / 2).await;
+        Ok(())
+    };
+    let ended = Mutex::new(None::<Instant>);
+    let idle = Mutex::new(Vec::new());
+    let work_and_note = |_| async {
+        let ended_before = ended.lock().expect("no test panics with it").take();
+        let pause = ended_before.map(|before| before.elapsed());
+        idle.lock().expect("no test panics with it").extend(pause);
+        let outcome = work().await;
+        *ended.lock().expect("no test panics with it") = Some(Instant::now());
+        outcome
+    };
+    let both = async {
+        tokio::join!(
+            claims.dispatch(16, |_| work()),
+            others.dispatch(16, work_and_note)
+        )
+    };
+    assert!(timeout(SECOND * 30, both).await.is_err());
+    let idle = idle.lock().expect("no test panics with it");
+    assert!(idle.len() >= 5, "{idle:?}");
+    // Loads are a quarter of a poll apart, and up to a tenth more.
+    let longest = SECOND * 3 / 10;
+    assert!(idle.iter().all(|pause| *pause <= longest), "{idle:?}");
 }
 
 /// What an instance has room for is not what its program asks for.

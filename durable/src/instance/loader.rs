@@ -84,15 +84,15 @@ pub(super) async fn run(core: &Core) {
         // A fire takes the due rows that were left. A load would deliver them after what is fired meanwhile.
         let demand = if core.due_left() { 0 } else { core.demand() };
         let mut found = load(core, demand).await.ok();
-        // Whether there is or may be more that is due.
-        let mut more = false;
+        // Whether there is or may be more that is due. A load that asks for nothing does not learn it.
+        let mut more = demand == 0 && core.more.load(Ordering::Acquire);
         if let Some(first) = found {
             let behind = core.due.len() > core.deliveries.demand().1;
             gives = behind && (gives || first.others_lack > 0);
             if asked || first.overdue {
                 takes_until = began + poll;
             }
-            more = core.give(first.others_lack).await || first.overdue;
+            more |= core.give(first.others_lack).await || first.overdue;
         }
         // No due row is left: later rows are loaded as far as there is room.
         while found.is_some_and(|found| found.left == Left::Later) {
