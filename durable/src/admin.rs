@@ -181,10 +181,10 @@ impl<K, V> Admin<K, V> {
         self.core.calls.purge().await
     }
 
-    async fn settle(&self, token: Token, how: Settlement) -> Result<(), Error> {
+    async fn settle(&self, token: Token, settlement: Settlement) -> Result<(), Error> {
         let settle = Settle {
             token: token.0,
-            how,
+            settlement,
         };
         // Any instance may load it.
         let mut near = self.core.near();

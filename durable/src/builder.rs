@@ -173,7 +173,7 @@ impl<K, V, C: Codec> Builder<K, V, C> {
         let instance = instance::start(store.into(), namespace, name, self.settings, wheel).await?;
         let coder: Arc<dyn Coder<K, V>> = Arc::new(self.codec);
         let timers = DurableTimers::new(&instance, Arc::clone(&coder));
-        let claims = Claims::new(instance.core, coder, instance.life);
+        let claims = Claims::new(instance.core, coder, instance.shutdown);
         Ok((timers, claims))
     }
 }

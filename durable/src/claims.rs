@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use crate::claim::Claim;
 use crate::codec::Coder;
 use crate::error::Error;
-use crate::instance::{Core, Delivery, Lease, Life, Want};
+use crate::instance::{Core, Delivery, Lease, Shutdown, Want};
 use crate::store::{Action, Due, Settlement, StoreTime, Write};
 
 /// The delay after a handler that panicked or took too long. It doubles with each earlier attempt, up to a minute.
@@ -54,7 +54,7 @@ const PREFETCH: usize = 512;
 pub struct Claims<K, V> {
     core: Arc<Core>,
     coder: Arc<dyn Coder<K, V>>,
-    life: Arc<Life>,
+    shutdown: Arc<Shutdown>,
 }
 
 /// Returned by a handler to have its timer delivered again.
@@ -72,8 +72,16 @@ impl Retry {
 }
 
 impl<K, V> Claims<K, V> {
-    pub(crate) fn new(core: Arc<Core>, coder: Arc<dyn Coder<K, V>>, life: Arc<Life>) -> Self {
-        Claims { core, coder, life }
+    pub(crate) fn new(
+        core: Arc<Core>,
+        coder: Arc<dyn Coder<K, V>>,
+        shutdown: Arc<Shutdown>,
+    ) -> Self {
+        Claims {
+            core,
+            coder,
+            shutdown,
+        }
     }
 
     /// Waits for the next claim; `None` when there will be no more.
@@ -125,7 +133,7 @@ impl<K, V> Claims<K, V> {
     fn poll_claim(&mut self, cx: &mut Context<'_>, want: Want) -> Poll<Option<Claim<K, V>>> {
         loop {
             let budget = ready!(tokio::task::coop::poll_proceed(cx));
-            let delivery = ready!(self.life.poll_delivery(cx, want));
+            let delivery = ready!(self.shutdown.poll_delivery(cx, want));
             budget.made_progress();
             let Some(delivery) = delivery else {
                 return Poll::Ready(None);
@@ -238,8 +246,8 @@ impl<K, V> Claims<K, V> {
 
     /// Ends this instance's claiming, like [`DurableTimers::shutdown`](crate::DurableTimers::shutdown).
     pub async fn shutdown(&self) {
-        self.life.stop();
-        self.life.ended().await;
+        self.shutdown.stop();
+        self.shutdown.ended().await;
     }
 
     /// Makes a claim of a delivery; quarantines what does not decode.
@@ -338,7 +346,7 @@ impl<F: Future<Output = Result<(), Retry>>> Handling<F> {
             Err(panic) => Ok(Err(panic)),
         };
         drop(renewing);
-        let how = match outcome {
+        let settlement = match outcome {
             Ok(Ok(Ok(()))) => Settlement::Ack,
             Ok(Ok(Err(retry))) => Settlement::RetryAfter(retry.after),
             Ok(Err(_panic)) => {
@@ -354,7 +362,7 @@ impl<F: Future<Output = Result<(), Retry>>> Handling<F> {
             }
         };
         if lease.is_held() {
-            if let Err(error) = lease.settle(how).await {
+            if let Err(error) = lease.settle(settlement).await {
                 tracing::warn!(%namespace, key = %lease.key(), token = %lease.token(), error = %format_args!("{error:#}"), "a claim was not settled");
             }
         }
@@ -394,7 +402,7 @@ impl<K, V> Stream for Claims<K, V> {
 
 impl<K, V> Drop for Claims<K, V> {
     fn drop(&mut self) {
-        self.life.abandon();
+        self.shutdown.abandon();
     }
 }
 

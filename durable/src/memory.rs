@@ -512,22 +512,22 @@ impl Call<'_> {
     }
 
     fn settle(&mut self, settle: Settle, near: LoadWindow) -> Settled {
-        let Settle { token, how } = settle;
+        let Settle { token, settlement } = settle;
         let row = self.space.rows.get(&token);
         if row.is_none_or(|row| row.state != State::InFlight) {
             return Settled::Lost;
         }
         let mut row = self.take(token).expect("it was just there");
-        if how == Settlement::Unfire {
+        if settlement == Settlement::Unfire {
             row.attempt = row.attempt.saturating_sub(1);
         }
-        let until = match how {
+        let until = match settlement {
             Settlement::Ack => return Settled::Done,
             Settlement::Extend(lease) => lease,
             Settlement::RetryAfter(_) | Settlement::Release | Settlement::Unfire
                 if !self.space.waiting.contains_key(&row.key) =>
             {
-                if let Settlement::RetryAfter(delay) = how {
+                if let Settlement::RetryAfter(delay) = settlement {
                     return Settled::Armed(self.rearm(row, Due::In(delay), near));
                 }
                 row.due = self.now;

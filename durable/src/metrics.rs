@@ -45,7 +45,7 @@ pub struct DurableMetrics {
     /// Timers quarantined because they do not decode.
     pub quarantined: u64,
     /// Rows that came due here and were left to other instances that asked for them.
-    pub given_back: u64,
+    pub left_to_others: u64,
     /// Calls of the store that failed or timed out.
     pub store_errors: u64,
     /// Which calls fail now.
@@ -176,7 +176,7 @@ pub(crate) struct Metrics {
     pub(crate) slow_handlers: Counter,
     pub(crate) timed_out: Counter,
     pub(crate) quarantined: Counter,
-    pub(crate) given_back: Counter,
+    pub(crate) left_to_others: Counter,
     pub(crate) store_errors: Counter,
     pub(crate) write_batches: Batches,
     pub(crate) fire_batches: Batches,
@@ -207,7 +207,7 @@ impl Metrics {
             timed_out: self.timed_out.get(),
             unsettled,
             quarantined: self.quarantined.get(),
-            given_back: self.given_back.get(),
+            left_to_others: self.left_to_others.get(),
             store_errors: self.store_errors.get(),
             failing,
             write_batches: self.write_batches.get(),

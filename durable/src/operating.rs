@@ -72,7 +72,7 @@
 //! | `lapsed` | it grows: the program asks for claims and does not receive them |
 //! | `slow_handlers` | it grows: handlers take longer than a lease |
 //! | `timed_out` | it grows: handlers hang |
-//! | `due`, or `given_back` on all instances | it stays high, or grows: handlers are slow, or too few |
+//! | `due`, or `left_to_others` on all instances | it stays high, or grows: handlers are slow, or too few |
 //! | `failing` | one of its fields stays set |
 //! | `quarantined` | it is not zero: a deployment has changed a type that old timers still have |
 //! | `store_errors`, `store_latency.mean()` | they grow |

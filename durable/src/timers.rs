@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::admin::Admin;
 use crate::codec::Coder;
 use crate::error::Error;
-use crate::instance::{Core, Group, Instance, Life};
+use crate::instance::{Core, Group, Instance, Shutdown};
 use crate::metrics::DurableMetrics;
 use crate::store::{Action, Counts, Due, State, Write, WriteOutcome};
 use crate::token::Token;
@@ -40,7 +40,7 @@ pub struct DurableTimers<K, V> {
     core: Arc<Core>,
     writes: Group<Write, WriteOutcome>,
     coder: Arc<dyn Coder<K, V>>,
-    life: Arc<Life>,
+    shutdown: Arc<Shutdown>,
 }
 
 /// The result of [`DurableTimers::set_if_absent`].
@@ -85,7 +85,7 @@ impl<K, V> DurableTimers<K, V> {
             core: Arc::clone(&instance.core),
             writes: instance.writes.clone(),
             coder,
-            life: Arc::clone(&instance.life),
+            shutdown: Arc::clone(&instance.shutdown),
         }
     }
 
@@ -291,8 +291,8 @@ impl<K, V> DurableTimers<K, V> {
     /// Returns when that is done. If the store does not respond, it returns after the call timeout, and other instances
     /// take the timers a few polls later.
     pub async fn shutdown(&self) {
-        self.life.stop();
-        self.life.ended().await;
+        self.shutdown.stop();
+        self.shutdown.ended().await;
     }
 
     async fn move_to<Q>(&self, key: &Q, due: Due) -> Result<Moved, Error>
@@ -339,7 +339,7 @@ impl<K, V> Clone for DurableTimers<K, V> {
             core: Arc::clone(&self.core),
             writes: self.writes.clone(),
             coder: Arc::clone(&self.coder),
-            life: Arc::clone(&self.life),
+            shutdown: Arc::clone(&self.shutdown),
         }
     }
 }

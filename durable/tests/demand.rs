@@ -431,7 +431,7 @@ async fn a_long_backlog_comes_without_waiting_for_polls() {
     assert_eq!(metrics.claimed, 5_000);
     assert!(metrics.loaded < 100, "{} were loaded first", metrics.loaded);
     assert_eq!(
-        (metrics.on_wheel, metrics.due, metrics.given_back),
+        (metrics.on_wheel, metrics.due, metrics.left_to_others),
         (0, 0, 0)
     );
 }

@@ -409,8 +409,8 @@ async fn gives_nothing_back_in_the_middle_of_a_load() {
     };
     assert!(timeout(SECOND * 20, both).await.is_err());
     assert_eq!(handled.into_inner(), 20);
-    let given_back = timers.metrics().given_back;
-    assert!((7..=13).contains(&given_back), "{given_back}");
+    let left_to_others = timers.metrics().left_to_others;
+    assert!((7..=13).contains(&left_to_others), "{left_to_others}");
 }
 
 #[tokio::test(start_paused = true)]

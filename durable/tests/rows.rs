@@ -89,7 +89,7 @@ async fn rows_beyond_the_wheel_are_left_to_others_at_once() {
         set(&timers, &number.to_string(), SECOND * 20).await;
     }
     sees_nothing(&mut others, SECOND / 2).await;
-    assert_eq!(timers.metrics().given_back, 1);
+    assert_eq!(timers.metrics().left_to_others, 1);
     assert_eq!(
         (timers.metrics().on_wheel, other.metrics().on_wheel),
         (5, 1)
@@ -108,7 +108,7 @@ async fn locked_rows_that_others_lack_are_kept() {
     }
     store.set_locked(true);
     sees_nothing(&mut others, SECOND * 10).await;
-    assert!(timers.metrics().given_back > 0, "it tries to");
+    assert!(timers.metrics().left_to_others > 0, "it tries to");
     assert_eq!(timers.metrics().due, 10);
     others.shutdown().await;
     store.set_locked(false);
@@ -344,8 +344,8 @@ async fn others_are_given_what_their_program_asks_for() {
     let (_other, mut others) = start(store, |b| b.window(SECOND * 60)).await;
     next(&mut others).await.ack().await.expect("it is held");
     sleep(SECOND * 3).await;
-    let given_back = timers.metrics().given_back;
-    assert!((1..=3).contains(&given_back), "{given_back}");
+    let left_to_others = timers.metrics().left_to_others;
+    assert!((1..=3).contains(&left_to_others), "{left_to_others}");
 }
 
 /// An instance that has enough rows which are due leaves the others in the store.

@@ -48,9 +48,9 @@ pub(super) struct KeyedWheel {
     /// Sets whose command was received and whose dirty indices were not taken.
     locked: VecDeque<Locked>,
     /// Batches with urgent indices, those that came first in front.
-    urgent: VecDeque<InHand>,
+    urgent: VecDeque<InProgress>,
     /// Batches of which only the rest is left.
-    rest: VecDeque<InHand>,
+    rest: VecDeque<InProgress>,
     /// How many commands of sets were received. Each stands for a batch.
     received: u64,
     /// Memory for the next batch.
@@ -70,7 +70,7 @@ pub(super) struct KeyedWheel {
 struct Record {
     set: Arc<dyn TimerSet>,
     /// How many of its batches are in progress.
-    in_hand: usize,
+    in_progress: usize,
     /// Its timers that are due and were not delivered.
     due: DueHeap,
     /// Its entry in the list of sets with timers that are due.
@@ -99,7 +99,7 @@ struct Locked {
 
 /// Dirty indices that were taken from a set, and how far they are processed.
 #[derive(Debug)]
-struct InHand {
+struct InProgress {
     set: NonZeroU32,
     /// The number of the batch.
     number: u64,
@@ -118,7 +118,7 @@ enum Part {
     All,
 }
 
-impl InHand {
+impl InProgress {
     /// None of the indices that are left is needed before this tick.
     fn earliest(&self) -> u64 {
         if self.urgent < self.batch.urgent.len() {
@@ -195,7 +195,11 @@ impl KeyedWheel {
     pub(super) fn earliest_unprocessed(&self) -> u64 {
         let locked = |locked: &Locked| self.records[key(locked.set)].set.earliest();
         let not_taken = self.locked.iter().map(locked).min().unwrap_or(NEVER);
-        let taken = self.in_hand().map(InHand::earliest).min().unwrap_or(NEVER);
+        let taken = self
+            .in_progress()
+            .map(InProgress::earliest)
+            .min()
+            .unwrap_or(NEVER);
         not_taken.min(taken)
     }
 
@@ -208,11 +212,11 @@ impl KeyedWheel {
     /// later commands may be processed too.
     pub(super) fn processed(&self) -> u64 {
         let locked = self.locked.iter().map(|locked| locked.number);
-        let in_hand = self.in_hand().map(|hand| hand.number);
-        locked.chain(in_hand).min().unwrap_or(self.received)
+        let in_progress = self.in_progress().map(|current| current.number);
+        locked.chain(in_progress).min().unwrap_or(self.received)
     }
 
-    fn in_hand(&self) -> impl Iterator<Item = &InHand> {
+    fn in_progress(&self) -> impl Iterator<Item = &InProgress> {
         self.urgent.iter().chain(&self.rest)
     }
 
@@ -220,14 +224,14 @@ impl KeyedWheel {
     /// as the budget allows.
     pub(super) fn receive(&mut self, set: &Arc<dyn TimerSet>, budget: &mut usize, turn: &Turn<'_>) {
         let set = self.number_of(set);
-        self.records[key(set)].in_hand += 1;
+        self.records[key(set)].in_progress += 1;
         let number = self.received;
         self.received += 1;
-        self.take_in_hand(Locked { set, number }, budget, turn);
+        self.begin_batch(Locked { set, number }, budget, turn);
     }
 
     /// Takes the dirty indices of a set, and processes the urgent ones as far as the budget allows.
-    fn take_in_hand(&mut self, from: Locked, budget: &mut usize, turn: &Turn<'_>) {
+    fn begin_batch(&mut self, from: Locked, budget: &mut usize, turn: &Turn<'_>) {
         let mut batch = mem::take(&mut self.spare_batch);
         let record = &mut self.records[key(from.set)];
         let taken = (record.set).take_dirty(&mut batch, record.patience(turn));
@@ -237,14 +241,14 @@ impl KeyedWheel {
             self.locked.push_back(from);
             return;
         };
-        if record.in_hand > 1 {
+        if record.in_progress > 1 {
             // An index that was dirty already is in an earlier batch, and may be needed earlier by now.
-            let in_hand = self.urgent.iter_mut().chain(&mut self.rest);
-            for other in in_hand.filter(|other| other.set == from.set) {
+            let in_progress = self.urgent.iter_mut().chain(&mut self.rest);
+            for other in in_progress.filter(|other| other.set == from.set) {
                 other.batch.lower(&batch);
             }
         }
-        let hand = InHand {
+        let current = InProgress {
             set: from.set,
             number: from.number,
             batch,
@@ -252,7 +256,7 @@ impl KeyedWheel {
             rest: 0,
             is_over,
         };
-        self.process_hand(hand, Part::Urgent, budget, turn);
+        self.process_batch(current, Part::Urgent, budget, turn);
     }
 
     /// Takes the dirty indices of sets that were locked in earlier turns, and processes the urgent
@@ -265,16 +269,16 @@ impl KeyedWheel {
             let Some(from) = self.locked.pop_front() else {
                 return;
             };
-            self.take_in_hand(from, budget, turn);
+            self.begin_batch(from, budget, turn);
         }
         for _ in 0..self.urgent.len() {
             if *budget == 0 {
                 return;
             }
-            let Some(hand) = self.urgent.pop_front() else {
+            let Some(current) = self.urgent.pop_front() else {
                 return;
             };
-            self.process_hand(hand, Part::Urgent, budget, turn);
+            self.process_batch(current, Part::Urgent, budget, turn);
         }
     }
 
@@ -284,26 +288,32 @@ impl KeyedWheel {
             if *budget == 0 {
                 return;
             }
-            let Some(hand) = self.rest.pop_front() else {
+            let Some(current) = self.rest.pop_front() else {
                 return;
             };
-            self.process_hand(hand, Part::All, budget, turn);
+            self.process_batch(current, Part::All, budget, turn);
         }
     }
 
     /// Processes some of the indices, and keeps the others in progress.
-    fn process_hand(&mut self, mut hand: InHand, part: Part, budget: &mut usize, turn: &Turn<'_>) {
-        let number = hand.set;
+    fn process_batch(
+        &mut self,
+        mut current: InProgress,
+        part: Part,
+        budget: &mut usize,
+        turn: &Turn<'_>,
+    ) {
+        let number = current.set;
         // An index that was marked again may be needed earlier than its first batch says. Then a
         // later batch lists it too.
-        let earliest = self.earliest_unprocessed().min(hand.earliest());
+        let earliest = self.earliest_unprocessed().min(current.earliest());
         let may_process = self.catch_up_with(number, turn);
         if !may_process {
             *budget = budget.saturating_sub(CONTENDED_COST);
         }
         let record = &mut self.records[key(number)];
         while may_process && *budget > 0 {
-            let Some((indices, processed)) = hand.next(part, BATCH.min(*budget)) else {
+            let Some((indices, processed)) = current.next(part, BATCH.min(*budget)) else {
                 break;
             };
             let patience = record.patience(turn);
@@ -314,17 +324,17 @@ impl KeyedWheel {
             };
             *budget -= indices.len();
             *processed += indices.len();
-            hand.is_over = is_over;
+            current.is_over = is_over;
         }
-        if hand.urgent < hand.batch.urgent.len() {
-            self.urgent.push_back(hand);
-        } else if hand.rest < hand.batch.rest.len() {
-            self.rest.push_back(hand);
+        if current.urgent < current.batch.urgent.len() {
+            self.urgent.push_back(current);
+        } else if current.rest < current.batch.rest.len() {
+            self.rest.push_back(current);
         } else {
-            record.in_hand -= 1;
-            hand.batch.clear(KEPT_BATCH);
-            self.spare_batch = hand.batch;
-            self.forget_if_over(number, hand.is_over);
+            record.in_progress -= 1;
+            current.batch.clear(KEPT_BATCH);
+            self.spare_batch = current.batch;
+            self.forget_if_over(number, current.is_over);
         }
     }
 
@@ -443,7 +453,7 @@ impl KeyedWheel {
         set.number().store(number.get(), Ordering::Relaxed);
         vacant.insert(Record {
             set: Arc::clone(set),
-            in_hand: 0,
+            in_progress: 0,
             due: DueHeap::new(),
             listed: None,
             attempts: 0,
@@ -454,7 +464,7 @@ impl KeyedWheel {
     /// Drops the record of a set that has ended and has nothing here.
     fn forget_if_over(&mut self, number: NonZeroU32, is_over: bool) {
         let record = &self.records[key(number)];
-        if is_over && record.in_hand == 0 && record.listed.is_none() {
+        if is_over && record.in_progress == 0 && record.listed.is_none() {
             let record = self.records.remove(key(number));
             record.set.number().store(0, Ordering::Relaxed);
         }

@@ -17,12 +17,12 @@ use tokio::time::{self, Instant};
 /// Panics within a runtime that has no time driver, and if the thread cannot be started.
 pub(super) fn sleep_until(deadline: Instant) -> Pin<Box<time::Sleep>> {
     let is_outside = Handle::try_current().is_err();
-    let _within = is_outside.then(|| of_the_process().enter());
+    let _within = is_outside.then(|| process_runtime().enter());
     Box::pin(time::sleep_until(deadline))
 }
 
 /// The runtime, one for the process, that drives the timers of tasks outside any runtime.
-fn of_the_process() -> &'static Handle {
+fn process_runtime() -> &'static Handle {
     static RUNTIME: OnceLock<Handle> = OnceLock::new();
     RUNTIME.get_or_init(|| match start() {
         Ok(handle) => handle,

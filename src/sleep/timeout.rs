@@ -81,7 +81,7 @@ impl<F: Future> Future for Timeout<F> {
         let had_budget = !CAN_PAUSE || has_budget();
         // This poll only arms the timer.
         let is_new = this.sleep.stage == Stage::New;
-        let may_overdraw = !is_new && may_overdraw(this.sleep.stage);
+        let may_exceed_budget = !is_new && may_exceed_budget(this.sleep.stage);
         if let Poll::Ready(output) = this.future.poll(cx) {
             return Poll::Ready(Ok(output));
         }
@@ -93,7 +93,7 @@ impl<F: Future> Future for Timeout<F> {
         } else {
             this.sleep.poll_elapsed(cx)
         });
-        elapse(may_overdraw, cx).map(Err)
+        elapse(may_exceed_budget, cx).map(Err)
     }
 }
 
@@ -115,7 +115,7 @@ fn poll_tokios(sleep: &mut Sleep, had_budget: bool, cx: &mut Context<'_>) -> Pol
 /// future that uses all of the budget at each poll must not keep its timeout from elapsing. So the timeout elapses without
 /// budget if its own future used the budget up, or if it has been pending before, since other tasks have run then.
 #[inline]
-fn may_overdraw(before: Stage) -> bool {
+fn may_exceed_budget(before: Stage) -> bool {
     match before {
         Stage::Armed | Stage::Fallback | Stage::Tokio | Stage::TokioUnarmed | Stage::Done => true,
         Stage::New | Stage::NewUnchecked | Stage::Reset => has_budget(),
@@ -130,10 +130,10 @@ fn has_budget() -> bool {
 /// The deadline has passed: takes a unit of the cooperative budget, or completes without one if it
 /// may.
 #[cold]
-fn elapse(may_overdraw: bool, cx: &mut Context<'_>) -> Poll<Elapsed> {
+fn elapse(may_exceed_budget: bool, cx: &mut Context<'_>) -> Poll<Elapsed> {
     match coop::poll_proceed(cx) {
         Poll::Ready(budget) => budget.made_progress(),
-        Poll::Pending if may_overdraw => {}
+        Poll::Pending if may_exceed_budget => {}
         Poll::Pending => return Poll::Pending,
     }
     Poll::Ready(Elapsed::new())

@@ -131,7 +131,7 @@ pub(crate) async fn fire_and_ack<T: Connect>(stores: &T) {
                 "{rate:>9.0} a second, {} at once, {} loaded, {} times given back",
                 metrics.fire_batches.mean(),
                 metrics.loaded,
-                metrics.given_back
+                metrics.left_to_others
             ),
         );
         claims.shutdown().await;

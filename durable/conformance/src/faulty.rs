@@ -324,17 +324,17 @@ impl<S: Store> Store for Faulty<S> {
         near: LoadWindow,
     ) -> Answer<'a, Vec<Settled>> {
         Box::pin(async move {
-            let hows: Vec<_> = settles.iter().map(|settle| settle.how).collect();
+            let settlements: Vec<_> = settles.iter().map(|settle| settle.settlement).collect();
             let settling = self.call("settle", || self.store.settle(namespace, settles, near));
             let settled = settling.await?;
             let mut state = self.lock();
-            for (settled, how) in settled.iter().zip(hows) {
+            for (settled, settlement) in settled.iter().zip(settlements) {
                 match settled {
                     Settled::Armed(row) => state.armed(row),
                     Settled::Lost => continue,
                     _ => state.writes += 1,
                 }
-                state.renewals += u64::from(matches!(how, Settlement::Extend(_)));
+                state.renewals += u64::from(matches!(settlement, Settlement::Extend(_)));
             }
             drop(state);
             Ok(settled)

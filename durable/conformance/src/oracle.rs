@@ -263,7 +263,7 @@ impl Oracle {
             return;
         };
         let key = self.rows[index].key.clone();
-        let delay = match settle.how {
+        let delay = match settle.settlement {
             Settlement::Ack => {
                 assert_eq!(answer, Settled::Done);
                 self.rows.remove(index);
@@ -273,11 +273,11 @@ impl Oracle {
             Settlement::Release | Settlement::Unfire => Duration::ZERO,
             other => panic!("the oracle does not know {other:?}"),
         };
-        if settle.how == Settlement::Unfire {
+        if settle.settlement == Settlement::Unfire {
             let row = &mut self.rows[index];
             row.attempt = row.attempt.saturating_sub(1);
         }
-        let is_extended = matches!(settle.how, Settlement::Extend(_));
+        let is_extended = matches!(settle.settlement, Settlement::Extend(_));
         if is_extended || self.position(State::Waiting, &key).is_some() {
             assert_eq!(answer, Settled::Done);
             let row_now = row_now.expect("it stays in flight");
@@ -290,7 +290,7 @@ impl Oracle {
         let row = self.rows.remove(index);
         let deadline = row.deadline;
         self.arm(row, Due::In(delay), near, None, armed);
-        if matches!(settle.how, Settlement::Release | Settlement::Unfire) {
+        if matches!(settle.settlement, Settlement::Release | Settlement::Unfire) {
             self.rows.last_mut().expect("it was armed").deadline = deadline;
         }
     }

@@ -170,14 +170,14 @@ impl<S: Store> Script<S> {
     async fn settle(&mut self) {
         let near = self.near();
         let again = [Duration::ZERO, LONG];
-        let how = match self.random.below(6) {
+        let settlement = match self.random.below(6) {
             0 => Settlement::Release,
             5 => Settlement::Unfire,
             1 => Settlement::Extend(self.random.of(&again)),
             2 => Settlement::RetryAfter(self.random.of(&again)),
             _ => Settlement::Ack,
         };
-        let settle = Settle::new(self.version(), how);
+        let settle = Settle::new(self.version(), settlement);
         let store = self.store();
         let answer = self.stores[store].settle(&self.space, vec![settle], near);
         let answer: Settled = answer.await.expect("it settles")[0];

@@ -65,8 +65,8 @@ impl Lane {
 /// A response of the store, and when the call was sent and the response received.
 pub(crate) struct Timed<T> {
     pub(crate) answer: T,
-    pub(crate) asked: Instant,
-    pub(crate) answered: Instant,
+    pub(crate) sent: Instant,
+    pub(crate) received: Instant,
 }
 
 impl Calls {
@@ -202,11 +202,11 @@ impl Calls {
         items: usize,
         answer: Answer<'_, T>,
     ) -> Result<Timed<T>, Error> {
-        let asked = Instant::now();
+        let sent = Instant::now();
         let span = tracing::debug_span!("store", namespace = %self.namespace, call, items);
         let outcome = timeout(self.limit, answer.instrument(span)).await;
-        let answered = Instant::now();
-        self.metrics.store_latency.add([answered - asked]);
+        let received = Instant::now();
+        self.metrics.store_latency.add([received - sent]);
         let lane = self.lanes.iter().find(|lane| lane.calls.contains(&call));
         let error = match outcome {
             Ok(Ok(answer)) => {
@@ -215,8 +215,8 @@ impl Calls {
                 }
                 return Ok(Timed {
                     answer,
-                    asked,
-                    answered,
+                    sent,
+                    received,
                 });
             }
             Ok(Err(error)) => Error::Store(error),

@@ -37,10 +37,10 @@ struct Estimate {
 }
 
 impl Estimate {
-    fn new(asked: Instant, answered: Instant, now: StoreTime) -> Self {
-        let error = answered.saturating_duration_since(asked) / 2;
+    fn new(sent: Instant, received: Instant, now: StoreTime) -> Self {
+        let error = received.saturating_duration_since(sent) / 2;
         Estimate {
-            local: asked + error,
+            local: sent + error,
             store: now,
             error,
         }
@@ -64,25 +64,25 @@ impl Estimate {
 }
 
 impl StoreClock {
-    pub(crate) fn new(asked: Instant, answered: Instant, now: StoreTime) -> Self {
+    pub(crate) fn new(sent: Instant, received: Instant, now: StoreTime) -> Self {
         StoreClock {
-            estimate: Mutex::new(Estimate::new(asked, answered, now)),
+            estimate: Mutex::new(Estimate::new(sent, received, now)),
         }
     }
 
     /// Records the time of a response. Returns by how many microseconds the store's clock has
     /// stepped, if it has.
-    pub(crate) fn observe(&self, asked: Instant, answered: Instant, now: StoreTime) -> Option<i64> {
-        let new = Estimate::new(asked, answered, now);
+    pub(crate) fn observe(&self, sent: Instant, received: Instant, now: StoreTime) -> Option<i64> {
+        let new = Estimate::new(sent, received, now);
         let mut estimate = self.estimate.lock().unwrap_or_else(PoisonError::into_inner);
         let step = new
             .store
             .as_micros()
             .saturating_sub(estimate.store_at(new.local));
-        let doubt = new.error + estimate.error_at(answered);
+        let doubt = new.error + estimate.error_at(received);
         let doubt = u64::try_from(doubt.as_micros()).unwrap_or(u64::MAX);
         let stepped = step.unsigned_abs() > doubt.saturating_add(STEP_MICROS);
-        if stepped || new.error <= estimate.error_at(answered) {
+        if stepped || new.error <= estimate.error_at(received) {
             *estimate = new;
         }
         stepped.then_some(step)
@@ -111,30 +111,30 @@ mod tests {
 
     #[test]
     fn takes_the_middle_of_the_round_trip() {
-        let asked = Instant::now();
-        let clock = StoreClock::new(asked, asked + 10 * MILLI, at(0));
-        assert_eq!(clock.instant_of(at(100)), asked + 105 * MILLI);
-        assert_eq!(clock.instant_of(at(-3)), asked + 2 * MILLI);
+        let sent = Instant::now();
+        let clock = StoreClock::new(sent, sent + 10 * MILLI, at(0));
+        assert_eq!(clock.instant_of(at(100)), sent + 105 * MILLI);
+        assert_eq!(clock.instant_of(at(-3)), sent + 2 * MILLI);
     }
 
     #[test]
     fn keeps_the_estimate_of_the_shorter_round_trip() {
-        let asked = Instant::now();
-        let clock = StoreClock::new(asked, asked + 2 * MILLI, at(0));
+        let sent = Instant::now();
+        let clock = StoreClock::new(sent, sent + 2 * MILLI, at(0));
         // A slow response, whose time was read at its very end.
-        let stepped = clock.observe(asked + 10 * MILLI, asked + 60 * MILLI, at(59));
+        let stepped = clock.observe(sent + 10 * MILLI, sent + 60 * MILLI, at(59));
         assert_eq!(stepped, None);
-        assert_eq!(clock.instant_of(at(100)), asked + 101 * MILLI);
+        assert_eq!(clock.instant_of(at(100)), sent + 101 * MILLI);
         // As good as the first, and newer.
-        clock.observe(asked + 99 * MILLI, asked + 101 * MILLI, at(100));
-        assert_eq!(clock.instant_of(at(100)), asked + 100 * MILLI);
+        clock.observe(sent + 99 * MILLI, sent + 101 * MILLI, at(100));
+        assert_eq!(clock.instant_of(at(100)), sent + 100 * MILLI);
     }
 
     #[test]
     fn follows_a_step_whatever_the_round_trip() {
-        let asked = Instant::now();
-        let clock = StoreClock::new(asked, asked, at(0));
-        let later = asked + 1_000 * MILLI;
+        let sent = Instant::now();
+        let clock = StoreClock::new(sent, sent, at(0));
+        let later = sent + 1_000 * MILLI;
         let stepped = clock.observe(later, later + 40 * MILLI, at(3_601_020));
         assert_eq!(stepped, Some(3_600_000_000));
         assert_eq!(clock.instant_of(at(3_601_020)), later + 20 * MILLI);

@@ -173,13 +173,13 @@ impl Firing {
             };
             match core.calls.fire(request).await {
                 Ok(timed) => {
-                    core.observe(timed.asked, timed.answered, timed.answer.now);
+                    core.observe(timed.sent, timed.received, timed.answer.now);
                     let done = rows.len().saturating_sub(timed.answer.left);
                     core.due.add(rows[done..].iter().copied());
                     if unloaded > 0 && !timed.answer.more {
                         core.due_left.store(false, Ordering::Release);
                     }
-                    return self.deliver(timed.answer, timed.asked, timed.answered, permits);
+                    return self.deliver(timed.answer, timed.sent, timed.received, permits);
                 }
                 Err(_) if *self.stopped.borrow() => return,
                 Err(_) => sleep(jittered(retry)).await,
@@ -191,8 +191,8 @@ impl Firing {
     fn deliver(
         &self,
         report: FireReport,
-        asked: Instant,
-        answered: Instant,
+        sent: Instant,
+        received: Instant,
         mut permits: OwnedSemaphorePermit,
     ) {
         let core = &*self.core;
@@ -211,7 +211,7 @@ impl Firing {
         // The leases began after the call was sent. If the response took very long, most of that
         // time was before.
         let lease = core.settings.lease;
-        let began = asked.max(answered.checked_sub(lease / 4).unwrap_or(asked));
+        let began = sent.max(received.checked_sub(lease / 4).unwrap_or(sent));
         let first = report.fired.iter().filter(|fired| fired.attempt == 1);
         let late = first.map(|fired| report.now.since(fired.deadline));
         core.metrics.lateness.add(late);

@@ -216,23 +216,23 @@ impl Lease {
     }
 
     /// Settles it. After an error that may pass it can be tried again.
-    pub(crate) async fn settle(&self, how: Settlement) -> Result<(), Error> {
+    pub(crate) async fn settle(&self, settlement: Settlement) -> Result<(), Error> {
         let token = self.token();
         match self.state.load(Ordering::Acquire) {
             HELD => {}
-            SETTLED if how == Settlement::Ack => return Ok(()),
+            SETTLED if settlement == Settlement::Ack => return Ok(()),
             SETTLED => return Err(Error::Settled { token }),
             _ => return Err(Error::Lost { token }),
         }
         let asked = Instant::now();
-        let extended = match how {
+        let extended = match settlement {
             Settlement::Extend(lease) => Some(lease),
             _ => None,
         };
         let _settling = extended.is_none().then(|| Settling::new(&self.settling));
         let settle = Settle {
             token: self.token,
-            how,
+            settlement,
         };
         match self.leases.settles.submit(settle).await? {
             Settled::Lost => {
@@ -258,7 +258,7 @@ impl Lease {
         let asked = Instant::now();
         let settle = Settle {
             token: self.token,
-            how: Settlement::Extend(self.leases.length),
+            settlement: Settlement::Extend(self.leases.length),
         };
         match self.leases.settles.submit(settle).await {
             Ok(Settled::Lost) => {
@@ -307,10 +307,12 @@ impl Lease {
     }
 
     /// Settles it, if it is not, without waiting.
-    pub(crate) fn settle_detached(&self, how: Settlement) {
+    pub(crate) fn settle_detached(&self, settlement: Settlement) {
         if self.state.swap(SETTLED, Ordering::AcqRel) == HELD {
             let token = self.token;
-            self.leases.settles.submit_detached(Settle { token, how });
+            self.leases
+                .settles
+                .submit_detached(Settle { token, settlement });
         }
     }
 }

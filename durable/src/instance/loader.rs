@@ -78,7 +78,7 @@ pub(super) async fn run(core: &Core) {
     let poll = core.settings.poll;
     // Whether others get some of what is due here, and until when this instance probably gets some of theirs.
     let (mut gives, mut takes_until) = (false, Instant::now());
-    let mut asked = false;
+    let mut was_woken = false;
     loop {
         let began = Instant::now();
         // A fire takes the due rows that were left. A load would deliver them after what is fired meanwhile.
@@ -89,7 +89,7 @@ pub(super) async fn run(core: &Core) {
         if let Some(first) = found {
             let behind = core.due.len() > core.deliveries.demand().1;
             gives = behind && (gives || first.others_lack > 0);
-            if asked || first.overdue {
+            if was_woken || first.overdue {
                 takes_until = began + poll;
             }
             more |= core.give(first.others_lack).await || first.overdue;
@@ -126,7 +126,7 @@ pub(super) async fn run(core: &Core) {
             },
         );
         // In either case the next load follows.
-        asked = timeout_at(began + jittered(pause), early).await == Ok(true);
+        was_woken = timeout_at(began + jittered(pause), early).await == Ok(true);
     }
 }
 
@@ -160,9 +160,9 @@ async fn load(core: &Core, limit: usize) -> Result<Found, Error> {
         alive: core.settings.alive(),
     };
     let loaded = core.calls.load(request).await?;
-    let (asked, answered) = (loaded.asked, loaded.answered);
+    let (sent, received) = (loaded.sent, loaded.received);
     let Loaded { now, rows, .. } = &loaded.answer;
-    core.observe(asked, answered, *now);
+    core.observe(sent, received, *now);
     core.metrics.loaded.add(rows.len());
     for &(version, due) in rows {
         core.arm(version, due);
@@ -203,7 +203,7 @@ impl Core {
         if rows.is_empty() {
             return false;
         }
-        self.metrics.given_back.add(rows.len());
+        self.metrics.left_to_others.add(rows.len());
         self.more.store(true, Ordering::Release);
         // After an error the next load first unloads everything.
         if let Ok(locked) = self.calls.unmark(self.id(), rows).await {

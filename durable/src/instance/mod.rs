@@ -161,15 +161,15 @@ impl Core {
 
     /// Records the store's time from a response. If the store's clock has stepped, reschedules all
     /// timers on the wheel.
-    fn observe(&self, asked: Instant, answered: Instant, now: StoreTime) {
-        let Some(step) = self.clock.observe(asked, answered, now) else {
+    fn observe(&self, sent: Instant, received: Instant, now: StoreTime) {
+        let Some(step) = self.clock.observe(sent, received, now) else {
             return;
         };
         tracing::warn!(namespace = %self.calls.namespace(), micros = step, "the store's clock has stepped");
         let micros = Duration::from_micros(step.unsigned_abs());
         for timer in self.drain() {
             let instant = if step > 0 {
-                timer.deadline.checked_sub(micros).unwrap_or(asked)
+                timer.deadline.checked_sub(micros).unwrap_or(sent)
             } else {
                 timer.deadline + micros
             };
@@ -222,19 +222,19 @@ impl fmt::Debug for Core {
 pub(crate) struct Instance {
     pub(crate) core: Arc<Core>,
     pub(crate) writes: Group<Write, WriteOutcome>,
-    pub(crate) life: Arc<Life>,
+    pub(crate) shutdown: Arc<Shutdown>,
 }
 
 /// The end of an instance's claims, and the wait for it.
 #[derive(Debug)]
-pub(crate) struct Life {
+pub(crate) struct Shutdown {
     stop: watch::Sender<bool>,
     /// Closed when loading and firing have ended and everything is given back.
     ended: watch::Receiver<()>,
     deliveries: Arc<Deliveries>,
 }
 
-impl Life {
+impl Shutdown {
     /// Ends loading, firing and the stream of claims.
     pub(crate) fn stop(&self) {
         self.stop.send_replace(true);
@@ -294,7 +294,7 @@ pub(crate) async fn start(
     let (mut min, mut round_trips) = (Duration::MAX, 0);
     let loaded = loop {
         let loaded = calls.load(request).await.map_err(BuildError::Open)?;
-        min = min.min((loaded.answered - loaded.asked) * 2);
+        min = min.min((loaded.received - loaded.sent) * 2);
         if settings.lease >= min {
             break loaded;
         }
@@ -318,7 +318,7 @@ pub(crate) async fn start(
         settings.lease,
     ));
     let core = Arc::new(Core {
-        clock: StoreClock::new(loaded.asked, loaded.answered, loaded.answer.now),
+        clock: StoreClock::new(loaded.sent, loaded.received, loaded.answer.now),
         calls,
         metrics,
         id: AtomicI64::new(opened.answer.instance.0),
@@ -349,7 +349,7 @@ pub(crate) async fn start(
     Ok(Instance {
         core,
         writes,
-        life: Arc::new(Life {
+        shutdown: Arc::new(Shutdown {
             stop,
             ended,
             deliveries,

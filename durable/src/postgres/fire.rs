@@ -24,8 +24,10 @@ impl Call for FireCall<'_> {
         let FireCall(space, request) = self;
         let near = NearParameters::from(request.near);
         let mut missing = HashSet::new();
-        let asked = request.versions.iter().map(|version| version.0);
-        let asked: Vec<_> = asked.filter(|&version| missing.insert(version)).collect();
+        let versions = request.versions.iter().map(|version| version.0);
+        let versions: Vec<_> = versions
+            .filter(|&version| missing.insert(version))
+            .collect();
         let named = missing.clone();
         let lease = request.lease.map(micros);
         let rule = match request.missed {
@@ -41,7 +43,7 @@ impl Call for FireCall<'_> {
                     &near.window,
                     &near.loader,
                     &space.channel,
-                    &asked,
+                    &versions,
                     &lease,
                     &rule,
                     &limit(ANSWER_BYTES),
@@ -76,7 +78,10 @@ impl Call for FireCall<'_> {
             }
         }
         if !missing.is_empty() {
-            let missing: Vec<_> = asked.into_iter().filter(|v| missing.contains(v)).collect();
+            let missing: Vec<_> = versions
+                .into_iter()
+                .filter(|v| missing.contains(v))
+                .collect();
             let left = session.query(sql::LEFT, &[&space.id, &missing]).await?;
             let soon = report.now.after(LOCKED);
             later.extend(left.iter().map(|row| {

@@ -103,7 +103,7 @@ impl Lanes {
         loop {
             let session = self.exclusive(lane).await?;
             let outcome = call.run(&session).await;
-            session.answered(outcome.as_ref().err());
+            session.put_back(outcome.as_ref().err());
             match outcome {
                 Ok(answer) => return Ok(answer),
                 Err(error) if is_conflict(&error) => tokio::time::sleep(jittered(CONFLICT)).await,
@@ -175,7 +175,7 @@ struct InUse<'a> {
 impl InUse<'_> {
     /// The server has responded, perhaps with an error: puts the connection back, unless it is
     /// lost.
-    fn answered(mut self, error: Option<&Error>) {
+    fn put_back(mut self, error: Option<&Error>) {
         if error.is_none_or(|error| !is_lost(error)) {
             *self.place = self.session.take();
         }

@@ -37,7 +37,7 @@ impl Part {
         for (settle, number) in settles.iter().zip(first..) {
             let Version(token) = settle.token;
             part.numbers.push((token, number));
-            match settle.how {
+            match settle.settlement {
                 Settlement::Ack => part.acks.push(token),
                 Settlement::Extend(lease) => extended.push((token, micros(lease))),
                 Settlement::RetryAfter(delay) => {

@@ -71,14 +71,14 @@ pub(super) fn write_arguments(command: &mut Cmd, writes: &[Write]) {
 /// Which of the claims are not acknowledged but settled otherwise, and how, as `settle.lua` takes it.
 pub(super) fn settled_otherwise(settles: &[Settle]) -> String {
     let otherwise = settles.iter().enumerate().filter_map(|(at, settle)| {
-        let (how, delay) = match settle.how {
+        let (settlement, delay) = match settle.settlement {
             Settlement::Ack => return None,
             Settlement::Extend(lease) => ("extend", lease),
             Settlement::RetryAfter(delay) => ("again", delay),
             Settlement::Release => ("release", Duration::ZERO),
             Settlement::Unfire => ("unfire", Duration::ZERO),
         };
-        Some(format!("{at} {how} {}", span(delay)))
+        Some(format!("{at} {settlement} {}", span(delay)))
     });
     otherwise.collect::<Vec<_>>().join(" ")
 }

@@ -29,7 +29,7 @@ pub(super) struct Hints {
 }
 
 struct Listener {
-    heard: Arc<Notify>,
+    hinted: Arc<Notify>,
     task: AbortHandle,
 }
 
@@ -41,19 +41,19 @@ impl Hints {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let listener = listeners.entry(namespace.clone()).or_insert_with(|| {
-            let heard = Arc::<Notify>::default();
+            let hinted = Arc::<Notify>::default();
             let listening = listen(
                 connection.client().clone(),
                 namespace.clone(),
-                Arc::clone(&heard),
+                Arc::clone(&hinted),
                 Arc::clone(connection.given_up()),
             );
             Listener {
-                heard,
+                hinted,
                 task: tokio::spawn(listening).abort_handle(),
             }
         });
-        Arc::clone(&listener.heard)
+        Arc::clone(&listener.hinted)
     }
 }
 
@@ -70,11 +70,11 @@ impl Drop for Hints {
 }
 
 /// Listens until it is aborted.
-async fn listen(client: Client, namespace: Namespace, heard: Arc<Notify>, given_up: Arc<Notify>) {
+async fn listen(client: Client, namespace: Namespace, hinted: Arc<Notify>, given_up: Arc<Notify>) {
     let mut retry = FIRST_RETRY;
     let mut failing = false;
     loop {
-        match subscribe_and_hear(&client, &namespace, &heard, &given_up).await {
+        match subscribe_and_listen(&client, &namespace, &hinted, &given_up).await {
             Ok(()) => (retry, failing) = (FIRST_RETRY, false),
             Err(error) if !failing => {
                 failing = true;
@@ -89,10 +89,10 @@ async fn listen(client: Client, namespace: Namespace, heard: Arc<Notify>, given_
 
 /// Listens on one connection until it ends, or that of the calls is given up: the same server is silent here too, and says
 /// nothing of it.
-async fn subscribe_and_hear(
+async fn subscribe_and_listen(
     client: &Client,
     namespace: &Namespace,
-    heard: &Notify,
+    hinted: &Notify,
     given_up: &Notify,
 ) -> Result<(), RedisError> {
     // From now on, not only once it has subscribed.
@@ -107,11 +107,11 @@ async fn subscribe_and_hear(
     let connecting = timeout(CONNECT, subscribe).await;
     let mut connection = connecting.map_err(std::io::Error::from)??;
     // Hints that were sent meanwhile are lost.
-    heard.notify_one();
+    hinted.notify_one();
     let mut hints = connection.on_message();
     let hearing = async {
         while hints.next().await.is_some() {
-            heard.notify_one();
+            hinted.notify_one();
         }
     };
     race(hearing, given_up).await;

@@ -19,7 +19,7 @@
 //! | `..:waiting`, `..:in-flight` | sorted sets by `due` | versions of the rows that no instance has loaded |
 //! | `..:waiting:<id>`, `..:in-flight:<id>` | sorted sets by `due` | versions of the rows that an instance has loaded under an id |
 //! | `..:loaded` | hash | version to the id under which it is loaded |
-//! | `..:lives` | sorted set by time | until when each id is live; 0 for those that were unloaded |
+//! | `..:instances` | sorted set by time | until when each id is live; 0 for those that were unloaded |
 //! | `..:lacks` | sorted set by number | how many due rows each id lacks |
 //! | `..:epochs` | sorted set by time | the latest connection of each store that has connected again, see [`connection`] |
 //! | `..:hints` | channel | |
@@ -29,7 +29,7 @@
 //! 2. An id is live from its first load on. The rows that were loaded under it stay in the sorted sets of the id after
 //!    it has ended, and `load` takes from there as from those of rows that no instance has loaded. So the end of an id
 //!    costs the same, however much was loaded under it.
-//! 3. A sorted set of an id is there only if the id is in `lives`, which it leaves once it has ended and both are empty.
+//! 3. A sorted set of an id is there only if the id is in `instances`, which it leaves once it has ended and both are empty.
 //! 4. A version is greater than the one before and than the clock in microseconds. So versions grow even if the server has lost
 //!    its last writes, and for the next two centuries they have 16 digits and sort as strings.
 

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::describe;
 use super::file::File;
-use super::thread::answered;
+use super::thread::response;
 use crate::store::{Answer, StoreError};
 
 type Look = Box<dyn FnOnce(&Looker) + Send>;
@@ -47,7 +47,7 @@ impl Looks {
             }
         });
         let sent = self.queue.send(look).is_ok();
-        answered(sent, answer)
+        response(sent, answer)
     }
 }
 

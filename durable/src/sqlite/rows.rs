@@ -457,8 +457,8 @@ impl<'a> Call<'a> {
     }
 
     pub(super) fn settle(&mut self, settle: Settle, near: LoadWindow) -> Result<Settled> {
-        let Settle { token, how } = settle;
-        if how == Settlement::Ack {
+        let Settle { token, settlement } = settle;
+        if settlement == Settlement::Ack {
             let sql =
                 "DELETE FROM tickwheel_timers WHERE version = ?1 AND namespace = ?2 AND state = 1";
             if self.execute(sql, (token.0, self.namespace))? == 0 {
@@ -471,11 +471,11 @@ impl<'a> Call<'a> {
         let Some(mut row) = row.filter(|row| row.state == State::InFlight) else {
             return Ok(Settled::Lost);
         };
-        if how == Settlement::Unfire {
+        if settlement == Settlement::Unfire {
             row.attempt = row.attempt.saturating_sub(1);
         }
-        if !matches!(how, Settlement::Extend(_)) && self.waiting(&row.key)?.is_none() {
-            if let Settlement::RetryAfter(delay) = how {
+        if !matches!(settlement, Settlement::Extend(_)) && self.waiting(&row.key)?.is_none() {
+            if let Settlement::RetryAfter(delay) = settlement {
                 return self.rearm(row, Due::In(delay), near).map(Settled::Armed);
             }
             row.due = self.now;
@@ -483,7 +483,7 @@ impl<'a> Call<'a> {
             self.update((token, State::InFlight), &row)?;
             return Ok(Settled::Armed(armed));
         }
-        let delay = match how {
+        let delay = match settlement {
             Settlement::Extend(delay) | Settlement::RetryAfter(delay) => delay,
             Settlement::Ack | Settlement::Release | Settlement::Unfire => Duration::ZERO,
         };

@@ -164,12 +164,12 @@ impl Thread {
             reply,
         });
         let sent = self.jobs.send(job).is_ok();
-        answered(sent, answer)
+        response(sent, answer)
     }
 }
 
 /// The response of a thread to a job, if it was sent.
-pub(super) fn answered<T: Send + 'static>(
+pub(super) fn response<T: Send + 'static>(
     sent: bool,
     answer: oneshot::Receiver<Result<T, StoreError>>,
 ) -> Answer<'static, T> {

@@ -183,13 +183,13 @@ pub struct Settle {
     /// The token of the claim.
     pub token: Version,
     /// What becomes of it.
-    pub how: Settlement,
+    pub settlement: Settlement,
 }
 
 impl Settle {
     /// Settles the row with this token.
-    pub fn new(token: Version, how: Settlement) -> Self {
-        Settle { token, how }
+    pub fn new(token: Version, settlement: Settlement) -> Self {
+        Settle { token, settlement }
     }
 }
 

@@ -70,7 +70,7 @@ async fn make_all_calls(store: &Postgres, space: &Namespace, instance: InstanceI
         Settlement::Release,
         Settlement::Ack,
     ];
-    let settle = |(token, how)| Settle::new(token, how);
+    let settle = |(token, settlement)| Settle::new(token, settlement);
     let tokens = fired.iter().map(|fired| fired.token);
     let settles: Vec<_> = tokens.clone().zip(hows).map(settle).collect();
     store

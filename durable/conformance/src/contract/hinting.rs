@@ -58,8 +58,8 @@ impl<T: Stores> Listening<'_, T> {
         armed(&written[0]).0.version
     }
 
-    async fn settle(&self, token: Version, how: Settlement) -> Settled {
-        let settles = vec![Settle::new(token, how)];
+    async fn settle(&self, token: Version, settlement: Settlement) -> Settled {
+        let settles = vec![Settle::new(token, settlement)];
         let settled = self.case.store.settle(&self.case.space, settles, NEAR);
         settled.await.expect("it settles")[0]
     }
@@ -95,21 +95,23 @@ pub async fn hints_near_rows_that_no_instance_has_loaded<T: Stores>(world: &Worl
 
     // Fired once, and put back in each way: as a timer of its key, and beside a newer one.
     let minute = Duration::from_secs(60);
-    for how in [
+    for settlement in [
         Settlement::RetryAfter(minute),
         Settlement::Release,
         Settlement::Unfire,
     ] {
         let token = case.fired("claimed").await;
-        let settled = listening.settle(token, how);
-        let settled = listening.sees_a_hint(&format!("{how:?}"), settled).await;
+        let settled = listening.settle(token, settlement);
+        let settled = listening
+            .sees_a_hint(&format!("{settlement:?}"), settled)
+            .await;
         assert!(matches!(settled, Settled::Armed(_)), "{settled:?}");
     }
-    for how in [Settlement::Release, Settlement::Unfire] {
+    for settlement in [Settlement::Release, Settlement::Unfire] {
         let token = case.fired("beside").await;
         case.set("beside", FAR).await;
-        let settled = listening.settle(token, how);
-        let what = format!("{how:?} beside a newer row");
+        let settled = listening.settle(token, settlement);
+        let what = format!("{settlement:?} beside a newer row");
         let settled = listening.sees_a_hint(&what, settled).await;
         assert_eq!(settled, Settled::Done);
     }

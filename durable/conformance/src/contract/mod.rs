@@ -105,8 +105,8 @@ impl<S: Store> Case<S> {
         self.fire(vec![row.version]).await.fired[0].token
     }
 
-    async fn settle(&self, token: Version, how: Settlement) -> Settled {
-        let settles = vec![Settle::new(token, how)];
+    async fn settle(&self, token: Version, settlement: Settlement) -> Settled {
+        let settles = vec![Settle::new(token, settlement)];
         let settled = self.store.settle(&self.space, settles, UNLOADED).await;
         settled.expect("it settles")[0]
     }

@@ -12,16 +12,19 @@ pub async fn settles_by_token<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let waiting = case.set("waiting", FAR).await;
     let token = case.fired("a").await;
-    for how in [
+    for settlement in [
         Settlement::Ack,
         Settlement::RetryAfter(HOUR),
         Settlement::Release,
         Settlement::Unfire,
         Settlement::Extend(HOUR),
     ] {
-        assert_eq!(case.settle(waiting.version, how).await, Settled::Lost);
         assert_eq!(
-            case.settle(Version(token.0 + 1_000_000), how).await,
+            case.settle(waiting.version, settlement).await,
+            Settled::Lost
+        );
+        assert_eq!(
+            case.settle(Version(token.0 + 1_000_000), settlement).await,
             Settled::Lost
         );
     }
@@ -122,20 +125,20 @@ pub async fn puts_back_beside_a_newer_row<T: Stores>(world: &World<T>) {
 /// A batch puts back several claims of one key: the first becomes the waiting row of the key, and the others stay in flight.
 pub async fn puts_back_claims_of_one_key_together<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
-    for how in [
+    for settlement in [
         Settlement::Release,
         Settlement::Unfire,
         Settlement::RetryAfter(HOUR),
     ] {
         let tokens = [case.fired("a").await, case.fired("a").await];
-        let settles = tokens.map(|token| Settle::new(token, how));
+        let settles = tokens.map(|token| Settle::new(token, settlement));
         let settled = case
             .store
             .settle(&case.space, settles.to_vec(), UNLOADED)
             .await;
         let settled = settled.expect("it settles");
         let Settled::Armed(row) = settled[0] else {
-            panic!("{settled:?} after {how:?}")
+            panic!("{settled:?} after {settlement:?}")
         };
         assert_eq!(settled[1], Settled::Done);
         let waiting = case.get("a").await.expect("it waits");

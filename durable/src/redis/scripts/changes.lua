@@ -18,9 +18,9 @@ local function leave_index(state, versions, likely)
     local index = index_of(state, likely)
     local left = #versions - call_with_many('ZREM', index, versions)
     if left > 0 then
-        local others, life_of = {}, read(loaded, versions, 1, #versions)
+        local others, loader_of = {}, read(loaded, versions, 1, #versions)
         for _, version in ipairs(versions) do
-            local other = index_of(state, life_of[version])
+            local other = index_of(state, loader_of[version])
             if other ~= index then
                 local list = others[other] or {}
                 others[other] = list
@@ -37,11 +37,11 @@ local function leave_index(state, versions, likely)
 end
 
 -- The id that has probably loaded the rows to remove.
-local likely_life = false
+local likely_loader = false
 
 local function flush()
     for state, versions in pairs(out_of) do
-        leave_index(state, versions, likely_life)
+        leave_index(state, versions, likely_loader)
         call_with_many('HDEL', rows, versions)
     end
     call_with_many('HDEL', keys, out_of_keys)

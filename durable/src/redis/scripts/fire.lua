@@ -41,7 +41,7 @@ local function add_unloaded()
         add_index(index_of(IN_FLIGHT, owner))
     end
     add_indexes(nil)
-    for _, dead in ipairs(ended_lives()) do
+    for _, dead in ipairs(ended_instances()) do
         add_indexes(dead)
     end
     table.sort(due, function(a, b)
@@ -58,7 +58,7 @@ end
 
 even_when_full()
 local row_of, last = read_some(rows, ARGV, FIRST, #ARGV)
-likely_life = named >= FIRST and call('HGET', loaded, ARGV[FIRST])
+likely_loader = named >= FIRST and call('HGET', loaded, ARGV[FIRST])
 local lease_ends = lease and format(DIGITS, after(lease))
 for at = FIRST, last do
     local version = ARGV[at]
@@ -66,12 +66,12 @@ for at = FIRST, last do
     if row then
         local state, deadline, attempt, period, key, value_at = unpack_from(UNPACK_ROW, row)
         -- A row that has not fired yet is due at its deadline, which is quicker to read.
-        local life, due = nil, deadline
+        local instance, due = nil, deadline
         if attempt > 0 or due > now then
-            life, due = life_and_due(version, state)
+            instance, due = loader_and_due(version, state)
         end
         if due > now then
-            answer_armed(later, version, format(DIGITS, due), life and living(life) and '1' or '0')
+            answer_armed(later, version, format(DIGITS, due), instance and living(instance) and '1' or '0')
         else
             row_of[version] = false
             take(version, state, key, period > 0)

@@ -1,9 +1,9 @@
 -- load: instance, window, limit, alive, wanted -> now, whether there is more, what other instances lack, version, due for each row.
 -- O((limit + ids that have ended) * log n).
 
-local life, limit = ARGV[1], tonumber(ARGV[3])
+local instance, limit = ARGV[1], tonumber(ARGV[3])
 even_when_full()
-call('ZADD', lives, format(DIGITS, after(tonumber(ARGV[4]))), life)
+call('ZADD', instances, format(DIGITS, after(tonumber(ARGV[4]))), instance)
 
 -- The first rows of each index that has any, in order.
 local pages = {}
@@ -20,7 +20,7 @@ local function open_pages(owner)
     open_page(IN_FLIGHT, owner, now)
 end
 open_pages(nil)
-local ended = ended_lives()
+local ended = ended_instances()
 for _, dead in ipairs(ended) do
     open_pages(dead)
 end
@@ -62,7 +62,7 @@ for at = 1, 2 * limit, 2 do
     end
     local version, due, list = page[page.at], page[page.at + 1], into[page.state]
     found[at], found[at + 1] = version, due
-    into_loaded[at], into_loaded[at + 1] = version, life
+    into_loaded[at], into_loaded[at + 1] = version, instance
     local into_at = #list
     list[into_at + 1], list[into_at + 2] = due, version
     if page.due <= now then
@@ -79,13 +79,13 @@ for _, page in ipairs(pages) do
     shut(page)
 end
 for state, list in pairs(into) do
-    call_with_many('ZADD', index_of(state, life), list)
+    call_with_many('ZADD', index_of(state, instance), list)
 end
 call_with_many('HSET', loaded, into_loaded)
 
 for _, dead in ipairs(ended) do
     if call('EXISTS', index_of(WAITING, dead), index_of(IN_FLIGHT, dead)) == 0 then
-        call('ZREM', lives, dead)
+        call('ZREM', instances, dead)
     end
 end
 
@@ -94,13 +94,13 @@ for at = 1, #noted, 2 do
     local other = noted[at]
     if not living(other) then
         call('ZREM', lacks, other)
-    elseif other ~= life then
+    elseif other ~= instance then
         others_lack = others_lack + tonumber(noted[at + 1])
     end
 end
 if lacking > 0 then
-    call('ZADD', lacks, lacking, life)
+    call('ZADD', lacks, lacking, instance)
 else
-    call('ZREM', lacks, life)
+    call('ZREM', lacks, instance)
 end
 return { now, pages[1] and 1 or 0, others_lack, concat(found, ' ') }

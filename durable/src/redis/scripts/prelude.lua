@@ -17,7 +17,7 @@ local call, format, min = redis.call, string.format, math.min
 local pack, unpack_from, concat = struct.pack, struct.unpack, table.concat
 local space = KEYS[1]
 local rows, keys, flights = space .. ':rows', space .. ':keys', space .. ':flights'
-local loaded, lives, lacks = space .. ':loaded', space .. ':lives', space .. ':lacks'
+local loaded, instances, lacks = space .. ':loaded', space .. ':instances', space .. ':lacks'
 
 local schema, last = unpack(call('HMGET', space, 'schema', 'sequence'))
 if not schema then
@@ -70,29 +70,29 @@ end
 
 -- The sorted set in which rows of that state lie by when they are due: the unloaded ones, or those of an id.
 local indexes_of_nobody = { [WAITING] = space .. ':waiting', [IN_FLIGHT] = space .. ':in-flight' }
-local function index_of(state, life)
+local function index_of(state, instance)
     local index = indexes_of_nobody[state]
-    if life then
-        return index .. ':' .. life
+    if instance then
+        return index .. ':' .. instance
     end
     return index
 end
 
 -- The id of an instance, if it is live.
-local function living(life)
-    local alive_until = life ~= '' and call('ZSCORE', lives, life)
-    return alive_until and tonumber(alive_until) >= now and life
+local function living(instance)
+    local alive_until = instance ~= '' and call('ZSCORE', instances, instance)
+    return alive_until and tonumber(alive_until) >= now and instance
 end
 
 -- The ids that have ended. Rows that were loaded under them count as unloaded.
-local function ended_lives()
-    return call('ZRANGEBYSCORE', lives, '-inf', '(' .. format(DIGITS, now))
+local function ended_instances()
+    return call('ZRANGEBYSCORE', instances, '-inf', '(' .. format(DIGITS, now))
 end
 
 -- The id under which the row is loaded, if any, and when it is due.
-local function life_and_due(version, state)
-    local life = call('HGET', loaded, version)
-    return life, tonumber(call('ZSCORE', index_of(state, life), version))
+local function loader_and_due(version, state)
+    local instance = call('HGET', loaded, version)
+    return instance, tonumber(call('ZSCORE', index_of(state, instance), version))
 end
 
 -- The name of a row in flight in the index by keys. Names of one key lie together, the latest last.

@@ -3,17 +3,17 @@
 -- Adds version, due, loader or 0, and the row. Returns how many bytes the row has.
 local function describe(answers, version)
     local row, at = call('HGET', rows, version), #answers
-    local life, due = life_and_due(version, row:sub(1, 1))
+    local instance, due = loader_and_due(version, row:sub(1, 1))
     answers[at + 1], answers[at + 2] = tonumber(version), due
-    answers[at + 3], answers[at + 4] = tonumber(life and living(life) or 0), row
+    answers[at + 3], answers[at + 4] = tonumber(instance and living(instance) or 0), row
     return #row
 end
 
 -- The indexes in which rows of that state lie, with the ids that they belong to.
 local function indexes(state)
     local all = { index_of(state) }
-    for _, life in ipairs(call('ZRANGE', lives, 0, -1)) do
-        all[#all + 1] = index_of(state, life)
+    for _, instance in ipairs(call('ZRANGE', instances, 0, -1)) do
+        all[#all + 1] = index_of(state, instance)
     end
     return all
 end

@@ -33,8 +33,8 @@ for at = FIRST, last do
         end
         if how == 'extend' or waiting_under[key] then
             -- Beside a newer timer it stays in flight.
-            local life = call('HGET', loaded, token)
-            call('ZADD', index_of(IN_FLIGHT, life), format(DIGITS, due), token)
+            local instance = call('HGET', loaded, token)
+            call('ZADD', index_of(IN_FLIGHT, instance), format(DIGITS, due), token)
             unloaded = unloaded or how ~= 'extend' and due == now
             if how == 'unfire' then
                 put_row(token, IN_FLIGHT, deadline, attempt, period, key, row:sub(value_at))

@@ -1,12 +1,12 @@
 -- unload: instance -> another id for it. Ends the id; its rows then count as unloaded. O(log n).
 
-local life = ARGV[1]
+local instance = ARGV[1]
 even_when_full()
-call('ZREM', lacks, life)
-if call('EXISTS', index_of(WAITING, life), index_of(IN_FLIGHT, life)) == 0 then
-    call('ZREM', lives, life)
+call('ZREM', lacks, instance)
+if call('EXISTS', index_of(WAITING, instance), index_of(IN_FLIGHT, instance)) == 0 then
+    call('ZREM', instances, instance)
 else
-    call('ZADD', lives, 0, life)
+    call('ZADD', instances, 0, instance)
     hint()
 end
 next_version()

@@ -1,13 +1,13 @@
 -- unmark: instance, then versions. Those that it has loaded then count as unloaded. O(log n) for each.
 
-local life, any = ARGV[1], false
+local instance, any = ARGV[1], false
 even_when_full()
 for at = 2, #ARGV do
     local version = ARGV[at]
     for _, state in ipairs({ WAITING, IN_FLIGHT }) do
-        local due = call('ZSCORE', index_of(state, life), version)
+        local due = call('ZSCORE', index_of(state, instance), version)
         if due then
-            call('ZREM', index_of(state, life), version)
+            call('ZREM', index_of(state, instance), version)
             call('ZADD', index_of(state), due, version)
             call('HDEL', loaded, version)
             any = true

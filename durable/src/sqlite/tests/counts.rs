@@ -86,15 +86,18 @@ async fn counts_stay_those_of_the_rows() {
                 versions.extend(report.next.iter().map(|row| row.version));
             }
             10..12 => {
-                let hows = [
+                let settlements = [
                     Settlement::Ack,
                     Settlement::RetryAfter(Duration::ZERO),
                     Settlement::Release,
                     Settlement::Unfire,
                     Settlement::Extend(Duration::ZERO),
                 ];
-                let how = hows[random.usize(0..hows.len())];
-                let settle = Settle { token: some, how };
+                let settlement = settlements[random.usize(0..settlements.len())];
+                let settle = Settle {
+                    token: some,
+                    settlement,
+                };
                 let settled = store.settle(&space, vec![settle], NEAR).await;
                 if let Settled::Armed(row) = settled.expect("it settles")[0] {
                     versions.push(row.version);

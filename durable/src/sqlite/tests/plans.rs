@@ -110,15 +110,15 @@ async fn make_all_calls(store: &Sqlite, instance: InstanceId) -> InstanceId {
     };
     let fired = store.fire(&space, fire).await.expect("it fires").fired;
     assert_eq!(fired.len(), 3);
-    let hows = [
+    let settlements = [
         Settlement::Extend(Duration::from_secs(60)),
         Settlement::Release,
         Settlement::Ack,
     ];
     let tokens = fired.iter().map(|fired| fired.token);
-    for hows in [hows, [Settlement::Ack; 3]] {
-        let settle = |(token, how)| Settle { token, how };
-        let settles = tokens.clone().zip(hows).map(settle).collect();
+    for settlements in [settlements, [Settlement::Ack; 3]] {
+        let settle = |(token, settlement)| Settle { token, settlement };
+        let settles = tokens.clone().zip(settlements).map(settle).collect();
         let settled = store.settle(&space, settles, near).await;
         settled.expect("it settles");
     }
