@@ -79,6 +79,7 @@
 )]
 
 mod clock;
+mod collections;
 #[cfg(not(tickwheel_loom))]
 pub mod guide;
 mod shared;

@@ -40,6 +40,8 @@
 //! actor      actor                     the task that owns the wheels
 //!              |
 //!            wheel                     a pure data structure: ticks in, items out
+//!              |
+//!            collections               a slab that grows and shrinks a piece at a time
 //! ```
 //!
 //! Each part imports only parts that stand before it in an order that a test holds. The builder

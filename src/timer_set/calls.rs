@@ -56,8 +56,9 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
                 key,
                 value: Plain(value),
             };
-            let (index, slot) = state.table.insert_keyed(hash, timer);
-            outbox.require(index, &mut slot.bound, tick);
+            let index = (state.table).insert_keyed(hash, timer, |index, slot| {
+                outbox.require(index, &mut slot.bound, tick);
+            });
             (index, None, None)
         };
         if let Some(repeat) = repeat {
@@ -98,8 +99,9 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
             key,
             value: Plain(value),
         };
-        let (index, slot) = state.table.insert_keyed(hash, timer);
-        outbox.require(index, &mut slot.bound, tick);
+        let index = (state.table).insert_keyed(hash, timer, |index, slot| {
+            outbox.require(index, &mut slot.bound, tick);
+        });
         state.assert_slot(index, |deadline| self.tick(deadline));
         Ok(None)
     }
@@ -240,8 +242,7 @@ impl<K, S: Payload> Set<K, S> {
             drop(guard);
             return Err(SetTimerError::Full(key, value));
         }
-        let index = state.table.take_vacant();
-        let (value, result) = make(value, index);
+        let (value, result) = make(value, state.table.next_index());
         let tick = self.tick(value.due(deadline, now, &self.rules));
         let timer = Timer {
             deadline,
@@ -249,8 +250,9 @@ impl<K, S: Payload> Set<K, S> {
             key,
             value,
         };
-        let slot = state.table.fill(index, 0, timer);
-        outbox.require(index, &mut slot.bound, tick);
+        (state.table).insert(0, timer, |index, slot| {
+            outbox.require(index, &mut slot.bound, tick);
+        });
         Ok(result)
     }
 

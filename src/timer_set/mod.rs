@@ -39,8 +39,8 @@
 //!
 //! | | grows by | moves at most |
 //! |---|---|---|
-//! | [slots](table) | doubling, up to a chunk of 256 slots | half a chunk |
-//! | the list of chunks | doubling | 64 bytes for each 256 timers |
+//! | [slots](table) | a chunk of 256 slots, the first one by doubling | half of the first chunk |
+//! | the list of chunks | doubling | 40 bytes for each 256 timers |
 //! | the [key index](key_index) | a part, or a quarter of the lines of one | one part, of some 100 to 450 indices; in the list of parts, 24 bytes for each 192 timers |
 //! | dirty indices | doubling | 4 bytes for each change since the actor last took them |
 //! | expirations | doubling, up to a block of 256 | half a block; in the list of blocks, 32 bytes for each 256 expirations |

@@ -1,7 +1,7 @@
 //! The timers of a set, found by key or by index.
 //!
-//! Slots lie in chunks of [`CHUNK`], so that growing moves the slots of one chunk at most. A chunk without a slot in use
-//! goes back to the allocator: memory follows the number of timers. A key is stored once, in its slot, with its hash.
+//! Slots lie in the chunks of a [slab](crate::collections). A chunk without a slot in use goes back to the allocator: memory
+//! follows the number of timers. A key is stored once, in its slot, with its hash.
 //! `Hash` runs once, in the caller, before anything is locked; only `Eq` runs under the lock, before anything is changed.
 //!
 //! A slot outlives its timer for as long as the actor knows it. The next timer may take the slot before that, and finds it
@@ -13,11 +13,15 @@ use std::num::NonZeroU64;
 use hashbrown::DefaultHashBuilder;
 
 use super::key_index::KeyIndex;
+use crate::collections::{Cell, ChunkSlab};
 use crate::shared::bound::Bound;
 use crate::tick::Timestamp;
 
 /// The number of slots of a chunk.
 const CHUNK: u32 = 256;
+
+/// A change leaves one chunk unused at most, which goes back if there is another. With the last timer both do.
+const GIVEN_BACK: usize = 2;
 
 /// A timer, and the generation of its index: each arming in a set has another `order`.
 pub(super) struct Timer<K, S> {
@@ -31,12 +35,12 @@ pub(super) struct Timer<K, S> {
 /// Room for one timer. The [set](super) says which of its fields may change together.
 pub(super) struct Slot<K, S> {
     pub(super) bound: Bound,
-    /// The hash of the key.
+    /// The hash of the key; without a timer, the slab's next vacant slot.
     hash: u32,
     pub(super) timer: Option<Timer<K, S>>,
 }
 
-impl<K, S> Slot<K, S> {
+impl<K, S> Cell for Slot<K, S> {
     fn new() -> Self {
         Slot {
             bound: Bound::NEW,
@@ -46,78 +50,37 @@ impl<K, S> Slot<K, S> {
     }
 
     /// Whether it holds a timer, or the actor knows it, or is going to.
+    #[inline]
     fn is_in_use(&self) -> bool {
         self.timer.is_some() || self.bound.is_in_use()
     }
+
+    #[inline]
+    fn next_vacant(&self) -> u32 {
+        self.hash
+    }
+
+    #[inline]
+    fn set_next_vacant(&mut self, place: u32) {
+        self.hash = place;
+    }
 }
+
+type Slots<K, S> = ChunkSlab<Slot<K, S>, CHUNK>;
 
 /// See the module.
 pub(super) struct Table<K, S> {
     keys: KeyIndex,
-    /// The slots of each chunk; none of a chunk that was given back.
+    /// Those without a timer are vacant.
     slots: Slots<K, S>,
-    /// The chunks, apart from their slots: looking a timer up needs the slots alone.
-    chunks: Vec<Option<Chunk>>,
-    /// Chunks with a vacant slot, and perhaps some that are full by now.
-    roomy: Vec<u32>,
-    /// Numbers of chunks that were given back.
-    absent: Vec<u32>,
-    /// A chunk that was kept although none of its slots was in use. It may be in use again.
-    spare: Option<u32>,
     len: usize,
-}
-
-type Slots<K, S> = Vec<Vec<Slot<K, S>>>;
-
-struct Chunk {
-    /// A bit for each slot that holds no timer.
-    vacant: [u64; CHUNK as usize / 64],
-    /// How many slots are in use.
-    in_use: u32,
-    /// It is in `roomy`.
-    is_roomy: bool,
-}
-
-impl Chunk {
-    fn new() -> Self {
-        Chunk {
-            vacant: [0; CHUNK as usize / 64],
-            in_use: 0,
-            is_roomy: true,
-        }
-    }
-
-    /// The lowest of its slots without a timer; a new one if there is none.
-    fn take_vacant<K, S>(&mut self, slots: &mut Vec<Slot<K, S>>) -> Option<u32> {
-        for (word, bits) in (0..).zip(&mut self.vacant) {
-            if *bits != 0 {
-                let bit = bits.trailing_zeros();
-                *bits &= *bits - 1;
-                return Some(word * 64 + bit);
-            }
-        }
-        let next = u32::try_from(slots.len()).ok()?;
-        if next == CHUNK {
-            return None;
-        }
-        slots.push(Slot::new());
-        Some(next)
-    }
-}
-
-fn split(index: u32) -> (usize, usize) {
-    ((index / CHUNK) as usize, (index % CHUNK) as usize)
 }
 
 impl<K, S> Table<K, S> {
     pub(super) fn new() -> Self {
         Table {
             keys: KeyIndex::new(),
-            slots: Vec::new(),
-            chunks: Vec::new(),
-            roomy: Vec::new(),
-            absent: Vec::new(),
-            spare: None,
+            slots: Slots::new(),
             len: 0,
         }
     }
@@ -129,24 +92,16 @@ impl<K, S> Table<K, S> {
 
     /// Whether no slot is in use.
     pub(super) fn is_unused(&self) -> bool {
-        let idle = usize::from(self.spare.is_some_and(|number| self.is_idle(number)));
-        self.absent.len() + idle == self.chunks.len()
-    }
-
-    /// Whether no slot of this chunk is in use.
-    fn is_idle(&self, number: u32) -> bool {
-        let chunk = self.chunks[number as usize].as_ref();
-        chunk.is_some_and(|chunk| chunk.in_use == 0)
+        self.slots.in_use() == 0
     }
 
     /// An index above all that were used.
     pub(super) fn end(&self) -> u32 {
-        u32::try_from(self.chunks.len()).map_or(u32::MAX, |chunks| chunks.saturating_mul(CHUNK))
+        self.slots.indices()
     }
 
     pub(super) fn get(&self, index: u32) -> Option<&Slot<K, S>> {
-        let (chunk, at) = split(index);
-        self.slots.get(chunk)?.get(at)
+        self.slots.get(index)
     }
 
     pub(super) fn timer(&self, index: u32) -> Option<&Timer<K, S>> {
@@ -157,8 +112,7 @@ impl<K, S> Table<K, S> {
     /// [`change`](Self::change).
     #[inline]
     pub(super) fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<K, S>> {
-        let (chunk, at) = split(index);
-        self.slots.get_mut(chunk)?.get_mut(at)
+        self.slots.get_mut(index)
     }
 
     /// Changes a slot. Its chunk goes back to the allocator when that leaves nothing in use in it.
@@ -167,38 +121,30 @@ impl<K, S> Table<K, S> {
         index: u32,
         change: impl FnOnce(&mut Slot<K, S>) -> R,
     ) -> Option<R> {
-        let (number, at) = split(index);
-        let slot = self.slots.get_mut(number)?.get_mut(at)?;
-        let was_in_use = slot.is_in_use();
-        let result = change(slot);
-        let is_in_use = slot.is_in_use();
-        if was_in_use != is_in_use {
-            let chunk = self.chunks.get_mut(number)?.as_mut()?;
-            if is_in_use {
-                chunk.in_use += 1;
-            } else {
-                chunk.in_use -= 1;
-                if chunk.in_use == 0 {
-                    self.give_back(index / CHUNK);
-                }
-            }
-        }
-        Some(result)
+        let result = self.slots.change(index, change);
+        self.slots.give_back(GIVEN_BACK);
+        result
     }
 
-    /// Puts a timer into a slot from [`take_vacant`](Self::take_vacant).
-    pub(super) fn fill(&mut self, index: u32, hash: u32, timer: Timer<K, S>) -> &mut Slot<K, S> {
+    /// The index that the next timer will have.
+    pub(super) fn next_index(&self) -> u32 {
+        self.slots.next_index()
+    }
+
+    /// Adds a timer, under no key, and changes its slot. Returns its index.
+    #[inline]
+    pub(super) fn insert(
+        &mut self,
+        hash: u32,
+        timer: Timer<K, S>,
+        change: impl FnOnce(u32, &mut Slot<K, S>),
+    ) -> u32 {
         self.len += 1;
-        let (number, at) = split(index);
-        let chunk = self.chunks[number].as_mut();
-        let chunk = chunk.expect("a chunk with a vacant slot is there");
-        let slot = &mut self.slots[number][at];
-        if !slot.is_in_use() {
-            chunk.in_use += 1;
-        }
-        slot.hash = hash;
-        slot.timer = Some(timer);
-        slot
+        self.slots.take(|index, slot| {
+            slot.hash = hash;
+            slot.timer = Some(timer);
+            change(index, slot);
+        })
     }
 
     /// Takes a timer out, and changes its slot. An actor that knows the slot still does.
@@ -216,83 +162,20 @@ impl<K, S> Table<K, S> {
         index: u32,
         change: impl FnOnce(&mut Slot<K, S>),
     ) -> Option<(Timer<K, S>, u32)> {
-        let (number, at) = split(index);
-        let chunk = self.chunks.get_mut(number)?.as_mut()?;
-        let slot = self.slots.get_mut(number)?.get_mut(at)?;
-        let timer = slot.timer.take()?;
-        let hash = slot.hash;
-        change(slot);
-        let is_in_use = slot.is_in_use();
-        chunk.vacant[at / 64] |= 1 << (at % 64);
-        if !std::mem::replace(&mut chunk.is_roomy, true) {
-            self.roomy.push(index / CHUNK);
-        }
+        let taken = self.slots.vacate(index, |slot| {
+            let timer = slot.timer.take()?;
+            change(slot);
+            Some((timer, slot.hash))
+        })?;
         self.len -= 1;
-        if !is_in_use {
-            chunk.in_use -= 1;
-            if chunk.in_use == 0 {
-                self.give_back(index / CHUNK);
-            }
-        }
-        Some((timer, hash))
-    }
-
-    /// The index of a slot without a timer, which the caller [fills](Self::fill) at once.
-    pub(super) fn take_vacant(&mut self) -> u32 {
-        loop {
-            let number = match self.roomy.last() {
-                Some(&number) => number,
-                None => self.add_chunk(),
-            };
-            if let Some(chunk) = &mut self.chunks[number as usize] {
-                if let Some(at) = chunk.take_vacant(&mut self.slots[number as usize]) {
-                    return number * CHUNK + at;
-                }
-                chunk.is_roomy = false;
-            }
-            self.roomy.pop();
-        }
-    }
-
-    fn add_chunk(&mut self) -> u32 {
-        let number = self.absent.pop().unwrap_or_else(|| {
-            self.slots.push(Vec::new());
-            self.chunks.push(None);
-            // `MAX_KEYED` bounds the number of chunks.
-            u32::try_from(self.chunks.len() - 1).unwrap_or(u32::MAX)
-        });
-        self.chunks[number as usize] = Some(Chunk::new());
-        self.roomy.push(number);
-        number
-    }
-
-    /// No slot of this chunk is in use: keeps it as the spare one, or gives its memory back.
-    fn give_back(&mut self, number: u32) {
-        let other = self.spare.filter(|&other| other != number);
-        if !other.is_some_and(|other| self.is_idle(other)) {
-            self.spare = Some(number);
-            return;
-        }
-        if self.absent.len() + 2 == self.chunks.len() {
-            // These two are the only chunks left.
-            self.slots = Vec::new();
-            self.chunks = Vec::new();
-            self.absent = Vec::new();
-            self.roomy = Vec::new();
-            self.spare = None;
-            return;
-        }
-        // `roomy` may still list this chunk, which is skipped then. A chunk is added only when `roomy` is empty, so none
-        // is listed twice.
-        self.slots[number as usize] = Vec::new();
-        self.chunks[number as usize] = None;
-        self.absent.push(number);
+        self.slots.give_back(GIVEN_BACK);
+        Some(taken)
     }
 
     /// How many chunks there are.
     #[cfg(test)]
     pub(super) fn chunks(&self) -> usize {
-        self.chunks.iter().flatten().count()
+        self.slots.chunks()
     }
 }
 
@@ -304,12 +187,17 @@ impl<K, S> Table<K, S> {
         self.keys.find(hash, is_it)
     }
 
-    /// Adds a timer under a key that has none; returns its index and slot.
-    pub(super) fn insert_keyed(&mut self, hash: u32, timer: Timer<K, S>) -> (u32, &mut Slot<K, S>) {
-        let index = self.take_vacant();
+    /// Adds a timer under a key that has none, and changes its slot. Returns its index.
+    pub(super) fn insert_keyed(
+        &mut self,
+        hash: u32,
+        timer: Timer<K, S>,
+        change: impl FnOnce(u32, &mut Slot<K, S>),
+    ) -> u32 {
+        let index = self.insert(hash, timer, change);
         let Table { keys, slots, .. } = self;
         keys.insert(hash, index, |index| hash_at(slots, index));
-        (index, self.fill(index, hash, timer))
+        index
     }
 
     /// Takes a timer out that was added under a key, and changes its slot.
@@ -343,13 +231,11 @@ impl<K, S> Table<K, S> {
 
 #[inline]
 fn timer_at<K, S>(slots: &Slots<K, S>, index: u32) -> Option<&Timer<K, S>> {
-    let (chunk, at) = split(index);
-    slots.get(chunk)?.get(at)?.timer.as_ref()
+    slots.get(index)?.timer.as_ref()
 }
 
 fn hash_at<K, S>(slots: &Slots<K, S>, index: u32) -> u32 {
-    let (chunk, at) = split(index);
-    slots[chunk][at].hash
+    slots.get(index).expect("a key has a slot").hash
 }
 
 /// Half of the hash of a key. Unwinds if `Hash` does.

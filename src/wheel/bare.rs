@@ -46,7 +46,7 @@ impl<T> BareWheel<T> {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.arena.len()
+        self.arena.nodes.in_use()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -93,17 +93,17 @@ impl<T> BareWheel<T> {
 
     /// The index that the next item to be inserted will have.
     pub(crate) fn next_index(&self) -> u32 {
-        self.arena.next_index()
+        self.arena.nodes.next_index()
     }
 
     /// One more than the highest index of an item.
     pub(crate) fn indices(&self) -> u32 {
-        self.arena.indices()
+        self.arena.nodes.indices()
     }
 
     /// Whether there is memory left to give back, some of which each call of [`advance`](Self::advance) does.
     pub(crate) fn has_spare(&self) -> bool {
-        self.arena.has_spare()
+        self.arena.nodes.has_spare()
     }
 
     /// As [`Wheel::next_wake`](super::Wheel::next_wake).
@@ -253,7 +253,7 @@ impl<T> fmt::Debug for BareWheel<T> {
             .field("now", now)
             .field("slots", &(1_u32 << slot_bits))
             .field("levels", &levels.len())
-            .field("len", &arena.len())
+            .field("len", &arena.nodes.in_use())
             .field("next_wake", &self.next_wake())
             .finish()
     }

@@ -52,7 +52,6 @@
 
 mod arena;
 mod bare;
-mod chunk;
 mod level;
 mod node;
 #[cfg(all(test, not(any(tickwheel_loom, tickwheel_shuttle))))]

@@ -1,7 +1,6 @@
 //! A node of the arena: room for one item, with the links of the list it is on.
 
-/// All indices are below this number.
-pub(super) const INDICES: u32 = u32::MAX - 4095;
+use crate::collections::{Cell, INDICES};
 
 /// The neighbour of a node, or the end of the list.
 ///
@@ -40,21 +39,36 @@ impl Link {
 pub(super) struct Node<T> {
     /// The tick the item is scheduled for.
     pub(super) tick: u64,
-    /// The neighbours on the node's list. In a vacant node, `next` is the next vacant place of its chunk.
+    /// The neighbours on the node's list. While the node is vacant, `next` is the slab's.
     pub(super) prev: Link,
     pub(super) next: Link,
     /// `None` while the node is vacant.
     pub(super) item: Option<T>,
 }
 
-impl<T> Node<T> {
-    pub(super) fn new(item: T) -> Self {
+impl<T> Cell for Node<T> {
+    fn new() -> Self {
         Node {
             tick: 0,
             prev: Link::end(0),
             next: Link::end(0),
-            item: Some(item),
+            item: None,
         }
+    }
+
+    #[inline]
+    fn is_in_use(&self) -> bool {
+        self.item.is_some()
+    }
+
+    #[inline]
+    fn next_vacant(&self) -> u32 {
+        self.next.0
+    }
+
+    #[inline]
+    fn set_next_vacant(&mut self, place: u32) {
+        self.next.0 = place;
     }
 }
 

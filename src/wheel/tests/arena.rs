@@ -2,24 +2,18 @@
 
 use std::collections::HashSet;
 
-use super::super::arena::{Arena, List};
-use super::super::chunk::CHUNK;
+use super::super::arena::{self, Arena, List};
 use super::super::node::Link;
 use super::{Token, Wheel, inspect};
+
+/// How many nodes a chunk has.
+const CHUNK: usize = arena::CHUNK as usize;
 
 /// More nodes than an empty arena keeps.
 const MANY: usize = 1_500;
 
 fn fill(arena: &mut Arena<usize>, count: usize) -> Vec<u32> {
     (0..count).map(|n| arena.insert(n)).collect()
-}
-
-fn empty(arena: &mut Arena<usize>, indices: &[u32]) {
-    for &index in indices {
-        assert!(arena.item(index).is_some());
-        arena.remove(index);
-        arena.assert_consistent();
-    }
 }
 
 #[test]
@@ -37,45 +31,10 @@ fn gives_no_token_out_twice() {
         assert!(tokens.iter().all(|&token| wheel.get(token).is_none()));
     }
     assert_eq!(
-        wheel.bare.arena.capacity(),
+        wheel.bare.arena.nodes.capacity(),
         4,
         "the same nodes again and again"
     );
-}
-
-#[test]
-fn reuses_nodes_last_in_first_out() {
-    let mut arena = Arena::new();
-    assert_eq!(fill(&mut arena, 4), [0, 1, 2, 3]);
-    for index in [1, 3, 0] {
-        arena.remove(index);
-        assert_eq!(arena.item(index), None);
-        assert_eq!(arena.tick(index), None);
-    }
-    assert_eq!(fill(&mut arena, 4), [0, 3, 1, 4]);
-    assert_eq!(arena.item(2), Some(&2));
-    arena.assert_consistent();
-}
-
-#[test]
-fn returns_the_memory_of_a_large_empty_arena() {
-    let mut arena = Arena::new();
-    let tokens = fill(&mut arena, MANY);
-    empty(&mut arena, &tokens[1..]);
-    assert!(arena.capacity() >= MANY, "it was not empty");
-    empty(&mut arena, &tokens[..1]);
-    assert_eq!(arena.capacity(), 0);
-    assert_eq!(arena.len(), 0);
-}
-
-#[test]
-fn keeps_the_memory_of_a_small_arena() {
-    let mut arena = Arena::new();
-    let tokens = fill(&mut arena, 1_024);
-    let capacity = arena.capacity();
-    assert_eq!(capacity, 1_024, "exactly what may be kept");
-    empty(&mut arena, &tokens);
-    assert_eq!(arena.capacity(), capacity);
 }
 
 #[test]
@@ -105,7 +64,7 @@ fn keeps_tokens_stale_after_memory_was_returned() {
             }
         }
         assert_eq!(wheel.advance(u64::MAX, usize::MAX).count(), MANY / 2);
-        assert_eq!(wheel.bare.arena.capacity(), 0);
+        assert_eq!(wheel.bare.arena.nodes.capacity(), 0);
         stale.extend(tokens);
         assert!(stale.iter().all(|&old| wheel.get(old).is_none()));
         assert!(stale.iter().all(|old| wheel.bare.get(old.index).is_none()));
@@ -172,23 +131,6 @@ fn tells_the_ends_of_lists_from_nodes() {
 }
 
 #[test]
-fn moves_no_full_chunk_when_growing() {
-    let mut arena = Arena::new();
-    let indices = fill(&mut arena, CHUNK);
-    let before = arena.item(indices[0]).map(std::ptr::from_ref);
-    let more = fill(&mut arena, 2 * CHUNK);
-    let after = arena.item(indices[0]).map(std::ptr::from_ref);
-    assert_eq!(before, after);
-    assert_eq!(arena.capacity(), 3 * CHUNK);
-    for (n, &index) in indices.iter().chain(&more).enumerate() {
-        assert_eq!(index as usize, n);
-        let item = n % CHUNK + n / CHUNK / 2 * CHUNK;
-        assert_eq!(arena.item(index), Some(&item));
-    }
-    arena.assert_consistent();
-}
-
-#[test]
 fn returns_memory_from_the_end_a_few_chunks_at_a_time() {
     let mut wheel = Wheel::new(64);
     let tokens: Vec<Token> = (0..20 * CHUNK).map(|n| wheel.insert(7, n)).collect();
@@ -196,7 +138,7 @@ fn returns_memory_from_the_end_a_few_chunks_at_a_time() {
         wheel.remove(token);
     }
     assert_eq!(
-        wheel.bare.arena.capacity(),
+        wheel.bare.arena.nodes.capacity(),
         20 * CHUNK,
         "nothing has advanced"
     );
@@ -204,10 +146,10 @@ fn returns_memory_from_the_end_a_few_chunks_at_a_time() {
     for left in [12, 4, 2, 2] {
         assert_eq!(
             wheel.bare.has_spare(),
-            wheel.bare.arena.capacity() > 2 * CHUNK
+            wheel.bare.arena.nodes.capacity() > 2 * CHUNK
         );
         assert_eq!(wheel.advance(0, usize::MAX).count(), 0);
-        assert_eq!(wheel.bare.arena.capacity(), left * CHUNK);
+        assert_eq!(wheel.bare.arena.nodes.capacity(), left * CHUNK);
         inspect(&wheel);
     }
     let again: Vec<Token> = (0..20 * CHUNK).map(|n| wheel.insert(8, n)).collect();
@@ -220,50 +162,6 @@ fn returns_memory_from_the_end_a_few_chunks_at_a_time() {
     while wheel.bare.has_spare() {
         assert_eq!(wheel.advance(0, usize::MAX).count(), 0);
     }
-    assert_eq!(wheel.bare.arena.capacity(), 0);
+    assert_eq!(wheel.bare.arena.nodes.capacity(), 0);
     inspect(&wheel);
-}
-
-// Only chunks at the end once went back: one item at the highest index kept the memory of all.
-#[test]
-fn returns_the_memory_around_an_item_that_stays() {
-    for stays in [0, 10 * CHUNK + 7, 20 * CHUNK - 1] {
-        let mut arena = Arena::new();
-        let indices = fill(&mut arena, 20 * CHUNK);
-        for (n, &index) in indices.iter().enumerate() {
-            if n != stays {
-                arena.remove(index);
-            }
-        }
-        while arena.has_spare() {
-            arena.give_back();
-            arena.assert_consistent();
-        }
-        assert_eq!(arena.capacity(), 2 * CHUNK, "its own, and a spare one");
-        assert_eq!(arena.item(indices[stays]), Some(&stays));
-        assert!(arena.indices() as usize > stays);
-        // All of it can be used again.
-        fill(&mut arena, 20 * CHUNK - 1);
-        assert_eq!(arena.capacity(), 20 * CHUNK);
-        arena.assert_consistent();
-        arena.remove(indices[stays]);
-        arena.assert_consistent();
-    }
-}
-
-#[test]
-fn predicts_the_index_of_the_next_item() {
-    let mut arena = Arena::new();
-    let insert = |arena: &mut Arena<usize>| {
-        let next = arena.next_index();
-        assert_eq!(arena.insert(0), next);
-        assert!(next < arena.indices());
-    };
-    (0..=2 * CHUNK).for_each(|_| insert(&mut arena));
-    for gone in [0, 2, 5000, 5001, 8192, 1] {
-        arena.remove(gone);
-        arena.assert_consistent();
-    }
-    (0..CHUNK + 5).for_each(|_| insert(&mut arena));
-    arena.assert_consistent();
 }

@@ -17,7 +17,7 @@ use super::{Advance, Token, Wheel};
 fn inspect<T>(wheel: &Wheel<T>) {
     wheel.assert_invariants();
     let wheel = &wheel.bare;
-    wheel.arena.assert_consistent();
+    wheel.arena.nodes.assert_consistent();
     let mut first: Option<u64> = None;
     for (level, row) in wheel.levels.iter().enumerate() {
         let mut slot = 0;

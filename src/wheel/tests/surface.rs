@@ -157,7 +157,7 @@ fn knows_no_clock_runtime_thread_or_logger() {
         include_str!("../mod.rs"),
         include_str!("../arena.rs"),
         include_str!("../bare.rs"),
-        include_str!("../chunk.rs"),
+        include_str!("../../collections/chunk_slab.rs"),
         include_str!("../level.rs"),
         include_str!("../node.rs"),
     ];

@@ -3,7 +3,8 @@
 use super::{File, code_of, part, path_in_crate};
 
 /// The parts: each file or folder below `src`, those that import nothing first.
-const ORDER: [&str; 16] = [
+const ORDER: [&str; 17] = [
+    "collections",
     "wheel",
     "sync",
     "clock",

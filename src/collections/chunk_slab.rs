@@ -1,0 +1,284 @@
+//! A slab whose cells lie in chunks.
+//!
+//! A vector of a million cells takes milliseconds to grow, because it is moved, and to free, because its pages go back one
+//! by one. Chunks are allocated and freed one at a time, wherever they lie: a cell in use keeps the memory of its own chunk
+//! alone. Growing moves at most half of the first chunk, and the list of chunks.
+
+#[cfg(all(test, not(any(tickwheel_loom, tickwheel_shuttle))))]
+mod tests;
+
+use std::mem;
+
+/// All indices are below this number.
+pub(crate) const INDICES: u32 = u32::MAX - 4095;
+
+/// No cell of a chunk.
+const NONE: u32 = u32::MAX;
+
+/// A slab without a cell in use keeps memory for at most this many cells.
+const KEPT: usize = 1024;
+
+/// Room for an item.
+///
+/// A cell is *vacant* until it is taken, and again once it was vacated. It may be *in use* while it is vacant, when the slab's
+/// owner still refers to its index: then its chunk is not given back.
+pub(crate) trait Cell {
+    /// A cell that is not in use.
+    fn new() -> Self;
+
+    fn is_in_use(&self) -> bool;
+
+    /// What was set when the cell was vacated: the chunk's next vacant cell.
+    fn next_vacant(&self) -> u32;
+
+    fn set_next_vacant(&mut self, place: u32);
+}
+
+/// See the module. A chunk has `CHUNK` cells, a power of two.
+#[derive(Clone)]
+pub(crate) struct ChunkSlab<T, const CHUNK: u32> {
+    chunks: Vec<Chunk<T>>,
+    /// The chunks with room, also those without memory. The last one is used next.
+    roomy: Vec<u32>,
+    /// The chunks that have memory and had no cell in use. Some may have a cell in use again.
+    idle: Vec<u32>,
+    in_use: usize,
+}
+
+/// Cells side by side, each named by its place.
+#[derive(Clone)]
+struct Chunk<T> {
+    /// Those that were ever taken.
+    cells: Vec<T>,
+    /// The cell that was vacated last, or `NONE`.
+    vacant: u32,
+    /// How many cells are in use.
+    in_use: u32,
+    /// It is in `idle`.
+    is_listed: bool,
+}
+
+impl<T> Chunk<T> {
+    const NEW: Chunk<T> = Chunk {
+        cells: Vec::new(),
+        vacant: NONE,
+        in_use: 0,
+        is_listed: false,
+    };
+
+    fn is_absent(&self) -> bool {
+        self.cells.capacity() == 0
+    }
+
+    /// A cell is not in use any more.
+    #[inline]
+    fn release(&mut self, number: u32, idle: &mut Vec<u32>) {
+        self.in_use -= 1;
+        if self.in_use == 0 && !mem::replace(&mut self.is_listed, true) {
+            idle.push(number);
+        }
+    }
+
+    /// The place of the cell to be taken next. It is the size of a chunk if there is none.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // at most the size of a chunk
+    fn next_place(&self) -> u32 {
+        if self.vacant == NONE {
+            self.cells.len() as u32
+        } else {
+            self.vacant
+        }
+    }
+}
+
+impl<T: Cell> Chunk<T> {
+    /// Adds a cell. The first one allocates memory for `whole` cells.
+    #[inline]
+    fn add_cell(&mut self, whole: u32) {
+        if self.is_absent() {
+            self.allocate(whole);
+        }
+        self.cells.push(T::new());
+    }
+
+    #[cold]
+    fn allocate(&mut self, cells: u32) {
+        self.cells.reserve_exact(cells as usize);
+    }
+}
+
+impl<T: Cell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
+    pub(crate) const fn new() -> Self {
+        ChunkSlab {
+            chunks: Vec::new(),
+            roomy: Vec::new(),
+            idle: Vec::new(),
+            in_use: 0,
+        }
+    }
+
+    /// How many cells are in use.
+    pub(crate) fn in_use(&self) -> usize {
+        self.in_use
+    }
+
+    /// One more than the highest index there may be.
+    #[allow(clippy::cast_possible_truncation)] // at most `INDICES`
+    pub(crate) fn indices(&self) -> u32 {
+        self.chunks.len() as u32 * CHUNK
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> Option<&T> {
+        let chunk = self.chunks.get((index / CHUNK) as usize)?;
+        chunk.cells.get((index % CHUNK) as usize)
+    }
+
+    /// The cell, for changes that leave it in use.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        let chunk = self.chunks.get_mut((index / CHUNK) as usize)?;
+        chunk.cells.get_mut((index % CHUNK) as usize)
+    }
+
+    /// The index that [`take`](Self::take) returns next.
+    pub(crate) fn next_index(&self) -> u32 {
+        self.roomy.last().map_or(self.indices(), |&number| {
+            number * CHUNK + self.chunks[number as usize].next_place()
+        })
+    }
+
+    /// Takes a vacant cell, of those in a chunk the one that was vacated last. `fill` puts an item in. Returns the index.
+    #[inline]
+    pub(crate) fn take(&mut self, fill: impl FnOnce(u32, &mut T)) -> u32 {
+        let number = match self.roomy.last() {
+            Some(&number) => number,
+            None => self.grow(),
+        };
+        let chunk = &mut self.chunks[number as usize];
+        let place = chunk.next_place();
+        if chunk.vacant == NONE {
+            chunk.add_cell(if number == 0 { 0 } else { CHUNK });
+        }
+        let index = number * CHUNK + place;
+        let cell = &mut chunk.cells[place as usize];
+        if chunk.vacant != NONE {
+            chunk.vacant = cell.next_vacant();
+        }
+        if !cell.is_in_use() {
+            chunk.in_use += 1;
+            self.in_use += 1;
+        }
+        fill(index, cell);
+        if chunk.next_place() == CHUNK {
+            self.roomy.pop();
+        }
+        index
+    }
+
+    /// One chunk more, without memory; returns its number.
+    #[cold]
+    fn grow(&mut self) -> u32 {
+        let next = self.indices();
+        assert!(next < INDICES, "a slab has at most 2^32 - 4096 cells");
+        self.chunks.push(Chunk::NEW);
+        self.roomy.push(next / CHUNK);
+        next / CHUNK
+    }
+
+    /// Vacates a cell that is not vacant, which `change` finds out: it takes the item out, or returns `None`.
+    #[inline]
+    pub(crate) fn vacate<R>(
+        &mut self,
+        index: u32,
+        change: impl FnOnce(&mut T) -> Option<R>,
+    ) -> Option<R> {
+        let (number, place) = (index / CHUNK, index % CHUNK);
+        let chunk = self.chunks.get_mut(number as usize)?;
+        let was_full = chunk.next_place() == CHUNK;
+        let cell = chunk.cells.get_mut(place as usize)?;
+        let taken_out = change(cell)?;
+        let is_in_use = cell.is_in_use();
+        cell.set_next_vacant(mem::replace(&mut chunk.vacant, place));
+        if was_full {
+            self.roomy.push(number);
+        }
+        if !is_in_use {
+            self.in_use -= 1;
+            chunk.release(number, &mut self.idle);
+        }
+        Some(taken_out)
+    }
+
+    /// Changes a cell, which may cease to be in use.
+    #[inline]
+    pub(crate) fn change<R>(&mut self, index: u32, change: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let number = index / CHUNK;
+        let chunk = self.chunks.get_mut(number as usize)?;
+        let cell = chunk.cells.get_mut((index % CHUNK) as usize)?;
+        let was_in_use = cell.is_in_use();
+        let result = change(cell);
+        let is_in_use = cell.is_in_use();
+        debug_assert!(was_in_use || !is_in_use, "only `take` puts a cell to use");
+        if was_in_use && !is_in_use {
+            self.in_use -= 1;
+            chunk.release(number, &mut self.idle);
+        }
+        Some(result)
+    }
+
+    /// Whether there is memory to free. One idle chunk is kept for the next items, but only a small one if no cell is in use.
+    #[inline]
+    pub(crate) fn has_spare(&self) -> bool {
+        match self.idle.len() {
+            0 => false,
+            1 => {
+                self.in_use == 0
+                    && (self.chunks.len() > 1 || self.chunks[0].cells.capacity() > KEPT)
+            }
+            _ => true,
+        }
+    }
+
+    /// Frees some of the unused memory: at most that many chunks.
+    #[inline]
+    pub(crate) fn give_back(&mut self, chunks: usize) {
+        if self.has_spare() {
+            self.free(chunks);
+        }
+    }
+
+    #[cold]
+    fn free(&mut self, chunks: usize) {
+        for _ in 0..chunks {
+            if !self.has_spare() {
+                break;
+            }
+            // The chunk that is used next stays, or would soon be allocated again.
+            let is_next = self.idle.len() > 1 && self.idle.first() == self.roomy.last();
+            let number = self.idle.swap_remove(usize::from(is_next));
+            let chunk = &mut self.chunks[number as usize];
+            chunk.is_listed = false;
+            if chunk.in_use == 0 {
+                *chunk = Chunk::NEW;
+            }
+        }
+        let left = self.chunks.iter().rposition(|chunk| !chunk.is_absent());
+        let left = left.map_or(0, |last| last + 1);
+        if left == 0 {
+            *self = Self::new();
+        } else if left < self.chunks.len() {
+            self.chunks.truncate(left);
+            self.roomy.retain(|&number| (number as usize) < left);
+        }
+    }
+
+    /// How many chunks have memory.
+    #[cfg(test)]
+    pub(crate) fn chunks(&self) -> usize {
+        self.chunks
+            .iter()
+            .filter(|chunk| !chunk.is_absent())
+            .count()
+    }
+}
