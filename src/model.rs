@@ -340,9 +340,11 @@ impl Actor {
         self.shared.mailbox.take(&mut self.backlog);
         let is_it =
             |command: &&Command| matches!(command, Command::Sleep(e) if Arc::ptr_eq(e, entry));
-        let mut commands: Vec<_> = std::iter::from_fn(|| self.backlog.pop()).collect();
+        let commands: Vec<_> = std::iter::from_fn(|| self.backlog.pop()).collect();
         let times = commands.iter().filter(is_it).count();
-        self.backlog.append(&mut commands, 0);
+        for command in commands {
+            self.backlog.push(0, command);
+        }
         times
     }
 

@@ -32,7 +32,6 @@
 mod tests;
 
 use std::future::{Future, poll_fn};
-use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
@@ -88,7 +87,7 @@ pub(crate) struct Actor {
     /// Commands taken from the mailbox.
     backlog: Backlog<Command>,
     /// The commands of barriers that pass through the backlog a second time.
-    second_round: Vec<Command>,
+    second_round: Backlog<Command>,
     barrier: Barrier,
     timer: Option<Pin<Box<time::Sleep>>>,
     /// How far the search for cancelled sleeps has come that begins when the last handle is dropped.
@@ -116,7 +115,7 @@ impl Actor {
             sleeps: SleepWheel::new(slots),
             keyed: KeyedWheel::new(slots),
             backlog: Backlog::new(),
-            second_round: Vec::new(),
+            second_round: Backlog::new(),
             barrier: Barrier::default(),
             timer: None,
             sweep: None,
@@ -324,8 +323,8 @@ impl Actor {
             return;
         }
         self.shared.mailbox.take(&mut self.backlog);
-        // Barriers come behind every command that was pushed before them. No timer waits for them.
-        self.backlog.append(&mut self.second_round, NEVER);
+        // Barriers come behind every command that was pushed before them.
+        self.backlog.append(&mut self.second_round);
     }
 
     /// Whether commands were taken and are not applied.
@@ -387,10 +386,12 @@ impl Actor {
         if is_second_round {
             self.barrier.add(tick, self.keyed.received(), done);
         } else {
-            self.second_round.push(Command::Settle {
+            let command = Command::Settle {
                 done,
                 is_second_round: true,
-            });
+            };
+            // No timer waits for it.
+            self.second_round.push(NEVER, command);
         }
     }
 
@@ -406,7 +407,7 @@ impl Actor {
 
     /// Makes the processor fetch the entries of the next commands.
     fn fetch(&self) {
-        for command in self.backlog.next().take(FETCHED) {
+        for command in self.backlog.upcoming().iter().take(FETCHED) {
             if let Command::Sleep(entry) = command {
                 fetch(entry);
             }
@@ -455,12 +456,10 @@ impl Drop for Actor {
     fn drop(&mut self) {
         let shared = Arc::clone(&self.shared);
         shared.mailbox.close(&mut self.backlog);
+        self.backlog.append(&mut self.second_round);
         while let Some(command) = self.backlog.pop() {
             close(command);
         }
-        mem::take(&mut self.second_round)
-            .into_iter()
-            .for_each(close);
         for entry in self.sleeps.drain() {
             wake(entry.close());
         }

@@ -41,7 +41,7 @@
 //!              |
 //!            wheel                     a pure data structure: ticks in, items out
 //!              |
-//!            collections               a slab that grows and shrinks a piece at a time
+//!            collections               a slab and a queue that grow and shrink a piece at a time
 //! ```
 //!
 //! Each part imports only parts that stand before it in an order that a test holds. The builder

@@ -12,7 +12,7 @@ use crate::panic::{catch_panic, drop_caught, wake};
 use crate::shared::bound::{Reached, Want};
 use crate::shared::timer_set::{Batch, Contended, Due, DueHeap, Item, Patience, TimerSet, Timers};
 use crate::shared::turn::Turn;
-use crate::tick::Timestamp;
+use crate::tick::{NEVER, Timestamp};
 
 /// Logged when a repeating timer cannot be cloned.
 const CLONE: &str = "the Clone of a repeating timer panicked: the timer is removed";
@@ -235,13 +235,15 @@ impl<K, S: Payload> Set<K, S> {
             state.counters.ended(Event::KeyedFired);
             (timer.key, timer.value.into_value(), 0)
         };
-        state.delivered.push(Expired {
+        let expired = Expired {
             key,
             value,
             deadline: self.shared.ticks.instant(deadline),
             missed,
             cause,
-        });
+        };
+        // The order alone counts.
+        state.delivered.push(NEVER, expired);
         true
     }
 

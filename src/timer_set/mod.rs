@@ -43,9 +43,9 @@
 //! | the list of chunks | doubling | 40 bytes for each 256 timers |
 //! | the [key index](key_index) | a part, or a quarter of the lines of one | one part, of some 100 to 450 indices; in the list of parts, 24 bytes for each 192 timers |
 //! | dirty indices | doubling | 4 bytes for each change since the actor last took them |
-//! | expirations | doubling, up to a block of 256 | half a block; in the list of blocks, 32 bytes for each 256 expirations |
+//! | expirations | a block of 256, the first one by doubling | half of the first block; 40 bytes for each block |
 //! | nodes of the wheel | a chunk of 4096 nodes, the first one by doubling | half of the first chunk |
-//! | commands in a queue | a block of 512 commands, the first one by doubling | half of the first block; 32 bytes for each block |
+//! | commands in a queue | a block of 512 commands, the first one by doubling | half of the first block; 40 bytes for each block |
 //! | repeating timers | a node of a tree | half a node |
 //! | the activity of a watch | 32 bytes | nothing |
 //!
@@ -68,7 +68,6 @@
 mod actor_side;
 mod calls;
 mod counters;
-mod delivered;
 mod drain;
 mod error;
 mod expired;
@@ -90,13 +89,13 @@ use std::task::Waker;
 use hashbrown::DefaultHashBuilder;
 
 use crate::clock;
+use crate::collections::BlockQueue;
 use crate::shared::Shared;
 use crate::shared::command::Command;
 use crate::shared::timer_set::TimerSet;
 use crate::sync::{EXPLORED, thread_number};
 use crate::tick::{NEVER, Timestamp};
 use counters::SetCounters;
-use delivered::Delivered;
 use lock::{ActorGuard, ActorLink, ActorMutex, Outbox};
 use table::{Slot, Table, Timer};
 
@@ -111,6 +110,9 @@ const BATCH: u32 = if EXPLORED { 2 } else { 256 };
 
 /// In a long list of dirty indices, those that are needed within this many ticks are processed before all others.
 const HORIZON: u64 = if EXPLORED { 4 } else { 256 };
+
+/// The expirations that were delivered and not received, a block for each batch.
+type Delivered<T> = BlockQueue<T, { BATCH as usize }, 1>;
 
 /// An empty heap of due timers keeps memory for this many.
 const KEPT: usize = 64;

@@ -1,11 +1,11 @@
 //! The stream of a set: it takes what was delivered.
 
 use std::fmt;
+use std::iter;
 use std::mem;
 use std::task::{Context, Poll, Waker};
 
-use super::delivered::Delivered;
-use super::{BATCH, Expired, Payload, Phase, Set, State, TryRecvError};
+use super::{BATCH, Delivered, Expired, Payload, Phase, Set, State, TryRecvError};
 use crate::panic::{DROPPED_WAKER, catch_panic, drop_caught};
 
 /// The source of a stream of expirations: a set with any payload.
@@ -88,10 +88,10 @@ where
             state.phase = Phase::Unread;
         }
         let receiver = state.receiver.take();
-        let delivered = mem::replace(&mut state.delivered, Delivered::new());
+        let mut delivered = mem::replace(&mut state.delivered, Delivered::new());
         drop(state);
         catch_panic(DROPPED_WAKER, || drop(receiver));
-        drop_caught(delivered);
+        drop_caught(iter::from_fn(|| delivered.pop()));
         drop_caught(self.take_all(u64::MAX));
     }
 }

@@ -81,7 +81,7 @@ fn has_a_queue_for_each_core_up_to_a_power_of_two() {
         for (n, shard) in mailbox.shards.iter().enumerate() {
             let threads: Vec<_> = (n..16).step_by(queues).collect();
             let mut taken = Backlog::new();
-            taken.take(&mut lock(&shard.0.queue));
+            taken.append(&mut lock(&shard.0.queue).commands);
             assert_eq!(drain(&mut taken), threads);
         }
     }
@@ -94,7 +94,8 @@ fn appends_what_it_takes_in_order() {
         assert_eq!(mailbox.push(thread, 5, command), Ok(()));
     }
     let mut taken = Backlog::new();
-    taken.append(&mut vec!['a', 'b'], 5);
+    taken.push(5, 'a');
+    taken.push(5, 'b');
     mailbox.take(&mut taken);
     mailbox.take(&mut taken);
     assert_eq!(drain(&mut taken), ['a', 'b', 'c', 'd', 'e', 'f', 'g']);
@@ -184,7 +185,7 @@ fn gives_a_command_back_after_the_end() {
     assert_eq!(mailbox.push(0, 5, 'a'), Ok(()));
     assert_eq!(mailbox.push(1, 5, 'c'), Ok(()));
     let mut left = Backlog::new();
-    left.append(&mut vec!['x'], 5);
+    left.push(5, 'x');
     mailbox.close(&mut left);
     assert_eq!(drain(&mut left), ['x', 'a', 'c']);
     assert_eq!(mailbox.push(0, 5, 'b'), Err('b'));

@@ -135,13 +135,14 @@ impl Receiver<Expired<u64, ()>> for Fed<'_> {
     fn reserve(&mut self, _: usize) {
         assert!(self.taken < 10_000, "it goes on without end");
         let deadline = Instant::now();
-        self.set.lock().delivered.push(Expired {
+        let expired = Expired {
             key: 0,
             value: (),
             deadline,
             cause: crate::timer_set::Cause::Deadline,
             missed: 0,
-        });
+        };
+        self.set.lock().delivered.push(NEVER, expired);
     }
 
     fn push(&mut self, _: Expired<u64, ()>) {
