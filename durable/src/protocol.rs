@@ -84,7 +84,7 @@
 //! | D13 | A look at the store delays no other call and no delivery by more than a few milliseconds, however many timers there are. | `d13_looks_delay_nothing`, `bounds_answers_in_bytes`; SQLite: `call_completes_while_a_look_is_running`, `looks_do_not_wait_for_a_locked_file`, `looks_at_few_rows_among_very_many`; PostgreSQL: `looks_that_wait_hold_up_no_other_call`, `counts_very_many_rows_by_a_sample` |
 //! | D14 | An instance whose loads, fires, writes or settles fail logs that, once for each kind, with the store's message, and once when they work again. | `d14_says_which_calls_fail` |
 //!
-//! `agrees_with_the_oracle` and `keeps_its_books_among_instances` try all promises at random. All tests belong to the
+//! `agrees_with_the_oracle` and `answers_add_up_among_instances` try all promises at random. All tests belong to the
 //! suite `tickwheel-durable-conformance`, which runs on every store, but for those listed after the name of a store.
 //!
 //! # The argument

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn wakes_everybody_once_past_a_waker_that_panics() {
+    fn wakes_every_task_once_past_a_waker_that_panics() {
         let end = End::default();
         let count = Arc::<Count>::default();
         let (waker, panicking) = (Waker::from(Arc::clone(&count)), Arc::new(Panicking).into());

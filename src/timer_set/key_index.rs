@@ -5,7 +5,7 @@
 //! them, while the set is locked. Here no step moves more than those of one part. Nothing ever hashes a key again: the hash
 //! is stored beside the timer.
 //!
-//! A part is a row of cache lines. A line holds up to [`LINE`] indices, with eight bits of the hash for each. So looking a
+//! A part is a row of cache lines. A line holds up to [`LINE_LEN`] indices, with eight bits of the hash for each. So looking a
 //! key up takes one line of the part, and the timer. An index whose line is full goes to the next one with room, and each
 //! line counts those that have passed it: a search ends at a line that no index has passed.
 //!
@@ -18,17 +18,17 @@ use std::mem;
 mod tests;
 
 /// The number of indices in a line.
-const LINE: usize = 12;
+const LINE_LEN: usize = 12;
 
 /// A part gets more lines when it would have more indices than this for each of them.
-const MOST: usize = 11;
+const MAX_LOAD: usize = 11;
 
 /// A part gives lines back when it has fewer indices than this for each of them.
-const FEWEST: usize = 4;
+const MIN_LOAD: usize = 4;
 
 /// How many indices a part has, on average over all parts, before another part is added. The largest have twice as many,
 /// and a few more by chance.
-const PART: usize = 192;
+const PART_LEN: usize = 192;
 
 /// The tag of a place without an index.
 const VACANT: u8 = 0;
@@ -54,10 +54,10 @@ struct Part {
 #[repr(align(64))]
 struct Line {
     /// Bits of the hash of each index.
-    tags: [u8; LINE],
+    tags: [u8; LINE_LEN],
     /// How many indices found this line full and lie in a later one.
     passed: u32,
-    indices: [u32; LINE],
+    indices: [u32; LINE_LEN],
 }
 
 /// An index, after its hash.
@@ -80,16 +80,16 @@ impl KeyIndex {
         }
     }
 
-    /// The index with this hash for which `is_it` is true.
+    /// The index with this hash for which `matches` is true.
     #[inline]
-    pub(super) fn find(&self, hash: u32, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
-        let found = self.parts[self.part_of(hash)].find(hash, is_it)?;
+    pub(super) fn find(&self, hash: u32, matches: impl FnMut(u32) -> bool) -> Option<u32> {
+        let found = self.parts[self.part_of(hash)].find(hash, matches)?;
         Some(found.index)
     }
 
     /// Adds an index; `hash_of` gives the hash of one that was added before.
     pub(super) fn insert(&mut self, hash: u32, index: u32, hash_of: impl Fn(u32) -> u32) {
-        if self.len >= self.parts.len() * PART {
+        if self.len >= self.parts.len() * PART_LEN {
             self.split(&hash_of);
         }
         self.len += 1;
@@ -101,22 +101,22 @@ impl KeyIndex {
         part.insert((hash, index));
     }
 
-    /// Removes the index with this hash for which `is_it` is true.
+    /// Removes the index with this hash for which `matches` is true.
     pub(super) fn remove(
         &mut self,
         hash: u32,
-        is_it: impl FnMut(u32) -> bool,
+        matches: impl FnMut(u32) -> bool,
         hash_of: impl Fn(u32) -> u32,
     ) -> Option<u32> {
         let part = self.part_of(hash);
         let part = &mut self.parts[part];
-        let found = part.find(hash, is_it)?;
+        let found = part.find(hash, matches)?;
         part.remove(hash, found);
         if part.is_sparse() {
             part.shrink(&hash_of);
         }
         self.len -= 1;
-        if self.len < (self.parts.len() - 1) * (PART / 4) {
+        if self.len < (self.parts.len() - 1) * (PART_LEN / 4) {
             self.merge(&hash_of);
         }
         Some(found.index)
@@ -171,7 +171,7 @@ impl Part {
     /// A part of these indices, with room for some more.
     fn of(indices: &[Hashed]) -> Self {
         let room = indices.len() + indices.len() / 4;
-        Part::with_lines(room.div_ceil(MOST), indices)
+        Part::with_lines(room.div_ceil(MAX_LOAD), indices)
     }
 
     /// A part of these indices, for which there are lines enough.
@@ -188,12 +188,12 @@ impl Part {
 
     /// Whether it gets more lines before the next index is added.
     fn is_full(&self) -> bool {
-        self.len >= self.lines.len() * MOST
+        self.len >= self.lines.len() * MAX_LOAD
     }
 
     /// Whether it gives lines back. There is one at least.
     fn is_sparse(&self) -> bool {
-        self.len < (self.lines.len() - 1) * FEWEST
+        self.len < (self.lines.len() - 1) * MIN_LOAD
     }
 
     /// Adds lines: a quarter, so that the part is not far from full.
@@ -221,20 +221,20 @@ impl Part {
         indices
     }
 
-    /// The index with this hash for which `is_it` is true.
+    /// The index with this hash for which `matches` is true.
     #[inline]
-    fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<Found> {
+    fn find(&self, hash: u32, mut matches: impl FnMut(u32) -> bool) -> Option<Found> {
         let first = self.line_of(hash);
         let line = self.lines.get(first)?;
         let tag = tag_of(hash);
-        match line.find(tag, &mut is_it) {
+        match line.find(tag, &mut matches) {
             Some((place, index)) => Some(Found {
                 index,
                 line: first,
                 place,
             }),
             None if line.passed == 0 => None,
-            None => self.find_after(first, tag, is_it),
+            None => self.find_after(first, tag, matches),
         }
     }
 
@@ -244,12 +244,12 @@ impl Part {
         &self,
         first: usize,
         tag: u8,
-        mut is_it: impl FnMut(u32) -> bool,
+        mut matches: impl FnMut(u32) -> bool,
     ) -> Option<Found> {
         let mut number = self.after(first);
         while number != first {
             let line = &self.lines[number];
-            if let Some((place, index)) = line.find(tag, &mut is_it) {
+            if let Some((place, index)) = line.find(tag, &mut matches) {
                 return Some(Found {
                     index,
                     line: number,
@@ -311,16 +311,16 @@ impl Part {
 
 impl Line {
     const EMPTY: Line = Line {
-        tags: [VACANT; LINE],
+        tags: [VACANT; LINE_LEN],
         passed: 0,
-        indices: [0; LINE],
+        indices: [0; LINE_LEN],
     };
 
-    /// An index with this tag for which `is_it` is true, after its place.
+    /// An index with this tag for which `matches` is true, after its place.
     #[inline]
-    fn find(&self, tag: u8, is_it: &mut impl FnMut(u32) -> bool) -> Option<(usize, u32)> {
+    fn find(&self, tag: u8, matches: &mut impl FnMut(u32) -> bool) -> Option<(usize, u32)> {
         let mut indices = self.places(tag).map(|place| (place, self.indices[place]));
-        indices.find(|&(_, index)| is_it(index))
+        indices.find(|&(_, index)| matches(index))
     }
 
     /// The places with this tag.

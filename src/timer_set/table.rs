@@ -180,11 +180,11 @@ impl<K, S> Table<K, S> {
 }
 
 impl<K, S> Table<K, S> {
-    /// The index of the timer whose key has this hash and for which `is_it` is true.
+    /// The index of the timer whose key has this hash and for which `matches` is true.
     #[inline]
-    pub(super) fn find(&self, hash: u32, mut is_it: impl FnMut(&K) -> bool) -> Option<u32> {
-        let is_it = |index| self.timer(index).is_some_and(|timer| is_it(&timer.key));
-        self.keys.find(hash, is_it)
+    pub(super) fn find(&self, hash: u32, mut matches: impl FnMut(&K) -> bool) -> Option<u32> {
+        let matches = |index| self.timer(index).is_some_and(|timer| matches(&timer.key));
+        self.keys.find(hash, matches)
     }
 
     /// Adds a timer under a key that has none, and changes its slot. Returns its index.
@@ -213,17 +213,17 @@ impl<K, S> Table<K, S> {
         Some(timer)
     }
 
-    /// Takes the timer out whose key has this hash and for which `is_it` is true, and changes its slot. Returns its
+    /// Takes the timer out whose key has this hash and for which `matches` is true, and changes its slot. Returns its
     /// index.
     pub(super) fn find_and_remove(
         &mut self,
         hash: u32,
-        mut is_it: impl FnMut(&K) -> bool,
+        mut matches: impl FnMut(&K) -> bool,
         change: impl FnOnce(u32, &mut Slot<K, S>),
     ) -> Option<(u32, Timer<K, S>)> {
         let Table { keys, slots, .. } = self;
-        let is_it = |index| timer_at(slots, index).is_some_and(|timer| is_it(&timer.key));
-        let index = keys.remove(hash, is_it, |index| hash_at(slots, index))?;
+        let matches = |index| timer_at(slots, index).is_some_and(|timer| matches(&timer.key));
+        let index = keys.remove(hash, matches, |index| hash_at(slots, index))?;
         let (timer, _) = self.take(index, |slot| change(index, slot))?;
         Some((index, timer))
     }

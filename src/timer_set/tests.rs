@@ -401,7 +401,7 @@ fn fire(shared: &Shared, set: &Keyed, nodes: &mut Nodes, indices: &[u32], at: u6
 
 // The table once remembered a chunk to keep when it had begun anew, without any: an index out of bounds.
 #[test]
-fn begins_anew_when_its_last_chunks_are_given_back() {
+fn begins_again_when_its_last_chunks_are_freed() {
     let (shared, set) = set();
     let mut nodes = Nodes::default();
     let turn = Turn::new(0, tick(0), &shared.metrics.0);

@@ -82,7 +82,7 @@ async fn p16_counts_each_end_of_a_sleep_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p16_balances_the_books_after_any_mix_of_operations() {
+async fn p16_counters_add_up_after_any_mix_of_operations() {
     for seed in 0..20 {
         let mut numbers = Numbers(seed);
         let wheel = start_wheel();
@@ -134,7 +134,7 @@ async fn p16_balances_the_books_after_any_mix_of_operations() {
 }
 
 #[test]
-fn p16_balances_the_books_over_threads_that_are_gone() {
+fn p16_counters_add_up_over_threads_that_are_gone() {
     let runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = { runtime }.worker_threads(2).enable_time().build().unwrap();
     let wheel = builder().runtime(runtime.handle().clone()).start().unwrap();

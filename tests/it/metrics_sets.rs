@@ -123,7 +123,7 @@ impl Drop for StopOnDrop {
 }
 
 #[test]
-fn p16_balances_the_books_in_every_snapshot() {
+fn p16_counters_add_up_in_every_snapshot() {
     const READS: usize = 3_000;
     let wheel = TimerWheel::builder().dedicated_thread().start().unwrap();
     let (timers, mut expirations) = wheel.keyed::<u32, u32>();

@@ -99,7 +99,7 @@ macro_rules! conformance_tests {
                 tells_what_others_lack,
                 fires_what_is_due_and_exists,
                 fires_again_after_the_lease,
-                fires_what_nobody_has_loaded,
+                fires_what_no_instance_has_loaded,
                 repeats_in_the_step_that_fires,
                 deletes_what_fires_at_most_once,
                 hints_near_rows_that_no_instance_has_loaded,
@@ -153,7 +153,7 @@ macro_rules! conformance_tests {
             }
             scripts {
                 agrees_with_the_oracle,
-                keeps_its_books_among_instances,
+                answers_add_up_among_instances,
             }
             races {
                 put_backs_never_hide_a_timer,

@@ -242,8 +242,8 @@ impl<S: Store> Script<S> {
 
 /// Three instances, of which some die and others take their place, set, move, remove and claim timers at random. In the end
 /// every timer was acknowledged or removed, none after that was delivered, and none was early.
-pub async fn keeps_its_books_among_instances<T: Stores>(world: &World<T>) {
-    let seed = seed("keeps_its_books_among_instances");
+pub async fn answers_add_up_among_instances<T: Stores>(world: &World<T>) {
+    let seed = seed("answers_add_up_among_instances");
     let mut program = Program {
         world,
         random: Random::new(seed, 0),

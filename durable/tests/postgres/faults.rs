@@ -375,7 +375,7 @@ async fn names_what_is_refused_and_no_password() {
 }
 
 #[tokio::test]
-async fn says_where_nobody_answers() {
+async fn says_where_no_server_answers() {
     let error = refused("postgres://me:s3cret@127.0.0.1:1/orders").await;
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
     let text = format!("{error:#}");

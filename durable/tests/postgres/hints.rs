@@ -85,7 +85,7 @@ impl Case {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn near_rows_that_nobody_loads_are_hinted() {
+async fn near_rows_that_no_instance_loads_are_hinted() {
     let Some(case) = Case::open("hints").await else {
         return missing();
     };

@@ -36,7 +36,7 @@
 //!
 //! [shuttle]: https://docs.rs/shuttle
 
-mod ledger;
+mod facts;
 mod mix;
 mod readers;
 mod sluggish;

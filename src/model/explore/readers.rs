@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use shuttle::thread::{self, JoinHandle};
 
-use super::ledger::SharedLedger;
+use super::facts::SharedFacts;
 use super::mix::{Mix, Random};
 use super::world::{self, Wait, block_on, fail, note};
 use crate::{Cause, Expirations, clock};
@@ -22,11 +22,11 @@ fn wait(mix: Mix, random: &mut Random) -> Wait {
 pub(super) fn receive(
     mix: Mix,
     seed: u64,
-    ledger: &SharedLedger,
+    facts: &SharedFacts,
     mut stream: Expirations<u64, u64>,
 ) -> JoinHandle<()> {
     let mut random = Random::new(seed);
-    let ledger = ledger.clone();
+    let facts = facts.clone();
     world::spawn("receiver", move |me| {
         loop {
             if random.percent(mix.lagging) {
@@ -37,8 +37,8 @@ pub(super) fn receive(
                 break;
             };
             note(me, || format!("receives {expired:?}"));
-            ledger.came_out(&expired);
-            ledger.update(|ledger| ledger.received += 1);
+            facts.came_out(&expired);
+            facts.update(|facts| facts.received += 1);
             if expired.deadline > clock::now() {
                 fail(format!("timer {} is early", expired.key));
             }
@@ -46,7 +46,7 @@ pub(super) fn receive(
         }
         note(me, || "the stream has ended".to_owned());
         for expired in stream.unexpired() {
-            ledger.came_out(&expired);
+            facts.came_out(&expired);
         }
     })
 }
@@ -55,30 +55,30 @@ pub(super) fn receive(
 pub(super) fn reap(
     mix: Mix,
     seed: u64,
-    ledger: &SharedLedger,
+    facts: &SharedFacts,
     mut stream: Expirations<u64, u64>,
 ) -> JoinHandle<()> {
     let mut random = Random::new(seed);
-    let ledger = ledger.clone();
+    let facts = facts.clone();
     world::spawn("reaper", move |me| {
         loop {
             if random.percent(mix.lagging) {
-                ledger.update(|ledger| ledger.reader_is_away = true);
+                facts.update(|facts| facts.reader_is_away = true);
                 let micros = random.pick(&[500, 1_000, 2_000, 3_000]);
                 note(me, || format!("rests for {micros} µs"));
                 world::rest(me, Duration::from_micros(micros));
-                ledger.update(|ledger| ledger.reader_is_away = false);
+                facts.update(|facts| facts.reader_is_away = false);
             }
             let how = wait(mix, &mut random);
             let Some(expired) = block_on(me, how, stream.recv()) else {
                 break;
             };
             note(me, || format!("reaps {expired:?}"));
-            let (is_first, too_early) = ledger.update(|ledger| {
-                ledger.received += 1;
-                let is_first = ledger.reaped.insert(expired.key);
-                let idle = ledger.idle;
-                let watched = ledger.watches.entry(expired.key).or_default();
+            let (is_first, too_early) = facts.update(|facts| {
+                facts.received += 1;
+                let is_first = facts.reaped.insert(expired.key);
+                let idle = facts.idle;
+                let watched = facts.watches.entry(expired.key).or_default();
                 watched.reaped = true;
                 let is_active = watched.busy || watched.not_before + idle > clock::elapsed();
                 let too_early = is_active && expired.cause != Cause::Now;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use shuttle::thread;
 
-use super::ledger::{HOUR, INTERVALS, KEYS, Ledger, SharedLedger};
+use super::facts::{Facts, HOUR, INTERVALS, KEYS, SharedFacts};
 use super::mix::{Mix, Random};
 use super::world::{self, Me, Wait, advance, block_on, fail, note};
 use crate::{BusyGuard, KeyedTimers, Reaper, Sleep, TimerWheel, WatchGuard, clock};
@@ -21,7 +21,7 @@ pub(super) struct Worker {
     pub(super) me: Me,
     pub(super) random: Random,
     pub(super) mix: Mix,
-    pub(super) ledger: SharedLedger,
+    pub(super) facts: SharedFacts,
     pub(super) wheel: TimerWheel,
     pub(super) timers: Option<Arc<KeyedTimers<u64, u64>>>,
     pub(super) intervals: Vec<u64>,
@@ -118,7 +118,7 @@ impl Worker {
         let delay = delay(&mut self.random);
         let value = self.next_value();
         note(self.me, || format!("sets {key} to {value} in {delay:?}"));
-        self.ledger.update(|ledger| ledger.set.insert(value));
+        self.facts.update(|facts| facts.set.insert(value));
         if self.random.percent(30) {
             return self.set_if_absent(key, value, delay);
         }
@@ -129,7 +129,7 @@ impl Worker {
             }
             Err(error) => {
                 note(self.me, || format!("has not set {key}: {error}"));
-                self.ledger.update(|ledger| ledger.set.remove(&value));
+                self.facts.update(|facts| facts.set.remove(&value));
             }
         }
     }
@@ -138,7 +138,7 @@ impl Worker {
         let answer = self.timers().set_if_absent(key, value, delay);
         note(self.me, || format!("has set {key} if absent: {answer:?}"));
         if !matches!(answer, Ok(None)) {
-            self.ledger.update(|ledger| ledger.set.remove(&value));
+            self.facts.update(|facts| facts.set.remove(&value));
         }
         if answer.is_ok_and(|back| back.is_some_and(|back| back != (key, value))) {
             fail(format!("timer {key} came back with another value"));
@@ -147,13 +147,13 @@ impl Worker {
 
     /// A call has returned this value.
     fn has_come_out(&self, key: u64, value: Option<u64>) {
-        if value.is_some_and(|value| !self.ledger.update(|ledger| ledger.out.insert(value))) {
+        if value.is_some_and(|value| !self.facts.update(|facts| facts.out.insert(value))) {
             fail(format!("timer {key} ({value:?}) came out twice"));
         }
     }
 
     fn next_value(&self) -> u64 {
-        self.ledger.update(Ledger::next_value)
+        self.facts.update(Facts::next_value)
     }
 
     fn set_interval(&mut self) {
@@ -201,7 +201,7 @@ impl Worker {
         }
         note(self.me, || "drains".to_owned());
         for expired in self.timers().drain().unwrap_or_default() {
-            self.ledger.came_out(&expired);
+            self.facts.came_out(&expired);
         }
     }
 
@@ -214,8 +214,8 @@ impl Worker {
             return;
         };
         note(self.me, || format!("has begun to watch {key}"));
-        self.ledger.update(|ledger| {
-            let watched = ledger.watches.entry(key).or_default();
+        self.facts.update(|facts| {
+            let watched = facts.watches.entry(key).or_default();
             watched.not_before = last;
             watched.not_after = clock::elapsed();
         });
@@ -239,21 +239,21 @@ impl Worker {
     fn touch_one(&self, at: usize) {
         let (key, watch, _) = &self.watches[at];
         let now = clock::elapsed();
-        let was_reaped = self.ledger.update(|ledger| ledger.watches[key].reaped);
+        let was_reaped = self.facts.update(|facts| facts.watches[key].reaped);
         let counts = watch.touch();
         note(self.me, || {
             format!("touches {key}, as of {now:?}: {counts}")
         });
         if counts {
-            self.ledger.update(|ledger| {
-                if let Some(watched) = ledger.watches.get_mut(key) {
+            self.facts.update(|facts| {
+                if let Some(watched) = facts.watches.get_mut(key) {
                     watched.not_before = now;
                     watched.not_after = clock::elapsed();
                 }
             });
         }
         if !counts {
-            self.ledger.update(|ledger| ledger.refused.insert(*key));
+            self.facts.update(|facts| facts.refused.insert(*key));
         }
         if counts && was_reaped {
             fail(format!("a touch of {key} counts, and it was reaped before"));
@@ -272,12 +272,12 @@ impl Worker {
         let effective = guard.is_effective();
         note(self.me, || format!("is busy with {key}: {effective}"));
         if !effective {
-            self.ledger.update(|ledger| ledger.refused.insert(key));
+            self.facts.update(|facts| facts.refused.insert(key));
         }
         if effective {
             *busy = Some(guard);
-            self.ledger.update(|ledger| {
-                if let Some(watched) = ledger.watches.get_mut(&key) {
+            self.facts.update(|facts| {
+                if let Some(watched) = facts.watches.get_mut(&key) {
                     watched.busy = true;
                 }
             });
@@ -290,16 +290,16 @@ impl Worker {
             return;
         }
         note(self.me, || format!("is not busy with {key} any more"));
-        // The ledger says so before it is so: from the release on the watch may be reaped, after an idle duration.
-        self.ledger.update(|ledger| {
-            if let Some(watched) = ledger.watches.get_mut(&key) {
+        // The facts says so before it is so: from the release on the watch may be reaped, after an idle duration.
+        self.facts.update(|facts| {
+            if let Some(watched) = facts.watches.get_mut(&key) {
                 watched.busy = false;
                 watched.not_before = clock::elapsed();
             }
         });
         drop(guard);
-        self.ledger.update(|ledger| {
-            if let Some(watched) = ledger.watches.get_mut(&key) {
+        self.facts.update(|facts| {
+            if let Some(watched) = facts.watches.get_mut(&key) {
                 watched.not_after = clock::elapsed();
             }
         });
@@ -311,12 +311,12 @@ impl Worker {
         if self.random.percent(40) {
             let expired = watch.expire_now();
             note(self.me, || format!("expires {key} now: {expired}"));
-            self.ledger.update(|ledger| {
+            self.facts.update(|facts| {
                 // Whether by this or by being idle, it has to be received.
-                ledger.refused.insert(key);
+                facts.refused.insert(key);
                 // One that was idle and has not been received is due at the end of this tick instead.
-                let now = clock::elapsed().saturating_sub(ledger.idle);
-                if let Some(watched) = ledger.watches.get_mut(&key).filter(|_| expired) {
+                let now = clock::elapsed().saturating_sub(facts.idle);
+                if let Some(watched) = facts.watches.get_mut(&key).filter(|_| expired) {
                     watched.not_after = watched.not_after.max(now);
                 }
             });
@@ -334,7 +334,7 @@ impl Worker {
     fn unwatch(&self, key: u64, watch: WatchGuard<u64, u64>, busy: Option<BusyGuard>) {
         self.release(key, busy);
         note(self.me, || format!("drops the watch {key}"));
-        self.ledger.update(|ledger| ledger.watches.remove(&key));
+        self.facts.update(|facts| facts.watches.remove(&key));
         drop(watch);
         note(self.me, || format!("has dropped the watch {key}"));
     }
@@ -413,11 +413,11 @@ impl Worker {
 
     /// The counters do not go down, and those of keyed timers balance.
     fn metrics(&mut self) {
-        let before = self.ledger.update(|ledger| ledger.last_metrics);
+        let before = self.facts.update(|facts| facts.last_metrics);
         let m = self.wheel.metrics();
         let now = (m.keyed_set, m.sleeps_made);
-        self.ledger.update(|ledger| {
-            let last = &mut ledger.last_metrics;
+        self.facts.update(|facts| {
+            let last = &mut facts.last_metrics;
             *last = (last.0.max(now.0), last.1.max(now.1));
         });
         if now.0 < before.0 || now.1 < before.1 {
@@ -427,13 +427,13 @@ impl Worker {
         }
         let ended = m.keyed_fired + m.keyed_removed + m.keyed_replaced + m.keyed_drained;
         if m.keyed_set != m.keyed_pending + ended {
-            fail(format!("the books of keyed timers do not balance: {m:?}"));
+            fail(format!("the counters of keyed timers do not add up: {m:?}"));
         }
     }
 
     fn shutdown(&mut self) {
         note(self.me, || "shuts the wheel down".to_owned());
-        self.ledger.update(|ledger| ledger.was_shut_down = true);
+        self.facts.update(|facts| facts.was_shut_down = true);
         let how = Wait {
             panics: self.random.percent(self.mix.panicking),
             ..Wait::default()

@@ -217,7 +217,7 @@ fn wait_until(is_so: impl Fn(&mut World) -> bool) {
 }
 
 impl World {
-    fn everybody_waits(&self) -> bool {
+    fn every_party_waits(&self) -> bool {
         self.parties.iter().all(|p| p.state != State::Running)
     }
 
@@ -272,7 +272,7 @@ pub(super) fn wait(me: Me, until: Option<Duration>) {
         if has_failed() {
             stop();
         }
-        let everybody_waits = with(|world| {
+        let every_party_waits = with(|world| {
             let party = &mut world.parties[me.0];
             let is_over =
                 std::mem::take(&mut party.permit) || until.is_some_and(|at| at <= clock::elapsed());
@@ -282,9 +282,9 @@ pub(super) fn wait(me: Me, until: Option<Duration>) {
             }
             party.state = State::Waiting;
             party.until = until;
-            Some(world.everybody_waits())
+            Some(world.every_party_waits())
         });
-        match everybody_waits {
+        match every_party_waits {
             None => return,
             Some(false) => thread::park(),
             Some(true) => jump(me),

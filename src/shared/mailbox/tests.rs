@@ -47,7 +47,7 @@ fn notifies_for_a_long_queue_whatever_the_tick() {
 }
 
 #[test]
-fn notifies_nobody_when_it_only_enqueues() {
+fn sends_no_notification_when_it_only_enqueues() {
     let mailbox = Mailbox::new(1, Count::default());
     assert!(mailbox.park(None));
     for _ in 1..QUEUE_BOUND {

@@ -68,7 +68,7 @@ fn no_part_has_much_more_than_twice_the_average() {
                 .fold(largest, usize::max);
         }
     }
-    assert!(largest < PART * 5 / 2, "{largest}");
+    assert!(largest < PART_LEN * 5 / 2, "{largest}");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn memory_goes_back_with_the_indices() {
         assert!(removed.is_some());
     }
     let lines: usize = map.parts.iter().map(|part| part.lines.len()).sum();
-    assert!(lines <= 100 / FEWEST + map.parts.len(), "{lines} lines");
+    assert!(lines <= 100 / MIN_LOAD + map.parts.len(), "{lines} lines");
     assert!(map.parts.capacity() <= 16, "{}", map.parts.capacity());
     for index in 0..100 {
         let found = map.find(hash_of(index), |other| other == index);
@@ -122,7 +122,7 @@ fn merges_no_parts_that_were_just_split() {
     let hash_of = |index: u32| hashes[index as usize];
     let mut map = fill(&hashes);
     let (parts, last) = (map.parts.len(), 19_999);
-    for fewer in [1, PART, 20 * PART] {
+    for fewer in [1, PART_LEN, 20 * PART_LEN] {
         let removed: Vec<_> = (0..=last).rev().take(fewer).collect();
         for &index in &removed {
             let found = map.remove(hash_of(index), |other| other == index, hash_of);
@@ -227,8 +227,8 @@ fn waves() -> impl Strategy<Value = Vec<(usize, bool)>> {
     let size = prop_oneof![
         2 => 0..30_usize,
         3 => 100..1_500_usize,
-        1 => Just(PART),
-        1 => Just(PART * 3 + 1),
+        1 => Just(PART_LEN),
+        1 => Just(PART_LEN * 3 + 1),
     ];
     vec((size, any::<bool>()), 2..8)
 }

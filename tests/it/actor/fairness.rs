@@ -257,7 +257,7 @@ async fn stays_ready_when_polled_without_budget() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p10_holds_nothing_up_by_what_nobody_receives() {
+async fn p10_holds_nothing_up_by_what_no_task_receives() {
     let wheel = start_wheel();
     let start = Instant::now();
     let (timers, expirations) = wheel.keyed::<u64, ()>();

@@ -163,7 +163,7 @@ async fn p12_wakers_that_panic_in_a_queue_skip_no_step_of_the_end() {
 // --- wakers that come back ---
 
 #[tokio::test(start_paused = true)]
-async fn p7_wakes_nobody_for_a_sleep_dropped_on_its_tick() {
+async fn p7_wakes_no_task_for_a_sleep_dropped_on_its_tick() {
     let wheel = start_wheel();
     let (woken, waker) = Wakes::new();
     for settled in [true, false] {
@@ -183,7 +183,7 @@ async fn p7_wakes_nobody_for_a_sleep_dropped_on_its_tick() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p7_wakes_nobody_for_a_sleep_dropped_by_another_waker() {
+async fn p7_wakes_no_task_for_a_sleep_dropped_by_another_waker() {
     let wheel = start_wheel();
     let (woken, waker) = Wakes::new();
     let start = Instant::now();
@@ -317,7 +317,7 @@ async fn holds_no_lock_when_a_dropped_waker_drops_sleeps() {
 // --- runtimes that starve ---
 
 #[tokio::test]
-async fn readies_due_sleeps_at_once_after_a_starved_runtime() {
+async fn due_sleeps_are_ready_at_once_after_a_starved_runtime() {
     let wheel = start_wheel();
     let mut tasks = JoinSet::new();
     for n in 0..100 {
@@ -369,7 +369,7 @@ async fn p1_p2_fires_new_sleeps_on_time_after_starvation() {
 // --- races ---
 
 #[test]
-fn p7_wakes_nobody_after_drops_that_race_with_firing() {
+fn p7_wakes_no_task_after_drops_that_race_with_firing() {
     let runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = { runtime }.worker_threads(2).enable_time().build().unwrap();
     let wheel = builder().runtime(runtime.handle().clone()).start().unwrap();

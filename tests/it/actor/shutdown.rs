@@ -173,7 +173,7 @@ async fn releases_those_who_settle_when_the_wheel_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p7_wakes_nobody_for_a_sleep_dropped_after_shutdown() {
+async fn p7_wakes_no_task_for_a_sleep_dropped_after_shutdown() {
     let wheel = start_wheel();
     let (woken, waker) = Wakes::new();
     let mut sleep = wheel.sleep(ms(10));

@@ -27,7 +27,7 @@ impl CountWakes {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p10_blocks_nobody_when_the_consumer_never_reads() {
+async fn p10_blocks_no_task_when_the_consumer_never_reads() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let (others, mut other_stream) = wheel.keyed();
@@ -57,7 +57,7 @@ async fn p10_blocks_nobody_when_the_consumer_never_reads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p10_shuts_down_though_nobody_reads() {
+async fn p10_shuts_down_though_no_task_reads() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     for key in 0..10_000 {

@@ -129,7 +129,7 @@ fn task_set() -> tokio::task::JoinSet<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readies_a_zero_or_past_sleep_at_its_first_poll() {
+async fn zero_or_past_sleep_is_ready_at_its_first_poll() {
     let wheel = start_wheel();
     jump(ms(10));
     let past = Instant::now() - ms(5);
@@ -140,7 +140,7 @@ async fn readies_a_zero_or_past_sleep_at_its_first_poll() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readies_a_due_sleep_before_the_actor_ran() {
+async fn due_sleep_is_ready_before_the_actor_ran() {
     let wheel = start_wheel();
     let (woken, waker) = Wakes::new();
     let mut sleep = wheel.sleep(ms(10));

@@ -234,7 +234,7 @@ async fn is_elapsed_by_the_clock_after_a_reset() {
 
 // Tokio wakes the last poller of a completed sleep that is reset: it keeps a clone of its waker for that.
 #[tokio::test(start_paused = true)]
-async fn wakes_nobody_when_reset_after_it_completed() {
+async fn wakes_no_task_when_reset_after_it_completed() {
     let wheel = start_wheel();
     let (woken, waker) = Wakes::new();
     let mut sleep = wheel.sleep(ms(10));
@@ -270,7 +270,7 @@ fn panics(f: impl FnOnce()) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn balances_the_books_when_a_waker_drop_panics() {
+async fn counters_add_up_when_a_waker_drop_panics() {
     let wheel = start_wheel();
     let arm = || {
         let mut sleep = wheel.sleep(ms(10));

@@ -117,7 +117,7 @@ async fn accepts_anything_that_becomes_a_future() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p7_wakes_nobody_for_a_timeout_completed_or_dropped() {
+async fn p7_wakes_no_task_for_a_timeout_completed_or_dropped() {
     let wheel = start_wheel();
     let (woken, waker) = Wakes::new();
     let (tx, rx) = oneshot::channel();

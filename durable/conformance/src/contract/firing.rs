@@ -82,7 +82,7 @@ pub async fn fires_again_after_the_lease<T: Stores>(world: &World<T>) {
 
 /// A fire takes due rows that no instance has loaded besides the versions that it names: waiting rows and claims whose lease
 /// has ended, earliest first, and at most as many as it asks for.
-pub async fn fires_what_nobody_has_loaded<T: Stores>(world: &World<T>) {
+pub async fn fires_what_no_instance_has_loaded<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let asked = async |versions, unloaded| {
         let mut request = Fire::new(versions, Some(HOUR), UNLOADED);

@@ -81,7 +81,7 @@ async fn sends_a_command_only_for_an_earlier_tick() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn schedules_a_moved_due_timer_anew() {
+async fn schedules_a_moved_due_timer_again() {
     let (mut actor, wheel) = start();
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
     for key in 0..300 {
@@ -252,7 +252,7 @@ async fn delivers_a_due_timer_set_again_in_its_new_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reschedules_a_touched_idle_timer_and_wakes_nobody() {
+async fn reschedules_a_touched_idle_timer_and_wakes_no_task() {
     let (mut actor, wheel) = start();
     let mut idle = wheel.idle_timer(ms(10));
     let count = Arc::<Count>::default();

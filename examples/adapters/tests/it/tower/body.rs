@@ -69,7 +69,7 @@ async fn passes_a_body_that_is_slow_but_steady() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn counts_no_time_in_which_nobody_asks() {
+async fn counts_no_time_in_which_no_task_asks() {
     let wheel = start_wheel();
     let mut body = TimeoutBody::new(&wheel, LIMIT, pieces(&[JUST_BEFORE; 3]));
     for _ in 0..3 {

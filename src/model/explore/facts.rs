@@ -1,4 +1,4 @@
-//! The ledger of a schedule: the facts that its parties know, and the checks against them.
+//! The facts of a schedule that its parties know, and the checks against them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,7 @@ pub(super) const HOUR: Duration = Duration::from_secs(3_600);
 
 /// The facts that callers and readers know of a schedule.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct Facts {
     next: u64,
     /// The values of keyed timers that were set.
     pub(super) set: BTreeSet<u64>,
@@ -47,26 +47,26 @@ pub(super) struct Watched {
     pub(super) reaped: bool,
 }
 
-impl Ledger {
+impl Facts {
     pub(super) fn next_value(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
 }
 
-/// The ledger that all parties share. It is never locked across a step.
+/// The facts that all parties share. It is never locked across a step.
 #[derive(Debug, Clone, Default)]
-pub(super) struct SharedLedger(Arc<Mutex<Ledger>>);
+pub(super) struct SharedFacts(Arc<Mutex<Facts>>);
 
-impl SharedLedger {
-    pub(super) fn update<R>(&self, f: impl FnOnce(&mut Ledger) -> R) -> R {
+impl SharedFacts {
+    pub(super) fn update<R>(&self, f: impl FnOnce(&mut Facts) -> R) -> R {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Records that a keyed timer has come out, which happens once.
     pub(super) fn came_out(&self, expired: &Expired<u64, u64>) {
         let value = expired.value;
-        if expired.key < INTERVALS && !self.update(|ledger| ledger.out.insert(value)) {
+        if expired.key < INTERVALS && !self.update(|facts| facts.out.insert(value)) {
             fail(format!(
                 "timer {} (value {value}) came out twice",
                 expired.key
@@ -97,13 +97,13 @@ pub(super) fn check_timers(
 }
 
 /// Checks that every idle watch was reaped, and that the actor runs soon enough for each.
-pub(super) fn check_watches(ledger: &Ledger, target: Option<Duration>) -> Result<(), String> {
+pub(super) fn check_watches(facts: &Facts, target: Option<Duration>) -> Result<(), String> {
     let now = clock::elapsed();
-    if ledger.reader_is_away {
+    if facts.reader_is_away {
         return Ok(());
     }
-    for (key, watched) in &ledger.watches {
-        let due = tick_of(tick_of(watched.not_after) + ledger.idle);
+    for (key, watched) in &facts.watches {
+        let due = tick_of(tick_of(watched.not_after) + facts.idle);
         if !watched.busy && !watched.reaped && is_too_late(due, now, target) {
             return Err(format!(
                 "watch {key} is idle at {due:?}; {}",
@@ -115,9 +115,9 @@ pub(super) fn check_watches(ledger: &Ledger, target: Option<Duration>) -> Result
 }
 
 /// Checks the end of a schedule, when only the wheel is left: nothing is pending, and everything is counted once.
-pub(super) fn check_books(wheel: &TimerWheel, ledger: &SharedLedger) {
+pub(super) fn check_totals(wheel: &TimerWheel, facts: &SharedFacts) {
     block_on(MAIN, Wait::default(), wheel.settle());
-    let (was_shut_down, received) = ledger.update(|l| (l.was_shut_down, l.received));
+    let (was_shut_down, received) = facts.update(|l| (l.was_shut_down, l.received));
     if wheel.is_shutdown() != was_shut_down {
         fail("the wheel has ended though nobody shut it down");
     }
@@ -125,7 +125,7 @@ pub(super) fn check_books(wheel: &TimerWheel, ledger: &SharedLedger) {
     let ended = m.keyed_fired + m.keyed_removed + m.keyed_replaced + m.keyed_drained;
     let sleeps = m.sleeps_fired + m.sleeps_cancelled + m.sleeps_handed_over;
     if m.keyed_pending != 0 || m.keyed_set != ended {
-        fail(format!("the books of keyed timers do not balance: {m:?}"));
+        fail(format!("the counters of keyed timers do not add up: {m:?}"));
     }
     if m.keyed_fired != received {
         fail(format!(
@@ -133,15 +133,15 @@ pub(super) fn check_books(wheel: &TimerWheel, ledger: &SharedLedger) {
             m.keyed_fired
         ));
     }
-    let lost = ledger.update(|l| l.set.symmetric_difference(&l.out).copied().next());
+    let lost = facts.update(|l| l.set.symmetric_difference(&l.out).copied().next());
     if let Some(value) = lost {
         fail(format!("a timer was set to {value}, which never came out"));
     }
-    let refused = ledger.update(|l| l.refused.difference(&l.reaped).copied().next());
+    let refused = facts.update(|l| l.refused.difference(&l.reaped).copied().next());
     if let Some(key) = refused.filter(|_| !was_shut_down) {
         fail(format!("watch {key} was neither touched nor reaped"));
     }
     if m.sleeps_pending != 0 || m.sleeps_made != sleeps {
-        fail(format!("the books of sleeps do not balance: {m:?}"));
+        fail(format!("the counters of sleeps do not add up: {m:?}"));
     }
 }
