@@ -1,7 +1,7 @@
 //! The changes that each call makes to the rows.
 
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{OptionalExtension, params};
 
@@ -17,8 +17,14 @@ use crate::store::{
 
 type Result<T> = rusqlite::Result<T>;
 
-/// A purge deletes at most this many rows at once, which takes some ten milliseconds.
-const PURGED_AT_ONCE: usize = 512;
+/// A purge deletes at most this many rows at once,
+const PURGED_AT_ONCE: u64 = 512;
+
+/// and fewer if they take longer than this. In a large file each of them lies on pages of its own.
+const PURGE_TIME: Duration = Duration::from_millis(5);
+
+/// It looks at the time after so many rows.
+const PURGE_STEP: usize = 16;
 
 /// Opens a namespace.
 pub(super) fn open(
@@ -503,17 +509,23 @@ impl<'a> Call<'a> {
 
 /// Deletes a batch.
 pub(super) fn purge(call: &mut Call<'_>) -> Result<Purged> {
+    let began = Instant::now();
     let mut rows = 0;
     for state in [State::Waiting, State::InFlight] {
         let sql = "DELETE FROM tickwheel_timers WHERE version IN
             (SELECT version FROM tickwheel_timers WHERE namespace = ?1 AND state = ?2 LIMIT ?3)";
-        let at_most = number(PURGED_AT_ONCE - rows);
-        let deleted = call.execute(sql, (call.namespace, state_number(state), at_most))?;
-        call.add_rows(state, -number(deleted));
-        rows += deleted;
+        let parameters = (call.namespace, state_number(state), number(PURGE_STEP));
+        loop {
+            let deleted = call.execute(sql, parameters)?;
+            call.add_rows(state, -number(deleted));
+            rows += deleted as u64;
+            if deleted < PURGE_STEP {
+                break;
+            }
+            if rows >= PURGED_AT_ONCE || began.elapsed() >= PURGE_TIME {
+                return Ok(Purged { rows, more: true });
+            }
+        }
     }
-    Ok(Purged {
-        rows: rows as u64,
-        more: rows == PURGED_AT_ONCE,
-    })
+    Ok(Purged { rows, more: false })
 }
