@@ -17,13 +17,13 @@ use crate::store::{
 
 type Result<T> = rusqlite::Result<T>;
 
-/// A purge deletes at most this many rows at once,
+/// The most rows that a batch of a purge deletes.
 const PURGED_AT_ONCE: u64 = 512;
 
-/// and fewer if they take longer than this. In a large file each of them lies on pages of its own.
+/// A batch ends after this time. In a large file each row lies on pages of its own.
 const PURGE_TIME: Duration = Duration::from_millis(5);
 
-/// It looks at the time after so many rows.
+/// How many rows a batch deletes between two looks at the time.
 const PURGE_STEP: usize = 16;
 
 /// Opens a namespace.
