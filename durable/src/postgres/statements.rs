@@ -435,18 +435,22 @@ pub(super) const ALIVE: &str = concat!(
 
 /// Loads for `$2` what falls due within `$3` microseconds, at most `$4` rows, and notes what it lacks of `$5` that are due. Each
 /// row has the time, and what other living instances lack; the last has no version.
+///
+/// It locks no row that it does not load: a fire at the same moment would take a later row first.
 pub(super) const LOAD: &str = concat!(
     "WITH clock AS MATERIALIZED (SELECT ", now!(), " AS now), waiting AS MATERIALIZED (
         SELECT t.version, t.due FROM tickwheel_timers t
         WHERE t.namespace = $1::int AND NOT t.in_flight AND t.loaded_by IS NULL
             AND t.due <= (SELECT now FROM clock) + $3::bigint
-        ORDER BY t.due, t.version LIMIT $4::bigint + 1
+        ORDER BY t.due, t.version LIMIT $4::bigint
         FOR UPDATE SKIP LOCKED
     ), lapsed AS MATERIALIZED (
         SELECT t.version, t.due FROM tickwheel_timers t
         WHERE t.namespace = $1 AND t.in_flight AND t.loaded_by IS NULL AND t.due <= (SELECT now FROM clock)
-        ORDER BY t.due, t.version LIMIT $4::bigint + 1
+        ORDER BY t.due, t.version LIMIT $4::bigint
         FOR UPDATE SKIP LOCKED
+    ), locked AS (
+        SELECT (SELECT count(*) FROM waiting) + (SELECT count(*) FROM lapsed) AS rows
     ), near AS MATERIALIZED (
         SELECT * FROM waiting UNION ALL SELECT * FROM lapsed ORDER BY due, version LIMIT $4::bigint
     ), loaded AS (
@@ -456,11 +460,24 @@ pub(super) const LOAD: &str = concat!(
     ), noted AS (
         UPDATE tickwheel_instances i SET lacks = lacking.rows FROM lacking WHERE i.id = $2 AND i.lacks <> lacking.rows
     )
-    SELECT clock.now, (SELECT count(*) FROM waiting) + (SELECT count(*) FROM lapsed) > $4 AS more, (
+    SELECT clock.now, CASE WHEN locked.rows <> $4 THEN locked.rows > $4 ELSE (
+                SELECT count(*) FROM (
+                    SELECT FROM tickwheel_timers t
+                    WHERE t.namespace = $1 AND NOT t.in_flight AND t.loaded_by IS NULL AND t.due <= clock.now + $3
+                    LIMIT $4 + 1
+                ) seen
+            ) + (
+                SELECT count(*) FROM (
+                    SELECT FROM tickwheel_timers t
+                    WHERE t.namespace = $1 AND t.in_flight AND t.loaded_by IS NULL AND t.due <= clock.now
+                    LIMIT $4 + 1
+                ) seen
+            ) > $4
+        END AS more, (
             SELECT coalesce(sum(i.lacks), 0)::bigint FROM tickwheel_instances i
             WHERE i.namespace = $1 AND i.id <> $2 AND i.alive_until >= (SELECT now FROM clock)
         ) AS others_lack, near.version, near.due
-    FROM clock LEFT JOIN near ON true ORDER BY near.due, near.version"
+    FROM clock, locked LEFT JOIN near ON true ORDER BY near.due, near.version"
 );
 
 /// Ends the id `$2`, and unloads what it has loaded but for rows that are locked. Returns another id.

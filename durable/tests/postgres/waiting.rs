@@ -2,6 +2,7 @@
 //!
 //! The server counts the deadlocks that it has found. Time says nothing on a busy machine.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::{join, join_all};
@@ -208,4 +209,49 @@ async fn instances_that_come_back_at_once_never_deadlock() {
     }
     drop(stores);
     assert_eq!(deadlocks(&url).await, 0);
+}
+
+/// A load locked one row more than it was to load, to see whether there is more. A fire at that moment left the earliest row
+/// out, and fired a later one first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fires_by_deadline_while_other_instances_load_nothing() {
+    const ROWS: u64 = 400;
+    let Some(url) = database("loads_of_nothing").await else {
+        return missing();
+    };
+    let (space, stores) = stores(&url, 3).await;
+    let start = stores[0].0.open(&space, "json").await.expect("it opens");
+    let writes = (0..ROWS).map(|n| {
+        let due = Due::At(start.now.after(Duration::from_millis(n)));
+        let action = Action::set(n.to_be_bytes().to_vec(), due, None, false);
+        write(&n.to_string(), action)
+    });
+    let written = stores[0].0.write(&space, writes.collect(), UNLOADED).await;
+    written.expect("it writes");
+    tokio::time::sleep(Duration::from_millis(ROWS)).await;
+    let is_done = AtomicBool::new(false);
+    let load = |(store, instance): &(Postgres, InstanceId)| {
+        let (store, instance, space, is_done) = (store.clone(), *instance, &space, &is_done);
+        async move {
+            while !is_done.load(Ordering::Relaxed) {
+                let request = Load::new(instance, Duration::ZERO, 0, Duration::from_secs(60));
+                store.load(space, request).await.expect("it loads");
+            }
+        }
+    };
+    let fire = async {
+        let mut deadlines = Vec::new();
+        for _ in 0..ROWS {
+            let mut request = Fire::new(Vec::new(), Some(Duration::from_secs(60)), UNLOADED);
+            request.unloaded = 1;
+            let report = stores[0].0.fire(&space, request).await.expect("it fires");
+            deadlines.extend(report.fired.iter().map(|fired| fired.deadline));
+        }
+        is_done.store(true, Ordering::Relaxed);
+        deadlines
+    };
+    let loads = join_all(stores[1..].iter().map(load));
+    let (deadlines, _) = join(fire, loads).await;
+    assert_eq!(deadlines.len() as u64, ROWS);
+    assert!(deadlines.is_sorted(), "{deadlines:?}");
 }
