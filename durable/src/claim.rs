@@ -12,7 +12,8 @@ use crate::token::Token;
 /// A timer that has fired. From [`Claims`](crate::Claims).
 ///
 /// This instance holds the claim until its lease ends. The lease counts from firing, and at least half of it is left
-/// when the program receives the claim. Work that may take longer [renews](Self::auto_renew) it;
+/// when the program receives the claim, unless the whole process stood still during the fire. Work that may take longer
+/// [renews](Self::auto_renew) it;
 /// [`dispatch`](crate::Claims::dispatch) does so by itself. [`ack`](Self::ack) the claim when the work is done.
 /// Otherwise any instance delivers the timer again: at once when the claim is dropped, else when the lease has ended.
 ///

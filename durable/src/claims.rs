@@ -41,8 +41,8 @@ const PREFETCH: usize = 512;
 /// most [`capacity`](crate::Builder::capacity) claims are unsettled at once. The
 /// [protocol](crate::protocol#demand) says how instances share a backlog.
 ///
-/// The program receives every claim with at least half of its lease left. A claim that has waited for longer is
-/// released, and does not count as an [attempt](Claim::attempt).
+/// The program receives every claim with at least half of its lease left, unless the whole process stood still while it
+/// was fired. A claim that has waited for longer is released, and does not count as an [attempt](Claim::attempt).
 ///
 /// # Timers that do not decode
 ///
