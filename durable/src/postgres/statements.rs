@@ -463,13 +463,13 @@ pub(super) const LOAD: &str = concat!(
     SELECT clock.now, CASE WHEN locked.rows <> $4 THEN locked.rows > $4 ELSE (
                 SELECT count(*) FROM (
                     SELECT FROM tickwheel_timers t
-                    WHERE t.namespace = $1 AND NOT t.in_flight AND t.loaded_by IS NULL AND t.due <= clock.now + $3
+                    WHERE t.namespace = $1 AND NOT t.in_flight AND t.loaded_by IS NULL AND t.due <= (SELECT now FROM clock) + $3
                     LIMIT $4 + 1
                 ) seen
             ) + (
                 SELECT count(*) FROM (
                     SELECT FROM tickwheel_timers t
-                    WHERE t.namespace = $1 AND t.in_flight AND t.loaded_by IS NULL AND t.due <= clock.now
+                    WHERE t.namespace = $1 AND t.in_flight AND t.loaded_by IS NULL AND t.due <= (SELECT now FROM clock)
                     LIMIT $4 + 1
                 ) seen
             ) > $4
