@@ -28,7 +28,7 @@ pub(crate) trait Cell {
 
     fn is_in_use(&self) -> bool;
 
-    /// What was set when the cell was vacated: the chunk's next vacant cell.
+    /// The chunk's next vacant cell, as set when this one was vacated.
     fn next_vacant(&self) -> u32;
 
     fn set_next_vacant(&mut self, place: u32);

@@ -194,7 +194,7 @@ pub async fn d10_bounds_the_writes_of_a_backlog<T: Stores>(world: &World<T>) {
             }
             let faults: Vec<_> = running.iter().map(|one| one.faults.clone()).collect();
             let writes = || faults.iter().map(Faulty::row_writes).sum::<u64>();
-            // What is in hand at the ends of a window adds less than this makes up for.
+            // The rows in progress at the ends of a window are fewer than this allows for.
             let window = 8 * instances;
             let mut began = (0, writes());
             let see = |handled| {

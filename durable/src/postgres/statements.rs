@@ -90,6 +90,20 @@ macro_rules! armed {
     };
 }
 
+/// Whether a row waits, is not loaded, and is due now; or, with an interval added, by then.
+macro_rules! waiting {
+    () => {
+        "t.namespace = $1::int AND NOT t.in_flight AND t.loaded_by IS NULL AND t.due <= (SELECT now FROM clock)"
+    };
+}
+
+/// Whether a row is in flight, is not loaded, and its lease has ended.
+macro_rules! lapsed {
+    () => {
+        "t.namespace = $1::int AND t.in_flight AND t.loaded_by IS NULL AND t.due <= (SELECT now FROM clock)"
+    };
+}
+
 /// The items of a batch, from arrays.
 macro_rules! items {
     ($arrays:literal, $columns:literal) => {
@@ -266,12 +280,12 @@ pub(super) const FIRE: &str = concat!(
         FOR UPDATE OF t SKIP LOCKED
     ), waiting AS MATERIALIZED (
         SELECT t.version, t.key, t.value, t.due, t.deadline, t.attempt, t.period, t.loaded_by FROM tickwheel_timers t
-        WHERE t.namespace = $1 AND NOT t.in_flight AND t.loaded_by IS NULL AND t.due <= (SELECT now FROM clock)
+        WHERE ", waiting!(), "
         ORDER BY t.due, t.version LIMIT $9::bigint
         FOR UPDATE SKIP LOCKED
     ), lapsed AS MATERIALIZED (
         SELECT t.version, t.key, t.value, t.due, t.deadline, t.attempt, t.period, t.loaded_by FROM tickwheel_timers t
-        WHERE t.namespace = $1 AND t.in_flight AND t.loaded_by IS NULL AND t.due <= (SELECT now FROM clock)
+        WHERE ", lapsed!(), "
         ORDER BY t.due, t.version LIMIT $9
         FOR UPDATE SKIP LOCKED
     ), unloaded AS MATERIALIZED (
@@ -440,13 +454,12 @@ pub(super) const ALIVE: &str = concat!(
 pub(super) const LOAD: &str = concat!(
     "WITH clock AS MATERIALIZED (SELECT ", now!(), " AS now), waiting AS MATERIALIZED (
         SELECT t.version, t.due FROM tickwheel_timers t
-        WHERE t.namespace = $1::int AND NOT t.in_flight AND t.loaded_by IS NULL
-            AND t.due <= (SELECT now FROM clock) + $3::bigint
+        WHERE ", waiting!(), " + $3::bigint
         ORDER BY t.due, t.version LIMIT $4::bigint
         FOR UPDATE SKIP LOCKED
     ), lapsed AS MATERIALIZED (
         SELECT t.version, t.due FROM tickwheel_timers t
-        WHERE t.namespace = $1 AND t.in_flight AND t.loaded_by IS NULL AND t.due <= (SELECT now FROM clock)
+        WHERE ", lapsed!(), "
         ORDER BY t.due, t.version LIMIT $4::bigint
         FOR UPDATE SKIP LOCKED
     ), locked AS (
@@ -463,13 +476,13 @@ pub(super) const LOAD: &str = concat!(
     SELECT clock.now, CASE WHEN locked.rows <> $4 THEN locked.rows > $4 ELSE (
                 SELECT count(*) FROM (
                     SELECT FROM tickwheel_timers t
-                    WHERE t.namespace = $1 AND NOT t.in_flight AND t.loaded_by IS NULL AND t.due <= (SELECT now FROM clock) + $3
+                    WHERE ", waiting!(), " + $3
                     LIMIT $4 + 1
                 ) seen
             ) + (
                 SELECT count(*) FROM (
                     SELECT FROM tickwheel_timers t
-                    WHERE t.namespace = $1 AND t.in_flight AND t.loaded_by IS NULL AND t.due <= (SELECT now FROM clock)
+                    WHERE ", lapsed!(), "
                     LIMIT $4 + 1
                 ) seen
             ) > $4

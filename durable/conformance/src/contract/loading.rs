@@ -206,7 +206,7 @@ pub async fn tells_what_others_lack<T: Stores>(world: &World<T>) {
     let unmarked = apart.store.unmark(&apart.space, there, vec![left]);
     assert_eq!(unmarked.await, Ok(Vec::new()), "no row is locked");
     assert_eq!(load(other, 0, HOUR).await, 6);
-    // What was not its own is not left to others.
+    // An instance leaves only its own rows to others.
     let unmark = async |instance, version| {
         let unmarked = case.store.unmark(&case.space, instance, vec![version]);
         assert_eq!(unmarked.await, Ok(Vec::new()), "no row is locked");
