@@ -33,8 +33,8 @@ impl From<Elapsed> for io::Error {
 }
 
 impl From<tokio::time::error::Elapsed> for Elapsed {
-    /// Lets a function that returns this error use Tokio's timeouts too. There is no conversion back, since Tokio's
-    /// `Elapsed` has no constructor.
+    /// Lets a function that returns this error use Tokio's timeouts too. There is no conversion
+    /// back, since Tokio's `Elapsed` has no constructor.
     fn from(_: tokio::time::error::Elapsed) -> Self {
         Elapsed::new()
     }

@@ -9,32 +9,32 @@
 //! 7. [Shutting down](#shutting-down)
 //! 8. [Observability](#observability)
 //!
-//! Further chapters: [recipes] for debounce, throttle and a map whose items expire; [services] on hyper, axum, tower
-//! and quinn; [what each operation costs](costs); [how the crate is built](design).
+//! Further chapters: [recipes] for keyed timers, [services] on hyper, axum, tower and quinn, [what
+//! each operation costs](costs), and [how the crate is built](design).
 //!
 //! # Which timer for what
 //!
 //! | to | use |
 //! |---|---|
-//! | switch a program over from `tokio::time` | the module [`time`](crate::time) |
+//! | replace `tokio::time` | the module [`time`](crate::time) |
 //! | wait | [`TimerWheel::sleep`] |
 //! | limit how long a future may take | [`TimerWheel::timeout`]; [`Elapsed`](crate::Elapsed) becomes an `io::Error` of kind `TimedOut` |
 //! | do something periodically, in a task | [`TimerWheel::interval`] |
-//! | act on *a thing with a name* unless it is prevented: an order, a request, a retry | [`TimerWheel::keyed`] |
-//! | act once a burst of events is over, or at most once in a while | keyed timers: [debounce](recipes#debounce) and [throttle](recipes#throttle) |
+//! | act on *a thing with a name* unless prevented: an order, a request, a retry | [`TimerWheel::keyed`] |
+//! | act after a burst of events, or at most once in a while | keyed timers: [debounce](recipes#debounce) and [throttle](recipes#throttle) |
 //! | expire the items of a map | keyed timers, [with care](recipes#a-map-whose-items-expire) |
 //! | repeat something for many keys, without a task for each | [`KeyedTimers::set_interval`] |
 //! | expire unused sessions, or close idle connections from one place | [`TimerWheel::reaper`] |
 //! | fail reads and writes on a silent connection | [`TimerWheel::idle_stream`] |
-//! | close a keep-alive connection between requests, but never during one | [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive), or a [`BusyGuard`] for each request |
+//! | close a connection between requests, never during one | [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive), or a [`BusyGuard`] for each request |
 //! | detect in one task that nothing has happened for a while | [`TimerWheel::idle_timer`] |
 //! | drive timers from an event loop other than Tokio's | [`wheel::Wheel`](crate::wheel::Wheel) |
 //!
-//! A session can also be a keyed timer that each request moves. Where requests are frequent, prefer the reaper: a touch
-//! compares one word, a move locks the set.
+//! A keyed timer that each request moves can watch a session too. Where requests are frequent,
+//! prefer the reaper: a touch compares one word, a move locks the set.
 //!
 //! The [README](https://docs.rs/crate/tickwheel/latest) says when to stay with `tokio::time` or
-//! with [`DelayQueue`](https://docs.rs/tokio-util/latest/tokio_util/time/delay_queue/).
+//! `DelayQueue`.
 //!
 //! # Holding the wheel
 //!
@@ -43,24 +43,23 @@
 //!
 //! | how code gets the wheel | what that costs |
 //! |---|---|
-//! | the functions of [`time`](crate::time) | finding the current runtime, as for each of Tokio's own timers: 13 ns a timer on one thread, 11 to 47 ns on two workers |
-//! | a reference, `&TimerWheel` or a field of a shared struct | nothing |
-//! | a clone for each task or connection | two atomic additions when made, and two when dropped |
-//! | a clone for each timeout | the same, on words that all threads write: about 300 ns a timeout instead of 70 on two busy workers |
+//! | the functions of [`time`](crate::time) | finding the current runtime: 13 ns a timer on one thread, 11 to 47 ns on two workers |
+//! | a reference, or a field of a shared struct | nothing |
+//! | a clone for each task or connection | four atomic additions in its life |
+//! | a clone for each timeout | the same, on words that all threads write: some 230 ns more a timeout on two busy workers |
 //! | a `static` | one load; but each test with a paused clock needs a wheel in its own runtime |
 //!
 //! # Keyed timers
 //!
-//! A set of keyed timers has a [handle](KeyedTimers) to set, move and remove them, and a
-//! [stream](Expirations) of those that expire. Any number of sets share one wheel.
+//! Any number of sets share one wheel. Each has a [handle](KeyedTimers), and a
+//! [stream](Expirations) of the timers that expire.
 //!
-//! * A timer has expired once its expiration lies in the stream, received or not. From then on it
-//!   cannot be removed, and setting its key makes a new timer. So a consumer may receive the
-//!   expiration of a key that has a timer again. Where that matters, ask
-//!   [`contains`](KeyedTimers::contains), as in [a map whose items
-//!   expire](recipes#a-map-whose-items-expire).
-//! * The stream has no bound and no backpressure, because the actor never waits for its reader.
-//!   [`Builder::max_keyed`] bounds the number of pending timers.
+//! * A timer has expired once the actor has delivered it to the stream. From then on no call
+//!   removes it, and setting its key makes a new timer. So a consumer may receive the expiration of
+//!   a key that has a timer again; [`contains`](KeyedTimers::contains) tells, as in [a map whose
+//!   items expire](recipes#a-map-whose-items-expire).
+//! * The stream has no bound and no backpressure. [`Builder::max_keyed`] bounds the number of
+//!   pending timers.
 //! * The stream ends when no handle and no timer is left. A handler that sets timers of its own set
 //!   holds a [`WeakKeyedTimers`](crate::WeakKeyedTimers).
 //!
@@ -71,24 +70,24 @@
 //!
 //! | use | when | idle means | result |
 //! |---|---|---|---|
-//! | [`IdleStream`] | a task owns the connection, and any byte is activity | nothing was read and nothing written; other [limits](crate::IdleLimits) count one direction, or only the time between requests | pending and later operations fail with [`TimedOut`](std::io::ErrorKind::TimedOut) |
+//! | [`IdleStream`] | a task owns the connection, and any byte is activity | nothing was read or written; other [limits](crate::IdleLimits) count one direction, or the time between requests | operations fail with [`TimedOut`](std::io::ErrorKind::TimedOut) |
 //! | [`IdleTimer`] | a task owns the connection, and you say what activity is | no task touched it, and no [`BusyGuard`] is held | a future to race with the work |
 //! | [`Reaper`] | one place decides for many connections or sessions | the same, for each [`WatchGuard`](crate::WatchGuard) | an expiration with key and value, from one stream |
 //!
-//! "Idle" can mean *no bytes* or *no request in flight*. For the first, touch at each read and
-//! write, or wrap the stream. For the second, hold a [`BusyGuard`] during each request. A server
-//! that answers requests wants the second meaning: a limit on all bytes would close the connection
-//! while a slow handler works. [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive)
-//! approximates it from the bytes alone, and lists where it cannot.
+//! "Idle" means *no bytes* or *no request in flight*. For the first, touch at each read and write,
+//! or wrap the stream. For the second, hold a [`BusyGuard`] during each request. A server that
+//! answers requests wants the second: a limit on bytes would close the connection while a slow
+//! handler works. [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive) approximates it from
+//! the bytes alone, and lists where it cannot.
 //!
 //! [`WatchOptions::max_age`](crate::WatchOptions::max_age) ends a watch at an age, however active
-//! it is. [`WatchGuard::expire_now`](crate::WatchGuard::expire_now) ends it at once, such as at a
-//! logout. [`Expired::cause`](crate::Expired::cause) says which of these it was.
+//! it is, and [`WatchGuard::expire_now`](crate::WatchGuard::expire_now) ends it at once, for
+//! example at a logout. [`Expired::cause`](crate::Expired::cause) says why it ended.
 //!
 //! ## Closing gracefully
 //!
-//! Tell the peer before you close an idle connection: stop reading, say goodbye, give the peer a grace period, then
-//! drop the connection.
+//! Tell the peer before you close an idle connection: stop reading, say goodbye, and give the peer
+//! a grace period.
 //!
 //! ```
 //! use std::io::{self, ErrorKind};
@@ -136,62 +135,62 @@
 //!
 //! # Accuracy and ticks
 //!
-//! The wheel counts time in ticks of equal length, 0.1 ms unless [`Builder::tick`] says otherwise.
-//! It rounds a deadline *up* to a tick and the clock *down*, so no timer is early. How late a timer
-//! can be is a sum:
+//! The wheel counts time in ticks, of 0.1 ms unless [`Builder::tick`] says otherwise. It rounds a
+//! deadline *up* to a tick and the clock *down*, so no timer is early. A timer is late by the sum
+//! of:
 //!
 //! | part | at most |
 //! |---|---|
 //! | the deadline, rounded up to a tick | less than one tick |
-//! | Tokio's timer, on which the actor waits and which rounds up to a millisecond | less than 1 ms |
-//! | the operating system, which wakes the runtime's thread | usually far under a millisecond; not bounded |
-//! | the actor and then the woken task, which wait for a worker thread | what the other tasks take; not bounded |
+//! | Tokio's timer, on which the actor waits | less than 1 ms, by rounding up |
+//! | the operating system, waking the runtime's thread | usually far under a millisecond; not bounded |
+//! | the wait of the actor, then of the woken task, for a worker thread | what the other tasks take; not bounded |
 //!
 //! At the default tick, timers are as late as Tokio's own. With a longer tick the actor wakes less
 //! often: for timeouts of seconds, 10 ms or 100 ms are as good. A tick of 1 ms makes timers later
-//! than Tokio's: ticks and Tokio's milliseconds do not begin at the same instants, so a deadline is
-//! rounded up twice. A shorter tick, down to a microsecond, makes the *order* of timers finer. It
-//! makes them more punctual only on a [thread of its own](Builder::dedicated_thread), which does
-//! not wait on Tokio's timer.
+//! than Tokio's, because its ticks and Tokio's milliseconds begin at different instants and each
+//! rounds the deadline up. A shorter tick, down to a microsecond, makes the *order* of timers
+//! finer. Only on a [thread of its own](Builder::dedicated_thread), which does not wait on Tokio's
+//! timer, does it make them more punctual.
 //!
-//! A duration of zero and a deadline in the past are no errors. A sleep is then ready at its first poll. A keyed timer
-//! expires on the actor's next turn, or with the next tick if its deadline lies within the current one. A deadline 292
-//! years or more after the start of the wheel, such as [`Duration::MAX`] gives, never fires, and shows as that instant.
+//! A duration of zero and a deadline in the past are no errors. A sleep is then ready at its first
+//! poll. A keyed timer expires on the actor's next turn, or with the next tick if its deadline lies
+//! within the current one. A deadline 292 years or more after the start of the wheel, such as
+//! [`Duration::MAX`] gives, never fires.
 //!
 //! # Testing with paused time
 //!
-//! A wheel follows the clock of its runtime, so Tokio's paused clock works on it: when every task waits, the clock
-//! jumps to the next deadline. Tests need Tokio's feature `test-util`, in the dev-dependencies of your crate.
+//! A wheel follows the clock of its runtime, so Tokio's paused clock works on it: when every task
+//! waits, the clock jumps to the next deadline. Tests need Tokio's feature `test-util`.
 //!
 //! Once the clock has been paused, sleeps, timeouts and intervals [are Tokio's
 //! own](mod@crate::time#under-a-virtual-clock). Keyed timers, idle timers and reapers stay on the
 //! wheel. They are exact for deadlines at whole milliseconds, and otherwise up to a tick and one of
 //! Tokio's milliseconds late.
 //!
-//! After [`tokio::time::advance`][advance] the actor may not have had its turn. Call
-//! [`TimerWheel::settle`], a barrier: when it returns, every call made before it is applied, and
-//! every timer due by then has fired.
+//! The actor may not have had its turn when [`tokio::time::advance`][advance] returns. Call
+//! [`TimerWheel::settle`], a barrier: it waits until every earlier call is applied and every due
+//! timer has fired.
 //!
 //! ## Another runtime's clock
 //!
-//! Deadlines come from the clock of the *caller's* runtime, and the actor compares them with the
-//! clock of the runtime in which it was *started*. As long as neither is paused, a wheel can be
-//! used from any runtime and from threads without one. If one of them is paused, timers fire by the
-//! actor's clock:
+//! Deadlines come from the clock of the *caller's* runtime. The actor compares them with the clock
+//! of the runtime in which it was *started*. While neither is paused, any runtime, and any thread
+//! without one, can use the wheel. If one is paused, timers fire by the actor's clock:
 //!
-//! * Only the **wheel's** runtime is paused: as soon as it is idle, its clock jumps to the deadline. The timer fires at
-//!   once, early by the caller's clock.
+//! * Only the **wheel's** runtime is paused: once idle, its clock jumps to the deadline. The timer
+//!   fires early by the caller's clock.
 //! * Only the **caller's** runtime is paused: the timer takes real time while the caller's clock
 //!   stands still. A `tokio::time` timer in the same test fires first, however late its deadline.
 //!
 //! The crate logs a warning where it can detect either. So start a wheel in each test, within the
-//! test's runtime, and do not keep one in a static.
+//! test's runtime, and keep none in a static.
 //!
 //! # Shutting down
 //!
-//! Explicit shutdown is optional. When the last handle is dropped, the actor goes on until nothing
-//! is armed and then ends. When the actor's runtime is dropped, the wheel closes as at a
-//! [`shutdown`](TimerWheel::shutdown): nothing is lost.
+//! Explicit [`shutdown`](TimerWheel::shutdown) is optional. When the last handle is dropped, the
+//! actor goes on until nothing is armed, and ends. When the actor's runtime is dropped, the wheel
+//! shuts down. Neither loses anything.
 //!
 //! # Observability
 //!
@@ -201,8 +200,8 @@
 //!
 //! The crate logs through [`tracing`], with a span for each actor and each turn. The actor warns
 //! when timers fire later than [`Builder::late_warning`] and names the cause: blocked worker
-//! threads, or more work than it can do. Panics caught in wakers, handlers, keys and values are
-//! logged as errors.
+//! threads, or more work than it can do. It logs panics in wakers, handlers, keys and values as
+//! errors.
 //!
 //! [`Duration::MAX`]: std::time::Duration::MAX
 //! [advance]: https://docs.rs/tokio/latest/tokio/time/fn.advance.html

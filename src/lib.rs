@@ -1,15 +1,16 @@
-//! Timers for Tokio services that arm many and fire few, on one hierarchical timing wheel that one
-//! actor task owns.
+//! Timers for Tokio services that arm many and fire few. One actor task owns them all, on one
+//! hierarchical timing wheel.
 //!
-//! * [`sleep`](TimerWheel::sleep), [`timeout`](TimerWheel::timeout) and [`interval`](TimerWheel::interval) work like
-//!   those of [`tokio::time`]. A new timeout takes over the entry of a cancelled one. So most timeouts allocate
-//!   nothing, contend for no lock, and send no command to the actor.
-//! * [`time`] replaces [`tokio::time`], on a wheel for each runtime: one `use` line switches a program over.
-//! * [`keyed`](TimerWheel::keyed) timers are set, moved and removed by key, from any task and thread. A stream delivers
-//!   those that expire, in order.
+//! * [`sleep`](TimerWheel::sleep), [`timeout`](TimerWheel::timeout) and
+//!   [`interval`](TimerWheel::interval) work like those of [`tokio::time`]. A new timeout takes
+//!   over the entry of a cancelled one, so most timeouts allocate nothing, contend for no lock, and
+//!   send no command to the actor.
+//! * [`time`] replaces [`tokio::time`]: one `use` line switches a program over.
+//! * [`keyed`](TimerWheel::keyed) timers are set, moved and removed by key, from any task and
+//!   thread. A stream delivers those that expire, in order.
 //! * [`idle_timer`](TimerWheel::idle_timer), [`idle_stream`](TimerWheel::idle_stream) and
-//!   [`reaper`](TimerWheel::reaper) detect idle connections and sessions, one or thousands of them.
-//! * [`wheel`] is the data structure alone, without clock or runtime, for an event loop of your own.
+//!   [`reaper`](TimerWheel::reaper) detect idle connections and sessions.
+//! * [`wheel`] is the data structure alone, for an event loop of your own.
 //!
 //! # Quick start
 //!
@@ -45,10 +46,10 @@
 //!
 //! # Where to read on
 //!
-//! * The [guide](mod@guide): which timer to use, [accuracy](mod@guide#accuracy-and-ticks), testing
-//!   with paused time, shutting down, and what each operation [costs](guide::costs).
-//! * The [design chapter](guide::design): how the crate is built, and its
-//!   [promises](guide::design#promises) with their tests.
+//! * The [guide](mod@guide): which timer to use, accuracy, testing, shutdown, and what each
+//!   operation [costs](guide::costs).
+//! * The [design chapter](guide::design): how the crate is built, and its promises with their
+//!   tests.
 //! * [`TimerWheel`] and [`Builder`]: all calls and settings.
 //!
 //! # Guarantees
@@ -62,9 +63,9 @@
 //!
 //! # Features
 //!
-//! No feature is on by default. `hyper`, `tower`, `quinn` and `metrics` enable the [`adapters`] for these crates.
-//! `test-util` adds `pause`, `advance` and `resume` to [`time`], and switches on Tokio's feature of that name: it
-//! belongs in your dev-dependencies.
+//! No feature is on by default. `hyper`, `tower`, `quinn` and `metrics` enable the [`adapters`] for
+//! these crates. `test-util`, for dev-dependencies, adds `pause`, `advance` and `resume` to
+//! [`time`] and enables Tokio's feature of that name.
 //!
 //! The crate needs Tokio's `rt`, `sync` and `time`, from version 1.49 on. The oldest supported Rust is 1.85.
 

@@ -74,11 +74,12 @@ impl Metrics {
     }
 }
 
-/// A snapshot of a wheel's counts since it started. Made by [`TimerWheel::metrics`](crate::TimerWheel::metrics).
+/// A snapshot of a wheel's counts since it started. Made by
+/// [`TimerWheel::metrics`](crate::TimerWheel::metrics).
 ///
-/// Every count but `sleeps_pending` and `keyed_pending` only grows. The counters add up. The sum of keyed timers holds
-/// in every snapshot. The sum of sleeps can be off by changes made during the snapshot; after
-/// [`settle`](crate::TimerWheel::settle) on a quiet wheel it is exact:
+/// Every count but `sleeps_pending` and `keyed_pending` only grows. The counters add up: those of
+/// keyed timers in every snapshot, those of sleeps except for changes made during the snapshot, so
+/// exactly after [`settle`](crate::TimerWheel::settle) on a quiet wheel:
 ///
 /// ```text
 /// sleeps_made = sleeps_pending + sleeps_fired + sleeps_cancelled + sleeps_handed_over
@@ -115,8 +116,8 @@ pub struct WheelMetrics {
     pub sleeps_cancelled: u64,
     /// Sleeps that went on with Tokio's own timer, because the wheel had shut down or the clock is virtual.
     pub sleeps_handed_over: u64,
-    /// How often a waiting sleep was given another deadline, by [`Sleep::reset`](crate::Sleep::reset), by an interval or
-    /// by an idle timer.
+    /// How often a waiting sleep got another deadline, by [`Sleep::reset`](crate::Sleep::reset), an
+    /// interval or an idle timer.
     pub sleeps_moved: u64,
     /// Keyed timers that are pending now, over all sets. A watch of a [`Reaper`](crate::Reaper) counts as a keyed
     /// timer, here and below.
@@ -143,8 +144,9 @@ pub struct WheelMetrics {
     pub wake_ups: u64,
     /// The longest turn, by the runtime's clock: zero under a paused one.
     pub longest_turn: Duration,
-    /// How late the actor fired timers: keyed timers after their deadline, sleeps after the tick at which they were due. A
-    /// timer whose deadline had passed when it was armed is late from then on.
+    /// How late the actor fired timers: keyed timers after their deadline, sleeps after the tick at
+    /// which they were due. A timer whose deadline had passed when it was armed is late from then
+    /// on.
     pub lateness: DurationHistogram,
 }
 

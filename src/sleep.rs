@@ -27,31 +27,32 @@ use crate::shared::idle_clock::IdleClock;
 use crate::shared::{Shared, SleepContext, SleepEntry};
 use crate::tick::{NEVER, far_future};
 
-/// Completes once its deadline is reached. Made by [`TimerWheel::sleep`](crate::TimerWheel::sleep) and
-/// [`sleep_until`](crate::TimerWheel::sleep_until).
+/// Completes once its deadline is reached. Made by [`TimerWheel::sleep`](crate::TimerWheel::sleep)
+/// and [`sleep_until`](crate::TimerWheel::sleep_until).
 ///
 /// It works like [`tokio::time::Sleep`], with these differences:
 ///
-/// * It is `Unpin`: it need not be pinned to be polled or, by [`set_deadline`](Sleep::set_deadline), reset.
+/// * It is `Unpin`: polling it, and resetting it by [`set_deadline`](Sleep::set_deadline), needs no
+///   pinning.
 /// * It can be polled anywhere, not only within a runtime with a timer.
 /// * With an unrepresentable deadline it never completes.
 /// * A completed sleep that is reset wakes no task until it is polled again.
 ///
-/// The first poll arms it. Making it only takes a cancelled entry from the thread's pool, or allocates one. Every poll
-/// compares the deadline with the clock, the first one too: a sleep that is overdue is ready, whether or not the actor
-/// has run. If several tasks poll it in turn, the last one is woken, and no other.
+/// The first poll arms it. Every poll compares the deadline with the clock: an overdue sleep is
+/// ready, whether or not the actor has run. If several tasks poll it in turn, only the last one is
+/// woken.
 ///
-/// Once the clock of the wheel's runtime has been paused, the sleep goes to Tokio's own timer and behaves like Tokio's:
-/// see [under a virtual clock](mod@crate::time#under-a-virtual-clock).
+/// Once the clock of the wheel's runtime has been paused, the sleep goes to Tokio's own timer: see
+/// [under a virtual clock](mod@crate::time#under-a-virtual-clock).
 ///
-/// When its wheel is shut down or the wheel's runtime has ended, a sleep goes on with a timer of the Tokio runtime in
-/// which it is polled next, or of a thread of this crate if it is polled outside a runtime.
+/// When its wheel is shut down or the wheel's runtime has ended, a sleep goes on with a timer of
+/// the Tokio runtime in which it is polled next, or of a thread of this crate if it is polled
+/// outside a runtime.
 ///
 /// # Cancel safety
 ///
-/// Dropping it cancels it: no task is woken afterwards. That takes the entry's own lock, unless the sleep was neither
-/// polled nor reset. It sends a command to the actor only if the thread's pool cannot keep the entry: the pool is full,
-/// no handle of the wheel is left, or the thread is ending.
+/// Dropping it cancels it: no task is woken afterwards. The guide says what that
+/// [costs](crate::guide::costs).
 ///
 /// # Examples
 ///
@@ -75,10 +76,11 @@ use crate::tick::{NEVER, far_future};
 ///
 /// # Panics
 ///
-/// While its wheel runs, polling it does not panic. After the wheel has ended, polling it panics where Tokio's own sleep
-/// would: within a runtime that has no time driver, and after the runtime whose timer it went on with was dropped.
-/// Outside a runtime it panics if the thread for such sleeps cannot be started. A waker that panics when it is dropped
-/// does so in the task that drops the sleep.
+/// While its wheel runs, polling it does not panic. After the wheel has ended, polling it panics
+/// where Tokio's own sleep would: within a runtime that has no time driver, and after the runtime
+/// whose timer it went on with was dropped. Outside a runtime it panics if the thread for such
+/// sleeps cannot be started. A waker that panics when it is dropped does so in the task that drops
+/// the sleep.
 #[doc(alias = "delay")]
 #[doc(alias = "timer")]
 #[must_use = "futures do nothing unless you `.await` or poll them"]
@@ -89,9 +91,8 @@ pub struct Sleep {
     /// `None` while it is being dropped, and for a sleep of Tokio's that was made without a wheel.
     entry: Option<Arc<SleepEntry>>,
     stage: Stage,
-    /// Tokio's own timer; `Some` once the stage is `Fallback` or `Tokio`. It is in an `Arc`, whose
-    /// drop is inlined except for its rare half, so a sleep without one drops it in two
-    /// instructions.
+    /// Tokio's own timer; `Some` once the stage is `Fallback` or `Tokio`. An `Arc`, because its
+    /// drop is inlined except for its rare half: a sleep without one drops it in two instructions.
     fallback: Option<Arc<Pin<Box<time::Sleep>>>>,
 }
 
@@ -117,7 +118,7 @@ enum Stage {
 
 /// A wheel's part of a new sleep: an entry, and the tick of its deadline.
 ///
-/// It is two words, so that it is passed in registers. Passing a whole sleep copies it, which takes longer than finding
+/// Two words, so that it is passed in registers. Copying a whole sleep takes longer than finding
 /// the wheel.
 pub(crate) struct Reserved {
     entry: Arc<SleepEntry>,
@@ -184,16 +185,16 @@ impl Sleep {
         }
     }
 
-    /// The instant at which it completes. For a sleep that never completes, the instant 292 years after the start of
-    /// the wheel.
+    /// The instant at which it completes; for a sleep that never completes, the instant 292 years
+    /// after the start of the wheel.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
     /// Whether it has completed, or has fired and its task is about to be woken.
     ///
-    /// As with Tokio's, a sleep that was never polled has not elapsed, however late it is. A sleep that was reset and
-    /// not polled since has elapsed once its deadline is reached.
+    /// As with Tokio's, a sleep that was never polled has not elapsed, however late it is. A sleep
+    /// that was reset and not polled since has elapsed once its deadline is reached.
     pub fn is_elapsed(&self) -> bool {
         match self.stage {
             Stage::New | Stage::NewUnchecked | Stage::TokioUnarmed => false,
@@ -207,15 +208,13 @@ impl Sleep {
         }
     }
 
-    /// Gives it another deadline, whether it has completed or not. A deadline in the past makes it ready at its next poll,
-    /// and wakes a task that waits.
+    /// Gives it another deadline, whether it has completed or not. A deadline in the past makes it
+    /// ready at its next poll, and wakes a task that waits.
     ///
-    /// A task that waits goes on waiting, for the new deadline. A sleep that has completed has to be polled again: until
-    /// then the new deadline wakes no task, unless the clock is virtual. (Tokio's sleep wakes the task that polled it
-    /// last; for that it keeps a clone of the waker of every sleep that has fired.)
-    ///
-    /// Moving a waiting sleep takes its entry's own lock. Moving it later sends no command. Moving it to before the tick at
-    /// which the wheel has it scheduled sends one, unless one is queued.
+    /// A task that waits goes on waiting, for the new deadline. A completed sleep has to be polled
+    /// again: until then the new deadline wakes no task, unless the clock is virtual. (Tokio's
+    /// sleep wakes the task that polled it last; for that it keeps a clone of the waker of every
+    /// sleep that has fired.)
     ///
     /// # Examples
     ///
@@ -322,9 +321,9 @@ impl Sleep {
         }
     }
 
-    /// Like [`poll`](Future::poll), for a caller that has read the clock just before: a pending
-    /// sleep that is overdue is ready once the actor has fired it, not before. Reading the clock
-    /// would take 60 of the 90 ns of a reset and a poll.
+    /// Like [`poll`](Future::poll), for a caller that has just read the clock: a pending sleep that
+    /// is overdue is ready once the actor has fired it, not before. Reading the clock would take 60
+    /// of the 90 ns of a reset and a poll.
     #[cfg(feature = "quinn")]
     pub(crate) fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.is_tokios() {

@@ -1,5 +1,5 @@
-//! A replacement of [`tokio::time`], on a wheel for each runtime: replace `use tokio::time` by `use tickwheel::time`,
-//! and nothing else.
+//! A replacement of [`tokio::time`], on a wheel for each runtime: replace `use tokio::time` by
+//! `use tickwheel::time`, and nothing else.
 //!
 //! ```
 //! use tickwheel::time::{self, Duration, Instant};
@@ -19,69 +19,74 @@
 //! # }
 //! ```
 //!
-//! The first timer in a runtime starts its wheel, with default settings unless one was [installed](install()) before.
-//! [`wheel`] returns its handle, for keyed timers, idle timers and metrics. The wheel ends with the runtime. If it is
-//! shut down before that, the next use starts another.
+//! The first timer in a runtime starts its wheel, with default settings unless one was
+//! [installed](install()) before. [`wheel`] returns its handle, for keyed timers, idle timers and
+//! metrics. The wheel ends with the runtime; if it is shut down before, the next use starts
+//! another.
 //!
 //! # What differs from `tokio::time`
+//!
 //! The types:
 //!
-//! * [`Sleep`], [`Timeout`], [`Interval`] and [`error::Elapsed`] are not Tokio's. Tokio's `Elapsed` converts into this
-//!   one, but not back; both convert into [`io::Error`](std::io::Error). `Instant`, `MissedTickBehavior` and
-//!   `error::Error` are Tokio's.
-//! * [`Sleep`] is `Unpin`: it can be awaited by reference, and reset by [`set_deadline`](Sleep::set_deadline), without
-//!   pinning. Code that pins it compiles unchanged.
-//! * [`ext::FutureExt`] and [`IntervalStream`] are here because those of `tokio-util` and `tokio-stream` name Tokio's types.
+//! * [`Sleep`], [`Timeout`], [`Interval`] and [`error::Elapsed`] are not Tokio's. Tokio's `Elapsed`
+//!   converts into this one, but not back; both convert into [`io::Error`](std::io::Error).
+//!   `Instant`, `MissedTickBehavior` and `error::Error` are Tokio's.
+//! * [`Sleep`] is `Unpin`. Code that pins it compiles unchanged.
+//! * [`ext::FutureExt`] and [`IntervalStream`] replace those of `tokio-util` and `tokio-stream`,
+//!   which name Tokio's types.
 //!
 //! When timers fire:
 //!
 //! * An unrepresentable deadline never fires. Tokio makes about thirty years of it.
-//! * Ticks begin when the wheel starts, and are 0.1 ms; Tokio's milliseconds begin when the runtime does. So instants, and
-//!   the order in which tasks are woken, differ within a millisecond: see [accuracy](mod@crate::guide#accuracy-and-ticks).
-//! * A poll and [`is_elapsed`](Sleep::is_elapsed) read the clock: a sleep that waits, or was reset, has elapsed once
-//!   its deadline is reached. Tokio's has elapsed once its driver has run.
-//! * The first poll of a timeout whose duration is above zero does not read the clock. If its deadline has passed by
-//!   then and its future is pending, the future can complete until the actor's next turn. Tokio's timeout elapses once
-//!   its driver has run.
-//! * A timeout that has waited elapses without cooperative budget. Tokio's does so only if its own future has used up
-//!   the budget in the same poll.
-//! * A waiting sleep that is reset into the past wakes its task on the actor's next turn; Tokio's wakes it before
-//!   `reset` returns. An elapsed sleep that is reset has to be polled before it wakes its task at the new deadline;
-//!   Tokio's does not.
+//! * Ticks begin when the wheel starts and are 0.1 ms; Tokio's milliseconds begin when the runtime
+//!   does. So instants, and the order in which tasks are woken, differ [within a
+//!   millisecond](mod@crate::guide#accuracy-and-ticks).
+//! * A poll and [`is_elapsed`](Sleep::is_elapsed) read the clock: a sleep that waits, or was reset,
+//!   has elapsed once its deadline is reached. Tokio's has elapsed once its driver has run.
+//! * The first poll of a timeout whose duration is above zero [does not read the clock](Timeout).
+//! * A timeout that has waited elapses without cooperative budget. Tokio's does so only if its own
+//!   future has used up the budget in the same poll.
+//! * A waiting sleep that is reset into the past wakes its task on the actor's next turn; Tokio's
+//!   wakes it before `reset` returns. An elapsed sleep that is reset has to be polled before it
+//!   wakes its task at the new deadline; Tokio's does not.
 //!
 //! The runtime:
 //!
-//! * A sleep whose runtime has ended keeps its deadline in the runtime in which it is polled. Tokio's panics.
-//! * A wheel adds two tasks to [`num_alive_tasks`](tokio::runtime::RuntimeMetrics::num_alive_tasks): its actor, and the
-//!   task that ends the wheel with the runtime.
+//! * A sleep whose runtime has ended keeps its deadline in the runtime in which it is polled.
+//!   Tokio's panics.
+//! * A wheel adds two tasks to
+//!   [`num_alive_tasks`](tokio::runtime::RuntimeMetrics::num_alive_tasks): its actor, and the task
+//!   that ends the wheel with the runtime.
 //! * `tokio-console` does not show these timers. There are [metrics](TimerWheel::metrics) instead.
 //!
 //! # Under a virtual clock
 //!
-//! Once the clock has been paused, a sleep, timeout or interval *is* one of Tokio's, even after `resume`. A test then
-//! sees the same instants, tasks are woken in the same order, a cancelled timer does not move the clock, and a timer
-//! starts no wheel and no task. Only unrepresentable deadlines still never fire. A sleep panics as Tokio's does once
-//! its runtime has ended. [`metrics`](TimerWheel::metrics) of an existing wheel counts such sleeps as handed over.
+//! Once the clock has been paused, a sleep, timeout or interval *is* one of Tokio's, even after
+//! `resume`. A test then sees the same instants, tasks are woken in the same order, a cancelled
+//! timer does not move the clock, and a timer starts no wheel and no task. Unrepresentable
+//! deadlines still never fire. A sleep panics as Tokio's does once its runtime has ended.
+//! [`metrics`](TimerWheel::metrics) of an existing wheel counts such sleeps as handed over.
 //!
-//! A sleep that waits when the clock is paused goes over to Tokio's timer. That wakes its task once, spuriously. After
-//! Tokio's own `pause`, as opposed to the one of this module, it goes over when the next timer is made, polled or
-//! reset.
+//! A sleep that waits when the clock is paused goes over to Tokio's timer, which wakes its task
+//! once, spuriously. After Tokio's own `pause`, as opposed to the one of this module, it goes over
+//! when the next timer is made, polled or reset.
 //!
-//! Keyed timers, idle timers and reapers stay on the wheel. After `advance`, [`settle`](TimerWheel::settle) lets them
-//! fire.
+//! Keyed timers, idle timers and reapers stay on the wheel. After `advance`,
+//! [`settle`](TimerWheel::settle) lets them fire.
 //!
 //! # Which runtime
 //!
-//! A timer belongs to the current runtime, as Tokio's does: that of the task, of the `block_on` around the call, or of
-//! the last [`Handle::enter`](tokio::runtime::Handle::enter). It follows the clock of that runtime.
+//! A timer belongs to the current runtime, as Tokio's does: that of the task, of the `block_on`
+//! around the call, or of the last [`Handle::enter`](tokio::runtime::Handle::enter). It follows the
+//! clock of that runtime.
 //!
 //! # Panics
 //!
-//! Making a timer panics with Tokio's message outside a runtime, and in one that was built without a time driver.
+//! Making a timer panics with Tokio's message outside a runtime, and in one without a time driver.
 //!
 //! # Testing
 //!
-//! The feature `test-util` adds `pause`, `advance` and `resume`, which do what Tokio's do. It switches on Tokio's
+//! The feature `test-util` adds Tokio's `pause`, `advance` and `resume`. It enables Tokio's
 //! `test-util`, so it belongs in the dev-dependencies:
 //!
 //! ```toml

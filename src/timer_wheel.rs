@@ -26,8 +26,8 @@ pub use builder::Builder;
 /// A handle to a timer wheel and its actor. Cheap to clone, and usable from any thread and task.
 ///
 /// One wheel serves a whole process. The actor runs while a handle or an armed timer exists. A
-/// [`KeyedTimers`], a [`Reaper`] and a [`WatchGuard`](crate::WatchGuard) count as handles. A timer
-/// that never fires does not keep the actor running.
+/// [`KeyedTimers`], a [`Reaper`] and a [`WatchGuard`](crate::WatchGuard) count as handles; a timer
+/// that never fires does not count.
 ///
 /// # Examples
 ///
@@ -61,13 +61,12 @@ pub struct TimerWheel {
 
 impl TimerWheel {
     /// Starts a wheel with default settings on the current Tokio runtime.
-    ///
-    /// A tick is 0.1 ms. [`builder`](Self::builder) starts a wheel with other settings.
+    /// [`builder`](Self::builder) starts one with other settings.
     ///
     /// # Panics
     ///
-    /// Panics outside a Tokio runtime, and within one that has no time driver. [`Builder::start`] returns an error
-    /// instead.
+    /// Panics outside a Tokio runtime, and in one without a time driver. [`Builder::start`] returns
+    /// an error instead.
     #[allow(clippy::new_without_default)] // a default that panics outside a runtime would surprise
     #[track_caller]
     pub fn new() -> Self {
@@ -77,7 +76,7 @@ impl TimerWheel {
         }
     }
 
-    /// Configures a wheel before it starts: its tick, limits, name, and where its actor runs.
+    /// Configures a wheel before it starts.
     pub fn builder() -> Builder {
         Builder::new()
     }
@@ -113,9 +112,9 @@ impl TimerWheel {
 
     /// Makes a future that completes once `duration` has passed.
     ///
-    /// The duration counts from this call. The future is never early, and at most a tick late plus what the [runtime
-    /// adds](mod@crate::guide#accuracy-and-ticks). It is ready at its first poll if it is due by then. A duration too
-    /// long to be represented never completes.
+    /// The duration counts from this call. The future is never early, and at most a tick late plus
+    /// what the [runtime adds](mod@crate::guide#accuracy-and-ticks). If it is due at its first
+    /// poll, it is ready. A duration too long to be represented never completes.
     ///
     /// # Cancel safety
     ///
@@ -142,8 +141,9 @@ impl TimerWheel {
 
     /// Limits how long `future` may take.
     ///
-    /// Returns the future's output, or [`Elapsed`](crate::Elapsed) once `duration` has passed. Each poll polls the future
-    /// first: if both are ready, its output counts. A duration too long to be represented is no limit.
+    /// Returns the future's output, or [`Elapsed`](crate::Elapsed) once `duration` has passed. If
+    /// both are ready at a poll, the output counts. A duration too long to be represented is no
+    /// limit.
     ///
     /// # Cancel safety
     ///
@@ -198,8 +198,8 @@ impl TimerWheel {
         Interval::new(self.sleep_until(start), period)
     }
 
-    /// Makes a set of keyed timers. Returns the handle to set, move and remove them, and the stream of those that
-    /// expire.
+    /// Makes a set of keyed timers: the handle to set, move and remove them, and the stream of
+    /// those that expire.
     ///
     /// Any number of sets, with different types of keys and values, share the wheel.
     ///
@@ -243,11 +243,8 @@ impl TimerWheel {
         IdleTimer::new(&self.context.shared, idle)
     }
 
-    /// Wraps a stream so that its operations fail with [`TimedOut`](std::io::ErrorKind::TimedOut) once nothing has been
-    /// read or written for `idle`.
-    ///
-    /// Bytes written to a silent peer count as activity. A server that writes on its own, such as a chat, limits
-    /// reading instead: [`idle_stream_with`](Self::idle_stream_with) and [`IdleLimits::read`].
+    /// Wraps a stream so that its operations fail with [`TimedOut`](std::io::ErrorKind::TimedOut)
+    /// once nothing has been read or written for `idle`. [`IdleStream`] says what counts.
     ///
     /// # Panics
     ///
@@ -263,8 +260,8 @@ impl TimerWheel {
         IdleStream::new(&self.context.shared, io, limits)
     }
 
-    /// Watches many connections or sessions. Returns the handle to watch them, and the stream of those that nothing has
-    /// touched for `idle`.
+    /// Watches many connections or sessions: returns the handle to watch them, and the stream of
+    /// those that nothing has touched for `idle`.
     ///
     /// # Panics
     ///
@@ -283,19 +280,20 @@ impl TimerWheel {
         reaper(&self.alive, idle)
     }
 
-    /// A snapshot of what the wheel has counted.
+    /// Returns a snapshot of the wheel's counters.
     ///
-    /// It reads the counters of each thread and of each set of keyed timers and allocates some kilobytes, so it belongs
-    /// in an exporter and not on a hot path. It locks no set of timers.
+    /// It reads the counters of each thread and each set, and allocates some kilobytes: call it in
+    /// an exporter, not on a hot path. It locks no set of timers.
     #[doc(alias = "stats")]
     pub fn metrics(&self) -> WheelMetrics {
         self.context.shared.read_metrics()
     }
 
-    /// Waits until every call made before this one is applied and every timer due by then has fired.
+    /// Waits until every call made before this one is applied and every timer due by then has
+    /// fired.
     ///
-    /// It is a barrier for tests: afterwards, due tasks have been woken and expirations lie in their streams. It
-    /// returns at once if the wheel is shut down.
+    /// It is a barrier for tests: afterwards, due tasks have been woken and expirations lie in
+    /// their streams. On a wheel that is shut down it returns at once.
     ///
     /// # Cancel safety
     ///
@@ -330,14 +328,16 @@ impl TimerWheel {
         }
     }
 
-    /// Ends the actor and waits until it has ended. Idempotent, and safe to call from several tasks.
+    /// Ends the actor and waits until it has ended. Idempotent, and safe to call from several
+    /// tasks.
     ///
     /// Nothing is lost:
     ///
     /// * Pending sleeps, and those made later, go on with Tokio's own timer.
     /// * [`Expirations::unexpired`] returns the keyed timers that have not expired.
-    /// * Delivered expirations can still be received; then the stream ends.
-    /// * Setting a keyed timer returns key and value in [`SetTimerError::Closed`](crate::SetTimerError::Closed).
+    /// * The stream returns what was delivered, then ends.
+    /// * Setting a keyed timer returns key and value in
+    ///   [`SetTimerError::Closed`](crate::SetTimerError::Closed).
     ///
     /// # Cancel safety
     ///

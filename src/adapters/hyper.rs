@@ -1,17 +1,19 @@
 //! The wheel as hyper's timer: [`TimerWheel`] is a [`hyper::rt::Timer`], and [`Sleep`](crate::Sleep) a
 //! [`hyper::rt::Sleep`].
 //!
-//! Pass the wheel wherever hyper or hyper-util takes a timer, instead of `hyper_util::rt::TokioTimer`. These limits
-//! then run on the wheel:
+//! Pass the wheel wherever hyper or hyper-util takes a timer, instead of
+//! `hyper_util::rt::TokioTimer`. These limits then run on the wheel:
 //!
-//! * HTTP/1 servers: `header_read_timeout`. hyper arms a sleep for each request and drops it once the head has arrived.
-//!   It counts from the end of the request before, so it also closes connections that are kept alive and silent.
-//! * HTTP/2 servers and clients: `keep_alive_interval` and `keep_alive_timeout`. hyper resets one sleep for each ping,
-//!   and the wheel makes no new sleep for a reset.
-//! * Clients of hyper-util: `timer` and `pool_timer`, for how long an unused connection stays in the pool.
+//! * HTTP/1 servers: `header_read_timeout`. hyper arms a sleep for each request and drops it once
+//!   the head has arrived. It counts from the end of the request before, so it also closes idle
+//!   connections that are kept alive.
+//! * HTTP/2 servers and clients: `keep_alive_interval` and `keep_alive_timeout`. hyper resets one
+//!   sleep for each ping.
+//! * Clients of hyper-util: `timer` and `pool_timer`, for how long an unused connection stays in
+//!   the pool.
 //!
-//! hyper itself limits neither a slow handler nor a stalled body; the layers of the tower adapter do. The guide
-//! [compares the limits of a server](crate::guide::services).
+//! hyper limits neither a slow handler nor a stalled body; the layers of the tower adapter do. The
+//! guide [compares the limits of a server](crate::guide::services).
 //!
 //! # Examples
 //!

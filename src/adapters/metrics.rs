@@ -1,8 +1,9 @@
-//! A reporter that publishes what a wheel has counted through the [`metrics`] facade, at an interval.
+//! A reporter that publishes what a wheel has counted through the [`metrics`] facade, at an
+//! interval.
 //!
-//! The reporter reads [`TimerWheel::metrics`] and sets each metric to what it reads; making and firing a timer
-//! publishes nothing. Every metric has the label `wheel`, with the [name](crate::Builder::name) of the wheel, so wheels
-//! of the same process need different names.
+//! Making and firing a timer publishes nothing: the reporter reads [`TimerWheel::metrics`]. Every
+//! metric has the label `wheel`, with the [name](crate::Builder::name) of the wheel, so wheels of
+//! one process need different names.
 //!
 //! | metric | kind | unit | of [`WheelMetrics`] |
 //! |---|---|---|---|
@@ -26,9 +27,9 @@
 //! | `tickwheel_wake_ups_total` | counter | | `wake_ups` |
 //! | `tickwheel_lateness_seconds` | histogram | seconds | `lateness` |
 //!
-//! A timer is recorded in the histogram as late as the largest lateness that its bucket counts: never too low, and at most
-//! an eighth too high. The exporter chooses its own buckets. With the Prometheus exporter, `set_buckets_for_metric` makes
-//! a histogram of it; without that it is a summary.
+//! The histogram records a timer with the largest lateness that its bucket counts: never too low,
+//! and at most an eighth too high. The exporter chooses its own buckets. With the Prometheus
+//! exporter, `set_buckets_for_metric` makes a histogram of it; without that it is a summary.
 //!
 //! # Examples
 //!
@@ -184,9 +185,9 @@ impl Reporter {
 
     /// Publishes at once, then every `period`, and a last time when the wheel has shut down. Then it completes.
     ///
-    /// It waits on a sleep of the wheel, which the metrics count. With a period too long to be represented it publishes
-    /// the first and the last time only. Without an installed recorder, counters are lost until the next time, and
-    /// histogram values for good.
+    /// It waits on a sleep of the wheel, which the metrics count. With a period too long to be
+    /// represented it publishes the first and the last time only. Without an installed recorder,
+    /// counters are lost until the next time, and histogram values for good.
     ///
     /// # Cancel safety
     ///

@@ -1,5 +1,4 @@
-//! The wheel's timers behind the interfaces of other crates. Each adapter has a feature of its own, and none is on by
-//! default.
+//! The wheel's timers behind the interfaces of other crates, each behind a feature.
 //!
 //! | feature | for | gives |
 //! |---|---|---|
@@ -10,8 +9,9 @@
 //!
 //! Every adapter takes the wheel that it uses. A duration of zero elapses at once; an unrepresentable one never does.
 //!
-//! An adapter exposes types of its peer crate. So an update to a breaking version of a peer is a breaking version of
-//! this crate, whatever features you use. The changelog names the versions of the peers.
+//! An adapter exposes types of its peer crate, so an update to a breaking version of a peer is a
+//! breaking version of this crate, whatever features you use. The changelog names the versions of
+//! the peers.
 
 #[cfg(feature = "hyper")]
 pub mod hyper;

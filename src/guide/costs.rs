@@ -2,8 +2,8 @@
 //!
 //! Every timer also reads the clock (some 30 ns) and clones a waker. The lock of an entry is
 //! contended only while the actor processes this entry. A *command* is a push into one of the
-//! mailbox's queues, under that queue's lock. It notifies the actor only by the [wake
-//! rule](super::design#the-wake-rule). The memory of commands is reused, and not counted here.
+//! mailbox's queues, under that queue's lock, which notifies the actor only by the [wake
+//! rule](super::design#the-wake-rule). The memory of commands is reused and not counted here.
 //!
 //! | operation | allocates | locks | commands |
 //! |---|---|---|---|
@@ -12,9 +12,9 @@
 //! | a timeout whose future is ready at the first poll, with a pooled entry that fits | nothing | none | none |
 //! | dropping a sleep when the thread's pool is full | nothing | its own entry's, twice | one |
 //! | [`Sleep::reset`] to later | nothing | its own entry's | none |
-//! | [`Sleep::reset`] to earlier than the tick at which its entry is scheduled | nothing | its own entry's | one, unless one is queued |
+//! | [`Sleep::reset`] to before the scheduled tick of its entry | nothing | its own entry's | one, unless one is queued |
 //! | [`set_timer`](KeyedTimers::set_timer) of a new key | amortised | the set's | one for the set, unless one is queued |
-//! | [`set_timer`](KeyedTimers::set_timer) of a key that has a timer, [`move_timer`](KeyedTimers::move_timer) | nothing | the set's | none, unless the timer is due already, or moves to before the tick at which it is scheduled: then one for the set, unless one is queued |
+//! | [`set_timer`](KeyedTimers::set_timer) of a key that has a timer, [`move_timer`](KeyedTimers::move_timer) | nothing | the set's | none, unless the timer is due already or moves to before its scheduled tick: then one for the set, unless one is queued |
 //! | [`remove_timer`](KeyedTimers::remove_timer) | nothing | the set's | one for the set, unless one is queued |
 //! | [`set_if_absent`](KeyedTimers::set_if_absent) | as `set_timer` of a new key; nothing if there is a timer | the set's | the same |
 //! | [`retain`](KeyedTimers::retain) | a list of up to 256 removed timers | the set's, once for every 256 | as `remove_timer` |
@@ -27,21 +27,22 @@
 //! | [`metrics`](TimerWheel::metrics) | 4 kB for the histogram | one for all threads' counts, one for the list of sets | none |
 //! | [`settle`](TimerWheel::settle) | a channel | a queue's | one |
 //!
-//! Setting a new key, removing one and every expiration also change one count that all sets of the wheel share.
+//! Setting a new key, removing one and every expiration also change one count that all sets of the
+//! wheel share.
 //!
-//! A thread keeps pools for the last sixteen wheels it used. An entry that is in its pool when the
-//! actor reaches it leaves the wheel, and its next use sends a command. That is about one command
-//! for each pooled entry and length of timeout.
+//! A thread keeps pools for the last sixteen wheels it used. A pooled entry that the actor reaches
+//! leaves the wheel, and its next use sends a command: about one for each pooled entry and length
+//! of timeout.
 //!
-//! Callers, the reader and the actor hold the lock of a set for at most 256 timers at a time. A
-//! thread that finds it taken spins for some microseconds before it blocks. The set's memory grows
-//! under the lock in small steps: at a million timers the largest step moves 2 MB.
+//! Callers, the reader and the actor each hold the lock of a set for at most 256 timers. A thread
+//! that finds it taken spins for some microseconds before it blocks. The set's memory grows under
+//! the lock in small steps; at a million timers the largest moves 2 MB.
 //!
 //! The actor takes some 0.1 us to register a timer, 0.35 us to reschedule it, and 0.4 us to fire
-//! it, or 0.8 us if it is keyed, without the time to wake its task: measured with 10^6 timers due
-//! within a second. A set serves two to ten million calls a second, depending on how far apart the
-//! calling cores are, not on how many call. Where that is the limit, spread keys over several sets
-//! by their hash. Timeouts share nothing.
+//! it, or 0.8 us if it is keyed, without the time to wake its task (measured with 10^6 timers due
+//! within a second). A set serves two to ten million calls a second: the distance between the
+//! calling cores decides, not the number of callers. Where that is too few, spread keys over
+//! several sets by their hash. Timeouts share nothing.
 //!
 //! A pending sleep takes about 100 bytes beside the 48 of its future, a keyed timer with a `u64`
 //! key and value about 80, a watched connection about 130.

@@ -4,27 +4,26 @@
 //!
 //! > The wheel holds a lower bound; the owner holds the truth.
 //!
-//! One task, the actor, owns the wheel, so the wheel needs no lock. Commands reach the actor
-//! through one MPSC channel, the mailbox; all others hold cheap handles. go-zero's `TimingWheel` is
-//! built like that, with a ticker. But a channel send for each timer costs more than the timer:
-//! arming and cancelling a timeout through `tokio::sync::mpsc` took 140 ns on one thread and over
-//! 300 ns on two, against 62 to 75 ns without.
+//! One task, the actor, owns the wheel, so the wheel needs no lock. All others hold cheap handles,
+//! and send commands through one MPSC channel, the mailbox. go-zero's `TimingWheel` is built like
+//! that, with a ticker. But a channel send costs more than a timer: arming and cancelling a timeout
+//! through `tokio::sync::mpsc` took 140 ns on one thread and over 300 ns on two, against 62 to 75
+//! ns without.
 //!
-//! So the true deadline of a timer lies where its owner can write it. The wheel knows only the tick
-//! at which the timer is *scheduled* to be processed, which is never after the deadline. When the
-//! wheel reaches that tick, the actor processes the timer: if it is due, it fires; if it is due
-//! later, it is rescheduled; if it is not armed any more, it leaves the wheel. A change needs a
-//! command only if the actor would process the timer too late otherwise. Moving a timer later needs
-//! none.
+//! So the true deadline of a timer lies where its owner writes it. The wheel knows only the tick at
+//! which the timer is *scheduled* to be processed, never after the deadline. At that tick the actor
+//! processes the timer: it fires if it is due, is rescheduled if it is due later, and leaves the
+//! wheel if it is not armed. A change needs a command only if the actor would otherwise process the
+//! timer too late. Moving a timer later needs none.
 //!
-//! A cancelled entry stays on the wheel, and its thread keeps it in a pool. A new timeout whose
-//! deadline is not before the entry's scheduled tick takes it over by writing deadline and waker.
-//! It takes the entry that is scheduled latest among those that are scheduled early enough, so
-//! mixed lengths find entries too. So the number of entries on the wheel follows the number of
-//! timers there are *at once*, not the rate at which they are made.
+//! A cancelled entry stays on the wheel, and its thread keeps it in a pool. A new timeout takes
+//! over a pooled entry by writing deadline and waker, if the entry's scheduled tick is not after
+//! the deadline. Of several such entries it takes the one scheduled latest, so mixed lengths find
+//! entries too. The number of entries on the wheel therefore follows the number of timers *at
+//! once*, not the rate at which they are made.
 //!
-//! Tokio's timer has the pair of ticks too, as `registered_when` and `true_when`, for resets to
-//! later. New here is its use for cancelling, for reuse and for keyed sets, without `unsafe`.
+//! Tokio's timer has the two ticks too, as `registered_when` and `true_when`, for resets to later.
+//! New here is their use for cancelling, reuse and keyed sets, without `unsafe`.
 //!
 //! # The parts
 //!
@@ -45,34 +44,33 @@
 //! ```
 //!
 //! Each part imports only parts that stand before it in an order that a test holds. The builder
-//! alone knows both callers and actor. Each protocol between threads is prose with numbered
-//! invariants at the top of its module, and a loom model beside it.
+//! alone knows both callers and actor. The module of each protocol between threads begins with
+//! numbered invariants and has a loom model beside it.
 //!
-//! These absences are deliberate:
+//! Deliberately:
 //!
-//! * The wheel reads no clock: every `Instant` is converted to a tick before it gets there.
-//! * The actor awaits its notification, its own sleep and its next turn. It never awaits a consumer.
+//! * The wheel reads no clock: callers convert every `Instant` to a tick.
+//! * The actor awaits its notification, its own sleep and its next turn, never a consumer.
 //! * No waker is woken or dropped while a lock or the actor's state is borrowed.
 //! * No Tokio timer is armed while the wheels are empty.
 //!
 //! # The wheel
 //!
-//! A level has 256 buckets ([`Builder::slots`](crate::Builder::slots) changes that), and each
-//! bucket of a level is as wide as the whole level below. An item lies in the lowest level that
-//! reaches its tick and cascades to a lower one when time reaches its bucket. A bitmap for each
+//! A level has 256 buckets, and each is as wide as the whole level below. An item lies in the
+//! lowest level that reaches its tick, and cascades when time reaches its bucket. A bitmap for each
 //! level shows the next bucket that holds anything, so time jumps from one to the next. The
-//! [`wheel`](crate::wheel) module has a worked example.
+//! [`wheel`](crate::wheel) module has a worked example. Nodes and commands lie in chunks, so that
+//! no turn copies or frees megabytes.
 //!
 //! Nodes and commands lie in chunks, so that no turn copies or frees megabytes.
 //!
 //! # The wake rule
 //!
 //! Pushing a command must not wake the actor each time. The actor publishes the tick at which it
-//! runs next. A caller pushes its command, then reads that tick, and notifies the actor only if the
-//! command is needed earlier, or if 512 commands lie in that queue. The actor publishes the tick
-//! first and checks the queues after. The push and the check take the queue's lock, so one of the
-//! two sees the other, and no command is missed. There is a queue for each core, on a cache line of
-//! its own.
+//! runs next, then checks the queues. A caller pushes its command, then reads that tick, and
+//! notifies the actor only if the command is needed earlier or 512 commands lie in its queue. Push
+//! and check take the queue's lock, so no command is missed: `shared/mailbox` has the proof. Each
+//! core has a queue of its own.
 //!
 //! # The actor's turn
 //!
@@ -90,20 +88,16 @@
 //! }
 //! ```
 //!
-//! While commands are left over, the turn stops before the earliest tick by which one of them is
-//! needed. So timers fire in order even if their commands wait in a backlog, and no due timer waits
-//! for commands that are needed later.
-//!
-//! On one thread a round of tasks may send more than 4096 commands. So a turn goes on for as long
-//! as the other tasks have kept the actor waiting: the backlog does not grow, and the others have
-//! at least half of the time.
+//! So timers fire in order even if their commands wait in a backlog, no due timer waits for
+//! commands that are needed later, and a flood of commands leaves the other tasks at least half of
+//! the time. [P4 and P11](#promises) name the tests.
 //!
 //! # Where the actor runs
 //!
-//! A delay of the actor's task delays every timer. So the task is kept out of the places from which
-//! no other worker steals: the LIFO slot of a worker, and the private list of `yield_now`. The
-//! module `shared/notifier` says how. Without this, 20 sleepers of 20 ms were 300 ms late while
-//! three workers were idle.
+//! A delay of the actor's task delays every timer. So the task stays out of the places from which
+//! no other worker steals: a worker's LIFO slot, and the private list of `yield_now`. The module
+//! `shared/notifier` says how. Without this, 20 sleepers of 20 ms were 300 ms late while three
+//! workers were idle.
 //!
 //! # Why keyed timers live in a set
 //!
@@ -112,22 +106,19 @@
 //! entry for each timer, as a sleep has, and a map from keys to entries. The set has four
 //! advantages:
 //!
-//! * **Results.** A call returns the value that was replaced, whether there was a timer, how many
-//!   there are. With a map and entries, *removed or fired, never both* has to hold across two
-//!   locks. Under one it holds by itself.
-//! * **Commands.** Each new entry costs a command. A set sends one command for all indices that
-//!   changed since the actor last took them.
-//! * **Order.** Expirations leave in the order in which their timers were armed. That takes a heap
-//!   for the whole set in either shape.
-//! * **Bytes.** A timer with a `u64` key and value takes about half of what an entry with its
-//!   reference counts, its node and a lock of its own takes.
+//! * **Results.** A call returns the value it replaced, whether there was a timer, how many there
+//!   are. With a map and entries, *removed or fired, never both* has to hold across two locks.
+//! * **Commands.** Each new entry costs a command. A set sends one for all indices that changed
+//!   since the actor last took them.
+//! * **Order.** Expirations leave in the order of arming, which takes a heap for the whole set in
+//!   either shape.
+//! * **Bytes.** A timer with a `u64` key and value takes about half the memory of an entry.
 //!
 //! The price is that producers of one set contend for its lock. So every hold of it is bounded, the
-//! hash table that finds a key grows in steps, and `Hash` runs before the lock is taken. A service
-//! that needs more makes several sets.
+//! hash table grows in steps, and `Hash` runs before the lock is taken.
 //!
-//! The guard of the lock notifies the actor, so that a caller cannot forget, delay or overwrite a
-//! notification. The module `timer_set` has the invariants, and its `lock` the argument.
+//! The guard of the lock notifies the actor, so no caller can forget, delay or overwrite a
+//! notification. The module `timer_set` has the invariants, its `lock` the argument.
 //!
 //! # Promises
 //!

@@ -1,32 +1,30 @@
-//! Three uses of keyed timers: debounce, throttle, and a map whose items expire. Documentation
-//! only; its example is a test.
+//! Recipes for keyed timers: debounce, throttle, and a map whose items expire. Documentation only;
+//! its example is a test.
 //!
 //! # Debounce
 //!
-//! A burst of events has one effect, once events have stopped for a while. Each event moves the
-//! key's timer, or sets it when there is none: see the example of
-//! [`move_timer`](KeyedTimers::move_timer). Where the effect needs the value of the last event,
-//! each event calls [`set_timer`](KeyedTimers::set_timer), which replaces value and deadline.
+//! A burst of events has one effect, once the events have stopped for a while. Each event moves the
+//! key's timer, or sets it when there is none; [`move_timer`](KeyedTimers::move_timer) has an
+//! example. Where the effect needs the value of the last event, each event calls
+//! [`set_timer`](KeyedTimers::set_timer), which replaces value and deadline.
 //!
-//! A draft that changes without a pause is never saved. To save it every ten seconds at the latest,
-//! keep the time of the first change in the value, and leave the timer alone once it has waited for
-//! so long.
+//! A debounced draft that changes without a pause is never saved. To save it every ten seconds at
+//! the latest, keep the time of the first change in the value, and stop moving the timer after
+//! that.
 //!
 //! # Throttle
 //!
 //! The first event of a key passes, and the next one only after a while. The timer is the lock: of
 //! many callers at once, [`set_if_absent`](KeyedTimers::set_if_absent) sets it for one, and its
-//! expiration releases it. A task has to empty the stream, even where no code needs the
-//! expirations.
+//! expiration releases it. A task has to empty the stream even where no code needs the expirations.
 //!
 //! # A map whose items expire
 //!
 //! Each item of your map has a timer under its key. Refreshing an item sets its timer again, and an
-//! expiration removes the item. But **an expiration that lies in the stream is not taken back**: if
-//! an item is refreshed after its timer has expired, and before the consumer receives the
-//! expiration, removing it would lose a fresh item. So callers change an item and its timer under
-//! the map's lock, and the consumer asks under the same lock whether the key has a [timer
-//! again](KeyedTimers::contains):
+//! expiration removes the item. But **no call takes an expiration back from the stream**: if an
+//! item is refreshed between the expiration of its timer and the `recv`, removing it would lose a
+//! fresh item. So callers change an item and its timer under the map's lock, and the consumer asks
+//! under the same lock whether the key has a [timer again](KeyedTimers::contains):
 //!
 //! ```
 //! use std::collections::HashMap;
@@ -91,8 +89,7 @@
 //! # }
 //! ```
 //!
-//! A caller locks the map first and the set of timers second, never the other way round, so they
-//! cannot deadlock.
+//! Every caller locks the map first and the set of timers second, so they cannot deadlock.
 
 // For the links above.
 #[allow(unused_imports)]

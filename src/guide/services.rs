@@ -12,7 +12,7 @@
 //! | `backon` | none | `.sleep(move \|delay\| wheel.sleep(delay))` |
 //! | the AWS SDK | none | an `AsyncSleep` of eight lines; the example `aws_sleep` has them |
 //!
-//! A server has four different things to limit:
+//! A server has four things to limit:
 //!
 //! | what takes too long | limit |
 //! |---|---|
@@ -21,9 +21,9 @@
 //! | the head of a request | hyper's `header_read_timeout`; [`IdleLimits::read`](crate::IdleLimits::read), longer than any handler takes, where hyper is hidden |
 //! | the next request, while none is in flight | [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive) on the stream |
 //!
-//! `keep_alive` does cut a response that has begun and then pauses for longer than the limit: for
-//! server-sent events and the like, hold a [`BusyGuard`] for each request. With axum, the listener
-//! wraps the sockets it accepts:
+//! `keep_alive` cuts a response that pauses for longer than the limit: for server-sent events and
+//! the like, hold a [`BusyGuard`] for each request. With axum, the listener wraps the sockets it
+//! accepts:
 //!
 //! ```ignore
 //! struct IdleListener {
@@ -87,9 +87,9 @@
 //! }
 //! ```
 //!
-//! This is from the example `axum_service` in the repository. When it stops, axum lets handlers
-//! finish, and closes connections without one: a request that lies unread in a socket, or waits to
-//! be accepted, is cut. The example `http_service`, which serves its connections with hyper,
+//! The example `axum_service` in the repository has the whole program. When it stops, axum lets
+//! handlers finish and closes the other connections: it cuts a request that lies unread in a socket
+//! or waits to be accepted. The example `http_service`, which serves its connections with hyper,
 //! answers those requests too.
 
 // For the links above.

@@ -23,11 +23,12 @@ use crate::sync::SpinMutex;
 /// |---|---|---|
 /// | [`either`](Self::either) | no byte was read and none written for so long | tunnels, anything that should never be silent |
 /// | [`keep_alive`](Self::keep_alive) | no response is owed and nothing happened for so long | servers that answer requests, such as HTTP/1 |
-/// | [`read`](Self::read) | no byte was read for so long, whatever was written | peers that must send, such as uploads or heartbeats; chats and other servers that write to listeners |
+/// | [`read`](Self::read) | no byte was read for so long, whatever was written | peers that must send, such as uploads or heartbeats; chats and other servers that write on their own |
 /// | [`write`](Self::write) | no byte was written for so long, whatever was read | peers that must take what they are sent |
 ///
-/// Each limit is optional, and a stream is idle as soon as one of them is reached. Where requests can be counted, as in
-/// a handler, a [guard](IdleHandle::busy) for each request is exact with any of them.
+/// Each limit is optional, and a stream is idle as soon as one of them is reached. Where requests
+/// can be counted, as in a handler, a [guard](IdleHandle::busy) for each request is exact with any
+/// of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IdleLimits(IdleDurations);
 
@@ -76,21 +77,24 @@ impl IdleLimits {
         self
     }
 
-    /// Limits how long nothing may happen while no response is owed: the right limit for a server that answers requests.
+    /// Limits how long nothing may happen while no response is owed: the right limit for a server
+    /// that answers requests.
     ///
-    /// From the moment bytes are read until the server begins to write, a response is owed and this limit does not
-    /// count, however long the handler takes. It counts before the first request, while a response is written, and after
-    /// it until the first byte of the next request. Reading, writing and the beginning of a response are activity.
+    /// A response is owed from the moment bytes are read until the server begins to write; this
+    /// limit does not count then, however long the handler takes. It counts before the first
+    /// request, while a response is written, and after it until the first byte of the next request.
+    /// Reading, writing and the beginning of a response are activity.
     ///
     /// A byte stream shows no more than that. Therefore:
     ///
-    /// * A request that stops halfway looks like one that is being handled, and this limit does not end it. Add a
-    ///   [`read`](Self::read) limit longer than the slowest handler, or let the server limit the request's arrival (such
-    ///   as hyper's `header_read_timeout`).
-    /// * A response that pauses for longer than the limit after its first bytes is cut, as is the second of two
-    ///   pipelined requests if its handler takes longer than the limit after the first was answered.
-    /// * Protocols that write on their own while a request is being handled, such as HTTP/2 with its acknowledgements,
-    ///   end what is owed by that. Use a [guard](IdleHandle::busy) for each request there.
+    /// * A request that stops halfway looks like one that is being handled, and this limit does not
+    ///   end it. Add a [`read`](Self::read) limit longer than the slowest handler, or let the
+    ///   server limit the request's arrival (such as hyper's `header_read_timeout`).
+    /// * This limit cuts a response that pauses for longer than the limit, and the second of two
+    ///   pipelined requests if its handler takes longer than the limit after the first response.
+    /// * A protocol that writes on its own while a request is being handled, such as HTTP/2 with
+    ///   its acknowledgements, ends what is owed by that. Use a [guard](IdleHandle::busy) for each
+    ///   request there.
     ///
     /// Wrap the stream that carries the requests: above TLS, not below it.
     ///
@@ -136,35 +140,33 @@ impl IdleLimits {
 
 pin_project! {
     /// Wraps a stream. Once the stream has been idle for too long, its operations fail with
-    /// [`TimedOut`](io::ErrorKind::TimedOut).
+    /// [`TimedOut`](io::ErrorKind::TimedOut). Made by
+    /// [`TimerWheel::idle_stream`](crate::TimerWheel::idle_stream) and
+    /// [`idle_stream_with`](crate::TimerWheel::idle_stream_with).
     ///
-    /// [`TimerWheel::idle_stream`](crate::TimerWheel::idle_stream) makes it with one limit, and
-    /// [`idle_stream_with`](crate::TimerWheel::idle_stream_with) with any [limits](IdleLimits).
+    /// Progress is activity: bytes read or written. Bytes in the buffer of an [`AsyncBufRead`]
+    /// count when they arrive and when they are consumed. Flushing, failing, empty operations and
+    /// the end of the file are no activity.
     ///
-    /// Progress is activity: bytes that are read or written. Bytes in the buffer of an [`AsyncBufRead`] count when they
-    /// arrive and when they are consumed, not when they are read again. Flushing, failing, empty operations and the end
-    /// of the file are no activity.
+    /// Bytes written to a silent peer are activity too. A server that writes on its own, such as a
+    /// chat, limits reading instead, by [`IdleLimits::read`]. A server that reads while its
+    /// handlers run, such as hyper or axum, uses [`IdleLimits::keep_alive`]: a limit on
+    /// [`either`](IdleLimits::either) direction cuts a request whose handler is slow.
     ///
-    /// Bytes written to a silent peer are activity too. A server that writes on its own, such as a chat, limits reading
-    /// instead, by [`IdleLimits::read`].
+    /// An operation that can make progress succeeds, however late it is; only a pending one finds
+    /// the stream idle. That is final: the pending operation in the other direction fails, and so
+    /// do all later ones except for shutting down. Later touches and guards of its
+    /// [handle](Self::handle) have no effect, and report that. The inner stream is untouched; [take
+    /// it back](Self::into_inner) to say goodbye on it. A task without a pending operation may be
+    /// woken once when a limit is reached.
     ///
-    /// Only an operation that can make no progress finds the stream idle; an operation that can make progress succeeds,
-    /// however late it is. Once an operation has found the stream idle, that is final: the pending operation in the
-    /// other direction fails, and so do all later ones except for shutting down. Later touches and guards of its
-    /// [handle](Self::handle) have no effect, and report that. The inner stream is untouched; [take it
-    /// back](Self::into_inner) to say goodbye on it. A task without a pending operation may be woken once when a limit
-    /// is reached.
-    ///
-    /// For a task in each direction, use [`tokio::io::split`]. To take the inner stream back, join the halves with
-    /// [`unsplit`](tokio::io::ReadHalf::unsplit).
-    ///
-    /// Behind a server that reads while its handlers run, such as hyper or axum, use [`IdleLimits::keep_alive`]: a
-    /// limit on [`either`](IdleLimits::either) direction cuts a request whose handler is slow.
+    /// For a task in each direction, use [`tokio::io::split`]. To take the inner stream back, join
+    /// the halves with [`unsplit`](tokio::io::ReadHalf::unsplit).
     ///
     /// # Cancel safety
     ///
-    /// Operations are as cancel safe as those of the inner stream. A cancelled operation neither loses activity nor
-    /// prolongs a limit.
+    /// Operations are as cancel safe as those of the inner stream. A cancelled operation neither
+    /// loses activity nor prolongs a limit.
     ///
     /// # Examples
     ///
@@ -191,7 +193,7 @@ pin_project! {
     }
 }
 
-/// Watches over the operations of a stream with limits.
+/// The limits of a stream, and their state.
 struct Guard {
     timer: IdleTimer,
     pending: Arc<Pending>,
@@ -219,7 +221,8 @@ impl Pending {
         Pending(SpinMutex::new([None, None]))
     }
 
-    /// Makes `waker` the one to wake for this direction. Wakers are cloned and dropped while the lock is not held.
+    /// Makes `waker` the one to wake for this direction. Clones and drops wakers while the lock is
+    /// free.
     fn register(&self, direction: Direction, waker: &Waker) {
         let is_same = |registered: &Waker| registered.will_wake(waker);
         if (self.0.lock()[direction as usize].as_ref()).is_some_and(is_same) {
@@ -343,7 +346,6 @@ impl<S> IdleStream<S> {
     }
 
     /// A handle to touch the stream, or to keep it busy, from any task; `None` without limits.
-    ///
     /// Touches and guards count for every limit.
     pub fn handle(&self) -> Option<IdleHandle> {
         self.guard.as_ref().map(|guard| guard.timer.handle())

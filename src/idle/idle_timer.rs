@@ -1,4 +1,4 @@
-//! A future that completes once nothing has touched it for a while.
+//! Idle timers: a future that completes once nothing has touched it for a while.
 
 use std::fmt;
 use std::future::Future;
@@ -17,20 +17,19 @@ use crate::shared::idle_clock::{IdleClock, IdleDurations};
 use crate::sleep::Sleep;
 use crate::tick::{Ticks, far_future};
 
-/// Completes once nothing has touched it for its idle duration and no [`BusyGuard`] is held.
+/// Completes once nothing has touched it for its idle duration and no [`BusyGuard`] is held. Made
+/// by [`TimerWheel::idle_timer`](crate::TimerWheel::idle_timer).
 ///
-/// [`TimerWheel::idle_timer`](crate::TimerWheel::idle_timer) makes it. It completes at the earliest an idle duration
-/// after the last touch, and at most two ticks after that.
+/// It completes at the earliest an idle duration after the last touch, and at most two ticks after
+/// that. A touch wakes no task and sends no command.
 ///
-/// The first touch in a tick is a compare-and-exchange of one word, and each further touch a load of it. A touch wakes
-/// no task and sends no command.
+/// Touches and guards count until a poll finds the timer idle and returns [`Ready`](Poll::Ready).
+/// From then on [`touch`](Self::touch) returns `false` and new guards have no
+/// [effect](BusyGuard::is_effective).
 ///
-/// Touches and guards count until a poll finds the timer idle and returns [`Ready`](Poll::Ready). From then on
-/// [`touch`](Self::touch) returns `false` and new guards have no [effect](BusyGuard::is_effective), until the timer is
-/// polled again.
-///
-/// Polling a timer that has completed begins a new period: it completes once more when an idle duration has passed since
-/// that poll. In a loop around `select!` it therefore ticks once in each idle duration for as long as nothing touches it.
+/// Polling a completed timer begins a new period: it completes again an idle duration after that
+/// poll. In a loop around `select!` it therefore ticks once in each idle duration for as long as
+/// nothing touches it.
 ///
 /// # Cancel safety
 ///
@@ -74,8 +73,7 @@ pub struct IdleHandle {
 }
 
 /// Keeps a timer, stream or watch from being idle while it is held, for instance during a request.
-///
-/// Idle durations count from the instant at which the last guard is dropped.
+/// Idle durations count from the drop of the last guard.
 ///
 /// # Examples
 ///
@@ -157,10 +155,11 @@ impl IdleTimer {
         self.clock.touch_at(clock::now())
     }
 
-    /// Records activity at an instant, for callers that have just read the clock. Otherwise like [`touch`](Self::touch).
+    /// Records activity at an instant, for callers that have just read the clock. Otherwise like
+    /// [`touch`](Self::touch).
     ///
-    /// An instant before the last activity changes nothing. An instant in the future counts, but no further than one idle
-    /// duration ahead of the time at which the actor or a poll reads it.
+    /// An instant before the last activity changes nothing. An instant in the future counts, but no
+    /// further than one idle duration ahead of the time at which the actor or a poll reads it.
     #[inline]
     pub fn touch_at(&self, at: Instant) -> bool {
         self.clock.touch_at(at)
@@ -190,8 +189,8 @@ impl IdleTimer {
         if self.is_completed {
             return;
         }
-        // The sleep is moved also if it has this deadline: the actor may have put it off since, and a shorter duration may
-        // be due before that.
+        // The sleep is moved also if it has this deadline: the actor may have put it off since, and
+        // a shorter duration may be due before that.
         if let Some(due) = self.due(clock::now()) {
             Pin::new(&mut self.sleep).reset(due);
         }
@@ -222,8 +221,8 @@ impl IdleTimer {
         }
     }
 
-    /// The present, or the sleep's deadline if that is later. Some clock has reached both. They differ when the wheel's
-    /// runtime and the caller's have different clocks, as when one of them is paused.
+    /// The present, or the sleep's deadline if that is later. They differ when the wheel's runtime
+    /// and the caller's have different clocks, as when one of them is paused.
     fn reached(&self) -> u64 {
         let ticks = self.clock.ticks();
         self.clock.now().max(ticks.nanos(self.sleep.deadline()))
@@ -306,10 +305,9 @@ impl BusyGuard {
         BusyGuard { on, ticks }
     }
 
-    /// Whether the guard keeps anything busy.
-    ///
-    /// `false` if it was taken after the timer had completed, the stream was idle or the watch was reaped, or while
-    /// 16,777,215 other guards were held.
+    /// Whether the guard keeps anything busy: `false` if it was taken after the timer had
+    /// completed, the stream was idle or the watch was reaped, or while 16,777,215 other guards
+    /// were held.
     pub fn is_effective(&self) -> bool {
         !matches!(self.on, BusyOn::Nothing)
     }

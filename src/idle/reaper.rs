@@ -1,4 +1,4 @@
-//! Watches many connections or sessions, and delivers those that have been idle for too long.
+//! Reapers: watch many connections or sessions, and deliver those that have been idle for too long.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -16,21 +16,20 @@ use crate::shared::activity::Activity;
 use crate::tick::{Ticks, Timestamp, after};
 use crate::timer_set::{Cause, Closed, Expired, Handles, Set, SetTimerError};
 
-/// The part of a maximum age by which a watch ends before it at most.
+/// The largest part of a maximum age by which a watch ends before it.
 const SPREAD: f64 = 0.1;
 
 /// Watches connections, sessions or leases, and ends those that have been idle. Made by
-/// [`TimerWheel::reaper`](crate::TimerWheel::reaper).
+/// [`TimerWheel::reaper`](crate::TimerWheel::reaper). Cheap to clone, and usable from any thread.
 ///
-/// Each watch has a [`WatchGuard`], which its owner touches when it is active. A watch without a touch for the idle
-/// duration expires: the one stream of [`Expirations`] delivers it, no earlier than the idle duration after its last
-/// touch and at most two ticks later, plus what the runtime adds. A touch sends no command.
+/// Each watch has a [`WatchGuard`], which its owner touches when it is active. A watch without a
+/// touch for the idle duration expires: the stream of [`Expirations`] delivers it no earlier than
+/// the idle duration after its last touch and at most two ticks later, plus what the runtime adds.
 ///
-/// *Touched or expired, never both.* The actor decides with one atomic operation when it delivers the expiration. A
-/// touch before that keeps the watch; every later one returns `false`. A consumer that lags may therefore receive a watch
-/// whose owner has been active again since, and whose touches have returned `false`.
-///
-/// Cheap to clone, and usable from any thread.
+/// *Touched or expired, never both.* The actor decides with one atomic operation when it delivers
+/// the expiration. A touch before that keeps the watch; every later one returns `false`. A consumer
+/// that lags may therefore receive a watch whose owner has been active since, and whose touches
+/// have returned `false`.
 ///
 /// # Examples
 ///
@@ -62,16 +61,15 @@ pub struct Reaper<K, V> {
 
 /// A reaper that does not keep the stream of expirations open. Made by [`Reaper::downgrade`].
 ///
-/// The stream ends once no [`Reaper`] is left and nothing is watched. A consumer that itself watches more with this
+/// The stream ends once no [`Reaper`] and no watch is left. A consumer that watches more with this
 /// reaper holds a weak handle, and [upgrades](Self::upgrade) it to do so.
 pub struct WeakReaper<K, V> {
     watches: Weak<Watches<K, V>>,
     handles: Weak<Handles>,
 }
 
-/// Keeps a connection or session watched. Dropping the guard ends the watch without an expiration.
-///
-/// The guard keeps the wheel's actor running. Dropping it locks the reaper's set, and sends one command at most.
+/// Keeps a connection or session watched, and the wheel's actor running. Dropping the guard ends
+/// the watch without an expiration.
 #[doc(alias = "lease")]
 #[doc(alias = "Watch")]
 #[must_use = "dropping it ends the watching"]
@@ -80,8 +78,8 @@ pub struct WatchGuard<K, V> {
     watches: Arc<Watches<K, V>>,
 }
 
-/// The state that a reaper and its watches share, so that a watch needs a single pointer for it. It keeps the actor
-/// running, because a watch that is due and not delivered can still be touched.
+/// The state that a reaper and its watches share, so that a watch needs a single pointer for it. It
+/// keeps the actor running, because a watch that is due and not delivered can still be touched.
 struct Watches<K, V> {
     ticks: Ticks,
     set: Arc<Set<K, Watched<V>>>,
@@ -124,11 +122,12 @@ impl WatchOptions {
         Self::default()
     }
 
-    /// Ends the watch at this age at the latest, counted from its start, however active or busy it is.
+    /// Ends the watch at this age at the latest, counted from its start, however active or busy it
+    /// is.
     ///
-    /// Each watch gets an age of its own, chosen at random between nine tenths of this one and all of it. So watches
-    /// that began together do not end together. [`exact`](Self::exact) turns this off. The watch is delivered [at most
-    /// two ticks](Reaper) after that age.
+    /// Each watch gets an age of its own, at random between nine tenths of this one and all of it,
+    /// so that watches that began together do not end together. [`exact`](Self::exact) turns this
+    /// off. The watch is delivered [at most two ticks](Reaper) after that age.
     ///
     /// # Examples
     ///
@@ -160,8 +159,8 @@ impl WatchOptions {
         self
     }
 
-    /// Ends the watch at its [maximum age](Self::max_age) exactly, for instance when a token runs out. Watches that
-    /// began together end together.
+    /// Ends the watch at its [maximum age](Self::max_age) exactly, for instance when a token runs
+    /// out.
     ///
     /// # Examples
     ///
@@ -195,15 +194,15 @@ impl WatchOptions {
 }
 
 impl<K, V> Reaper<K, V> {
-    /// Watches a connection or session from now on. The stream delivers key and value when it has been idle for too
-    /// long.
-    ///
-    /// Keys need not differ, because the [`WatchGuard`] identifies the watch.
+    /// Watches a connection or session from now on. The stream delivers key and value when it has
+    /// been idle for too long. Keys need not differ, because the [`WatchGuard`] identifies the
+    /// watch.
     ///
     /// # Errors
     ///
     /// [`Full`](SetTimerError::Full) when `max_keyed` timers are pending on the wheel,
-    /// [`Closed`](SetTimerError::Closed) when the wheel is shut down or the stream dropped. Both return key and value.
+    /// [`Closed`](SetTimerError::Closed) when the wheel is shut down or the stream dropped. Both
+    /// return key and value.
     pub fn watch(&self, key: K, value: V) -> Result<WatchGuard<K, V>, SetTimerError<K, V>> {
         self.watch_with(key, value, WatchOptions::new())
     }
@@ -254,8 +253,8 @@ impl<K, V> Reaper<K, V> {
         self.watches.set.is_closed()
     }
 
-    /// Ends every watch and returns them, in the order in which they would have ended. Their touches return `false`
-    /// from then on. Watches that begin during the call stay.
+    /// Ends every watch and returns them, in the order in which they would have ended. Their
+    /// touches return `false` from then on. Watches that begin during the call stay.
     ///
     /// # Errors
     ///
@@ -331,8 +330,8 @@ impl<K, V> WatchGuard<K, V> {
 
     /// Records activity at an instant, for callers that have just read the clock. Otherwise like [`touch`](Self::touch).
     ///
-    /// An instant before the last activity changes nothing. An instant in the future counts, but no further than one idle
-    /// duration ahead of the time at which the actor reads it.
+    /// An instant before the last activity changes nothing. An instant in the future counts, but no
+    /// further than one idle duration ahead of the time at which the actor reads it.
     #[inline]
     pub fn touch_at(&self, at: Instant) -> bool {
         let ticks = &self.watches.ticks;
@@ -384,8 +383,8 @@ impl<K, V> WatchGuard<K, V> {
 
     /// Ends the watch now, however active or busy it is. Returns `false` if it has ended already.
     ///
-    /// From then on touches return `false`. The stream delivers the watch with [`Cause::Now`], as with a delay of zero,
-    /// even if this guard is dropped before.
+    /// From then on touches return `false`. The stream delivers the watch with [`Cause::Now`], even
+    /// if this guard is dropped before.
     ///
     /// # Examples
     ///

@@ -1,4 +1,5 @@
-//! The value that a reaper's set stores for each watch, and the decision whether the watch has ended.
+//! The value that a reaper's set stores for each watch, and the decision whether the watch has
+//! ended.
 
 use std::sync::Arc;
 

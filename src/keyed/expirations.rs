@@ -13,20 +13,20 @@ use tokio::task::coop;
 use super::dispatch::Handler;
 use crate::timer_set::{Expired, Receiver, Source, TryRecvError};
 
-/// The expirations of one set of timers. Made by [`TimerWheel::keyed`](crate::TimerWheel::keyed) and
-/// [`TimerWheel::reaper`](crate::TimerWheel::reaper).
+/// The expirations of one set of timers. Made by [`TimerWheel::keyed`](crate::TimerWheel::keyed)
+/// and [`TimerWheel::reaper`](crate::TimerWheel::reaper).
 ///
-/// Expirations come by tick, and within a tick in the order in which their timers were armed. There is no backpressure:
-/// the actor never waits for the consumer, and the stream keeps what is not received, without bound.
+/// Expirations come by tick, and within a tick in the order of arming. There is no backpressure:
+/// the actor never waits for the consumer, and the stream keeps without bound what is not received.
 ///
-/// An expiration in the stream is not taken back when its key is set again or removed. A consumer that acts on the key
-/// can ask [`contains`](crate::KeyedTimers::contains) first, as [a map whose items
+/// Setting or removing a key takes no expiration back from the stream. A consumer that acts on the
+/// key can ask [`contains`](crate::KeyedTimers::contains) first, as [a map whose items
 /// expire](crate::guide::recipes#a-map-whose-items-expire) does.
 ///
-/// The stream ends, with `None`, once everything delivered is received and either the wheel is shut down, or no handle
-/// and no timer is left.
+/// The stream ends, with `None`, once the consumer has received everything delivered and either the
+/// wheel is shut down, or no handle and no timer is left.
 ///
-/// Dropping it closes the set: pending timers are dropped, and setting one is an error.
+/// Dropping it closes the set: it drops pending timers, and setting one is an error.
 pub struct Expirations<K, V> {
     set: Arc<dyn Source<K, V>>,
 }
@@ -63,10 +63,9 @@ impl<K, V> Expirations<K, V> {
         self.set.try_recv()
     }
 
-    /// Waits for expirations and appends at most `limit` of them to `into`. Returns how many; zero when there will be no
-    /// more, or when `limit` is zero.
-    ///
-    /// `into` is given room for `limit` more expirations, and for no more than 256 at a time, before the set is locked.
+    /// Waits for expirations and appends at most `limit` of them to `into`. Returns how many; zero
+    /// when there will be no more, or when `limit` is zero. Reserves room in `into` for at most 256
+    /// at a time.
     ///
     /// # Cancel safety
     ///
@@ -99,18 +98,18 @@ impl<K, V> Expirations<K, V> {
         poll_fn(|cx| self.poll_into(cx, limit, into)).await
     }
 
-    /// Runs `handler` for each expiration, at most `concurrency` of them at once, until there are no more and all
-    /// handlers have finished. A concurrency of zero counts as one.
+    /// Runs `handler` for each expiration, at most `concurrency` of them at once, until there are
+    /// no more and all handlers have finished. A concurrency of zero counts as one.
     ///
-    /// The handlers run within this future: concurrently, but all on the task that awaits it. A handler that panics is
-    /// logged and counts as finished. Handlers may set, move and remove timers of the same set. One that owns a
-    /// [`KeyedTimers`](crate::KeyedTimers) keeps the stream from ending; a
-    /// [`WeakKeyedTimers`](crate::WeakKeyedTimers) does not.
+    /// The handlers run concurrently, all on the task that awaits this future. A handler that
+    /// panics is logged and counts as finished. Handlers may set, move and remove timers of the
+    /// same set; one that owns a [`KeyedTimers`](crate::KeyedTimers) keeps the stream from ending,
+    /// a [`WeakKeyedTimers`](crate::WeakKeyedTimers) does not.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the handlers that have not finished. Expirations without a handler yet stay in the
-    /// stream.
+    /// Dropping the future drops the unfinished handlers. The stream keeps expirations without a
+    /// handler.
     ///
     /// # Examples
     ///
@@ -143,9 +142,9 @@ impl<K, V> Expirations<K, V> {
         .await;
     }
 
-    /// Returns the timers that had not expired when the wheel was shut down, earliest first. A second call returns
-    /// nothing, and so does a call while the wheel runs. [`TimerWheel::shutdown`](crate::TimerWheel::shutdown) has an
-    /// example.
+    /// Returns the timers that had not expired when the wheel was [shut
+    /// down](crate::TimerWheel::shutdown), earliest first. A second call returns nothing, and so
+    /// does a call while the wheel runs.
     pub fn unexpired(&mut self) -> Vec<Expired<K, V>> {
         self.set.unexpired()
     }

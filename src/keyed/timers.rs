@@ -14,22 +14,22 @@ use crate::tick::{Timestamp, after};
 use crate::timer_set::{Closed, Expired, Handles, Plain, Repeat, Set, SetTimerError};
 
 /// Sets, moves and removes the timers of one set. Made by [`TimerWheel::keyed`](crate::TimerWheel::keyed).
+/// Sets, moves and removes the timers of one set. Made by
+/// [`TimerWheel::keyed`](crate::TimerWheel::keyed).
 ///
-/// Cheap to clone, and usable from any thread and task, synchronous code included. A call takes effect before it
-/// returns, and its result says what it did. It locks the set once; [`drain`](Self::drain) and [`retain`](Self::retain)
-/// lock it repeatedly. Callers, the stream and the actor share that lock, and each holds it for 256 timers at most. No
-/// call waits for a turn of the actor, or for the consumer.
+/// Cheap to clone, and usable from any thread and task, synchronous code included. A call takes
+/// effect before it returns, and its result says what it did. No call waits for a turn of the
+/// actor, or for the consumer.
 ///
 /// # How a timer ends
 ///
-/// A timer ends in exactly one way: it expires, it is removed, its key is set again, or it is drained. It has expired
-/// once it is delivered to the stream, received or not.
-///
+/// A timer ends in exactly one way: it expires, it is removed, its key is set again, or it is
+/// drained. It has expired once it is delivered to the stream, received or not.
 /// # Panics
 ///
 /// A `Hash` or `Eq` that panics unwinds into the caller, and nothing has changed then. Neither may call back into the
-/// same set.
-///
+/// A `Hash` or `Eq` that panics unwinds into the caller, and changes nothing. Neither may call back
+/// into the same set.
 /// # Examples
 ///
 /// ```
@@ -57,8 +57,8 @@ pub struct KeyedTimers<K, V> {
 
 /// A handle that does not keep the stream of expirations open. Made by [`KeyedTimers::downgrade`].
 ///
-/// The stream ends once no [`KeyedTimers`] and no timer is left. A handler that sets timers of its own set holds a weak
-/// handle, and [upgrades](Self::upgrade) it to set them.
+/// The stream ends once no [`KeyedTimers`] and no timer is left. A handler that sets timers of its
+/// own set holds a weak handle, and [upgrades](Self::upgrade) it to set them.
 ///
 /// # Examples
 ///
@@ -123,16 +123,16 @@ where
 }
 
 impl<K: Hash + Eq, V> KeyedTimers<K, V> {
-    /// Sets a timer that expires after `delay`, counted from this call. Returns the value it replaces, as
-    /// [`HashMap::insert`](std::collections::HashMap::insert) does.
-    ///
-    /// A delay of zero expires with the next tick. A delay too long to be represented never expires.
+    /// Sets a timer that expires after `delay`, counted from this call. Returns the value it
+    /// replaces, as [`HashMap::insert`](std::collections::HashMap::insert) does. A delay too long
+    /// to be represented never expires.
     ///
     /// # Errors
     ///
-    /// [`Full`](SetTimerError::Full) when the key is new and the wheel has as many timers as
-    /// [`Builder::max_keyed`](crate::Builder::max_keyed) allows; [`Closed`](SetTimerError::Closed) when the wheel is
-    /// shut down or the stream dropped. Both return key and value.
+    /// [`Full`](SetTimerError::Full) when the key is new and
+    /// [`Builder::max_keyed`](crate::Builder::max_keyed) timers are pending;
+    /// [`Closed`](SetTimerError::Closed) when the wheel is shut down or the stream dropped. Both
+    /// return key and value.
     #[doc(alias = "insert")]
     #[doc(alias = "debounce")]
     #[doc(alias = "ttl")]
@@ -145,9 +145,8 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         self.set.set(key, value, self.timestamp_after(delay), None)
     }
 
-    /// Sets a timer that expires at `deadline`. A deadline in the past expires on the actor's next turn.
-    ///
-    /// Otherwise like [`set_timer`](Self::set_timer).
+    /// Sets a timer that expires at `deadline`. A deadline in the past expires on the actor's next
+    /// turn. Otherwise like [`set_timer`](Self::set_timer).
     ///
     /// # Errors
     ///
@@ -164,12 +163,13 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
 
     /// Sets a timer that expires every `period`, the first time one period from now, until it is removed or set again.
     ///
-    /// The schedule does not drift: each deadline is a whole number of periods after this call. Missed periods are
-    /// coalesced into one expiration, whose [`missed`](Expired::missed) counts them. A period shorter than a tick
-    /// counts as a tick. Moving the timer shifts its schedule.
+    /// The schedule does not drift: each deadline is a whole number of periods after this call.
+    /// Missed periods are coalesced into one expiration, whose [`missed`](Expired::missed) counts
+    /// them. A period shorter than a tick counts as a tick. Moving the timer shifts its schedule.
     ///
-    /// Each expiration has a clone of key and value. `Clone` runs in the actor, while the set is locked; it must not call
-    /// back into the set. If it panics, the panic is logged and the timer is removed.
+    /// Each expiration has a clone of key and value. The actor runs `Clone` while the set is
+    /// locked; it must not call back into the set. If it panics, the actor logs the panic and
+    /// removes the timer.
     ///
     /// # Errors
     ///
@@ -221,11 +221,11 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         self.set.set(key, value, deadline, Some(repeat))
     }
 
-    /// Sets a timer that expires after `delay`, unless its key has one already. Returns key and value if it has, and
-    /// leaves that timer as it is.
+    /// Sets a timer that expires after `delay`, unless its key has one already. Returns key and
+    /// value if it has, and leaves that timer as it is.
     ///
-    /// The call is atomic: of several callers at once, exactly one sets the timer. A timer that is due and not
-    /// delivered yet counts.
+    /// The call is atomic: of several callers at once, exactly one sets the timer. A timer that is
+    /// due and not delivered yet counts.
     ///
     /// # Errors
     ///
@@ -261,11 +261,10 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         (self.set).set_if_absent(key, value, self.timestamp_after(delay))
     }
 
-    /// Moves the timer with this key to expire `delay` from now, earlier or later than before. Its value stays. Returns
-    /// whether there was such a timer.
+    /// Moves the timer with this key to expire `delay` from now, earlier or later than before. Its
+    /// value stays. Returns whether there was such a timer.
     ///
-    /// Moving counts as arming: within its tick the timer comes after those armed before this call. Moving a timer later
-    /// sends no command to the actor, unless the timer is due already and about to be delivered.
+    /// Moving counts as arming: within its tick the timer comes after those armed before this call.
     ///
     /// # Errors
     ///
@@ -385,14 +384,14 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
 
 impl<K, V> KeyedTimers<K, V> {
     /// Removes the timers for which `keep` returns `false`, as
-    /// [`HashMap::retain`](std::collections::HashMap::retain) does. `keep` gets key, value and deadline, and may change the
-    /// value.
+    /// [`HashMap::retain`](std::collections::HashMap::retain) does. `keep` may change the value.
     ///
-    /// Each timer that is pending throughout the call is visited once, in no order. Timers set during the call may be
-    /// visited or not. Keys and values of removed timers are dropped while the set is not locked.
+    /// The call visits each timer that is pending throughout it once, in no order, and perhaps
+    /// timers set meanwhile. It drops keys and values of removed timers while the set is not
+    /// locked.
     ///
-    /// `keep` runs while the set is locked, for 256 timers at a time; other calls and the actor wait meanwhile. It must
-    /// be quick, and must not call back into the set.
+    /// `keep` runs while the set is locked, for 256 timers at a time; other calls and the actor
+    /// wait meanwhile. It must be quick, and must not call back into the set.
     ///
     /// # Errors
     ///
@@ -426,13 +425,13 @@ impl<K, V> KeyedTimers<K, V> {
         self.set.retain(keep)
     }
 
-    /// Removes every pending timer and returns them, earliest first. Timers armed during the call stay: new ones, those
-    /// that are set again or moved, and repeating ones that fire.
+    /// Removes every pending timer and returns them, earliest first. Timers armed during the call
+    /// stay: new ones, those set again or moved, and repeating ones that fire.
     ///
     /// # Errors
     ///
-    /// [`Closed`] when the wheel is shut down or the stream dropped. [`Expirations::unexpired`] returns the timers that were
-    /// pending.
+    /// [`Closed`] when the wheel is shut down or the stream dropped. [`Expirations::unexpired`]
+    /// returns the timers that were pending.
     ///
     /// # Examples
     ///

@@ -1,16 +1,17 @@
 //! Counters that one owner writes and any thread reads.
 //!
-//! A thread owns the counters of its sleeps, a set those of its timers, and the actor its own. A counter with one writer needs
-//! no atomic addition, and no owner writes a cache line of another one. Only its thread writes the counters of a thread, and
-//! only the thread that holds the lock of the set, or drops it, those of a set.
+//! A thread owns the counters of its sleeps, a set those of its timers, and the actor its own. A
+//! counter with one writer needs no atomic addition, and no owner writes a cache line of another
+//! one. The writer of a set's counters holds the set's lock, or drops the set.
 //!
-//! Each [event](Event) adds to one counter alone: no reader sees half of it. A keyed timer is counted as added before it
-//! ends, and a reader reads `KeyedAdded` last. So it never sees more ends than timers, and the
-//! [number of pending ones](Counts::keyed_pending) follows from the counts.
+//! Each [event](Event) adds to one counter alone, so no reader sees half of it. A keyed timer is
+//! counted as added before it ends, and a reader reads `KeyedAdded` last. So it never sees more
+//! ends than timers, and the [number of pending ones](Counts::keyed_pending) follows from the
+//! counts.
 //!
-//! When an owner goes, its counts are added to those of the owners that are gone. That and reading happen under one lock, so
-//! each owner is counted once. The lock is held for additions only: a reader waits for no owner's lock, nor for its drop, and
-//! no owner that counts waits for a reader.
+//! When an owner goes, its counts are added to those of the owners that are gone. That and reading
+//! happen under one lock, so each owner is counted once. The lock is held for additions only: a
+//! reader waits for no owner's lock, nor for its drop, and no owner that counts waits for a reader.
 
 use std::ops::Deref;
 use std::sync::Arc;

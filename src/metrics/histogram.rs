@@ -12,8 +12,8 @@ const BUCKETS: usize = (64 - SUB_BITS as usize + 1) * SUB_BUCKETS;
 
 /// A histogram of durations with their count, sum and maximum.
 ///
-/// Eight buckets cover each power of two, so a bucket's bounds are at most an eighth apart. Durations above 584 years are
-/// recorded as that long.
+/// Eight buckets cover each power of two, so a bucket's bounds are at most an eighth apart. A
+/// duration above 584 years counts as 584 years.
 ///
 /// # Examples
 ///

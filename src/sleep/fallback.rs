@@ -9,8 +9,8 @@ use std::thread;
 use tokio::runtime::{self, Handle};
 use tokio::time::{self, Instant};
 
-/// A timer of the current Tokio runtime. Outside a runtime it belongs to a thread of the process, which starts at first
-/// use and stays.
+/// A timer of the current Tokio runtime. Outside a runtime, it belongs to a thread of the process
+/// that starts at first use and stays.
 ///
 /// # Panics
 ///

@@ -2,33 +2,34 @@
 //!
 //! # Why
 //!
-//! A test that passes with `tokio::time` has to pass with [`tickwheel::time`](crate::time), at the
+//! A test that passes with `tokio::time` has to pass with [`tickwheel::time`](crate::time): at the
 //! same instants, with the same tasks woken in the same order, and the clock moved as far. Tokio
 //! rounds deadlines to milliseconds of its own, fires timers in an order that follows from when
-//! each was registered, and moves a paused clock to the earliest timer that exists. A wheel that
-//! imitates all that has to know when Tokio's driver was started and when it last ran, which Tokio
-//! does not tell; its actor is one more task between the driver and the tasks it wakes; and its
-//! cancelled entries, kept for reuse, are timers to which the clock is moved. So this module
-//! imitates nothing. While the clock is virtual each sleep, also that of a timeout or an interval,
-//! *is* one of Tokio's. What remains here are the points at which it is made, registered and reset:
-//! they are Tokio's too.
+//! each was registered, and moves a paused clock to the earliest timer that exists. A wheel cannot
+//! imitate that: Tokio does not tell when its driver started and last ran, the actor is one more
+//! task between the driver and the tasks it wakes, and cancelled entries kept for reuse are timers
+//! to which the clock is moved. So while the clock is virtual each sleep, also that of a timeout or
+//! an interval, *is* one of Tokio's, made, registered and reset at the points where Tokio does so.
 //!
 //! The price is that a test under a paused clock does not test the wheel. This crate's own tests do
 //! so by [`Builder::sleeps_on_wheel`](crate::Builder::sleeps_on_wheel).
 //!
 //! # When
 //!
-//! The clock of a runtime can be virtual only if it is a `current_thread` runtime, in a build with Tokio's `test-util`
-//! ([`CAN_PAUSE`]): other builds have none of this. It counts as virtual once it is first [found
-//! paused](crate::shared::Shared::hands_sleeps_over), and stays so after `resume`. Each poll and each reset checks.
+//! The clock of a runtime can be virtual only if it is a `current_thread` runtime, in a build with
+//! Tokio's `test-util` ([`CAN_PAUSE`]); other builds have none of this. It counts as virtual once a
+//! poll or reset first [finds it paused](crate::shared::Shared::hands_sleeps_over), and stays so
+//! after `resume`.
 //!
-//! `pause` may come when sleeps lie on the wheel. The first look that sees the virtual clock sends the actor a command,
-//! and the actor evicts them: those that are armed are woken, poll and go to Tokio's timer; it drops those that are
-//! cancelled. This happens before the clock moves on its own, because the clock waits for all tasks.
-//! [`tickwheel::time::pause`](crate::time) looks at once; after Tokio's own `pause` the next sleep does.
+//! `pause` may come when sleeps lie on the wheel. The first check that finds the virtual clock
+//! sends the actor a command, and the actor evicts them: those that are armed are woken, poll and
+//! go to Tokio's timer; it drops those that are cancelled. This happens before the clock moves on
+//! its own, because the clock waits for all tasks. [`tickwheel::time::pause`](crate::time) checks
+//! at once; after Tokio's own `pause` the next sleep does.
 //!
-//! These stay on the wheel: idle timers, keyed timers, sleeps that never fire, and sleeps that are polled outside of the
-//! wheel's runtime, since Tokio's timers belong to the runtime in which they are made.
+//! These stay on the wheel: idle timers, keyed timers, sleeps that never fire, and sleeps that are
+//! polled outside the wheel's runtime, since Tokio's timers belong to the runtime in which they are
+//! made.
 
 use std::future::Future;
 use std::pin::pin;
@@ -101,7 +102,8 @@ impl Sleep {
         }
     }
 
-    /// Registers the new deadline with Tokio's timer at once. A task that waits goes on waiting for that.
+    /// Registers the new deadline with Tokio's timer at once. A waiting task goes on waiting, for
+    /// that.
     #[cold]
     fn reset_registered(&mut self) {
         let mut waker = None;

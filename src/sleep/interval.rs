@@ -1,4 +1,4 @@
-//! A future that completes again and again.
+//! Intervals: a future that completes again and again.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -14,13 +14,14 @@ use crate::sleep::Sleep;
 const MISSED_AFTER: Duration = Duration::from_millis(5);
 
 /// Completes [`tick`](Interval::tick) once every period. Made by
-/// [`TimerWheel::interval`](crate::TimerWheel::interval) and [`interval_at`](crate::TimerWheel::interval_at).
+/// [`TimerWheel::interval`](crate::TimerWheel::interval) and
+/// [`interval_at`](crate::TimerWheel::interval_at).
 ///
-/// It works like [`tokio::time::Interval`], with one difference: an unrepresentable tick, such as the second one of an
-/// interval of `Duration::MAX`, never comes.
+/// It works like [`tokio::time::Interval`], but an unrepresentable tick, such as the second one of
+/// an interval of `Duration::MAX`, never comes.
 ///
-/// A tick that is more than 5 ms late counts as missed. [`MissedTickBehavior`] decides when the next one comes; by
-/// default missed ticks follow each other at once (`Burst`).
+/// A tick that is more than 5 ms late counts as missed. [`MissedTickBehavior`] decides when the
+/// next one comes; by default missed ticks follow each other at once (`Burst`).
 ///
 /// # Examples
 ///
@@ -66,9 +67,8 @@ impl Interval {
         poll_fn(|cx| self.poll_tick(cx)).await
     }
 
-    /// Polls for the next tick, and is ready once for each.
-    ///
-    /// Only a pending poll registers the task to be woken. A ready one does not register it for the following tick.
+    /// Polls for the next tick, and is ready once for each. Only a pending poll registers the task
+    /// to be woken.
     pub fn poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<Instant> {
         ready!(Pin::new(&mut self.sleep).poll(cx));
         let due = self.sleep.deadline();

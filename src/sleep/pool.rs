@@ -1,20 +1,21 @@
 //! The pool: for each thread and wheel, the cancelled entries to reuse, and the thread's counts.
 //!
-//! A cancelled entry is still on the wheel, at the tick by which the actor is going to process it. A new timeout whose
-//! deadline lies at that tick or after it can take the entry over: it writes its deadline and waker, and is armed. It
-//! allocates nothing, sends no command, and writes no cache line that another core writes. Where timeouts have a constant
-//! length, each one after the first finds such an entry. Where lengths are mixed, a timeout takes the entry that is
-//! scheduled latest among those that are scheduled early enough. So it leaves the early ones to shorter timeouts. Where none
-//! is early enough and the pool is full, it takes the latest one, which costs a command this once.
+//! A cancelled entry is still on the wheel, at the tick by which the actor is going to process it.
+//! A new timeout whose deadline lies at that tick or later can take the entry over by writing
+//! deadline and waker. It allocates nothing, sends no command, and writes no cache line that
+//! another core writes. The timeout takes the entry scheduled latest among those that are scheduled
+//! early enough, and so leaves the early ones to shorter timeouts. Where none is early enough and
+//! the pool is full, it takes the latest one, which costs a command this once.
 //!
-//! The entries are in the order in which they are scheduled. Where timeouts have a constant length, a timeout that is
-//! dropped pushes its entry to the end, and the next one pops it from there.
+//! The entries are in the order in which they are scheduled. Where timeouts have a constant length,
+//! a dropped timeout pushes its entry to the end, and the next one pops it from there.
 //!
-//! A thread keeps pools for the wheels that it used last. To make room for a new pool it evicts the one it has not used
-//! for longest, and the pools of wheels that have ended. The entries of an evicted pool are released, as are those of a
-//! thread that ends: the actor takes them off the wheel.
+//! A thread keeps pools for the wheels that it used last. To make room it evicts the pool it has
+//! not used for longest, and those of wheels that have ended. The actor takes the entries of an
+//! evicted pool off the wheel, as it does those of a thread that ends.
 //!
-//! A thread's counts of sleeps live beside its pool. Only the thread writes them, and reading adds up all threads.
+//! A thread's counts of sleeps live beside its pool. Only the thread writes them, and a reader adds
+//! up all threads.
 
 use std::cell::RefCell;
 use std::mem;
@@ -38,8 +39,9 @@ const POOLED_ENTRIES: usize = if EXPLORED { 3 } else { 128 };
 /// How many of its last entries a pool checks, and moves, one by one. It binary-searches the others.
 const NEAR: usize = 4;
 
-/// For how many wheels a thread keeps pools. A thread that uses more wheels in turn pays an allocation and a command for
-/// each timer, and about a microsecond for opening the pool. Sixteen full pools hold some 150 kB.
+/// For how many wheels a thread keeps pools. A thread that uses more wheels in turn pays an
+/// allocation, a command and about a microsecond for each timer. Sixteen full pools hold some 150
+/// kB.
 const POOLS_PER_THREAD: usize = 16;
 
 /// One thread's cancelled entries and counts for one wheel.
@@ -90,9 +92,9 @@ impl Entries {
         self.slots[self.filled].entry.take()
     }
 
-    /// Takes the entry scheduled last if there is no room for another one. Arming it for an earlier deadline takes a
-    /// command, and afterwards it serves such deadlines. Otherwise a pool full of long timeouts would never serve short
-    /// ones.
+    /// Takes the entry scheduled last if there is no room for another one. Arming it for an earlier
+    /// deadline takes a command, and afterwards it serves such deadlines. Otherwise a pool full of
+    /// long timeouts would never serve short ones.
     fn take_late(&mut self) -> Option<Arc<SleepEntry>> {
         if self.filled < POOLED_ENTRIES {
             return None;
@@ -219,8 +221,8 @@ thread_local! {
     static POOLS: RefCell<Vec<Pool>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An entry for a new sleep due at `deadline`, or never, and its tick. It is a cancelled one if one fits or the pool is full,
-/// else a new one.
+/// An entry for a new sleep due at `deadline`, or never, and its tick: a cancelled one if one fits
+/// or the pool is full, else a new one.
 #[inline]
 pub(crate) fn take(
     context: &Arc<SleepContext>,

@@ -12,17 +12,18 @@ use crate::error::Elapsed;
 use crate::sleep::{Sleep, Stage};
 
 pin_project! {
-    /// A future with a deadline to complete by. Made by [`TimerWheel::timeout`](crate::TimerWheel::timeout) and
+    /// A future with a deadline to complete by. Made by
+    /// [`TimerWheel::timeout`](crate::TimerWheel::timeout) and
     /// [`timeout_at`](crate::TimerWheel::timeout_at).
     ///
-    /// Each poll polls the inner future first, and checks the deadline only if the future is pending: if both are
-    /// ready, the output counts. The first poll at which the inner future is pending arms the timer, so a future that
-    /// is ready at once arms none.
+    /// Each poll polls the inner future first, and checks the deadline only if that is pending: if
+    /// both are ready, the output counts. The first poll at which the inner future is pending arms
+    /// the timer.
     ///
     /// * The timeout elapses however its future uses up the task's cooperative budget.
-    /// * The first poll of a timeout made for a duration above zero does not read the clock, which is most of what it
-    ///   would cost. If its deadline has passed by then, it elapses on the actor's next turn. (A
-    ///   [`Sleep`](crate::Sleep) is ready at once.)
+    /// * The first poll of a timeout made for a duration above zero does not read the clock, which
+    ///   is most of what it would cost. If its deadline has passed by then, it elapses on the
+    ///   actor's next turn. (A [`Sleep`](crate::Sleep) is ready at once.)
     ///
     /// # Cancel safety
     ///
@@ -111,9 +112,10 @@ fn poll_tokios(sleep: &mut Sleep, had_budget: bool, cx: &mut Context<'_>) -> Pol
 
 /// Whether a timeout in this stage that turns out to have elapsed does so without budget.
 ///
-/// Elapsing costs budget like any progress, or a loop of timeouts that elapse at once would let no other task run. But a
-/// future that uses all of the budget at each poll must not keep its timeout from elapsing. So the timeout elapses without
-/// budget if its own future used the budget up, or if it has been pending before, since other tasks have run then.
+/// Elapsing costs budget like any progress, or a loop of timeouts that elapse at once would let no
+/// other task run. But a future that uses all of the budget at each poll must not keep its timeout
+/// from elapsing. So the timeout elapses without budget if its own future used the budget up, or if
+/// it has been pending before, since other tasks have run then.
 #[inline]
 fn may_exceed_budget(before: Stage) -> bool {
     match before {

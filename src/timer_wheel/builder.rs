@@ -20,9 +20,8 @@ use crate::wheel::SLOTS;
 /// The bounds of a tick.
 const TICKS: RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_secs(86_400);
 
-/// Configures and starts a [`TimerWheel`]. Made by [`TimerWheel::builder`].
-///
-/// Every setting has a default; [`start`](Self::start) checks them all.
+/// Configures and starts a [`TimerWheel`]. Made by [`TimerWheel::builder`]. Every setting has a
+/// default.
 ///
 /// # Examples
 ///
@@ -69,10 +68,8 @@ impl Builder {
         }
     }
 
-    /// Sets the length of a tick, from a microsecond to a day. The default is 0.1 ms.
-    ///
-    /// A timer fires at the first tick that begins at its deadline or later: never early, and up to a tick late. The
-    /// guide says [how to choose a tick](mod@crate::guide#accuracy-and-ticks).
+    /// Sets the length of a tick, from a microsecond to a day. The default is 0.1 ms. The guide
+    /// says [how to choose it](mod@crate::guide#accuracy-and-ticks).
     #[doc(alias = "resolution")]
     #[doc(alias = "granularity")]
     #[doc(alias = "precision")]
@@ -91,11 +88,11 @@ impl Builder {
         self
     }
 
-    /// Limits how many keyed timers may be pending at once, over all sets of the wheel; at least 1. The default,
-    /// 2<sup>29</sup>, is also the most there can be.
+    /// Limits how many keyed timers may be pending at once, over all sets of the wheel; at least 1.
+    /// The default, 2<sup>29</sup>, is also the maximum.
     ///
-    /// Watches of a [`Reaper`](crate::Reaper) count as keyed timers. Over the limit, setting a timer under a new key
-    /// returns key and value in [`SetTimerError::Full`](crate::SetTimerError::Full).
+    /// Watches of a [`Reaper`](crate::Reaper) count. Over the limit, setting a timer under a new
+    /// key returns key and value in [`SetTimerError::Full`](crate::SetTimerError::Full).
     #[doc(alias = "capacity")]
     #[doc(alias = "max_pending")]
     #[doc(alias = "backpressure")]
@@ -106,8 +103,8 @@ impl Builder {
 
     /// Sets how late a timer may fire before the actor logs a warning. The default is 1 s.
     ///
-    /// A timer whose deadline had passed when it was armed is late from then on. The warning names the cause, and comes
-    /// at most once in ten seconds.
+    /// A timer whose deadline had passed when it was armed is late from then on. The actor warns at
+    /// most once in ten seconds, and names the cause.
     pub fn late_warning(mut self, late_warning: Duration) -> Self {
         self.late_warning = late_warning;
         self
@@ -122,8 +119,8 @@ impl Builder {
 
     /// Sets the runtime that the actor runs on. The default is the current one.
     ///
-    /// It excludes [`dedicated_thread`](Self::dedicated_thread). [`time::install`](crate::time::install) takes the
-    /// current runtime only.
+    /// It excludes [`dedicated_thread`](Self::dedicated_thread).
+    /// [`time::install`](crate::time::install) accepts the current runtime only.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self
@@ -132,9 +129,9 @@ impl Builder {
     /// Runs the actor on a thread of its own instead of as a task. It then needs no runtime, and
     /// excludes [`runtime`](Self::runtime).
     ///
-    /// Timers fire on time even while every worker of the runtime is blocked, and a tick under a millisecond is as
-    /// precise as the operating system wakes a thread. A woken task still waits for a worker to run it. The thread ends
-    /// with the wheel.
+    /// Timers fire on time even while every worker of the runtime is blocked, as precisely as the
+    /// operating system wakes a thread. A woken task still waits for a worker. The thread ends with
+    /// the wheel.
     ///
     /// # Examples
     ///
@@ -171,16 +168,17 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`BuildError`] names a setting that is out of bounds, with its value and bounds, or two settings that exclude
-    /// each other. Starting also fails without a runtime, and on a runtime without a time driver. A dedicated thread
-    /// cannot start while Tokio's clock is paused, or when the operating system refuses to spawn it.
+    /// [`BuildError`] names a setting that is out of bounds, with its value and bounds, or two
+    /// settings that exclude each other. Starting also fails without a runtime, and on one without
+    /// a time driver. A dedicated thread cannot start while Tokio's clock is paused, or when the
+    /// operating system refuses to spawn it.
     ///
     /// # Panics
     ///
-    /// Only making a sleep shows whether a Tokio runtime has a time driver: it panics if there is none. `start` catches
-    /// that panic and returns [`BuildError::NoTimer`], after the panic hook has printed Tokio's message. In a program
-    /// built with `panic = "abort"`, a runtime without a time driver aborts the process, as its first Tokio timer
-    /// would. A [dedicated thread](Self::dedicated_thread) needs no time driver.
+    /// Only making a Tokio sleep shows whether a runtime has a time driver, by a panic. `start`
+    /// catches it and returns [`BuildError::NoTimer`], after the panic hook has printed Tokio's
+    /// message. With `panic = "abort"`, a runtime without a time driver aborts the process. A
+    /// [dedicated thread](Self::dedicated_thread) needs no time driver.
     pub fn start(self) -> Result<TimerWheel, BuildError> {
         if !TICKS.contains(&self.tick) {
             return Err(BuildError::Tick {

@@ -7,15 +7,15 @@
 //! | [`RequestBodyTimeoutLayer`] | the wait for each frame of a request's body | reading the body fails with [`Elapsed`](crate::Elapsed) in a [`BoxError`] |
 //! | [`ResponseBodyTimeoutLayer`] | the wait for each frame of a response's body | the same |
 //!
-//! All of them are made from a wheel. A request that completes in time costs what [`TimerWheel::timeout`] costs, and
-//! one change of a count that the layer's services share. A call or body that is dropped leaves no timer behind.
+//! A request that completes in time costs what [`TimerWheel::timeout`] costs, and one change of a
+//! count that the layer's services share. A call or body that is dropped leaves no timer behind.
 //!
-//! With axum, [`StatusTimeoutLayer`] fits into `Router::layer` as it is, because it adds no error:
-//! `.layer(StatusTimeoutLayer::new(&wheel, Duration::from_secs(10), StatusCode::REQUEST_TIMEOUT))`. [`TimeoutLayer`] goes
-//! below axum's `HandleErrorLayer`, which gets the [`BoxError`]. The
-//! [guide](crate::guide::services) has a whole axum server, which also closes idle connections.
+//! With axum, [`StatusTimeoutLayer`] fits into `Router::layer` as it is, because it adds no error.
+//! [`TimeoutLayer`] goes below axum's `HandleErrorLayer`, which gets the [`BoxError`]. The
+//! [guide](crate::guide::services) has a whole axum server.
 //!
-//! The layers fit together in any order. Where [`StatusTimeoutLayer`] responds, the body is the default one, which has no limit.
+//! The layers fit together in any order. The body of a response that [`StatusTimeoutLayer`] makes
+//! is the default one, without a limit.
 //!
 //! # A stalled body is a 408
 //!
@@ -45,9 +45,9 @@
 //!
 //! # gRPC
 //!
-//! A gRPC call that takes too long should return `DEADLINE_EXCEEDED`, which is a header and not an HTTP status. So map
-//! the error of [`TimeoutLayer`]. With tonic the response is `Status::deadline_exceeded("..").into_http()`; here are
-//! its headers:
+//! A gRPC call that takes too long should return `DEADLINE_EXCEEDED`, which is a header and not an
+//! HTTP status. So map the error of [`TimeoutLayer`]. With tonic the response is
+//! `Status::deadline_exceeded("..").into_http()`; these are its headers:
 //!
 //! ```
 //! use std::time::Duration;
@@ -133,8 +133,8 @@ use crate::timer_wheel::TimerWheel;
 /// The error of most tower services; the same type as `tower::BoxError`.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// A wheel and a duration. Servers clone their services for each connection or request, and cloning this changes one
-/// count where a wheel has two.
+/// A wheel and a duration. Servers clone their services for each connection or request; cloning
+/// this changes one count where a wheel has two.
 #[derive(Debug, Clone)]
 struct Limit(Arc<(TimerWheel, Duration)>);
 
