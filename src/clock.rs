@@ -1,7 +1,7 @@
 //! The one place where the crate reads the time.
 //!
-//! It is Tokio's clock, which tests can pause. Under the explorer (`--cfg tickwheel_shuttle`) it is a virtual clock that
-//! only the explorer moves. Reading the virtual clock lets no other thread run.
+//! It is Tokio's clock, which tests can pause, or under the explorer (`--cfg tickwheel_shuttle`) a
+//! virtual clock that only the explorer moves.
 
 mod pausable;
 
@@ -15,9 +15,9 @@ pub(crate) use pausable::CAN_PAUSE;
 
 /// The current time.
 ///
-/// Never panics. A Tokio whose clock can be paused asks for the thread's runtime, and panics in a thread that ends once its
-/// thread-local storage is gone. Pools, and what users keep in thread-locals, are dropped there. Such a thread has no runtime
-/// any more, so its clock is the real one.
+/// A Tokio whose clock can be paused asks for the thread's runtime, and panics in a thread that
+/// ends once its thread-local storage is gone. Pools, and what users keep in thread-locals, are
+/// dropped there. Such a thread has no runtime any more, so its clock is the real one.
 #[cfg(not(tickwheel_shuttle))]
 #[inline]
 pub(crate) fn now() -> Instant {
@@ -30,9 +30,9 @@ pub(crate) fn now() -> Instant {
 
 /// Whether this thread's Tokio clock differs from the real one because it is paused, or has been.
 ///
-/// A clock that stands still is told from the real one at any instant, also where both show the
-/// same. One that was resumed is taken for the real one only if it differs by less than the time
-/// that two readings take, so that no caller can tell them apart.
+/// A clock that stands still differs from the real one at any instant, also where both show the
+/// same. A resumed clock counts as the real one only if it differs by less than the time that two
+/// readings take, so that no caller can tell them apart.
 #[cfg(not(tickwheel_shuttle))]
 pub(crate) fn is_virtual() -> bool {
     while CAN_PAUSE {
@@ -46,7 +46,8 @@ pub(crate) fn is_virtual() -> bool {
         if before < after {
             return false;
         }
-        // All readings are the same. The real clock moves on, and a clock that stands still does not.
+        // All readings are the same. The real clock moves on, and a clock that stands still does
+        // not.
     }
     false
 }

@@ -61,15 +61,20 @@ pub enum BuildError {
     /// [`Builder::max_keyed`](crate::Builder::max_keyed) is zero.
     MaxKeyed,
     /// [`Builder::runtime`](crate::Builder::runtime) and
-    /// [`Builder::dedicated_thread`](crate::Builder::dedicated_thread) are both set; they exclude each other.
+    /// [`Builder::dedicated_thread`](crate::Builder::dedicated_thread) are both set; they exclude
+    /// each other.
     RuntimeAndThread,
-    /// The caller is outside a Tokio runtime, and [`Builder::runtime`](crate::Builder::runtime) was not set.
+    /// The caller is outside a Tokio runtime, and [`Builder::runtime`](crate::Builder::runtime) was
+    /// not set.
     NoRuntime,
-    /// Tokio's clock is paused, and a [dedicated thread](crate::Builder::dedicated_thread) cannot follow it.
+    /// Tokio's clock is paused, and a [dedicated thread](crate::Builder::dedicated_thread) cannot
+    /// follow it.
     PausedClock,
-    /// The operating system could not spawn the [dedicated thread](crate::Builder::dedicated_thread).
+    /// The operating system could not spawn the [dedicated
+    /// thread](crate::Builder::dedicated_thread).
     Thread(io::ErrorKind),
-    /// The Tokio runtime has no time driver: it was built without `enable_time()` or `enable_all()`.
+    /// The Tokio runtime has no time driver: it was built without `enable_time()` or
+    /// `enable_all()`.
     NoTimer,
 }
 

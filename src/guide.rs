@@ -54,14 +54,13 @@
 //! Any number of sets share one wheel. Each has a [handle](KeyedTimers), and a
 //! [stream](Expirations) of the timers that expire.
 //!
-//! * A timer has expired once the actor has delivered it to the stream. From then on no call
-//!   removes it, and setting its key makes a new timer. So a consumer may receive the expiration of
-//!   a key that has a timer again; [`contains`](KeyedTimers::contains) tells, as in [a map whose
-//!   items expire](recipes#a-map-whose-items-expire).
-//! * The stream has no bound and no backpressure. [`Builder::max_keyed`] bounds the number of
-//!   pending timers.
-//! * The stream ends when no handle and no timer is left. A handler that sets timers of its own set
-//!   holds a [`WeakKeyedTimers`](crate::WeakKeyedTimers).
+//! * No call takes an expiration back from the stream, so a consumer may receive the expiration of
+//!   a key that has a timer again. [A map whose items expire](recipes#a-map-whose-items-expire)
+//!   shows how to tell.
+//! * The actor never waits for a reader. [`Builder::max_keyed`] bounds the number of pending
+//!   timers; nothing bounds the stream.
+//! * A handler that sets timers of its own set holds a [`WeakKeyedTimers`](crate::WeakKeyedTimers),
+//!   so that the stream can end.
 //!
 //! # Idle connections and sessions
 //!

@@ -67,7 +67,8 @@
 //! these crates. `test-util`, for dev-dependencies, adds `pause`, `advance` and `resume` to
 //! [`time`] and enables Tokio's feature of that name.
 //!
-//! The crate needs Tokio's `rt`, `sync` and `time`, from version 1.49 on. The oldest supported Rust is 1.85.
+//! The crate needs Tokio's `rt`, `sync` and `time`, from version 1.49 on. The oldest supported Rust
+//! is 1.85.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -105,22 +105,25 @@ impl Metrics {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct WheelMetrics {
-    /// Sleeps that have not fired yet, polled or not, including those inside timeouts, intervals, idle timers and idle
-    /// streams.
+    /// Sleeps that have not fired yet, polled or not, including those inside timeouts, intervals,
+    /// idle timers and idle streams.
     pub sleeps_pending: u64,
-    /// Sleeps that were made. A sleep that is reset after it fired counts again, as an interval's does at each tick.
+    /// Sleeps that were made. A sleep that is reset after it fired counts again, as an interval's
+    /// does at each tick.
     pub sleeps_made: u64,
     /// Sleeps that reached their deadline.
     pub sleeps_fired: u64,
-    /// Sleeps that were dropped before their deadline, including those of timeouts whose future completed in time.
+    /// Sleeps that were dropped before their deadline, including those of timeouts whose future
+    /// completed in time.
     pub sleeps_cancelled: u64,
-    /// Sleeps that went on with Tokio's own timer, because the wheel had shut down or the clock is virtual.
+    /// Sleeps that went on with Tokio's own timer, because the wheel had shut down or the clock is
+    /// virtual.
     pub sleeps_handed_over: u64,
     /// How often a waiting sleep got another deadline, by [`Sleep::reset`](crate::Sleep::reset), an
     /// interval or an idle timer.
     pub sleeps_moved: u64,
-    /// Keyed timers that are pending now, over all sets. A watch of a [`Reaper`](crate::Reaper) counts as a keyed
-    /// timer, here and below.
+    /// Keyed timers that are pending now, over all sets. A watch of a [`Reaper`](crate::Reaper)
+    /// counts as a keyed timer, here and below.
     pub keyed_pending: u64,
     /// Keyed timers that were set. A repeating timer counts again each time it fires.
     pub keyed_set: u64,

@@ -11,9 +11,11 @@ pub(crate) const WOKEN: &str = "a waker panicked: its task may not be woken";
 pub(crate) const DROPPED_WAKER: &str =
     "a waker panicked when it was dropped: what it owns may leak";
 
-/// Runs `user_code`; `None` if it panicked. `what` is logged then: whose code panicked, and what is lost by that.
+/// Runs `user_code`; `None` if it panicked. `what`, which is logged then, says whose code panicked
+/// and what is lost.
 ///
-/// The caller makes sure that everything the closure borrows is still consistent if it stops halfway.
+/// The caller makes sure that everything the closure borrows is still consistent if it stops
+/// halfway.
 pub(crate) fn catch_panic<R>(what: &'static str, user_code: impl FnOnce() -> R) -> Option<R> {
     match catch_unwind(AssertUnwindSafe(user_code)) {
         Ok(result) => Some(result),
@@ -31,7 +33,8 @@ pub(crate) fn wake(waker: Option<Waker>) {
     }
 }
 
-/// Drops values of a user, each on its own: a panic in one drop does not keep the others from being dropped.
+/// Drops values of a user, each on its own: a panic in one drop does not keep the others from being
+/// dropped.
 pub(crate) fn drop_caught<T>(values: impl IntoIterator<Item = T>) {
     for value in values {
         catch_panic(

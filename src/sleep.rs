@@ -1,4 +1,4 @@
-//! A future that completes at an instant.
+//! Sleeps: futures that complete at an instant. Timeouts, intervals and idle timers each have one.
 
 mod fallback;
 mod handed_over;
@@ -99,9 +99,11 @@ pub struct Sleep {
 /// The stage of a sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Made for a duration above zero, not polled yet. Its deadline was in the future when it was made.
+    /// Made for a duration above zero, not polled yet. Its deadline was in the future when it was
+    /// made.
     New,
-    /// Made for an instant, or for no time at all, and not polled yet. Its deadline may have passed when it was made.
+    /// Made for an instant, or for no time at all, and not polled yet. Its deadline may have passed
+    /// when it was made.
     NewUnchecked,
     /// Reset while its entry was not armed, and not polled since.
     Reset,
@@ -288,7 +290,8 @@ impl Sleep {
                         pool::count(shared, Event::SleepMoved);
                         return;
                     }
-                    // The actor has ended. The waiting task, perhaps another one, has to poll to find that out.
+                    // The actor has ended. The waiting task, perhaps another one, has to poll to
+                    // find that out.
                     wake(entry.close());
                 }
                 was == Phase::Fired
@@ -342,7 +345,8 @@ impl Sleep {
         self.stage == Stage::Fallback
     }
 
-    /// Whether the clock has reached the deadline. A clock other than the actor's does not count: then the actor decides.
+    /// Whether the clock has reached the deadline. A clock other than the actor's does not count:
+    /// then the actor decides.
     fn is_due(&self) -> bool {
         self.tick != NEVER
             && clock::now() >= self.deadline
@@ -350,7 +354,8 @@ impl Sleep {
                 .is_some_and(|entry| entry.context().shared.has_foreign_clock())
     }
 
-    /// Arms the entry without reading the clock. An overdue sleep that is armed fires on the actor's next turn.
+    /// Arms the entry without reading the clock. An overdue sleep that is armed fires on the
+    /// actor's next turn.
     #[inline]
     fn poll_arm(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let waker = cx.waker().clone();
@@ -434,7 +439,8 @@ impl Sleep {
         // The waker is dropped last, because its drop may panic.
         let _waker;
         let (is_cancelled, scheduled) = match self.stage {
-            // The entry is as it came from the pool: scheduled at this tick or before it, if at all.
+            // The entry is as it came from the pool: scheduled at this tick or before it, if at
+            // all.
             Stage::New | Stage::NewUnchecked => (true, self.tick),
             Stage::Reset | Stage::Armed | Stage::Done => {
                 let disarmed = entry.disarm();
@@ -472,7 +478,8 @@ impl Sleep {
             return Poll::Ready(());
         };
         loop {
-            // The caller takes care of the budget: a timeout elapses even when its future has used all of it.
+            // The caller takes care of the budget: a timeout elapses even when its future has used
+            // all of it.
             ready!(pin!(coop::unconstrained(fallback.as_mut())).poll(cx));
             if !is_never {
                 break;
@@ -505,7 +512,8 @@ impl Future for Sleep {
             return self.poll_tokios(cx);
         }
         ready!(self.poll_elapsed(cx));
-        // Only a ready poll costs budget, so that a task whose sleeps are always ready yields now and then.
+        // Only a ready poll costs budget, so that a task whose sleeps are always ready yields now
+        // and then.
         ready!(coop::poll_proceed(cx)).made_progress();
         Poll::Ready(())
     }

@@ -1,7 +1,8 @@
 //! Locks and atomics for the protocols between threads, and the number of a thread.
 //!
-//! Locks and atomics are the standard library's, or loom's when the models are checked (`--cfg tickwheel_loom`; plain
-//! `--cfg loom` would switch Tokio's internals too), or shuttle's under the explorer (`--cfg tickwheel_shuttle`).
+//! Locks and atomics are the standard library's, loom's in the models (`--cfg tickwheel_loom`,
+//! because plain `--cfg loom` switches Tokio's internals too), or shuttle's under the explorer
+//! (`--cfg tickwheel_shuttle`).
 
 #[cfg(not(tickwheel_shuttle))]
 use std::cell::Cell;
@@ -16,14 +17,16 @@ pub(crate) use loom::sync::{Mutex, MutexGuard, atomic};
 #[cfg(tickwheel_shuttle)]
 pub(crate) use shuttle::sync::{Mutex, MutexGuard, atomic};
 
-// The models have no thread-local state. Shuttle's threads are coroutines on one thread and need keys of their own.
+// The models have no thread-local state. Shuttle's threads are coroutines on one thread and need
+// keys of their own.
 #[cfg(not(tickwheel_shuttle))]
 pub(crate) use std::thread_local;
 
 #[cfg(tickwheel_shuttle)]
 pub(crate) use shuttle::thread_local;
 
-/// Whether this runs under the explorer. Its schedules are short, so limits are lower there, to be reached.
+/// Whether this runs under the explorer. Its schedules are short, so limits are lower there, to be
+/// reached.
 pub(crate) const EXPLORED: bool = cfg!(tickwheel_shuttle);
 
 /// A small number for this thread. Threads started one after the other have different ones.
@@ -52,22 +55,23 @@ pub(crate) fn thread_number() -> usize {
     shuttle::current::me().into()
 }
 
-/// Locks a mutex, poisoned or not. Under these mutexes, code of a user runs only if its panics are caught, or before
-/// anything is changed. So the value of a poisoned mutex is never half changed.
+/// Locks a mutex, poisoned or not. Under these mutexes, code of a user runs only if its panics are
+/// caught, or before anything is changed, so the value of a poisoned mutex is never half changed.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Like [`lock`], but spins with exponential backoff before blocking.
 ///
-/// Two threads that alternate at a lock move the guarded cache lines from one core to the other each time. A thread that
-/// backs off lets the other take the lock several times in a row.
+/// Two threads that alternate at a lock move the guarded cache lines from one core to the other
+/// each time. A thread that backs off lets the other take the lock several times in a row.
 #[inline]
 pub(crate) fn lock_with_backoff<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     try_lock_with_backoff(mutex).unwrap_or_else(|| lock(mutex))
 }
 
-/// Like [`lock_with_backoff`], but gives up instead of blocking: `None` if it is locked all the time.
+/// Like [`lock_with_backoff`], but gives up instead of blocking: `None` if it is locked all the
+/// time.
 #[inline]
 pub(crate) fn try_lock_with_backoff<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     try_lock(mutex).or_else(|| back_off(mutex))
@@ -90,7 +94,8 @@ fn back_off<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     })
 }
 
-/// The models explore every moment at which a lock may be free. Waiting for it in between adds nothing.
+/// The models explore every moment at which a lock may be free. Waiting for it in between adds
+/// nothing.
 #[cfg(any(tickwheel_loom, tickwheel_shuttle))]
 fn back_off<T>(_: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     None
@@ -100,14 +105,17 @@ fn back_off<T>(_: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 #[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
 const BACKOFF_STEPS: u32 = 8;
 
-/// A mutex for critical sections of a few instructions that call nothing. It is made for the case without contention.
+/// A mutex for critical sections of a few instructions that call nothing. It is made for the case
+/// without contention.
 ///
-/// Releasing it is a plain store. A mutex that blocks threads has to exchange a word to learn whether one is blocked; a
-/// timeout then needs four such exchanges instead of two. A thread that finds it locked spins, then yields, since the
-/// holder may have been preempted, and at last sleeps, so that a holder of lower priority can run too.
+/// Releasing it is a plain store. A mutex that blocks threads has to exchange a word to learn
+/// whether one is blocked; a timeout then needs four such exchanges instead of two. A thread that
+/// finds it locked spins, then yields, since the holder may have been preempted, and at last
+/// sleeps, so that a holder of lower priority can run too.
 ///
-/// With `parking_lot::Mutex` in its place, 384,000 timeouts took 1.035 times the CPU time on one worker and 1.056 times on
-/// two (medians of 15 alternating runs, the tasks included): 6 to 10 ns of a timeout.
+/// With `parking_lot::Mutex` in its place, 384,000 timeouts took 1.035 times the CPU time on one
+/// worker and 1.056 times on two (medians of 15 alternating runs, the tasks included): 6 to 10 ns
+/// of a timeout.
 #[derive(Debug)]
 pub(crate) struct SpinMutex<T>(Spin<T>);
 
@@ -172,8 +180,8 @@ impl<T> SpinMutex<T> {
     }
 }
 
-/// A value on cache lines of its own: two of them, since processors fetch lines in pairs. Writing it then does not slow
-/// down threads that read what lies next to it.
+/// A value on cache lines of its own: two of them, since processors fetch lines in pairs. Writing
+/// it then does not slow down threads that read what lies next to it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct CachePadded<T>(pub(crate) T);

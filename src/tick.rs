@@ -4,14 +4,12 @@
 //!
 //! * A **deadline rounds up**: its tick is the first one that begins at the deadline or after it.
 //! * **Now rounds down**: the current tick is the last one that has begun.
-//! * **Unrepresentable deadlines never fire**: a deadline 292 years from the origin or later is
-//!   [`NEVER`], a tick that `now` does not reach. That is as far as a [`Timestamp`] reaches, so
-//!   sleeps and keyed timers have the same never.
+//! * **Unrepresentable deadlines never fire**: a deadline 292 years from the origin or later, which
+//!   is as far as a [`Timestamp`] reaches, is [`NEVER`], a tick that `now` does not reach.
 //!
-//! Tick 0 begins at the *origin*, the instant at which the wheel was started. Instants before it count as tick 0.
-//!
-//! Activity, which idle timers count in nanoseconds, rounds up to whole ticks as well; so a busy thread writes its word
-//! once a tick.
+//! Tick 0 begins at the *origin*, the instant at which the wheel was started. Instants before it
+//! count as tick 0. Activity, which idle timers count in nanoseconds, rounds up to whole ticks as
+//! well; so a busy thread writes its word once a tick.
 
 use std::mem;
 use std::time::Duration;
@@ -28,16 +26,15 @@ pub(crate) const NEVER: u64 = u64::MAX;
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 
-/// The latest activity that can be recorded, in nanoseconds: 146 years after the origin, so that adding a duration
-/// cannot overflow.
+/// The latest activity that can be recorded, in nanoseconds: 146 years after the origin, so that
+/// adding a duration cannot overflow.
 pub(crate) const LATEST_NANOS: u64 = 1 << 62;
 
 /// How far from now [`far_future`] lies: about thirty years, as in Tokio.
 const FAR_FUTURE: Duration = Duration::from_secs(86_400 * 365 * 30);
 
-/// A point in time as nanoseconds from the origin. It is half the size of an [`Instant`], and exact.
-///
-/// It reaches 292 years both ways; `Timestamp::NEVER` lies beyond.
+/// A point in time as nanoseconds from the origin, 292 years both ways. It is half the size of an
+/// [`Instant`], and exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Timestamp(i64);
 
@@ -80,8 +77,8 @@ pub(crate) struct Ticks {
 
 /// A tick that instants were rounded up to, and the range of instants that round up to it.
 ///
-/// A busy thread rounds many instants up to the same tick, one after the other, and comparing is cheaper than subtracting
-/// and dividing: a timeout takes 304 instructions instead of some 410.
+/// A busy thread rounds many instants up to the same tick in a row, and comparing is cheaper than
+/// subtracting and dividing: a timeout takes 304 instructions instead of some 410.
 #[derive(Debug, Clone, Copy)]
 struct Range {
     /// The instant at which the tick before begins: instants up to it round up to less.
@@ -101,7 +98,8 @@ impl Range {
 
 /// The tick that deadlines of one wheel were last rounded up to.
 ///
-/// The range of a tick is computed when the same tick comes twice in a row. It would not pay for ticks that come once.
+/// The range of a tick is computed when the same tick comes twice in a row. It would not pay for a
+/// tick that comes once.
 #[derive(Debug)]
 pub(crate) struct Rounded {
     range: Range,
@@ -129,7 +127,8 @@ impl Rounded {
         self.range.holds(deadline).then_some(self.range.tick)
     }
 
-    /// The tick at which a timer with this deadline may fire: rounded up. The ticks have to be the same each time.
+    /// The tick at which a timer with this deadline may fire: rounded up. The ticks have to be the
+    /// same each time.
     #[inline]
     pub(crate) fn deadline(&mut self, ticks: &Ticks, deadline: Instant) -> u64 {
         self.get(deadline)
@@ -149,7 +148,8 @@ impl Rounded {
 }
 
 impl Ticks {
-    /// Ticks of length `tick`, counted from `origin`. `None` for a length of zero or over 584 years.
+    /// Ticks of length `tick`, counted from `origin`. `None` for a length of zero or over 584
+    /// years.
     pub(crate) fn new(origin: Instant, tick: Duration) -> Option<Self> {
         let nanos_per_tick = u64::try_from(tick.as_nanos()).ok().filter(|&n| n > 0)?;
         Some(Ticks {
@@ -163,23 +163,23 @@ impl Ticks {
         self.origin
     }
 
-    /// The length of a tick.
     pub(crate) fn tick(&self) -> Duration {
         Duration::from_nanos(self.nanos_per_tick)
     }
 
-    /// The length of a tick in nanoseconds.
     pub(crate) fn tick_nanos(&self) -> u64 {
         self.nanos_per_tick
     }
 
-    /// The instant in nanoseconds from the origin. Zero if it lies before the origin, `u64::MAX` if it is too far.
+    /// The instant in nanoseconds from the origin. Zero if it lies before the origin, `u64::MAX` if
+    /// it is too far.
     #[inline]
     pub(crate) fn nanos(&self, instant: Instant) -> u64 {
         nanos(instant.saturating_duration_since(self.origin)).unwrap_or(u64::MAX)
     }
 
-    /// The instant this many nanoseconds from the origin; an instant decades from now if there is none.
+    /// The instant this many nanoseconds from the origin; an instant decades from now if there is
+    /// none.
     pub(crate) fn at(&self, nanos: u64) -> Instant {
         self.instant(Timestamp::at(nanos))
     }
@@ -190,8 +190,8 @@ impl Ticks {
         nanos.map_or(NEVER, |nanos| nanos.div_ceil(self.nanos_per_tick))
     }
 
-    /// The range of instants that round up to the same tick as this one. `None` for the first tick, whose instants may lie
-    /// before the origin, and from the last one on.
+    /// The range of instants that round up to the same tick as this one. `None` for the first tick,
+    /// whose instants may lie before the origin, and from the last one on.
     fn range(&self, instant: Instant) -> Option<Range> {
         let nanos = reached(instant.saturating_duration_since(self.origin))?;
         let tick = nanos.div_ceil(self.nanos_per_tick);
@@ -228,7 +228,8 @@ impl Ticks {
         self.origin.checked_add(Duration::new(secs, subsec))
     }
 
-    /// The instant as a timestamp, exactly. `NEVER` if it is too far, the oldest timestamp if it is too long ago.
+    /// The instant as a timestamp, exactly. `NEVER` if it is too far, the oldest timestamp if it is
+    /// too long ago.
     pub(crate) fn timestamp(&self, instant: Instant) -> Timestamp {
         if let Some(after) = instant.checked_duration_since(self.origin) {
             let nanos = nanos(after).and_then(|nanos| i64::try_from(nanos).ok());
@@ -239,13 +240,14 @@ impl Ticks {
         Timestamp(-before.unwrap_or(i64::MAX))
     }
 
-    /// The instant that is shown for "never": 292 years after the origin. A timer for this instant is never due either.
+    /// The instant that is shown for "never": 292 years after the origin. A timer for this instant
+    /// is never due either.
     pub(crate) fn never(&self) -> Instant {
         self.instant(Timestamp::NEVER)
     }
 
-    /// The timestamp as an instant. `NEVER` is the last one, so that instants keep the order of timestamps. Without such an
-    /// `Instant` on this platform, it is one decades from now.
+    /// The timestamp as an instant. `NEVER` is the last one, so that instants keep the order of
+    /// timestamps; without such an `Instant` on this platform, it is one decades from now.
     pub(crate) fn instant(&self, timestamp: Timestamp) -> Instant {
         let distance = Duration::from_nanos(timestamp.0.unsigned_abs());
         let instant = if timestamp.0 >= 0 {
@@ -256,7 +258,8 @@ impl Ticks {
         instant.unwrap_or_else(far_future)
     }
 
-    /// The tick of a deadline given as a timestamp: rounded up, as [`deadline`](Self::deadline) does.
+    /// The tick of a deadline given as a timestamp: rounded up, as [`deadline`](Self::deadline)
+    /// does.
     pub(crate) fn deadline_of(&self, timestamp: Timestamp) -> u64 {
         if timestamp == Timestamp::NEVER {
             return NEVER;

@@ -301,7 +301,8 @@ pub fn interval(period: Duration) -> Interval {
     interval_at(clock::now(), period)
 }
 
-/// Makes an interval that ticks at `start`, and then every `period`. See [`TimerWheel::interval_at`].
+/// Makes an interval that ticks at `start`, and then every `period`. See
+/// [`TimerWheel::interval_at`].
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! The handle to a wheel.
+//! [`TimerWheel`]: the handle to a wheel and its actor.
 
 mod builder;
 
@@ -132,7 +132,8 @@ impl TimerWheel {
         Reserved::new(&self.context, deadline)
     }
 
-    /// Makes a future that completes at `deadline`. A deadline in the past is ready at the first poll.
+    /// Makes a future that completes at `deadline`. A deadline in the past is ready at the first
+    /// poll.
     ///
     /// Otherwise like [`sleep`](Self::sleep).
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
@@ -230,7 +231,8 @@ impl TimerWheel {
         pair(&self.alive)
     }
 
-    /// Makes a future that completes once nothing has touched it for `idle`, counted from this call.
+    /// Makes a future that completes once nothing has touched it for `idle`, counted from this
+    /// call.
     ///
     /// # Panics
     ///
@@ -255,7 +257,8 @@ impl TimerWheel {
         self.idle_stream_with(io, IdleLimits::none().either(idle))
     }
 
-    /// Wraps a stream with separate limits for reading, for writing and for both. Without any limit it has no timer.
+    /// Wraps a stream with separate limits for reading, for writing and for both. Without any limit
+    /// it has no timer.
     pub fn idle_stream_with<S>(&self, io: S, limits: IdleLimits) -> IdleStream<S> {
         IdleStream::new(&self.context.shared, io, limits)
     }
@@ -366,7 +369,8 @@ impl TimerWheel {
         self.context.shared.ended().await;
     }
 
-    /// Whether the actor has ended, by [`shutdown`](Self::shutdown) or because its runtime was dropped.
+    /// Whether the actor has ended, by [`shutdown`](Self::shutdown) or because its runtime was
+    /// dropped.
     #[inline]
     pub fn is_shutdown(&self) -> bool {
         self.context.shared.is_ended()

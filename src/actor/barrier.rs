@@ -1,10 +1,13 @@
 //! The barriers: tasks in [`settle`](crate::TimerWheel::settle) that wait until everything is applied and has fired.
 //!
-//! A barrier has two parts. First, the commands that were pushed before its own are applied. They may be in other queues,
-//! which the actor may have emptied a moment before they were pushed. So when the barrier's command comes out of the
-//! backlog, the actor appends it once more, behind everything that it takes next. When it comes out again all of that is
-//! applied, but for batches of dirty timers that are not processed yet. Second, these are processed, and every timer that
-//! is due by that turn fires; this module waits for that.
+//! A barrier is met in two steps:
+//!
+//! 1. The commands that were pushed before its own are applied. Some may lie in queues that the
+//!    actor emptied just before they were pushed. So when the barrier's command comes out of the
+//!    backlog, the actor appends it once more, behind everything that it takes next. When it comes
+//!    out again, all of that is applied, except for batches of dirty timers in progress.
+//! 2. These batches are processed, and every timer that is due by that turn fires. This module
+//!    waits for that.
 
 use std::collections::VecDeque;
 
@@ -19,7 +22,7 @@ const WAKES_PER_TURN: usize = if EXPLORED { 1 } else { 256 };
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Barrier {
-    /// Neither the ticks of turns nor the numbers of batches decrease, so the first one is met first.
+    /// Neither the ticks nor the numbers of batches decrease, so the first barrier is met first.
     waiting: VecDeque<Waiting>,
 }
 

@@ -34,13 +34,12 @@ const KEPT_DUE: usize = 64;
 ///
 /// # Locks that are taken
 ///
-/// A thread that uses a set may be kept from running while it holds the lock, for as long as the
-/// operating system likes. So the actor tries to lock a set, and leaves it for its next turn when
-/// that fails. What it leaves keeps its place in the order of ticks: dirty indices, taken or not,
-/// by the tick by which they are [needed](Self::earliest_unprocessed); due timers in the list of
-/// due sets; and items that came off the wheel keep it from advancing. After many failed attempts
-/// the actor waits for the lock, at most once in a turn. The dirty indices of a set wait for its
-/// items that came off the wheel.
+/// A thread that holds the lock of a set may be preempted for long. So the actor only tries to lock
+/// a set, and on failure leaves it for its next turn. What it leaves keeps its place in the order
+/// of ticks: dirty indices, taken or not, by the tick by which they are
+/// [needed](Self::earliest_unprocessed); due timers in the list of due sets; items that came off
+/// the wheel keep it from advancing, and the dirty indices of their set wait for them. After many
+/// failed attempts the actor waits for the lock, at most once in a turn.
 #[derive(Debug)]
 pub(super) struct KeyedWheel {
     wheel: Timers,
@@ -339,8 +338,8 @@ impl KeyedWheel {
     }
 
     /// Whether the dirty indices of a set may be processed. An index that came off the wheel and is
-    /// not processed yet still names its node, which another index may have by now. So the indices
-    /// that came off the wheel come first.
+    /// not processed yet still names its node, which another index may have by now. So such indices
+    /// come first.
     fn catch_up_with(&mut self, number: NonZeroU32, turn: &Turn<'_>) -> bool {
         let is_left = |expired: &[Item]| expired.iter().any(|item| item.set == number);
         if !is_left(&self.expired) {

@@ -1,9 +1,9 @@
 //! How late timers fire, since when that counts, and the warning that names the cause.
 //!
 //! A timer is late from its deadline on, or from when it was armed if its deadline had passed by
-//! then. So a deadline of last week, which durable timers may load, does not count as a week of
-//! lateness. The actor does not know when a timer was armed, and an entry has no room for it. It
-//! knows an instant instead, [`armed_after`](Lateness::armed_after):
+//! then. So a deadline of last week, which durable timers may load, is not a week of lateness. An
+//! entry has no room for the time when it was armed. The actor knows an instant instead,
+//! [`armed_after`](Lateness::armed_after):
 //!
 //! > A timer that fires, and whose deadline lies before `armed_after`, was armed after that instant.
 //!

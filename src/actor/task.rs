@@ -1,32 +1,36 @@
 //! The one task, or thread, that owns the wheels.
 //!
-//! Everything reaches it as a [command](crate::shared::command). It awaits nothing but its own notification and its own
-//! sleep, never a consumer. It has no periodic tick. Its turns are bounded, so that neither a flood of commands nor a
-//! storm of expirations starves the other, or the rest of the runtime.
+//! Everything reaches it as a [command](crate::shared::command). It awaits its own notification and
+//! its own sleep, never a consumer, and has no periodic tick. Its turns are bounded, so that
+//! neither a flood of commands nor a storm of expirations starves the other, or the rest of the
+//! runtime.
 //!
 //! # A turn
 //!
-//! 1. It reads the clock. If its backlog is empty, it takes everything that is queued in the
-//!    [mailbox](crate::shared::mailbox) into it.
+//! 1. It reads the clock. If its backlog is empty, it moves everything that is queued in the
+//!    [mailbox](crate::shared::mailbox) there.
 //! 2. It applies commands from the backlog, a bounded number.
-//! 3. It fires timers that are due, a bounded number. If commands are left, in the backlog or the mailbox, it stops before
-//!    the earliest tick by which one of them is needed. So a timer fires before those that are due after it even if its
-//!    command is not applied yet (P4), and does not wait for commands that are needed later only (P11). A command that is
-//!    pushed after step 1 is not due before the tick of this turn.
-//! 4. If commands are left, it catches up: it goes on with step 1, for as long as other tasks have run while the actor could
-//!    have, unless there is a storm of timers. A runtime with one thread gives the actor one turn for each round of its tasks.
-//!    If they sent more commands in a round than step 2 applies, the backlog would grow from turn to turn, and new timers
-//!    would wait behind it (P11). With half of the thread's time the actor keeps up, since sending a command takes longer than
-//!    applying it.
+//! 3. It fires timers that are due, a bounded number. If commands are left, in the backlog or the
+//!    mailbox, it stops before the earliest tick by which one of them is needed. So a timer fires
+//!    before those that are due after it even if its command is not applied yet (P4), and waits for
+//!    no command that is needed later (P11). A command that is pushed after step 1 is not due
+//!    before the tick of this turn.
+//! 4. If commands are left and there is no storm of timers, it goes on with step 1 for as long as
+//!    other tasks have kept the actor waiting. A runtime with one thread gives the actor one turn
+//!    for each round of its tasks. If they send more commands in a round than step 2 applies, the
+//!    backlog would grow from turn to turn, and new timers would wait behind it (P11). With half of
+//!    the thread's time the actor keeps up, since sending a command takes longer than applying it.
 //!
 //! If something is left to do the actor lets other tasks run and takes the next turn. Otherwise it
-//! [parks](crate::shared::mailbox::Mailbox::park), and waits for the next tick of its wheels or a notification.
+//! [parks](crate::shared::mailbox::Mailbox::park), and waits for the next tick of its wheels or a
+//! notification.
 //!
 //! # The end
 //!
-//! It ends by a command, or when no handle is left and nothing is armed. In every case, also when its runtime is dropped,
-//! it closes what it holds: sleeping futures wake up and go on with Tokio's own timer, and keyed timers go back to their
-//! stream. Wakers are user code and may panic, so each is called on its own.
+//! It ends by a command, or when no handle is left and nothing is armed. In every case, also when
+//! its runtime is dropped, it closes what it holds: sleeping futures wake up and go on with Tokio's
+//! own timer, and keyed timers go back to their stream. Wakers are user code and may panic, so each
+//! is called on its own.
 
 #[cfg(test)]
 mod tests;
@@ -74,7 +78,7 @@ const TIMERS_PER_TURN: usize = if EXPLORED { 2 } else { 256 };
 /// How many commands are fetched into the processor's cache before the first of them is applied.
 const FETCHED: usize = 16;
 
-/// The actor reads the clock at least this often while it waits for a timer; Tokio's reaches about two years.
+/// The longest wait on Tokio's timer, which reaches about two years.
 const LONGEST_SLEEP: Duration = Duration::from_secs(86_400 * 365);
 
 /// See the module.
@@ -90,7 +94,7 @@ pub(crate) struct Actor {
     second_round: Backlog<Command>,
     barrier: Barrier,
     timer: Option<Pin<Box<time::Sleep>>>,
-    /// How far the search for cancelled sleeps has come that begins when the last handle is dropped.
+    /// The next index to search for cancelled sleeps, once the last handle is dropped.
     sweep: Option<u32>,
     must_end: bool,
     pause: Pause,
@@ -375,7 +379,8 @@ impl Actor {
                 Command::Shutdown => self.must_end = true,
             }
         }
-        // Long lists of timers that are needed later wait for other commands, and yet are not kept waiting by them.
+        // Long lists of timers that are needed later wait for other commands, but progress in each
+        // turn.
         let mut rest = budget.max(REST_PER_TURN);
         self.keyed.process_rest(&mut rest, turn);
     }

@@ -1,5 +1,5 @@
-//! The wheel as hyper's timer: [`TimerWheel`] is a [`hyper::rt::Timer`], and [`Sleep`](crate::Sleep) a
-//! [`hyper::rt::Sleep`].
+//! The wheel as hyper's timer: [`TimerWheel`] is a [`hyper::rt::Timer`], and
+//! [`Sleep`](crate::Sleep) a [`hyper::rt::Sleep`].
 //!
 //! Pass the wheel wherever hyper or hyper-util takes a timer, instead of
 //! `hyper_util::rt::TokioTimer`. These limits then run on the wheel:
@@ -17,8 +17,8 @@
 //!
 //! # Examples
 //!
-//! A server that gives a client ten seconds to send the head of a request, and closes a connection on which no request
-//! is in flight for a minute:
+//! A server that gives a client ten seconds to send the head of a request, and closes a connection
+//! on which no request is in flight for a minute:
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -82,7 +82,8 @@ impl Timer for TimerWheel {
         clock::now().into_std()
     }
 
-    /// Resets a sleep of this or another wheel; a sleep of another timer is replaced by one of this wheel.
+    /// Resets a sleep of this or another wheel; a sleep of another timer is replaced by one of this
+    /// wheel.
     fn reset(&self, sleep: &mut Pin<Box<dyn Sleep>>, new_deadline: Instant) {
         match sleep.as_mut().downcast_mut_pin::<WheelSleep>() {
             Some(sleep) => sleep.reset(new_deadline.into()),

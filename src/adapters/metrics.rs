@@ -183,7 +183,8 @@ impl Reporter {
         }
     }
 
-    /// Publishes at once, then every `period`, and a last time when the wheel has shut down. Then it completes.
+    /// Publishes at once, then every `period`, and a last time when the wheel has shut down. Then
+    /// it completes.
     ///
     /// It waits on a sleep of the wheel, which the metrics count. With a period too long to be
     /// represented it publishes the first and the last time only. Without an installed recorder,
@@ -211,7 +212,8 @@ impl Reporter {
         }
     }
 
-    /// Publishes once, without descriptions: for a program that has its own interval, or a recorder for each thread.
+    /// Publishes once, without descriptions: for a program that has its own interval, or a recorder
+    /// for each thread.
     pub fn report(&mut self) {
         let metrics = self.wheel.metrics();
         with_recorder(|recorder| {
@@ -316,7 +318,8 @@ mod tests {
         metrics
     }
 
-    // Each metric is named after the field that it shows. Four of the counters could read another one unnoticed.
+    // Each metric is named after the field that it shows. Four of the counters could read another
+    // one unnoticed.
     #[test]
     fn each_metric_shows_the_field_in_its_name() {
         let metrics = distinct();

@@ -7,7 +7,8 @@
 //! | `quinn` | QUIC with [quinn](https://docs.rs/quinn) | a `quinn::Runtime` |
 //! | `metrics` | every exporter of the [metrics](https://docs.rs/metrics) facade, such as Prometheus | a reporter of [`WheelMetrics`](crate::WheelMetrics) |
 //!
-//! Every adapter takes the wheel that it uses. A duration of zero elapses at once; an unrepresentable one never does.
+//! Every adapter takes the wheel that it uses. A duration of zero elapses at once; an
+//! unrepresentable one never does.
 //!
 //! An adapter exposes types of its peer crate, so an update to a breaking version of a peer is a
 //! breaking version of this crate, whatever features you use. The changelog names the versions of

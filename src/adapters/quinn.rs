@@ -1,7 +1,8 @@
-//! The wheel as quinn's timer: a [`quinn::Runtime`] that leaves sockets and tasks to another runtime.
+//! The wheel as quinn's timer: a [`quinn::Runtime`] that leaves sockets and tasks to another
+//! runtime.
 //!
-//! quinn has one timer for each connection and resets it with most packets. A reset to later sends no command to the
-//! actor.
+//! quinn has one timer for each connection and resets it with most packets. A reset to later sends
+//! no command to the actor.
 //!
 //! # Examples
 //!
@@ -38,7 +39,8 @@ use crate::clock;
 use crate::sleep::Sleep;
 use crate::timer_wheel::TimerWheel;
 
-/// A [`quinn::Runtime`] whose timers are on a wheel. Everything else is left to the runtime that it wraps.
+/// A [`quinn::Runtime`] whose timers are on a wheel. Everything else is left to the runtime that it
+/// wraps.
 #[derive(Debug)]
 pub struct WheelRuntime<R = TokioRuntime> {
     wheel: TimerWheel,
@@ -78,7 +80,8 @@ impl<R: Runtime> Runtime for WheelRuntime<R> {
         self.inner.wrap_udp_socket(socket)
     }
 
-    /// The clock that the wheel's deadlines are read off: that of the Tokio runtime in which this is called.
+    /// The clock that the wheel's deadlines are read off: that of the Tokio runtime in which this
+    /// is called.
     fn now(&self) -> Instant {
         clock::now().into_std()
     }

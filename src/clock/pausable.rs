@@ -1,10 +1,9 @@
 //! Whether the clock of this build can be paused.
 //!
-//! It can if Tokio is built with its feature `test-util`. Features are one set for a whole build:
-//! another crate's development dependencies may have switched it on. Tokio does not say whether
-//! they have, but `tokio::time` has a function `pause` only then. A name that a glob imports into a
-//! block hides the one outside the block, so `pause` below is Tokio's where there is one, and else
-//! ours.
+//! It can if Tokio is built with its feature `test-util`, which another crate's development
+//! dependencies may have switched on. Tokio does not say whether they have, but `tokio::time` has a
+//! function `pause` only then. A name that a glob imports into a block hides the one outside the
+//! block, so `pause` below is Tokio's where there is one, and else ours.
 
 // Which of the two is used depends on the build.
 #![allow(dead_code, unused_imports, clippy::wildcard_imports)]
@@ -32,7 +31,8 @@ const fn is_tokios<T: Answer>(_: fn() -> T) -> bool {
     T::IS_TOKIOS
 }
 
-/// Whether some runtime of this process may have a clock of its own, which does not follow the real one.
+/// Whether some runtime of this process may have a clock of its own, which does not follow the real
+/// one.
 pub(crate) const CAN_PAUSE: bool = {
     use tokio::time::*;
     is_tokios(pause)
@@ -42,7 +42,8 @@ pub(crate) const CAN_PAUSE: bool = {
 mod tests {
     #[test]
     fn sees_that_the_tests_can_pause_the_clock() {
-        // The development dependencies switch `test-util` on. Without it, calling Tokio's would not compile.
+        // The development dependencies switch `test-util` on. Without it, calling Tokio's would not
+        // compile.
         const { assert!(super::CAN_PAUSE) };
         let _: fn() = tokio::time::pause;
     }

@@ -1,9 +1,9 @@
-//! A queue made of blocks: growing it moves none of them, appending another queue copies no item, and an emptied block
-//! goes back to the allocator by itself.
+//! A queue made of blocks: growing it moves none of them, appending another queue copies no item,
+//! and an emptied block goes back to the allocator by itself.
 //!
-//! Each item is needed by a tick, and each block has a lower bound of the ticks of its items. The bound is exact when the
-//! block is filled, and does not rise while items are taken out. So a queue may report a tick earlier than its earliest one,
-//! until the block has been taken out, but never a later one.
+//! Each item is needed by a tick, and each block has a lower bound of the ticks of its items. The
+//! bound is exact when the block is filled, and does not rise while items are taken out. So a queue
+//! may report a tick earlier than its earliest one, never a later one.
 
 #[cfg(all(test, not(any(tickwheel_loom, tickwheel_shuttle))))]
 mod tests;
@@ -14,7 +14,8 @@ use std::mem;
 /// A list of blocks keeps memory for at most this many.
 const LISTED: usize = 64;
 
-/// See the module. A block has at most `BLOCK` items, and the memory of `SPARE` empty ones is kept. First in, first out.
+/// See the module. First in, first out. A block has at most `BLOCK` items; the queue keeps the
+/// memory of `SPARE` empty ones.
 #[derive(Debug)]
 pub(crate) struct BlockQueue<T, const BLOCK: usize, const SPARE: usize> {
     /// None of them is empty.
@@ -53,8 +54,8 @@ impl<T, const BLOCK: usize, const SPARE: usize> BlockQueue<T, BLOCK, SPARE> {
         blocks.min().unwrap_or(u64::MAX)
     }
 
-    /// Some item in here is needed by `tick`, and its block may have a later bound. It is not known which item, so the last
-    /// block gets the bound: once that has been taken out, all have.
+    /// Some item in here is needed by `tick`, and its block may have a later bound. The last block
+    /// gets the bound: once that has been taken out, all have.
     pub(crate) fn lower_bound(&mut self, tick: u64) {
         if let Some(last) = self.blocks.back_mut() {
             last.earliest = last.earliest.min(tick);
@@ -82,7 +83,6 @@ impl<T, const BLOCK: usize, const SPARE: usize> BlockQueue<T, BLOCK, SPARE> {
         self.blocks.push_back(Block { items, earliest });
     }
 
-    /// Takes the next item out.
     pub(crate) fn pop(&mut self) -> Option<T> {
         let block = self.blocks.front_mut()?;
         let item = block.items.pop_front();
@@ -103,7 +103,8 @@ impl<T, const BLOCK: usize, const SPARE: usize> BlockQueue<T, BLOCK, SPARE> {
         first.map_or(&[], |block| block.items.as_slices().0)
     }
 
-    /// Moves all items of the other queue behind those in here. It gets the memory of a block in return.
+    /// Moves all items of the other queue behind those in here. It gets the memory of a block in
+    /// return.
     pub(crate) fn append(&mut self, other: &mut Self) {
         if other.is_empty() {
             return;

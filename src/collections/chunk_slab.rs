@@ -1,8 +1,9 @@
 //! A slab whose cells lie in chunks.
 //!
-//! A vector of a million cells takes milliseconds to grow, because it is moved, and to free, because its pages go back one
-//! by one. Chunks are allocated and freed one at a time, wherever they lie: a cell in use keeps the memory of its own chunk
-//! alone. Growing moves at most half of the first chunk, and the list of chunks.
+//! A vector of a million cells takes milliseconds to grow, because it is moved, and to free,
+//! because its pages go back one by one. Chunks are allocated and freed one at a time: a cell in
+//! use keeps the memory of its own chunk alone. Growing moves at most half of the first chunk, and
+//! the list of chunks.
 
 #[cfg(all(test, not(any(tickwheel_loom, tickwheel_shuttle))))]
 mod tests;
@@ -20,8 +21,8 @@ const KEPT: usize = 1024;
 
 /// Room for an item.
 ///
-/// A cell is *vacant* until it is taken, and again once it was vacated. It may be *in use* while it is vacant, when the slab's
-/// owner still refers to its index: then its chunk is not given back.
+/// A cell is *vacant* until it is taken, and again once it was vacated. It may be *in use* while it
+/// is vacant, when the slab's owner still refers to its index: then its chunk stays.
 pub(crate) trait Cell {
     /// A cell that is not in use.
     fn new() -> Self;
@@ -117,7 +118,6 @@ impl<T: Cell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
         }
     }
 
-    /// How many cells are in use.
     pub(crate) fn in_use(&self) -> usize {
         self.in_use
     }
@@ -148,7 +148,8 @@ impl<T: Cell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
         })
     }
 
-    /// Takes a vacant cell, of those in a chunk the one that was vacated last. `fill` puts an item in. Returns the index.
+    /// Takes a vacant cell, in a chunk the one vacated last. `fill` puts an item in. Returns the
+    /// index.
     #[inline]
     pub(crate) fn take(&mut self, fill: impl FnOnce(u32, &mut T)) -> u32 {
         let number = match self.roomy.last() {
@@ -186,7 +187,8 @@ impl<T: Cell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
         next / CHUNK
     }
 
-    /// Vacates a cell that is not vacant, which `change` finds out: it takes the item out, or returns `None`.
+    /// Vacates a cell that is not vacant, which `change` finds out: it takes the item out, or
+    /// returns `None`.
     #[inline]
     pub(crate) fn vacate<R>(
         &mut self,
@@ -227,7 +229,8 @@ impl<T: Cell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
         Some(result)
     }
 
-    /// Whether there is memory to free. One idle chunk is kept for the next items, but only a small one if no cell is in use.
+    /// Whether there is memory to free. One idle chunk stays for the next items, but only a small
+    /// one if no cell is in use.
     #[inline]
     pub(crate) fn has_spare(&self) -> bool {
         match self.idle.len() {
@@ -273,7 +276,6 @@ impl<T: Cell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
         }
     }
 
-    /// How many chunks have memory.
     #[cfg(test)]
     pub(crate) fn chunks(&self) -> usize {
         self.chunks

@@ -56,11 +56,9 @@
 //!
 //! # The wheel
 //!
-//! A level has 256 buckets, and each is as wide as the whole level below. An item lies in the
-//! lowest level that reaches its tick, and cascades when time reaches its bucket. A bitmap for each
-//! level shows the next bucket that holds anything, so time jumps from one to the next. The
-//! [`wheel`](crate::wheel) module has a worked example. Nodes and commands lie in chunks, so that
-//! no turn copies or frees megabytes.
+//! The [`wheel`](crate::wheel) module explains it, with a worked example. A bitmap for each level
+//! shows the next bucket that holds anything, so time jumps from one to the next. Nodes and
+//! commands lie in chunks, so that no turn copies or frees megabytes.
 //!
 //! Nodes and commands lie in chunks, so that no turn copies or frees megabytes.
 //!
@@ -103,16 +101,15 @@
 //!
 //! The timers of one [`keyed`](crate::TimerWheel::keyed) set, and the watches of one reaper, lie in
 //! one table under one lock that callers, the stream and the actor share. The alternative was an
-//! entry for each timer, as a sleep has, and a map from keys to entries. The set has four
-//! advantages:
+//! entry for each timer, as a sleep has, and a map from keys to entries:
 //!
 //! * **Results.** A call returns the value it replaced, whether there was a timer, how many there
 //!   are. With a map and entries, *removed or fired, never both* has to hold across two locks.
-//! * **Commands.** Each new entry costs a command. A set sends one for all indices that changed
-//!   since the actor last took them.
-//! * **Order.** Expirations leave in the order of arming, which takes a heap for the whole set in
+//! * **Commands.** Each new entry costs one. A set sends one for all indices that changed since the
+//!   actor last took them.
+//! * **Order.** Expirations leave in the order of arming. That takes a heap for the whole set in
 //!   either shape.
-//! * **Bytes.** A timer with a `u64` key and value takes about half the memory of an entry.
+//! * **Bytes.** A timer with a `u64` key and value takes half the memory of an entry.
 //!
 //! The price is that producers of one set contend for its lock. So every hold of it is bounded, the
 //! hash table grows in steps, and `Hash` runs before the lock is taken.

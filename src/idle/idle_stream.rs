@@ -1,4 +1,4 @@
-//! A stream that fails once it has been idle for too long.
+//! Idle streams: a wrapper whose operations fail once its stream has been idle for too long.
 
 use std::fmt;
 use std::io;
@@ -202,7 +202,8 @@ struct Guard {
     is_idle: bool,
     /// Bytes were read and none were written since, and a limit depends on it.
     owes_response: bool,
-    /// The number of bytes that were last seen in the buffer of a buffered inner stream and are not consumed.
+    /// The number of bytes that were last seen in the buffer of a buffered inner stream and are not
+    /// consumed.
     buffered: usize,
 }
 
@@ -288,7 +289,8 @@ impl Guard {
         }
     }
 
-    /// The buffer of the inner stream holds this many bytes. If there are more than before, bytes have arrived.
+    /// The buffer of the inner stream holds this many bytes. If there are more than before, bytes
+    /// have arrived.
     fn has_buffered(&mut self, bytes: usize) {
         if bytes > self.buffered {
             self.has_read();
@@ -352,8 +354,8 @@ impl<S> IdleStream<S> {
     }
 }
 
-/// Runs one operation of the inner stream and passes what it returns to `progress`. Fails if the operation is pending
-/// and the stream is idle.
+/// Runs one operation of the inner stream and passes what it returns to `progress`. Fails if the
+/// operation is pending and the stream is idle.
 fn poll_op<R>(
     guard: &mut Option<Guard>,
     direction: Direction,

@@ -175,9 +175,11 @@ impl IdleTimer {
         self.clock.limit()
     }
 
-    /// Changes the idle duration, which counts from the last activity. A task that awaits the timer need not poll it.
+    /// Changes the idle duration, which counts from the last activity. A task that awaits the timer
+    /// need not poll it.
     ///
-    /// If the timer has completed, the duration applies to the period that begins with the next poll.
+    /// If the timer has completed, the duration applies to the period that begins with the next
+    /// poll.
     ///
     /// # Panics
     ///
@@ -203,8 +205,8 @@ impl IdleTimer {
         }
     }
 
-    /// Keeps the timer from being idle while the guard is held. Has no [effect](BusyGuard::is_effective) if the timer has
-    /// completed.
+    /// Keeps the timer from being idle while the guard is held. Has no
+    /// [effect](BusyGuard::is_effective) if the timer has completed.
     pub fn busy(&self) -> BusyGuard {
         self.handle().busy()
     }
@@ -228,7 +230,8 @@ impl IdleTimer {
         self.clock.now().max(ticks.nanos(self.sleep.deadline()))
     }
 
-    /// Makes the sleep's deadline the instant at which the timer is due. A later one sends no command.
+    /// Makes the sleep's deadline the instant at which the timer is due. A later one sends no
+    /// command.
     fn move_to_due(&mut self) {
         let now = clock::now();
         let due = match self.due(now) {
@@ -263,7 +266,8 @@ impl Future for IdleTimer {
 }
 
 impl IdleHandle {
-    /// Records activity now. Returns `false`, and records nothing, if the timer has completed or the stream is idle.
+    /// Records activity now. Returns `false`, and records nothing, if the timer has completed or
+    /// the stream is idle.
     #[inline]
     pub fn touch(&self) -> bool {
         self.clock.touch_at(clock::now())
@@ -280,8 +284,8 @@ impl IdleHandle {
         self.clock.last_active()
     }
 
-    /// Keeps the timer or stream from being idle while the guard is held. Has no [effect](BusyGuard::is_effective) if the
-    /// timer has completed or the stream is idle.
+    /// Keeps the timer or stream from being idle while the guard is held. Has no
+    /// [effect](BusyGuard::is_effective) if the timer has completed or the stream is idle.
     pub fn busy(&self) -> BusyGuard {
         let on = if self.clock.enter() {
             BusyOn::Timer(Arc::clone(&self.clock))

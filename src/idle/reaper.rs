@@ -258,7 +258,8 @@ impl<K, V> Reaper<K, V> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] when the wheel is shut down or the stream dropped. [`Expirations::unexpired`] returns what was watched.
+    /// [`Closed`] when the wheel is shut down or the stream dropped. [`Expirations::unexpired`]
+    /// returns what was watched.
     ///
     /// # Examples
     ///
@@ -328,7 +329,8 @@ impl<K, V> WatchGuard<K, V> {
         self.touch_at(clock::now())
     }
 
-    /// Records activity at an instant, for callers that have just read the clock. Otherwise like [`touch`](Self::touch).
+    /// Records activity at an instant, for callers that have just read the clock. Otherwise like
+    /// [`touch`](Self::touch).
     ///
     /// An instant before the last activity changes nothing. An instant in the future counts, but no
     /// further than one idle duration ahead of the time at which the actor reads it.
@@ -338,13 +340,14 @@ impl<K, V> WatchGuard<K, V> {
         self.activity.touch(ticks.nanos(at), ticks.tick_nanos())
     }
 
-    /// Keeps the watch from being idle while the guard is held, for instance while a request is in flight. Has no
-    /// [effect](BusyGuard::is_effective) if the watch has ended.
+    /// Keeps the watch from being idle while the guard is held, for instance while a request is in
+    /// flight. Has no [effect](BusyGuard::is_effective) if the watch has ended.
     pub fn busy(&self) -> BusyGuard {
         BusyGuard::of_watch(&self.activity, self.watches.ticks)
     }
 
-    /// Whether the watch goes on: it has not ended, the stream was not dropped, and the wheel is not shut down.
+    /// Whether the watch goes on: it has not ended, the stream was not dropped, and the wheel is
+    /// not shut down.
     pub fn is_watched(&self) -> bool {
         self.activity.last().is_some()
     }

@@ -12,7 +12,8 @@ use crate::timer_set::{Cause, Payload};
 pub(crate) struct Watched<V> {
     pub(super) value: V,
     pub(super) activity: Arc<Activity>,
-    /// Why the watch ended, if that was before its timer was taken out: it expires now, or the actor has ended.
+    /// Why the watch ended, if that was before its timer was taken out: it expires now, or the
+    /// actor has ended.
     pub(super) ended: Option<Cause>,
 }
 

@@ -15,7 +15,8 @@ const HANDLER: &str = "a handler panicked: its expiration is not handled again";
 const DROPPED: &str = "a handler panicked when it was dropped: what it owns may leak";
 
 pin_project! {
-    /// A handler's future. It completes when the future completes or panics. A panic in the future's drop is caught.
+    /// A handler's future. It completes when the future completes or panics. A panic in the
+    /// future's drop is caught.
     pub(super) struct Handler<F> {
         #[pin]
         future: Option<F>,

@@ -57,8 +57,8 @@ impl<K, V> Expirations<K, V> {
     ///
     /// # Errors
     ///
-    /// [`Empty`](TryRecvError::Empty) when there may be one later, [`Closed`](TryRecvError::Closed) when there will be
-    /// no more.
+    /// [`Empty`](TryRecvError::Empty) when there may be one later, [`Closed`](TryRecvError::Closed)
+    /// when there will be no more.
     pub fn try_recv(&mut self) -> Result<Expired<K, V>, TryRecvError> {
         self.set.try_recv()
     }

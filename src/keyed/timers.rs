@@ -13,9 +13,9 @@ use crate::shared::Alive;
 use crate::tick::{Timestamp, after};
 use crate::timer_set::{Closed, Expired, Handles, Plain, Repeat, Set, SetTimerError};
 
-/// Sets, moves and removes the timers of one set. Made by [`TimerWheel::keyed`](crate::TimerWheel::keyed).
 /// Sets, moves and removes the timers of one set. Made by
-/// [`TimerWheel::keyed`](crate::TimerWheel::keyed).
+/// [`TimerWheel::keyed`](crate::TimerWheel::keyed). Sets, moves and removes the timers of one set.
+/// Made by [`TimerWheel::keyed`](crate::TimerWheel::keyed).
 ///
 /// Cheap to clone, and usable from any thread and task, synchronous code included. A call takes
 /// effect before it returns, and its result says what it did. No call waits for a turn of the
@@ -25,11 +25,13 @@ use crate::timer_set::{Closed, Expired, Handles, Plain, Repeat, Set, SetTimerErr
 ///
 /// A timer ends in exactly one way: it expires, it is removed, its key is set again, or it is
 /// drained. It has expired once it is delivered to the stream, received or not.
+///
 /// # Panics
 ///
-/// A `Hash` or `Eq` that panics unwinds into the caller, and nothing has changed then. Neither may call back into the
-/// A `Hash` or `Eq` that panics unwinds into the caller, and changes nothing. Neither may call back
-/// into the same set.
+/// A `Hash` or `Eq` that panics unwinds into the caller, and nothing has changed then. Neither may
+/// call back into the A `Hash` or `Eq` that panics unwinds into the caller, and changes nothing.
+/// Neither may call back into the same set.
+///
 /// # Examples
 ///
 /// ```
@@ -161,7 +163,8 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         self.set.set(key, value, self.timestamp(deadline), None)
     }
 
-    /// Sets a timer that expires every `period`, the first time one period from now, until it is removed or set again.
+    /// Sets a timer that expires every `period`, the first time one period from now, until it is
+    /// removed or set again.
     ///
     /// The schedule does not drift: each deadline is a whole number of periods after this call.
     /// Missed periods are coalesced into one expiration, whose [`missed`](Expired::missed) counts
@@ -229,7 +232,8 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     ///
     /// # Errors
     ///
-    /// As [`set_timer`](Self::set_timer). [`Full`](SetTimerError::Full) only when the key has no timer.
+    /// As [`set_timer`](Self::set_timer). [`Full`](SetTimerError::Full) only when the key has no
+    /// timer.
     ///
     /// # Examples
     ///
@@ -304,7 +308,8 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         self.set.move_to(key, self.timestamp_after(delay))
     }
 
-    /// Moves the timer with this key to expire at `deadline`. Otherwise like [`move_timer`](Self::move_timer).
+    /// Moves the timer with this key to expire at `deadline`. Otherwise like
+    /// [`move_timer`](Self::move_timer).
     ///
     /// # Errors
     ///
@@ -318,8 +323,8 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         self.set.move_to(key, self.timestamp(deadline))
     }
 
-    /// Removes the timer with this key and returns its value. `Some` means that it will never expire, `None` that it
-    /// has expired or there was none.
+    /// Removes the timer with this key and returns its value. `Some` means that it will never
+    /// expire, `None` that it has expired or there was none.
     ///
     /// # Errors
     ///
@@ -335,8 +340,8 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         self.set.remove(key)
     }
 
-    /// The deadline of the timer with this key; `None` if there is no such timer. For a timer that never expires, it is
-    /// the instant 292 years after the start of the wheel.
+    /// The deadline of the timer with this key; `None` if there is no such timer. For a timer that
+    /// never expires, it is the instant 292 years after the start of the wheel.
     pub fn deadline<Q>(&self, key: &Q) -> Option<Instant>
     where
         K: Borrow<Q>,

@@ -5,7 +5,8 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The logarithm of the number of buckets for each power of two. Eight buckets make a quantile exact to an eighth.
+/// The logarithm of the number of buckets for each power of two. Eight buckets make a quantile
+/// exact to an eighth.
 const SUB_BITS: u32 = 3;
 const SUB_BUCKETS: usize = 1 << SUB_BITS;
 const BUCKETS: usize = (64 - SUB_BITS as usize + 1) * SUB_BUCKETS;
@@ -109,10 +110,11 @@ impl DurationHistogram {
         })
     }
 
-    /// The duration that a share `q` of the recorded ones did not exceed: `quantile(0.5)` is the median.
+    /// The duration that a share `q` of the recorded ones did not exceed: `quantile(0.5)` is the
+    /// median.
     ///
-    /// The result is never too low, and at most an eighth too high. `q` is clamped to `0.0..=1.0`. Zero when nothing is
-    /// recorded.
+    /// The result is never too low, and at most an eighth too high. `q` is clamped to `0.0..=1.0`.
+    /// Zero when nothing is recorded.
     #[doc(alias = "percentile")]
     #[allow(
         clippy::cast_possible_truncation,
@@ -211,7 +213,8 @@ fn bucket_end(bucket: usize) -> u64 {
     }
     let exponent = bucket / SUB_BUCKETS - 1;
     let mantissa = (bucket % SUB_BUCKETS + SUB_BUCKETS) as u64;
-    // The first number of the next bucket, less one. For the last bucket that is the largest number there is.
+    // The first number of the next bucket, less one. For the last bucket that is the largest number
+    // there is.
     (u128::from(mantissa + 1) << exponent)
         .saturating_sub(1)
         .try_into()

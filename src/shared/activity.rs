@@ -6,7 +6,7 @@
 //! |---|---|
 //! | 1 to 63 | the last activity, in nanoseconds from the wheel's origin, rounded *up* to a tick |
 //! | 0 | busy: at least one guard is held |
-//! | all ones | [`GONE`]: it was decided that this is idle, or the watch ended otherwise |
+//! | all ones | [`GONE`]: decided to be idle, or the watch ended otherwise |
 //!
 //! Rounding up makes touches cheap. A touch is one load if the current tick is recorded already, so threads that touch
 //! the same word share its cache line; the first touch of a tick is a compare-and-exchange loop. Rounding up is also
@@ -28,8 +28,8 @@
 //! From 1 to 4: a touch or guard that returns `true` comes before the decision, which then finds a word that is busy or
 //! active later, or it comes after `revive`. One that comes between the decision and `revive` returns `false`.
 //!
-//! The word orders nothing but itself, so accesses are relaxed, with one exception. Observing in
-//! [`is_busy`](Activity::is_busy) that no guard is held happens after every write made before the last guard dropped.
+//! The word orders nothing but itself, so accesses are relaxed, except that observing zero guards
+//! in [`is_busy`](Activity::is_busy) happens after every write made before the last guard dropped.
 //!
 //! # Guards
 //!

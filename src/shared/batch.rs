@@ -31,7 +31,7 @@ impl Batch {
         self.urgent.len() + self.rest.len()
     }
 
-    /// The indices of this batch are needed as early as those of a later one.
+    /// Lowers the bounds of this batch to those of a later one.
     pub(crate) fn lower(&mut self, later: &Batch) {
         self.earliest = self.earliest.min(later.earliest);
         self.rest_earliest = self.rest_earliest.min(later.rest_earliest);
@@ -48,16 +48,16 @@ impl Batch {
     }
 }
 
-/// Whether the actor waits for the lock of a set.
+/// How the actor takes the lock of a set.
 ///
-/// A thread may be kept from running while it holds the lock. An actor that waits for it keeps every timer of the wheel
-/// waiting, so it tries, and leaves the set for its next turn.
+/// A thread may be preempted while it holds the lock, and an actor that blocks on it delays every
+/// timer of the wheel. So the actor tries, and on failure leaves the set for its next turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
     Tries,
     Waits,
 }
 
-/// Another thread had the lock of the set, and the actor did not wait. Nothing has changed.
+/// Another thread held the lock of the set, and the actor did not block. Nothing has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Contended;

@@ -1,11 +1,13 @@
-//! The clock of an idle timer or stream: its activity, the limits to how long that may be absent, and the decision that
-//! a limit was reached.
+//! The clock of an idle timer or stream: its activity, the limits to how long that may be absent,
+//! and the decision that a limit was reached.
 //!
-//! The futures, their handles and the actor share it. The actor only reads when it is [due](IdleClock::due), and wakes
-//! the future then. The future [decides](IdleClock::decide) when it is polled.
+//! The futures, their handles and the actor share it. The actor only reads when it is
+//! [due](IdleClock::due), and wakes the future then. The future [decides](IdleClock::decide) when
+//! it is polled.
 //!
-//! An idle timer has one limit, for activity of either kind. A stream may have others beside it: for reading, for writing,
-//! and one that applies only while no response is owed. Each limit has an [`Activity`] of its own.
+//! An idle timer has one limit, for activity of either kind. A stream may have others: for reading,
+//! for writing, and one that applies only while no response is owed. Each limit has an [`Activity`]
+//! of its own.
 //!
 //! 1. [`decide`](IdleClock::decide) marks one activity as gone by its compare-and-exchange. That is
 //!    the decision, for all limits: from then on [`touch`](IdleClock::touch) and

@@ -2,10 +2,10 @@
 //!
 //! # Sharding
 //!
-//! There is a queue for each core, on a cache line of its own, and each thread uses one of them: two cores that arm
-//! timers do not contend. Whenever its [`Backlog`] is empty the actor empties the queues into it, one after the other;
-//! commands of one queue stay in order. It does not do so at every turn: under a flood of commands it would spend more
-//! time waiting for the queues' locks than applying commands.
+//! There is a queue for each core, on a cache line of its own, and each thread uses one of them:
+//! two cores that arm timers do not contend. When its [`Backlog`] is empty, the actor moves the
+//! commands of all queues there; those of one queue stay in order. Under a flood of commands,
+//! emptying the queues at every turn would take more time for their locks than for the commands.
 //!
 //! # The wake rule
 //!
@@ -63,7 +63,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{CachePadded, EXPLORED, Mutex, lock};
 use crate::tick::NEVER;
 
-/// `next_wake` while the actor runs: before every tick, so nobody notifies it.
+/// `next_wake` while the actor runs: before every tick, so no caller notifies it.
 pub(crate) const AWAKE: u64 = 0;
 
 /// A queue of this length wakes the actor, however late its commands are needed. That bounds the memory of commands for
@@ -79,12 +79,12 @@ pub(crate) const QUEUE_BOUND: usize = if cfg!(tickwheel_loom) {
 /// How many commands a block has.
 const BLOCK: usize = if EXPLORED { 4 } else { 512 };
 
-/// How many empty blocks the backlog keeps, to give them to the queues.
+/// How many empty blocks the backlog keeps for the queues.
 const SPARE_BLOCKS: usize = 4;
 
-/// The commands that the actor has taken and not applied. It takes a burst of a million over block by block, without a copy,
-/// and frees their memory a block at a time: no caller waits until a vector of many megabytes is moved or freed, nor does
-/// the actor.
+/// The commands that the actor has taken and not applied. It takes over a burst of a million block
+/// by block, without a copy, and frees their memory a block at a time, so no thread waits until a
+/// vector of many megabytes is moved or freed.
 pub(crate) type Backlog<C> = BlockQueue<C, BLOCK, SPARE_BLOCKS>;
 
 /// Wakes the actor.
@@ -152,9 +152,9 @@ impl<C, S: Notifier> Mailbox<C, S> {
         Ok(())
     }
 
-    /// The first half of [`push`](Self::push): queues the command and notifies nobody. The caller must then call
-    /// [`wake_by`](Self::wake_by) with the tick that is returned: the command's own, or [`AWAKE`] when the queue has
-    /// grown to its bound.
+    /// The first half of [`push`](Self::push): queues the command without notifying the actor. The
+    /// caller must then call [`wake_by`](Self::wake_by) with the tick that is returned: the
+    /// command's own, or [`AWAKE`] when the queue has grown to its bound.
     ///
     /// A caller that holds a lock queues the command before it releases the lock, and notifies the actor after.
     pub(crate) fn enqueue(&self, thread: usize, tick: u64, command: C) -> Result<u64, C> {
@@ -185,7 +185,8 @@ impl<C, S: Notifier> Mailbox<C, S> {
         self.wake_by(tick);
     }
 
-    /// The first half of [`announce`](Self::announce), which notifies nobody; [`wake_by`](Self::wake_by) must follow.
+    /// The first half of [`announce`](Self::announce), without a notification;
+    /// [`wake_by`](Self::wake_by) must follow.
     pub(crate) fn lower(&self, thread: usize, tick: u64) {
         let announced = &self.shard(thread).announced;
         announced.fetch_min(tick, Ordering::SeqCst);

@@ -1,9 +1,10 @@
 //! State that callers and the actor both touch.
 //!
-//! Everything a caller and the actor agree on lives here: the [commands](command) and the [mailbox] that carries them,
-//! what the wheel knows of a timer ([`bound`]), the half of a sleeping future that the actor sees ([`entry`]), the activity
-//! that touches record ([`activity`], [`idle_clock`]), the list of a wheel's sets of keyed timers ([`sets`]), and the state
-//! that all handles of one wheel share ([`state`]). Callers and the actor depend on this module, never on each other.
+//! Everything a caller and the actor agree on: the [commands](command) and the [mailbox] that
+//! carries them, what the wheel knows of a timer ([`bound`]), the half of a sleeping future that
+//! the actor sees ([`entry`]), the activity that touches record ([`activity`], [`idle_clock`]), the
+//! list of a wheel's sets of keyed timers ([`sets`]), and the state that all handles of one wheel
+//! share ([`state`]). Callers and the actor depend on this module, never on each other.
 
 pub(crate) mod activity;
 pub(crate) mod batch;

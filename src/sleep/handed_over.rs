@@ -47,7 +47,8 @@ use crate::panic::wake;
 use crate::shared::entry::Phase;
 use crate::tick::{NEVER, far_future};
 
-/// A sleep without a wheel never fires if its deadline is further away than this. A wheel's ticks reach about as far.
+/// A sleep without a wheel never fires if its deadline is further away than this. A wheel's ticks
+/// reach about as far.
 const FAR: Duration = Duration::from_secs(500 * 365 * 86_400);
 
 impl Sleep {
@@ -77,7 +78,8 @@ impl Sleep {
         matches!(self.stage, Stage::Tokio | Stage::TokioUnarmed)
     }
 
-    /// Hands the sleep to Tokio's timer if the clock is virtual. It is registered by the poll that follows.
+    /// Hands the sleep to Tokio's timer if the clock is virtual. It is registered by the poll that
+    /// follows.
     #[cold]
     fn hand_over(&mut self) -> bool {
         if self.stage == Stage::Done || !self.goes_to_tokio() {
@@ -93,7 +95,8 @@ impl Sleep {
         true
     }
 
-    /// Resets the sleep as Tokio does, if Tokio's timer has it or takes it over now. The deadline is written already.
+    /// Resets the sleep as Tokio does, if Tokio's timer has it or takes it over now. The deadline
+    /// is written already.
     #[inline]
     pub(super) fn reset_tokios(&mut self) -> bool {
         CAN_PAUSE && (self.is_handed_over() || self.goes_to_tokio()) && {
@@ -128,8 +131,8 @@ impl Sleep {
         }
     }
 
-    /// Gives a sleep that has just completed another deadline, or none. Tokio's timer registers it at the next poll, not
-    /// now, as for the next tick of an interval.
+    /// Gives a sleep that has just completed another deadline, or none. Tokio's timer registers it
+    /// at the next poll, not now, as for the next tick of an interval.
     pub(crate) fn rearm_when_polled(&mut self, deadline: Option<Instant>) {
         let (Stage::Tokio, Some(deadline)) = (self.stage, deadline) else {
             return self.reset_or_never(deadline);
@@ -197,7 +200,8 @@ impl Sleep {
         self.count(Event::SleepHandedOver);
     }
 
-    /// The deadline for Tokio's timer. Tokio panics at an instant that is nearly the last one there is.
+    /// The deadline for Tokio's timer. Tokio panics at an instant that is nearly the last one there
+    /// is.
     pub(super) fn tokios_deadline(&self) -> Instant {
         if self.tick == NEVER {
             far_future()

@@ -36,7 +36,8 @@ mod tests;
 /// How many cancelled entries of one wheel a thread keeps.
 const POOLED_ENTRIES: usize = if EXPLORED { 3 } else { 128 };
 
-/// How many of its last entries a pool checks, and moves, one by one. It binary-searches the others.
+/// How many of its last entries a pool checks, and moves, one by one. It binary-searches the
+/// others.
 const NEAR: usize = 4;
 
 /// For how many wheels a thread keeps pools. A thread that uses more wheels in turn pays an
@@ -262,8 +263,8 @@ fn take_any(context: &Arc<SleepContext>, deadline: Option<Instant>) -> (Arc<Slee
     (entry, tick)
 }
 
-/// The tick of a deadline: as [`Ticks::deadline`](crate::tick::Ticks::deadline) rounds it, and faster if the deadline
-/// before had the same.
+/// The tick of a deadline: as [`Ticks::deadline`](crate::tick::Ticks::deadline) rounds it, and
+/// faster if the deadline before had the same.
 #[inline]
 pub(crate) fn tick(shared: &Arc<Shared>, deadline: Instant) -> u64 {
     let rounded = with_first(|pool| {
@@ -273,7 +274,8 @@ pub(crate) fn tick(shared: &Arc<Shared>, deadline: Instant) -> u64 {
     rounded.unwrap_or_else(|| shared.ticks.deadline(deadline))
 }
 
-/// Pools the entry of an armed sleep that is dropped, or releases it if there is no room. Drops the waker.
+/// Pools the entry of an armed sleep that is dropped, or releases it if there is no room. Drops the
+/// waker.
 #[inline]
 pub(crate) fn give(entry: &mut Option<Arc<SleepEntry>>, scheduled: u64, waker: Option<Waker>) {
     let given = with_first(|pool| {
@@ -290,8 +292,8 @@ pub(crate) fn give(entry: &mut Option<Arc<SleepEntry>>, scheduled: u64, waker: O
     drop(waker);
 }
 
-/// Pools the entry of a sleep that is dropped, or releases it if there is no room. `is_cancelled` says that the sleep had
-/// not fired.
+/// Pools the entry of a sleep that is dropped, or releases it if there is no room. `is_cancelled`
+/// says that the sleep had not fired.
 #[inline(never)]
 pub(crate) fn give_any(entry: &mut Option<Arc<SleepEntry>>, scheduled: u64, is_cancelled: bool) {
     let Some(there) = entry else { return };
@@ -305,7 +307,8 @@ pub(crate) fn give_any(entry: &mut Option<Arc<SleepEntry>>, scheduled: u64, is_c
     if counted.is_none() && is_cancelled {
         count_exiting(&context.shared, Event::SleepCancelled);
     }
-    // An entry that is not scheduled fits any deadline. Using it again saves the allocation, not the command.
+    // An entry that is not scheduled fits any deadline. Using it again saves the allocation, not
+    // the command.
     let scheduled = if scheduled == NEVER { 0 } else { scheduled };
     // The pool is the first one now.
     let given = with_first(|pool| {
@@ -331,7 +334,8 @@ fn count_exiting(shared: &Arc<Shared>, event: Event) {
     shared.metrics.0.register().add(event, 1);
 }
 
-/// Calls `f` with the pool that this thread used last. `None` if there is none, as when the thread is ending.
+/// Calls `f` with the pool that this thread used last. `None` if there is none, as when the thread
+/// is ending.
 ///
 /// Neither `f` nor anything it drops may call this again.
 #[inline]
@@ -340,7 +344,8 @@ fn with_first<R>(f: impl FnOnce(&mut Pool) -> Option<R>) -> Option<R> {
     result.ok().flatten()
 }
 
-/// Calls `f` with this thread's pool for the wheel. `None` if the thread is ending and has no pools any more.
+/// Calls `f` with this thread's pool for the wheel. `None` if the thread is ending and has no pools
+/// any more.
 ///
 /// Neither `f` nor anything it drops may call this again.
 #[inline]
@@ -365,8 +370,8 @@ fn bring_to_front(shared: &Arc<Shared>) {
     });
 }
 
-/// Opens a pool for the wheel. Evicts the pool used longest ago if there are too many, and those of wheels that have
-/// ended.
+/// Opens a pool for the wheel. Evicts the pool used longest ago if there are too many, and those of
+/// wheels that have ended.
 #[cold]
 fn open(all: &RefCell<Vec<Pool>>, shared: &Arc<Shared>) {
     shared.check_clock();

@@ -1,4 +1,4 @@
-//! A future with a deadline.
+//! Timeouts: a future with a deadline to complete by.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};

@@ -1,4 +1,4 @@
-//! Rounding, and what is too far.
+//! Tests of ticks: rounding, and deadlines too far away.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,25 +1,24 @@
 //! Finding the wheel of the current runtime.
 //!
-//! The current runtime is the one whose handle Tokio has entered on this thread. Each timer asks Tokio for it, as each
-//! of Tokio's own timers does. Each thread caches the wheel that it used last, so that it asks the registry only when
-//! it changes from one runtime to another.
+//! The current runtime is the one whose handle Tokio has entered on this thread. Each timer asks
+//! Tokio for it, as Tokio's own timers do. Each thread keeps a copy of the wheel that it used last,
+//! and asks the registry only when it changes to another runtime.
 //!
-//! 1. *One open wheel for each runtime.* The [`registry`] holds it. An entry ends with its runtime or its wheel,
-//!    whichever comes first.
-//! 2. *The thread's copy agrees with the registry.* A thread uses its copy only if the id is that of the current
-//!    runtime and the wheel is open. That wheel is the one that the registry has under the id: the registry exchanges a
-//!    wheel only after it has ended, and Tokio reuses an id only after its runtime, and so the wheel, has ended. On a
-//!    miss the thread asks the registry, and starts a wheel if it has none.
-//! 3. *The copy keeps no runtime alive.* It holds a wheel's memory until the thread uses another wheel or ends. The
-//!    actor ends with the runtime, whatever holds the wheel.
+//! 1. *One open wheel for each runtime.* The [`registry`] holds it. An entry ends with its runtime
+//!    or its wheel, whichever comes first.
+//! 2. *The thread's copy agrees with the registry.* A thread uses its copy only if the id is that
+//!    of the current runtime and the wheel is open. The registry has the same wheel under that id:
+//!    it exchanges a wheel only after the wheel has ended, and Tokio reuses an id only after its
+//!    runtime, and so the wheel, has ended.
+//! 3. *The copy keeps no runtime alive.* It holds a wheel's memory until the thread uses another
+//!    wheel or ends. The actor ends with the runtime, whatever holds the wheel.
 //!
-//! A thread must not use its copy before it has asked Tokio, however recently it did. In between it
-//! may have entered another runtime, by `enter`, by a `block_on` within `block_in_place` or
-//! `spawn_blocking`, or by the next `block_on` on a plain thread. The timers of a runtime that is
-//! driven would then wait on the wheel of one that is not. Nothing cheaper tells runtimes apart:
-//! `task::try_id` is the same in a task and in what that blocks on, and `runtime::worker_index`
-//! (Tokio 1.54) returns `Some(0)` for worker 0 and in every `current_thread` runtime, and does not
-//! see `enter`.
+//! A thread must ask Tokio each time before it uses its copy. In between it may have entered
+//! another runtime, by `enter`, by a `block_on` within `block_in_place` or `spawn_blocking`, or by
+//! the next `block_on` on a plain thread. The timers of a runtime that is driven would then wait on
+//! the wheel of one that is not. Nothing cheaper tells runtimes apart: `task::try_id` is the same
+//! in a task and in what that blocks on, and `runtime::worker_index` (Tokio 1.54) returns `Some(0)`
+//! for worker 0 and in every `current_thread` runtime, and does not see `enter`.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -68,9 +67,10 @@ pub(super) fn with_wheel<R>(make: impl FnOnce(&TimerWheel) -> R) -> R {
     }
 }
 
-/// Reserves on the current runtime's wheel what a sleep until `deadline` needs. Starts a wheel if there is none. While
-/// the runtime's clock is virtual it starts none and returns the deadline, for a sleep of [Tokio's own](crate::sleep).
-/// So a test that counts the tasks of its runtime sees only its own.
+/// Reserves on the current runtime's wheel what a sleep until `deadline` needs. Starts a wheel if
+/// there is none. While the runtime's clock is virtual it starts none and returns the deadline, for
+/// a sleep of [Tokio's own](crate::sleep), so that a test that counts its runtime's tasks sees only
+/// its own.
 ///
 /// # Panics
 ///
@@ -122,7 +122,8 @@ fn find() -> TimerWheel {
         runtime: runtime.id(),
         wheel: wheel.clone(),
     };
-    // Errors mean that the thread is ending, or that `make` has logged and the subscriber has come back here.
+    // Errors mean that the thread is ending, or that `make` has logged and the subscriber has come
+    // back here.
     let replaced = SLOT.try_with(|here| Some(here.try_borrow_mut().ok()?.replace(slot)));
     // Not while the slot is borrowed: what is dropped here sends a command.
     drop(replaced);

@@ -1,7 +1,7 @@
 //! Timeouts as methods of futures.
 //!
-//! They are not in [`time`](super) itself, so that `use tickwheel::time::*` brings no methods that are ambiguous beside
-//! those of another trait.
+//! They are not in [`time`](super) itself, so that `use tickwheel::time::*` brings in no methods
+//! that are ambiguous beside those of another trait.
 
 use std::future::Future;
 use std::time::Duration;
@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use crate::sleep::Timeout;
 
-/// Timeouts at the end of a chain, like those of `tokio_util::future::FutureExt`, whose methods return Tokio's types.
+/// Timeouts at the end of a chain, like those of `tokio_util::future::FutureExt`, whose methods
+/// return Tokio's types.
 ///
 /// # Examples
 ///

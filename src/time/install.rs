@@ -1,4 +1,4 @@
-//! Choosing the wheel of a runtime.
+//! Installing a wheel for a runtime.
 
 use std::fmt;
 
@@ -8,14 +8,13 @@ use super::registry::{self, Ambient};
 use crate::error::BuildError;
 use crate::timer_wheel::{Builder, TimerWheel};
 
-/// Starts a wheel with settings of your own as the current runtime's, for the functions of [`time`](super) to use.
+/// Starts a wheel with settings of your own as the current runtime's, for the functions of
+/// [`time`](super) to use.
 ///
-/// Call it before any timer of this module is made in the runtime: the first timer starts a wheel with default
-/// settings. The wheel belongs to the runtime in which this is called, and ends with it. So [`Builder::runtime`] must
-/// not name another one.
-///
-/// Once the wheel is [shut down](TimerWheel::shutdown), another one can be installed. Otherwise the next use starts one
-/// with default settings.
+/// Call it before any timer of this module is made in the runtime: the first timer starts a wheel
+/// with default settings. The wheel belongs to the current runtime and ends with it, so
+/// [`Builder::runtime`] must not name another one. Once the wheel is [shut
+/// down](TimerWheel::shutdown), another one can be installed.
 ///
 /// # Errors
 ///
@@ -74,7 +73,8 @@ fn refuse(present: &Ambient) -> InstallError {
 pub enum InstallError {
     /// A wheel was installed for this runtime before, and has not ended.
     AlreadyInstalled,
-    /// Too late: a timer was made in this runtime before, which started a wheel with default settings.
+    /// Too late: a timer was made in this runtime before, which started a wheel with default
+    /// settings.
     AlreadyInUse,
     /// [`Builder::runtime`] is another runtime than the current one, whose wheel this would be.
     OtherRuntime,

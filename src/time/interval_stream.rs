@@ -8,7 +8,8 @@ use tokio::time::Instant;
 
 use crate::sleep::Interval;
 
-/// The ticks of an [`Interval`] as a [`Stream`] that does not end, like `tokio_stream::wrappers::IntervalStream`.
+/// The ticks of an [`Interval`] as a [`Stream`] that does not end, like
+/// `tokio_stream::wrappers::IntervalStream`.
 ///
 /// # Examples
 ///

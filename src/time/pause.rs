@@ -4,10 +4,10 @@ use tokio::runtime::Handle;
 
 use super::registry;
 
-/// Pauses the clock. It is [`tokio::time::pause`], which may be called as well.
+/// Pauses the clock, as [`tokio::time::pause`] does.
 ///
-/// After Tokio's own `pause`, a timer cancelled before it still moves the clock, until a timer of this module is made
-/// or polled.
+/// After Tokio's own `pause`, a timer cancelled before it still moves the clock, until a timer of
+/// this module is made or polled.
 ///
 /// # Panics
 ///

@@ -1,10 +1,13 @@
 //! The ambient wheels of all runtimes.
 //!
-//! 1. A runtime has one entry at most, under its id. An entry whose wheel has ended counts as none, and is replaced.
-//! 2. The task that [`keep`] runs takes the entry out when the wheel ends, and when it is dropped. Tokio drops it with
-//!    the runtime. So an entry does not outlive its runtime, and an id that Tokio uses again finds none. Nor does the
-//!    wheel, wherever its actor runs: the task shuts it down when it is dropped.
-//! 3. While the lock is held no wheel is started or dropped: both call Tokio, which may call a user's code.
+//! 1. A runtime has one entry at most, under its id. An entry whose wheel has ended counts as none,
+//!    and is replaced.
+//! 2. The task that [`keep`] runs takes the entry out when the wheel ends, and when Tokio drops the
+//!    task with its runtime. So an entry does not outlive its runtime, and an id that Tokio uses
+//!    again finds none. Nor does the wheel, wherever its actor runs: the task shuts it down when it
+//!    is dropped.
+//! 3. While the lock is held no wheel is started or dropped: both call Tokio, which may call a
+//!    user's code.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -71,7 +74,8 @@ struct Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        // An actor on the runtime ends with it; one on a thread needs a command. An error means that it has ended.
+        // An actor on the runtime ends with it; one on a thread needs a command. An error means
+        // that it has ended.
         let _ = self.wheel.shared().send_now(Command::Shutdown);
         let own = with(|wheels| match wheels.entry(self.runtime) {
             Entry::Occupied(present) if present.get().wheel.is_same(&self.wheel) => {

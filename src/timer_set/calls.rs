@@ -1,4 +1,4 @@
-//! The calls of the handles of a set.
+//! The calls of the handles of a set: what sets, moves, reads and removes timers.
 
 use std::borrow::Borrow;
 use std::hash::Hash;

@@ -1,4 +1,4 @@
-//! Taking all timers out of a set.
+//! Draining: takes all timers out of a set.
 
 use std::ops::Range;
 

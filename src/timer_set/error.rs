@@ -51,11 +51,8 @@ impl<K, V> SetTimerError<K, V> {
 }
 
 impl<K, V> SetTimerError<K, V> {
-    /// The same error without the key and the value, which are dropped. It is `Send`, `Sync` and `'static` whatever they
-    /// are, so that `?` turns it into a boxed error.
-    ///
-    /// A key or value that cannot be shared by threads keeps `?` from doing so; the compiler says that its type does not
-    /// implement `Sync`.
+    /// The same error without the key and the value, which are dropped. It is `Send`, `Sync` and
+    /// `'static`, so `?` turns it into a boxed error where a key or value is not `Sync`.
     ///
     /// ```
     /// use std::time::Duration;

@@ -10,9 +10,9 @@ pub struct Expired<K, V> {
     pub key: K,
     /// The value it was set with.
     pub value: V,
-    /// When it was due: the instant that a timer was last set or moved to, that a repeating one had reached, or at which a
-    /// watch was idle or reached its maximum age. For a timer that had not expired, the instant at which it would have
-    /// been due.
+    /// When it was due: the instant that a timer was last set or moved to, that a repeating one had
+    /// reached, or at which a watch was idle or reached its maximum age. For a timer that had not
+    /// expired, the instant at which it would have been due.
     pub deadline: Instant,
     /// How many further periods of a [repeating timer](crate::KeyedTimers::set_interval) had passed when this expiration
     /// was delivered. They get no expirations of their own. Zero for every other timer.

@@ -23,9 +23,10 @@
 //! timer that is due before the first tick by which one of the rest is needed. Debug builds assert it of each index that
 //! the actor processes.
 //!
-//! A short list is urgent as a whole. A long one is divided at the horizon, which follows the clock as far as L4 allows:
-//! the timers that are set soonest would otherwise not be urgent when the actor is late. How *long* the list is wakes the
-//! actor, and changes nothing about the tick by which the command is needed.
+//! A short list is urgent as a whole. A long one is divided at the horizon, which follows the clock
+//! as far as L4 allows: otherwise the timers set soonest would not be urgent when the actor is
+//! late. The *length* of the list wakes the actor, and does not change the tick by which the
+//! command is needed.
 //!
 //! # No change is missed
 //!

@@ -49,15 +49,16 @@
 //! | repeating timers | a node of a tree | half a node |
 //! | the activity of a watch | 32 bytes | nothing |
 //!
-//! At a million timers the largest of these moves is one of 2 MB: half of four million bytes, when each timer has changed
-//! before the actor takes a turn. Memory that follows the size of a storm grows while the lock is free: the actor's heap of
-//! due timers, and the vectors of callers who drain or receive many. Memory goes back in steps of a chunk, part or block.
+//! At a million timers the largest of these moves is one of 2 MB: half of four million bytes, when
+//! each timer has changed before the actor takes a turn. Memory that follows the size of a storm
+//! grows while the lock is free: the actor's heap of due timers, and the vectors of callers who
+//! drain or receive many. Memory is freed in steps of a chunk, part or block.
 //!
 //! # Watches
 //!
-//! Whether a watched connection has expired is decided once, by the actor at delivery, by a compare-and-exchange on its
-//! activity word. Until then a touch keeps it; from then on a touch returns `false`. A consumer that lags may therefore
-//! receive a connection that has been active again since, and the touches have returned `false`.
+//! A watch expires when the actor delivers it: a compare-and-exchange on its [activity
+//! word](crate::shared::activity) decides that once. [`Reaper`](crate::Reaper) says what touches
+//! return before and after.
 //!
 //! # User code
 //!

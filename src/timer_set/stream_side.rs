@@ -124,7 +124,8 @@ impl<K, S: Payload> Set<K, S> {
                 catch_panic(DROPPED_WAKER, || drop(waker));
                 return Poll::Pending;
             }
-            // The waker is cloned while the set is not locked. The next round takes what is delivered meanwhile.
+            // Clones the waker while the set is not locked. The next round takes what is delivered
+            // meanwhile.
             drop(state);
             waker = Some(clone(consumer));
         }

@@ -1,11 +1,12 @@
 //! The timers of a set, found by key or by index.
 //!
-//! Slots lie in the chunks of a [slab](crate::collections). A chunk without a slot in use goes back to the allocator: memory
-//! follows the number of timers. A key is stored once, in its slot, with its hash.
-//! `Hash` runs once, in the caller, before anything is locked; only `Eq` runs under the lock, before anything is changed.
+//! Slots lie in the chunks of a [slab](crate::collections). A chunk without a slot in use is freed:
+//! memory follows the number of timers. A key is stored once, in its slot, with its hash. `Hash`
+//! runs once, in the caller, before anything is locked; only `Eq` runs under the lock, before
+//! anything is changed.
 //!
-//! A slot outlives its timer for as long as the actor knows it. The next timer may take the slot before that, and finds it
-//! on the wheel already.
+//! A slot outlives its timer for as long as the actor knows it. The next timer may take the slot
+//! before that, and finds it on the wheel already.
 
 use std::hash::{BuildHasher, Hash};
 use std::num::NonZeroU64;
@@ -20,7 +21,8 @@ use crate::tick::Timestamp;
 /// The number of slots of a chunk.
 const CHUNK: u32 = 256;
 
-/// A change leaves one chunk unused at most, which goes back if there is another. With the last timer both do.
+/// A change leaves one chunk unused at most. It is freed if there is another unused one, and with
+/// the last timer both are.
 const GIVEN_BACK: usize = 2;
 
 /// A timer, and the generation of its index: each arming in a set has another `order`.

@@ -68,7 +68,7 @@ impl Drop for Undriven {
 /// A set whose ticks are milliseconds.
 fn set() -> (Undriven, Keyed) {
     let shared = Arc::new(Shared::new(Config {
-        name: "nobody drives it".into(),
+        name: "no actor".into(),
         ticks: Ticks::new(Instant::now(), Duration::from_millis(1)).expect("not zero"),
         late_warning: Duration::MAX,
         max_keyed: 1 << 20,
@@ -102,7 +102,8 @@ fn arm(set: &Keyed, keys: std::ops::Range<u64>, at: u64) {
 /// Processes all dirty indices, as the actor does; returns how many.
 fn process(set: &Keyed, turn: &Turn<'_>, nodes: &mut Nodes) -> usize {
     let mut batch = Batch::default();
-    set.take_dirty(&mut batch, TRIES).expect("nobody has it");
+    set.take_dirty(&mut batch, TRIES)
+        .expect("no other thread locks it");
     for (list, earliest) in [
         (&batch.urgent, batch.earliest),
         (&batch.rest, batch.rest_earliest),
@@ -305,7 +306,8 @@ fn nothing_can_be_set_after_the_end() {
 /// The dirty indices, the urgent ones first, and the earliest ticks.
 fn take(set: &Keyed) -> (Vec<u32>, Vec<u32>, [u64; 2]) {
     let mut batch = Batch::default();
-    set.take_dirty(&mut batch, TRIES).expect("nobody has it");
+    set.take_dirty(&mut batch, TRIES)
+        .expect("no other thread locks it");
     (
         batch.urgent,
         batch.rest,
@@ -399,7 +401,7 @@ fn fire(shared: &Shared, set: &Keyed, nodes: &mut Nodes, indices: &[u32], at: u6
     deliver(set, at + 1, 1_000_000, &turn, nodes);
 }
 
-// The table once remembered a chunk to keep when it had begun anew, without any: an index out of bounds.
+// The table once remembered a chunk to keep after it had begun again without one: an index out of bounds.
 #[test]
 fn begins_again_when_its_last_chunks_are_freed() {
     let (shared, set) = set();

@@ -1,4 +1,4 @@
-//! Configuring and starting a wheel.
+//! [`Builder`]: configures and starts a wheel.
 
 use std::ops::RangeInclusive;
 use std::panic::catch_unwind;
@@ -78,7 +78,8 @@ impl Builder {
         self
     }
 
-    /// Sets how many buckets each level of the wheel has: a power of two from 2 to 4096. The default is 256.
+    /// Sets how many buckets each level of the wheel has: a power of two from 2 to 4096. The
+    /// default is 256.
     ///
     /// With more slots, far timers cascade through fewer levels, and each level takes more memory.
     #[doc(alias = "wheel_size")]
@@ -110,8 +111,8 @@ impl Builder {
         self
     }
 
-    /// Sets the wheel's name, which appears in logs and spans and names the [dedicated thread](Self::dedicated_thread).
-    /// The default is `"tickwheel"`.
+    /// Sets the wheel's name, which appears in logs and spans and names the [dedicated
+    /// thread](Self::dedicated_thread). The default is `"tickwheel"`.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
@@ -156,8 +157,8 @@ impl Builder {
         self
     }
 
-    /// Keeps sleeps on the wheel under a virtual clock too, for this crate's own tests. Otherwise they go to Tokio's
-    /// timer.
+    /// Keeps sleeps on the wheel under a virtual clock too, for this crate's own tests. Otherwise
+    /// they go to Tokio's timer.
     #[doc(hidden)]
     pub fn sleeps_on_wheel(mut self) -> Self {
         self.sleeps_on_wheel = true;
@@ -246,8 +247,9 @@ impl Builder {
         }
     }
 
-    /// Makes a wheel whose actor the explorer drives: it calls [`Actor::step`], waits until `notify` is called or the
-    /// clock reaches [`Actor::next_turn`], and drops the actor at the end.
+    /// Makes a wheel whose actor the explorer drives: it calls [`Actor::step`], waits until
+    /// `notify` is called or the clock reaches [`Actor::next_turn`], and drops the actor at the
+    /// end.
     #[cfg(all(test, tickwheel_shuttle))]
     pub(crate) fn start_explored(self, notify: fn()) -> Result<(TimerWheel, Actor), BuildError> {
         let slots = self.slots;

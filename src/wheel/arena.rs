@@ -1,4 +1,4 @@
-//! A slab whose nodes carry the links of the list they are on.
+//! The wheel's memory: a slab whose nodes carry the links of the list they are on.
 
 use super::node::{Link, Node};
 use crate::collections::ChunkSlab;
@@ -6,7 +6,7 @@ use crate::collections::ChunkSlab;
 /// How many nodes a chunk has.
 pub(super) const CHUNK: u32 = 4096;
 
-/// How many chunks are given back at a time at most.
+/// How many chunks are freed at a time at most.
 const GIVEN_BACK: usize = 8;
 
 /// The two ends of a list of nodes. The nodes hold the links, the arena holds the nodes.
@@ -26,7 +26,6 @@ impl List {
         self.head.node().is_none()
     }
 
-    /// The node at the front.
     pub(super) fn front(self) -> Option<u32> {
         self.head.node()
     }
@@ -53,7 +52,8 @@ pub(super) struct Gap {
 }
 
 impl Gap {
-    /// The level of the list if the gap is at an end of it. Then the list has to be [closed](List::close).
+    /// The level of the list if the gap is at an end of it. Then the list has to be
+    /// [closed](List::close).
     #[inline]
     pub(super) fn level(self) -> Option<usize> {
         self.prev.level().or(self.next.level())
@@ -104,13 +104,11 @@ impl<T> Arena<T> {
         self.nodes.get_mut(index).expect("links name nodes")
     }
 
-    /// The item at an index, if there is one.
     #[inline]
     pub(super) fn item(&self, index: u32) -> Option<&T> {
         self.nodes.get(index)?.item.as_ref()
     }
 
-    /// The item at an index, if there is one.
     #[inline]
     pub(super) fn item_mut(&mut self, index: u32) -> Option<&mut T> {
         self.nodes.get_mut(index)?.item.as_mut()
@@ -159,7 +157,6 @@ impl<T> Arena<T> {
         Gap { tick, prev, next }
     }
 
-    /// The indices on `list`, front to back.
     #[cfg(any(test, fuzzing))]
     pub(super) fn walk(&self, list: List) -> impl Iterator<Item = u32> + '_ {
         std::iter::successors(list.front(), |&index| self.node(index).next.node())

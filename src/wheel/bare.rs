@@ -1,4 +1,5 @@
-//! The wheel itself. Its owner names an item by the index of its node, and knows whether the item is still there.
+//! The algorithm of the wheel. Its owner names an item by the index of its node, and knows whether
+//! the item is still there.
 
 use std::fmt;
 
@@ -7,14 +8,14 @@ use super::level::Level;
 
 /// How many items one call of [`Wheel::advance`](super::Wheel::advance) cascades at most.
 ///
-/// Cascading takes tens of nanoseconds an item, so this keeps a call far below a millisecond even when it reaches a bucket
-/// with millions of items.
+/// Cascading takes tens of nanoseconds an item, so a call stays far below a millisecond even at a
+/// bucket with millions of items.
 pub(super) const CASCADE_LIMIT: usize = 2048;
 
-/// See the module. An index names the next item once its item was removed or handed out.
+/// See the module. Once an item was removed or yielded, its index names another one.
 #[derive(Clone)]
 pub(crate) struct BareWheel<T> {
-    /// The tick up to which everything has been handed out. Never goes backwards.
+    /// Everything scheduled by this tick has been yielded. Never goes backwards.
     pub(super) now: u64,
     /// log2 of the number of slots.
     pub(super) slot_bits: u32,
@@ -40,7 +41,6 @@ impl<T> BareWheel<T> {
         }
     }
 
-    /// The current tick.
     pub(crate) fn now(&self) -> u64 {
         self.now
     }
@@ -77,7 +77,6 @@ impl<T> BareWheel<T> {
         is_there
     }
 
-    /// The item at an index, if there is one.
     pub(crate) fn get(&self, index: u32) -> Option<&T> {
         self.arena.item(index)
     }
@@ -101,7 +100,7 @@ impl<T> BareWheel<T> {
         self.arena.nodes.indices()
     }
 
-    /// Whether there is memory left to give back, some of which each call of [`advance`](Self::advance) does.
+    /// Whether unused memory is left. Each call of [`advance`](Self::advance) frees some.
     pub(crate) fn has_spare(&self) -> bool {
         self.arena.nodes.has_spare()
     }
@@ -144,8 +143,8 @@ impl<T> BareWheel<T> {
     /// The lowest level whose window, as it lies now, reaches `tick`.
     fn level_for(&self, tick: u64) -> usize {
         let distance = tick - self.now;
-        // The level whose width has as many digits as the distance is the right one, or one too low: the two ticks may be
-        // `slots` units apart, by their positions within a unit.
+        // The level whose width has as many digits as the distance is the right one, or one too
+        // low: the two ticks may be `slots` units apart, by their positions within a unit.
         let level = (distance | 1).ilog2() / self.slot_bits;
         let shift = level * self.slot_bits;
         let units = (tick >> shift) - (self.now >> shift);
@@ -154,7 +153,8 @@ impl<T> BareWheel<T> {
 
     /// Puts the node on the bucket for `tick`.
     fn link(&mut self, index: u32, tick: u64) {
-        // A tick in the past counts as the current one, in the node too: `unlink` finds its bucket again.
+        // A tick in the past counts as the current one, in the node too: `unlink` finds its bucket
+        // again.
         let tick = tick.max(self.now);
         let level = self.level_for(tick);
         let slot = self.slot(level, tick);
@@ -185,7 +185,8 @@ impl<T> BareWheel<T> {
         gap.tick
     }
 
-    /// The non-empty bucket that starts first, as start, level and slot; of several the one of the highest level.
+    /// The non-empty bucket that starts first, as start, level and slot; of several the one of the
+    /// highest level.
     pub(super) fn next_bucket(&self) -> Option<(u64, usize, usize)> {
         let mut first: Option<(u64, usize, usize)> = None;
         let mut levels = self.occupied_levels;
@@ -265,7 +266,8 @@ pub(crate) struct Due<'a, T> {
     pub(super) target: u64,
     pub(super) budget: usize,
     pub(super) cascades: usize,
-    /// The bucket of level 0 that is being handed out. Nothing is inserted meanwhile, so its items come next.
+    /// The bucket of level 0 that is being taken out. Nothing is inserted meanwhile, so its items
+    /// come next.
     bucket: Option<usize>,
 }
 

@@ -6,9 +6,9 @@ const WORD_BITS: usize = u64::BITS as usize;
 
 /// A row of `slots` buckets and their occupancy.
 ///
-/// Invariant: bit *i* of `words` is set exactly when bucket *i* is not empty, and bit *w* of `summary` exactly when
-/// word *w* is not zero. With 4096 slots at most there are at most 64 words, so finding the next bucket is two
-/// look-ups whatever the size.
+/// Invariant: bit *i* of `words` is set exactly when bucket *i* is not empty, and bit *w* of
+/// `summary` exactly when word *w* is not zero. With 4096 slots at most there are at most 64 words,
+/// so finding the next bucket is two look-ups whatever the size.
 #[derive(Debug, Clone)]
 pub(super) struct Level {
     buckets: Box<[List]>,
@@ -37,7 +37,6 @@ impl Level {
         &mut self.buckets[slot]
     }
 
-    /// Records that the bucket is not empty.
     pub(super) fn mark(&mut self, slot: usize) {
         let word = slot / WORD_BITS;
         self.words[word] |= 1 << (slot % WORD_BITS);
@@ -67,7 +66,8 @@ impl Level {
         if here != 0 {
             return Some(word * WORD_BITS + here.trailing_zeros() as usize);
         }
-        // These are the words after this one. The shift is split in two because a shift by 64 is not allowed.
+        // These are the words after this one. The shift is split in two because a shift by 64 is
+        // not allowed.
         let later = self.summary & (u64::MAX << word << 1);
         if later == 0 {
             return None;

@@ -1,14 +1,14 @@
-//! The hierarchical timing wheel: a pure data structure that takes ticks in and hands items out.
+//! The hierarchical timing wheel: a pure data structure that takes ticks in and yields items.
 //!
-//! It knows no clock, no runtime, no thread and no logger. Time is a `u64` count of ticks that the caller passes to
-//! [`Wheel::advance`]; the caller decides how long a tick is. This crate's actor drives one, and so can any other event
-//! loop.
+//! It knows no clock, runtime, thread or logger. Time is a `u64` count of ticks that the caller
+//! passes to [`Wheel::advance`]; the caller decides how long a tick is. This crate's actor drives
+//! one, and so can any other event loop.
 //!
 //! # How it works
 //!
-//! The wheel is a row of *levels*. Each level is a ring of `slots` buckets; a bucket of level *n* is `slots^n` ticks
-//! wide, so level *n* spans `slots` times as much time as level *n - 1*. An item scheduled for tick `d` goes
-//! into the lowest level whose window reaches it:
+//! The wheel is a row of *levels*. Each level is a ring of `slots` buckets; a bucket of level *n*
+//! is `slots^n` ticks wide. An item scheduled for tick `d` goes into the lowest level whose window
+//! reaches it:
 //!
 //! ```text
 //! unit(n, t) = t / slots^n
@@ -16,15 +16,16 @@
 //! bucket     = unit(level, d) % slots
 //! ```
 //!
-//! The window of a level slides with the current time; it is not a fixed page. When time reaches the start of a bucket of
-//! a higher level, the items in it *cascade*: each goes to a lower level, or is due. An item cascades at most once per
-//! level, and far items cost nothing until then.
+//! The window of a level slides with the current time. When time reaches the start of a bucket of a
+//! higher level, the items in it *cascade*: each goes to a lower level, or is due. An item cascades
+//! at most once per level, and costs nothing until then.
 //!
-//! A level is made when the first item is scheduled that far ahead. With 64 slots, eleven levels reach `u64::MAX` ticks.
+//! The wheel makes a level when the first item is scheduled that far ahead. With 64 slots, eleven
+//! levels reach `u64::MAX` ticks.
 //!
 //! # A worked example
 //!
-//! Four slots, the current tick is 0. The ranges are the ticks a bucket stands for.
+//! Four slots, the current tick is 0. The ranges are the ticks of a bucket.
 //!
 //! | level | width | bucket 0 | bucket 1 | bucket 2 | bucket 3 |
 //! |---|---|---|---|---|---|
@@ -32,7 +33,8 @@
 //! | 1 | 4 | (now) | `[4,8)` | `[8,12)` | `[12,16)` |
 //! | 2 | 16 | (now) | `[16,32)` | `[32,48)` | `[48,64)` |
 //!
-//! An item scheduled for tick 9 is too far for level 0 and goes to bucket 2 of level 1. At tick 6 the windows have slid:
+//! An item scheduled for tick 9 is too far for level 0 and goes to bucket 2 of level 1. At tick 6
+//! the windows have slid:
 //!
 //! | level | width | bucket 0 | bucket 1 | bucket 2 | bucket 3 |
 //! |---|---|---|---|---|---|
@@ -40,15 +42,16 @@
 //! | 1 | 4 | `[16,20)` | (now) | `[8,12)` | `[12,16)` |
 //! | 2 | 16 | (now) | `[16,32)` | `[32,48)` | `[48,64)` |
 //!
-//! A second item for tick 9 goes straight to bucket 1 of level 0. The first is still in `[8,12)`, whose start, 8, is the
-//! next tick at which there is anything to do: [`Wheel::next_wake`]. At 8 the first item cascades to bucket 1 of level 0,
-//! and at 9 both come out. At tick 7 there is nothing to do, and the caller need not wake.
+//! A second item for tick 9 goes straight to bucket 1 of level 0. The first is still in `[8,12)`,
+//! whose start is the next tick with anything to do, [`Wheel::next_wake`]: at 8 the first item
+//! cascades to bucket 1 of level 0, and at 9 both come out. The caller need not wake at 7.
 //!
 //! # Source
 //!
-//! G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels* (1987), in the form Apache Kafka gave it: sliding
-//! windows, overflow levels on demand, and a clock driven by the next non-empty bucket instead of a periodic tick. Where
-//! Kafka keeps its buckets in a queue ordered by time, this wheel keeps a bitmap for each level.
+//! G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels* (1987), in the form Apache
+//! Kafka gave it: sliding windows, overflow levels on demand, and a clock driven by the next
+//! non-empty bucket instead of a periodic tick. Where Kafka keeps its buckets in a queue ordered by
+//! time, this wheel keeps a bitmap for each level.
 
 mod arena;
 mod bare;
@@ -70,8 +73,8 @@ pub(crate) const SLOTS: RangeInclusive<usize> = 2..=4096;
 
 /// A hierarchical timing wheel over `u64` ticks. The [module](self) explains how it works.
 ///
-/// Inserting and removing are O(1), amortised over the growth of its memory. Advancing is O(1) per item and level, however
-/// many ticks have passed.
+/// Inserting and removing are O(1), amortised over the growth of its memory. Advancing is O(1) per
+/// item and level, however many ticks have passed.
 ///
 /// # Examples
 ///
@@ -106,8 +109,8 @@ struct Stamped<T> {
 
 /// Names one item in a [`Wheel`] for as long as the item is there.
 ///
-/// Tokens are generational: once the item was removed or handed out its token is stale for good. A stale token
-/// yields `None` everywhere, and never another item, however often the memory behind it has been reused.
+/// Tokens are generational: once the wheel has removed or yielded the item, its token is stale. A
+/// stale token yields `None` everywhere, never another item.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token {
     index: u32,
@@ -143,7 +146,7 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// The current tick. Every item due before it has been handed out.
+    /// The current tick. The wheel has yielded every item due before it.
     pub fn now(&self) -> u64 {
         self.bare.now()
     }
@@ -158,7 +161,7 @@ impl<T> Wheel<T> {
         self.bare.is_empty()
     }
 
-    /// Schedules `item` to be handed out at `tick`. A tick that is not in the future is due at once.
+    /// Schedules `item` for `tick`. A tick that is not in the future is due at once.
     ///
     /// # Panics
     ///
@@ -171,7 +174,7 @@ impl<T> Wheel<T> {
         Token { index, stamp }
     }
 
-    /// Removes the item, whose memory serves the next ones. `None` if the token is stale.
+    /// Removes the item; `None` if the token is stale.
     #[doc(alias = "cancel")]
     pub fn remove(&mut self, token: Token) -> Option<T> {
         self.get(token)?;
@@ -204,22 +207,23 @@ impl<T> Wheel<T> {
         self.bare.tick_of(token.index)
     }
 
-    /// The tick at which [`advance`](Wheel::advance) next has something to do, or `None` if the wheel is empty.
+    /// The tick at which [`advance`](Wheel::advance) next has something to do, or `None` if the
+    /// wheel is empty.
     ///
-    /// It is a lower bound: no item is due before it, but at the start of a bucket of a higher level items only cascade.
-    /// An item causes at most one such stop per level. The tick is never before [`now`](Wheel::now); if it equals `now`,
-    /// there is something to do at once.
+    /// It is a lower bound: no item is due before it, but at the start of a bucket of a higher
+    /// level items only cascade, at most once per item and level. The tick is never before
+    /// [`now`](Wheel::now); if it equals `now`, there is something to do at once.
     pub fn next_wake(&self) -> Option<u64> {
         self.bare.next_wake()
     }
 
-    /// Moves the current tick to `now` and hands out the items due by then, tick by tick.
+    /// Moves the current tick to `now` and yields the items due by then, tick by tick.
     ///
-    /// One call hands out at most `budget` items and cascades at most 2048. The iterator then ends, the current tick stays
-    /// at what was reached, and [`next_wake`](Wheel::next_wake) is at or before the `now` given here: call again to go on.
-    /// Items that an iterator has not handed out when it is dropped stay in the wheel.
+    /// One call yields at most `budget` items and cascades at most 2048. The current tick then
+    /// stays at what was reached, and [`next_wake`](Wheel::next_wake) is at or before `now`: call
+    /// again to go on. A dropped iterator leaves the items that it has not yielded in the wheel.
     ///
-    /// A `now` before the current tick counts as the current tick, because time does not go backwards.
+    /// A `now` before the current tick counts as the current tick.
     ///
     /// # Examples
     ///
@@ -262,9 +266,8 @@ impl<T> fmt::Debug for Wheel<T> {
     }
 }
 
-/// The items that [`Wheel::advance`] hands out, in the order of their ticks.
-///
-/// Time moves as the iterator is consumed. Items that are not taken stay in the wheel.
+/// The items that [`Wheel::advance`] yields, in the order of their ticks. Time moves as the
+/// iterator is consumed.
 pub struct Advance<'a, T> {
     due: Due<'a, Stamped<T>>,
 }

@@ -4,8 +4,8 @@ use crate::collections::{Cell, INDICES};
 
 /// The neighbour of a node, or the end of the list.
 ///
-/// An end says which level the list is a bucket of. No node does, because its bucket is looked up only when the first or
-/// the last node leaves it. That makes a node 8 bytes smaller.
+/// An end says which level the list is a bucket of. No node does, because the bucket is needed only
+/// when the first or the last node leaves it. That makes a node 8 bytes smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Link(u32);
 

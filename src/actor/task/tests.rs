@@ -1,4 +1,4 @@
-//! The actor without a task: the tests call each turn.
+//! Tests of the actor, without a task: they call each turn.
 
 use std::pin::pin;
 use std::task::{Context, Wake, Waker};

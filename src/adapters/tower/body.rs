@@ -20,8 +20,8 @@ use crate::timer_wheel::TimerWheel;
 pin_project! {
     /// A body that fails with [`Elapsed`] when the next frame takes longer than a limit.
     ///
-    /// The limit counts from the poll that finds no frame, and again for each frame: a slow body of any length passes,
-    /// a stalled one does not. Time without a poll does not count.
+    /// The limit counts from the poll that finds no frame, and again for each frame: a slow body of
+    /// any length passes, a stalled one does not. Time without a poll does not count.
     ///
     /// The [`Default`] body is the default of `B`, without a limit: a layer around
     /// [`ResponseBodyTimeoutLayer`] can respond with an empty body of its own.

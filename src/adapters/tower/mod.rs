@@ -19,8 +19,9 @@
 //!
 //! # A stalled body is a 408
 //!
-//! A body that stalls is an error of the handler's extractor, and axum makes 400 of errors that it does not know. A handler
-//! that takes a `Result` finds [`Elapsed`](crate::Elapsed) among the sources of the rejection:
+//! A body that stalls is an error of the handler's extractor, and axum makes 400 of errors that it
+//! does not know. A handler that takes a `Result` finds [`Elapsed`](crate::Elapsed) among the
+//! sources of the rejection:
 //!
 //! ```
 //! use std::error::Error;

@@ -16,8 +16,9 @@ use crate::timer_wheel::TimerWheel;
 
 /// Responds with a status when a request takes longer than a limit.
 ///
-/// The service keeps its error type, so the layer fits into axum's `Router::layer`. The usual statuses are
-/// [`StatusCode::REQUEST_TIMEOUT`] and, where the service waits for another server, [`StatusCode::GATEWAY_TIMEOUT`].
+/// The service keeps its error type, so the layer fits into axum's `Router::layer`. The usual
+/// statuses are [`StatusCode::REQUEST_TIMEOUT`] and, where the service waits for another server,
+/// [`StatusCode::GATEWAY_TIMEOUT`].
 #[derive(Debug, Clone)]
 pub struct StatusTimeoutLayer {
     limit: Limit,

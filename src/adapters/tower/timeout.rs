@@ -39,7 +39,8 @@ impl<S> Layer<S> for TimeoutLayer {
     }
 }
 
-/// A service whose calls fail when their response takes longer than a limit. Made by [`TimeoutLayer`].
+/// A service whose calls fail when their response takes longer than a limit. Made by
+/// [`TimeoutLayer`].
 ///
 /// The limit counts from the call, not from when the service became ready.
 #[derive(Debug, Clone)]
@@ -69,7 +70,8 @@ where
 }
 
 pin_project! {
-    /// The response of a [`Timeout`]; [`Elapsed`](crate::Elapsed) in the error once the limit has passed.
+    /// The response of a [`Timeout`]; [`Elapsed`](crate::Elapsed) in the error once the limit has
+    /// passed.
     #[derive(Debug)]
     pub struct ResponseFuture<F> {
         #[pin]

@@ -1,4 +1,4 @@
-//! What comes out and when, the bounds of blocks, and what memory a queue keeps.
+//! Tests of the block queue: the order of its items, the bounds of blocks, and the memory it keeps.
 
 use super::*;
 

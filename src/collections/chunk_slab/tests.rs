@@ -1,4 +1,4 @@
-//! The slab against a map, and what memory it keeps.
+//! Tests of the slab: it behaves like a map, and keeps little memory.
 
 use std::collections::HashMap;
 

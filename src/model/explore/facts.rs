@@ -119,7 +119,7 @@ pub(super) fn check_totals(wheel: &TimerWheel, facts: &SharedFacts) {
     block_on(MAIN, Wait::default(), wheel.settle());
     let (was_shut_down, received) = facts.update(|l| (l.was_shut_down, l.received));
     if wheel.is_shutdown() != was_shut_down {
-        fail("the wheel has ended though nobody shut it down");
+        fail("the wheel has ended without a shutdown");
     }
     let m = wheel.metrics();
     let ended = m.keyed_fired + m.keyed_removed + m.keyed_replaced + m.keyed_drained;

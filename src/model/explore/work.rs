@@ -45,7 +45,7 @@ pub(super) fn run(mix: Mix, seed: u64) {
             let value = facts.update(Facts::next_value);
             facts.update(|facts| facts.set.insert(value));
             let replaced = timers.set_timer(key, value, HOUR);
-            assert_eq!(replaced, Ok(None), "nobody has closed it");
+            assert_eq!(replaced, Ok(None), "no party has closed it");
         }
         block_on(MAIN, Wait::default(), wheel.settle());
     }

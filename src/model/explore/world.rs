@@ -342,7 +342,9 @@ fn jump(me: Me) {
             "stuck: these wait, and nothing will wake them: {who}"
         ));
     };
-    note(me, || format!("everybody waits: time jumps to {target:?}"));
+    note(me, || {
+        format!("every party waits: time jumps to {target:?}")
+    });
     with(|world| world.jumps.push((now, target)));
     clock::set(target);
     time_has_passed();
@@ -373,8 +375,8 @@ pub(super) fn is_too_late(due: Duration, now: Duration, target: Option<Duration>
 /// Describes the jump.
 pub(super) fn then(now: Duration, target: Option<Duration>) -> String {
     match target {
-        Some(target) => format!("everybody waits at {now:?} until {target:?}"),
-        None => format!("everybody waits at {now:?} for ever"),
+        Some(target) => format!("every party waits at {now:?} until {target:?}"),
+        None => format!("every party waits at {now:?} forever"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The protocol, one call at a time, and in every order that a small world has.
+//! Tests of a timer's bound, one call at a time, and in every order that a small world has.
 
 use std::collections::{HashSet, VecDeque};
 

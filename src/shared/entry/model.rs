@@ -348,7 +348,7 @@ fn arm_against_close(on_wheel: bool) {
         let armed = shared.arm(&entry, 2, waker);
         closing.join().unwrap();
         assert_eq!(entry.phase(), Phase::Closed);
-        assert!(!armed || wakes.count() == 1, "it waits for ever");
+        assert!(!armed || wakes.count() == 1, "the task waits forever");
         assert_eq!(Arc::strong_count(&entry), 1);
     });
 }

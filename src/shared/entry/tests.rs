@@ -1,4 +1,4 @@
-//! The protocol, one call at a time.
+//! Tests of the entry of a sleep, one call at a time.
 
 use super::*;
 use std::sync::Arc;

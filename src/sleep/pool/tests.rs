@@ -1,4 +1,4 @@
-//! The entries that a thread keeps, those that a new sleep takes, and those that are released.
+//! Tests of the pool: entries that a thread keeps, that a new sleep takes, and that are released.
 
 use super::*;
 use std::future::Future;

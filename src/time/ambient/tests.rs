@@ -1,4 +1,4 @@
-//! The wheel that each thread keeps, and the end of wheels.
+//! Tests of the ambient wheels: the copy that each thread keeps, and the end of wheels.
 
 use std::sync::Weak;
 use std::thread;

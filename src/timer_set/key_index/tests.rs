@@ -1,4 +1,4 @@
-//! The key index, with hashes as they are and as they are at worst.
+//! Tests of the key index, with hashes as they are and with the worst ones.
 
 use super::*;
 use std::hash::BuildHasher;
