@@ -21,7 +21,7 @@ mod say;
 const SPREAD: f64 = 0.05;
 
 /// An event that has not happened by then never will.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A cheap handle; clones share the items.
 #[derive(Clone)]
@@ -269,7 +269,7 @@ async fn main() -> ExitCode {
             wheel.sleep(expiry / 100).await;
         }
     };
-    let all_expired = wheel.timeout(PATIENCE, all_expired).await;
+    let all_expired = wheel.timeout(TIMEOUT, all_expired).await;
     let Statistics {
         expired, evicted, ..
     } = cache.statistics();

@@ -20,7 +20,7 @@ const MAX_PENDING: usize = 100;
 const MAX_ATTEMPTS: u32 = 5;
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
 /// An event that has not happened by then never will.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// How many handlers of retries run at once.
 const CONCURRENCY: usize = 8;
 
@@ -151,7 +151,7 @@ async fn main() -> ExitCode {
     failback.backend.up.store(true, Ordering::Relaxed);
     say!("the backend is up again");
 
-    let limit = Instant::now() + PATIENCE;
+    let limit = Instant::now() + TIMEOUT;
     let settled = || get(&outcomes.delivered) + get(&outcomes.exhausted) + get(&outcomes.refused);
     while settled() < calls && Instant::now() < limit {
         wheel.sleep(2 * FIRST_BACKOFF).await;

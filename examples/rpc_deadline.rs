@@ -123,7 +123,7 @@ async fn server(
 const CALLS: usize = 1_000;
 const DEADLINE: Duration = Duration::from_millis(700);
 /// An answer that has not come by then never will.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -174,7 +174,7 @@ async fn main() -> ExitCode {
             time::sleep(DEADLINE / 10).await;
         }
     };
-    let all_came = wheel.timeout(PATIENCE, all_late).await.is_ok();
+    let all_came = wheel.timeout(TIMEOUT, all_late).await.is_ok();
     say!("{} late responses, which reached no caller", late());
 
     let holds = wrong == 0 && client.pending.is_empty() && all_came && late() == to_come;

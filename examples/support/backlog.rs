@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 
 /// As many connections as may wait for a listener of Tokio.
-const MOST: usize = 1024;
+const MAX_WAITING: usize = 1024;
 
 /// Stops listening. Returns the connections that waited to be accepted: their clients are connected, and may have sent a
 /// request, which closing the listener would cut.
@@ -14,7 +14,7 @@ pub(crate) fn close(listener: TcpListener) -> io::Result<Vec<TcpStream>> {
     // The operating system is asked: the runtime may not have noticed them yet.
     let listener = listener.into_std()?;
     let mut waiting = Vec::new();
-    while waiting.len() < MOST {
+    while waiting.len() < MAX_WAITING {
         let Ok((socket, _)) = listener.accept() else {
             break;
         };

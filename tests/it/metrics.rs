@@ -1,4 +1,4 @@
-//! Metrics: the books balance, and most timers need no command.
+//! Metrics: the counters add up, and most timers need no command.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn commands(wheel: &TimerWheel, f: impl AsyncFnOnce()) -> u64 {
     wheel.metrics().commands - before - 1
 }
 
-// --- the books ---
+// --- the counters ---
 
 #[tokio::test(start_paused = true)]
 async fn p16_counts_each_end_of_a_sleep_once() {

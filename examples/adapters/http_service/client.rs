@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// What should have happened by then never will.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 pub(crate) struct Client(TcpStream);
 
@@ -27,7 +27,7 @@ impl Client {
     pub(crate) async fn get(&mut self, path: &str) -> io::Result<(u16, String)> {
         self.send(&format!("GET {path} HTTP/1.1\r\nhost: example\r\n\r\n"))
             .await?;
-        timeout(PATIENCE, self.response()).await?
+        timeout(TIMEOUT, self.response()).await?
     }
 
     async fn response(&mut self) -> io::Result<(u16, String)> {
@@ -44,7 +44,7 @@ impl Client {
 
     /// Waits until the server closes the connection.
     pub(crate) async fn closed(mut self) -> io::Result<()> {
-        match timeout(PATIENCE, self.0.read(&mut [0])).await? {
+        match timeout(TIMEOUT, self.0.read(&mut [0])).await? {
             Ok(0) => Ok(()),
             Ok(_) => Err(io::Error::other("an answer without a question")),
             Err(error) => Err(error),

@@ -138,12 +138,12 @@ pub(crate) async fn run(
         }
     }
     drop(stopping);
-    let mut patience = wheel.sleep(DRAIN);
+    let mut drain = wheel.sleep(DRAIN);
     while !connections.is_empty() {
         tokio::select! {
             Some(incoming) = endpoint.accept() => incoming.refuse(),
             Some(Ok(end)) = connections.join_next() => ends.count(&end),
-            () = &mut patience, if !patience.is_elapsed() => {
+            () = &mut drain, if !drain.is_elapsed() => {
                 endpoint.close(1_u32.into(), b"the server stops now");
             }
         }

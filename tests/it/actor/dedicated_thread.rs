@@ -5,7 +5,7 @@ use std::time::Duration;
 use tickwheel::{BuildError, TimerWheel};
 use tokio::time::Instant;
 
-use crate::support::{PATIENCE, ms};
+use crate::support::{HANG_TIMEOUT, ms};
 
 fn start() -> TimerWheel {
     let builder = TimerWheel::builder().tick(Duration::from_micros(50));
@@ -52,7 +52,7 @@ fn fires_while_the_only_worker_is_blocked() {
         let expired = loop {
             match expirations.try_recv() {
                 Ok(expired) => break expired,
-                Err(_) if blocked.elapsed() < PATIENCE => std::thread::yield_now(),
+                Err(_) if blocked.elapsed() < HANG_TIMEOUT => std::thread::yield_now(),
                 Err(error) => panic!("it does not fire: {error}"),
             }
         };
@@ -118,7 +118,7 @@ async fn its_thread_is_gone_after_shutdown() {
     // The thread ends shortly after it has published the actor's end.
     let waiting = Instant::now();
     while has_thread("wheel-that-ends") {
-        assert!(waiting.elapsed() < PATIENCE, "it stays");
+        assert!(waiting.elapsed() < HANG_TIMEOUT, "it stays");
         tokio::time::sleep(ms(1)).await;
     }
     drop(wheel);

@@ -260,7 +260,7 @@ async fn holds_no_lock_when_a_waker_polls_its_own_sleep() {
             return;
         };
         let waker = own_again.lock().unwrap().clone().unwrap();
-        let mut sleep = sleep.try_lock().expect("nobody polls it now");
+        let mut sleep = sleep.try_lock().expect("no task polls it now");
         assert_ready!(poll_with(&mut *sleep, &waker));
         reset(&mut sleep, Instant::now() + ms(1));
         assert_pending!(poll_with(&mut *sleep, &waker));

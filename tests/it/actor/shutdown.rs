@@ -103,7 +103,7 @@ async fn p15_applies_a_reset_after_the_shutdown_to_the_waiter() {
         time::sleep(ms(10)).await;
         reset(&mut sleep.lock().unwrap(), start + ms(second));
         let waited = time::timeout(HOUR * 2, waiting).await;
-        waited.expect("nobody woke the task").unwrap();
+        waited.expect("the task was not woken").unwrap();
         assert_eq!(start.elapsed(), ms(second), "{first:?} to {second} ms");
     }
 }
@@ -123,7 +123,7 @@ async fn p15_applies_a_reset_while_the_actor_ends() {
     time::sleep(ms(10)).await;
     wheel.shutdown().await;
     let waited = time::timeout(HOUR * 2, waiting).await;
-    waited.expect("nobody woke the task").unwrap();
+    waited.expect("the task was not woken").unwrap();
     assert_eq!(start.elapsed(), ms(40));
 }
 

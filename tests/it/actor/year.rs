@@ -100,7 +100,7 @@ async fn p2_p14_p16_keeps_a_year_of_timers_exact() {
     let m = wheel.metrics();
     // The reaper's watch counts with the keyed timers.
     let ended = m.keyed_fired + m.keyed_removed + m.keyed_replaced + m.keyed_drained;
-    assert_eq!(m.keyed_set, m.keyed_pending + ended, "the books balance");
+    assert_eq!(m.keyed_set, m.keyed_pending + ended, "the counters add up");
     assert_eq!((m.keyed_removed, m.keyed_pending), (1, 1));
 }
 

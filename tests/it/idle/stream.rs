@@ -201,7 +201,7 @@ async fn passes_inner_errors_on() {
     let wheel = TimerWheel::new();
     let (mut stream, peer) = pair(&wheel, none().either(IDLE));
     drop(peer);
-    let error = stream.write_all(b"x").await.expect_err("nobody is there");
+    let error = stream.write_all(b"x").await.expect_err("the peer is gone");
     assert_eq!(error.kind(), ErrorKind::BrokenPipe);
     assert!(!stream.is_idle());
 }
@@ -212,7 +212,7 @@ async fn late_operation_succeeds_if_it_can() {
     let (mut stream, mut peer) = pair(&wheel, none().either(IDLE));
     peer.write_all(b"xy").await.expect("it is open");
     time::advance(IDLE * 5).await;
-    assert!(!stream.is_idle(), "nobody has looked");
+    assert!(!stream.is_idle(), "no operation has failed");
     assert_eq!(stream.read_u8().await.expect("it is there"), b'x');
 
     time::advance(IDLE * 5).await;

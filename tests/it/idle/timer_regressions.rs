@@ -7,7 +7,7 @@ use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
-use crate::support::PATIENCE;
+use crate::support::HANG_TIMEOUT;
 use tickwheel::{IdleHandle, IdleTimer, TimerWheel};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -57,7 +57,7 @@ fn stress_deadline(act: fn(&IdleHandle) -> bool) {
     for round in 0_u64.. {
         // On a busy machine it takes longer until both have happened.
         let took = began.elapsed();
-        if took > STRESS && (counted > 0 && refused > 0 || took > PATIENCE) {
+        if took > STRESS && (counted > 0 && refused > 0 || took > HANG_TIMEOUT) {
             break;
         }
         let mut idle: IdleTimer = wheel.idle_timer(IDLE);
@@ -137,7 +137,7 @@ fn completes_by_wheels_clock_when_clocks_differ() {
             tell.send(idle.touch()).expect("it is awaited");
         });
     });
-    let touched = told.recv_timeout(PATIENCE);
+    let touched = told.recv_timeout(HANG_TIMEOUT);
     assert_eq!(touched, Ok(false));
     drop(stop);
     waiting.join().expect("it does not panic");

@@ -177,7 +177,7 @@ async fn drains_all_once_earliest_first_and_fires_later_ones() {
             (3, 300, ms(20)),
             (1, 100, ms(30))
         ],
-        "of one deadline the first armed comes first, and 2 was armed anew by its move"
+        "of one deadline the first armed comes first, and the move armed 2 again"
     );
     assert_eq!(timers.drain(), Ok(vec![]));
     assert!(timers.is_empty());

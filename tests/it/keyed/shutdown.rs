@@ -71,7 +71,7 @@ async fn p15_gives_values_back_after_shutdown() {
     assert!(timers.remove_timer("left").is_err());
     assert!(
         timers.deadline("left").is_some(),
-        "it lies there until somebody asks for what has not expired"
+        "the set keeps it until `unexpired` is called"
     );
     assert!(timers.drain().is_err());
     assert_eq!(stream.unexpired().len(), 1);

@@ -1,4 +1,4 @@
-//! Keyed timers from many threads at once, by the real clock: every timer ends in exactly one way, and the books are
+//! Keyed timers from many threads at once, by the real clock: every timer ends in exactly one way, and the counters are
 //! exact.
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tickwheel::{Expired, KeyedTimers, TimerWheel, TryRecvError};
 
-use crate::support::{Numbers, PATIENCE, ms};
+use crate::support::{HANG_TIMEOUT, Numbers, ms};
 
 /// How often each value has ended, and in which way.
 struct Ends {
@@ -510,7 +510,7 @@ async fn p2_fires_a_near_timer_among_calls_that_need_no_wake() {
             other.await.unwrap();
         }
         // Only the near timer itself is left to wake the actor.
-        let expired = tokio::time::timeout(PATIENCE, stream.recv()).await;
+        let expired = tokio::time::timeout(HANG_TIMEOUT, stream.recv()).await;
         let expired = expired.unwrap_or_else(|_| panic!("lost in round {round}"));
         assert_eq!(expired.map(|expired| expired.key), Some(NEAR));
         round += 1;

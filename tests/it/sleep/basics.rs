@@ -129,7 +129,7 @@ fn task_set() -> tokio::task::JoinSet<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn zero_or_past_sleep_is_ready_at_its_first_poll() {
+async fn readies_a_zero_or_past_sleep_at_its_first_poll() {
     let wheel = start_wheel();
     jump(ms(10));
     let past = Instant::now() - ms(5);

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::support::{HOUR, PATIENCE, jump, ms, start_wheel};
+use crate::support::{HANG_TIMEOUT, HOUR, jump, ms, start_wheel};
 use tickwheel::{Timeout, TimerWheel};
 use tokio::io::AsyncReadExt;
 use tokio::task::coop;
@@ -25,7 +25,7 @@ async fn assert_elapses<F: Future>(what: &str, timeout: Timeout<F>) {
     let began = std::time::Instant::now();
     let mut timeout = pin!(timeout);
     let elapsed = poll_fn(|cx| {
-        assert!(began.elapsed() < PATIENCE, "{what}: hangs");
+        assert!(began.elapsed() < HANG_TIMEOUT, "{what}: hangs");
         timeout.as_mut().poll(cx).map(|result| result.is_err())
     });
     assert!(elapsed.await, "{what}");

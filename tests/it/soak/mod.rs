@@ -4,7 +4,7 @@
 //! SOAK_SECS=3600 cargo test --release --test it soak -- --ignored
 //! ```
 //!
-//! While it runs no timer may be early, no task may hang, and memory must not grow. At the end the books balance and
+//! While it runs no timer may be early, no task may hang, and memory must not grow. At the end the counters add up and
 //! nothing is left. The run reports how late timers were, and asserts no bound, because that depends on the machine.
 //! `SOAK_TIMERS` sets another number of timers, `SOAK_SEED` repeats a run's random numbers.
 

@@ -14,8 +14,8 @@ const OF_EACH: usize = 100;
 pub(crate) fn unanswered(address: SocketAddr, signal: impl Fn(&str)) -> usize {
     let connect = || {
         let client = TcpStream::connect(address).expect("it listens");
-        let patience = Some(Duration::from_secs(120));
-        client.set_read_timeout(patience).expect("not zero");
+        let timeout = Some(Duration::from_secs(120));
+        client.set_read_timeout(timeout).expect("not zero");
         client
     };
     let mut clients: Vec<TcpStream> = (0..OF_EACH).map(|_| connect()).collect();

@@ -22,8 +22,8 @@ use tokio::time::{self, Instant};
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
-/// By the real clock: what has not happened by then never will, however busy the machine is.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// A test that waits for so long, by the real clock, hangs, however busy the machine is.
+pub(crate) const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(crate) const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)

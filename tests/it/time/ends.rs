@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::task::{Context, Poll};
 
 use super::{current_thread, made, multi_thread};
-use crate::support::{HOUR, PATIENCE, ms, poll_idly};
+use crate::support::{HANG_TIMEOUT, HOUR, ms, poll_idly};
 use tickwheel::TimerWheel;
 use tickwheel::time::{self, Instant, Sleep};
 
@@ -56,9 +56,9 @@ fn ends_a_wheel_on_a_thread_with_its_runtime() {
     });
     // This thread's slot holds the wheel, and so does the test.
     drop(runtime);
-    let patience = std::time::Instant::now() + PATIENCE;
+    let limit = std::time::Instant::now() + HANG_TIMEOUT;
     while !wheel.is_shutdown() {
-        assert!(std::time::Instant::now() < patience, "the actor goes on");
+        assert!(std::time::Instant::now() < limit, "the actor goes on");
         std::thread::sleep(ms(1));
     }
     current_thread().block_on(sleep);

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 #[path = "../../../../tests/it/support/last_requests.rs"]
 mod last_requests;
 
-/// What should have happened by then never will.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// A test that waits for so long hangs.
+const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 fn example(name: &str) -> Command {
     // This test lies in `deps`, and the examples beside that.
@@ -120,7 +120,9 @@ impl Service {
 
     fn connect(&self) -> TcpStream {
         let client = TcpStream::connect(self.address).expect("it listens");
-        client.set_read_timeout(Some(PATIENCE)).expect("not zero");
+        client
+            .set_read_timeout(Some(HANG_TIMEOUT))
+            .expect("not zero");
         client
     }
 
@@ -153,7 +155,7 @@ impl Service {
     pub(crate) fn end(&mut self) -> (Option<i32>, String) {
         let began = Instant::now();
         while !self.has_ended() {
-            assert!(began.elapsed() < PATIENCE, "it does not end");
+            assert!(began.elapsed() < HANG_TIMEOUT, "it does not end");
             std::thread::sleep(Duration::from_millis(10));
         }
         let status = self.child.wait().expect("it is our child");
@@ -203,7 +205,7 @@ fn http_service_answers_and_limits() {
         if fired.is_some_and(|n| n.parse().is_ok_and(|n: u64| n >= 1)) {
             break page;
         }
-        assert!(published.elapsed() < PATIENCE, "{page}");
+        assert!(published.elapsed() < HANG_TIMEOUT, "{page}");
         std::thread::sleep(Duration::from_millis(50));
     };
     for line in [

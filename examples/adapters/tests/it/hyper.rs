@@ -129,7 +129,7 @@ async fn resets_one_sleep_for_all_pings() {
     // Ten times the wait for the next ping has passed; each wait for a pong was moved to the next ping instead.
     assert_eq!(metrics.sleeps_fired, 10, "{metrics:?}");
     assert!(metrics.sleeps_moved >= 10, "{metrics:?}");
-    assert_eq!(metrics.sleeps_cancelled, 0, "none was made anew");
+    assert_eq!(metrics.sleeps_cancelled, 0, "no new sleep was made");
 }
 
 #[tokio::test(start_paused = true)]

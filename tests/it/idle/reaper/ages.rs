@@ -80,10 +80,10 @@ async fn treats_an_age_without_end_as_none() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(Duration::MAX);
     let forever = WatchOptions::new().max_age(Duration::MAX).exact();
-    let watch = reaper.watch_with(1, "for ever", forever).unwrap();
+    let watch = reaper.watch_with(1, "forever", forever).unwrap();
     let spread = WatchOptions::new().max_age(Duration::MAX);
-    let spread = reaper.watch_with(3, "for ever, spread", spread).unwrap();
-    let plain = reaper.watch(2, "for ever too").unwrap();
+    let spread = reaper.watch_with(3, "forever, spread", spread).unwrap();
+    let plain = reaper.watch(2, "forever too").unwrap();
     advance(&wheel, Duration::from_secs(86_400 * 365 * 50)).await;
     assert!(is_empty(&mut idle));
     assert!(watch.touch() && spread.touch() && plain.touch());

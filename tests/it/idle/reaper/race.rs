@@ -6,7 +6,7 @@ use std::thread;
 use tickwheel::{Reaper, TimerWheel};
 use tokio::time::Instant;
 
-use crate::support::{PATIENCE, ms};
+use crate::support::{HANG_TIMEOUT, ms};
 
 const IDLE: std::time::Duration = ms(4);
 
@@ -125,7 +125,7 @@ async fn reaps_for_a_consumer_whose_clock_is_paused() {
     for key in 0..3 {
         let watch = reaper.watch(key, ()).unwrap();
         let turns = wheel.metrics().turns;
-        let reaped = told.recv_timeout(PATIENCE);
+        let reaped = told.recv_timeout(HANG_TIMEOUT);
         assert_eq!(reaped, Ok(key), "it was never reaped");
         assert!(!watch.touch());
         let turns = wheel.metrics().turns - turns;

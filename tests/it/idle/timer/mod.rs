@@ -117,7 +117,7 @@ async fn completes_once_after_touches_end() {
 
         assert!(completed >= last + IDLE, "{:?}", completed - last);
         assert!(completed <= last + IDLE + 2 * tick);
-        assert_eq!(polls, 2, "touches wake nobody");
+        assert_eq!(polls, 2, "touches wake no task");
         assert!(wheel.metrics().rescheduled <= 101, "{:?}", wheel.metrics());
     }
 }

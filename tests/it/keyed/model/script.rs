@@ -448,7 +448,7 @@ impl Run {
         let pending = self.oracle.pending.len();
         assert_eq!(m.keyed_pending, pending as u64);
         let ended = m.keyed_fired + m.keyed_removed + m.keyed_replaced + m.keyed_drained;
-        assert_eq!(m.keyed_set, m.keyed_pending + ended, "the books balance");
+        assert_eq!(m.keyed_set, m.keyed_pending + ended, "the counters add up");
         for timers in &self.handles {
             assert_eq!(timers.len(), pending);
             assert_eq!(timers.is_empty(), pending == 0);

@@ -1,4 +1,4 @@
-//! The oracle of a sleep, and of the wheel's books.
+//! The oracle of a sleep, and of the wheel's counters.
 
 use super::ops::TASKS;
 use crate::support::script_time::Nanos;
@@ -29,7 +29,7 @@ pub(crate) struct Model {
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Books {
+pub(crate) struct Counts {
     pub(crate) made: u64,
     pub(crate) fired: u64,
     pub(crate) cancelled: u64,

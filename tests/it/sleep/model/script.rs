@@ -10,15 +10,15 @@ use tokio::time::{self, Instant};
 use tokio_test::task::{self, Spawn};
 
 use super::ops::{Op, Setup, TASKS};
-use super::oracle::{Books, Model, NEVER, Polled, Stage, fires_at};
+use super::oracle::{Counts, Model, NEVER, Polled, Stage, fires_at};
 use crate::support::builder;
 use crate::support::script_time::{LAST, Nanos, ScriptClock, Span, nanos, to_duration};
 
 /// The greatest number of sleeps at once.
-const MOST: usize = 12;
+const MAX_LIVE: usize = 12;
 
 /// For how many dropped sleeps the tasks are still checked.
-const MOST_GONE: usize = 16;
+const MAX_LIVE_GONE: usize = 16;
 
 /// A sleep and its tasks. A dropped sleep leaves its tasks, which must not be woken any more.
 struct Case {
@@ -32,7 +32,7 @@ struct Run {
     clock: ScriptClock,
     live: Vec<Case>,
     gone: Vec<Case>,
-    books: Books,
+    counts: Counts,
 }
 
 pub(crate) fn run(setup: &Setup, script: &[Op]) {
@@ -50,7 +50,7 @@ pub(crate) fn run(setup: &Setup, script: &[Op]) {
             clock: ScriptClock::start(setup.tick),
             live: Vec::new(),
             gone: Vec::new(),
-            books: Books::default(),
+            counts: Counts::default(),
         };
         for &op in script {
             run.apply(op).await;
@@ -155,13 +155,13 @@ impl Run {
     }
 
     fn make(&mut self, sleep: Sleep, deadline: Nanos) {
-        self.books.made += 1;
+        self.counts.made += 1;
         self.live.push(Case {
             sleep: Some(sleep),
             tasks: [task::spawn(()), task::spawn(()), task::spawn(())],
             model: Model::new(deadline),
         });
-        if self.live.len() > MOST {
+        if self.live.len() > MAX_LIVE {
             self.drop_sleep(0);
         }
     }
@@ -182,7 +182,7 @@ impl Run {
             Poll::Ready(()) if case.model.is_elapsed() => case.model.stage = Stage::Done,
             Poll::Ready(()) => {
                 case.model.stage = Stage::Done;
-                self.books.fired += 1;
+                self.counts.fired += 1;
             }
             Poll::Pending => case.model.stage = Stage::Waiting(task),
         }
@@ -197,11 +197,11 @@ impl Run {
         assert_eq!(sleep.deadline(), to);
         case.model.deadline = deadline;
         match case.model.stage {
-            Stage::Waiting(_) => self.books.moved += 1,
+            Stage::Waiting(_) => self.counts.moved += 1,
             Stage::New | Stage::Reset => case.model.stage = Stage::Reset,
             Stage::Fired | Stage::Done => {
                 case.model.stage = Stage::Reset;
-                self.books.made += 1;
+                self.counts.made += 1;
             }
         }
     }
@@ -210,10 +210,10 @@ impl Run {
         let mut case = self.live.remove(at);
         case.sleep = None;
         if !case.model.is_elapsed() {
-            self.books.cancelled += 1;
+            self.counts.cancelled += 1;
         }
         case.model.stage = Stage::Done;
-        if self.gone.len() == MOST_GONE {
+        if self.gone.len() == MAX_LIVE_GONE {
             self.gone.remove(0);
         }
         self.gone.push(case);
@@ -231,7 +231,7 @@ impl Run {
                 assert!(case.model.deadline < NEVER && at <= now, "early at {now}");
                 case.model.woken[task] = true;
                 case.model.stage = Stage::Fired;
-                self.books.fired += 1;
+                self.counts.fired += 1;
             }
         }
     }
@@ -268,7 +268,7 @@ impl Run {
             assert!(now <= fires.max(before) + 2_000_000, "{fires} -> {now}");
         }
         if !case.model.is_elapsed() {
-            self.books.fired += 1;
+            self.counts.fired += 1;
         }
         case.model.stage = Stage::Done;
         self.catch_up();
@@ -295,18 +295,22 @@ impl Run {
             }
         }
         let m = self.wheel.metrics();
-        let books = Books {
+        let counts = Counts {
             made: m.sleeps_made,
             fired: m.sleeps_fired,
             cancelled: m.sleeps_cancelled,
             moved: m.sleeps_moved,
         };
-        assert_eq!(books, self.books);
+        assert_eq!(counts, self.counts);
         let models = self.live.iter().map(|case| &case.model);
         let pending = models.filter(|model| !model.is_elapsed()).count();
         assert_eq!(m.sleeps_pending, pending as u64);
         let ended = m.sleeps_fired + m.sleeps_cancelled + m.sleeps_handed_over;
-        assert_eq!(m.sleeps_made, m.sleeps_pending + ended, "the books balance");
+        assert_eq!(
+            m.sleeps_made,
+            m.sleeps_pending + ended,
+            "the counters add up"
+        );
     }
 
     async fn finish(&mut self, shuts_down: bool) {
