@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use slab::Slab;
 
 use super::advance::{Step, step};
-use crate::shared::timer_set::{Batch, Contended, Due, DueHeap, Item, Patience, TimerSet, Timers};
+use crate::shared::timer_set::{Batch, Contended, Due, DueHeap, Item, LockMode, TimerSet, Timers};
 use crate::shared::turn::Turn;
 use crate::sync::EXPLORED;
 use crate::tick::NEVER;
@@ -233,7 +233,7 @@ impl KeyedWheel {
     fn begin_batch(&mut self, from: Locked, budget: &mut usize, turn: &Turn<'_>) {
         let mut batch = mem::take(&mut self.spare_batch);
         let record = &mut self.records[key(from.set)];
-        let taken = (record.set).take_dirty(&mut batch, record.patience(turn));
+        let taken = (record.set).take_dirty(&mut batch, record.lock_mode(turn));
         let Ok(is_over) = record.attempted(taken) else {
             *budget = budget.saturating_sub(CONTENDED_COST);
             self.spare_batch = batch;
@@ -315,8 +315,8 @@ impl KeyedWheel {
             let Some((indices, processed)) = current.next(part, BATCH.min(*budget)) else {
                 break;
             };
-            let patience = record.patience(turn);
-            let result = (record.set).process(indices, earliest, turn, &mut self.wheel, patience);
+            let lock_mode = record.lock_mode(turn);
+            let result = (record.set).process(indices, earliest, turn, &mut self.wheel, lock_mode);
             let Ok(is_over) = record.attempted(result) else {
                 *budget = budget.saturating_sub(CONTENDED_COST);
                 break;
@@ -372,10 +372,10 @@ impl KeyedWheel {
             self.indices.clear();
             self.indices.extend(run.map(|item| item.index));
             let record = &mut self.records[key(number)];
-            let patience = record.patience(turn);
+            let lock_mode = record.lock_mode(turn);
             let (wheel, due) = (&mut self.wheel, &mut record.due);
             let result =
-                (record.set).process_expirations(&self.indices, turn, wheel, due, patience);
+                (record.set).process_expirations(&self.indices, turn, wheel, due, lock_mode);
             let is_over = record.attempted(result)?;
             self.expired.drain(..self.indices.len());
             self.list_due(number);
@@ -399,10 +399,10 @@ impl KeyedWheel {
             }
             self.due.pop();
             record.listed = None;
-            let patience = record.patience(turn);
+            let lock_mode = record.lock_mode(turn);
             let left = limit;
             let (wheel, due) = (&mut self.wheel, &mut record.due);
-            let result = (record.set).deliver(before, &mut limit, turn, wheel, due, patience);
+            let result = (record.set).deliver(before, &mut limit, turn, wheel, due, lock_mode);
             let Ok(is_over) = record.attempted(result) else {
                 limit = limit.saturating_sub(CONTENDED_COST);
                 contended.push(number);
@@ -477,11 +477,11 @@ fn key(number: NonZeroU32) -> usize {
 
 impl Record {
     /// Whether the actor waits for the lock of the set.
-    fn patience(&self, turn: &Turn<'_>) -> Patience {
+    fn lock_mode(&self, turn: &Turn<'_>) -> LockMode {
         if self.attempts >= ATTEMPTS && turn.may_wait() {
-            Patience::Waits
+            LockMode::Block
         } else {
-            Patience::Tries
+            LockMode::Try
         }
     }
 

@@ -245,7 +245,7 @@ impl<T: Cell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
 
     /// Frees some of the unused memory: at most that many chunks.
     #[inline]
-    pub(crate) fn give_back(&mut self, chunks: usize) {
+    pub(crate) fn free_spare(&mut self, chunks: usize) {
         if self.has_spare() {
             self.free(chunks);
         }

@@ -53,9 +53,9 @@ impl Batch {
 /// A thread may be preempted while it holds the lock, and an actor that blocks on it delays every
 /// timer of the wheel. So the actor tries, and on failure leaves the set for its next turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Patience {
-    Tries,
-    Waits,
+pub(crate) enum LockMode {
+    Try,
+    Block,
 }
 
 /// Another thread held the lock of the set, and the actor did not block. Nothing has changed.

@@ -6,7 +6,7 @@ use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::atomic::AtomicU32;
 
-pub(crate) use super::batch::{Batch, Contended, Patience};
+pub(crate) use super::batch::{Batch, Contended, LockMode};
 use super::turn::Turn;
 use crate::wheel::BareWheel;
 
@@ -26,7 +26,7 @@ pub(crate) trait TimerSet: Send + Sync + fmt::Debug {
     fn earliest(&self) -> u64;
 
     /// Moves the dirty indices into `batch`, which is empty.
-    fn take_dirty(&self, batch: &mut Batch, patience: Patience) -> Result<bool, Contended>;
+    fn take_dirty(&self, batch: &mut Batch, lock_mode: LockMode) -> Result<bool, Contended>;
 
     /// Makes the wheel agree with these indices, which were dirty. None of them is needed before tick `earliest`, but for
     /// those that were marked again since.
@@ -36,7 +36,7 @@ pub(crate) trait TimerSet: Send + Sync + fmt::Debug {
         earliest: u64,
         turn: &Turn<'_>,
         wheel: &mut Timers,
-        patience: Patience,
+        lock_mode: LockMode,
     ) -> Result<bool, Contended>;
 
     /// The wheel has reached these indices. Those that are due go onto the heap.
@@ -46,7 +46,7 @@ pub(crate) trait TimerSet: Send + Sync + fmt::Debug {
         turn: &Turn<'_>,
         wheel: &mut Timers,
         due: &mut DueHeap,
-        patience: Patience,
+        lock_mode: LockMode,
     ) -> Result<bool, Contended>;
 
     /// Delivers timers that are due before tick `before`. Processes at most `limit` of them, and lowers it by that number.
@@ -57,7 +57,7 @@ pub(crate) trait TimerSet: Send + Sync + fmt::Debug {
         turn: &Turn<'_>,
         wheel: &mut Timers,
         due: &mut DueHeap,
-        patience: Patience,
+        lock_mode: LockMode,
     ) -> Result<bool, Contended>;
 
     /// The actor ends: nothing will expire any more.

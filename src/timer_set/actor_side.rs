@@ -10,7 +10,7 @@ use super::{BATCH, Cause, Expired, Guard, KEPT, Payload, Phase, Set, State};
 use crate::metrics::Event;
 use crate::panic::{catch_panic, drop_caught, wake};
 use crate::shared::bound::{Reached, Want};
-use crate::shared::timer_set::{Batch, Contended, Due, DueHeap, Item, Patience, TimerSet, Timers};
+use crate::shared::timer_set::{Batch, Contended, Due, DueHeap, Item, LockMode, TimerSet, Timers};
 use crate::shared::turn::Turn;
 use crate::tick::{NEVER, Timestamp};
 
@@ -30,8 +30,8 @@ where
         self.earliest.load(Ordering::SeqCst)
     }
 
-    fn take_dirty(&self, batch: &mut Batch, patience: Patience) -> Result<bool, Contended> {
-        (self.state).take_dirty(batch, patience, State::is_over)
+    fn take_dirty(&self, batch: &mut Batch, lock_mode: LockMode) -> Result<bool, Contended> {
+        (self.state).take_dirty(batch, lock_mode, State::is_over)
     }
 
     fn process(
@@ -40,10 +40,10 @@ where
         earliest: u64,
         turn: &Turn<'_>,
         wheel: &mut Timers,
-        patience: Patience,
+        lock_mode: LockMode,
     ) -> Result<bool, Contended> {
         debug_assert!(indices.len() <= BATCH as usize, "one hold of the lock");
-        let mut state = self.state.lock_for_actor(self, patience)?;
+        let mut state = self.state.lock_for_actor(self, lock_mode)?;
         for &index in indices {
             assert_in_time(&mut state, index, earliest);
             state.table.change(index, |slot| {
@@ -61,12 +61,12 @@ where
         turn: &Turn<'_>,
         wheel: &mut Timers,
         due: &mut DueHeap,
-        patience: Patience,
+        lock_mode: LockMode,
     ) -> Result<bool, Contended> {
         debug_assert!(indices.len() <= BATCH as usize, "one hold of the lock");
         // The heap may have to move, which it does while the set is not locked.
         due.reserve(indices.len());
-        let mut state = self.state.lock_for_actor(self, patience)?;
+        let mut state = self.state.lock_for_actor(self, lock_mode)?;
         for &index in indices {
             state.table.change(index, |slot| {
                 let want = self.want(slot, turn);
@@ -84,11 +84,11 @@ where
         turn: &Turn<'_>,
         wheel: &mut Timers,
         due: &mut DueHeap,
-        patience: Patience,
+        lock_mode: LockMode,
     ) -> Result<bool, Contended> {
         let mut lost = Vec::new();
         let mut news = false;
-        let mut state = self.state.lock_for_actor(self, patience)?;
+        let mut state = self.state.lock_for_actor(self, lock_mode)?;
         if state.phase != Phase::Open {
             // The stream is closed; the thread that closed the set takes its timers out.
             due.clear();

@@ -42,7 +42,7 @@ mod model;
 use std::mem;
 use std::ops::{Deref, DerefMut};
 
-use crate::shared::batch::{Batch, Contended, Patience};
+use crate::shared::batch::{Batch, Contended, LockMode};
 use crate::shared::bound::{ActorAction, Bound};
 use crate::shared::mailbox::{AWAKE, QUEUE_BOUND};
 use crate::sync::{EXPLORED, Mutex, MutexGuard, lock_with_backoff, try_lock_with_backoff};
@@ -132,19 +132,19 @@ impl<T> ActorMutex<T> {
     pub(crate) fn lock_for_actor<'a, L: ActorLink>(
         &'a self,
         link: &'a L,
-        patience: Patience,
+        lock_mode: LockMode,
     ) -> Result<ActorGuard<'a, T, L>, Contended> {
-        let contents = Some(self.contents_for_actor(patience)?);
+        let contents = Some(self.contents_for_actor(lock_mode)?);
         Ok(ActorGuard { contents, link })
     }
 
     fn contents_for_actor(
         &self,
-        patience: Patience,
+        lock_mode: LockMode,
     ) -> Result<MutexGuard<'_, Contents<T>>, Contended> {
-        match patience {
-            Patience::Waits => Ok(lock_with_backoff(&self.contents)),
-            Patience::Tries => try_lock_with_backoff(&self.contents).ok_or(Contended),
+        match lock_mode {
+            LockMode::Block => Ok(lock_with_backoff(&self.contents)),
+            LockMode::Try => try_lock_with_backoff(&self.contents).ok_or(Contended),
         }
     }
 
@@ -153,11 +153,11 @@ impl<T> ActorMutex<T> {
     pub(crate) fn take_dirty<R>(
         &self,
         batch: &mut Batch,
-        patience: Patience,
+        lock_mode: LockMode,
         read: impl FnOnce(&T) -> R,
     ) -> Result<R, Contended> {
         debug_assert_eq!(batch.len(), 0, "the last batch was processed");
-        let mut contents = self.contents_for_actor(patience)?;
+        let mut contents = self.contents_for_actor(lock_mode)?;
         let outbox = &mut contents.outbox;
         mem::swap(batch, &mut outbox.dirty);
         batch.earliest = mem::replace(&mut outbox.announced, NEVER);

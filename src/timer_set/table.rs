@@ -23,7 +23,7 @@ const CHUNK: u32 = 256;
 
 /// A change leaves one chunk unused at most. It is freed if there is another unused one, and with
 /// the last timer both are.
-const GIVEN_BACK: usize = 2;
+const FREED_CHUNKS: usize = 2;
 
 /// A timer, and the generation of its index: each arming in a set has another `order`.
 pub(super) struct Timer<K, S> {
@@ -124,7 +124,7 @@ impl<K, S> Table<K, S> {
         change: impl FnOnce(&mut Slot<K, S>) -> R,
     ) -> Option<R> {
         let result = self.slots.change(index, change);
-        self.slots.give_back(GIVEN_BACK);
+        self.slots.free_spare(FREED_CHUNKS);
         result
     }
 
@@ -170,7 +170,7 @@ impl<K, S> Table<K, S> {
             Some((timer, slot.hash))
         })?;
         self.len -= 1;
-        self.slots.give_back(GIVEN_BACK);
+        self.slots.free_spare(FREED_CHUNKS);
         Some(taken)
     }
 

@@ -14,7 +14,7 @@ use super::*;
 use crate::shared::Config;
 use crate::shared::mailbox::Backlog;
 use crate::shared::notifier::ActorNotifier;
-use crate::shared::timer_set::{Batch, DueHeap, Patience, Timers};
+use crate::shared::timer_set::{Batch, DueHeap, LockMode, Timers};
 use crate::shared::turn::Turn;
 use crate::tick::Ticks;
 
@@ -43,7 +43,7 @@ impl Nodes {
     }
 }
 
-const TRIES: Patience = Patience::Tries;
+const TRY: LockMode = LockMode::Try;
 
 type Keyed = Arc<Set<u64, Plain<()>>>;
 
@@ -102,14 +102,14 @@ fn arm(set: &Keyed, keys: std::ops::Range<u64>, at: u64) {
 /// Processes all dirty indices, as the actor does; returns how many.
 fn process(set: &Keyed, turn: &Turn<'_>, nodes: &mut Nodes) -> usize {
     let mut batch = Batch::default();
-    set.take_dirty(&mut batch, TRIES)
+    set.take_dirty(&mut batch, TRY)
         .expect("no other thread locks it");
     for (list, earliest) in [
         (&batch.urgent, batch.earliest),
         (&batch.rest, batch.rest_earliest),
     ] {
         for indices in list.chunks(256) {
-            let processed = set.process(indices, earliest, turn, &mut nodes.wheel, TRIES);
+            let processed = set.process(indices, earliest, turn, &mut nodes.wheel, TRY);
             assert!(processed.is_ok());
         }
     }
@@ -127,7 +127,7 @@ fn reach(set: &Keyed, indices: &[u32], turn: &Turn<'_>, nodes: &mut Nodes) {
     }
     for indices in indices.chunks(256) {
         let (wheel, due) = (&mut nodes.wheel, &mut nodes.due);
-        let processed = set.process_expirations(indices, turn, wheel, due, TRIES);
+        let processed = set.process_expirations(indices, turn, wheel, due, TRY);
         assert!(processed.is_ok());
     }
 }
@@ -141,7 +141,7 @@ fn deliver(
     nodes: &mut Nodes,
 ) -> usize {
     let (wheel, due) = (&mut nodes.wheel, &mut nodes.due);
-    let delivered = set.deliver(before, &mut limit, turn, wheel, due, TRIES);
+    let delivered = set.deliver(before, &mut limit, turn, wheel, due, TRY);
     assert!(delivered.is_ok());
     limit
 }
@@ -306,7 +306,7 @@ fn nothing_can_be_set_after_the_end() {
 /// The dirty indices, the urgent ones first, and the earliest ticks.
 fn take(set: &Keyed) -> (Vec<u32>, Vec<u32>, [u64; 2]) {
     let mut batch = Batch::default();
-    set.take_dirty(&mut batch, TRIES)
+    set.take_dirty(&mut batch, TRY)
         .expect("no other thread locks it");
     (
         batch.urgent,
@@ -327,7 +327,7 @@ fn marks_an_index_dirty_once() {
     assert_eq!(take(&set), (vec![], vec![], [2, NEVER]));
     let mut nodes = Nodes::default();
     let turn = Turn::new(0, tick(0), &shared.metrics.0);
-    let processed = set.process(&[0, 1], 2, &turn, &mut nodes.wheel, TRIES);
+    let processed = set.process(&[0, 1], 2, &turn, &mut nodes.wheel, TRY);
     assert_eq!(processed, Ok(false));
     assert_eq!(nodes.ticks(), [2, 3]);
 }

@@ -7,7 +7,7 @@ use crate::collections::ChunkSlab;
 pub(super) const CHUNK: u32 = 4096;
 
 /// How many chunks are freed at a time at most.
-const GIVEN_BACK: usize = 8;
+const FREED_CHUNKS: usize = 8;
 
 /// The two ends of a list of nodes. The nodes hold the links, the arena holds the nodes.
 #[derive(Debug, Clone, Copy)]
@@ -84,14 +84,14 @@ impl<T> Arena<T> {
     pub(super) fn remove(&mut self, index: u32) -> T {
         let item = self.nodes.vacate(index, |node| node.item.take());
         if self.nodes.in_use() == 0 {
-            self.give_back();
+            self.free_spare();
         }
         item.expect("only occupied nodes are linked")
     }
 
     /// Frees some of the unused memory.
-    pub(super) fn give_back(&mut self) {
-        self.nodes.give_back(GIVEN_BACK);
+    pub(super) fn free_spare(&mut self) {
+        self.nodes.free_spare(FREED_CHUNKS);
     }
 
     #[inline]

@@ -112,7 +112,7 @@ impl<T> BareWheel<T> {
 
     /// As [`Wheel::advance`](super::Wheel::advance).
     pub(crate) fn advance(&mut self, now: u64, budget: usize) -> Due<'_, T> {
-        self.arena.give_back();
+        self.arena.free_spare();
         Due {
             target: now.max(self.now),
             budget,

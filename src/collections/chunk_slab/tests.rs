@@ -140,7 +140,7 @@ fn memory_around_a_cell_in_use_goes_back() {
             assert_eq!(slab.in_use(), 1);
             let mut chunks = CHUNKS as usize;
             while slab.has_spare() {
-                slab.give_back(3);
+                slab.free_spare(3);
                 slab.assert_consistent();
                 assert!(slab.chunks() < chunks && slab.chunks() + 3 >= chunks);
                 chunks = slab.chunks();
@@ -162,7 +162,7 @@ fn indices_of_chunks_at_the_end_are_forgotten() {
     let indices = fill(&mut slab, 20 * CHUNK);
     for &index in indices[CHUNK as usize..].iter().rev() {
         remove(&mut slab, index);
-        slab.give_back(2);
+        slab.free_spare(2);
         slab.assert_consistent();
     }
     assert_eq!(slab.indices(), 2 * CHUNK);
@@ -181,7 +181,7 @@ fn load_around_a_boundary_allocates_nothing() {
                 steps += usize::from(slab.chunks() != before);
                 for index in more {
                     remove(&mut slab, index);
-                    slab.give_back(2);
+                    slab.free_spare(2);
                 }
                 slab.assert_consistent();
             }
@@ -202,7 +202,7 @@ fn slab_without_items_keeps_little() {
             slab.vacate(index, |room| room.item.take());
         }
         assert_eq!(slab.has_spare(), kept == 0);
-        slab.give_back(2);
+        slab.free_spare(2);
         assert!(!slab.has_spare());
         assert_eq!(slab.capacity(), kept, "of {count}");
         slab.assert_consistent();
@@ -214,7 +214,7 @@ enum Op {
     Insert(bool),
     Remove(usize),
     Forget(usize),
-    GiveBack(usize),
+    FreeSpare(usize),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -222,7 +222,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => any::<bool>().prop_map(Op::Insert),
         3 => any::<usize>().prop_map(Op::Remove),
         2 => any::<usize>().prop_map(Op::Forget),
-        1 => (0..3_usize).prop_map(Op::GiveBack),
+        1 => (0..3_usize).prop_map(Op::FreeSpare),
     ]
 }
 
@@ -259,7 +259,7 @@ proptest! {
                         known.remove(&index);
                     }
                 }
-                Op::GiveBack(chunks) => slab.give_back(chunks),
+                Op::FreeSpare(chunks) => slab.free_spare(chunks),
             }
             slab.assert_consistent();
             for index in 0..slab.indices() {

@@ -47,7 +47,7 @@ impl Worker {
         for _ in 0..steps {
             self.step();
         }
-        self.let_go();
+        self.release_all();
         match self.random.below(3) {
             0 => self.rest_for(200 * world::TICK),
             1 if !self.wheel.is_shutdown() => pause(self.me, &self.wheel, 10 * world::TICK),
@@ -67,7 +67,7 @@ impl Worker {
     }
 
     /// Removes repeating timers and drops guards, which would keep the others from ending.
-    fn let_go(&mut self) {
+    fn release_all(&mut self) {
         for key in std::mem::take(&mut self.intervals) {
             let _ = self.timers().remove_timer(&key);
         }
@@ -344,7 +344,7 @@ impl Worker {
             return;
         }
         let delay = delay(&mut self.random);
-        self.let_go();
+        self.release_all();
         // Time may pass while the sleep is made.
         let mut not_before = clock::elapsed() + delay;
         let mut sleep = self.wheel.sleep(delay);

@@ -9,7 +9,7 @@ use loom::thread;
 
 use super::{ActorLink, ActorMutex};
 use crate::model::{ActorNotifier, check};
-use crate::shared::batch::{Batch, Patience};
+use crate::shared::batch::{Batch, LockMode};
 use crate::shared::bound::{ActorAction, Bound, Want};
 use crate::shared::mailbox::{Backlog, Mailbox};
 use crate::tick::NEVER;
@@ -138,7 +138,7 @@ impl Set {
         self.mailbox.take(&mut backlog);
         while backlog.pop().is_some() {
             let mut batch = Batch::default();
-            let taken = self.timers.take_dirty(&mut batch, Patience::Waits, |_| ());
+            let taken = self.timers.take_dirty(&mut batch, LockMode::Block, |_| ());
             assert!(taken.is_ok());
             let link = self.link(0);
             let mut timers = self.timers.lock(&link);

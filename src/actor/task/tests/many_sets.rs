@@ -5,7 +5,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use super::*;
-use crate::shared::timer_set::{Batch, Contended, Due, DueHeap, Item, Patience, TimerSet, Timers};
+use crate::shared::timer_set::{Batch, Contended, Due, DueHeap, Item, LockMode, TimerSet, Timers};
 
 /// A set of one timer, due at tick 5, that counts how often it is asked to deliver.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ impl TimerSet for OfOne {
         5
     }
 
-    fn take_dirty(&self, batch: &mut Batch, _: Patience) -> Result<bool, Contended> {
+    fn take_dirty(&self, batch: &mut Batch, _: LockMode) -> Result<bool, Contended> {
         batch.urgent.push(0);
         batch.earliest = 5;
         Ok(false)
@@ -35,7 +35,7 @@ impl TimerSet for OfOne {
         _: u64,
         _: &Turn<'_>,
         wheel: &mut Timers,
-        _: Patience,
+        _: LockMode,
     ) -> Result<bool, Contended> {
         let set = NonZeroU32::new(self.number.load(Ordering::Relaxed)).expect("it has one");
         wheel.insert(5, Item { set, index: 0 });
@@ -48,7 +48,7 @@ impl TimerSet for OfOne {
         _: &Turn<'_>,
         _: &mut Timers,
         due: &mut DueHeap,
-        _: Patience,
+        _: LockMode,
     ) -> Result<bool, Contended> {
         let order = NonZeroU64::MIN;
         let (tick, index) = (5, 0);
@@ -63,7 +63,7 @@ impl TimerSet for OfOne {
         _: &Turn<'_>,
         _: &mut Timers,
         due: &mut DueHeap,
-        _: Patience,
+        _: LockMode,
     ) -> Result<bool, Contended> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         if *limit > 0 {
