@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn excludes_other_threads_while_the_holder_is_away() {
+    fn holder_that_yields_excludes_other_threads() {
         let sum = SpinMutex::new(0);
         add_up(|| {
             let mut guard = sum.lock();

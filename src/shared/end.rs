@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn wakes_the_last_poller_and_forgets_who_was_dropped() {
+    fn last_poller_is_woken_and_a_dropped_one_is_not() {
         let end = End::default();
         let counts: [Arc<Count>; 3] = Default::default();
         let wakers = counts.clone().map(Waker::from);

@@ -90,7 +90,7 @@ fn counts_instants_before_the_origin_as_tick_zero() {
 }
 
 #[test]
-fn takes_what_is_too_far_for_never_which_now_does_not_reach() {
+fn deadline_too_far_away_is_never_and_now_is_before_it() {
     let ticks = ticks(Duration::from_nanos(1));
     let thousand_years = Duration::from_secs(86_400 * 365 * 1000);
     let far = ticks.origin + thousand_years;
@@ -171,7 +171,7 @@ fn counts_a_timestamp_in_nanoseconds_from_the_origin() {
 }
 
 #[test]
-fn takes_a_timestamp_too_far_for_never() {
+fn timestamp_too_far_away_is_never() {
     let last = i64::MAX.unsigned_abs();
     assert_eq!(Timestamp::at(last + 1), Timestamp::NEVER);
     assert_eq!(Timestamp::at(last - 1).plus(1), Timestamp::NEVER);
@@ -187,12 +187,12 @@ async fn adds_a_delay_to_now_if_there_is_such_an_instant() {
 }
 
 #[test]
-fn takes_the_real_clock_for_real() {
+fn real_clock_is_not_virtual() {
     assert!(!clock::is_virtual());
 }
 
 #[tokio::test(start_paused = true)]
-async fn takes_a_clock_that_is_or_was_paused_for_virtual() {
+async fn clock_that_is_or_was_paused_is_virtual() {
     assert!(clock::is_virtual(), "it stands behind the real one");
     tokio::time::advance(Duration::from_secs(3_600)).await;
     assert!(clock::is_virtual(), "it stands before the real one");

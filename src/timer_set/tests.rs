@@ -204,7 +204,7 @@ fn reuses_the_numbers_of_freed_chunks() {
 }
 
 #[test]
-fn keeps_the_timers_of_one_chunk_while_another_is_emptied_twice() {
+fn chunk_keeps_its_timers_while_another_is_emptied() {
     let (shared, set) = set();
     let mut nodes = Nodes::default();
     let turn = Turn::new(0, tick(0), &shared.metrics.0);

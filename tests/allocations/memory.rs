@@ -70,7 +70,7 @@ fn receive_all<K, V>(stream: &mut Expirations<K, V>) -> u64 {
 }
 
 #[test]
-fn p7_reuses_memory_for_a_million_sleeps_in_turn() {
+fn p7_million_sleeps_in_turn_reuse_memory() {
     let runtime = paused_runtime();
     let wheel = used_wheel(&runtime);
     let info = measured(&runtime, async {
@@ -87,7 +87,7 @@ fn p7_reuses_memory_for_a_million_sleeps_in_turn() {
 
 // Netty keeps cancelled timeouts until its wheel reaches their bucket.
 #[test]
-fn p7_frees_a_million_dropped_sleeps_before_their_deadline() {
+fn p7_million_dropped_sleeps_are_freed_early() {
     let runtime = paused_runtime();
     let wheel = used_wheel(&runtime);
     let info = measured(&runtime, async {
@@ -139,7 +139,7 @@ fn p7_one_sleep_that_stays_keeps_little_memory() {
 }
 
 #[test]
-fn p7_bounds_what_sleeps_dropped_without_a_barrier_leave() {
+fn p7_sleeps_dropped_without_a_barrier_leave_little() {
     let runtime = paused_runtime();
     let wheel = used_wheel(&runtime);
     let info = measured(&runtime, async {

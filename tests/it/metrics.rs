@@ -35,7 +35,7 @@ async fn commands(wheel: &TimerWheel, f: impl AsyncFnOnce()) -> u64 {
 // --- the counters ---
 
 #[tokio::test(start_paused = true)]
-async fn p16_counts_each_end_of_a_sleep_once() {
+async fn p16_each_end_of_a_sleep_is_counted_once() {
     let wheel = start_wheel();
     let counts = || {
         let m = wheel.metrics();

@@ -23,7 +23,7 @@ fn growing(metrics: &WheelMetrics) -> [u64; 6] {
 }
 
 #[test]
-fn p16_counts_a_set_once_while_it_is_dropped() {
+fn p16_set_is_counted_once_while_it_is_dropped() {
     const READS: usize = 3_000;
     let wheel = TimerWheel::builder().dedicated_thread().start().unwrap();
     let (begun, done) = (AtomicU64::new(0), AtomicU64::new(0));

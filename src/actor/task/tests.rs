@@ -225,7 +225,7 @@ async fn fires_256_sleeps_in_a_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_after_a_turn_that_fires_just_all() {
+async fn actor_waits_after_firing_exactly_its_limit() {
     let (mut actor, wheel) = start();
     let _sleeps: Vec<_> = (0..256).map(|_| armed(&wheel, ms(5))).collect();
     assert_eq!(step(&mut actor), "wait");
@@ -288,7 +288,7 @@ async fn applies_4096_commands_and_dirty_indices_in_a_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_after_a_turn_that_applies_just_all() {
+async fn actor_waits_after_applying_exactly_its_limit() {
     let (mut actor, wheel) = start();
     let _sleeps: Vec<_> = (0..4_096).map(|_| armed(&wheel, FAR)).collect();
     assert_eq!(step(&mut actor), "wait");
@@ -372,7 +372,7 @@ async fn applies_commands_before_the_rest_of_a_set_dirty_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fires_nothing_that_left_commands_could_come_before() {
+async fn timers_wait_for_commands_that_may_come_before_them() {
     let (mut actor, wheel) = start();
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
     jump(ms(10));
@@ -401,7 +401,7 @@ async fn fires_nothing_that_left_commands_could_come_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fires_a_storm_from_before_the_left_commands() {
+async fn storm_fires_before_commands_that_are_due_later() {
     let (mut actor, wheel) = start();
     let _storm: Vec<_> = (0..300).map(|_| armed(&wheel, ms(5))).collect();
     let _later = [9, 10].map(|n| armed(&wheel, ms(n)));

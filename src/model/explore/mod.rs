@@ -302,7 +302,7 @@ fn ends_sleeps_on_time() {
 
 /// Threads take every kind of step.
 #[test]
-fn does_everything_at_once() {
+fn every_kind_of_step_at_once() {
     let mix = Mix {
         threads: (2, 3),
         steps: 8,
@@ -325,5 +325,5 @@ fn does_everything_at_once() {
         panicking: 10,
         lagging: 30,
     };
-    explore("does_everything_at_once", mix);
+    explore("every_kind_of_step_at_once", mix);
 }

@@ -102,7 +102,7 @@ fn appends_what_it_takes_in_order() {
 }
 
 #[test]
-fn takes_the_earliest_tick_along() {
+fn take_carries_the_earliest_tick_over() {
     let mailbox = Mailbox::new(2, Count::default());
     let mut backlog = Backlog::new();
     for (thread, tick, earliest) in [(0, 9, 9), (1, 7, 7), (0, 8, 7), (1, 3, 3)] {

@@ -17,7 +17,7 @@ fn fill(arena: &mut Arena<usize>, count: usize) -> Vec<u32> {
 }
 
 #[test]
-fn gives_no_token_out_twice() {
+fn no_token_is_issued_twice() {
     let mut wheel = Wheel::new(64);
     let mut tokens = HashSet::new();
     for round in 0..200_u64 {

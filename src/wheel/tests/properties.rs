@@ -88,7 +88,7 @@ proptest! {
     }
 
     #[test]
-    fn an_advance_cut_into_parts_hands_out_the_same(
+    fn advance_cut_into_parts_yields_the_same(
         slots in slots(),
         origin in origin(),
         ops in vec(op(), 1..30),

@@ -41,7 +41,7 @@ fn assert_in_time(rounds: &[Round]) {
 }
 
 #[test]
-fn p17_fires_on_time_when_the_arming_task_blocks() {
+fn p17_timer_fires_on_time_when_the_arming_task_blocks() {
     let rounds = four_workers().block_on(async {
         let wheel = TimerWheel::new();
         let (timers, mut expirations) = wheel.keyed();
@@ -97,7 +97,7 @@ where
 }
 
 #[test]
-fn p17_fires_on_time_when_a_woken_task_blocks() {
+fn p17_timer_fires_on_time_when_a_woken_task_blocks() {
     let rounds = four_workers().block_on(async {
         let wheel = TimerWheel::new();
         let mut rounds = Vec::new();

@@ -77,7 +77,7 @@ async fn keeps_a_fine_tick_and_fires_no_sleep_early() {
 }
 
 #[test]
-fn rests_with_nothing_to_wait_for() {
+fn dedicated_thread_rests_with_nothing_to_wait_for() {
     let (wheel, other) = (start(), start());
     let (timers, mut expirations) = other.keyed();
     for key in 0..5 {

@@ -58,7 +58,7 @@ impl Witness {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_bounds_turns_in_a_storm_of_expirations() {
+async fn p11_turns_are_bounded_in_a_storm_of_expirations() {
     const SLEEPS: u64 = 100_000;
     for one_tick in [true, false] {
         let wheel = start_wheel();
@@ -83,7 +83,7 @@ async fn p11_bounds_turns_in_a_storm_of_expirations() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_bounds_turns_in_a_flood_of_commands() {
+async fn p11_turns_are_bounded_in_a_flood_of_commands() {
     const SLEEPS: u64 = 100_000;
     let wheel = start_wheel();
     wheel.settle().await;
@@ -104,7 +104,7 @@ async fn p11_bounds_turns_in_a_flood_of_commands() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_applies_commands_in_a_storm_of_expirations() {
+async fn p11_commands_progress_in_a_storm_of_expirations() {
     const SLEEPS: u64 = 200_000;
     let wheel = start_wheel();
     let mut sleeps: Vec<_> = (0..SLEEPS).map(|_| wheel.sleep(ms(1_000))).collect();
@@ -146,7 +146,7 @@ async fn p11_applies_commands_in_a_storm_of_expirations() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_keeps_the_pace_of_a_heartbeat_in_a_flood_of_commands() {
+async fn p11_heartbeat_keeps_its_pace_in_a_flood_of_commands() {
     const PER_MILLISECOND: u64 = 3_000;
     let wheel = start_wheel();
     let start = Instant::now();
@@ -191,7 +191,7 @@ impl Wake for CommandsWhenWoken {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_fires_a_due_timer_after_the_commands_before_it() {
+async fn p11_due_timer_fires_after_the_commands_before_it() {
     const FLOOD: u64 = 100_000;
     let wheel = start_wheel();
     let woken = Arc::new(CommandsWhenWoken(wheel.clone(), AtomicU64::new(0)));
@@ -221,7 +221,7 @@ async fn p11_fires_a_due_timer_after_the_commands_before_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_lets_others_run_when_sleeps_are_always_ready() {
+async fn p11_sleeps_that_are_always_ready_let_others_run() {
     let wheel = start_wheel();
     let other = tokio::spawn(async {});
     let mut rounds = 0;
@@ -257,7 +257,7 @@ async fn stays_ready_when_polled_without_budget() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p10_holds_nothing_up_by_what_no_task_receives() {
+async fn p10_unread_streams_and_sleeps_delay_no_timer() {
     let wheel = start_wheel();
     let start = Instant::now();
     let (timers, expirations) = wheel.keyed::<u64, ()>();
@@ -307,7 +307,7 @@ async fn settles_once_all_that_was_due_has_fired() {
 /// Timers are armed while the actor is late, and are due before it applies their commands: its wheel is at a later tick by
 /// then, and the next backlog is not applied.
 #[tokio::test(start_paused = true)]
-async fn p3_loses_no_timer_that_comes_due_in_a_backlog() {
+async fn p3_timers_that_come_due_in_a_backlog_fire() {
     const BACKLOG: u64 = 2 * MOST_PER_TURN + 10;
     for turns in 0..4 {
         for ahead in 0..8 {

@@ -19,7 +19,7 @@ use tokio_test::{assert_pending, assert_ready};
 // --- wakers that panic ---
 
 #[tokio::test(start_paused = true)]
-async fn p12_confines_a_panicking_waker_to_its_own_sleep() {
+async fn p12_panicking_waker_harms_only_its_own_sleep() {
     let wheel = start_wheel();
     let (woken, waker) = Wakes::new();
     let panicking = waker_fn(|| panic!("a waker's own affair"));
@@ -134,7 +134,7 @@ async fn p12_wakers_that_panic_when_settled_harm_no_timer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_wakers_that_panic_in_a_queue_skip_no_step_of_the_end() {
+async fn p12_wakers_that_panic_in_a_queue_skip_no_step() {
     let wheel = start_wheel();
     let panicking = waker_fn(|| panic!("a waker's own affair"));
     let (woken, waker) = Wakes::new();
@@ -163,7 +163,7 @@ async fn p12_wakers_that_panic_in_a_queue_skip_no_step_of_the_end() {
 // --- wakers that come back ---
 
 #[tokio::test(start_paused = true)]
-async fn p7_wakes_no_task_for_a_sleep_dropped_on_its_tick() {
+async fn p7_sleep_dropped_on_its_tick_wakes_no_task() {
     let wheel = start_wheel();
     let (woken, waker) = Wakes::new();
     for settled in [true, false] {
@@ -183,7 +183,7 @@ async fn p7_wakes_no_task_for_a_sleep_dropped_on_its_tick() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p7_wakes_no_task_for_a_sleep_dropped_by_another_waker() {
+async fn p7_sleep_dropped_by_another_waker_wakes_no_task() {
     let wheel = start_wheel();
     let (woken, waker) = Wakes::new();
     let start = Instant::now();
@@ -340,7 +340,7 @@ async fn due_sleeps_are_ready_at_once_after_a_starved_runtime() {
 
 // A wheel that counts ticks lags for good once it was late; one whose time is stale fires a burst of fresh timers early.
 #[tokio::test(start_paused = true)]
-async fn p1_p2_fires_new_sleeps_on_time_after_starvation() {
+async fn p1_p2_new_sleeps_fire_on_time_after_starvation() {
     let wheel = start_wheel();
     for gap in [ms(100), HOUR, HOUR * 24 * 365] {
         let mut overdue = wheel.sleep(ms(10));
@@ -369,7 +369,7 @@ async fn p1_p2_fires_new_sleeps_on_time_after_starvation() {
 // --- races ---
 
 #[test]
-fn p7_wakes_no_task_after_drops_that_race_with_firing() {
+fn p7_drops_that_race_with_firing_wake_no_task() {
     let runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = { runtime }.worker_threads(2).enable_time().build().unwrap();
     let wheel = builder().runtime(runtime.handle().clone()).start().unwrap();
@@ -418,7 +418,7 @@ fn p7_wakes_no_task_after_drops_that_race_with_firing() {
 }
 
 #[test]
-fn p3_loses_no_wake_up_when_two_threads_poll_in_turn() {
+fn p3_two_threads_that_poll_in_turn_lose_no_wake_up() {
     let runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = { runtime }.worker_threads(2).enable_time().build().unwrap();
     runtime.block_on(async {

@@ -8,7 +8,7 @@ use tokio::time::{self, Instant};
 use tokio_test::{assert_pending, assert_ready, task};
 
 #[tokio::test(start_paused = true)]
-async fn p14_advances_the_clock_to_exactly_the_next_deadline() {
+async fn p14_clock_advances_to_exactly_the_next_deadline() {
     let wheel = start_wheel();
     let start = Instant::now();
     let mut numbers = Numbers(14);
@@ -22,7 +22,7 @@ async fn p14_advances_the_clock_to_exactly_the_next_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p14_wakes_what_advance_has_passed_and_nothing_else() {
+async fn p14_advance_wakes_what_it_has_passed_and_no_more() {
     let wheel = start_wheel();
     let start = Instant::now();
     for length in [1, 2, 63, 64, 65, 100, 4095, 4096, 4097, 300_000] {
@@ -45,7 +45,7 @@ async fn p14_wakes_what_advance_has_passed_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p14_wakes_each_sleep_at_the_step_that_reaches_its_tick() {
+async fn p14_sleep_wakes_at_the_step_that_reaches_its_tick() {
     for tick in [us(1), us(250), ms(1), ms(7)] {
         let wheel = builder().tick(tick).start().unwrap();
         let origin = Instant::now();
@@ -75,7 +75,7 @@ async fn p14_wakes_each_sleep_at_the_step_that_reaches_its_tick() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p4_fires_in_deadline_order_with_tokios_timers() {
+async fn p4_sleeps_fire_in_deadline_order_with_tokios_timers() {
     let wheel = start_wheel();
     let start = Instant::now();
     let fired = Arc::new(Mutex::new(Vec::new()));
@@ -143,7 +143,7 @@ fn scenario(seed: u64) -> Vec<(Duration, u64, &'static str)> {
 }
 
 #[test]
-fn p14_runs_the_same_program_the_same_way_each_time() {
+fn p14_same_program_runs_the_same_way_each_time() {
     let first = scenario(7);
     assert!(first.len() > 3000);
     assert_eq!(first, scenario(7));
@@ -154,7 +154,7 @@ fn p14_runs_the_same_program_the_same_way_each_time() {
 
 // One crate woken 860 times a second with nothing to do.
 #[tokio::test(start_paused = true)]
-async fn p13_arms_no_timer_and_is_not_polled_when_empty() {
+async fn p13_empty_wheel_arms_no_timer_and_is_not_polled() {
     let wheel = start_wheel();
     wheel.settle().await;
     let before = wheel.metrics();
@@ -170,7 +170,7 @@ async fn p13_arms_no_timer_and_is_not_polled_when_empty() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p13_processes_cancelled_timers_once_each() {
+async fn p13_cancelled_timers_are_processed_once_each() {
     let wheel = start_wheel();
     wheel.settle().await;
     for _ in 0..1000 {
@@ -184,7 +184,7 @@ async fn p13_processes_cancelled_timers_once_each() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p13_wakes_at_most_once_per_level_for_one_far_timer() {
+async fn p13_far_timer_costs_one_wake_up_per_level_at_most() {
     for slots in [2, 16, 64, 4096_usize] {
         for length in [
             1,
@@ -222,7 +222,7 @@ async fn p13_wakes_at_most_once_per_level_for_one_far_timer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p13_processes_a_moving_sleep_once_per_length() {
+async fn p13_moving_sleep_is_processed_once_per_length() {
     let wheel = start_wheel();
     let (woken, waker) = Wakes::new();
     let mut sleep = wheel.sleep(ms(30_000));
@@ -248,7 +248,7 @@ async fn p13_processes_a_moving_sleep_once_per_length() {
 // --- a clock that misbehaves ---
 
 #[tokio::test(start_paused = true)]
-async fn p9_fires_nothing_while_the_clock_stands_still() {
+async fn p9_nothing_fires_while_the_clock_stands_still() {
     let wheel = start_wheel();
     let mut sleep = task::spawn(wheel.sleep(Duration::from_nanos(1)));
     assert_pending!(sleep.poll());
@@ -273,7 +273,7 @@ async fn p9_fires_nothing_while_the_clock_stands_still() {
 
 // A thread outside the runtime reads the machine's clock, hours behind the one that was advanced.
 #[tokio::test(start_paused = true)]
-async fn p9_survives_a_clock_that_steps_back() {
+async fn p9_clock_that_steps_back_is_harmless() {
     let wheel = start_wheel();
     time::advance(HOUR * 3).await;
     let start = Instant::now();
@@ -303,7 +303,7 @@ async fn p9_survives_a_clock_that_steps_back() {
 }
 
 #[tokio::test]
-async fn p9_fires_no_sleep_early_over_pause_and_resume() {
+async fn p9_pause_and_resume_fire_no_sleep_early() {
     let wheel = start_wheel();
     let start = Instant::now();
     let mut sleep = wheel.sleep(ms(60_000));

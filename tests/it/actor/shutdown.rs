@@ -37,7 +37,7 @@ async fn a_few_turns() {
 // --- shutdown ---
 
 #[tokio::test(start_paused = true)]
-async fn p15_fires_pending_sleeps_on_time_after_shutdown() {
+async fn p15_pending_sleeps_fire_on_time_after_shutdown() {
     let wheel = start_wheel();
     let start = Instant::now();
     let mut tasks = JoinSet::new();
@@ -66,7 +66,7 @@ async fn p15_fires_pending_sleeps_on_time_after_shutdown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p15_fires_sleeps_made_after_the_shutdown() {
+async fn p15_sleeps_made_after_the_shutdown_fire() {
     let wheel = start_wheel();
     wheel.shutdown().await;
     let start = Instant::now();
@@ -160,7 +160,7 @@ async fn shuts_down_also_if_the_future_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn releases_those_who_settle_when_the_wheel_ends() {
+async fn tasks_that_settle_return_when_the_wheel_ends() {
     let wheel = start_wheel();
     let settling = wheel.clone();
     let settling = tokio::spawn(async move {
@@ -173,7 +173,7 @@ async fn releases_those_who_settle_when_the_wheel_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p7_wakes_no_task_for_a_sleep_dropped_after_shutdown() {
+async fn p7_sleep_dropped_after_shutdown_wakes_no_task() {
     let wheel = start_wheel();
     let (woken, waker) = Wakes::new();
     let mut sleep = wheel.sleep(ms(10));
@@ -187,7 +187,7 @@ async fn p7_wakes_no_task_for_a_sleep_dropped_after_shutdown() {
 }
 
 #[test]
-fn p15_loses_no_sleep_in_racing_shutdowns() {
+fn p15_racing_shutdowns_lose_no_sleep() {
     let runtime = multi_thread_runtime();
     runtime.block_on(async {
         for seed in 0..60 {
@@ -227,7 +227,7 @@ fn p15_loses_no_sleep_in_racing_shutdowns() {
 // --- the runtime goes ---
 
 #[test]
-fn p15_leaves_sleeps_usable_after_their_runtime_is_dropped() {
+fn p15_sleeps_outlive_the_runtime_of_their_wheel() {
     let wheels_runtime = paused_runtime();
     let (wheel, mut sleeps) = wheels_runtime.block_on(async {
         let wheel = start_wheel();

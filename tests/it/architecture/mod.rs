@@ -103,7 +103,7 @@ fn names_the_peers_of_adapters_in_the_adapters_only() {
 }
 
 #[test]
-fn reads_no_clock_in_the_wheel() {
+fn wheel_reads_no_clock() {
     let wheel = sources().into_iter().filter(|file| part(file) == "wheel");
     for file in wheel {
         for clock in ["Instant", "SystemTime", "Duration"] {
@@ -113,7 +113,7 @@ fn reads_no_clock_in_the_wheel() {
 }
 
 #[test]
-fn reads_the_clock_in_one_place() {
+fn only_one_file_reads_the_clock() {
     for file in sources() {
         let reads = file.text.contains("Instant::now()") || file.text.contains(".elapsed()");
         assert!(!reads || part(&file) == "clock", "{} reads it", file.path);

@@ -14,7 +14,7 @@
 //! | 10 | Netty, Dubbo | cancelled stay until due; counted twice; unbounded | `b10_*` |
 //! | 11 | Tokio, `DelayQueue` | a far timer in the current slot hides nearer ones; far deadlines panic | `b11_*`, `pure_wheel::b11_*` |
 //! | 12 | `DelayQueue` | a stale key removes another timer | `b12_*`, `pure_wheel::b12_*` |
-//! | 13 | pingora-timeout | a notification between check and wait is lost | `b13_leaves_no_sleeper_behind` |
+//! | 13 | pingora-timeout | a notification between check and wait is lost | `b13_every_sleeper_wakes` |
 //! | 14 | many | the level is computed from the duration, though the window slid | `pure_wheel::b14_*` |
 //! | 15 | many | wakes up with nothing to do | `b15_wakes_no_idle_wheel` |
 
@@ -289,7 +289,7 @@ async fn b08_spawns_no_tasks_for_timers_that_fire() {
 
 // go-zero: the ticks are counted, so a wheel that was late once stays late.
 #[tokio::test(start_paused = true)]
-async fn b09_fires_all_due_after_a_standstill_and_the_rest_in_time() {
+async fn b09_timers_fire_after_a_standstill_and_later_ones_in_time() {
     let wheel = start_wheel();
     let (timers, mut stream) = wheel.keyed();
     for key in 1..=50_u64 {
@@ -350,7 +350,7 @@ async fn b10_drops_what_a_cancelled_timer_holds_at_once() {
 
 // Netty: `pendingTimeouts` went down twice, by the cancelling and by the slot; Dubbo's copy still does that.
 #[tokio::test(start_paused = true)]
-async fn b10_counts_a_timer_down_once_however_often_it_ends() {
+async fn b10_timer_is_counted_down_once() {
     let wheel = start_wheel();
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer("stays", (), ms(1_000_000)).unwrap();
@@ -386,7 +386,7 @@ async fn b10_returns_what_was_pending_and_limits_it() {
 
 // `DelayQueue` panics on deadlines of 2^36 ms and more.
 #[tokio::test(start_paused = true)]
-async fn b11_neither_panics_nor_hides_by_far_deadlines() {
+async fn b11_far_deadlines_neither_panic_nor_hide_near_ones() {
     let wheel = start_wheel();
     let (timers, mut stream) = wheel.keyed();
     time::advance(ms(70)).await;
@@ -432,7 +432,7 @@ async fn b12_keeps_a_new_timer_despite_a_stale_key() {
 
 // pingora-timeout: it loads its flag, then makes the future that is notified; a notification between the two is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b13_leaves_no_sleeper_behind() {
+async fn b13_every_sleeper_wakes() {
     let wheel = start_wheel();
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
     let tasks: Vec<_> = (0..64_u64)

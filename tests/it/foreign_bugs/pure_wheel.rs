@@ -4,7 +4,7 @@ use tickwheel::wheel::Wheel;
 
 // RussellLuo: `Stop` leaves entries behind in the buckets.
 #[test]
-fn b08_leaves_nothing_behind_of_what_is_removed() {
+fn b08_removed_items_leave_nothing_behind() {
     let mut wheel = Wheel::new(8);
     let tokens: Vec<_> = (0..1000)
         .map(|tick| wheel.insert(tick * tick, tick))
@@ -19,7 +19,7 @@ fn b08_leaves_nothing_behind_of_what_is_removed() {
 
 // RussellLuo: advancing and flushing a bucket lock each other out while items cascade.
 #[test]
-fn b08_hands_out_items_inserted_while_advancing() {
+fn b08_items_inserted_while_advancing_are_yielded() {
     let mut wheel = Wheel::new(4);
     wheel.insert(100, 0_u64);
     let mut seen = Vec::new();
@@ -92,7 +92,7 @@ fn b12_finds_nothing_by_a_stale_token() {
 // Many: the level is computed from the duration and the slot from the tick; once the window has slid they disagree, and
 // an item lands in the current bucket, due a rotation early, or late.
 #[test]
-fn b14_keeps_every_distance_whatever_the_window() {
+fn b14_every_distance_is_exact_at_every_window() {
     for slots in [2_usize, 4, 8] {
         let n = slots as u64;
         for now in 0..n * n * 2 {

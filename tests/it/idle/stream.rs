@@ -307,7 +307,7 @@ async fn gives_inner_stream_back_for_goodbye() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p7_wakes_no_task_after_a_stream_is_dropped() {
+async fn p7_dropped_stream_wakes_no_task() {
     let wheel = TimerWheel::new();
     let limits = none().read(IDLE).write(IDLE);
     let mut stream = wheel.idle_stream_with(Silent, limits);

@@ -30,7 +30,7 @@ async fn fires_once_with_the_second_value_when_set_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p5_fires_a_moved_timer_at_its_new_deadline_only() {
+async fn p5_moved_timer_fires_only_at_its_new_deadline() {
     // Each pair is (set to, moved to); with `pause` the actor sees the first deadline before the move.
     let pairs = [
         (4, 7),
@@ -66,7 +66,7 @@ async fn p5_fires_a_moved_timer_at_its_new_deadline_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p5_applies_the_last_of_many_moves() {
+async fn p5_last_of_many_moves_counts() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let start = Instant::now();
@@ -108,7 +108,7 @@ async fn ignores_moving_or_removing_an_unknown_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p6_never_fires_once_set_moved_and_removed() {
+async fn p6_removed_timer_never_fires() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     for settle in 0..8 {
@@ -132,7 +132,7 @@ async fn p6_never_fires_once_set_moved_and_removed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p6_says_by_remove_timer_whether_it_fired() {
+async fn p6_remove_timer_says_whether_the_timer_fired() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer(1, "taken", ms(5)).unwrap();
@@ -145,7 +145,7 @@ async fn p6_says_by_remove_timer_whether_it_fired() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p6_takes_a_due_timer_that_was_not_yet_processed() {
+async fn p6_remove_timer_takes_a_due_timer_not_yet_processed() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer(1, 'x', ms(0)).unwrap();
@@ -205,7 +205,7 @@ async fn leaves_what_has_fired_in_the_stream_when_drained() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p4_delivers_timers_of_one_tick_in_order_of_arming() {
+async fn p4_timers_of_one_tick_expire_in_order_of_arming() {
     let wheel = TimerWheel::builder().tick(ms(10)).start().unwrap();
     let (timers, mut stream) = wheel.keyed();
     // Deadlines within the tick decrease: only the arming counts.
@@ -224,7 +224,7 @@ async fn p4_delivers_timers_of_one_tick_in_order_of_arming() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p4_delivers_a_moved_timer_after_those_armed_before() {
+async fn p4_moved_timer_expires_after_those_armed_before() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer('a', (), ms(5)).unwrap();
@@ -287,7 +287,7 @@ async fn delivers_an_already_expired_timer_on_the_next_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p4_delivers_many_deadlines_sorted_and_on_time() {
+async fn p4_many_timers_expire_sorted_and_on_time() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let mut deadlines: Vec<u64> = (10..100).flat_map(|d| [d, d]).collect();
@@ -324,7 +324,7 @@ async fn sets_another_timer_while_an_expiration_is_unreceived() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p1_p2_fires_never_early_and_late_by_less_than_a_tick() {
+async fn p1_p2_timers_are_never_early_and_less_than_a_tick_late() {
     for tick in [1, 7, 10, 1000] {
         let wheel = TimerWheel::builder()
             .tick(ms(tick))

@@ -151,7 +151,7 @@ async fn keeps_the_rest_in_the_stream_when_dispatch_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_counts_a_panicking_handler_as_finished() {
+async fn p12_handler_that_panics_counts_as_finished() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     for key in 0..30 {

@@ -26,7 +26,7 @@ fn far() -> Vec<Duration> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_hides_no_nearer_timer_behind_far_deadlines() {
+async fn p8_far_deadlines_do_not_hide_near_timers() {
     for slots in [2, 64, 4096] {
         let wheel = TimerWheel::builder().slots(slots).start().unwrap();
         let (timers, mut stream) = wheel.keyed();
@@ -53,7 +53,7 @@ async fn p8_hides_no_nearer_timer_behind_far_deadlines() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_removes_a_timer_moved_out_of_reach() {
+async fn p8_timer_moved_out_of_reach_can_be_removed() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     for (key, delay) in far().into_iter().enumerate() {
@@ -73,7 +73,7 @@ async fn p8_removes_a_timer_moved_out_of_reach() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_reports_a_deadline_decades_away_for_never() {
+async fn p8_unrepresentable_deadline_shows_as_decades_away() {
     let wheel = TimerWheel::new();
     let (timers, _stream) = wheel.keyed();
     let now = Instant::now();
@@ -95,7 +95,7 @@ async fn p8_reports_a_deadline_decades_away_for_never() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_treats_the_farthest_instant_as_never() {
+async fn p8_farthest_instant_never_fires() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let mut farthest = Instant::now();
@@ -124,7 +124,7 @@ async fn p8_fires_on_its_millisecond_after_decades() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_fires_zero_and_past_deadlines_on_the_next_turn() {
+async fn p8_zero_and_past_deadlines_expire_on_the_next_turn() {
     let wheel = TimerWheel::builder().tick(ms(100)).start().unwrap();
     let (timers, mut stream) = wheel.keyed();
     let past = Instant::now();
@@ -146,7 +146,7 @@ async fn p8_fires_zero_and_past_deadlines_on_the_next_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p2_fires_a_delay_of_zero_by_the_next_tick() {
+async fn p2_delay_of_zero_expires_by_the_next_tick() {
     let wheel = TimerWheel::builder().tick(ms(100)).start().unwrap();
     let (timers, mut stream) = wheel.keyed();
     let start = Instant::now();

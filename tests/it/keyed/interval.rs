@@ -171,7 +171,7 @@ async fn p8_too_short_period_is_a_tick_and_too_long_one_never() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p4_arms_an_interval_again_when_it_fires() {
+async fn p4_interval_is_armed_again_when_it_fires() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     timers.set_interval('i', (), ms(10)).unwrap();

@@ -32,7 +32,7 @@ async fn turns_of_another_task(work: impl Future<Output = ()>) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p4_p11_keeps_order_and_lets_others_run_in_a_storm() {
+async fn p4_p11_storm_keeps_order_and_lets_others_run() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     // In the order of keys but for those that are moved: they come last, and in the order of the moves.
@@ -64,7 +64,7 @@ async fn p4_p11_keeps_order_and_lets_others_run_in_a_storm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_applies_commands_in_the_midst_of_a_storm() {
+async fn p11_commands_progress_in_the_midst_of_a_storm() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let (others, mut other_stream) = wheel.keyed();
@@ -103,7 +103,7 @@ async fn p11_applies_commands_in_the_midst_of_a_storm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_keeps_a_heartbeat_punctual_in_a_flood_of_commands() {
+async fn p11_heartbeat_is_punctual_in_a_flood_of_commands() {
     let wheel = TimerWheel::new();
     let (timers, _stream) = wheel.keyed();
     let (heart, mut beats) = wheel.keyed();
@@ -137,7 +137,7 @@ async fn p11_keeps_a_heartbeat_punctual_in_a_flood_of_commands() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_lets_other_tasks_run_in_a_flood_of_commands() {
+async fn p11_other_tasks_run_in_a_flood_of_commands() {
     let wheel = TimerWheel::new();
     let (timers, _stream) = wheel.keyed();
     for key in 0..STORM {
@@ -157,7 +157,7 @@ async fn p11_lets_other_tasks_run_in_a_flood_of_commands() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p5_sends_no_command_for_moves_to_later() {
+async fn p5_moves_to_later_send_no_command() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     for key in 0..1000 {
@@ -185,7 +185,7 @@ async fn p5_sends_no_command_for_moves_to_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p4_delivers_in_turn_what_falls_due_behind_old_commands() {
+async fn p4_timers_due_behind_old_commands_expire_in_order() {
     // More commands than a turn applies: the first part must not fire before the second is applied.
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
@@ -205,7 +205,7 @@ async fn p4_delivers_in_turn_what_falls_due_behind_old_commands() {
 // In an earlier version, a turn that used up its budget at the last due item stopped before the current tick. Timers that
 // had come off the wheel and were due after that waited for the next notification.
 #[tokio::test(start_paused = true)]
-async fn p2_fires_a_moved_timer_after_a_turn_that_ended_short() {
+async fn p2_moved_timer_expires_after_a_turn_that_ended_short() {
     // The numbers of other timers cover every part of a turn's budget.
     for others in 0..1100 {
         let wheel = TimerWheel::new();
@@ -243,7 +243,7 @@ async fn p2_fires_on_time_despite_rescheduling_on_the_way() {
 /// More timers are due at one tick than a turn processes; the processed ones wait for the rest. Then one that waits is moved
 /// to before that tick, and another is set in between.
 #[tokio::test(start_paused = true)]
-async fn p4_delivers_first_a_due_timer_moved_into_the_past() {
+async fn p4_due_timer_moved_into_the_past_expires_first() {
     const STORM: u32 = 600;
     // The number of turns until then depends on the runtime; each case happens at least once.
     for (moved, turns) in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (STORM - 1, 1)] {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::support::{Numbers, advance, assert_balanced, ms, received};
 
 #[tokio::test(start_paused = true)]
-async fn retain_visits_each_timer_once_and_removes_what_it_is_told() {
+async fn retain_visits_each_timer_once_and_removes_those_refused() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed::<u64, u64>();
     let start = Instant::now();

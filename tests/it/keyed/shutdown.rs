@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::support::{advance, assert_balanced, ms, received};
 
 #[tokio::test(start_paused = true)]
-async fn p15_returns_what_had_not_fired_once_earliest_first() {
+async fn p15_unexpired_timers_are_returned_once_earliest_first() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let start = Instant::now();

@@ -327,7 +327,7 @@ fn p1_p4_p5_p6_plays_all_scripts_of_3_calls_on_4_slots() {
 /// go-zero compared the slots of the old and the new deadline, not the distances: a quarter of all single moves fired
 /// exactly one rotation early or late. This is every single move, after every part of the first delay.
 #[test]
-fn p5_fires_every_single_move_at_its_new_tick_alone() {
+fn p5_every_single_move_fires_only_at_its_new_tick() {
     for (slots, rotation) in [(2, 2_u64), (4, 4)] {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()

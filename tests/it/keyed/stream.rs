@@ -27,7 +27,7 @@ impl CountWakes {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p10_blocks_no_task_when_the_consumer_never_reads() {
+async fn p10_consumer_that_never_reads_blocks_no_task() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let (others, mut other_stream) = wheel.keyed();

@@ -149,7 +149,7 @@ fn start_storm(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p6_p16_ends_every_timer_once_whatever_threads_do() {
+async fn p6_p16_every_timer_ends_once_whatever_threads_do() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed::<u64, Value>();
     let ends = Ends::new(THREADS * CALLS);
@@ -189,7 +189,7 @@ async fn p6_p16_ends_every_timer_once_whatever_threads_do() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p15_loses_no_value_in_a_shutdown_amid_a_storm() {
+async fn p15_shutdown_amid_a_storm_loses_no_value() {
     let mut refused = 0;
     for round in 0..4 {
         let wheel = TimerWheel::new();
@@ -253,7 +253,7 @@ async fn p15_drops_every_value_with_a_stream_amid_a_storm() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p5_applies_the_calls_of_one_thread_in_order() {
+async fn p5_calls_of_one_thread_apply_in_order() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed::<(usize, u64), u64>();
     let fired = tokio::spawn(async move {
@@ -477,7 +477,7 @@ async fn p1_p11_fires_all_and_none_early_while_threads_flood() {
 /// The near timer of each round is armed while other tasks set and remove far ones in the same set. In an earlier version,
 /// a thread paused between marking the set as queued and pushing the command kept the others from pushing theirs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn p2_fires_a_near_timer_among_calls_that_need_no_wake() {
+async fn p2_near_timer_expires_among_calls_that_need_no_wake() {
     const NEAR: u64 = u64::MAX;
     let wheel = TimerWheel::builder()
         .tick(Duration::from_micros(100))

@@ -56,7 +56,7 @@ fn is_sendable<T: Send + Sync + Unpin>(_: &T) {}
 
 // Kafka's and RussellLuo's wheels round the deadline down: 900 ms on a tick of 1 s fired after 432 ms.
 #[tokio::test(start_paused = true)]
-async fn p2_fires_at_the_first_tick_at_or_after_the_deadline() {
+async fn p2_sleep_fires_at_the_first_tick_from_its_deadline_on() {
     for tick in TICKS {
         let wheel = wheel_with(tick);
         let origin = Instant::now();
@@ -78,7 +78,7 @@ async fn p2_fires_at_the_first_tick_at_or_after_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p1_fires_no_sleep_early_when_started_between_ticks() {
+async fn p1_sleeps_started_between_ticks_are_never_early() {
     // Tokio's timer rounds up to its own milliseconds, and steps by whole ones from wherever the clock is.
     let tokios_own = ms(2);
     for tick in TICKS {
@@ -103,7 +103,7 @@ async fn p1_fires_no_sleep_early_when_started_between_ticks() {
 
 // pingora-timeout, timerwheel and hierarchical_hash_wheel_timer fire up to 1.8 ms early.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p1_fires_no_sleep_early_by_the_real_clock() {
+async fn p1_sleeps_are_never_early_by_the_real_clock() {
     let mut numbers = Numbers(1);
     let mut tasks = task_set();
     for tick in [us(1), ms(1), ms(7)] {
@@ -129,7 +129,7 @@ fn task_set() -> tokio::task::JoinSet<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readies_a_zero_or_past_sleep_at_its_first_poll() {
+async fn zero_or_past_sleep_is_ready_at_its_first_poll() {
     let wheel = start_wheel();
     jump(ms(10));
     let past = Instant::now() - ms(5);
@@ -190,7 +190,7 @@ async fn shows_its_progress_by_is_elapsed_and_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_hides_no_near_sleep_behind_a_far_one() {
+async fn p8_far_sleep_does_not_hide_a_near_one() {
     let wheel = start_wheel();
     let start = Instant::now();
     let years = |n: u64| Duration::from_secs(n * 86_400 * 365);
@@ -217,7 +217,7 @@ async fn p8_hides_no_near_sleep_behind_a_far_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_accepts_the_last_instant_everywhere() {
+async fn p8_last_instant_is_accepted_everywhere() {
     let mut last = Instant::now();
     for bit in (0..64).rev() {
         last = last
@@ -252,7 +252,7 @@ async fn p8_accepts_the_last_instant_everywhere() {
 // --- whom it woken ---
 
 #[tokio::test(start_paused = true)]
-async fn p3_wakes_only_the_last_of_several_pollers() {
+async fn p3_only_the_last_of_several_pollers_is_woken() {
     let wheel = start_wheel();
     let (first, first_waker) = Wakes::new();
     let (last, last_waker) = Wakes::new();
@@ -273,7 +273,7 @@ async fn p3_wakes_only_the_last_of_several_pollers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p3_drops_wakers_that_were_replaced_or_fired() {
+async fn p3_replaced_and_fired_wakers_are_dropped() {
     let wheel = start_wheel();
     let (first, first_waker) = Wakes::new();
     let (last, last_waker) = Wakes::new();
@@ -290,7 +290,7 @@ async fn p3_drops_wakers_that_were_replaced_or_fired() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p3_wakes_the_task_that_a_sleep_was_moved_to() {
+async fn p3_task_that_a_sleep_was_moved_to_is_woken() {
     let wheel = start_wheel();
     let start = Instant::now();
     let mut sleep = wheel.sleep(ms(100));
@@ -308,7 +308,7 @@ async fn p3_wakes_the_task_that_a_sleep_was_moved_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p4_wakes_sleeps_tick_by_tick_however_armed() {
+async fn p4_sleeps_wake_tick_by_tick_however_armed() {
     const SLEEPS: usize = 5000; // several turns of the actor
     for tick in [ms(1), ms(7)] {
         let wheel = wheel_with(tick);
@@ -336,7 +336,7 @@ async fn p4_wakes_sleeps_tick_by_tick_however_armed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p4_wakes_moved_sleeps_tick_by_tick() {
+async fn p4_moved_sleeps_wake_tick_by_tick() {
     let wheel = start_wheel();
     let start = Instant::now();
     let mut numbers = Numbers(5);
@@ -364,7 +364,7 @@ async fn p4_wakes_moved_sleeps_tick_by_tick() {
 // --- resets ---
 
 #[tokio::test(start_paused = true)]
-async fn p5_obeys_the_last_reset_only() {
+async fn p5_only_the_last_reset_counts() {
     let moves: &[&[u64]] = &[
         &[40, 70],
         &[40, 20],
@@ -497,7 +497,7 @@ async fn fires_at_the_last_of_ten_thousand_resets() {
 // --- races ---
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p3_loses_no_wake_up_by_resets_that_race_with_firing() {
+async fn p3_resets_that_race_with_firing_lose_no_wake_up() {
     const ROUNDS: usize = 50;
     let wheel = start_wheel();
     let fired = Arc::new(AtomicUsize::new(0));

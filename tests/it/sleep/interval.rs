@@ -203,7 +203,7 @@ async fn loses_no_tick_by_a_dropped_tick_future() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_ticks_once_with_a_period_too_long_to_represent() {
+async fn p8_interval_too_long_to_represent_ticks_once() {
     let wheel = start_wheel();
     for behavior in BEHAVIORS {
         let mut interval = wheel.interval(Duration::MAX);
@@ -247,7 +247,7 @@ async fn rejects_an_interval_without_length() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_lets_others_run_beside_an_always_late_interval() {
+async fn p11_interval_that_is_always_late_lets_others_run() {
     let wheel = start_wheel();
     let mut interval = wheel.interval(Duration::from_nanos(1));
     time::advance(ms(1)).await; // a burst of a million ticks

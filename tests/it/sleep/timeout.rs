@@ -84,7 +84,7 @@ async fn prefers_the_output_when_both_are_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p8_sets_no_limit_by_a_timeout_too_long_to_represent() {
+async fn p8_timeout_too_long_to_represent_sets_no_limit() {
     let wheel = start_wheel();
     let (tx, rx) = oneshot::channel();
     let mut timeout = task::spawn(wheel.timeout(Duration::MAX, rx));
@@ -117,7 +117,7 @@ async fn accepts_anything_that_becomes_a_future() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p7_wakes_no_task_for_a_timeout_completed_or_dropped() {
+async fn p7_completed_or_dropped_timeout_wakes_no_task() {
     let wheel = start_wheel();
     let (woken, waker) = Wakes::new();
     let (tx, rx) = oneshot::channel();
@@ -163,7 +163,7 @@ async fn elapses_the_shorter_of_nested_timeouts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_drops_only_the_timer_of_a_future_that_panics() {
+async fn p12_future_that_panics_drops_only_its_own_timer() {
     let wheel = start_wheel();
     let panics = wheel.timeout(ms(10), async {
         tokio::task::yield_now().await;
@@ -187,7 +187,7 @@ fn use_up_budget() -> impl Future<Output = ()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_elapses_over_a_future_that_uses_up_the_budget() {
+async fn p11_timeout_elapses_over_a_future_that_uses_the_budget() {
     let wheel = start_wheel();
     let mut polls = 0;
     let mut busy = Box::pin(use_up_budget());
@@ -202,7 +202,7 @@ async fn p11_elapses_over_a_future_that_uses_up_the_budget() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_elapses_over_a_channel_that_is_always_full() {
+async fn p11_timeout_elapses_over_a_channel_that_is_always_full() {
     let wheel = start_wheel();
     let (tx, mut rx) = mpsc::unbounded_channel();
     let drain = async {
@@ -221,7 +221,7 @@ async fn p11_elapses_over_a_channel_that_is_always_full() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_lets_others_run_beside_timeouts_that_elapse_at_once() {
+async fn p11_timeouts_that_elapse_at_once_let_others_run() {
     let wheel = start_wheel();
     let (tx, mut rx) = oneshot::channel();
     tokio::spawn(async move { tx.send(()).unwrap() });

@@ -47,12 +47,12 @@ async fn assert_all_elapse(wheel: &TimerWheel) {
 }
 
 #[tokio::test]
-async fn elapses_though_its_future_uses_the_budget_up() {
+async fn timeout_elapses_though_its_future_uses_the_budget_up() {
     assert_all_elapse(&start_wheel()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn elapses_on_a_worker_though_its_future_uses_the_budget_up() {
+async fn timeout_elapses_on_a_worker_without_budget() {
     let wheel = start_wheel();
     tokio::spawn(async move { assert_all_elapse(&wheel).await })
         .await
@@ -60,7 +60,7 @@ async fn elapses_on_a_worker_though_its_future_uses_the_budget_up() {
 }
 
 #[tokio::test]
-async fn elapses_after_shutdown_though_its_future_uses_the_budget_up() {
+async fn timeout_elapses_after_shutdown_without_budget() {
     let wheel = start_wheel();
     wheel.shutdown().await;
     assert_all_elapse(&wheel).await;

@@ -53,7 +53,7 @@ fn uses_the_paused_runtime_that_drives_a_local_set() {
 }
 
 #[test]
-fn follows_the_paused_clock_of_the_runtime_entered_within_a_task() {
+fn runtime_entered_within_a_task_rules_by_its_paused_clock() {
     let outer = multi_thread(2);
     let foreign = paused();
     let handle = foreign.handle().clone();

@@ -19,7 +19,7 @@ async fn uses_the_wheel_installed() {
 }
 
 #[tokio::test]
-async fn says_whether_it_was_twice_or_too_late() {
+async fn install_error_says_whether_it_was_twice_or_too_late() {
     let installed = install(TimerWheel::builder()).unwrap();
     let twice = install(TimerWheel::builder()).unwrap_err();
     assert_eq!(twice, InstallError::AlreadyInstalled);

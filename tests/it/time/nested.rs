@@ -195,7 +195,7 @@ fn interval_ticks_in_the_runtime_that_was_entered() {
 }
 
 #[test]
-fn interval_ticks_on_a_blocking_thread_after_a_foreign_block_on() {
+fn interval_ticks_on_a_blocking_thread_after_a_block_on() {
     let hung = Hung::new();
     let foreign = hung.handle();
     for runtime in [multi_thread(1), current_thread()] {

@@ -102,7 +102,7 @@ fn panics_as_tokio_does_without_a_time_driver() {
 }
 
 #[test]
-fn panics_in_a_runtime_without_a_time_driver_after_using_another() {
+fn runtime_without_a_time_driver_panics_after_another() {
     let (with, without) = (
         current_thread(),
         Builder::new_current_thread().build().unwrap(),

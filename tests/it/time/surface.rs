@@ -18,7 +18,7 @@ struct Held {
 }
 
 #[tokio::test(start_paused = true)]
-async fn takes_code_written_for_tokio() {
+async fn code_written_for_tokio_compiles_and_runs() {
     let start = Instant::now();
     let mut held = Held {
         sleep: Box::pin(sleep(ms(10))),

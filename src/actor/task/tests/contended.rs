@@ -79,7 +79,7 @@ fn received(stream: &mut Expirations<Key, ()>) -> Vec<u64> {
 
 // A turn once waited for the lock, and for another thread's share of the processor each time.
 #[tokio::test(start_paused = true)]
-async fn p11_fires_what_is_due_while_a_set_is_locked() {
+async fn p11_due_timers_fire_while_a_set_is_locked() {
     let (mut actor, wheel) = start();
     let (locked, mut stream) = wheel.keyed::<Key, ()>();
     let (other, mut others) = wheel.keyed::<Key, ()>();

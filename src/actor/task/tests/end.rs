@@ -81,7 +81,7 @@ async fn sweeps_cancelled_sleeps_in_bounded_turns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_after_a_sweep_that_sees_just_all() {
+async fn actor_waits_after_a_sweep_of_exactly_its_limit() {
     let (mut actor, wheel) = start();
     let _sleeps: Vec<_> = (0..4_096).map(|_| armed(&wheel, FAR)).collect();
     assert_eq!(step(&mut actor), "wait");

@@ -55,7 +55,7 @@ async fn overdue_timer_is_late_since_it_was_armed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn overdue_timer_beside_waiting_ones_is_late_since_it_was_armed() {
+async fn overdue_timer_beside_waiting_ones_is_late_since_armed() {
     // No call notifies an actor that is due itself: then the timer is late by no more than the actor.
     for (next, after, lateness) in [(60, 0, 0), (60, 9, 9), (40, 0, 10), (45, 20, 25)] {
         let (mut actor, wheel, timers, _stream) = start_keyed();

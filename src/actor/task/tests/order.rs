@@ -37,7 +37,7 @@ fn flood(wheel: &TimerWheel) -> Vec<Sleep> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p4_fires_by_tick_what_is_armed_behind_a_backlog() {
+async fn p4_timers_armed_behind_a_backlog_fire_by_tick() {
     let (mut actor, wheel) = start();
     let order = Order::default();
     let _later = order.armed(&wheel, 5);
@@ -51,7 +51,7 @@ async fn p4_fires_by_tick_what_is_armed_behind_a_backlog() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p4_fires_by_tick_what_is_moved_earlier_in_a_backlog() {
+async fn p4_timers_moved_earlier_in_a_backlog_fire_by_tick() {
     for steps_before in [0, 1] {
         let (mut actor, wheel) = start();
         let order = Order::default();
@@ -70,7 +70,7 @@ async fn p4_fires_by_tick_what_is_moved_earlier_in_a_backlog() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p4_fires_nothing_before_the_urgent_indices_left_of_a_set() {
+async fn p4_timers_wait_for_urgent_indices_left_over() {
     let (mut actor, wheel) = start();
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
     let set = |key, length| {
@@ -91,7 +91,7 @@ async fn p4_fires_nothing_before_the_urgent_indices_left_of_a_set() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_fires_what_is_due_before_all_of_a_backlog() {
+async fn p11_due_timers_do_not_wait_for_a_whole_backlog() {
     let (mut actor, wheel) = start();
     let order = Order::default();
     let _sleeps = [5, 9, 12].map(|length| order.armed(&wheel, length));
@@ -109,7 +109,7 @@ async fn p11_fires_what_is_due_before_all_of_a_backlog() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_fires_what_is_due_while_a_barrier_waits_in_a_backlog() {
+async fn p11_due_timers_fire_while_a_barrier_waits() {
     let (mut actor, wheel) = start();
     let order = Order::default();
     let _sleep = order.armed(&wheel, 5);
@@ -159,7 +159,7 @@ fn keys(stream: &mut Expirations<u64, ()>) -> Vec<u64> {
 // Waking the actor for a long list was once taken for a command that is needed now: nothing fired before all of it was
 // processed. With a horizon from long ago, neither did anything that was due after a near timer of the list.
 #[tokio::test(start_paused = true)]
-async fn p11_far_timers_of_a_set_hold_no_due_timer() {
+async fn p11_far_timers_of_a_set_delay_no_due_timer() {
     let (mut actor, wheel) = start();
     let order = Order::default();
     let (flooded, mut expirations) = wheel.keyed::<u64, ()>();

@@ -29,7 +29,7 @@ async fn stops_watching_when_the_stream_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p15_returns_all_watches_as_unexpired_after_shutdown() {
+async fn p15_all_watches_are_unexpired_after_shutdown() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
@@ -76,7 +76,7 @@ async fn p15_returns_all_watches_as_unexpired_after_shutdown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p15_keeps_what_was_delivered_and_unreceived_at_shutdown() {
+async fn p15_delivered_watches_can_be_received_after_shutdown() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();

@@ -170,7 +170,7 @@ async fn a_weak_reaper_does_not_keep_the_stream_open() {
 
 /// Every watch is ended by exactly one of: being idle, its owner, a drain, and its drop. Each party learns which.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p6_ends_each_watch_once_while_threads_expire_drain_and_drop() {
+async fn p6_watch_ends_once_while_threads_expire_drain_and_drop() {
     const THREADS: u64 = 3;
     const WATCHES: u64 = 2_000;
     let wheel = TimerWheel::builder().tick(ms(1) / 10).start().unwrap();

@@ -63,7 +63,7 @@ fn use_watches(reaper: &Reaper<u64, ()>, thread: u64, watches: u64) -> Vec<Had> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p6_reaps_once_or_never_while_another_thread_touches() {
+async fn p6_watch_touched_by_a_thread_is_reaped_once_or_never() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let threads: Vec<_> = (0..4)

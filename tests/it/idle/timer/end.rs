@@ -74,7 +74,7 @@ async fn reset_after_completion_applies_to_next_period() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p7_wakes_no_task_after_an_idle_timer_is_dropped() {
+async fn p7_dropped_idle_timer_wakes_no_task() {
     let wheel = TimerWheel::new();
     let mut idle = wheel.idle_timer(IDLE);
     let mut waiting = task::spawn(());

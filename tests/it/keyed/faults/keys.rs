@@ -87,7 +87,7 @@ fn assert_calls_unwind(wheel: &TimerWheel, timers: &KeyedTimers<Key, u64>, bad: 
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_unwinds_into_the_caller_when_hash_panics() {
+async fn p12_panic_of_hash_unwinds_into_the_caller() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let start = Instant::now();
@@ -145,7 +145,7 @@ async fn p12_drains_a_key_whose_hash_panics() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_unwinds_into_the_caller_when_eq_panics() {
+async fn p12_panic_of_eq_unwinds_into_the_caller() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let start = Instant::now();

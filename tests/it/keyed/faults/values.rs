@@ -60,7 +60,7 @@ impl Bombs {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_drops_values_whose_drop_panics_once_each() {
+async fn p12_values_whose_drop_panics_are_dropped_once_each() {
     let wheel = TimerWheel::new();
     let mut bombs = bombs(&wheel);
     // Removed and replaced values are the caller's to drop.
@@ -127,7 +127,7 @@ impl Clone for Clones {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p12_ends_only_the_interval_whose_clone_panics() {
+async fn p12_panic_of_clone_ends_only_its_own_interval() {
     let wheel = TimerWheel::builder().max_keyed(20).start().unwrap();
     let (timers, mut stream) = wheel.keyed();
     let fuse = Fuse::default();
