@@ -89,18 +89,18 @@ impl Filled {
 
     /// Advances until this many items are handed out, and inserts each again at once. Returns how long that took.
     fn advance(&mut self, items: u64) -> Duration {
-        let mut handed_out = 0;
+        let mut yielded = 0;
         let start = Instant::now();
-        while handed_out < items {
+        while yielded < items {
             let next = self.wheel.next_wake().expect("it is never empty");
             let due: Vec<u64> = self.wheel.advance(next, 256).collect();
-            handed_out += due.len() as u64;
+            yielded += due.len() as u64;
             for item in due {
                 let due = self.due();
                 self.wheel.insert(due, item);
             }
         }
-        support::share(start.elapsed(), items, handed_out)
+        support::share(start.elapsed(), items, yielded)
     }
 }
 

@@ -334,7 +334,7 @@ impl TimerWheel {
     /// Ends the actor and waits until it has ended. Idempotent, and safe to call from several
     /// tasks.
     ///
-    /// Nothing is lost:
+    /// The wheel loses nothing:
     ///
     /// * Pending sleeps, and those made later, go on with Tokio's own timer.
     /// * [`Expirations::unexpired`] returns the keyed timers that have not expired.

@@ -22,7 +22,7 @@ impl AsyncSleep for WheelSleep {
 async fn main() {
     say::takes_no_arguments("The sleeps of the AWS SDK on a wheel");
     let wheel = TimerWheel::new();
-    // What the SDK's configuration takes.
+    // The SDK's configuration takes this.
     let shared = SharedAsyncSleep::new(WheelSleep(wheel.clone()));
 
     let start = Instant::now();

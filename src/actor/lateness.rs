@@ -29,7 +29,7 @@ use crate::tick::{NEVER, Timestamp};
 /// The least time between two warnings of being late.
 const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What the actor has done since its last turn.
+/// The actor's activity since its last turn.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Pause {
     /// It let other tasks run, from then on.

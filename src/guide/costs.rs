@@ -1,4 +1,4 @@
-//! What each operation allocates, locks and sends. Documentation only.
+//! The costs of each operation: allocations, locks and commands. Documentation only.
 //!
 //! Every timer also reads the clock (some 30 ns) and clones a waker. The lock of an entry is
 //! contended only while the actor processes this entry. A *command* is a push into one of the

@@ -126,8 +126,8 @@ where
 
 impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     /// Sets a timer that expires after `delay`, counted from this call. Returns the value it
-    /// replaces, as [`HashMap::insert`](std::collections::HashMap::insert) does. A delay too long
-    /// to be represented never expires.
+    /// replaces, as [`HashMap::insert`](std::collections::HashMap::insert) does. A delay of zero
+    /// expires with the next tick. A delay too long to be represented never expires.
     ///
     /// # Errors
     ///

@@ -21,7 +21,7 @@ use slab::Slab;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{CachePadded, Mutex, lock};
 
-/// What is counted. A reader reads the last one first.
+/// The events that are counted. A reader reads the last one first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A sleep was made, or reset after it had fired.

@@ -64,7 +64,7 @@ const URGENT: u32 = 1 << 30;
 /// A wheel has fewer nodes.
 const NO_NODE: u32 = URGENT - 1;
 
-/// What the owner wants of the wheel.
+/// The owner's demand on the wheel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Want {
     /// The timer is armed: process it at this tick, or not at all if that is `NEVER`.
@@ -75,7 +75,7 @@ pub(crate) enum Want {
     Nothing,
 }
 
-/// What an owner must do after it has changed a timer.
+/// The action that an owner must take after it has changed a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum ActorAction {
@@ -87,7 +87,7 @@ pub(crate) enum ActorAction {
     Enqueue(u64),
 }
 
-/// What the actor must do to the wheel at once.
+/// The change that the actor must make to the wheel at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum WheelOp {
@@ -100,7 +100,7 @@ pub(crate) enum WheelOp {
     Remove(u32),
 }
 
-/// What becomes of a timer whose node the wheel has reached.
+/// The state of a timer whose node the wheel has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Reached {

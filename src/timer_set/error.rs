@@ -52,7 +52,7 @@ impl<K, V> SetTimerError<K, V> {
 
 impl<K, V> SetTimerError<K, V> {
     /// The same error without the key and the value, which are dropped. It is `Send`, `Sync` and
-    /// `'static`, so `?` turns it into a boxed error where a key or value is not `Sync`.
+    /// `'static`, so `?` turns it into a boxed error even where a key or value is not `Sync`.
     ///
     /// ```
     /// use std::time::Duration;

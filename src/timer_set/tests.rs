@@ -20,7 +20,7 @@ use crate::tick::Ticks;
 
 mod stream;
 
-/// What the actor has.
+/// The state that the actor keeps for a set.
 struct Nodes {
     wheel: Timers,
     due: DueHeap,

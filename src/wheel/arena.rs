@@ -42,7 +42,7 @@ impl List {
     }
 }
 
-/// What a node leaves behind when it is taken off its list.
+/// The neighbours, tick and level of a node that was taken off its list.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Gap {
     /// The tick for which the node was scheduled.

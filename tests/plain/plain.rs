@@ -41,7 +41,7 @@ fn build_has_no_clock_that_can_be_paused() {
     fn is_missing<T: 'static>(_: fn() -> T) -> bool {
         TypeId::of::<T>() == TypeId::of::<Missing>()
     }
-    // What a glob imports into a block hides what is outside of it: `pause` is Tokio's if there is one.
+    // A glob import in a block hides names outside of it: `pause` is Tokio's if there is one.
     let is_missing = {
         #[allow(unused_imports, clippy::wildcard_imports)]
         use tokio::time::*;

@@ -264,13 +264,13 @@ fn wheel_replace(rounds: u64) {
 /// Each round hands out one item and inserts it again.
 fn wheel_advance(rounds: u64) {
     let (mut wheel, _) = filled();
-    let mut handed_out = 0;
-    while handed_out < rounds {
+    let mut yielded = 0;
+    while yielded < rounds {
         let next = wheel.next_wake().expect("it is never empty");
         let item = wheel.advance(next, 1).next();
         if let Some(item) = item {
-            handed_out += 1;
-            wheel.insert(next + tick(handed_out), item);
+            yielded += 1;
+            wheel.insert(next + tick(yielded), item);
         }
     }
 }

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// What should have happened by then never will.
+/// The demonstration fails if something takes longer.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 pub(crate) struct Client(TcpStream);

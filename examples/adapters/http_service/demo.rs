@@ -41,7 +41,7 @@ const KINDS: [(Kind, usize, &str); 5] = [
     (Half, 50, "sends half a request"),
 ];
 
-/// What one client has seen.
+/// The observations of one client.
 #[derive(Debug, Default)]
 struct Seen {
     answered: usize,

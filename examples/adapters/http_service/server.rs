@@ -85,7 +85,8 @@ impl fmt::Display for Ends {
     }
 }
 
-/// What the service answers. The layers limit the routes above them. An echo takes as long as its body keeps coming in.
+/// The routes of the service. The layers limit the routes above them. An echo takes as long as its
+/// body keeps coming in.
 fn application(wheel: &TimerWheel, page: PrometheusHandle) -> Router {
     let slow = {
         let wheel = wheel.clone();

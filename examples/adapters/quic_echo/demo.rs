@@ -48,7 +48,7 @@ const KINDS: [(Kind, usize, &str); 3] = [
     (Silent, 50, "falls silent"),
 ];
 
-/// What one client has seen.
+/// The observations of one client.
 #[derive(Debug, Default)]
 struct Seen {
     echoed: usize,

@@ -72,7 +72,7 @@ fn idle_timeout(idle: Duration) -> Option<IdleTimeout> {
     VarInt::from_u64(millis).ok().map(IdleTimeout::from)
 }
 
-/// What went over the connections, and how they came to their ends.
+/// The traffic of the connections, and how they ended.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Ends {
     /// Streams that were echoed to their ends.

@@ -254,7 +254,7 @@ fn timer_in_a_queue_is_not_found_due() {
     assert_eq!(bound.require(2), ActorAction::Enqueue(2));
     assert!(wheel.advance(3, 1).next().is_some());
     assert_eq!(bound.reached(Want::At(2), 3, &wheel), Reached::Gone);
-    assert_eq!(bound.scheduled(), 2, "the actor was told so");
+    assert_eq!(bound.scheduled(), 2, "the actor knows that tick");
     let op = bound.agree(Want::At(2), &wheel);
     assert_eq!(op, WheelOp::Insert(2));
     op.apply(&mut wheel, ());

@@ -1,4 +1,4 @@
-//! What the stream takes, and the wakers it leaves.
+//! Tests of the stream of a set: the expirations it takes, and the wakers it leaves.
 
 use super::*;
 

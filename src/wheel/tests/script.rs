@@ -254,7 +254,7 @@ impl World {
             assert!(before <= now && now <= target, "time: {before} -> {now}");
             if all.len() == limit {
                 let last = all.last().map_or(before, |&(tick, _)| tick);
-                assert_eq!(now, last, "time goes with what is handed out");
+                assert_eq!(now, last, "time follows the items yielded");
                 return all;
             }
             if now == target && self.wheel.next_wake() != Some(now) {

@@ -117,7 +117,7 @@ impl Small {
         let out: Vec<usize> = advance.collect();
         for which in &out {
             let earliest = self.earliest();
-            let (token, tick) = self.items[*which].take().expect("handed out twice");
+            let (token, tick) = self.items[*which].take().expect("yielded twice");
             assert_eq!(Some(tick), earliest, "not in the order of the ticks");
             assert!(tick <= target, "{tick} is early at {target}");
             assert_eq!(self.wheel.get(token), None);

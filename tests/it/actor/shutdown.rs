@@ -179,7 +179,7 @@ async fn p7_sleep_dropped_after_shutdown_wakes_no_task() {
     let mut sleep = wheel.sleep(ms(10));
     assert_pending!(poll_with(&mut sleep, &waker));
     wheel.shutdown().await;
-    assert_eq!(woken.count(), 1, "told to look for another timer");
+    assert_eq!(woken.count(), 1, "woken to find another timer");
     assert_pending!(poll_with(&mut sleep, &waker));
     drop(sleep);
     time::sleep(ms(20)).await;

@@ -48,13 +48,13 @@ const ORDER_OF_CONFORMANCE: [&str; 12] = [
 /// The root and pages of the documentation are no parts: they only name what there is.
 const NAMING: [&str; 4] = ["lib", "guide", "protocol", "operating"];
 
-/// What a file imports from other parts of its crate, by `crate::` or by enough of `super::`.
+/// The imports of a file from other parts of its crate, by `crate::` or by enough of `super::`.
 fn imports(file: &File) -> Vec<String> {
     let module = path_in_crate(file)
         .trim_end_matches(".rs")
         .trim_end_matches("/mod");
     let to_the_root = "super::".repeat(module.split('/').count());
-    // What a macro names is for those who use it, and a module within a file takes in what is around it.
+    // A macro's names are for its users, and a module within a file takes in what is around it.
     let text = file
         .text
         .replace("$crate::", "")

@@ -1,4 +1,4 @@
-//! `retain`.
+//! `KeyedTimers::retain`.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Receiving: one, many, by hand, as a `Stream`, and not at all.
+//! Receiving expirations: one, many, by hand, as a `Stream`, and not at all.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What is dropped while a thread ends: a panic there aborts the process, and with it the tests.
+//! Drops while a thread ends: a panic there aborts the process, and with it the tests.
 //!
 //! Tokio's own thread-local is gone by then, if the thread used another one first. A Tokio that has paused any clock in
 //! the process then panics when it is asked for the time.

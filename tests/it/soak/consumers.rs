@@ -1,4 +1,4 @@
-//! The tasks that receive expirations and completions.
+//! The tasks of the soak test that receive expirations and completions.
 
 use std::collections::HashMap;
 use std::sync::Arc;

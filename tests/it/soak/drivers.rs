@@ -1,4 +1,5 @@
-//! Tasks that each keep a share of the timers, and change some of them again and again.
+//! The tasks of the soak test that each keep a share of the timers, and change some of them again
+//! and again.
 
 use std::future::{Pending, pending};
 use std::sync::Arc;

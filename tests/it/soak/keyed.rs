@@ -1,4 +1,4 @@
-//! The shares of keyed timers, repeating ones and watches.
+//! The shares of keyed timers, repeating ones and watches in the soak test.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The report of a run, and the readings of the machine.
+//! The report of the soak test, and the readings of the machine.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};

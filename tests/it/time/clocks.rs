@@ -1,4 +1,4 @@
-//! Which wheel is the current one, where a runtime whose clock is paused meets one whose clock runs.
+//! The current wheel where a runtime whose clock is paused meets one whose clock runs.
 
 use std::sync::{Barrier, mpsc};
 use std::thread;

@@ -1,4 +1,5 @@
-//! What the documentation of `tickwheel::time` lists as different from `tokio::time`, where no other test compares both.
+//! The differences from `tokio::time` that the documentation of `tickwheel::time` lists, where no
+//! other test compares both.
 
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,4 +1,4 @@
-//! What becomes of timers when their wheel or their runtime ends.
+//! Timers whose wheel or runtime ends.
 
 use std::future::Future;
 use std::pin::{Pin, pin};

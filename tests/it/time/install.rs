@@ -1,4 +1,4 @@
-//! Wheels of one's own choice.
+//! Wheels that a program installs for its runtime.
 
 use std::error::Error;
 

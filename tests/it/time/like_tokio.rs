@@ -13,7 +13,7 @@ use crate::support::{builder, us};
 use proptest::prelude::*;
 use tokio::time::MissedTickBehavior;
 
-/// What a task does. Times are in units.
+/// One step of a task. Times are in units.
 #[derive(Debug, Clone)]
 enum Step {
     Sleep(u64),
@@ -52,7 +52,7 @@ enum Step {
     Yield,
 }
 
-/// What a task has seen: which, when, and what.
+/// The observations of a task: which, when, and what.
 type Event = (usize, Duration, &'static str);
 
 /// The log of a task, which is part of one for all.

@@ -1,4 +1,4 @@
-//! Without a runtime, or without its time driver: Tokio's panics, at the caller's line.
+//! Tokio's panics without a runtime, or without its time driver, at the caller's line.
 
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};

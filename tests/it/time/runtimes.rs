@@ -1,4 +1,4 @@
-//! Which wheel is the current one, where runtimes meet on a thread.
+//! The current wheel where runtimes meet on a thread.
 //!
 //! Each test compares with what Tokio does: a timer belongs to the runtime whose handle is entered. Which wheel a timer
 //! is on shows in the wheel's counts, and whether it fires shows that its runtime is driven. The package `tests/plain` runs

@@ -25,7 +25,7 @@ fn example(name: &str) -> Command {
     Command::new(path)
 }
 
-/// What a program that ends by itself says; it must succeed.
+/// The output of a program that ends by itself; it must succeed.
 fn said(name: &str) -> String {
     let Output {
         status,
@@ -126,7 +126,7 @@ impl Service {
         client
     }
 
-    /// What it answers to one request on a connection of its own.
+    /// The answer to one request on a connection of its own.
     fn ask(&self, request: &str) -> String {
         let mut client = self.connect();
         let head = " HTTP/1.1\r\nhost: x\r\nconnection: close\r\n";

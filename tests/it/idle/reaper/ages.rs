@@ -1,4 +1,4 @@
-//! Maximum ages.
+//! Maximum ages of watches.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! What ends a watch besides being idle: `expire_now` and `drain`; the causes; and the value of a watch.
+//! The end of a watch that is not idle, by `expire_now` and `drain`; the causes; and the value of a
+//! watch.
 
 use std::thread;
 
@@ -68,7 +69,7 @@ async fn expire_now_of_a_due_watch_delivers_it_once() {
         .collect();
     assert_eq!(causes.len(), 600);
     let by_now = causes.iter().filter(|&&cause| cause == Cause::Now).count();
-    assert_eq!(by_now, now, "each was told what became of it");
+    assert_eq!(by_now, now, "each call says what became of its watch");
 }
 
 #[tokio::test(start_paused = true)]

@@ -94,7 +94,10 @@ async fn p6_watch_touched_by_a_thread_is_reaped_once_or_never() {
                 let idle = at - last;
                 assert!(idle >= IDLE, "{key} is reaped early, after {idle:?}");
             }
-            None => assert!(!is_reaped, "{key} was told that it is reaped, and was not"),
+            None => assert!(
+                !is_reaped,
+                "touches of {key} say that it was reaped, and it was not"
+            ),
         }
     }
     let metrics = wheel.metrics();

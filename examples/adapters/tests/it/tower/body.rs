@@ -149,7 +149,7 @@ async fn limits_the_body_of_a_request_in_axum() {
     assert_eq!(ask(&[LIMIT * 2]).await, StatusCode::REQUEST_TIMEOUT);
 }
 
-/// What the module's documentation shows: axum makes 400 of an error that it does not know.
+/// The case in the module's documentation: axum makes 400 of an error that it does not know.
 #[tokio::test(start_paused = true)]
 async fn stalled_body_is_found_among_the_sources_of_a_rejection() {
     let wheel = start_wheel();
