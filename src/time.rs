@@ -43,7 +43,8 @@
 //!   millisecond](mod@crate::guide#accuracy-and-ticks).
 //! * A poll and [`is_elapsed`](Sleep::is_elapsed) read the clock: a sleep that waits, or was reset,
 //!   has elapsed once its deadline is reached. Tokio's has elapsed once its driver has run.
-//! * The first poll of a timeout whose duration is above zero [does not read the clock](Timeout).
+//! * The first poll of a timeout whose duration is above zero [does not read the clock](Timeout):
+//!   if its deadline has passed by then, it elapses on the actor's next turn.
 //! * A timeout that has waited elapses without cooperative budget. Tokio's does so only if its own
 //!   future has used up the budget in the same poll.
 //! * A waiting sleep that is reset into the past wakes its task on the actor's next turn; Tokio's

@@ -1,4 +1,4 @@
-//! The one task, or thread, that owns the wheels.
+//! The actor's turns, its waits between them, and its end.
 //!
 //! Everything reaches it as a [command](crate::shared::command). It awaits its own notification and
 //! its own sleep, never a consumer, and has no periodic tick. Its turns are bounded, so that

@@ -77,7 +77,7 @@ impl Timer for TimerWheel {
         Box::pin(TimerWheel::sleep_until(self, deadline.into()))
     }
 
-    /// The clock of the runtime in which this is called, which may be paused.
+    /// The clock of the current runtime, which may be paused.
     fn now(&self) -> Instant {
         clock::now().into_std()
     }

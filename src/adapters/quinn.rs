@@ -80,8 +80,7 @@ impl<R: Runtime> Runtime for WheelRuntime<R> {
         self.inner.wrap_udp_socket(socket)
     }
 
-    /// The clock that the wheel's deadlines are read off: that of the Tokio runtime in which this
-    /// is called.
+    /// The clock of the current Tokio runtime, by which the wheel's deadlines are set.
     fn now(&self) -> Instant {
         clock::now().into_std()
     }

@@ -187,8 +187,8 @@ impl<T: Cell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
         next / CHUNK
     }
 
-    /// Vacates a cell that is not vacant, which `change` finds out: it takes the item out, or
-    /// returns `None`.
+    /// Vacates a cell: `change` takes the item out, or returns `None` if the cell is vacant
+    /// already.
     #[inline]
     pub(crate) fn vacate<R>(
         &mut self,

@@ -47,7 +47,7 @@
 //! alone knows both callers and actor. The module of each protocol between threads begins with
 //! numbered invariants and has a loom model beside it.
 //!
-//! Deliberately:
+//! These absences are deliberate:
 //!
 //! * The wheel reads no clock: callers convert every `Instant` to a tick.
 //! * The actor awaits its notification, its own sleep and its next turn, never a consumer.
@@ -59,8 +59,6 @@
 //! The [`wheel`](crate::wheel) module explains it, with a worked example. A bitmap for each level
 //! shows the next bucket that holds anything, so time jumps from one to the next. Nodes and
 //! commands lie in chunks, so that no turn copies or frees megabytes.
-//!
-//! Nodes and commands lie in chunks, so that no turn copies or frees megabytes.
 //!
 //! # The wake rule
 //!
@@ -86,9 +84,11 @@
 //! }
 //! ```
 //!
-//! So timers fire in order even if their commands wait in a backlog, no due timer waits for
-//! commands that are needed later, and a flood of commands leaves the other tasks at least half of
-//! the time. [P4 and P11](#promises) name the tests.
+//! While commands are left over, a turn fires only the timers that are due before the earliest tick
+//! by which one of them is needed. So timers fire in order even if their commands wait in a
+//! backlog, and no due timer waits for commands that are needed later. A turn goes on for as long
+//! as the other tasks have kept the actor waiting: the backlog does not grow, and the others have
+//! at least half of the time.
 //!
 //! # Where the actor runs
 //!

@@ -202,8 +202,7 @@ struct Guard {
     is_idle: bool,
     /// Bytes were read and none were written since, and a limit depends on it.
     owes_response: bool,
-    /// The number of bytes that were last seen in the buffer of a buffered inner stream and are not
-    /// consumed.
+    /// The unconsumed bytes last seen in the buffer of a buffered inner stream.
     buffered: usize,
 }
 

@@ -223,8 +223,8 @@ impl IdleTimer {
         }
     }
 
-    /// The present, or the sleep's deadline if that is later. They differ when the wheel's runtime
-    /// and the caller's have different clocks, as when one of them is paused.
+    /// Now, or the sleep's deadline if that is later. They differ when the wheel's runtime and the
+    /// caller's have different clocks, as when one of them is paused.
     fn reached(&self) -> u64 {
         let ticks = self.clock.ticks();
         self.clock.now().max(ticks.nanos(self.sleep.deadline()))

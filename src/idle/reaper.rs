@@ -427,7 +427,7 @@ impl<K, V> WatchGuard<K, V> {
 
 impl<K, V> Drop for WatchGuard<K, V> {
     fn drop(&mut self) {
-        // The set decides under its lock: the watch was delivered before this, or never is.
+        // The set decides under its lock: the watch was delivered before this call, or never is.
         let is_meant =
             |watched: &Watched<V>| self.is_mine(watched) && watched.ended != Some(Cause::Now);
         self.watches.set.forget(self.activity.slot, is_meant);

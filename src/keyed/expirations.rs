@@ -1,4 +1,4 @@
-//! The stream of keyed timers that have expired.
+//! [`Expirations`]: the stream of keyed timers that have expired.
 
 use std::fmt;
 use std::future::{Future, poll_fn};

@@ -14,8 +14,7 @@ use crate::tick::{Timestamp, after};
 use crate::timer_set::{Closed, Expired, Handles, Plain, Repeat, Set, SetTimerError};
 
 /// Sets, moves and removes the timers of one set. Made by
-/// [`TimerWheel::keyed`](crate::TimerWheel::keyed). Sets, moves and removes the timers of one set.
-/// Made by [`TimerWheel::keyed`](crate::TimerWheel::keyed).
+/// [`TimerWheel::keyed`](crate::TimerWheel::keyed).
 ///
 /// Cheap to clone, and usable from any thread and task, synchronous code included. A call takes
 /// effect before it returns, and its result says what it did. No call waits for a turn of the
@@ -28,9 +27,8 @@ use crate::timer_set::{Closed, Expired, Handles, Plain, Repeat, Set, SetTimerErr
 ///
 /// # Panics
 ///
-/// A `Hash` or `Eq` that panics unwinds into the caller, and nothing has changed then. Neither may
-/// call back into the A `Hash` or `Eq` that panics unwinds into the caller, and changes nothing.
-/// Neither may call back into the same set.
+/// A `Hash` or `Eq` that panics unwinds into the caller, and changes nothing. Neither may call back
+/// into the same set.
 ///
 /// # Examples
 ///

@@ -34,9 +34,9 @@
 //!   rule of [`ActorAction`], to process it by `scheduled`.
 //! * **B4** `queued` is set from before the owner queues the timer until the actor has taken it out. So an owner queues a
 //!   timer once, and tells the actor only the earlier tick after that. A timer is found due only while it is not queued.
-//! * **B5** `node` is the node of the wheel that holds this timer; there is none that the bound does not name. Only the
-//!   actor changes the wheel, and it does so before it processes any other timer. What the wheel has reached it processes
-//!   before it takes the same timer from a queue.
+//! * **B5** `node` is the only node of this timer on the wheel. Only the actor changes the wheel,
+//!   and it does so before it processes any other timer. It processes a timer that the wheel has
+//!   reached before it takes the same timer from a queue.
 //!
 //! B1 to B3, and an actor that follows what it was told, give the promise: an armed timer is processed when it is due.
 

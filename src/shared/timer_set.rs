@@ -28,8 +28,8 @@ pub(crate) trait TimerSet: Send + Sync + fmt::Debug {
     /// Moves the dirty indices into `batch`, which is empty.
     fn take_dirty(&self, batch: &mut Batch, lock_mode: LockMode) -> Result<bool, Contended>;
 
-    /// Makes the wheel agree with these indices, which were dirty. None of them is needed before tick `earliest`, but for
-    /// those that were marked again since.
+    /// Makes the wheel agree with these indices, which were dirty. None of them is needed before
+    /// tick `earliest`, except those marked again since.
     fn process(
         &self,
         indices: &[u32],

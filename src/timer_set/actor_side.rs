@@ -141,7 +141,7 @@ impl<K, S: Payload> Set<K, S> {
         self.tick(timer.value.due(timer.deadline, turn.now, &self.rules))
     }
 
-    /// What a slot wants of the wheel.
+    /// The slot's demand on the wheel.
     fn want(&self, slot: &Slot<K, S>, turn: &Turn<'_>) -> Want {
         let timer = slot.timer.as_ref();
         timer.map_or(Want::Nothing, |timer| Want::At(self.due_tick(timer, turn)))

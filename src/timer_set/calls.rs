@@ -1,4 +1,4 @@
-//! The calls of the handles of a set: what sets, moves, reads and removes timers.
+//! The handles' half of a set: the calls that set, move, read and remove timers.
 
 use std::borrow::Borrow;
 use std::hash::Hash;

@@ -36,10 +36,10 @@ const VACANT: u8 = 0;
 /// See the module. It never holds equal keys: the timer table finds a key before it adds one.
 #[derive(Debug)]
 pub(super) struct KeyIndex {
-    /// At least one. The lowest bits of a hash are the number of its part. While there is no such part, its indices lie in
-    /// the one whose number has the highest of these bits less.
+    /// At least one. The lowest bits of a hash number its part. Until there is such a part, its
+    /// indices lie in the part whose number lacks the highest of these bits.
     parts: Vec<Part>,
-    /// These bits: as many as the highest number of a part has.
+    /// Masks these bits: as many as the highest part number has.
     mask: usize,
     len: usize,
 }

@@ -1,4 +1,4 @@
-//! The stream of a set: it takes what was delivered.
+//! The stream's half of a set: it takes what was delivered.
 
 use std::fmt;
 use std::iter;

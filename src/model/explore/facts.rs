@@ -1,4 +1,4 @@
-//! The facts of a schedule that its parties know, and the checks against them.
+//! The explorer's facts: what the parties of a schedule know, and the checks against that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};

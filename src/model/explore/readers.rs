@@ -1,4 +1,4 @@
-//! The parties that receive: what keyed timers expire, and what watches are reaped.
+//! The explorer's readers: parties that receive expired keyed timers and reaped watches.
 
 use std::time::Duration;
 

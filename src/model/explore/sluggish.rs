@@ -1,4 +1,4 @@
-//! A random scheduler that seldom switches threads, and delays some of them.
+//! The explorer's scheduler: it seldom switches threads, and delays some of them.
 //!
 //! A scheduler that chooses again at each step lets all threads advance at about the same pace.
 //! Most races need a thread that is delayed for as long as others need for whole turns, which is

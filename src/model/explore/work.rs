@@ -1,4 +1,4 @@
-//! One schedule: its parties, and what must be true of it.
+//! One schedule of the explorer: its parties, and the checks at its end.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A party that takes random steps.
+//! The explorer's worker: a party that takes random steps.
 
 use std::future::poll_fn;
 use std::pin::Pin;

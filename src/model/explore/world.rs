@@ -1,4 +1,4 @@
-//! The world of a schedule: a virtual clock, and parties that wait.
+//! The explorer's world: a virtual clock, and parties that wait.
 //!
 //! Every thread of a schedule is a *party*. All waiting that is not for one of the crate's locks goes through
 //! [`wait`], so the world knows when all parties wait. Time passes only then, or when a party [moves it](advance). It

@@ -1,4 +1,4 @@
-//! The rules of the documentation, with a test for each.
+//! Tests of the rules that the wheel's documentation states, one for each.
 
 use super::{Wheel, inspect};
 
