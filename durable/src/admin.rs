@@ -11,7 +11,9 @@ use tokio::time::{Instant, sleep};
 use crate::codec::Coder;
 use crate::error::Error;
 use crate::instance::Core;
-use crate::store::{List, Purged, Settle, Settled, Settlement, State, StoreTime, Stored, Version};
+use crate::store::{
+    List, Purged, Settle, Settled, Settlement, State, StoreError, StoreTime, Stored, Version,
+};
 use crate::token::Token;
 
 /// The shortest pause between two batches of a purge: long enough for another process to lock the SQLite file.
@@ -190,10 +192,13 @@ impl<K, V> Admin<K, V> {
         let mut near = self.core.near();
         near.loader = None;
         let settled = self.core.calls.settle(vec![settle], near).await?;
-        if settled == [Settled::Lost] {
-            return Err(Error::Lost { token });
+        match settled[..] {
+            [Settled::Lost] => Err(Error::Lost { token }),
+            [Settled::Locked] => Err(Error::Store(StoreError::unavailable(format_args!(
+                "a transaction has changed the key of token {token} and has not ended"
+            )))),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     async fn list(

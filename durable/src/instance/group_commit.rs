@@ -8,14 +8,17 @@
 //! only if the last batch had more than is there now, for a millisecond at most, and never once [`MIN_BATCH`] are there.
 //!
 //! Batches are bounded, in items and in bytes. They go one after the other and keep the order of the queue. So two items of one
-//! key take effect in the order in which they were submitted.
+//! key take effect in the order in which they were submitted. Items that a store hands back, because a transaction has locked
+//! their key, are sent again later: see [`deferred`](super::deferred).
 
 use std::future::Future;
+use std::hash::Hash;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
+use super::deferred::Deferred;
 use crate::error::Error;
 
 /// A batch of this many items waits for no more.
@@ -27,6 +30,9 @@ const MAX_BATCH: usize = 1024;
 /// A batch has at most this many bytes, unless one item has more. A server that runs one batch at a time is kept from everything
 /// else meanwhile: Redis for some 25 ms for each megabyte. With fewer, values of a kilobyte would make smaller batches.
 const MAX_BYTES: usize = 1 << 20;
+
+/// A retry of deferred items has about this many, so that others have room in its batch.
+const RETRIED: usize = MAX_BATCH / 2;
 
 /// How long a batch waits for more items.
 const LINGER: Duration = Duration::from_millis(1);
@@ -52,14 +58,25 @@ impl<I, O> Clone for Group<I, O> {
 #[derive(Debug)]
 struct Item<I, O> {
     item: I,
-    /// `None` if no caller waits for the response.
-    reply: Option<oneshot::Sender<Result<O, Error>>>,
+    reply: Reply<O>,
+}
+
+#[derive(Debug)]
+enum Reply<O> {
+    To(oneshot::Sender<Result<O, Error>>),
+    /// No caller waits for the response. The item is sent until then, if its key is locked.
+    Nobody {
+        until: Option<Instant>,
+    },
 }
 
 impl<I, O> Item<I, O> {
     /// Whether its caller has stopped waiting, and has received an error.
     fn is_given_up(&self) -> bool {
-        self.reply.as_ref().is_some_and(oneshot::Sender::is_closed)
+        match &self.reply {
+            Reply::To(reply) => reply.is_closed(),
+            Reply::Nobody { until } => until.is_some_and(|until| until <= Instant::now()),
+        }
     }
 }
 
@@ -67,7 +84,11 @@ impl<I, O> Item<I, O> {
 #[derive(Debug)]
 pub(crate) struct Batches<I, O> {
     queue: mpsc::UnboundedReceiver<Item<I, O>>,
+    limit: Duration,
 }
+
+/// What became of an item: its result, or the item again if its key is locked. All items of the key in the batch are then.
+pub(crate) type Outcome<I, O> = Result<O, I>;
 
 /// A group whose calls may take as long as `limit`, waiting included.
 pub(crate) fn group<I, O>(call: &'static str, limit: Duration) -> (Group<I, O>, Batches<I, O>) {
@@ -77,7 +98,7 @@ pub(crate) fn group<I, O>(call: &'static str, limit: Duration) -> (Group<I, O>, 
         call,
         limit,
     };
-    (group, Batches { queue })
+    (group, Batches { queue, limit })
 }
 
 impl<I, O> Group<I, O> {
@@ -86,7 +107,7 @@ impl<I, O> Group<I, O> {
     /// When the future is dropped or its time is over, an item that is still in the queue is not sent.
     pub(crate) fn submit(&self, item: I) -> impl Future<Output = Result<O, Error>> + use<I, O> {
         let (reply, answer) = oneshot::channel();
-        let reply = Some(reply);
+        let reply = Reply::To(reply);
         let sent = self.queue.send(Item { item, reply }).is_ok();
         let (call, limit) = (self.call, self.limit);
         async move {
@@ -104,23 +125,29 @@ impl<I, O> Group<I, O> {
     /// Puts an item into the queue without waiting for the response.
     pub(crate) fn submit_detached(&self, item: I) {
         // After a shutdown the task is gone. Then the lease ends by itself.
-        let _ = self.queue.send(Item { item, reply: None });
+        let reply = Reply::Nobody { until: None };
+        let _ = self.queue.send(Item { item, reply });
     }
 }
 
 impl<I, O> Batches<I, O> {
-    /// Sends batches with `flush`, which returns a result for each item, until no [`Group`] is
-    /// left. `size` is how many bytes an item has.
-    pub(crate) async fn run<F>(
+    /// Sends batches with `flush`, which returns an outcome for each item, until no [`Group`] is left. `size` is how many
+    /// bytes an item has, and `key` is what items have in common whose order counts.
+    pub(crate) async fn run<K, F>(
         mut self,
         size: impl Fn(&I) -> usize,
+        key: impl Fn(&I) -> K,
         mut flush: impl FnMut(Vec<I>) -> F,
     ) where
-        F: Future<Output = Result<Vec<O>, Error>>,
+        K: Clone + Eq + Hash,
+        F: Future<Output = Result<Vec<Outcome<I, O>>, Error>>,
     {
         let mut gathered = Vec::new();
+        let mut deferred = Deferred::new();
         let mut last = 0;
-        while self.gather(&mut gathered, last).await {
+        while self.gather(&mut gathered, last, deferred.retry_at()).await {
+            deferred.add_followers(&mut gathered, |item| key(&item.item));
+            gathered.splice(..0, deferred.take(RETRIED));
             gathered.retain(|item| !item.is_given_up());
             let waiting = gathered.drain(..batch_len(&gathered, &size));
             let (items, replies): (Vec<_>, Vec<_>) =
@@ -133,8 +160,19 @@ impl<I, O> Batches<I, O> {
                 Ok(answers) => answers.into_iter().map(Ok).collect(),
                 Err(error) => replies.iter().map(|_| Err(error.clone())).collect(),
             };
-            for (reply, answer) in replies.into_iter().zip(answers) {
-                if let Some(reply) = reply {
+            for (mut reply, answer) in replies.into_iter().zip(answers) {
+                let answer = match answer {
+                    Ok(Ok(answer)) => Ok(answer),
+                    Ok(Err(item)) => {
+                        if let Reply::Nobody { until } = &mut reply {
+                            until.get_or_insert_with(|| Instant::now() + self.limit);
+                        }
+                        deferred.add(key(&item), Item { item, reply });
+                        continue;
+                    }
+                    Err(error) => Err(error),
+                };
+                if let Reply::To(reply) = reply {
                     // A caller that has given up needs no result.
                     let _ = reply.send(answer);
                 }
@@ -142,13 +180,27 @@ impl<I, O> Batches<I, O> {
         }
     }
 
-    /// Fills the batch. `false` when no more will come.
-    async fn gather(&mut self, batch: &mut Vec<Item<I, O>>, last: usize) -> bool {
+    /// Fills the batch, or waits until deferred items are to be sent again. `false` when no more will come.
+    async fn gather(
+        &mut self,
+        batch: &mut Vec<Item<I, O>>,
+        last: usize,
+        retry_at: Option<Instant>,
+    ) -> bool {
         // Items that did not fit into the last batch do not wait again.
         if !batch.is_empty() {
             return true;
         }
-        if self.queue.recv_many(batch, MAX_BATCH).await == 0 {
+        if let Some(retry_at) = retry_at {
+            match timeout_at(retry_at, self.queue.recv_many(batch, MAX_BATCH)).await {
+                Ok(1..) => {}
+                Ok(0) => {
+                    sleep_until(retry_at).await;
+                    return true;
+                }
+                Err(_) => return true,
+            }
+        } else if self.queue.recv_many(batch, MAX_BATCH).await == 0 {
             return false;
         }
         let until = Instant::now() + LINGER;
@@ -200,9 +252,9 @@ mod tests {
         let mut flushed = Vec::new();
         let flush = |batch: Vec<usize>| {
             flushed.push(batch.clone());
-            async move { Ok(batch) }
+            async move { Ok(batch.into_iter().map(Ok).collect()) }
         };
-        batches.run(|&size| size, flush).await;
+        batches.run(|&size| size, |&size| size, flush).await;
         let half = MAX_BYTES / 2;
         let expected = [
             vec![MAX_BYTES],
@@ -220,7 +272,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn lone_caller_does_not_wait_for_others() {
         let (group, batches) = group("write", LIMIT);
-        let run = batches.run(|_| 1, |batch: Vec<u32>| async { Ok(batch) });
+        let flush = |batch: Vec<u32>| async { Ok(batch.into_iter().map(Ok).collect()) };
+        let run = batches.run(|_| 1, |&item| item, flush);
         let calls = async move {
             for item in 0..3 {
                 let began = Instant::now();
@@ -245,7 +298,7 @@ mod tests {
             batch_lens.push(batch.len());
             std::future::ready(Err(refused.clone()))
         };
-        batches.run(|_| 1, flush).await;
+        batches.run(|_| 1, |&item| item, flush).await;
         assert_eq!(batch_lens, [MAX_BATCH, 1_500 - MAX_BATCH]);
         for answer in answers {
             assert_eq!(answer.await, Err(refused.clone()));
@@ -257,7 +310,7 @@ mod tests {
         let (group, batches) = group("write", LIMIT);
         let flush = |batch: Vec<u32>| async {
             sleep(LIMIT * 3 / 5).await;
-            Ok(batch)
+            Ok(batch.into_iter().map(Ok).collect())
         };
         let calls = async move {
             let first = group.submit(1);
@@ -268,10 +321,95 @@ mod tests {
             let both = join(first, second).await;
             (both, began.elapsed())
         };
-        let ((), ((first, second), took)) = join(batches.run(|_| 1, flush), calls).await;
+        let ((), ((first, second), took)) =
+            join(batches.run(|_| 1, |&item| item, flush), calls).await;
         assert_eq!(first, Ok(1));
         let (call, after) = ("write", LIMIT);
         assert_eq!(second, Err(Error::Timeout { call, after }));
         assert_eq!(took, LIMIT);
+    }
+
+    /// A store in which a key, the hundreds of an item, is locked until a time.
+    async fn run_with_locked(
+        batches: Batches<u32, u32>,
+        locked: u32,
+        until: Instant,
+        done: &mut Vec<u32>,
+    ) {
+        let flush = |batch: Vec<u32>| {
+            let is_locked = Instant::now() < until;
+            let outcome = |item| {
+                if is_locked && item / 100 == locked {
+                    return Err(item);
+                }
+                done.push(item);
+                Ok(item)
+            };
+            let outcomes = batch.into_iter().map(outcome).collect();
+            async move { Ok(outcomes) }
+        };
+        batches.run(|_| 1, |&item| item / 100, flush).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn locked_key_holds_up_no_other() {
+        let (group, batches) = group("write", LIMIT);
+        let began = Instant::now();
+        let calls = async move {
+            let locked = group.submit(100);
+            assert_eq!(group.submit(200).await, Ok(200));
+            let follows = group.submit(101);
+            assert_eq!(group.submit(201).await, Ok(201));
+            assert!(began.elapsed() < Duration::from_millis(5));
+            drop(group);
+            (locked.await, follows.await, began.elapsed())
+        };
+        let mut done = Vec::new();
+        let until = began + LIMIT / 2;
+        let run = run_with_locked(batches, 1, until, &mut done);
+        let ((), (locked, follows, took)) = join(run, calls).await;
+        assert_eq!((locked, follows), (Ok(100), Ok(101)));
+        assert!(took >= LIMIT / 2 && took < LIMIT / 2 + Duration::from_millis(50));
+        assert_eq!(done, [200, 201, 100, 101]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn more_locked_items_than_a_batch_keep_their_order() {
+        let (group, batches) = group("write", LIMIT);
+        let began = Instant::now();
+        let items = || (0..3_000).map(|n| 100 * (n % 2) + n % 100);
+        let answers: Vec<_> = items().map(|item| group.submit(item)).collect();
+        drop(group);
+        let mut done = Vec::new();
+        run_with_locked(batches, 1, began + LIMIT / 2, &mut done).await;
+        for (answer, item) in answers.into_iter().zip(items()) {
+            assert_eq!(answer.await, Ok(item));
+        }
+        for key in [0, 1] {
+            let of_key = |items: &mut dyn Iterator<Item = u32>| {
+                items.filter(|item| item / 100 == key).collect::<Vec<_>>()
+            };
+            assert_eq!(of_key(&mut done.iter().copied()), of_key(&mut items()));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn locked_key_fails_its_own_calls_in_time() {
+        let (group, batches) = group("write", LIMIT);
+        let began = Instant::now();
+        let calls = async move {
+            group.submit_detached(101);
+            let answer = group.submit(100).await;
+            assert_eq!(began.elapsed(), LIMIT);
+            answer
+        };
+        let mut done = Vec::new();
+        let run = run_with_locked(batches, 1, began + 3 * LIMIT, &mut done);
+        let ((), answer) = join(run, calls).await;
+        let (call, after) = ("write", LIMIT);
+        assert_eq!(answer, Err(Error::Timeout { call, after }));
+        // It ends although a call that nobody waits for was locked too.
+        assert!(began.elapsed() < 2 * LIMIT);
+        assert!(done.is_empty(), "{done:?}");
     }
 }

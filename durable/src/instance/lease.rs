@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::group_commit::Group;
 use crate::error::Error;
 use crate::metrics::Metrics;
-use crate::store::{Namespace, Settle, Settled, Settlement, Version};
+use crate::store::{Namespace, Settle, Settled, Settlement, StoreError, Version};
 use crate::token::Token;
 
 /// How often a lease is checked while it lasts. It is renewed once a half and this part of it, or
@@ -240,6 +240,10 @@ impl Lease {
                 self.leases.metrics.lost.add(1);
                 Err(Error::Lost { token })
             }
+            // The group sends it again instead of returning it.
+            Settled::Locked => Err(Error::Store(StoreError::unavailable(
+                "a transaction has changed the key and has not ended",
+            ))),
             Settled::Done | Settled::Armed(_) => {
                 match extended {
                     Some(lease) => self.held().until = asked.checked_add(lease),

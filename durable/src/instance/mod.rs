@@ -13,6 +13,7 @@
 
 mod calls;
 mod clock;
+mod deferred;
 mod delivery;
 mod due;
 mod firing;
@@ -379,8 +380,8 @@ async fn run_writes(core: Arc<Core>, batches: Batches<Write, WriteOutcome>) {
     let core = &*core;
     let flush = |writes| async move {
         let written = core.calls.write(writes, core.near()).await?;
-        for written in &written {
-            match *written {
+        let outcomes = written.into_iter().map(|written| {
+            match written {
                 WriteOutcome::Armed { row, replaced } => {
                     if let Some(version) = replaced {
                         core.disarm(version);
@@ -389,23 +390,30 @@ async fn run_writes(core: Arc<Core>, batches: Batches<Write, WriteOutcome>) {
                 }
                 WriteOutcome::Removed { version, .. } => core.disarm(version),
                 WriteOutcome::Absent | WriteOutcome::Present | WriteOutcome::InFlight(_) => {}
+                WriteOutcome::Locked(write) => return Err(write),
             }
-        }
-        Ok(written)
+            Ok(written)
+        });
+        Ok(outcomes.collect())
     };
-    batches.run(Write::bytes, flush).await;
+    let key = |write: &Write| write.key.clone();
+    batches.run(Write::bytes, key, flush).await;
 }
 
 async fn run_settles(core: Arc<Core>, batches: Batches<Settle, Settled>) {
     let core = &*core;
-    let flush = |settles| async move {
-        let settled = core.calls.settle(settles, core.near()).await?;
-        for settled in &settled {
-            if let Settled::Armed(row) = *settled {
-                core.arm_if_loaded(row);
+    let flush = |settles: Vec<Settle>| async move {
+        let settled = core.calls.settle(settles.clone(), core.near()).await?;
+        let outcomes = settles.into_iter().zip(settled).map(|(settle, settled)| {
+            match settled {
+                Settled::Armed(row) => core.arm_if_loaded(row),
+                Settled::Done | Settled::Lost => {}
+                Settled::Locked => return Err(settle),
             }
-        }
-        Ok(settled)
+            Ok(settled)
+        });
+        Ok(outcomes.collect())
     };
-    batches.run(|_| size_of::<Settle>(), flush).await;
+    let token = |settle: &Settle| settle.token;
+    batches.run(|_| size_of::<Settle>(), token, flush).await;
 }

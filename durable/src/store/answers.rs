@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::ids::{InstanceId, Version};
-use super::requests::State;
+use super::requests::{State, Write};
 use super::time::StoreTime;
 
 /// A namespace was opened.
@@ -72,6 +72,9 @@ pub enum WriteOutcome {
     Present,
     /// Not changed: the key has no waiting row, but one in flight. Its latest token.
     InFlight(Version),
+    /// Not done: a transaction that is not the store's own has changed the key and has not ended. So it is with all writes
+    /// of the key in this call. The instance makes them again, in their order, until the callers' time is over.
+    Locked(Write),
 }
 
 impl WriteOutcome {
@@ -195,6 +198,8 @@ pub enum Settled {
     Armed(Armed),
     /// The token names no row: nothing was changed.
     Lost,
+    /// Not done: as [`WriteOutcome::Locked`]. So it is with everything in this call that names the token.
+    Locked,
 }
 
 /// A row as it lies in the store.

@@ -195,6 +195,7 @@ pub trait Store: Send + Sync + 'static {
     /// * Remove: the waiting row goes, and its value comes back.
     /// * Moving and removing a key without waiting row changes nothing: [`WriteOutcome::InFlight`] with the latest token if
     ///   the key has a row in flight, else [`WriteOutcome::Absent`].
+    /// * A store whose keys can be locked by transactions of others does not wait for these: [`WriteOutcome::Locked`].
     fn write<'a>(
         &'a self,
         namespace: &'a Namespace,

@@ -1,0 +1,83 @@
+//! Items whose keys are locked by a transaction that is not the store's own.
+//!
+//! A store does not wait for such a transaction, since it may last for minutes. So the items wait here, and are sent again
+//! [every few milliseconds](RETRY), while other keys go on.
+//!
+//! Order: while a key has items here, every later item of the key joins them at the end. A retry takes all items of a key
+//! at once, in their order.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The delay before locked items are sent again.
+pub(super) const RETRY: Duration = Duration::from_millis(10);
+
+/// Items that wait for their keys.
+#[derive(Debug)]
+pub(super) struct Deferred<K, T> {
+    /// The keys, the one that was tried longest ago first.
+    keys: VecDeque<K>,
+    items: HashMap<K, Vec<T>>,
+    /// When the next retry is. `None` if nothing waits.
+    retry_at: Option<Instant>,
+}
+
+impl<K: Clone + Eq + Hash, T> Deferred<K, T> {
+    pub(super) fn new() -> Self {
+        Deferred {
+            keys: VecDeque::new(),
+            items: HashMap::new(),
+            retry_at: None,
+        }
+    }
+
+    pub(super) fn retry_at(&self) -> Option<Instant> {
+        self.retry_at
+    }
+
+    /// Adds an item behind those of its key.
+    pub(super) fn add(&mut self, key: K, item: T) {
+        self.retry_at.get_or_insert_with(|| Instant::now() + RETRY);
+        let items = self.items.entry(key).or_insert_with_key(|key| {
+            self.keys.push_back(key.clone());
+            Vec::new()
+        });
+        items.push(item);
+    }
+
+    /// Moves the items here whose keys have others here.
+    pub(super) fn add_followers(&mut self, batch: &mut Vec<T>, key: impl Fn(&T) -> K) {
+        if self.keys.is_empty() {
+            return;
+        }
+        for item in std::mem::take(batch) {
+            let key = key(&item);
+            if self.items.contains_key(&key) {
+                self.add(key, item);
+            } else {
+                batch.push(item);
+            }
+        }
+    }
+
+    /// Takes all items of some keys out, in their order, if it is time for a retry: at least `count` items, unless there
+    /// are fewer.
+    pub(super) fn take(&mut self, count: usize) -> Vec<T> {
+        let now = Instant::now();
+        let mut taken = Vec::new();
+        if self.retry_at.is_none_or(|at| at > now) {
+            return taken;
+        }
+        while taken.len() < count {
+            let Some(key) = self.keys.pop_front() else {
+                break;
+            };
+            taken.extend(self.items.remove(&key).unwrap_or_default());
+        }
+        self.retry_at = (!self.keys.is_empty()).then(|| now + RETRY);
+        taken
+    }
+}
