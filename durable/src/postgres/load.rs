@@ -24,7 +24,13 @@ impl Call for LoadCall<'_> {
             .transaction(&[
                 (
                     sql::ALIVE,
-                    &[&space.id, &instance, &micros(request.alive), &space.channel],
+                    &[
+                        &space.id,
+                        &instance,
+                        &micros(request.alive),
+                        &space.channel,
+                        &micros(request.window),
+                    ],
                 ),
                 (
                     sql::LOAD,

@@ -23,6 +23,7 @@
 //! keep their order.
 
 mod fire;
+mod functions;
 mod hints;
 mod lanes;
 mod load;
@@ -82,14 +83,65 @@ use write::WriteCall;
 ///
 /// # Permissions
 ///
-/// The first connection makes the tables `tickwheel_*` and the sequence `tickwheel_versions` in the first schema of the role's
-/// `search_path`; for that it needs `CREATE` on the schema. Afterwards it is enough to have
+/// The first connection makes the tables `tickwheel_*`, the sequence `tickwheel_versions` and functions in the first schema of
+/// the role's `search_path`; for that it needs `CREATE` on the schema. The first connection of a later version of this crate may
+/// bring them to a later version of the schema, and has to be of the same role. Afterwards it is enough to have
 ///
 /// ```sql
 /// GRANT SELECT ON tickwheel_schema TO worker;
 /// GRANT SELECT, INSERT, UPDATE, DELETE ON tickwheel_namespaces, tickwheel_instances, tickwheel_timers TO worker;
 /// GRANT USAGE ON SEQUENCE tickwheel_versions TO worker;
 /// ```
+///
+/// # In your own transaction
+///
+/// Functions of the schema set, move and remove timers in a transaction of your own, from any client, language or trigger:
+///
+/// ```sql
+/// BEGIN;
+/// INSERT INTO orders (id, price) VALUES (17, 30);
+/// SELECT tickwheel_set('orders', 'order 17', '{"price": 30}', now() + interval '3 days');
+/// COMMIT;
+/// ```
+///
+/// The timer is set when the transaction commits. If it is rolled back, or the connection is lost before, nothing was set.
+///
+/// | function | returns |
+/// |---|---|
+/// | `tickwheel_set(namespace text, key, value jsonb, due timestamptz)` | `set`, `replaced` |
+/// | `tickwheel_set_if_absent(namespace text, key, value jsonb, due timestamptz)` | `set`, `present`, `in_flight` |
+/// | `tickwheel_move(namespace text, key, due timestamptz)` | `moved`, `absent`, `in_flight` |
+/// | `tickwheel_remove(namespace text, key)` | a row `(result text, value json)` with `removed`, `absent` or `in_flight`, and the value that was removed |
+///
+/// They do what the calls of [`DurableTimers`](crate::DurableTimers) do. `in_flight` means that the timer has fired and is not
+/// settled; nothing was changed.
+///
+/// * The key is a `text` for keys that are strings, or `jsonb` for others: `to_jsonb(17)`, `jsonb_build_array('user', 5)`. An
+///   object is refused. The namespace has the codec [`Json`](crate::Json), and an instance has opened it before.
+/// * A `due` in the past is due at once, and `infinity` is never. `now()` is when the transaction began.
+/// * A hint goes out at the commit, if an instance loads timers that are due then. So a near timer is delivered as soon as one
+///   that a call has set.
+/// * Arguments that are null or too long, and a namespace that was not opened, are errors that say so.
+///
+/// The functions run with the rights of the role that made the tables. No other role may call them until it is allowed to, and
+/// needs no right on a table:
+///
+/// ```sql
+/// GRANT EXECUTE ON FUNCTION
+///     tickwheel_set(text, text, jsonb, timestamptz), tickwheel_set_if_absent(text, text, jsonb, timestamptz),
+///     tickwheel_move(text, text, timestamptz), tickwheel_remove(text, text) TO shop;
+/// ```
+///
+/// A transaction keeps its keys until it ends:
+///
+/// * Calls of instances on these keys are made again every 10 ms, until the [call timeout](crate::Builder::call_timeout). They
+///   take effect after the transaction. Other keys are not delayed.
+/// * What is due under these keys meanwhile fires when the transaction has ended.
+/// * Two transactions that take the same keys in opposite orders can deadlock, as with rows: the server ends one of them.
+/// * Each key takes a lock of the server, which has room for some thousands by default (`max_locks_per_transaction`): set very
+///   many timers in several transactions, or by [`set_many`](crate::DurableTimers::set_many).
+/// * With the isolation `REPEATABLE READ` or `SERIALIZABLE` answers are those of the transaction's snapshot, and a key that was
+///   changed since is a serialization failure.
 ///
 /// # Sizing
 ///
@@ -103,7 +155,7 @@ use write::WriteCall;
 /// * A transaction that sets a near timer which its own instance does not load sends `NOTIFY`. These commit one after the
 ///   other.
 /// * Sets, moves, removes and put-backs of one key take turns by an advisory lock, until they are committed. There are 512 for
-///   each namespace, so large batches of several processes take turns too.
+///   each namespace, so large batches of several processes take turns too. A batch takes 832 locks at most.
 /// * Manual row locks delay moves and removes of these keys and settles of these claims, until their time limit, and what
 ///   takes turns with these. Everything else goes on without the rows. What is due meanwhile comes within a poll of the end of
 ///   the lock.
@@ -112,7 +164,7 @@ use write::WriteCall;
 ///
 /// Connect directly, or through a pooler of sessions, such as pgbouncer with `pool_mode = session`, which has room for all
 /// connections and resets what it gives back (`server_reset_query = DISCARD ALL`, the default). A pooler of transactions or
-/// statements is refused at connect.
+/// statements is refused at connect. Callers of [the functions](#in-your-own-transaction) may use any pooler.
 ///
 /// # Failover and restore
 ///
@@ -240,7 +292,11 @@ impl Store for Postgres {
                 writes,
                 near,
             };
-            self.inner.lanes.run(Lane::Write, &call).await
+            let written = self.inner.lanes.run(Lane::Write, &call).await?;
+            let writes = call.writes.into_iter().zip(written);
+            let written = writes
+                .map(|(write, outcome)| outcome.unwrap_or_else(|| WriteOutcome::Locked(write)));
+            Ok(written.collect())
         })
     }
 

@@ -1,16 +1,28 @@
-//! The tables, and how they come to be.
+//! The tables and functions, and how they come to be.
+//!
+//! A database is brought to the latest version of the schema by the first connection of a store that knows it: [`TABLES`]
+//! are version 1, and each of [`STEPS`] leads to the next. Functions have the version of the tables. They are made again
+//! after each step, since their text is that of the statements.
 
 use futures_util::future::try_join;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
+use super::functions;
 use super::target::Target;
 use crate::store::StoreError;
 
-/// The version of the schema that is known.
-const SCHEMA: u32 = 1;
+/// The latest version of the schema.
+#[allow(clippy::cast_possible_truncation, reason = "they are few")]
+const SCHEMA: u32 = 1 + STEPS.len() as u32;
 
-/// The tables.
+/// What leads from each version of the tables to the next.
+const STEPS: [&str; 1] = [
+    // To 2: the functions for users. They send hints of what instances load.
+    "ALTER TABLE tickwheel_instances ADD COLUMN load_window bigint NOT NULL DEFAULT 0",
+];
+
+/// The tables, as they were in version 1.
 ///
 /// | column | |
 /// |---|---|
@@ -18,6 +30,7 @@ const SCHEMA: u32 = 1;
 /// | `period` | microseconds, or null |
 /// | `loaded_by` | the id of an instance, or null |
 /// | `lacks` | how many due rows an instance lacks |
+/// | `load_window` | how far ahead an instance loads, in microseconds |
 /// | `replaces` | the version that a waiting row had before it was last set or moved |
 ///
 /// | index | finds |
@@ -69,6 +82,11 @@ const LOCK: i64 = 0x7469_636b_7768_6565;
 /// The version of the schema that is there, and which tables they are.
 const VERSION: &str = "SELECT version, identity::text FROM tickwheel_schema";
 
+/// The quoted name of the schema that the tables are in.
+const PLACE: &str = "
+    SELECT quote_ident(n.nspname) FROM pg_class c, pg_namespace n
+    WHERE c.oid = 'tickwheel_timers'::regclass AND n.oid = c.relnamespace";
+
 /// The latest number that the sequence has given, and the greatest in use, if any is greater.
 ///
 /// Numbers in use by the time the statement begins were given before. Rows are looked for beyond the latest number only, where
@@ -97,6 +115,11 @@ impl Tables {
     /// Whether they are the same tables.
     pub(super) fn are(&self, other: &Tables) -> bool {
         self.identity == other.identity
+    }
+
+    /// Whether they are of an earlier version.
+    pub(super) fn are_old(&self) -> bool {
+        self.version < SCHEMA
     }
 
     /// Whether they can be used.
@@ -138,7 +161,7 @@ pub(super) async fn find(client: &Client) -> Result<Option<Tables>, Error> {
     }
 }
 
-/// Makes the tables, if no other process has made them meanwhile.
+/// Makes the tables, or brings them to the latest version, if no other process has done so meanwhile.
 pub(super) async fn make(client: &mut Client) -> Result<(), Error> {
     let transaction = client.transaction().await?;
     // The lock first: a statement that waits for it would not see what another one makes meanwhile.
@@ -148,6 +171,23 @@ pub(super) async fn make(client: &mut Client) -> Result<(), Error> {
     let there = transaction.query_typed(there, &[]).await?;
     if !there[0].get::<_, bool>(0) {
         transaction.batch_execute(TABLES).await?;
+    }
+    let version = transaction.query_typed(VERSION, &[]).await?;
+    let version: i32 = version.first().map_or(0, |row| row.get(0));
+    let made = usize::try_from(version - 1).unwrap_or(STEPS.len());
+    for step in STEPS.iter().skip(made) {
+        transaction.batch_execute(step).await?;
+    }
+    if made < STEPS.len() {
+        // Functions belong beside the tables, wherever the path of this role leads.
+        let schema = transaction.query_typed(PLACE, &[]).await?;
+        let schema: String = schema[0].get(0);
+        let made = format!(
+            "SET LOCAL search_path = {schema}, pg_temp; {};
+            UPDATE tickwheel_schema SET version = {SCHEMA}",
+            functions::install(&schema)
+        );
+        transaction.batch_execute(&made).await?;
     }
     transaction.commit().await
 }

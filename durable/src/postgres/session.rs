@@ -69,7 +69,7 @@ impl Session {
     /// Sets the first connection of a store up, and makes or migrates the tables.
     pub(super) async fn first(mut client: Client, target: &Target) -> Result<Self, StoreError> {
         let (backend, tables) = set_up(&client, target).await?;
-        let tables = if let Some(tables) = tables {
+        let tables = if let Some(tables) = tables.filter(|tables| !tables.are_old()) {
             tables
         } else {
             let made = schema::make(&mut client).await;
@@ -163,23 +163,80 @@ impl Session {
         if let [(sql, parameters)] = queries {
             return Ok(vec![self.query(sql, parameters).await?]);
         }
-        let statements = queries.iter().map(|(sql, _)| self.statement(sql));
-        let statements = try_join_all(statements).await?;
+        let statements = self.prepare(queries).await?;
+        self.pipeline(Some("BEGIN"), queries, &statements, Some("COMMIT"))
+            .await
+    }
+
+    /// Begins a transaction with a statement, in one round trip. [`commit`](Self::commit) goes on with it.
+    pub(super) async fn begin(
+        &self,
+        sql: &'static str,
+        parameters: &Parameters<'_>,
+    ) -> Result<Vec<Row>, Error> {
+        let queries = [(sql, parameters)];
+        let statements = self.prepare(&queries).await?;
+        let begun = self.pipeline(Some("BEGIN"), &queries, &statements, None);
+        match begun.await {
+            Ok(mut answers) => Ok(answers.remove(0)),
+            Err(error) => Err(self.roll_back(error).await),
+        }
+    }
+
+    /// Runs statements in the transaction that was begun, and commits it, in one round trip.
+    pub(super) async fn commit(
+        &self,
+        queries: &[(&'static str, &Parameters<'_>)],
+    ) -> Result<Vec<Vec<Row>>, Error> {
+        let statements = match self.prepare(queries).await {
+            Ok(statements) => statements,
+            Err(error) => return Err(self.roll_back(error).await),
+        };
+        self.pipeline(None, queries, &statements, Some("COMMIT"))
+            .await
+    }
+
+    /// Ends a transaction that has failed. Returns the error.
+    async fn roll_back(&self, error: Error) -> Error {
+        // A connection that is lost has ended it already.
+        let _ = self.client.batch_execute("ROLLBACK").await;
+        error
+    }
+
+    async fn prepare(
+        &self,
+        queries: &[(&'static str, &Parameters<'_>)],
+    ) -> Result<Vec<Statement>, Error> {
+        try_join_all(queries.iter().map(|(sql, _)| self.statement(sql))).await
+    }
+
+    /// Sends everything in one round trip. Returns the rows of the statements.
+    async fn pipeline(
+        &self,
+        begin: Option<&'static str>,
+        queries: &[(&'static str, &Parameters<'_>)],
+        statements: &[Statement],
+        commit: Option<&'static str>,
+    ) -> Result<Vec<Vec<Row>>, Error> {
         // Requests leave in the order in which they are first polled. After one that fails the server skips the others, and
         // COMMIT rolls back.
-        let begin = self.client.batch_execute("BEGIN").map_ok(|()| Vec::new());
-        let commit = self.client.batch_execute("COMMIT").map_ok(|()| Vec::new());
+        let plain = |sql: &'static str| -> Request<'_> {
+            Box::pin(self.client.batch_execute(sql).map_ok(|()| Vec::new()))
+        };
         let mut requests: Vec<Request<'_>> = Vec::with_capacity(queries.len() + 2);
-        requests.push(Box::pin(begin));
-        for ((_, parameters), statement) in queries.iter().zip(&statements) {
+        requests.extend(begin.map(plain));
+        for ((_, parameters), statement) in queries.iter().zip(statements) {
             requests.push(Box::pin(self.client.query(statement, parameters)));
         }
-        requests.push(Box::pin(commit));
+        requests.extend(commit.map(plain));
         let answers = futures_util::future::join_all(requests).await;
-        let mut answers = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
-        answers.pop();
-        answers.remove(0);
-        Ok(answers)
+        let answers = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let first = usize::from(begin.is_some());
+        Ok(answers
+            .into_iter()
+            .skip(first)
+            .take(queries.len())
+            .collect())
     }
 
     /// Ends processes whose connections were given up, so that no statement of theirs takes effect

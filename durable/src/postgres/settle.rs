@@ -1,7 +1,10 @@
 //! Batches of claims that are to be settled. They are cut and sent as writes are, by token.
 //!
-//! One statement that makes no waiting row commits by itself. Otherwise a transaction first takes the locks of the keys of
-//! what is put back, and locks all claims.
+//! One statement that makes no waiting row commits by itself. Otherwise a transaction locks all claims first. What is put back
+//! needs the locks of its keys before that, in a round trip of its own: claims of keys that a transaction of a user has locked
+//! are left out.
+
+use std::collections::HashSet;
 
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
@@ -31,10 +34,11 @@ struct Part {
 }
 
 impl Part {
-    fn new(settles: &[Settle], first: usize) -> Self {
+    /// The settles, with the indices of their results.
+    fn new(settles: &[(&Settle, usize)]) -> Self {
         let mut part = Part::default();
         let mut extended = Vec::new();
-        for (settle, number) in settles.iter().zip(first..) {
+        for &(settle, number) in settles {
             let Version(token) = settle.token;
             part.numbers.push((token, number));
             match settle.settlement {
@@ -103,40 +107,53 @@ impl Call for SettleCall<'_> {
     type Answer = Vec<Settled>;
 
     async fn run(&self, session: &Session) -> Result<Vec<Settled>, Error> {
-        let mut first = 0;
-        let mut batch = Vec::new();
-        for part in parts(&self.settles, |settle| settle.token, |_| 0) {
-            batch.push(Part::new(part, first));
-            first += part.len();
-        }
         let near = NearParameters::from(self.near);
         let id = &self.space.id;
         let head: [&(dyn ToSql + Sync); 4] = [id, &near.window, &near.loader, &self.space.channel];
+        let is_put_back = |settle: &&Settle| {
+            !matches!(settle.settlement, Settlement::Ack | Settlement::Extend(_))
+        };
+        let put_back = self.settles.iter().filter(is_put_back);
+        let put_back: Vec<_> = put_back.map(|settle| settle.token.0).collect();
+        let mut locked = HashSet::new();
+        if !put_back.is_empty() {
+            let rows = session.begin(sql::HOLD_CLAIMED, &[id, &put_back]).await?;
+            locked.extend(rows.iter().map(|row| row.get::<_, i64>(0)));
+        }
+        let free = self.settles.iter().zip(0..);
+        let free = free.filter(|(settle, _)| !locked.contains(&settle.token.0));
+        let free: Vec<_> = free.collect();
+        let batch = parts(&free, |(settle, _)| settle.token, |_| 0);
+        let batch: Vec<_> = batch.into_iter().map(Part::new).collect();
         let mut queries: Vec<Query<'_>> = Vec::new();
         for part in &batch {
             queries.extend(part_queries(part, &head));
         }
-        let mut tokens: Vec<_> = self.settles.iter().map(|s| s.token.0).collect();
+        let mut tokens: Vec<_> = free.iter().map(|(settle, _)| settle.token.0).collect();
         tokens.sort_unstable();
-        let put_back = batch
-            .iter()
-            .flat_map(|part| part.put_back.0.iter().copied());
-        let put_back: Vec<_> = put_back.collect();
         if queries.len() > 1 {
             queries.insert(0, (sql::LOCK_CLAIMS, vec![id, &tokens], Answers::Nothing));
-        }
-        if !put_back.is_empty() {
-            queries.insert(
-                0,
-                (sql::HOLD_CLAIMED, vec![id, &put_back], Answers::Nothing),
-            );
         }
         let requests: Vec<(&'static str, &Parameters<'_>)> = queries
             .iter()
             .map(|(sql, parameters, _)| (*sql, parameters.as_slice()))
             .collect();
-        let answers = session.transaction(&requests).await?;
-        let mut settled = vec![Settled::Lost; self.settles.len()];
+        let answers = if put_back.is_empty() {
+            session.transaction(&requests).await?
+        } else {
+            session.commit(&requests).await?
+        };
+        let mut settled: Vec<_> = self
+            .settles
+            .iter()
+            .map(|settle| {
+                if locked.contains(&settle.token.0) {
+                    Settled::Locked
+                } else {
+                    Settled::Lost
+                }
+            })
+            .collect();
         for ((_, _, means), rows) in queries.iter().zip(&answers) {
             match means {
                 Answers::Nothing => {}

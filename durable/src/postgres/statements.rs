@@ -23,6 +23,27 @@
 //! 2. So while a batch holds the lock of a key, no other batch makes a waiting row under it. One that is there can still go:
 //!    loads, fires and purges take no locks of keys. What goes has fired, or was purged.
 //!
+//! # Transactions of users
+//!
+//! The [`functions`](super::functions) change keys in transactions of users, which may last for minutes. No batch may wait for
+//! one. So there are three locks for a key, each finer than the one before:
+//!
+//! | lock | how many | a batch | a transaction of a user |
+//! |---|---|---|---|
+//! | of batches | 512 for each namespace | waits for it | - |
+//! | of transactions | 64 for each namespace | tries to take it alone | shares it |
+//! | of the key itself | one for each key | tries to take it, if it has no lock of transactions | waits for it |
+//!
+//! 1. A batch writes a key only if it holds the key's lock of transactions, or the lock of the key itself. Otherwise it leaves
+//!    the key out, and the caller tries again: [`WriteOutcome::Locked`](crate::store::WriteOutcome::Locked).
+//! 2. A transaction that changes a key holds both until it ends. So no batch writes the key meanwhile, and no batch meets an
+//!    uncommitted row.
+//! 3. A batch waits for other batches only, and a transaction for batches, which are short, and for other transactions. So
+//!    only transactions can wait for each other in a circle, as with rows of their own.
+//!
+//! While there are no transactions of users, a batch takes no lock of a single key. With them it takes 256
+//! at most, and leaves the rest of its keys out.
+//!
 //! | result | why it is right |
 //! |---|---|
 //! | absent, in flight | [`MOVE`] and [`REMOVE`] have found no waiting row, and none appears after that. So what [`STANDING`] sees later is all there is: a claim, or nothing. A put-back waits for the lock. |
@@ -35,7 +56,7 @@
 //!
 //! Two batches never wait for each other, because each takes what it can wait for in one order:
 //!
-//! 1. the locks of its keys, by their numbers;
+//! 1. the locks of batches, by their numbers;
 //! 2. claims, by their tokens: a batch that settles in several statements locks them all in one pass before, by
 //!    [`LOCK_CLAIMS`];
 //! 3. waiting rows, in any order: other batches have none of these keys, and loads, unloads and fires wait for no lock.
@@ -61,6 +82,12 @@ macro_rules! never {
         "9007199254740991"
     };
 }
+
+/// The store's time, for what is not a statement of its own.
+pub(super) const NOW: &str = now!();
+
+/// The greatest time, likewise.
+pub(super) const NEVER: &str = never!();
 
 /// Until when rows are near, and which live instance loads them.
 macro_rules! clock {
@@ -149,30 +176,77 @@ macro_rules! armed_row {
     };
 }
 
-/// Takes the locks of keys, in their order. The lock of a key is one of 512 for each namespace.
-///
-/// A server has room for some thousands, for all that use it (`max_locks_per_transaction`), and a batch may have a thousand
-/// keys. The numbers are spread over 64 bits, because programs have advisory locks of their own.
-macro_rules! take_locks {
-    ($key:literal, $from:literal) => {
+/// The hash that the locks of a key are chosen by.
+macro_rules! key_hash {
+    ($key:literal) => {
+        concat!("hashtextextended(encode(", $key, ", 'hex'), 0)")
+    };
+}
+
+/// One of 64 locks of transactions.
+macro_rules! transactions_lock {
+    ($bucket:expr) => {
         concat!(
-            "SELECT count(pg_advisory_xact_lock(o.lock)) AS locks FROM (
-                SELECT DISTINCT hashtextextended('tickwheel', $1::int) # (hashtextextended(encode(",
-            $key,
-            ", 'hex'), 0) & 511) AS lock
-                FROM ",
-            $from,
-            " ORDER BY lock
-            ) o"
+            "hashtextextended('tickwheel transactions', $1::int) # (",
+            $bucket,
+            " & 63)"
         )
     };
 }
 
-/// Sets, after a common table expression, for rows that fulfil a condition.
-macro_rules! set {
-    ($before:expr, $condition:literal) => {
+/// The lock of the key itself.
+macro_rules! key_lock {
+    ($key:literal) => {
         concat!(
-            "WITH ", clock!(), ", ", items!("$5::bytea[], $6::bytea[], $7::bigint[], $8::bool[], $9::bigint[]", "key, value, at, relative, period"), $before, ", armed AS (", insert_waiting!(), $condition,
+            "hashtextextended(encode(",
+            $key,
+            ", 'hex'), hashtextextended('tickwheel key', $1::int))"
+        )
+    };
+}
+
+/// Takes the locks of batches of the keys in `i`, in their order, and then tries to take their locks of transactions.
+///
+/// A server has room for some thousands of locks, for all that use it (`max_locks_per_transaction`), and a batch may have a
+/// thousand keys. The numbers are spread over 64 bits, because programs have advisory locks of their own.
+macro_rules! hold {
+    () => {
+        concat!(
+            "held AS MATERIALIZED (
+                SELECT count(pg_advisory_xact_lock(o.lock)) AS locks FROM (
+                    SELECT DISTINCT hashtextextended('tickwheel', $1::int) # (i.hash & 511) AS lock FROM i ORDER BY lock
+                ) o
+            ), free AS MATERIALIZED (
+                SELECT coalesce(bit_or(1::bigint << b.bucket) FILTER (WHERE b.is_free), 0) AS buckets FROM (
+                    SELECT o.bucket, pg_try_advisory_xact_lock(",
+            transactions_lock!("o.bucket"),
+            ") AS is_free
+                    FROM held, (SELECT DISTINCT (i.hash & 63)::int AS bucket FROM i) o
+                    WHERE held.locks > 0
+                ) b
+            )"
+        )
+    };
+}
+
+/// Whether the batch may write the key of an item of `i`, which it tries to lock if it has to. It locks 256 single keys at
+/// most, as the server's room for locks is limited.
+macro_rules! is_free {
+    () => {
+        concat!(
+            "CASE WHEN ((SELECT buckets FROM free) >> (i.hash & 63)::int) & 1 = 1 THEN true
+                WHEN i.number <= 256 THEN pg_try_advisory_xact_lock(",
+            key_lock!("i.key"),
+            ") ELSE false END"
+        )
+    };
+}
+
+/// Sets the items that fulfil a condition.
+macro_rules! set {
+    ($items:expr, $condition:expr) => {
+        concat!(
+            "WITH ", clock!(), ", ", $items, ", armed AS (", insert_waiting!(), $condition,
             " ON CONFLICT (namespace, key) WHERE NOT in_flight DO UPDATE SET
                 version = nextval('tickwheel_versions'), value = excluded.value, due = excluded.due, deadline = excluded.deadline,
                 attempt = 0, period = excluded.period, loaded_by = excluded.loaded_by, replaces = t.version",
@@ -181,13 +255,28 @@ macro_rules! set {
     };
 }
 
-pub(super) const SET: &str = set!("", "");
+pub(super) const SET: &str = set!(
+    items!(
+        "$5::bytea[], $6::bytea[], $7::bigint[], $8::bool[], $9::bigint[]",
+        "key, value, at, relative, period"
+    ),
+    ""
+);
 
 /// Takes the locks of the keys itself, before the first row: a batch of sets alone is one statement. It may have begun before
-/// it has the locks, since what it replaces is decided by the index, not by what it saw.
+/// it has the locks, since what it replaces is decided by the index, not by what it saw. It returns nothing for keys that a
+/// transaction has locked.
 pub(super) const SET_ALONE: &str = set!(
-    concat!(", held AS MATERIALIZED (", take_locks!("i.key", "i"), ")"),
-    " WHERE (SELECT locks FROM held) > 0"
+    concat!(
+        "i AS MATERIALIZED (SELECT $1::int AS namespace, u.*, ",
+        key_hash!("u.key"),
+        " AS hash
+            FROM unnest($5::bytea[], $6::bytea[], $7::bigint[], $8::bool[], $9::bigint[])
+            WITH ORDINALITY AS u(key, value, at, relative, period, number)
+        ), ",
+        hold!()
+    ),
+    concat!(" WHERE ", is_free!())
 );
 
 pub(super) const SET_IF_ABSENT: &str = concat!(
@@ -226,19 +315,39 @@ pub(super) const REMOVE: &str = concat!(
     RETURNING t.key, t.version, t.value"
 );
 
-/// Takes the locks of an array of keys.
-pub(super) const HOLD: &str = take_locks!("u.key", "unnest($2::bytea[]) AS u(key)");
-
-/// Takes the locks of the keys of an array of tokens.
-pub(super) const HOLD_CLAIMED: &str = concat!(
-    "WITH ",
-    items!("$2::bigint[]", "version"),
-    " ",
-    take_locks!(
-        "t.key",
-        "i, tickwheel_timers t WHERE t.version = i.version AND t.namespace + 0 = i.namespace"
-    )
+/// Takes the locks of an array of keys. Returns those that a transaction has locked.
+pub(super) const HOLD: &str = concat!(
+    "WITH i AS MATERIALIZED (SELECT u.*, ",
+    key_hash!("u.key"),
+    " AS hash FROM unnest($2::bytea[]) WITH ORDINALITY AS u(key, number)), ",
+    hold!(),
+    " SELECT i.key FROM i WHERE NOT ",
+    is_free!()
 );
+
+/// Takes the locks of the keys of an array of tokens. Returns the tokens of keys that a transaction has locked.
+pub(super) const HOLD_CLAIMED: &str = concat!(
+    "WITH claim AS MATERIALIZED (SELECT $1::int AS namespace, u.*
+        FROM unnest($2::bigint[]) WITH ORDINALITY AS u(version, number)
+    ), i AS MATERIALIZED (SELECT t.version, t.key, claim.number, ",
+    key_hash!("t.key"),
+    " AS hash FROM claim, tickwheel_timers t
+        WHERE t.version = claim.version AND t.namespace + 0 = claim.namespace
+    ), ",
+    hold!(),
+    " SELECT i.version FROM i WHERE NOT ",
+    is_free!()
+);
+
+/// Shares the lock of transactions of the key `$2`, for a transaction of a user.
+pub(super) const SHARE: &str = concat!(
+    "SELECT pg_advisory_xact_lock_shared(",
+    transactions_lock!(key_hash!("$2")),
+    ")"
+);
+
+/// Takes the lock of the key `$2` itself, likewise.
+pub(super) const TAKE: &str = concat!("SELECT pg_advisory_xact_lock(", key_lock!("$2"), ")");
 
 /// Locks the waiting rows under an array of keys.
 pub(super) const LOCK: &str = concat!(
@@ -262,8 +371,8 @@ pub(super) const LOCK_CLAIMS: &str = concat!(
 /// For each of an array of keys: whether a row waits, and the latest token.
 pub(super) const STANDING: &str = "
     SELECT i.key,
-        (SELECT w.version FROM tickwheel_timers w WHERE w.namespace = $1::int AND w.key = i.key AND NOT w.in_flight) IS NOT NULL,
-        (SELECT max(f.version) FROM tickwheel_timers f WHERE f.namespace = $1::int AND f.key = i.key AND f.in_flight)
+        (SELECT w.version FROM tickwheel_timers w WHERE w.namespace = $1::int AND w.key = i.key AND NOT w.in_flight) IS NOT NULL AS waits,
+        (SELECT max(f.version) FROM tickwheel_timers f WHERE f.namespace = $1::int AND f.key = i.key AND f.in_flight) AS token
     FROM unnest($2::bytea[]) AS i(key)";
 
 /// From an array of versions, and `$9` rows that no instance has loaded; `$6` is the lease or null, `$7` the rule for
@@ -407,16 +516,16 @@ pub(super) const PUT_BACK: &str = concat!(
     )", armed!()
 );
 
-/// Makes `$2` live for `$3` microseconds. Unloads the rows that are marked by ids that have ended.
+/// Makes `$2`, whose window is `$5` microseconds, live for `$3` microseconds. Unloads the rows that are marked by ids that have ended.
 ///
 /// One index look-up finds the rows of each ended id, so no row stays marked that no instance is going to fire. Among
 /// them are ids that were unloaded while another transaction had locked a row, or while a statement ran that had begun
 /// before.
 pub(super) const ALIVE: &str = concat!(
     "WITH RECURSIVE clock AS MATERIALIZED (SELECT $1::int AS namespace, ", now!(), " AS now), alive AS (
-        INSERT INTO tickwheel_instances (id, namespace, alive_until, lacks)
-        SELECT $2::bigint, namespace, least(now + $3::bigint, ", never!(), "), 0 FROM clock
-        ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until
+        INSERT INTO tickwheel_instances (id, namespace, alive_until, lacks, load_window)
+        SELECT $2::bigint, namespace, least(now + $3::bigint, ", never!(), "), 0, $5::bigint FROM clock
+        ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until, load_window = excluded.load_window
         RETURNING id
     ), ended AS (
         DELETE FROM tickwheel_instances WHERE id IN (

@@ -1,8 +1,9 @@
 //! Batches of writes.
 //!
 //! A statement touches a key once. So a batch is cut where a key comes again, and each part has a statement for each kind of
-//! write in it. They share a transaction that first takes the locks of all keys, and all leave in one round trip. Sets alone,
-//! the most frequent batch, are one statement that does both and commits by itself.
+//! write in it. They share a transaction that first takes the locks of all keys, in a round trip of its own: writes of keys
+//! that a transaction of a user has locked are left out. Sets alone, the most frequent batch, are one statement that does both
+//! and commits by itself.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -88,9 +89,9 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// The writes; the result of the first has the index `first`.
-    fn new(writes: &'a [Write], first: usize) -> Self {
-        let mut sorted: Vec<_> = writes.iter().zip(first..).collect();
+    /// The writes, with the indices of their results.
+    fn new(writes: &[(&'a Write, usize)]) -> Self {
+        let mut sorted = writes.to_vec();
         sorted.sort_unstable_by_key(|(write, _)| write.key.as_slice());
         let mut part = Part::default();
         for &(write, _) in &sorted {
@@ -128,6 +129,14 @@ impl<'a> Part<'a> {
         part
     }
 
+    /// Those of the writes that are done, cut into parts.
+    fn cut(writes: &'a [Write], is_done: impl Fn(&Write) -> bool) -> Vec<Self> {
+        let done = writes.iter().zip(0..).filter(|(write, _)| is_done(write));
+        let done: Vec<_> = done.collect();
+        let parts = parts(&done, |(write, _)| &write.key, |(write, _)| write.bytes());
+        parts.into_iter().map(Part::new).collect()
+    }
+
     fn find(&self, key: &[u8]) -> (&'a Write, usize) {
         let found = self
             .writes
@@ -148,19 +157,10 @@ enum Answers {
 type Query<'a> = (&'static str, Vec<&'a (dyn ToSql + Sync)>, Answers);
 
 impl Call for WriteCall<'_> {
-    type Answer = Vec<WriteOutcome>;
+    /// `None` for a write of a key that a transaction of a user has locked.
+    type Answer = Vec<Option<WriteOutcome>>;
 
-    async fn run(&self, session: &Session) -> Result<Vec<WriteOutcome>, Error> {
-        let mut first = 0;
-        let mut batch = Vec::new();
-        for part in parts(
-            &self.writes,
-            |write| &write.key,
-            |write| write.key.len() + value_len(write),
-        ) {
-            batch.push(Part::new(part, first));
-            first += part.len();
-        }
+    async fn run(&self, session: &Session) -> Result<Self::Answer, Error> {
         let near = NearParameters::from(self.near);
         let head: [&(dyn ToSql + Sync); 4] = [
             &self.space.id,
@@ -168,38 +168,50 @@ impl Call for WriteCall<'_> {
             &near.loader,
             &self.space.channel,
         ];
+        let mut written = vec![None; self.writes.len()];
+        let all = Part::cut(&self.writes, |_| true);
+        if let [part] = &all[..] {
+            if let [(sql::SET, parameters, means)] = &part_queries(part, &head)[..] {
+                let rows = session.query(sql::SET_ALONE, parameters).await?;
+                for row in &rows {
+                    answer(part, *means, row, &mut written);
+                }
+                return Ok(written);
+            }
+        }
         let mut keys: Vec<_> = self.writes.iter().map(|w| w.key.as_slice()).collect();
         keys.sort_unstable();
         keys.dedup();
-        let if_absent: Vec<_> = batch
-            .iter()
-            .flat_map(|part| part.set_if_absent.keys.iter().copied())
-            .collect();
-        let mut queries: Vec<(usize, Query<'_>)> = Vec::new();
-        for (number, part) in batch.iter().enumerate() {
-            let of_part = part_queries(part, &self.space.id, &head);
-            queries.extend(of_part.into_iter().map(|query| (number, query)));
+        if keys.is_empty() {
+            return Ok(written);
         }
-        match &mut queries[..] {
-            [] => return Ok(Vec::new()),
-            [(_, (set, ..))] if *set == sql::SET => *set = sql::SET_ALONE,
-            _ => {
-                let hold: Query<'_> = (sql::HOLD, vec![&self.space.id, &keys], Answers::Nothing);
-                let lock: Query<'_> = (
-                    sql::LOCK,
-                    vec![&self.space.id, &if_absent],
-                    Answers::Nothing,
-                );
-                let first = [(0, hold), (0, lock)].into_iter();
-                queries.splice(..0, first.take(1 + usize::from(!if_absent.is_empty())));
-            }
+        let locked = session.begin(sql::HOLD, &[&self.space.id, &keys]).await?;
+        let locked: HashSet<&[u8]> = locked.iter().map(|row| row.get(0)).collect();
+        let batch = if locked.is_empty() {
+            all
+        } else {
+            Part::cut(&self.writes, |write| !locked.contains(write.key.as_slice()))
+        };
+        let if_absent = batch.iter().flat_map(|part| &part.set_if_absent.keys);
+        let if_absent: Vec<_> = if_absent.copied().collect();
+        let mut queries: Vec<(usize, Query<'_>)> = Vec::new();
+        if !if_absent.is_empty() {
+            let lock: Query<'_> = (
+                sql::LOCK,
+                vec![&self.space.id, &if_absent],
+                Answers::Nothing,
+            );
+            queries.push((0, lock));
+        }
+        for (number, part) in batch.iter().enumerate() {
+            let of_part = part_queries(part, &head);
+            queries.extend(of_part.into_iter().map(|query| (number, query)));
         }
         let requests: Vec<(&'static str, &Parameters<'_>)> = queries
             .iter()
             .map(|(_, (sql, parameters, _))| (*sql, parameters.as_slice()))
             .collect();
-        let answers = session.transaction(&requests).await?;
-        let mut written = vec![WriteOutcome::Absent; self.writes.len()];
+        let answers = session.commit(&requests).await?;
         for ((part, (_, _, means)), rows) in queries.iter().zip(&answers) {
             for row in rows {
                 answer(&batch[*part], *means, row, &mut written);
@@ -209,20 +221,10 @@ impl Call for WriteCall<'_> {
     }
 }
 
-fn value_len(write: &Write) -> usize {
-    match &write.action {
-        Action::Set { value, .. } => value.len(),
-        Action::Move { .. } | Action::Remove => 0,
-    }
-}
-
 /// The statements of a part. The one that reads what a key has comes before the one that arms it,
 /// whose result counts.
-fn part_queries<'a>(
-    part: &'a Part<'a>,
-    space: &'a i32,
-    head: &[&'a (dyn ToSql + Sync); 4],
-) -> Vec<Query<'a>> {
+fn part_queries<'a>(part: &'a Part<'a>, head: &[&'a (dyn ToSql + Sync); 4]) -> Vec<Query<'a>> {
+    let space = head[0];
     let mut queries: Vec<Query<'a>> = Vec::new();
     for (sql, set) in [
         (sql::SET, &part.set),
@@ -261,7 +263,7 @@ fn part_queries<'a>(
 
 /// Records a row of the server's response. A timer that was armed or removed counts more than what
 /// the key has after it.
-fn answer(part: &Part<'_>, means: Answers, row: &Row, written: &mut [WriteOutcome]) {
+fn answer(part: &Part<'_>, means: Answers, row: &Row, written: &mut [Option<WriteOutcome>]) {
     if matches!(means, Answers::Nothing) {
         return;
     }
@@ -270,32 +272,32 @@ fn answer(part: &Part<'_>, means: Answers, row: &Row, written: &mut [WriteOutcom
     match means {
         Answers::Nothing => {}
         Answers::Armed => {
-            *written = WriteOutcome::Armed {
+            *written = Some(WriteOutcome::Armed {
                 row: Armed {
                     version: Version(row.get(1)),
                     due: time(row.get(2)),
                     loaded: row.get(3),
                 },
                 replaced: row.get::<_, Option<_>>(4).map(Version),
-            };
+            });
         }
         Answers::Removed => {
-            *written = WriteOutcome::Removed {
+            *written = Some(WriteOutcome::Removed {
                 version: Version(row.get(1)),
                 value: row.get(2),
-            };
+            });
         }
-        Answers::Standing if *written != WriteOutcome::Absent => {}
+        Answers::Standing if written.is_some() => {}
         Answers::Standing => {
             let (waits, token): (bool, Option<i64>) = (row.get(1), row.get(2));
             let sets = matches!(write.action, Action::Set { .. });
-            *written = match token {
+            *written = Some(match token {
                 _ if sets && waits => WriteOutcome::Present,
                 Some(token) => WriteOutcome::InFlight(Version(token)),
                 // The row in flight has been acknowledged meanwhile.
                 None if sets => WriteOutcome::Present,
                 None => WriteOutcome::Absent,
-            };
+            });
         }
     }
 }

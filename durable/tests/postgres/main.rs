@@ -7,6 +7,7 @@ mod plans;
 mod pooler;
 mod restore;
 mod server;
+mod transactions;
 mod waiting;
 
 use std::time::Duration;

@@ -155,6 +155,13 @@ fn programs() -> Option<PathBuf> {
     bins.find(|bin| bin.join("initdb").exists() && bin.join("postgres").exists())
 }
 
+/// The program `psql`, beside the server's or in the `PATH`.
+pub(crate) fn psql() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut bins = programs().into_iter().chain(std::env::split_paths(&path));
+    bins.find_map(|bin| Some(bin.join("psql")).filter(|psql| psql.exists()))
+}
+
 pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
     listener.local_addr().expect("it is bound").port()

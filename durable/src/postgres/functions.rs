@@ -1,0 +1,238 @@
+//! Functions with which users set, move and remove timers in transactions of their own.
+//!
+//! They run the statements of the store's own calls, for one key: `$1` and so on become the names of variables. So each rule
+//! is written once. [`statements`](super::statements) says how their locks keep transactions and batches apart.
+
+use super::statements as sql;
+
+/// The functions for users, with the types of their parameters. Each exists for a key of each type in [`KEYS`].
+const PUBLIC: [(&str, &str, Returns, &str); 4] = [
+    (
+        "tickwheel_set",
+        "value jsonb, due timestamptz",
+        Returns::Result,
+        "set",
+    ),
+    (
+        "tickwheel_set_if_absent",
+        "value jsonb, due timestamptz",
+        Returns::Result,
+        "set_if_absent",
+    ),
+    ("tickwheel_move", "due timestamptz", Returns::Result, "move"),
+    ("tickwheel_remove", "", Returns::Removed, "remove"),
+];
+
+/// Key types, and how the codec `json` encodes a key.
+const KEYS: [(&str, &str); 2] = [
+    ("text", "convert_to(to_json(key)::text, 'UTF8')"),
+    ("jsonb", "convert_to(tickwheel_compact(key), 'UTF8')"),
+];
+
+#[derive(Clone, Copy)]
+enum Returns {
+    /// A text.
+    Result,
+    /// A text, and the value that was removed.
+    Removed,
+}
+
+/// Encodes a key as `serde_json` does, without spaces. The order of an object's fields is lost in `jsonb`.
+const COMPACT: &str = "
+    CREATE OR REPLACE FUNCTION tickwheel_compact(key jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $body$
+    BEGIN
+        CASE jsonb_typeof(key)
+        WHEN 'object' THEN
+            RAISE 'tickwheel: an object cannot be a key, since jsonb does not keep the order of its fields: %', key
+                USING ERRCODE = 'invalid_parameter_value';
+        WHEN 'array' THEN
+            RETURN '[' || coalesce((
+                SELECT string_agg(tickwheel_compact(e.item), ',' ORDER BY e.number)
+                FROM jsonb_array_elements(key) WITH ORDINALITY AS e(item, number)
+            ), '') || ']';
+        ELSE
+            RETURN key::text;
+        END CASE;
+    END $body$";
+
+/// Replaces `$1` and so on by names.
+fn named(sql: &str, names: &[&str]) -> String {
+    let mut named = sql.to_owned();
+    for (number, name) in (1..).zip(names) {
+        named = named.replace(&format!("${number}"), name);
+    }
+    named
+}
+
+/// Does all that the functions for users do. It runs with the rights of its caller.
+///
+/// Delays count from the call, not from the beginning of the transaction. A hint is sent, at the commit, if any living instance
+/// loads what is due then.
+fn write() -> String {
+    let arms = [
+        "its_space",
+        "its_window",
+        "NULL::bigint",
+        "its_channel",
+        "its_keys",
+    ];
+    let set: Vec<_> = arms
+        .into_iter()
+        .chain(["ARRAY[its_value]", "its_due", "ARRAY[false]", "ARRAY[NULL]"])
+        .collect();
+    let moved: Vec<_> = arms
+        .into_iter()
+        .chain(["its_due", "ARRAY[false]"])
+        .collect();
+    let keyed = ["its_space", "its_keys"];
+    format!(
+        "
+    CREATE OR REPLACE FUNCTION tickwheel_write(its_name text, its_key bytea, its_value bytea, its_time timestamptz,
+        its_action text, OUT its_result text, OUT its_removed bytea)
+    LANGUAGE plpgsql AS $body$
+    DECLARE
+        its_keys bytea[] := ARRAY[its_key];
+        its_due bigint[] := ARRAY[least(greatest(extract(epoch FROM its_time) * 1000000, 0), {never})::bigint];
+        its_space int;
+        its_codec text;
+        its_channel text;
+        its_window bigint;
+        its_row record;
+    BEGIN
+        IF its_name IS NULL OR its_key IS NULL OR (its_value IS NULL AND its_action LIKE 'set%')
+            OR (its_time IS NULL AND its_action <> 'remove') THEN
+            RAISE 'tickwheel: %: an argument is null (namespace %, key %)', its_action, its_name, convert_from(its_key, 'UTF8')
+                USING ERRCODE = 'null_value_not_allowed';
+        END IF;
+        IF length(its_key) > {max_key} THEN
+            RAISE 'tickwheel: the encoded key has % bytes; at most {max_key} are allowed', length(its_key)
+                USING ERRCODE = 'program_limit_exceeded';
+        END IF;
+        IF length(its_value) > {max_value} THEN
+            RAISE 'tickwheel: the encoded value has % bytes; at most {max_value} are allowed', length(its_value)
+                USING ERRCODE = 'program_limit_exceeded';
+        END IF;
+        FOR its_space, its_codec, its_channel IN {find} LOOP END LOOP;
+        IF its_space IS NULL THEN
+            RAISE 'tickwheel: namespace \"%\" was not opened', its_name
+                USING ERRCODE = 'undefined_object', HINT = 'An instance opens it when it starts for the first time.';
+        END IF;
+        IF its_codec <> 'json' THEN
+            RAISE 'tickwheel: the timers of namespace \"%\" are encoded as \"%\", not as \"json\"', its_name, its_codec
+                USING ERRCODE = 'object_not_in_prerequisite_state';
+        END IF;
+        SELECT coalesce(max(i.load_window), 0) INTO its_window FROM tickwheel_instances i
+            WHERE i.namespace = its_space AND i.alive_until >= {now};
+        its_window := its_window + (extract(epoch FROM clock_timestamp() - now()) * 1000000)::bigint;
+        FOR its_row IN {share} LOOP END LOOP;
+        FOR its_row IN {take} LOOP END LOOP;
+        CASE its_action
+        WHEN 'set' THEN
+            FOR its_row IN {set} LOOP
+                its_result := CASE WHEN its_row.replaces IS NULL THEN 'set' ELSE 'replaced' END;
+            END LOOP;
+        WHEN 'set_if_absent' THEN
+            FOR its_row IN {lock} LOOP END LOOP;
+            FOR its_row IN {set_if_absent} LOOP
+                its_result := 'set';
+            END LOOP;
+        WHEN 'move' THEN
+            FOR its_row IN {moved} LOOP
+                its_result := 'moved';
+            END LOOP;
+        WHEN 'remove' THEN
+            FOR its_row IN {remove} LOOP
+                its_result := 'removed';
+                its_removed := its_row.value;
+            END LOOP;
+        END CASE;
+        IF its_result IS NULL THEN
+            FOR its_row IN {standing} LOOP
+                its_result := CASE
+                    WHEN its_action = 'set_if_absent' AND (its_row.waits OR its_row.token IS NULL) THEN 'present'
+                    WHEN its_row.token IS NULL THEN 'absent'
+                    ELSE 'in_flight'
+                END;
+            END LOOP;
+        END IF;
+    END $body$",
+        never = sql::NEVER,
+        now = sql::NOW,
+        max_key = crate::codec::MAX_KEY_BYTES,
+        max_value = crate::codec::MAX_VALUE_BYTES,
+        find = named(sql::FIND, &["its_name"]),
+        share = named(sql::SHARE, &["its_space", "its_key"]),
+        take = named(sql::TAKE, &["its_space", "its_key"]),
+        set = named(sql::SET, &set),
+        lock = named(sql::LOCK, &keyed),
+        set_if_absent = named(sql::SET_IF_ABSENT, &set),
+        moved = named(sql::MOVE, &moved),
+        remove = named(sql::REMOVE, &keyed),
+        standing = named(sql::STANDING, &keyed),
+    )
+}
+
+/// One function for users. It has the rights of its owner and a path of its own, so its callers need no other right.
+///
+/// The settings have rows looked up by indices, as those of the store's own connections do.
+fn public(schema: &str, function: usize, key: usize) -> String {
+    let (name, parameters, returns, action) = PUBLIC[function];
+    let (key_type, encoded) = KEYS[key];
+    let value = if parameters.contains("value") {
+        "convert_to(value::text, 'UTF8')"
+    } else {
+        "NULL"
+    };
+    let due = if parameters.contains("due") {
+        "due"
+    } else {
+        "NULL"
+    };
+    let separator = if parameters.is_empty() { "" } else { ", " };
+    let (out, answers) = match returns {
+        Returns::Result => ("", "RETURN its.its_result"),
+        Returns::Removed => (
+            ", OUT result text, OUT value json",
+            "result := its.its_result; value := convert_from(its.its_removed, 'UTF8')::json",
+        ),
+    };
+    let returning = match returns {
+        Returns::Result => "RETURNS text",
+        Returns::Removed => "",
+    };
+    let types: Vec<_> = parameters
+        .split(", ")
+        .filter_map(|parameter| parameter.split_once(' '))
+        .map(|(_, kind)| kind)
+        .collect();
+    let types = [&["text", key_type], &types[..]].concat().join(", ");
+    format!(
+        "
+    CREATE OR REPLACE FUNCTION {name}(namespace text, key {key_type}{separator}{parameters}{out}) {returning}
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path = {schema}, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+    SET plan_cache_mode = force_generic_plan SET jit = off
+    AS $body$
+    DECLARE
+        its record;
+    BEGIN
+        its := tickwheel_write(namespace, {encoded}, {value}, {due}, '{action}');
+        {answers};
+    END $body$;
+    REVOKE ALL ON FUNCTION {name}({types}) FROM PUBLIC"
+    )
+}
+
+/// The SQL that makes all functions, or replaces them, in a schema whose name is quoted.
+pub(super) fn install(schema: &str) -> String {
+    let mut sql = vec![COMPACT.to_owned(), write()];
+    for function in 0..PUBLIC.len() {
+        for key in 0..KEYS.len() {
+            sql.push(public(schema, function, key));
+        }
+    }
+    let internal = "REVOKE ALL ON FUNCTION tickwheel_compact(jsonb), tickwheel_write(text, bytea, bytea, timestamptz, text) FROM PUBLIC";
+    sql.push(internal.to_owned());
+    sql.join(";\n")
+}
