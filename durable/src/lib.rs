@@ -44,6 +44,8 @@
 //! # Where to go on
 //!
 //! * [`builder`](builder()), [`DurableTimers`], [`Claims`] and [`Claim`] are all there is to call.
+//! * [`SqliteTransaction`], and [functions in PostgreSQL](Postgres#in-your-own-transaction): timers that are set in a
+//!   transaction of your own.
 //! * [`protocol`]: how instances share timers, the [promises](protocol#the-promises) with their
 //!   tests, and what each crash leaves.
 //! * [`operating`]: sizing, failures, monitoring, and when to use a job queue instead.
@@ -110,9 +112,13 @@ pub use postgres::Postgres;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use redis::Redis;
+/// The version of `rusqlite` whose transactions [`SqliteTransaction`] takes.
 #[cfg(feature = "sqlite")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
-pub use sqlite::Sqlite;
+pub use rusqlite;
+#[cfg(feature = "sqlite")]
+#[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
+pub use sqlite::{Sqlite, SqliteTransaction};
 pub use store::{BoxError, Counts, Missed, Purged};
 pub use timers::{DurableTimers, Moved, Removed, SetIfAbsent};
 pub use token::Token;

@@ -1,5 +1,8 @@
 //! The store in an SQLite file keeps the promises. The clock is the real one.
 
+#[path = "sqlite/transactions.rs"]
+mod transactions;
+
 use std::path::PathBuf;
 
 use tickwheel_durable::Sqlite;

@@ -17,6 +17,7 @@ mod schema;
 #[cfg(test)]
 mod tests;
 mod thread;
+mod transaction;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -27,11 +28,12 @@ use rusqlite::{Connection, ErrorCode};
 
 use crate::store::{
     Answer, BoxFuture, Counts, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded,
-    Namespace, Opened, Purged, Settle, Settled, Store, StoreError, Stored, Version, Write,
-    WriteOutcome,
+    Namespace, NamespaceError, Opened, Purged, Settle, Settled, Store, StoreError, Stored, Version,
+    Write, WriteOutcome,
 };
 use rows::Call;
 use thread::Thread;
+pub use transaction::SqliteTransaction;
 
 /// A store in an SQLite file. With the feature `sqlite`, which is on by default.
 ///
@@ -47,6 +49,8 @@ use thread::Thread;
 /// The store's clock is the host's. Instances in one process that share clones give each other hints of near timers. A timer
 /// that is due soon and set by a *process* that does not claim is found by the poll of those that do; one that claims fires
 /// what it sets itself.
+///
+/// [`SqliteTransaction`] sets timers in a transaction of your own on the file.
 ///
 /// Processes take turns, a commit each, so a process that is stopped in the middle of its turn
 /// (`SIGSTOP`, a debugger) blocks all others until it goes on or ends. Calls then wait for as long
@@ -93,6 +97,17 @@ impl Sqlite {
             looks: Looks::start(opened.reader, opened.file.clone())?,
             thread: Thread::start(opened.writer, opened.file)?,
         })
+    }
+
+    /// Has the instances on clones of this store look for near timers of a namespace at once, instead of with their next poll.
+    /// For a process that has set some in [a transaction of its own](SqliteTransaction), after the commit.
+    ///
+    /// # Errors
+    ///
+    /// [`NamespaceError`] when the name is none.
+    pub fn hint(&self, namespace: &str) -> Result<(), NamespaceError> {
+        self.thread.hints().notify(&Namespace::new(namespace)?);
+        Ok(())
     }
 
     /// The file.

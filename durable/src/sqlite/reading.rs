@@ -25,8 +25,11 @@ pub(super) fn namespace_id(
     let select = "SELECT id FROM tickwheel_namespaces WHERE name = ?1";
     let mut select = connection.prepare_cached(select)?;
     let id = select.query_row([namespace.as_str()], |row| row.get(0));
-    let refused = || StoreError::refused(format!("namespace {namespace} was not opened"));
-    Ok(id.optional()?.ok_or_else(refused))
+    Ok(id.optional()?.ok_or_else(|| not_opened(namespace)))
+}
+
+pub(super) fn not_opened(namespace: &Namespace) -> StoreError {
+    StoreError::refused(format_args!("namespace {namespace} was not opened"))
 }
 
 /// The loaders that rows of a namespace may name: none, and each instance that counts as living.

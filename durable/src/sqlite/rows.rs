@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::reading::{
-    COLUMNS, IN_FLIGHT, WAITING, namespace_id, now, number, read, state_number, time,
+    COLUMNS, IN_FLIGHT, WAITING, namespace_id, not_opened, now, number, read, state_number, time,
 };
 use super::thread::Batch;
 use crate::store::{
@@ -36,17 +36,32 @@ pub(super) fn open(
         "INSERT INTO tickwheel_namespaces (name, codec) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
     let insert = batch.connection.prepare_cached(insert);
     insert?.execute((namespace.as_str(), codec))?;
-    let select = "SELECT codec FROM tickwheel_namespaces WHERE name = ?1";
-    let mut select = batch.connection.prepare_cached(select)?;
-    let stored: String = select.query_row([namespace.as_str()], |row| row.get(0))?;
-    if stored != codec {
-        return Ok(Err(StoreError::codec(namespace, stored, codec)));
+    if let Err(error) = check_codec(batch.connection, namespace, codec)? {
+        return Ok(Err(error));
     }
     let Version(instance) = batch.versions(1)?;
     Ok(Ok(Opened {
         now: now(),
         instance: InstanceId(instance),
     }))
+}
+
+/// Whether a namespace was opened with this codec.
+pub(super) fn check_codec(
+    connection: &Connection,
+    namespace: &Namespace,
+    codec: &str,
+) -> Result<std::result::Result<(), StoreError>> {
+    let select = "SELECT codec FROM tickwheel_namespaces WHERE name = ?1";
+    let mut select = connection.prepare_cached(select)?;
+    let stored: Option<String> = select
+        .query_row([namespace.as_str()], |row| row.get(0))
+        .optional()?;
+    Ok(match stored {
+        Some(stored) if stored == codec => Ok(()),
+        Some(stored) => Err(StoreError::codec(namespace, stored, codec)),
+        None => Err(not_opened(namespace)),
+    })
 }
 
 /// One call on a namespace: the time is read once, when nothing else can write any more.

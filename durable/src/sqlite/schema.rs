@@ -82,13 +82,7 @@ pub(super) fn open(path: &Path) -> Result<Opened, StoreError> {
             path.display()
         )));
     }
-    let found = prepare(&writer).map_err(failed)?;
-    if found > SCHEMA {
-        return Err(StoreError::Schema {
-            found,
-            supported: SCHEMA,
-        });
-    }
+    prepare(&writer).map_err(failed)??;
     writer.busy_handler(None).map_err(failed)?;
     let read_only = OpenFlags::default()
         .difference(OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)
@@ -115,18 +109,38 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<String> {
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))
 }
 
-/// Makes the tables if they are not there. Returns the version of the schema.
-fn prepare(connection: &Connection) -> rusqlite::Result<u32> {
+/// Makes the tables if they are not there.
+fn prepare(connection: &Connection) -> rusqlite::Result<Result<(), StoreError>> {
     let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
-    let tables = "SELECT 1 FROM sqlite_schema WHERE name = 'tickwheel_meta'";
-    let exists = transaction.query_row(tables, (), |_| Ok(())).optional()?;
-    if exists.is_none() {
+    if !exist(&transaction)? {
         transaction.execute_batch(TABLES)?;
     }
-    let schema = "SELECT value FROM tickwheel_meta WHERE name = 'schema'";
-    let found = transaction.query_row(schema, (), |row| row.get(0))?;
+    let checked = check(&transaction)?;
     transaction.commit()?;
-    Ok(found)
+    Ok(checked)
+}
+
+fn exist(connection: &Connection) -> rusqlite::Result<bool> {
+    let tables = "SELECT 1 FROM sqlite_schema WHERE name = 'tickwheel_meta'";
+    let exists = connection.query_row(tables, (), |_| Ok(())).optional()?;
+    Ok(exists.is_some())
+}
+
+/// Whether there are tables that can be used.
+pub(super) fn check(connection: &Connection) -> rusqlite::Result<Result<(), StoreError>> {
+    if !exist(connection)? {
+        let path = connection.path().unwrap_or_default();
+        return Ok(Err(StoreError::refused(format_args!(
+            "SQLite file {path} has no timers: open it with `Sqlite::open` first"
+        ))));
+    }
+    let schema = "SELECT value FROM tickwheel_meta WHERE name = 'schema'";
+    let found = connection.query_row(schema, (), |row| row.get(0))?;
+    if found > SCHEMA {
+        let supported = SCHEMA;
+        return Ok(Err(StoreError::Schema { found, supported }));
+    }
+    Ok(Ok(()))
 }
 
 /// Waits a little for another process. The pause does not grow with the number of tries.

@@ -85,7 +85,17 @@ pub(super) struct Batch<'a> {
     hints: &'a Hints,
 }
 
-impl Batch<'_> {
+impl<'a> Batch<'a> {
+    pub(super) fn new(connection: &'a Connection, hints: &'a Hints) -> Self {
+        Batch { connection, hints }
+    }
+
+    /// Takes the lock of the file for the transaction, if it has not got it.
+    pub(super) fn lock(&self) -> rusqlite::Result<()> {
+        let sql = "UPDATE tickwheel_meta SET value = value WHERE name = 'sequence'";
+        self.connection.prepare_cached(sql)?.execute(()).map(drop)
+    }
+
     /// The next so many versions: the first of them.
     pub(super) fn versions(&self, count: usize) -> rusqlite::Result<Version> {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
@@ -114,7 +124,7 @@ impl Hints {
         Arc::clone(waiting.entry(namespace.clone()).or_default())
     }
 
-    fn notify(&self, namespace: &Namespace) {
+    pub(super) fn notify(&self, namespace: &Namespace) {
         self.of(namespace).notify_waiters();
     }
 
@@ -273,10 +283,7 @@ impl Worker {
     /// Runs a call in a savepoint.
     fn savepoint(&self, job: &mut dyn Job) -> rusqlite::Result<()> {
         self.execute("SAVEPOINT a_call")?;
-        let ran = job.run(&Batch {
-            connection: &self.connection,
-            hints: &self.hints,
-        });
+        let ran = job.run(&Batch::new(&self.connection, &self.hints));
         if ran.is_err() && !self.connection.is_autocommit() {
             self.execute("ROLLBACK TO a_call")?;
         }
