@@ -46,6 +46,8 @@
 //! | another process has locked an SQLite file, or is stopped (`SIGSTOP`, a debugger) while it holds the lock | calls of all processes wait, and fail with [`Error::Timeout`](crate::Error::Timeout) after their call timeout; after a second a warning names the file. SQLite cannot take a lock away: let the process go on, or end it. Looks go on |
 //! | a Redis server hangs, and another one takes over its address | the instance drops the connection after the call timeout, and its next call connects to the other server |
 //! | another session has locked rows in PostgreSQL | moves, removes and acknowledgements of these timers fail with [`Error::Timeout`](crate::Error::Timeout); the timers are delivered when the lock has ended. Other timers are not delayed |
+//! | a transaction of yours has [set a timer](crate::Postgres#in-your-own-transaction) in PostgreSQL and stays open | calls on its key wait for it, and fail with [`Error::Timeout`](crate::Error::Timeout) after their call timeout; other keys are not delayed |
+//! | a transaction of yours stays open in an SQLite file | calls of all instances on the file wait, as above |
 //! | a value does not decode | the timer is quarantined: logged, counted, and in flight until [`Admin`](crate::Admin) releases or discards it |
 //! | a handler panics, or exceeds its [time limit](crate::Builder::handler_timeout) | in [`dispatch`](crate::Claims::dispatch) it is logged, and the timer comes again after a second, two, four, up to a minute |
 //! | a handler kills the process each time | the timer comes again with each lease, and `attempt` grows: acknowledge it, or put it far away, when that is too often |
@@ -142,7 +144,6 @@
 //! * most jobs are due at once: a queue has priorities, per-queue limits and a dashboard, and a
 //!   second of lateness does not matter;
 //! * jobs form a workflow with steps: use a workflow engine;
-//! * the job must be written in the same transaction as your own tables, and your queue does that;
 //! * a minute more or less does not matter: a cron job that selects what is due is less to run.
 //!
 //! When timers need not survive the process, use the wheel alone.

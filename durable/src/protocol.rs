@@ -72,7 +72,7 @@
 //! | D1 | A call returns once its write is durable in the store. A crash at any moment after loses nothing. | `d1_keeps_what_it_said_it_set`, `survives_a_crash_in_every_call`, `takes_over_what_a_dead_instance_had_loaded` |
 //! | D2 | Delivered at least once: fired and not acknowledged within the lease, it is delivered again within a poll, by any instance with capacity, and `attempt` counts it. `at_most_once` is a mode. | `d2_delivers_again_after_the_lease`, `d2_at_most_once_is_a_mode` |
 //! | D3 | Never early by the store's clock. | `d3_is_never_early`, `fires_what_is_due_and_exists` |
-//! | D4 | The last write wins, whichever instance makes it. A timer is removed or fired, never both, and the caller is told which, also while claims of its key are put back: a key that has a timer at every instant is never said to have none. | `d4_last_write_wins_across_instances`, `d4_removed_or_fired_never_both`, `put_backs_never_hide_a_timer` |
+//! | D4 | The last write wins, whichever instance makes it. A timer is removed or fired, never both, and the caller is told which, also while claims of its key are put back: a key that has a timer at every instant is never said to have none. | `d4_last_write_wins_across_instances`, `d4_removed_or_fired_never_both`, `put_backs_never_hide_a_timer`; PostgreSQL: `timer_of_racing_writers_never_seems_absent`, `timer_is_removed_or_fired_never_both` |
 //! | D5 | Without crashes each timer is handled once, however many instances there are and however long a handler of `dispatch` takes. | `d5_handles_once_however_long_it_takes`, `d5_delivers_once_among_many`, `gives_each_row_to_one_of_many` |
 //! | D6 | The lease counts from firing, never from loading. | `d6_counts_the_lease_from_firing` |
 //! | D7 | Tokens grow under a key. Settling a lost claim returns an error and changes nothing. | `d7_fences_lost_claims`, `settles_by_token` |
@@ -94,6 +94,10 @@
 //! has an effect: a fire, a move, a remove, or a set that replaces it. The others find that the
 //! version does not exist. If two instances have loaded the same timer, one of them makes a wasted
 //! query.
+//!
+//! **Transactions of users.** Timers that a user sets, moves or removes in a transaction of its own take effect at its commit.
+//! Until then no call touches their keys: PostgreSQL has locks for that, and SQLite one writer at a time. So the transaction is
+//! one write among the others, and what it answers holds at its end.
 //!
 //! **The last write (D4).** Once a move has returned, the old version does not exist. A wheel that
 //! still holds it makes a wasted query at the old deadline.
