@@ -393,6 +393,26 @@ mod tests {
         }
     }
 
+    /// The lock ends while the first call waits to be sent again.
+    #[tokio::test(start_paused = true)]
+    async fn later_call_on_a_locked_key_waits_for_the_first() {
+        let (group, batches) = group("write", LIMIT);
+        let began = Instant::now();
+        let calls = async move {
+            let first = group.submit(100);
+            sleep(Duration::from_millis(3)).await;
+            let second = group.submit(101);
+            drop(group);
+            (first.await, second.await)
+        };
+        let mut done = Vec::new();
+        let until = began + Duration::from_millis(2);
+        let run = run_with_locked(batches, 1, until, &mut done);
+        let ((), answers) = join(run, calls).await;
+        assert_eq!(answers, (Ok(100), Ok(101)));
+        assert_eq!(done, [100, 101]);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn locked_key_fails_its_own_calls_in_time() {
         let (group, batches) = group("write", LIMIT);

@@ -64,10 +64,32 @@ fn named(sql: &str, names: &[&str]) -> String {
     named
 }
 
+/// Refuses arguments that are null or too long.
+fn checks() -> String {
+    format!(
+        "
+        IF its_name IS NULL OR its_key IS NULL OR (its_value IS NULL AND its_action LIKE 'set%')
+            OR (its_time IS NULL AND its_action <> 'remove') THEN
+            RAISE 'tickwheel: %: an argument is null (namespace %, key %)', its_action, its_name, convert_from(its_key, 'UTF8')
+                USING ERRCODE = 'null_value_not_allowed';
+        END IF;
+        IF length(its_key) > {max_key} THEN
+            RAISE 'tickwheel: the encoded key has % bytes; at most {max_key} are allowed', length(its_key)
+                USING ERRCODE = 'program_limit_exceeded';
+        END IF;
+        IF length(its_value) > {max_value} THEN
+            RAISE 'tickwheel: the encoded value has % bytes; at most {max_value} are allowed', length(its_value)
+                USING ERRCODE = 'program_limit_exceeded';
+        END IF;",
+        max_key = crate::codec::MAX_KEY_BYTES,
+        max_value = crate::codec::MAX_VALUE_BYTES,
+    )
+}
+
 /// Does all that the functions for users do. It runs with the rights of its caller.
 ///
-/// Delays count from the call, not from the beginning of the transaction. A hint is sent, at the commit, if any living instance
-/// loads what is due then.
+/// A hint is sent, at the commit, if any living instance loads what is due then. Its window counts from the call, since the
+/// transaction may have begun long before.
 fn write() -> String {
     let arms = [
         "its_space",
@@ -99,19 +121,7 @@ fn write() -> String {
         its_window bigint;
         its_row record;
     BEGIN
-        IF its_name IS NULL OR its_key IS NULL OR (its_value IS NULL AND its_action LIKE 'set%')
-            OR (its_time IS NULL AND its_action <> 'remove') THEN
-            RAISE 'tickwheel: %: an argument is null (namespace %, key %)', its_action, its_name, convert_from(its_key, 'UTF8')
-                USING ERRCODE = 'null_value_not_allowed';
-        END IF;
-        IF length(its_key) > {max_key} THEN
-            RAISE 'tickwheel: the encoded key has % bytes; at most {max_key} are allowed', length(its_key)
-                USING ERRCODE = 'program_limit_exceeded';
-        END IF;
-        IF length(its_value) > {max_value} THEN
-            RAISE 'tickwheel: the encoded value has % bytes; at most {max_value} are allowed', length(its_value)
-                USING ERRCODE = 'program_limit_exceeded';
-        END IF;
+        {checks}
         FOR its_space, its_codec, its_channel IN {find} LOOP END LOOP;
         IF its_space IS NULL THEN
             RAISE 'tickwheel: namespace \"%\" was not opened', its_name
@@ -158,8 +168,7 @@ fn write() -> String {
     END $body$",
         never = sql::NEVER,
         now = sql::NOW,
-        max_key = crate::codec::MAX_KEY_BYTES,
-        max_value = crate::codec::MAX_VALUE_BYTES,
+        checks = checks(),
         find = named(sql::FIND, &["its_name"]),
         share = named(sql::SHARE, &["its_space", "its_key"]),
         take = named(sql::TAKE, &["its_space", "its_key"]),

@@ -294,8 +294,8 @@ impl Store for Postgres {
             };
             let written = self.inner.lanes.run(Lane::Write, &call).await?;
             let writes = call.writes.into_iter().zip(written);
-            let written = writes
-                .map(|(write, outcome)| outcome.unwrap_or_else(|| WriteOutcome::Locked(write)));
+            let written =
+                writes.map(|(write, outcome)| outcome.unwrap_or(WriteOutcome::Locked(write)));
             Ok(written.collect())
         })
     }

@@ -90,12 +90,6 @@ impl<'a> Batch<'a> {
         Batch { connection, hints }
     }
 
-    /// Takes the lock of the file for the transaction, if it has not got it.
-    pub(super) fn lock(&self) -> rusqlite::Result<()> {
-        let sql = "UPDATE tickwheel_meta SET value = value WHERE name = 'sequence'";
-        self.connection.prepare_cached(sql)?.execute(()).map(drop)
-    }
-
     /// The next so many versions: the first of them.
     pub(super) fn versions(&self, count: usize) -> rusqlite::Result<Version> {
         let count = i64::try_from(count).unwrap_or(i64::MAX);

@@ -281,8 +281,6 @@ impl<K, V> SqliteTransaction<'_, K, V> {
         // Instances cannot be notified before the commit.
         let hints = Hints::default();
         let batch = Batch::new(connection, &hints);
-        // The lock first: the time is read when no other connection can write.
-        batch.lock()?;
         let mut call = match Call::new(&batch, &self.namespace)? {
             Ok(call) => call,
             Err(error) => return Ok(Err(error)),

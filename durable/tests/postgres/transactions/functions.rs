@@ -64,6 +64,9 @@ async fn functions_answer_as_calls_do() {
     assert_eq!(timers.move_timer("a", HOUR).await, Ok(Moved::Yes));
 }
 
+/// A key that is no string.
+type Key = (String, Vec<i64>, Option<bool>);
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_are_encoded_as_the_codec_does() {
     let Some(url) = database("keys").await else {
@@ -87,7 +90,6 @@ async fn keys_are_encoded_as_the_codec_does() {
         user.query(set, &[&key]).await.expect("it is set");
         assert_eq!(timers.remove_timer(&key).await, Ok(Removed::Value(7)));
     }
-    type Key = (String, Vec<i64>, Option<bool>);
     let store = Postgres::connect(&url).await.expect("it connects");
     let started = builder::<Key, String>("tuples")
         .start(&TimerWheel::new(), store)
