@@ -46,7 +46,7 @@ impl Armed {
     }
 }
 
-/// What became of a [`Write`](super::Write).
+/// What became of a [`Write`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WriteOutcome {
