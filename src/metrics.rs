@@ -20,7 +20,7 @@ pub(crate) struct Metrics {
     /// Those of all threads and sets.
     total: Arc<Total>,
     /// In nanoseconds. Written by the actor alone.
-    longest_turn: AtomicU64,
+    pub(crate) longest_turn: AtomicU64,
     pub(crate) lateness: AtomicHistogram,
 }
 
@@ -28,14 +28,6 @@ impl Metrics {
     /// Counters for one more thread or set.
     pub(crate) fn register(&self) -> OwnCounters {
         OwnCounters::new(&self.total)
-    }
-
-    /// The actor took a turn of this length.
-    pub(crate) fn record_turn(&self, took: Duration) {
-        self.actor.add(Event::Turn, 1);
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        let longest = self.longest_turn.load(Ordering::Relaxed).max(nanos);
-        self.longest_turn.store(longest, Ordering::Relaxed);
     }
 
     /// A snapshot.
@@ -151,20 +143,4 @@ pub struct WheelMetrics {
     /// which they were due. A timer whose deadline had passed when it was armed is late from then
     /// on.
     pub lateness: DurationHistogram,
-}
-
-#[cfg(all(test, not(tickwheel_shuttle)))]
-mod tests {
-    use super::*;
-
-    // The metric showed the last turn, whatever came before it.
-    #[test]
-    fn longest_turn_outlives_shorter_ones() {
-        let metrics = Metrics::default();
-        for (millis, longest) in [(2, 2), (5, 5), (1, 5), (0, 5), (6, 6)] {
-            metrics.record_turn(Duration::from_millis(millis));
-            assert_eq!(metrics.read().longest_turn, Duration::from_millis(longest));
-        }
-        assert_eq!(metrics.read().turns, 5);
-    }
 }

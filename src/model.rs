@@ -30,13 +30,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::task::{Wake, Waker};
 
-use crate::actor::advance::Step;
 use crate::actor::sleep_wheel::SleepWheel;
 use crate::shared::bound::ActorAction;
 use crate::shared::entry::{Disarmed, Entry, Expiration, Phase};
 use crate::shared::mailbox::{Backlog, Mailbox, Notifier};
 use crate::sync::{Mutex, lock};
 use crate::tick::NEVER;
+use crate::wheel::Step;
 use loom::sync::Condvar;
 use loom::sync::atomic::{AtomicBool, Ordering};
 
@@ -295,11 +295,11 @@ impl Actor {
     }
 
     pub(crate) fn now(&self) -> u64 {
-        self.sleeps.wheel().now()
+        self.sleeps.wheel.now()
     }
 
     pub(crate) fn next_wake(&self) -> Option<u64> {
-        self.sleeps.wheel().next_wake()
+        self.sleeps.wheel.next_wake()
     }
 
     /// Runs until a command ends it, until no handle and no armed sleep is left, or until `enough` sleeps have fired. Then
@@ -313,20 +313,20 @@ impl Actor {
                 break;
             }
             let is_orphaned = self.shared.is_orphaned();
-            if !self.shared.mailbox.park(self.sleeps.wheel().next_wake()) {
+            if !self.shared.mailbox.park(self.sleeps.wheel.next_wake()) {
                 continue;
             }
             if is_orphaned && self.is_unused() {
                 break;
             }
-            self.shared.notifier().wait(self.sleeps.wheel().next_wake());
+            self.shared.notifier().wait(self.sleeps.wheel.next_wake());
         }
         self.close();
     }
 
     /// Whether nothing is armed.
     fn is_unused(&self) -> bool {
-        self.sleeps.wheel().is_empty()
+        self.sleeps.wheel.is_empty()
     }
 
     pub(crate) fn turn(&mut self, now: u64) {
@@ -361,7 +361,7 @@ impl Actor {
 
     /// The tick at which the wheel has the entry.
     pub(crate) fn tick_of(&self, entry: &Arc<SleepEntry>) -> Option<u64> {
-        let wheel = self.sleeps.wheel();
+        let wheel = &self.sleeps.wheel;
         let is_it = |&index: &u32| wheel.get(index).is_some_and(|e| Arc::ptr_eq(e, entry));
         wheel.tick_of((0..wheel.indices()).find(is_it)?)
     }
@@ -384,7 +384,7 @@ impl Actor {
             match self.sleeps.step(until, &mut budget) {
                 Step::Batch => {}
                 Step::More => {
-                    assert!(until < self.sleeps.wheel().now());
+                    assert!(until < self.sleeps.wheel.now());
                     return;
                 }
                 Step::Done => return,

@@ -207,12 +207,12 @@ impl Ticks {
         })
     }
 
-    /// The tick that has begun: rounded down. Always before [`NEVER`].
-    pub(crate) fn now(&self, now: Instant) -> u64 {
-        match nanos(now.saturating_duration_since(self.origin)) {
-            Some(nanos) => (nanos / self.nanos_per_tick).min(NEVER - 1),
-            None => NEVER - 1,
+    /// The tick that has begun at this timestamp: rounded down. Always before [`NEVER`].
+    pub(crate) fn tick_at(&self, now: Timestamp) -> u64 {
+        if now == Timestamp::NEVER {
+            return NEVER - 1;
         }
+        u64::try_from(now.0).map_or(0, |nanos| nanos / self.nanos_per_tick)
     }
 
     /// When the tick begins; `None` when no `Instant` reaches that far.
@@ -228,8 +228,12 @@ impl Ticks {
         self.origin.checked_add(Duration::new(secs, subsec))
     }
 
-    /// The instant as a timestamp, exactly. `NEVER` if it is too far, the oldest timestamp if it is
-    /// too long ago.
+    /// When the tick begins, as a timestamp; `NEVER` if that is too far.
+    pub(crate) fn begin_timestamp(&self, tick: u64) -> Timestamp {
+        Timestamp::at(tick.saturating_mul(self.nanos_per_tick))
+    }
+
+    /// The instant as a timestamp, exactly. `NEVER` if it is too far, the oldest timestamp if it is too long ago.
     pub(crate) fn timestamp(&self, instant: Instant) -> Timestamp {
         if let Some(after) = instant.checked_duration_since(self.origin) {
             let nanos = nanos(after).and_then(|nanos| i64::try_from(nanos).ok());

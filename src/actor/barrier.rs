@@ -22,12 +22,12 @@ const WAKES_PER_TURN: usize = if EXPLORED { 1 } else { 256 };
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Barrier {
-    /// Neither the ticks nor the numbers of batches decrease, so the first barrier is met first.
-    waiting: VecDeque<Waiting>,
+    /// Neither the ticks of turns nor the numbers of batches decrease, so the first one is met first.
+    pub(super) waiting: VecDeque<Waiting>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+pub(super) struct Waiting {
     /// Everything due by this tick has to have fired.
     tick: u64,
     /// This many batches of dirty timers have to be processed.
@@ -45,10 +45,6 @@ impl Barrier {
             batches,
             done,
         });
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
     }
 
     /// Wakes some of the tasks whose barriers are met: every timer due before tick `before` has

@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering;
 
 use slab::Slab;
 
-use super::advance::{Step, step};
-use crate::shared::timer_set::{Batch, Contended, Due, DueHeap, Item, LockMode, TimerSet, Timers};
+use crate::shared::timer_set::{Batch, Contended, Due, DueHeap, Item, Patience, TimerSet, Timers};
 use crate::shared::turn::Turn;
 use crate::sync::EXPLORED;
 use crate::tick::NEVER;
+use crate::wheel::{BareWheel, Step};
 
 /// How many dirty indices are processed under one hold of a set's lock.
 const BATCH: usize = if EXPLORED { 2 } else { 256 };
@@ -144,9 +144,10 @@ impl InProgress {
 }
 
 impl KeyedWheel {
-    pub(super) fn new(slots: usize) -> Self {
+    /// With as many slots as the other wheel, and at the same tick.
+    pub(super) fn beside<T>(other: &BareWheel<T>) -> Self {
         KeyedWheel {
-            wheel: Timers::new(slots),
+            wheel: Timers::beside(other),
             records: Slab::new(),
             locked: VecDeque::new(),
             urgent: VecDeque::new(),
@@ -163,11 +164,6 @@ impl KeyedWheel {
     /// The tick at which the wheel next has something to do.
     pub(super) fn next_wake(&self) -> Option<u64> {
         self.wheel.next_wake()
-    }
-
-    /// The wheel's current tick.
-    pub(super) fn now(&self) -> u64 {
-        self.wheel.now()
     }
 
     /// How many indices are on the wheel.
@@ -350,14 +346,31 @@ impl KeyedWheel {
         !is_left(&self.expired)
     }
 
+    /// Fires the timers that are due by tick `until`: processes at most `limit`, and delivers as many. Returns the tick
+    /// before which every timer has fired, and whether there may be more.
+    pub(super) fn fire(&mut self, until: u64, limit: usize, turn: &Turn<'_>) -> (u64, bool) {
+        let is_left = self.advance(until, limit, turn);
+        // A wheel that stopped may have more timers at its current tick.
+        let before = if is_left {
+            self.wheel.now().min(until + 1)
+        } else {
+            until + 1
+        };
+        self.deliver(before, limit, turn);
+        match self.due.peek() {
+            Some(&Reverse(first)) if first.tick < before => (first.tick, true),
+            _ => (before, is_left),
+        }
+    }
+
     /// Processes the timers that the wheel reaches by tick `until`, as far as the budget goes. Returns whether there are
     /// more.
-    pub(super) fn advance(&mut self, until: u64, budget: &mut usize, turn: &Turn<'_>) -> bool {
+    fn advance(&mut self, until: u64, mut budget: usize, turn: &Turn<'_>) -> bool {
         loop {
             if self.process_expired(turn).is_err() {
                 return true;
             }
-            match step(&mut self.wheel, &mut self.expired, until, budget) {
+            match self.wheel.step(until, &mut self.expired, &mut budget) {
                 Step::Batch => {}
                 Step::More => return true,
                 Step::Done => return false,
@@ -384,8 +397,8 @@ impl KeyedWheel {
         Ok(())
     }
 
-    /// Delivers the timers that are due before tick `before`, at most `limit`. Returns whether some of them are left.
-    pub(super) fn deliver(&mut self, before: u64, mut limit: usize, turn: &Turn<'_>) -> bool {
+    /// Delivers the timers that are due before tick `before`, at most `limit`.
+    fn deliver(&mut self, before: u64, mut limit: usize, turn: &Turn<'_>) {
         let mut contended = Vec::new();
         while let Some(&Reverse(first)) = self.due.peek() {
             let number = first.set;
@@ -419,7 +432,6 @@ impl KeyedWheel {
         if self.due.is_empty() {
             self.due.shrink_to(KEPT_DUE);
         }
-        (self.due.peek()).is_some_and(|Reverse(first)| first.tick < before)
     }
 
     /// Lists a set by its first due timer, unless it is listed so already.

@@ -24,7 +24,8 @@ use tokio::time::Instant;
 use crate::clock;
 use crate::shared::Shared;
 use crate::shared::notifier::ActorNotifier;
-use crate::tick::{NEVER, Timestamp};
+use crate::shared::turn::Turn;
+use crate::tick::{NEVER, Ticks, Timestamp};
 
 /// The least time between two warnings of being late.
 const WARNING_INTERVAL: Duration = Duration::from_secs(10);
@@ -41,10 +42,11 @@ pub(super) enum Pause {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Lateness {
-    armed_after: Timestamp,
+    /// A timer that fires, and whose deadline lies before this instant, was armed after it.
+    pub(super) armed_after: Timestamp,
     /// How long the actor could have run and did not, since everything that was due had last fired.
     kept_waiting: Duration,
-    warned: Option<Instant>,
+    warned: Option<Timestamp>,
 }
 
 impl Lateness {
@@ -56,25 +58,25 @@ impl Lateness {
         }
     }
 
-    /// A timer that fires, and whose deadline lies before this instant, was armed after it.
-    pub(super) fn armed_after(&self) -> Timestamp {
-        self.armed_after
-    }
-
     /// A turn begins. Returns how long the actor could have run before and did not.
     pub(super) fn begin(&mut self, pause: Pause, began: Instant, shared: &Shared) -> Duration {
         let ready = match pause {
             Pause::Yielded(from) => from,
             Pause::Waited { from, until } => {
                 let until = until.unwrap_or(NEVER);
+                let mut ready = began;
+                if let Some(at) = shared.ticks.begin(until) {
+                    ready = ready.min(at);
+                }
                 // An earlier notification is of an earlier wait.
-                let notified = shared.mailbox.notifier().last_notified();
-                let notified = notified.filter(|&at| at >= from);
-                let wakes = [notified, shared.ticks.begin(until)];
-                let ready = wakes.into_iter().flatten().min().unwrap_or(began);
+                match shared.mailbox.notifier().last_notified() {
+                    Some(at) if at >= from => ready = ready.min(at),
+                    _ => {}
+                }
                 // A timer that is due at that tick may have a deadline from the start of the last
                 // one on.
-                self.nothing_due(ready.min(began), until.saturating_sub(1), shared);
+                let at = shared.ticks.timestamp(ready);
+                self.has_fired(until.saturating_sub(1), at, &shared.ticks);
                 ready
             }
         };
@@ -83,22 +85,17 @@ impl Lateness {
         kept_waiting
     }
 
-    /// The turn that began at `began` has fired every timer that was due by `tick`, the current one or an earlier one.
-    pub(super) fn has_fired(&mut self, tick: u64, began: Instant, shared: &Shared) {
-        self.nothing_due(began, tick, shared);
+    /// At `at`, every timer had fired that was armed and due by this tick.
+    pub(super) fn has_fired(&mut self, tick: u64, at: Timestamp, ticks: &Ticks) {
+        let since = ticks.begin_timestamp(tick).min(at);
+        self.armed_after = self.armed_after.max(since);
     }
 
-    /// At this instant every timer had fired that was armed and due by this tick.
-    fn nothing_due(&mut self, at: Instant, tick: u64, shared: &Shared) {
-        let begin = shared.ticks.begin(tick).map_or(at, |begin| begin.min(at));
-        self.armed_after = self.armed_after.max(shared.ticks.timestamp(begin));
-    }
-
-    /// The turn ends. `lateness` is that of its latest timer; `is_done` says that everything due has fired.
-    pub(super) fn end(&mut self, lateness: Duration, is_done: bool, now: Instant, shared: &Shared) {
-        let too_soon = |warned: Instant| now.duration_since(warned) < WARNING_INTERVAL;
-        if lateness > shared.late_warning && !self.warned.is_some_and(too_soon) {
-            self.warned = Some(now);
+    /// The turn ends; `is_done` says that everything due has fired.
+    pub(super) fn end(&mut self, turn: &Turn<'_>, is_done: bool, shared: &Shared) {
+        let lateness = turn.latest();
+        if lateness > shared.late_warning && !self.has_warned(turn.now) {
+            self.warned = Some(turn.now);
             let is_on_thread = matches!(shared.mailbox.notifier(), ActorNotifier::Thread(..));
             let cause = if clock::is_virtual() {
                 "the paused clock was moved past their deadlines"
@@ -110,6 +107,11 @@ impl Lateness {
         if is_done {
             self.kept_waiting = Duration::ZERO;
         }
+    }
+
+    /// Whether the last warning was a short time ago.
+    fn has_warned(&self, now: Timestamp) -> bool {
+        (self.warned).is_some_and(|warned| now.since(warned) < WARNING_INTERVAL)
     }
 
     /// The cause of this lateness, for a clock that no test moves.

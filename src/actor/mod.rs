@@ -1,6 +1,5 @@
 //! The actor: the one task, or thread, that owns the wheels.
 
-pub(crate) mod advance;
 #[cfg(not(tickwheel_loom))]
 mod barrier;
 #[cfg(not(tickwheel_loom))]

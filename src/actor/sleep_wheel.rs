@@ -5,14 +5,14 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::task::Waker;
 
-use super::advance::{Step, step};
 use crate::shared::entry::{Entry, Expiration};
-use crate::wheel::BareWheel;
+use crate::wheel::{BareWheel, Step};
 
 /// See the module. The wheel holds the entries themselves; each knows its node.
 #[derive(Debug)]
 pub(crate) struct SleepWheel<H> {
-    wheel: BareWheel<Arc<Entry<H>>>,
+    /// Others only read it.
+    pub(crate) wheel: BareWheel<Arc<Entry<H>>>,
     /// The entries that are being processed; kept for its memory.
     due: Vec<Arc<Entry<H>>>,
 }
@@ -25,10 +25,6 @@ impl<H> SleepWheel<H> {
         }
     }
 
-    pub(crate) fn wheel(&self) -> &BareWheel<Arc<Entry<H>>> {
-        &self.wheel
-    }
-
     /// Processes an entry that came out of the mailbox.
     pub(crate) fn register(&mut self, entry: Arc<Entry<H>>) {
         (entry.register(&self.wheel)).apply(&mut self.wheel, entry);
@@ -37,10 +33,12 @@ impl<H> SleepWheel<H> {
     /// Takes a step towards tick `until`. After [`Step::Batch`], [`process_next`](Self::process_next) processes the
     /// entries that the step has reached.
     pub(crate) fn step(&mut self, until: u64, budget: &mut usize) -> Step {
-        let step = step(&mut self.wheel, &mut self.due, until, budget);
-        self.due.iter().for_each(fetch);
-        // They are taken from the end.
-        self.due.reverse();
+        let step = self.wheel.step(until, &mut self.due, budget);
+        if step == Step::Batch {
+            self.due.iter().for_each(fetch);
+            // They are taken from the end.
+            self.due.reverse();
+        }
         step
     }
 

@@ -42,7 +42,6 @@ use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
-use super::advance;
 use super::barrier::Barrier;
 use super::keyed_wheel::KeyedWheel;
 use super::lateness::{Lateness, Pause};
@@ -53,7 +52,7 @@ use tracing::Instrument;
 use crate::actor::sleep_wheel::{SleepWheel, fetch};
 use crate::clock;
 use crate::metrics::Event;
-use crate::panic::{catch_panic, wake};
+use crate::panic::{WOKEN, catch_panic, wake};
 use crate::shared::command::Command;
 use crate::shared::entry::Expiration;
 use crate::shared::mailbox::Backlog;
@@ -62,6 +61,7 @@ use crate::shared::turn::Turn;
 use crate::shared::{Shared, SleepContext};
 use crate::sync::EXPLORED;
 use crate::tick::NEVER;
+use crate::wheel;
 
 /// How many commands, and how many dirty timers of a set, a turn applies before it fires timers.
 const COMMANDS_PER_TURN: usize = if EXPLORED { 3 } else { 4096 };
@@ -85,13 +85,13 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(86_400 * 365);
 #[derive(Debug)]
 pub(crate) struct Actor {
     shared: Arc<Shared>,
-    /// The sleeping futures, and the keyed timers: a wheel for each.
+    /// The sleeping futures, and the keyed timers: a wheel for each. The second one is made when a set is first used.
     sleeps: SleepWheel<Arc<SleepContext>>,
-    keyed: KeyedWheel,
+    keyed: Option<KeyedWheel>,
     /// Commands taken from the mailbox.
     backlog: Backlog<Command>,
-    /// The commands of barriers that pass through the backlog a second time.
-    second_round: Backlog<Command>,
+    /// The barriers whose commands pass through the backlog a second time.
+    second_round: Vec<oneshot::Sender<()>>,
     barrier: Barrier,
     timer: Option<Pin<Box<time::Sleep>>>,
     /// The next index to search for cancelled sleeps, once the last handle is dropped.
@@ -117,9 +117,9 @@ impl Actor {
         Actor {
             shared,
             sleeps: SleepWheel::new(slots),
-            keyed: KeyedWheel::new(slots),
+            keyed: None,
             backlog: Backlog::new(),
-            second_round: Backlog::new(),
+            second_round: Vec::new(),
             barrier: Barrier::default(),
             timer: None,
             sweep: None,
@@ -188,13 +188,16 @@ impl Actor {
 
     /// Whether nothing is armed.
     fn is_unused(&self) -> bool {
-        self.sleeps.wheel().is_empty() && self.keyed.is_empty()
+        self.sleeps.wheel.is_empty() && self.keyed.as_ref().is_none_or(KeyedWheel::is_empty)
     }
 
     /// The tick at which a wheel next has something to do; `None` when both are empty.
     fn next_wake(&self) -> Option<u64> {
-        let wakes = [self.sleeps.wheel().next_wake(), self.keyed.next_wake()];
-        wakes.into_iter().flatten().min()
+        let sleeps = self.sleeps.wheel.next_wake();
+        let Some(keyed) = self.keyed.as_ref().and_then(KeyedWheel::next_wake) else {
+            return sleeps;
+        };
+        Some(sleeps.map_or(keyed, |sleeps| sleeps.min(keyed)))
     }
 
     /// The instant at which that tick begins.
@@ -256,67 +259,50 @@ impl Actor {
         let others_took = self.lateness.begin(self.pause, began, &shared);
         // On a paused clock no time passes here.
         let has_time = || clock::now().saturating_duration_since(began) < others_took;
-        let (tick, now) = (shared.ticks.now(began), shared.ticks.timestamp(began));
-        let mut turn =
-            Turn::new(tick, now, &shared.metrics.0).with_armed_after(self.lateness.armed_after());
-        // With a backlog it does not look into the queues.
-        let mut had_backlog = !self.backlog.is_empty();
-        let mut left = self.apply_and_fire(began, &turn);
-        while (had_backlog || !self.backlog.is_empty())
-            && turn.count() < TIMERS_PER_TURN
-            && has_time()
-        {
-            let later = clock::now();
-            turn = (turn.at(shared.ticks.now(later), shared.ticks.timestamp(later)))
-                .with_armed_after(self.lateness.armed_after());
-            had_backlog = !self.backlog.is_empty();
-            left = self.apply_and_fire(later, &turn);
+        let mut turn = Turn::new(shared.ticks.timestamp(began), &shared);
+        loop {
+            turn.armed_after = self.lateness.armed_after;
+            // With a backlog it does not look into the queues.
+            let had_backlog = !self.backlog.is_empty();
+            let left = self.apply_and_fire(&turn);
+            let catches_up = (had_backlog || !self.backlog.is_empty())
+                && turn.count() < TIMERS_PER_TURN
+                && has_time();
+            if !catches_up {
+                let ended = clock::now();
+                self.pause = Pause::Yielded(ended);
+                turn.end(ended.duration_since(began));
+                return left;
+            }
+            turn.go_on(shared.ticks.timestamp(clock::now()), &shared.ticks);
         }
-        let ended = clock::now();
-        self.pause = Pause::Yielded(ended);
-        turn.end(ended.duration_since(began));
-        left
     }
 
-    /// Applies commands, and fires timers that are due, all at `now`. Returns whether anything is left to do.
-    fn apply_and_fire(&mut self, now: Instant, turn: &Turn<'_>) -> bool {
-        let shared = Arc::clone(&self.shared);
+    /// Applies commands, and fires timers that are due. Returns whether anything is left to do.
+    fn apply_and_fire(&mut self, turn: &Turn<'_>) -> bool {
         self.take();
-        let earliest_queued = shared.mailbox.earliest();
+        let earliest_queued = self.shared.mailbox.earliest();
         self.apply(turn);
         let earliest = self.earliest_unapplied().min(earliest_queued);
         // No timer fires that is due at this tick or later.
         let before = earliest.min(turn.tick.saturating_add(1));
         let sweeping = self.sweep();
-        let mut left_to_fire = true;
-        if let Some(until) = before.checked_sub(1) {
-            let sleeps_left = self.fire_sleeps(until, turn);
-            let timers_left = self.keyed.advance(until, &mut { TIMERS_PER_TURN }, turn);
-            // A wheel that stopped may have more timers at its current tick.
-            let sleeps_before = self.sleeps.wheel().now() + u64::from(!sleeps_left);
-            let timers_before = self.keyed.now() + u64::from(!timers_left);
-            let deliver_before = timers_before.min(before);
-            let left_to_deliver = (self.keyed).deliver(deliver_before, TIMERS_PER_TURN, turn);
-            if !left_to_deliver {
-                let fired_before = sleeps_before.min(timers_before).min(before);
-                self.barrier.fired(fired_before, self.keyed.processed());
-                if let Some(tick) = fired_before.checked_sub(1) {
-                    self.lateness.has_fired(tick, now, &shared);
-                }
-            }
-            left_to_fire = sleeps_left || timers_left || left_to_deliver;
-        }
+        let left_to_fire = match before.checked_sub(1) {
+            Some(until) => self.fire(until, turn),
+            None => true,
+        };
         let is_done = before > turn.tick && !left_to_fire;
-        self.lateness.end(turn.latest(), is_done, now, &shared);
+        self.lateness.end(turn, is_done, &self.shared);
         // If the first is true, timers wait for a command that has to be applied before them.
         before <= turn.tick
-            || self.is_behind()
-            || !self.second_round.is_empty()
-            || sweeping
             || left_to_fire
-            || !self.barrier.is_empty()
-            || self.sleeps.wheel().has_spare()
-            || self.keyed.has_spare()
+            || sweeping
+            || !self.second_round.is_empty()
+            || !self.barrier.waiting.is_empty()
+            || !self.backlog.is_empty()
+            || self.sleeps.wheel.has_spare()
+            || (self.keyed.as_ref())
+                .is_some_and(|keyed| keyed.has_unprocessed() || keyed.has_spare())
     }
 
     // --- commands ---
@@ -328,26 +314,32 @@ impl Actor {
         }
         self.shared.mailbox.take(&mut self.backlog);
         // Barriers come behind every command that was pushed before them.
-        self.backlog.append(&mut self.second_round);
-    }
-
-    /// Whether commands were taken and are not applied.
-    fn is_behind(&self) -> bool {
-        !self.backlog.is_empty() || self.keyed.has_unprocessed()
+        for done in self.second_round.drain(..) {
+            let command = Command::Settle {
+                done,
+                is_second_round: true,
+            };
+            // No timer waits for it.
+            self.backlog.push(NEVER, command);
+        }
     }
 
     /// No command that was taken and is left over is needed before this tick; `NEVER` when none is left.
     fn earliest_unapplied(&self) -> u64 {
-        self.backlog
-            .earliest()
-            .min(self.keyed.earliest_unprocessed())
+        let in_backlog = self.backlog.earliest();
+        match &self.keyed {
+            Some(keyed) => in_backlog.min(keyed.earliest_unprocessed()),
+            None => in_backlog,
+        }
     }
 
     /// Applies commands of the backlog, as many as a turn may before it fires timers.
     fn apply(&mut self, turn: &Turn<'_>) {
         let mut budget = COMMANDS_PER_TURN;
         let mut fetched = 0;
-        self.keyed.process_urgent(&mut budget, turn);
+        if let Some(keyed) = &mut self.keyed {
+            keyed.process_urgent(&mut budget, turn);
+        }
         while budget > 0 {
             if fetched == 0 {
                 fetched = FETCHED;
@@ -358,18 +350,22 @@ impl Actor {
                 break;
             };
             budget -= 1;
-            let is_second_round = matches!(
+            if !matches!(
                 command,
                 Command::Settle {
                     is_second_round: true,
                     ..
                 }
-            );
-            let counters = &self.shared.metrics.0.actor;
-            counters.add(Event::Command, u64::from(!is_second_round));
+            ) {
+                turn.metrics.actor.add(Event::Command, 1);
+            }
             match command {
                 Command::Sleep(entry) => self.sleeps.register(entry),
-                Command::Set(set) => self.keyed.receive(&set, &mut budget, turn),
+                Command::Set(set) => {
+                    let new = || KeyedWheel::beside(&self.sleeps.wheel);
+                    let keyed = self.keyed.get_or_insert_with(new);
+                    keyed.receive(&set, &mut budget, turn);
+                }
                 Command::Settle {
                     done,
                     is_second_round,
@@ -379,24 +375,20 @@ impl Actor {
                 Command::Shutdown => self.must_end = true,
             }
         }
-        // Long lists of timers that are needed later wait for other commands, but progress in each
-        // turn.
-        let mut rest = budget.max(REST_PER_TURN);
-        self.keyed.process_rest(&mut rest, turn);
+        // Long lists of timers that are needed later wait for other commands, and yet are not kept waiting by them.
+        if let Some(keyed) = &mut self.keyed {
+            keyed.process_rest(&mut budget.max(REST_PER_TURN), turn);
+        }
     }
 
     /// Appends a barrier's command a second time, or makes it wait until everything due by `tick` has fired: see
     /// [`Barrier`].
     fn settle(&mut self, done: oneshot::Sender<()>, is_second_round: bool, tick: u64) {
         if is_second_round {
-            self.barrier.add(tick, self.keyed.received(), done);
+            let batches = self.keyed.as_ref().map_or(0, KeyedWheel::received);
+            self.barrier.add(tick, batches, done);
         } else {
-            let command = Command::Settle {
-                done,
-                is_second_round: true,
-            };
-            // No timer waits for it.
-            self.second_round.push(NEVER, command);
+            self.second_round.push(done);
         }
     }
 
@@ -430,22 +422,45 @@ impl Actor {
 
     // --- time ---
 
+    /// Fires timers that are due by tick `until`. Returns whether there may be more.
+    fn fire(&mut self, until: u64, turn: &Turn<'_>) -> bool {
+        let mut is_left = self.fire_sleeps(until, turn);
+        // A wheel that stopped may have more timers at its current tick.
+        let mut before = if is_left {
+            self.sleeps.wheel.now().min(until + 1)
+        } else {
+            until + 1
+        };
+        let mut batches = 0;
+        if let Some(keyed) = &mut self.keyed {
+            let (keyed_before, is_keyed_left) = keyed.fire(until, TIMERS_PER_TURN, turn);
+            before = before.min(keyed_before);
+            is_left |= is_keyed_left;
+            batches = keyed.processed();
+        }
+        if !self.barrier.waiting.is_empty() {
+            self.barrier.fired(before, batches);
+        }
+        if let Some(tick) = before.checked_sub(1) {
+            (self.lateness).has_fired(tick, turn.now, &self.shared.ticks);
+        }
+        is_left
+    }
+
     /// Processes the sleeps that are scheduled by tick `until`. Returns whether there may be more.
     fn fire_sleeps(&mut self, until: u64, turn: &Turn<'_>) -> bool {
         let mut budget = TIMERS_PER_TURN;
         loop {
             match self.sleeps.step(until, &mut budget) {
-                advance::Step::Batch => {}
-                advance::Step::More => return true,
-                advance::Step::Done => return false,
+                wheel::Step::Batch => {}
+                wheel::Step::More => return true,
+                wheel::Step::Done => return false,
             }
             let later = |context: &Arc<SleepContext>| context.put_off_to(turn.now);
             while let Some(processed) = self.sleeps.process_next(later) {
                 match processed {
                     Expiration::Fire { deadline, waker } => {
-                        let due = self.shared.ticks.begin(deadline);
-                        let due = due.map_or(turn.now, |due| self.shared.ticks.timestamp(due));
-                        turn.fired_sleep(due);
+                        turn.fired_sleep(self.shared.ticks.begin_timestamp(deadline));
                         wake(waker);
                     }
                     Expiration::Reschedule(_) => turn.rescheduled(),
@@ -461,7 +476,6 @@ impl Drop for Actor {
     fn drop(&mut self) {
         let shared = Arc::clone(&self.shared);
         shared.mailbox.close(&mut self.backlog);
-        self.backlog.append(&mut self.second_round);
         while let Some(command) = self.backlog.pop() {
             close(command);
         }
@@ -473,6 +487,9 @@ impl Drop for Actor {
                 "a waker panicked as its set was closed: its task may not be woken",
                 || set.close(),
             );
+        }
+        for done in self.second_round.drain(..) {
+            catch_panic(WOKEN, || drop(done));
         }
         self.barrier.close();
         shared.end();

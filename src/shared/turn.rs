@@ -1,10 +1,12 @@
 //! One turn of the actor.
 
 use std::cell::Cell;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::Shared;
 use crate::metrics::{Event, Metrics};
-use crate::tick::Timestamp;
+use crate::tick::{Ticks, Timestamp};
 
 /// One turn of the actor: its time, read once, and its counts.
 #[derive(Debug)]
@@ -12,8 +14,9 @@ pub(crate) struct Turn<'a> {
     pub(crate) tick: u64,
     pub(crate) now: Timestamp,
     /// A timer with an earlier deadline was armed after this.
-    armed_after: Timestamp,
-    metrics: &'a Metrics,
+    pub(crate) armed_after: Timestamp,
+    pub(crate) metrics: &'a Metrics,
+    /// The greatest lateness so far.
     latest: Cell<Duration>,
     /// How many timers fired.
     count: Cell<usize>,
@@ -22,34 +25,27 @@ pub(crate) struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    pub(crate) fn new(tick: u64, now: Timestamp, metrics: &'a Metrics) -> Self {
+    pub(crate) fn new(now: Timestamp, shared: &'a Shared) -> Self {
         Turn {
-            tick,
+            tick: shared.ticks.tick_at(now),
             now,
             armed_after: Timestamp::MIN,
-            metrics,
+            metrics: &shared.metrics.0,
             latest: Cell::new(Duration::ZERO),
             count: Cell::new(0),
             waited: Cell::new(false),
         }
     }
 
+    /// The turn goes on at a later time.
+    pub(crate) fn go_on(&mut self, now: Timestamp, ticks: &Ticks) {
+        self.tick = ticks.tick_at(now);
+        self.now = now;
+    }
+
     /// Whether the actor may wait for the lock of a set, which it may once.
     pub(crate) fn may_wait(&self) -> bool {
         !self.waited.replace(true)
-    }
-
-    /// This turn at a later time.
-    pub(crate) fn at(self, tick: u64, now: Timestamp) -> Self {
-        Turn { tick, now, ..self }
-    }
-
-    /// This turn, in which each timer with a deadline before `armed_after` was armed after that.
-    pub(crate) fn with_armed_after(self, armed_after: Timestamp) -> Self {
-        Turn {
-            armed_after,
-            ..self
-        }
     }
 
     /// A timer with this deadline fired. It is late from its deadline on, or from when it was armed if that is later.
@@ -83,6 +79,12 @@ impl<'a> Turn<'a> {
 
     /// Counts the turn, which took this long.
     pub(crate) fn end(&self, took: Duration) {
-        self.metrics.record_turn(took);
+        self.metrics.actor.add(Event::Turn, 1);
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        // Only the actor writes it.
+        let longest = &self.metrics.longest_turn;
+        if nanos > longest.load(Ordering::Relaxed) {
+            longest.store(nanos, Ordering::Relaxed);
+        }
     }
 }

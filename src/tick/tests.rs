@@ -15,9 +15,9 @@ fn rounds_deadlines_up_and_now_down() {
     assert_eq!(ticks.deadline(at(1)), 1);
     assert_eq!(ticks.deadline(at(10_000)), 1);
     assert_eq!(ticks.deadline(at(10_001)), 2);
-    assert_eq!(ticks.now(at(0)), 0);
-    assert_eq!(ticks.now(at(9_999)), 0);
-    assert_eq!(ticks.now(at(10_000)), 1);
+    assert_eq!(ticks.tick_at(ticks.timestamp(at(0))), 0);
+    assert_eq!(ticks.tick_at(ticks.timestamp(at(9_999))), 0);
+    assert_eq!(ticks.tick_at(ticks.timestamp(at(10_000))), 1);
     assert_eq!(ticks.begin(2), Some(at(20_000)));
 }
 
@@ -84,7 +84,7 @@ fn counts_instants_before_the_origin_as_tick_zero() {
         return; // the clock began less than five milliseconds ago
     };
     assert_eq!(ticks.deadline(past), 0);
-    assert_eq!(ticks.now(past), 0);
+    assert_eq!(ticks.tick_at(ticks.timestamp(past)), 0);
     assert_eq!(ticks.instant(ticks.timestamp(past)), past);
     assert_eq!(ticks.deadline_of(ticks.timestamp(past)), 0);
 }
@@ -97,7 +97,7 @@ fn deadline_too_far_away_is_never_and_now_is_before_it() {
     assert_eq!(ticks.deadline(far), NEVER);
     assert_eq!(ticks.timestamp(far), Timestamp::NEVER);
     assert_eq!(ticks.deadline_of(Timestamp::NEVER), NEVER);
-    assert!(ticks.now(far) < NEVER);
+    assert!(ticks.tick_at(ticks.timestamp(far)) < NEVER);
     assert!(ticks.instant(Timestamp::NEVER) > Instant::now() + Duration::from_secs(86_400 * 365));
 }
 
@@ -121,8 +121,7 @@ fn does_not_reach_never_at_the_last_nanosecond() {
     let ticks = ticks(Duration::from_nanos(1));
     let last = ticks.origin + Duration::from_nanos(u64::MAX);
     assert_eq!(ticks.nanos(last), u64::MAX);
-    assert_eq!(ticks.now(last), NEVER - 1);
-    assert_eq!(ticks.now(last - Duration::from_nanos(2)), NEVER - 2);
+    assert_eq!(ticks.tick_at(ticks.timestamp(last)), NEVER - 1);
 }
 
 #[test]
@@ -241,7 +240,7 @@ proptest! {
         let begin = ticks.begin(ticks.deadline(deadline)).expect("not so far");
         prop_assert!(begin >= deadline);
         prop_assert!(begin < deadline + ticks.tick());
-        prop_assert!(ticks.begin(ticks.now(deadline)).expect("not so far") <= deadline);
+        prop_assert!(ticks.begin(ticks.tick_at(ticks.timestamp(deadline))).expect("not so far") <= deadline);
         prop_assert_eq!(ticks.deadline_of(ticks.timestamp(deadline)), ticks.deadline(deadline));
     }
 

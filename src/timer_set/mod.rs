@@ -234,7 +234,8 @@ impl<K, S: Payload> Set<K, S> {
 
 impl<K, S: Payload> ActorLink for Set<K, S> {
     fn horizon(&self) -> u64 {
-        self.shared.ticks.now(clock::now()).saturating_add(HORIZON)
+        let now = self.shared.ticks.timestamp(clock::now());
+        self.shared.ticks.tick_at(now).saturating_add(HORIZON)
     }
 
     fn enqueue(&self, tick: u64) -> u64 {

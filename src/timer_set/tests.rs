@@ -150,7 +150,7 @@ fn deliver(
 fn memory_follows_the_number_of_timers() {
     let (shared, set) = set();
     let mut nodes = Nodes::default();
-    let turn = Turn::new(0, tick(0), &shared.metrics.0);
+    let turn = Turn::new(tick(0), &shared);
     arm(&set, 0..10_000, 5);
     assert_eq!(process(&set, &turn, &mut nodes), 10_000);
     assert_eq!(nodes.ticks(), vec![5; 10_000]);
@@ -163,7 +163,7 @@ fn memory_follows_the_number_of_timers() {
     // Expirations free it too.
     arm(&set, 0..10_000, 5);
     process(&set, &turn, &mut nodes);
-    let turn = Turn::new(5, tick(5), &shared.metrics.0);
+    let turn = Turn::new(tick(5), &shared);
     let indices: Vec<_> = (0..10_000).collect();
     reach(&set, &indices, &turn, &mut nodes);
     assert_eq!(deliver(&set, 6, 20_000, &turn, &mut nodes), 10_000);
@@ -176,7 +176,7 @@ fn memory_follows_the_number_of_timers() {
 fn indices_are_used_again() {
     let (shared, set) = set();
     let mut nodes = Nodes::default();
-    let turn = Turn::new(0, tick(0), &shared.metrics.0);
+    let turn = Turn::new(tick(0), &shared);
     for _ in 0..100 {
         arm(&set, 0..300, 5);
         process(&set, &turn, &mut nodes);
@@ -190,7 +190,7 @@ fn indices_are_used_again() {
 fn reuses_the_numbers_of_freed_chunks() {
     let (shared, set) = set();
     let mut nodes = Nodes::default();
-    let turn = Turn::new(0, tick(0), &shared.metrics.0);
+    let turn = Turn::new(tick(0), &shared);
     // Some stay, so that the table never starts again.
     arm(&set, 0..1_000, 5);
     for _ in 0..50 {
@@ -207,7 +207,7 @@ fn reuses_the_numbers_of_freed_chunks() {
 fn chunk_keeps_its_timers_while_another_is_emptied() {
     let (shared, set) = set();
     let mut nodes = Nodes::default();
-    let turn = Turn::new(0, tick(0), &shared.metrics.0);
+    let turn = Turn::new(tick(0), &shared);
     arm(&set, 0..256, 5);
     for _ in 0..3 {
         arm(&set, 256..300, 5);
@@ -224,7 +224,7 @@ fn due_timers_of_a_closed_set_are_not_delivered() {
     let (shared, set) = set();
     let mut nodes = Nodes::default();
     arm(&set, 0..3, 5);
-    let turn = Turn::new(5, tick(5), &shared.metrics.0);
+    let turn = Turn::new(tick(5), &shared);
     assert_eq!(process(&set, &turn, &mut nodes), 3);
     reach(&set, &[0, 1, 2], &turn, &mut nodes);
     assert_eq!(deliver(&set, 5, 9, &turn, &mut nodes), 9, "too early");
@@ -240,7 +240,7 @@ fn delivery_stops_at_its_limit_and_at_its_tick() {
     let mut nodes = Nodes::default();
     arm(&set, 0..3, 5);
     arm(&set, 3..4, 6);
-    let turn = Turn::new(6, tick(6), &shared.metrics.0);
+    let turn = Turn::new(tick(6), &shared);
     assert_eq!(process(&set, &turn, &mut nodes), 4);
     reach(&set, &[3, 2, 1, 0], &turn, &mut nodes);
     assert_eq!(deliver(&set, 6, 2, &turn, &mut nodes), 0);
@@ -258,7 +258,7 @@ fn stale_entries_of_the_heap_are_skipped() {
     let (shared, set) = set();
     let mut nodes = Nodes::default();
     arm(&set, 0..4, 5);
-    let turn = Turn::new(5, tick(5), &shared.metrics.0);
+    let turn = Turn::new(tick(5), &shared);
     process(&set, &turn, &mut nodes);
     reach(&set, &[0, 1, 2, 3], &turn, &mut nodes);
     // Removed; removed and its index used again; moved later; moved earlier.
@@ -326,8 +326,8 @@ fn marks_an_index_dirty_once() {
     arm(&set, 0..1, 2);
     assert_eq!(take(&set), (vec![], vec![], [2, NEVER]));
     let mut nodes = Nodes::default();
-    let turn = Turn::new(0, tick(0), &shared.metrics.0);
-    let processed = set.process(&[0, 1], 2, &turn, &mut nodes.wheel, TRY);
+    let turn = Turn::new(tick(0), &shared);
+    let processed = set.process(&[0, 1], 2, &turn, &mut nodes.wheel, TRIES);
     assert_eq!(processed, Ok(false));
     assert_eq!(nodes.ticks(), [2, 3]);
 }
@@ -355,7 +355,7 @@ async fn urgent_indices_of_a_long_list_are_those_before_the_horizon() {
 async fn index_of_a_removed_timer_becomes_urgent_when_used_again() {
     let (shared, set) = set();
     let mut nodes = Nodes::default();
-    let turn = Turn::new(0, tick(0), &shared.metrics.0);
+    let turn = Turn::new(tick(0), &shared);
     arm(&set, 0..1, 200);
     process(&set, &turn, &mut nodes);
     arm(&set, 1..301, 5_000);
@@ -395,7 +395,7 @@ fn takes_48_bytes_for_a_slot_with_a_u64_key_and_value() {
 
 /// Fires the timers at these indices.
 fn fire(shared: &Shared, set: &Keyed, nodes: &mut Nodes, indices: &[u32], at: u64) {
-    let turn = Turn::new(at, tick(at), &shared.metrics.0);
+    let turn = Turn::new(tick(at), shared);
     process(set, &turn, nodes);
     reach(set, indices, &turn, nodes);
     deliver(set, at + 1, 1_000_000, &turn, nodes);
@@ -406,7 +406,7 @@ fn fire(shared: &Shared, set: &Keyed, nodes: &mut Nodes, indices: &[u32], at: u6
 fn begins_again_when_its_last_chunks_are_freed() {
     let (shared, set) = set();
     let mut nodes = Nodes::default();
-    let turn = Turn::new(0, tick(0), &shared.metrics.0);
+    let turn = Turn::new(tick(0), &shared);
     let mut remove = |keys: std::ops::Range<u64>| {
         keys.for_each(|key| assert!(matches!(set.remove(&key), Ok(Some(())))));
         process(&set, &turn, &mut nodes);

@@ -12,7 +12,25 @@ use super::level::Level;
 /// bucket with millions of items.
 pub(super) const CASCADE_LIMIT: usize = 2048;
 
-/// See the module. Once an item was removed or yielded, its index names another one.
+/// How many items one [step](BareWheel::step) takes off the wheel.
+const BATCH: usize = if cfg!(tickwheel_shuttle) { 2 } else { 64 };
+
+/// The cost of a step in which items only cascaded to lower levels. The unit is one due item.
+const CASCADE_COST: usize = if cfg!(tickwheel_shuttle) { 2 } else { 128 };
+
+/// The result of one [step](BareWheel::step) of a wheel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Step {
+    /// Some items of one tick were taken off, or cascaded. They have to be processed before the next step.
+    Batch,
+    /// The budget is used up, or items have to wait for commands: there may be more.
+    More,
+    /// No item is left that is scheduled by that tick.
+    Done,
+}
+
+/// See the module. An index names the next item once its item was removed or handed out.
 #[derive(Clone)]
 pub(crate) struct BareWheel<T> {
     /// Everything scheduled by this tick has been yielded. Never goes backwards.
@@ -29,6 +47,11 @@ impl<T> BareWheel<T> {
     /// An empty wheel at tick 0. `slots` is a power of two.
     pub(crate) fn new(slots: usize) -> Self {
         Self::starting_at(slots, 0)
+    }
+
+    /// An empty wheel with as many slots as the other one, and at the same tick.
+    pub(crate) fn beside<U>(other: &BareWheel<U>) -> Self {
+        Self::starting_at(1 << other.slot_bits, other.now)
     }
 
     pub(super) fn starting_at(slots: usize, now: u64) -> Self {
@@ -122,22 +145,38 @@ impl<T> BareWheel<T> {
         }
     }
 
+    /// Takes a step towards tick `until`, and puts the items that it reaches into `due`, which is empty.
+    ///
+    /// A step reaches one tick at most. An item that turns out to have been moved is therefore rescheduled before the next
+    /// tick is processed, and does not overtake items that are due between its old deadline and its new one.
+    pub(crate) fn step(&mut self, until: u64, due: &mut Vec<T>, budget: &mut usize) -> Step {
+        debug_assert!(due.is_empty(), "the last batch was processed");
+        if until < self.now {
+            // The wheel went further in an earlier turn. Items scheduled at its tick since then wait for commands in the
+            // backlog that are needed earlier.
+            return Step::More;
+        }
+        let Some(tick) = self.next_wake().filter(|&tick| tick <= until) else {
+            // Nothing is scheduled by then; only the current tick moves on.
+            self.arena.give_back();
+            self.now = until;
+            return Step::Done;
+        };
+        if *budget == 0 {
+            return Step::More;
+        }
+        due.extend(self.advance(tick, BATCH.min(*budget)));
+        let cost = if due.is_empty() {
+            CASCADE_COST
+        } else {
+            due.len()
+        };
+        *budget = budget.saturating_sub(cost);
+        Step::Batch
+    }
+
     pub(super) fn slot_mask(&self) -> u64 {
         (1 << self.slot_bits) - 1
-    }
-
-    /// How far a tick is shifted to give its unit at `level`.
-    pub(super) fn shift(&self, level: usize) -> u32 {
-        // There are at most 64 levels.
-        #[allow(clippy::cast_possible_truncation)]
-        let level = level as u32;
-        level * self.slot_bits
-    }
-
-    /// The bucket of `level` that stands for `tick`.
-    #[allow(clippy::cast_possible_truncation)] // masked to at most 12 bits
-    fn slot(&self, level: usize, tick: u64) -> usize {
-        ((tick >> self.shift(level)) & self.slot_mask()) as usize
     }
 
     /// The lowest level whose window, as it lies now, reaches `tick`.
@@ -157,16 +196,15 @@ impl<T> BareWheel<T> {
         // again.
         let tick = tick.max(self.now);
         let level = self.level_for(tick);
-        let slot = self.slot(level, tick);
-        while self.levels.len() <= level {
-            self.levels.push(Level::new(1 << self.slot_bits));
-        }
-        let buckets = &mut self.levels[level];
         // There are at most 64 levels.
         #[allow(clippy::cast_possible_truncation)]
-        self.arena
-            .push_back(buckets.bucket_mut(slot), level as u8, tick, index);
-        buckets.mark(slot);
+        while self.levels.len() <= level {
+            let shift = self.levels.len() as u32 * self.slot_bits;
+            self.levels.push(Level::new(1 << self.slot_bits, shift));
+        }
+        let bucket = self.levels[level].occupy(tick);
+        #[allow(clippy::cast_possible_truncation)] // at most 64, too
+        self.arena.push_back(bucket, level as u8, tick, index);
         self.occupied_levels |= 1 << level;
     }
 
@@ -174,11 +212,8 @@ impl<T> BareWheel<T> {
     fn unlink(&mut self, index: u32) -> u64 {
         let gap = self.arena.unlink(index);
         if let Some(level) = gap.level() {
-            let slot = self.slot(level, gap.tick);
-            let buckets = &mut self.levels[level];
-            buckets.bucket_mut(slot).close(gap);
-            buckets.unmark_if_empty(slot);
-            if buckets.is_empty() {
+            self.levels[level].close(gap);
+            if self.levels[level].is_empty() {
                 self.occupied_levels &= !(1 << level);
             }
         }
@@ -193,12 +228,7 @@ impl<T> BareWheel<T> {
         while levels != 0 {
             let level = levels.trailing_zeros() as usize;
             levels &= levels - 1;
-            let here = self.slot(level, self.now);
-            let slot = self.levels[level].next_occupied(here)?;
-            let distance = (slot.wrapping_sub(here) as u64) & self.slot_mask();
-            let shift = self.shift(level);
-            // A bucket at distance zero has started; the items left in it are due or cascade now.
-            let start = (((self.now >> shift) + distance) << shift).max(self.now);
+            let (start, slot) = self.levels[level].first(self.now)?;
             if first.is_none_or(|(earliest, ..)| start <= earliest) {
                 first = Some((start, level, slot));
             }
@@ -226,8 +256,8 @@ impl<T> BareWheel<T> {
                     seen += 1;
                     let tick = self.arena.tick(index).expect("it is occupied");
                     assert!(tick >= self.now, "tick {tick} is past");
-                    assert_eq!(self.slot(n, tick), slot);
-                    let units = (tick >> self.shift(n)) - (self.now >> self.shift(n));
+                    assert_eq!(level.slot(tick), slot);
+                    let units = (tick >> level.shift) - (self.now >> level.shift);
                     assert!(units <= self.slot_mask(), "tick {tick} outside the window");
                 }
             }
@@ -280,11 +310,16 @@ impl<T> Iterator for Due<'_, T> {
         }
         let wheel = &mut *self.wheel;
         loop {
-            let due = |slot: usize| wheel.levels[0].bucket(slot).front();
-            if let Some(index) = self.bucket.and_then(due) {
-                wheel.unlink(index);
-                self.budget -= 1;
-                return Some(wheel.arena.remove(index));
+            if let Some(slot) = self.bucket {
+                if let Some(index) = wheel.levels[0].bucket(slot).front() {
+                    wheel.unlink(index);
+                    self.budget -= 1;
+                    return Some(wheel.arena.remove(index));
+                }
+                if wheel.now == self.target {
+                    // What cascades at this tick has cascaded before the bucket was handed out.
+                    return None;
+                }
             }
             let Some((start, level, slot)) = wheel.next_bucket().filter(|b| b.0 <= self.target)
             else {
@@ -305,5 +340,24 @@ impl<T> Iterator for Due<'_, T> {
             let tick = wheel.unlink(index);
             wheel.link(index, tick);
         }
+    }
+}
+
+#[cfg(all(test, not(any(tickwheel_loom, tickwheel_shuttle))))]
+mod tests {
+    use super::*;
+
+    // Such a step once moved the wheel on, and dropped what was due. In debug builds it was an assertion that failed.
+    #[test]
+    fn keeps_items_when_an_earlier_tick_has_to_wait() {
+        let (mut wheel, mut due) = (BareWheel::new(8), Vec::new());
+        let mut budget = 1_000;
+        assert_eq!(wheel.step(10, &mut due, &mut budget), Step::Done);
+        wheel.insert(10, 'a');
+        // A command in the backlog is needed at 8.
+        assert_eq!(wheel.step(7, &mut due, &mut budget), Step::More);
+        assert_eq!((wheel.len(), wheel.now(), &due[..]), (1, 10, &[][..]));
+        assert_eq!(wheel.step(10, &mut due, &mut budget), Step::Batch);
+        assert_eq!(due, ['a']);
     }
 }

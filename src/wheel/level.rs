@@ -1,6 +1,6 @@
 //! One level of the wheel: its buckets, and a bitmap of those that hold anything.
 
-use super::arena::List;
+use super::arena::{Gap, List};
 
 const WORD_BITS: usize = u64::BITS as usize;
 
@@ -11,14 +11,17 @@ const WORD_BITS: usize = u64::BITS as usize;
 /// so finding the next bucket is two look-ups whatever the size.
 #[derive(Debug, Clone)]
 pub(super) struct Level {
+    /// How far a tick is shifted to give its unit at this level: log2 of the width of a bucket.
+    pub(super) shift: u32,
     buckets: Box<[List]>,
     words: Box<[u64]>,
     summary: u64,
 }
 
 impl Level {
-    pub(super) fn new(slots: usize) -> Self {
+    pub(super) fn new(slots: usize, shift: u32) -> Self {
         Level {
+            shift,
             buckets: vec![List::EMPTY; slots].into(),
             words: vec![0; slots.div_ceil(WORD_BITS)].into(),
             summary: 0,
@@ -33,18 +36,25 @@ impl Level {
         self.buckets[slot]
     }
 
-    pub(super) fn bucket_mut(&mut self, slot: usize) -> &mut List {
-        &mut self.buckets[slot]
+    /// The slot of the bucket that stands for `tick`.
+    #[allow(clippy::cast_possible_truncation)] // masked to at most 12 bits
+    pub(super) fn slot(&self, tick: u64) -> usize {
+        (tick >> self.shift) as usize & (self.buckets.len() - 1)
     }
 
-    pub(super) fn mark(&mut self, slot: usize) {
+    /// The bucket that stands for `tick`, which is about to get an item.
+    pub(super) fn occupy(&mut self, tick: u64) -> &mut List {
+        let slot = self.slot(tick);
         let word = slot / WORD_BITS;
         self.words[word] |= 1 << (slot % WORD_BITS);
         self.summary |= 1 << word;
+        &mut self.buckets[slot]
     }
 
-    /// Records that the bucket is empty, if it is.
-    pub(super) fn unmark_if_empty(&mut self, slot: usize) {
+    /// A node has left its bucket, at one or both of its ends.
+    pub(super) fn close(&mut self, gap: Gap) {
+        let slot = self.slot(gap.tick);
+        self.buckets[slot].close(gap);
         if self.buckets[slot].is_empty() {
             let word = slot / WORD_BITS;
             self.words[word] &= !(1 << (slot % WORD_BITS));
@@ -54,9 +64,17 @@ impl Level {
         }
     }
 
-    /// The first non-empty bucket at `slot` or after it, going round once.
-    pub(super) fn next_occupied(&self, slot: usize) -> Option<usize> {
-        self.occupied_from(slot).or_else(|| self.occupied_from(0))
+    /// The non-empty bucket that starts first, as its start and its slot. A bucket that has started counts as starting `now`:
+    /// the items left in it are due or cascade now.
+    pub(super) fn first(&self, now: u64) -> Option<(u64, usize)> {
+        let here = self.slot(now);
+        let slot = match self.occupied_from(here) {
+            None => self.occupied_from(0)?,
+            Some(slot) => slot,
+        };
+        let distance = slot.wrapping_sub(here) & (self.buckets.len() - 1);
+        let start = ((now >> self.shift) + distance as u64) << self.shift;
+        Some((if start < now { now } else { start }, slot))
     }
 
     /// The first non-empty bucket at `slot` or after it, up to the last.
@@ -90,10 +108,11 @@ mod tests {
     use super::*;
     use crate::wheel::arena::Arena;
 
-    fn occupy(level: &mut Level, arena: &mut Arena<()>, slot: usize) {
+    fn occupy(level: &mut Level, arena: &mut Arena<()>, slot: usize) -> u32 {
         let index = arena.insert(());
-        arena.push_back(level.bucket_mut(slot), 0, 0, index);
-        level.mark(slot);
+        let tick = slot as u64;
+        arena.push_back(level.occupy(tick), 0, tick, index);
+        index
     }
 
     #[test]
@@ -101,10 +120,11 @@ mod tests {
         for bits in 1..=12 {
             let slots = 1 << bits;
             for occupied in [0, slots / 2, slots - 1] {
-                let (mut level, mut arena) = (Level::new(slots), Arena::new());
+                let (mut level, mut arena) = (Level::new(slots, 0), Arena::new());
                 occupy(&mut level, &mut arena, occupied);
                 for slot in 0..slots {
-                    assert_eq!(level.next_occupied(slot), Some(occupied));
+                    let start = slot + (occupied + slots - slot) % slots;
+                    assert_eq!(level.first(slot as u64), Some((start as u64, occupied)));
                 }
             }
         }
@@ -112,28 +132,24 @@ mod tests {
 
     #[test]
     fn finds_the_nearer_of_two_occupied_buckets() {
-        let (mut level, mut arena) = (Level::new(256), Arena::new());
+        let (mut level, mut arena) = (Level::new(256, 0), Arena::new());
         occupy(&mut level, &mut arena, 3);
         occupy(&mut level, &mut arena, 200);
-        assert_eq!(level.next_occupied(0), Some(3));
-        assert_eq!(level.next_occupied(3), Some(3));
-        assert_eq!(level.next_occupied(4), Some(200));
-        assert_eq!(level.next_occupied(200), Some(200));
-        assert_eq!(level.next_occupied(201), Some(3));
+        assert_eq!(level.first(0), Some((3, 3)));
+        assert_eq!(level.first(3), Some((3, 3)));
+        assert_eq!(level.first(4), Some((200, 200)));
+        assert_eq!(level.first(200), Some((200, 200)));
+        assert_eq!(level.first(201), Some((259, 3)));
     }
 
     #[test]
     fn does_not_find_an_emptied_bucket() {
-        let (mut level, mut arena) = (Level::new(64), Arena::new());
-        let index = arena.insert(());
-        arena.push_back(level.bucket_mut(9), 0, 0, index);
-        level.mark(9);
-        level.unmark_if_empty(9);
-        assert_eq!(level.next_occupied(0), Some(9), "it was not empty");
-        let gap = arena.unlink(index);
-        level.bucket_mut(9).close(gap);
-        level.unmark_if_empty(9);
+        let (mut level, mut arena) = (Level::new(64, 0), Arena::new());
+        let nodes = [(); 2].map(|()| occupy(&mut level, &mut arena, 9));
+        level.close(arena.unlink(nodes[0]));
+        assert_eq!(level.first(0), Some((9, 9)), "it was not empty");
+        level.close(arena.unlink(nodes[1]));
         assert!(level.is_empty());
-        assert_eq!(level.next_occupied(0), None);
+        assert_eq!(level.first(0), None);
     }
 }

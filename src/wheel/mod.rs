@@ -56,7 +56,6 @@
 mod arena;
 mod bare;
 mod level;
-mod node;
 #[cfg(all(test, not(any(tickwheel_loom, tickwheel_shuttle))))]
 mod tests;
 
@@ -66,7 +65,7 @@ use std::ops::RangeInclusive;
 
 use bare::Due;
 
-pub(crate) use bare::BareWheel;
+pub(crate) use bare::{BareWheel, Step};
 
 /// The numbers of slots a wheel can have; only the powers of two among them.
 pub(crate) const SLOTS: RangeInclusive<usize> = 2..=4096;

@@ -2,8 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::super::arena::{self, Arena, List};
-use super::super::node::Link;
+use super::super::arena::{self, Arena, Link, List};
 use super::{Token, Wheel, inspect};
 
 /// How many nodes a chunk has.

@@ -19,21 +19,13 @@ fn inspect<T>(wheel: &Wheel<T>) {
     let wheel = &wheel.bare;
     wheel.arena.nodes.assert_consistent();
     let mut first: Option<u64> = None;
-    for (level, row) in wheel.levels.iter().enumerate() {
-        let mut slot = 0;
-        // The bitmap was checked above, so it leads to the buckets that are not empty.
-        while let Some(occupied) = row.next_occupied(slot).filter(|&next| next >= slot) {
-            let list = row.bucket(occupied);
-            for index in wheel.arena.walk(list) {
-                let shift = wheel.shift(level);
+    for row in &wheel.levels {
+        for slot in 0..1 << wheel.slot_bits {
+            for index in wheel.arena.walk(row.bucket(slot)) {
                 let tick = wheel.arena.tick(index).expect("it is occupied");
-                let start = tick >> shift << shift;
+                let start = tick >> row.shift << row.shift;
                 let start = start.max(wheel.now);
                 first = Some(first.map_or(start, |first| first.min(start)));
-            }
-            slot = occupied + 1;
-            if slot > usize::try_from(wheel.slot_mask()).expect("at most 4096") {
-                break;
             }
         }
     }

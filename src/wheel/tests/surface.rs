@@ -159,7 +159,6 @@ fn knows_no_clock_runtime_thread_or_logger() {
         include_str!("../bare.rs"),
         include_str!("../../collections/chunk_slab.rs"),
         include_str!("../level.rs"),
-        include_str!("../node.rs"),
     ];
     for line in files.into_iter().flat_map(str::lines) {
         let code = line.split("//").next().unwrap_or("");

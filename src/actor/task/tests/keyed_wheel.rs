@@ -224,7 +224,7 @@ async fn processes_the_rest_of_a_long_list_turn_by_turn() {
     let _sleep = armed(&wheel, FAR);
     for timers in [4_094, 8_190, 9_000] {
         step(&mut actor);
-        assert_eq!(actor.sleeps.wheel().len(), 1);
+        assert_eq!(actor.sleeps.wheel.len(), 1);
         assert_eq!(actor.items(), timers + 1);
     }
 }

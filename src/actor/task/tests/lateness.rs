@@ -2,6 +2,7 @@
 
 use super::{late_step as step, *};
 use crate::Expirations;
+use crate::tick::Timestamp;
 
 /// The actor takes turns until it waits.
 fn run(actor: &mut Actor) {
@@ -157,4 +158,15 @@ async fn names_blocked_workers_only_if_actor_had_to_wait() {
         .begin(actor.pause, Instant::now(), &actor.shared);
     let busy = actor.lateness.cause(ms(100), false);
     assert!(busy.contains("more"), "{busy}");
+}
+
+// The metric showed the last turn, whatever came before it.
+#[tokio::test(start_paused = true)]
+async fn longest_turn_outlives_shorter_ones() {
+    let (_actor, wheel) = start();
+    for (millis, longest) in [(2, 2), (5, 5), (1, 5), (0, 5), (6, 6)] {
+        Turn::new(Timestamp::MIN, wheel.shared()).end(ms(millis));
+        assert_eq!(wheel.metrics().longest_turn, ms(longest));
+    }
+    assert_eq!(wheel.metrics().turns, 5);
 }

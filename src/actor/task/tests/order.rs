@@ -206,14 +206,26 @@ async fn p11_horizon_of_a_long_list_follows_the_clock() {
     jump(ms(150));
     assert_eq!(step(&mut actor), "again");
     assert_eq!(order.fired(), [1_150], "far timers are left");
-    assert!(actor.keyed.has_unprocessed());
+    assert!(
+        actor
+            .keyed
+            .as_ref()
+            .is_some_and(KeyedWheel::has_unprocessed)
+    );
     // They are of one tick: all come off the wheel before the first is delivered.
     let mut turns = 1;
     while keys(&mut stream).last() != Some(&40_999) {
         assert_eq!(step(&mut actor), "again");
         turns += 1;
     }
-    assert!(turns <= 8 && actor.keyed.has_unprocessed(), "{turns} turns");
+    assert!(
+        turns <= 8
+            && actor
+                .keyed
+                .as_ref()
+                .is_some_and(KeyedWheel::has_unprocessed),
+        "{turns} turns"
+    );
 }
 
 // A timer that was set in the slot of a removed one was not urgent if the removed one was scheduled soon.
