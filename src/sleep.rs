@@ -19,7 +19,7 @@ use tokio::time::{self, Instant};
 pub use interval::Interval;
 pub use timeout::Timeout;
 
-use crate::clock;
+use crate::clock::{self, CAN_PAUSE};
 use crate::metrics::Event;
 use crate::panic::{DROPPED_WAKER, catch_panic, wake};
 use crate::shared::entry::{Entry, Phase};
@@ -276,7 +276,7 @@ impl Sleep {
     fn reset_to(&mut self, deadline: Instant, tick: u64) {
         self.deadline = deadline;
         self.tick = tick;
-        if self.reset_tokios() {
+        if CAN_PAUSE && self.reset_tokios() {
             return;
         }
         let Some(entry) = &self.entry else { return };
@@ -329,7 +329,7 @@ impl Sleep {
     /// of the 90 ns of a reset and a poll.
     #[cfg(feature = "quinn")]
     pub(crate) fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.is_tokios() {
+        if CAN_PAUSE && self.is_tokios() {
             return self.poll_tokios(cx);
         }
         match self.stage {
@@ -508,7 +508,7 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if self.is_tokios() {
+        if CAN_PAUSE && self.is_tokios() {
             return self.poll_tokios(cx);
         }
         ready!(self.poll_elapsed(cx));
@@ -522,7 +522,7 @@ impl Future for Sleep {
 impl Drop for Sleep {
     #[inline]
     fn drop(&mut self) {
-        if self.stage != Stage::Armed {
+        if !matches!(self.stage, Stage::Armed) {
             return self.drop_any();
         }
         match self.entry.as_ref().and_then(|entry| entry.try_disarm()) {

@@ -24,6 +24,9 @@ mod tests;
 /// The tick of a deadline too far away to be reached.
 pub(crate) const NEVER: u64 = u64::MAX;
 
+/// [`Timestamp::NEVER`] in nanoseconds: a deadline this far from the origin never fires.
+const NEVER_NANOS: u64 = i64::MAX.unsigned_abs();
+
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 
 /// The latest activity that can be recorded, in nanoseconds: 146 years after the origin, so that
@@ -44,8 +47,10 @@ impl Timestamp {
 
     /// How much later than `earlier` this is; zero if it is not later.
     pub(crate) fn since(self, earlier: Timestamp) -> Duration {
-        let nanos = i128::from(self.0) - i128::from(earlier.0);
-        Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
+        if self.0 <= earlier.0 {
+            return Duration::ZERO;
+        }
+        Duration::from_nanos(self.0.abs_diff(earlier.0))
     }
 
     /// This timestamp moved by `nanos`, or `NEVER` if that is too far.
@@ -64,7 +69,10 @@ impl Timestamp {
 
     /// The timestamp this many nanoseconds from the origin; `NEVER` if that is too far.
     pub(crate) fn at(nanos: u64) -> Timestamp {
-        i64::try_from(nanos).map_or(Timestamp::NEVER, Timestamp)
+        match i64::try_from(nanos) {
+            Ok(nanos) => Timestamp(nanos),
+            Err(_) => Timestamp::NEVER,
+        }
     }
 }
 
@@ -121,18 +129,13 @@ impl Rounded {
         }
     }
 
-    /// The tick of this deadline, if it is the one that is remembered.
-    #[inline]
-    pub(crate) fn get(&self, deadline: Instant) -> Option<u64> {
-        self.range.holds(deadline).then_some(self.range.tick)
-    }
-
-    /// The tick at which a timer with this deadline may fire: rounded up. The ticks have to be the
-    /// same each time.
+    /// The tick at which a timer with this deadline may fire: rounded up. The ticks have to be the same each time.
     #[inline]
     pub(crate) fn deadline(&mut self, ticks: &Ticks, deadline: Instant) -> u64 {
-        self.get(deadline)
-            .unwrap_or_else(|| self.round_up(ticks, deadline))
+        if self.range.holds(deadline) {
+            return self.range.tick;
+        }
+        self.round_up(ticks, deadline)
     }
 
     #[cold]
@@ -175,7 +178,7 @@ impl Ticks {
     /// it is too far.
     #[inline]
     pub(crate) fn nanos(&self, instant: Instant) -> u64 {
-        nanos(instant.saturating_duration_since(self.origin)).unwrap_or(u64::MAX)
+        nanos(instant.saturating_duration_since(self.origin))
     }
 
     /// The instant this many nanoseconds from the origin; an instant decades from now if there is
@@ -186,19 +189,24 @@ impl Ticks {
 
     /// The tick at which a timer with this deadline may fire: rounded up.
     pub(crate) fn deadline(&self, deadline: Instant) -> u64 {
-        let nanos = reached(deadline.saturating_duration_since(self.origin));
-        nanos.map_or(NEVER, |nanos| nanos.div_ceil(self.nanos_per_tick))
+        let nanos = self.nanos(deadline);
+        if nanos >= NEVER_NANOS {
+            return NEVER;
+        }
+        nanos.div_ceil(self.nanos_per_tick)
     }
 
     /// The range of instants that round up to the same tick as this one. `None` for the first tick,
     /// whose instants may lie before the origin, and from the last one on.
     fn range(&self, instant: Instant) -> Option<Range> {
-        let nanos = reached(instant.saturating_duration_since(self.origin))?;
+        let nanos = self.nanos(instant);
         let tick = nanos.div_ceil(self.nanos_per_tick);
         let before = tick.checked_sub(1)?.checked_mul(self.nanos_per_tick)?;
         let begin = before.checked_add(self.nanos_per_tick)?;
-        // The instants of the last tick may lie on both sides of never.
-        reached(Duration::from_nanos(begin))?;
+        if begin >= NEVER_NANOS {
+            // The instants of the last tick may lie on both sides of never.
+            return None;
+        }
         let after = instant.checked_sub(Duration::from_nanos(nanos - before))?;
         Some(Range {
             after,
@@ -212,7 +220,7 @@ impl Ticks {
         if now == Timestamp::NEVER {
             return NEVER - 1;
         }
-        u64::try_from(now.0).map_or(0, |nanos| nanos / self.nanos_per_tick)
+        now.after_origin() / self.nanos_per_tick
     }
 
     /// When the tick begins; `None` when no `Instant` reaches that far.
@@ -236,12 +244,10 @@ impl Ticks {
     /// The instant as a timestamp, exactly. `NEVER` if it is too far, the oldest timestamp if it is too long ago.
     pub(crate) fn timestamp(&self, instant: Instant) -> Timestamp {
         if let Some(after) = instant.checked_duration_since(self.origin) {
-            let nanos = nanos(after).and_then(|nanos| i64::try_from(nanos).ok());
-            return nanos.map_or(Timestamp::NEVER, Timestamp);
+            return Timestamp::at(nanos(after));
         }
-        let before = nanos(self.origin.saturating_duration_since(instant));
-        let before = before.and_then(|nanos| i64::try_from(nanos).ok());
-        Timestamp(-before.unwrap_or(i64::MAX))
+        let before = Timestamp::at(nanos(self.origin.saturating_duration_since(instant)));
+        Timestamp(-before.0)
     }
 
     /// The instant that is shown for "never": 292 years after the origin. A timer for this instant
@@ -268,7 +274,7 @@ impl Ticks {
         if timestamp == Timestamp::NEVER {
             return NEVER;
         }
-        u64::try_from(timestamp.0).map_or(0, |nanos| nanos.div_ceil(self.nanos_per_tick))
+        timestamp.after_origin().div_ceil(self.nanos_per_tick)
     }
 }
 
@@ -290,15 +296,8 @@ pub(crate) fn far_future() -> Instant {
     now.checked_add(FAR_FUTURE).unwrap_or(now)
 }
 
-/// The duration from the origin to a deadline in nanoseconds, if the deadline is not never.
-fn reached(duration: Duration) -> Option<u64> {
-    nanos(duration).filter(|&nanos| nanos < Timestamp::NEVER.0.unsigned_abs())
-}
-
-/// The duration in nanoseconds, if it is under 584 years.
-fn nanos(duration: Duration) -> Option<u64> {
-    duration
-        .as_secs()
-        .checked_mul(NANOS_PER_SEC)?
-        .checked_add(u64::from(duration.subsec_nanos()))
+/// The duration in nanoseconds, or `u64::MAX` if that is 584 years or more.
+fn nanos(duration: Duration) -> u64 {
+    let secs = duration.as_secs().saturating_mul(NANOS_PER_SEC);
+    secs.saturating_add(u64::from(duration.subsec_nanos()))
 }

@@ -188,6 +188,9 @@ impl KeyedWheel {
 
     /// The earliest tick by which one of these is needed.
     pub(super) fn earliest_unprocessed(&self) -> u64 {
+        if !self.has_unprocessed() {
+            return NEVER;
+        }
         let locked = |locked: &Locked| self.records[key(locked.set)].set.earliest();
         let not_taken = self.locked.iter().map(locked).min().unwrap_or(NEVER);
         let taken = self
@@ -356,6 +359,9 @@ impl KeyedWheel {
         } else {
             until + 1
         };
+        if self.due.is_empty() {
+            return (before, is_left);
+        }
         self.deliver(before, limit, turn);
         match self.due.peek() {
             Some(&Reverse(first)) if first.tick < before => (first.tick, true),

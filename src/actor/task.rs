@@ -200,11 +200,13 @@ impl Actor {
         Some(sleeps.map_or(keyed, |sleeps| sleeps.min(keyed)))
     }
 
-    /// The instant at which that tick begins.
+    /// The instant at which the tick begins for which the actor waits.
     pub(crate) fn next_turn(&self) -> Option<Instant> {
-        let tick = self.next_wake()?;
-        let now = clock::now();
-        let far = now.checked_add(LONGEST_SLEEP).unwrap_or(now);
+        let Pause::Waited { from, until } = self.pause else {
+            return None;
+        };
+        let tick = until?;
+        let far = from.checked_add(LONGEST_SLEEP).unwrap_or(from);
         let at = self.shared.ticks.begin(tick);
         Some(at.map_or(far, |at| at.min(far)))
     }
@@ -341,14 +343,14 @@ impl Actor {
             keyed.process_urgent(&mut budget, turn);
         }
         while budget > 0 {
+            let Some(command) = self.backlog.pop() else {
+                break;
+            };
             if fetched == 0 {
                 fetched = FETCHED;
                 self.fetch();
             }
             fetched -= 1;
-            let Some(command) = self.backlog.pop() else {
-                break;
-            };
             budget -= 1;
             if !matches!(
                 command,
@@ -424,21 +426,25 @@ impl Actor {
 
     /// Fires timers that are due by tick `until`. Returns whether there may be more.
     fn fire(&mut self, until: u64, turn: &Turn<'_>) -> bool {
-        let mut is_left = self.fire_sleeps(until, turn);
+        let mut is_left = false;
+        if self.sleeps.wheel.is_empty() {
+            self.sleeps.wheel.pass(until);
+        } else {
+            is_left = self.fire_sleeps(until, turn);
+        }
         // A wheel that stopped may have more timers at its current tick.
         let mut before = if is_left {
             self.sleeps.wheel.now().min(until + 1)
         } else {
             until + 1
         };
-        let mut batches = 0;
         if let Some(keyed) = &mut self.keyed {
             let (keyed_before, is_keyed_left) = keyed.fire(until, TIMERS_PER_TURN, turn);
             before = before.min(keyed_before);
             is_left |= is_keyed_left;
-            batches = keyed.processed();
         }
         if !self.barrier.waiting.is_empty() {
+            let batches = self.keyed.as_ref().map_or(0, KeyedWheel::processed);
             self.barrier.fired(before, batches);
         }
         if let Some(tick) = before.checked_sub(1) {

@@ -52,7 +52,8 @@ use crate::wheel::BareWheel;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C, packed(4))]
 pub(crate) struct Bound {
-    scheduled: u64,
+    /// Only the operations of the bound write it.
+    pub(super) scheduled: u64,
     /// The node, or `NO_NODE`; with `QUEUED` and `URGENT`.
     place: u32,
 }

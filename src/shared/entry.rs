@@ -134,11 +134,11 @@ impl<H> Entry<H> {
         let Some(mut state) = self.state.try_lock() else {
             return Err(waker);
         };
-        if state.phase == Phase::Closed || state.bound.scheduled() > deadline {
+        if matches!(state.phase, Phase::Closed) || state.bound.scheduled > deadline {
             return Err(waker);
         }
-        let action = state.arm(deadline, waker);
-        debug_assert_eq!(action, ActorAction::None, "it is scheduled in time");
+        // The bound holds for this deadline, too.
+        state.set(deadline, waker);
         Ok(())
     }
 
@@ -185,7 +185,7 @@ impl<H> Entry<H> {
         }
         Disarmed {
             was,
-            scheduled: state.bound.scheduled(),
+            scheduled: state.bound.scheduled,
             waker: state.waker.take(),
         }
     }
@@ -194,13 +194,13 @@ impl<H> Entry<H> {
     #[inline]
     pub(crate) fn try_disarm(&self) -> Option<Disarmed> {
         let mut state = self.state.try_lock()?;
-        if state.phase != Phase::Armed {
+        if !matches!(state.phase, Phase::Armed) {
             return None;
         }
         state.phase = Phase::Idle;
         Some(Disarmed {
             was: Phase::Armed,
-            scheduled: state.bound.scheduled(),
+            scheduled: state.bound.scheduled,
             waker: state.waker.take(),
         })
     }
@@ -287,12 +287,17 @@ impl State {
     /// Arms an entry that has no waker.
     #[inline]
     fn arm(&mut self, deadline: u64, waker: Waker) -> ActorAction {
+        self.set(deadline, waker);
+        self.bound.require(deadline)
+    }
+
+    #[inline]
+    fn set(&mut self, deadline: u64, waker: Waker) {
         debug_assert!(self.waker.is_none(), "invariant 2");
         // `None` needs no drop.
         mem::forget(self.waker.replace(waker));
         self.phase = Phase::Armed;
         self.deadline = deadline;
-        self.bound.require(deadline)
     }
 
     fn want(&self) -> Want {

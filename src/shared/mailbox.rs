@@ -229,42 +229,42 @@ impl<C, S: Notifier> Mailbox<C, S> {
 
     /// Whether every queue is empty.
     fn is_empty(&self) -> bool {
-        let mut shards = self.shards.iter();
-        shards.all(|shard| lock(&shard.0.queue).commands.is_empty())
+        for shard in &self.shards {
+            if !lock(&shard.0.queue).commands.is_empty() {
+                return false;
+            }
+        }
+        true
     }
 
     /// Moves every command that was queued before this call, and perhaps some more, to the end of `backlog`.
     pub(crate) fn take(&self, backlog: &mut Backlog<C>) {
         // Before the queues: the command that was announced is in one of them, or has been taken earlier.
-        let announced = self.collect_announced();
+        let mut announced = NEVER;
+        for CachePadded(shard) in &self.shards {
+            // There is seldom one, and a load leaves the cache line with its core.
+            if shard.announced.load(Ordering::SeqCst) != NEVER {
+                announced = announced.min(shard.announced.swap(NEVER, Ordering::SeqCst));
+            }
+        }
         for CachePadded(shard) in &self.shards {
             let mut queue = lock(&shard.queue);
             shard.earliest.store(NEVER, Ordering::SeqCst);
             backlog.append(&mut queue.commands);
         }
-        backlog.lower_bound(announced);
+        if announced < NEVER {
+            backlog.lower_bound(announced);
+        }
     }
 
     /// No command in a queue is needed before this tick, and none was announced to be. `NEVER` when all are empty.
     pub(crate) fn earliest(&self) -> u64 {
-        let earliest = |CachePadded(shard): &CachePadded<Shard<C>>| {
-            let queued = shard.earliest.load(Ordering::SeqCst);
-            queued.min(shard.announced.load(Ordering::SeqCst))
-        };
-        self.shards.iter().map(earliest).fold(NEVER, u64::min)
-    }
-
-    /// Takes the earliest tick that was announced.
-    fn collect_announced(&self) -> u64 {
-        let collect = |shard: &CachePadded<Shard<C>>| {
-            let announced = &shard.0.announced;
-            // There is seldom one, and a load leaves the cache line with its core.
-            match announced.load(Ordering::SeqCst) {
-                NEVER => NEVER,
-                _ => announced.swap(NEVER, Ordering::SeqCst),
-            }
-        };
-        self.shards.iter().map(collect).fold(NEVER, u64::min)
+        let mut earliest = NEVER;
+        for CachePadded(shard) in &self.shards {
+            earliest = earliest.min(shard.earliest.load(Ordering::SeqCst));
+            earliest = earliest.min(shard.announced.load(Ordering::SeqCst));
+        }
+        earliest
     }
 
     /// Closes the queues: pushes fail from now on. Moves the commands in them to the end of `backlog`.

@@ -16,10 +16,9 @@
 //!
 //! # When
 //!
-//! The clock of a runtime can be virtual only if it is a `current_thread` runtime, in a build with
-//! Tokio's `test-util` ([`CAN_PAUSE`]); other builds have none of this. It counts as virtual once a
-//! poll or reset first [finds it paused](crate::shared::Shared::hands_sleeps_over), and stays so
-//! after `resume`.
+//! The clock of a runtime can be virtual only if it is a `current_thread` runtime, in a build with Tokio's `test-util`
+//! ([`CAN_PAUSE`](clock::CAN_PAUSE)): other builds have none of this. It counts as virtual once it is first [found
+//! paused](crate::shared::Shared::hands_sleeps_over), and stays so after `resume`. Each poll and each reset checks.
 //!
 //! `pause` may come when sleeps lie on the wheel. The first check that finds the virtual clock
 //! sends the actor a command, and the actor evicts them: those that are armed are woken, poll and
@@ -41,7 +40,7 @@ use tokio::task::coop;
 use tokio::time::{self, Instant};
 
 use super::{Sleep, Stage, drop_replaced, fallback, pool};
-use crate::clock::{self, CAN_PAUSE};
+use crate::clock;
 use crate::metrics::Event;
 use crate::panic::wake;
 use crate::shared::entry::Phase;
@@ -69,9 +68,8 @@ impl Sleep {
     }
 
     /// Whether Tokio's timer has the sleep, or takes it over now because the clock is virtual.
-    #[inline]
     pub(super) fn is_tokios(&mut self) -> bool {
-        CAN_PAUSE && (self.is_handed_over() || self.hand_over())
+        self.is_handed_over() || self.hand_over()
     }
 
     fn is_handed_over(&self) -> bool {
@@ -95,14 +93,13 @@ impl Sleep {
         true
     }
 
-    /// Resets the sleep as Tokio does, if Tokio's timer has it or takes it over now. The deadline
-    /// is written already.
-    #[inline]
+    /// Resets the sleep as Tokio does, if Tokio's timer has it or takes it over now. The deadline is written already.
     pub(super) fn reset_tokios(&mut self) -> bool {
-        CAN_PAUSE && (self.is_handed_over() || self.goes_to_tokio()) && {
+        let is_tokios = self.is_handed_over() || self.goes_to_tokio();
+        if is_tokios {
             self.reset_registered();
-            true
         }
+        is_tokios
     }
 
     /// Registers the new deadline with Tokio's timer at once. A waiting task goes on waiting, for

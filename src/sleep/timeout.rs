@@ -81,12 +81,12 @@ impl<F: Future> Future for Timeout<F> {
         let this = self.project();
         let had_budget = !CAN_PAUSE || has_budget();
         // This poll only arms the timer.
-        let is_new = this.sleep.stage == Stage::New;
+        let is_new = matches!(this.sleep.stage, Stage::New);
         let may_exceed_budget = !is_new && may_exceed_budget(this.sleep.stage);
         if let Poll::Ready(output) = this.future.poll(cx) {
             return Poll::Ready(Ok(output));
         }
-        if this.sleep.is_tokios() {
+        if CAN_PAUSE && this.sleep.is_tokios() {
             return poll_tokios(this.sleep, had_budget, cx).map(Err);
         }
         ready!(if is_new {

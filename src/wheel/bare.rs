@@ -73,7 +73,7 @@ impl<T> BareWheel<T> {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.occupied_levels == 0
     }
 
     /// Schedules an item, and returns its index.
@@ -130,12 +130,17 @@ impl<T> BareWheel<T> {
 
     /// As [`Wheel::next_wake`](super::Wheel::next_wake).
     pub(crate) fn next_wake(&self) -> Option<u64> {
-        self.next_bucket().map(|(start, ..)| start)
+        let (start, ..) = self.next_bucket()?;
+        Some(start)
     }
 
     /// As [`Wheel::advance`](super::Wheel::advance).
     pub(crate) fn advance(&mut self, now: u64, budget: usize) -> Due<'_, T> {
-        self.arena.free_spare();
+        self.arena.give_back();
+        self.due(now, budget)
+    }
+
+    fn due(&mut self, now: u64, budget: usize) -> Due<'_, T> {
         Due {
             target: now.max(self.now),
             budget,
@@ -156,16 +161,17 @@ impl<T> BareWheel<T> {
             // backlog that are needed earlier.
             return Step::More;
         }
-        let Some(tick) = self.next_wake().filter(|&tick| tick <= until) else {
-            // Nothing is scheduled by then; only the current tick moves on.
-            self.arena.give_back();
-            self.now = until;
-            return Step::Done;
+        let tick = match self.next_bucket() {
+            Some((tick, ..)) if tick <= until => tick,
+            _ => {
+                self.pass(until);
+                return Step::Done;
+            }
         };
         if *budget == 0 {
             return Step::More;
         }
-        due.extend(self.advance(tick, BATCH.min(*budget)));
+        due.extend(self.due(tick, BATCH.min(*budget)));
         let cost = if due.is_empty() {
             CASCADE_COST
         } else {
@@ -173,6 +179,13 @@ impl<T> BareWheel<T> {
         };
         *budget = budget.saturating_sub(cost);
         Step::Batch
+    }
+
+    /// Nothing is scheduled by tick `until`: the current tick moves on, unless it is there already. Gives some memory back.
+    pub(crate) fn pass(&mut self, until: u64) {
+        debug_assert!(self.next_wake().is_none_or(|tick| tick > until));
+        self.arena.give_back();
+        self.now = self.now.max(until);
     }
 
     pub(super) fn slot_mask(&self) -> u64 {
@@ -212,8 +225,9 @@ impl<T> BareWheel<T> {
     fn unlink(&mut self, index: u32) -> u64 {
         let gap = self.arena.unlink(index);
         if let Some(level) = gap.level() {
-            self.levels[level].close(gap);
-            if self.levels[level].is_empty() {
+            let buckets = &mut self.levels[level];
+            buckets.close(gap);
+            if buckets.is_empty() {
                 self.occupied_levels &= !(1 << level);
             }
         }

@@ -38,6 +38,7 @@ impl Level {
 
     /// The slot of the bucket that stands for `tick`.
     #[allow(clippy::cast_possible_truncation)] // masked to at most 12 bits
+    #[inline]
     pub(super) fn slot(&self, tick: u64) -> usize {
         (tick >> self.shift) as usize & (self.buckets.len() - 1)
     }
@@ -66,6 +67,7 @@ impl Level {
 
     /// The non-empty bucket that starts first, as its start and its slot. A bucket that has started counts as starting `now`:
     /// the items left in it are due or cascade now.
+    #[inline]
     pub(super) fn first(&self, now: u64) -> Option<(u64, usize)> {
         let here = self.slot(now);
         let slot = match self.occupied_from(here) {
@@ -78,6 +80,7 @@ impl Level {
     }
 
     /// The first non-empty bucket at `slot` or after it, up to the last.
+    #[inline]
     fn occupied_from(&self, slot: usize) -> Option<usize> {
         let word = slot / WORD_BITS;
         let here = self.words[word] & (u64::MAX << (slot % WORD_BITS));
