@@ -289,7 +289,7 @@ impl TimerWheel {
     /// an exporter, not on a hot path. It locks no set of timers.
     #[doc(alias = "stats")]
     pub fn metrics(&self) -> WheelMetrics {
-        self.context.shared.read_metrics()
+        self.context.shared.metrics.0.read()
     }
 
     /// Waits until every call made before this one is applied and every timer due by then has
@@ -366,7 +366,7 @@ impl TimerWheel {
     pub async fn shutdown(&self) {
         // An error means that the actor has ended or is about to.
         let _ = self.context.shared.send_now(Command::Shutdown);
-        self.context.shared.ended().await;
+        self.context.shared.end.wait().await;
     }
 
     /// Whether the actor has ended, by [`shutdown`](Self::shutdown) or because its runtime was

@@ -488,7 +488,7 @@ impl Drop for Actor {
         for entry in self.sleeps.drain() {
             wake(entry.close());
         }
-        for set in shared.close_sets() {
+        for set in shared.sets.close() {
             catch_panic(
                 "a waker panicked as its set was closed: its task may not be woken",
                 || set.close(),
@@ -498,7 +498,7 @@ impl Drop for Actor {
             catch_panic(WOKEN, || drop(done));
         }
         self.barrier.close();
-        shared.end();
+        shared.end.end();
     }
 }
 

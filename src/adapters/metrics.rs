@@ -204,7 +204,7 @@ impl Reporter {
             with_recorder(describe);
             loop {
                 self.report();
-                let shutdown = self.wheel.shared().ended();
+                let shutdown = self.wheel.shared().end.wait();
                 if self.wheel.timeout(period, shutdown).await.is_ok() {
                     return self.report();
                 }

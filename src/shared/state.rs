@@ -1,21 +1,21 @@
 //! The state that all handles of one wheel share with its actor.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 
 use crate::clock::{self, CAN_PAUSE};
-use crate::metrics::{Metrics, WheelMetrics};
+use crate::metrics::Metrics;
 use crate::shared::bound::ActorAction;
 use crate::shared::command::{Command, CommandMailbox};
-use crate::shared::end::{End, Ended};
+use crate::shared::end::End;
 use crate::shared::entry::Entry;
 use crate::shared::idle_clock::IdleClock;
 use crate::shared::notifier::ActorNotifier;
-use crate::shared::sets::{SetKey, SetList};
-use crate::shared::timer_set::{MAX_KEYED, TimerSet};
+use crate::shared::sets::SetList;
+use crate::shared::timer_set::MAX_KEYED;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{CachePadded, EXPLORED, thread_number};
 use crate::tick::{NEVER, Ticks, Timestamp};
@@ -62,11 +62,11 @@ pub(crate) struct Shared {
     /// Whether sleeps stay on the wheel even where the clock is virtual.
     sleeps_on_wheel: bool,
     orphaned: AtomicBool,
-    end: End,
+    pub(crate) end: End,
     max_keyed: usize,
     /// The number of pending keyed timers, over all sets.
     pending: CachePadded<AtomicUsize>,
-    sets: SetList,
+    pub(crate) sets: SetList,
 }
 
 /// Keeps the wheel's actor running. All handles of the wheel share one, and its drop notifies the
@@ -177,16 +177,6 @@ impl Shared {
         self.end.is_ended()
     }
 
-    /// Publishes that the actor has ended.
-    pub(crate) fn end(&self) {
-        self.end.end();
-    }
-
-    /// Completes when the actor has ended.
-    pub(crate) fn ended(&self) -> Ended<'_> {
-        self.end.wait()
-    }
-
     // --- sleeping futures ---
 
     /// Arms the entry. Returns `false` if the actor has ended; the entry is closed then.
@@ -273,32 +263,6 @@ impl Shared {
     /// Counts keyed timers that have ended.
     pub(crate) fn free(&self, timers: usize) {
         self.pending.0.fetch_sub(timers, Ordering::Relaxed);
-    }
-
-    /// Adds a new set to the list. `None` when the actor has ended and will not close it.
-    pub(crate) fn register(&self, set: Weak<dyn TimerSet>) -> Option<SetKey> {
-        self.sets.register(set)
-    }
-
-    /// Takes a set that is being dropped off the list.
-    pub(crate) fn retire(&self, key: SetKey) {
-        self.sets.retire(key);
-    }
-
-    /// Every set there is.
-    #[cfg(test)]
-    pub(crate) fn sets(&self) -> Vec<Arc<dyn TimerSet>> {
-        self.sets.all()
-    }
-
-    /// Every set there is; none can be [registered](Self::register) after this.
-    pub(crate) fn close_sets(&self) -> Vec<Arc<dyn TimerSet>> {
-        self.sets.close()
-    }
-
-    /// A snapshot of every count.
-    pub(crate) fn read_metrics(&self) -> WheelMetrics {
-        self.metrics.0.read()
     }
 
     // --- commands ---

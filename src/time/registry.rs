@@ -63,7 +63,7 @@ pub(super) fn enter(runtime: &Handle, ambient: &Ambient) -> Result<(), Ambient> 
 
 /// Holds the entry until its wheel has ended.
 async fn keep(entry: Entered) {
-    entry.wheel.shared().ended().await;
+    entry.wheel.shared().end.wait().await;
 }
 
 /// An entry. Dropping it takes it out.

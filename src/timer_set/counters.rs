@@ -62,7 +62,7 @@ impl Drop for SetCounters {
         // At most `MAX_KEYED`, so it fits.
         self.end_many(Event::KeyedDrained, pending.unwrap_or(usize::MAX));
         if let Some(entry) = self.entry {
-            self.shared.retire(entry);
+            self.shared.sets.retire(entry);
         }
     }
 }

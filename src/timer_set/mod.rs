@@ -190,7 +190,7 @@ where
                 has_handles: true,
             }),
         });
-        match shared.register(Weak::clone(&set.this)) {
+        match shared.sets.register(Weak::clone(&set.this)) {
             Some(entry) => set.lock().counters.registered(entry),
             None => set.lock().phase = Phase::Ended,
         }

@@ -245,11 +245,11 @@ fn delivery_stops_at_its_limit_and_at_its_tick() {
     reach(&set, &[3, 2, 1, 0], &turn, &mut nodes);
     assert_eq!(deliver(&set, 6, 2, &turn, &mut nodes), 0);
     assert_eq!(lengths(&set, &nodes), (2, 2, 2));
-    assert_eq!(shared.read_metrics().keyed_pending, 2);
+    assert_eq!(shared.metrics.0.read().keyed_pending, 2);
     assert_eq!(deliver(&set, 6, 2, &turn, &mut nodes), 1);
     assert_eq!(lengths(&set, &nodes), (3, 1, 1));
     assert_eq!(deliver(&set, 7, 1, &turn, &mut nodes), 0);
-    let metrics = shared.read_metrics();
+    let metrics = shared.metrics.0.read();
     assert_eq!((metrics.keyed_fired, metrics.keyed_pending), (4, 0));
 }
 
@@ -290,7 +290,7 @@ fn draining_leaves_timers_that_were_armed_later() {
 #[test]
 fn nothing_can_be_set_after_the_end() {
     let (shared, set) = set();
-    assert_eq!(shared.close_sets().len(), 1);
+    assert_eq!(shared.sets.close().len(), 1);
     assert!(
         !set.is_closed(),
         "closing the list leaves the sets to the caller"

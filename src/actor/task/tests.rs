@@ -452,9 +452,9 @@ async fn drops_a_set_without_users_and_timers() {
     assert_eq!(step(&mut actor), "wait");
     timers.remove_timer(&0).expect("it is open");
     drop((timers, stream));
-    assert_eq!((actor.items(), shared.sets().len()), (3, 1));
+    assert_eq!((actor.items(), shared.sets.all().len()), (3, 1));
     assert_eq!(step(&mut actor), "wait");
-    assert_eq!((actor.items(), shared.sets().len()), (0, 0));
+    assert_eq!((actor.items(), shared.sets.all().len()), (0, 0));
 
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
     timers.set_timer(0, (), ms(5)).expect("there is room");
@@ -464,7 +464,7 @@ async fn drops_a_set_without_users_and_timers() {
     assert_eq!(step(&mut actor), "wait");
     assert!(stream.try_recv().is_ok());
     drop(stream);
-    assert_eq!(shared.sets().len(), 0);
+    assert_eq!(shared.sets.all().len(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -480,7 +480,7 @@ async fn drops_a_set_after_its_due_timers() {
     assert_eq!(step(&mut actor), "again");
     drop((timers, stream));
     assert_eq!(step(&mut actor), "wait");
-    assert_eq!((actor.items(), shared.sets().len()), (0, 0));
+    assert_eq!((actor.items(), shared.sets.all().len()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -246,7 +246,7 @@ async fn pools_of_ended_wheels_are_dropped() {
     drop(ended);
     let its_end = Arc::clone(orphaned.shared());
     drop(orphaned);
-    its_end.ended().await;
+    its_end.end.wait().await;
     drop(its_end);
     let another = TimerWheel::new();
     drop(armed(&another, ms(1)));

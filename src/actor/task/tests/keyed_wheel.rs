@@ -340,7 +340,7 @@ async fn forgets_a_set_that_ends_within_a_turn() {
     jump(ms(5));
     while step(&mut actor) == "again" {}
     drop(stream);
-    assert_eq!((actor.items(), shared.sets().len()), (0, 0));
+    assert_eq!((actor.items(), shared.sets.all().len()), (0, 0));
 }
 
 // Its last timer expires while changes of others are left for the next turn.
@@ -360,7 +360,7 @@ async fn remembers_a_set_until_all_its_changes_are_processed() {
     assert_eq!(received(&mut stream), [0]);
     assert_eq!(step(&mut actor), "wait");
     drop(stream);
-    assert_eq!((actor.items(), wheel.shared().sets().len()), (0, 0));
+    assert_eq!((actor.items(), wheel.shared().sets.all().len()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -374,7 +374,7 @@ async fn survives_a_command_of_a_forgotten_set() {
     drop(timers);
     assert_eq!(step(&mut actor), "wait");
     assert_eq!(commands(&wheel), 2);
-    assert_eq!((actor.items(), wheel.shared().sets().len()), (0, 0));
+    assert_eq!((actor.items(), wheel.shared().sets.all().len()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
