@@ -42,7 +42,8 @@ const KEPT_DUE: usize = 64;
 /// failed attempts the actor waits for the lock, at most once in a turn.
 #[derive(Debug)]
 pub(super) struct KeyedWheel {
-    wheel: Timers,
+    /// Others only read it.
+    pub(super) wheel: Timers,
     records: Slab<Record>,
     /// Sets whose command was received and whose dirty indices were not taken.
     locked: VecDeque<Locked>,
@@ -159,26 +160,6 @@ impl KeyedWheel {
             due: BinaryHeap::new(),
             listed: 0,
         }
-    }
-
-    /// The tick at which the wheel next has something to do.
-    pub(super) fn next_wake(&self) -> Option<u64> {
-        self.wheel.next_wake()
-    }
-
-    /// How many indices are on the wheel.
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.wheel.len()
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.wheel.is_empty()
-    }
-
-    /// Whether the wheel has memory to give back.
-    pub(super) fn has_spare(&self) -> bool {
-        self.wheel.has_spare()
     }
 
     /// Whether there are dirty indices whose command was received and that are not processed yet.
@@ -354,11 +335,7 @@ impl KeyedWheel {
     pub(super) fn fire(&mut self, until: u64, limit: usize, turn: &Turn<'_>) -> (u64, bool) {
         let is_left = self.advance(until, limit, turn);
         // A wheel that stopped may have more timers at its current tick.
-        let before = if is_left {
-            self.wheel.now().min(until + 1)
-        } else {
-            until + 1
-        };
+        let before = (self.wheel.now() + u64::from(!is_left)).min(until + 1);
         if self.due.is_empty() {
             return (before, is_left);
         }

@@ -64,15 +64,11 @@ impl Lateness {
             Pause::Yielded(from) => from,
             Pause::Waited { from, until } => {
                 let until = until.unwrap_or(NEVER);
-                let mut ready = began;
-                if let Some(at) = shared.ticks.begin(until) {
-                    ready = ready.min(at);
-                }
                 // An earlier notification is of an earlier wait.
-                match shared.mailbox.notifier().last_notified() {
-                    Some(at) if at >= from => ready = ready.min(at),
-                    _ => {}
-                }
+                let notified = shared.mailbox.notifier().last_notified();
+                let notified = notified.filter(|&at| at >= from).unwrap_or(began);
+                let at_tick = shared.ticks.begin(until).unwrap_or(began);
+                let ready = began.min(notified).min(at_tick);
                 // A timer that is due at that tick may have a deadline from the start of the last
                 // one on.
                 let at = shared.ticks.timestamp(ready);
@@ -94,7 +90,8 @@ impl Lateness {
     /// The turn ends; `is_done` says that everything due has fired.
     pub(super) fn end(&mut self, turn: &Turn<'_>, is_done: bool, shared: &Shared) {
         let lateness = turn.latest();
-        if lateness > shared.late_warning && !self.has_warned(turn.now) {
+        let too_soon = |warned| turn.now.since(warned) < WARNING_INTERVAL;
+        if lateness > shared.late_warning && !self.warned.is_some_and(too_soon) {
             self.warned = Some(turn.now);
             let is_on_thread = matches!(shared.mailbox.notifier(), ActorNotifier::Thread(..));
             let cause = if clock::is_virtual() {
@@ -107,11 +104,6 @@ impl Lateness {
         if is_done {
             self.kept_waiting = Duration::ZERO;
         }
-    }
-
-    /// Whether the last warning was a short time ago.
-    fn has_warned(&self, now: Timestamp) -> bool {
-        (self.warned).is_some_and(|warned| now.since(warned) < WARNING_INTERVAL)
     }
 
     /// The cause of this lateness, for a clock that no test moves.

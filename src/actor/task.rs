@@ -52,7 +52,7 @@ use tracing::Instrument;
 use crate::actor::sleep_wheel::{SleepWheel, fetch};
 use crate::clock;
 use crate::metrics::Event;
-use crate::panic::{WOKEN, catch_panic, wake};
+use crate::panic::{catch_panic, wake};
 use crate::shared::command::Command;
 use crate::shared::entry::Expiration;
 use crate::shared::mailbox::Backlog;
@@ -188,16 +188,24 @@ impl Actor {
 
     /// Whether nothing is armed.
     fn is_unused(&self) -> bool {
-        self.sleeps.wheel.is_empty() && self.keyed.as_ref().is_none_or(KeyedWheel::is_empty)
+        self.sleeps.wheel.is_empty()
+            && self
+                .keyed
+                .as_ref()
+                .is_none_or(|keyed| keyed.wheel.is_empty())
     }
 
     /// The tick at which a wheel next has something to do; `None` when both are empty.
     fn next_wake(&self) -> Option<u64> {
         let sleeps = self.sleeps.wheel.next_wake();
-        let Some(keyed) = self.keyed.as_ref().and_then(KeyedWheel::next_wake) else {
-            return sleeps;
-        };
-        Some(sleeps.map_or(keyed, |sleeps| sleeps.min(keyed)))
+        let keyed = self
+            .keyed
+            .as_ref()
+            .and_then(|keyed| keyed.wheel.next_wake());
+        match (sleeps, keyed) {
+            (Some(sleeps), Some(keyed)) => Some(sleeps.min(keyed)),
+            (sleeps, keyed) => sleeps.or(keyed),
+        }
     }
 
     /// The instant at which the tick begins for which the actor waits.
@@ -304,7 +312,7 @@ impl Actor {
             || !self.backlog.is_empty()
             || self.sleeps.wheel.has_spare()
             || (self.keyed.as_ref())
-                .is_some_and(|keyed| keyed.has_unprocessed() || keyed.has_spare())
+                .is_some_and(|keyed| keyed.has_unprocessed() || keyed.wheel.has_spare())
     }
 
     // --- commands ---
@@ -433,11 +441,7 @@ impl Actor {
             is_left = self.fire_sleeps(until, turn);
         }
         // A wheel that stopped may have more timers at its current tick.
-        let mut before = if is_left {
-            self.sleeps.wheel.now().min(until + 1)
-        } else {
-            until + 1
-        };
+        let mut before = (self.sleeps.wheel.now() + u64::from(!is_left)).min(until + 1);
         if let Some(keyed) = &mut self.keyed {
             let (keyed_before, is_keyed_left) = keyed.fire(until, TIMERS_PER_TURN, turn);
             before = before.min(keyed_before);
@@ -495,7 +499,7 @@ impl Drop for Actor {
             );
         }
         for done in self.second_round.drain(..) {
-            catch_panic(WOKEN, || drop(done));
+            self.barrier.add(0, 0, done);
         }
         self.barrier.close();
         shared.end.end();

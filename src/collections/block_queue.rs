@@ -50,11 +50,8 @@ impl<T, const BLOCK: usize, const SPARE: usize> BlockQueue<T, BLOCK, SPARE> {
 
     /// No item in here is needed before this tick; `u64::MAX` when there is none.
     pub(crate) fn earliest(&self) -> u64 {
-        let mut earliest = u64::MAX;
-        for block in &self.blocks {
-            earliest = earliest.min(block.earliest);
-        }
-        earliest
+        let blocks = self.blocks.iter().map(|block| block.earliest);
+        blocks.min().unwrap_or(u64::MAX)
     }
 
     /// Some item in here is needed by `tick`, and its block may have a later bound. The last block
@@ -109,7 +106,7 @@ impl<T, const BLOCK: usize, const SPARE: usize> BlockQueue<T, BLOCK, SPARE> {
     /// Moves all items of the other queue behind those in here. It gets the memory of a block in
     /// return.
     pub(crate) fn append(&mut self, other: &mut Self) {
-        if other.len == 0 {
+        if other.is_empty() {
             return;
         }
         self.len += mem::take(&mut other.len);
