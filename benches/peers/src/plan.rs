@@ -4,9 +4,10 @@ use crate::churn::Against::{self, Ambient, OwnThreads, Peers};
 use crate::floods::{self, FLOODS, Flood};
 use crate::keyed::{To, Triples};
 use crate::measure::Scale;
+use crate::proxy::Lengths;
 use crate::sides::Side;
 use crate::sleepers::{self, Idle};
-use crate::{actor, adapters, churn, idle, keyed, service, touch, wheels};
+use crate::{actor, adapters, churn, idle, keyed, proxy, service, touch, wheels};
 
 /// A workload that a process of its own runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +50,7 @@ pub enum Workload {
     },
     /// A server of hyper.
     Service,
+    Proxy(Lengths),
 }
 
 /// One process.
@@ -192,6 +194,18 @@ pub fn jobs(scale: Scale) -> Vec<Job> {
             "service",
             "a server of hyper under load",
             Workload::Service,
+        ),
+        job(
+            "service",
+            "proxy",
+            "a proxy under load, constant lengths",
+            Workload::Proxy(Lengths::Constant),
+        ),
+        job(
+            "service",
+            "proxy mixed",
+            "a proxy under load, mixed lengths",
+            Workload::Proxy(Lengths::Mixed),
         ),
     ]);
     for (group, what, triples) in [
@@ -365,6 +379,7 @@ pub fn run(scale: Scale, workload: Workload) {
         Workload::Adapters => adapters::timers(scale),
         Workload::Calls { cloned } => adapters::calls(scale, cloned),
         Workload::Service => service::run(scale),
+        Workload::Proxy(lengths) => proxy::run(scale, lengths),
         Workload::Bytes | Workload::Allocations => unreachable!("`counted` runs these"),
         #[cfg(not(tokio_unstable))]
         Workload::Turns => unreachable!("the program built with `--cfg tokio_unstable` runs it"),

@@ -343,15 +343,27 @@ fn adapters(c: &mut Checks) {
         let (ours, theirs) = (Series(group, OURS), Series(group, "tower::timeout"));
         c.times("adapters", what, ours, theirs, None);
     }
-    let what = "hyper server, request and head limited";
-    let (ours, none) = (Series("service", OURS), Series("service", "no limits"));
-    for theirs in [Series("service", TOKIO), none] {
-        for (metric, unit) in [("wall", "ns"), ("cpu", "ns"), ("p50", "us"), ("p99", "us")] {
-            c.ratio("service", what, (metric, unit), ours, theirs, None);
+    services(c);
+}
+
+fn services(c: &mut Checks) {
+    let hyper = "hyper server, request and head limited";
+    for (group, what) in [
+        ("service", hyper),
+        ("proxy", "proxy, four timers a request"),
+        ("proxy mixed", "proxy, four timers a request, lengths mixed"),
+    ] {
+        for (peer, bar) in [(TOKIO, Some(1.0)), ("no limits", None)] {
+            let (ours, theirs) = (Series(group, OURS), Series(group, peer));
+            c.ratio("service", what, ("cpu", "ns"), ours, theirs, bar);
+            for (metric, unit) in [("wall", "ns"), ("p50", "us"), ("p99", "us")] {
+                c.ratio("service", what, (metric, unit), ours, theirs, None);
+            }
         }
     }
     for metric in ["timers", "commands"] {
-        c.absolute("service", what, (metric, "a request"), ours, None);
+        let ours = Series("service", OURS);
+        c.absolute("service", hyper, (metric, "a request"), ours, None);
     }
 }
 
