@@ -218,13 +218,12 @@ impl Shared {
     /// Whether no handle is left. Entries of dropped sleeps then leave the wheel instead of waiting to be used again.
     #[inline]
     pub(crate) fn is_orphaned(&self) -> bool {
-        self.orphaned.load(Ordering::Acquire)
+        self.orphaned.load(Ordering::SeqCst)
     }
 
     /// The last handle was dropped.
     fn orphan(&self) {
-        // Release: observing it happens after everything that was done through the handles.
-        self.orphaned.store(true, Ordering::Release);
+        self.orphaned.store(true, Ordering::SeqCst);
         // An error means that the actor has ended already.
         let _ = self.send_now(Command::Orphaned);
     }

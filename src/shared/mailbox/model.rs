@@ -271,7 +271,7 @@ fn enqueue_under_a_lock_and_wake_after_it() {
                 let (mut applied, mut waits) = (NEVER, false);
                 for _ in 0..2 {
                     // It was notified, or woke up by itself.
-                    mail.notifier().wait(Some(0));
+                    mail.notifier().take_permit();
                     mail.awake();
                     if !take(&mail).is_empty() {
                         let mut guard = lock(&guarded);
