@@ -439,8 +439,7 @@ impl Sleep {
         // The waker is dropped last, because its drop may panic.
         let _waker;
         let (is_cancelled, scheduled) = match self.stage {
-            // The entry is as it came from the pool: scheduled at this tick or before it, if at
-            // all.
+            // The entry is as it came from the pool, which took it to be scheduled by this tick.
             Stage::New | Stage::NewUnchecked => (true, self.tick),
             Stage::Reset | Stage::Armed | Stage::Done => {
                 let disarmed = entry.disarm();

@@ -8,7 +8,7 @@
 //! | operation | allocates | locks | commands |
 //! |---|---|---|---|
 //! | make, poll and drop a sleep or timeout, with a pooled entry that fits | nothing | its own entry's, twice | none |
-//! | the same without one | the entry, unless the thread's pool of 128 entries is full | its own entry's, twice | one |
+//! | the same without one | the entry, unless the thread's pool has four entries or more | its own entry's, twice | one |
 //! | a timeout whose future is ready at the first poll, with a pooled entry that fits | nothing | none | none |
 //! | dropping a sleep when the thread's pool is full | nothing | its own entry's, twice | one |
 //! | [`Sleep::reset`] to later | nothing | its own entry's | none |

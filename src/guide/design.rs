@@ -16,11 +16,11 @@
 //! wheel if it is not armed. A change needs a command only if the actor would otherwise process the
 //! timer too late. Moving a timer later needs none.
 //!
-//! A cancelled entry stays on the wheel, and its thread keeps it in a pool. A new timeout takes
-//! over a pooled entry by writing deadline and waker, if the entry's scheduled tick is not after
-//! the deadline. Of several such entries it takes the one scheduled latest, so mixed lengths find
-//! entries too. The number of entries on the wheel therefore follows the number of timers *at
-//! once*, not the rate at which they are made.
+//! A cancelled entry stays on the wheel, and its thread keeps it in a pool. A new timeout whose
+//! deadline is not before the entry's scheduled tick takes it over by writing deadline and waker.
+//! If the last entries of the pool are all too late, it takes the very last one, and a command
+//! schedules that one earlier: it then fits almost every length. So the number of entries on the
+//! wheel follows the number of timers there are *at once*, not the rate at which they are made.
 //!
 //! Tokio's timer has the two ticks too, as `registered_when` and `true_when`, for resets to later.
 //! New here is their use for cancelling, reuse and keyed sets, without `unsafe`.

@@ -1,14 +1,20 @@
 //! The pool: for each thread and wheel, the cancelled entries to reuse, and the thread's counts.
 //!
-//! A cancelled entry is still on the wheel, at the tick by which the actor is going to process it.
-//! A new timeout whose deadline lies at that tick or later can take the entry over by writing
-//! deadline and waker. It allocates nothing, sends no command, and writes no cache line that
-//! another core writes. The timeout takes the entry scheduled latest among those that are scheduled
-//! early enough, and so leaves the early ones to shorter timeouts. Where none is early enough and
-//! the pool is full, it takes the latest one, which costs a command this once.
+//! A cancelled entry is still on the wheel, at the tick by which the actor is going to process it. A new timeout whose
+//! deadline lies at that tick or after it can take the entry over: it writes its deadline and waker, and is armed. It
+//! allocates nothing, sends no command, and writes no cache line that another core writes.
 //!
-//! The entries are in the order in which they are scheduled. Where timeouts have a constant length,
-//! a dropped timeout pushes its entry to the end, and the next one pops it from there.
+//! The pool is a stack: the entry pooled last is in the processor's cache. A timeout takes the last one that is scheduled
+//! early enough. It looks at the last [`NEAR`] entries only:
+//!
+//! * Where timeouts have a constant length, the last entry fits.
+//! * Where lengths are mixed, the timeout takes the last entry if none fits, and its arming sends a command. That
+//!   schedules the entry earlier, so each entry soon fits almost every deadline, until the actor reaches it. Searching
+//!   the whole pool for an entry that fits takes longer than such a command now and then.
+//! * An entry that has fired is on no wheel, so its next use sends a command. A timeout leaves it alone where another one
+//!   fits: a sleep that fires inside of a timeout that does not then sends one command, not two.
+//! * A pool of fewer than [`NEAR`] entries gives away only those that fit, and a new entry is made. So a short and a long
+//!   timeout in turn have an entry each.
 //!
 //! A thread keeps pools for the wheels that it used last. To make room it evicts the pool it has
 //! not used for longest, and those of wheels that have ended. The actor takes the entries of an
@@ -36,9 +42,12 @@ mod tests;
 /// How many cancelled entries of one wheel a thread keeps.
 const POOLED_ENTRIES: usize = if EXPLORED { 3 } else { 128 };
 
-/// How many of its last entries a pool checks, and moves, one by one. It binary-searches the
-/// others.
-const NEAR: usize = 4;
+/// How many of its last entries a pool checks.
+const NEAR: usize = if EXPLORED { 2 } else { 4 };
+
+/// Stands for the tick of an entry that is not scheduled. It fits any deadline: using the entry again saves the
+/// allocation, not the command.
+const UNSCHEDULED: u64 = 0;
 
 /// For how many wheels a thread keeps pools. A thread that uses more wheels in turn pays an
 /// allocation, a command and about a microsecond for each timer. Sixteen full pools hold some 150
@@ -56,7 +65,7 @@ struct Pool {
     rounded: Rounded,
 }
 
-/// Cancelled entries in the order in which they are scheduled.
+/// Cancelled entries, the one pooled last at the end.
 #[derive(Default)]
 struct Entries {
     /// A place for each entry that there is room for; the first `filled` places have one.
@@ -66,110 +75,69 @@ struct Entries {
 
 #[derive(Default)]
 struct Slot {
-    /// The tick at which the entry was scheduled when it was cancelled.
+    /// The tick at which the entry was scheduled when it was cancelled, or `UNSCHEDULED`. The entry itself decides whether
+    /// arming it takes a command.
     scheduled: u64,
     entry: Option<Arc<SleepEntry>>,
 }
 
 impl Entries {
-    /// Takes the entry scheduled latest among those that are scheduled early enough.
+    /// Takes the last entry that is scheduled early enough.
     #[inline]
     fn take(&mut self, deadline: u64) -> Option<Arc<SleepEntry>> {
-        let last = self.filled.wrapping_sub(1);
-        let slot = self.slots.get_mut(last)?;
-        if slot.scheduled > deadline {
-            return self.take_earlier(deadline);
+        let slot = self.slots.get(self.filled.wrapping_sub(1))?;
+        if slot.scheduled > deadline || slot.scheduled == UNSCHEDULED {
+            return self.take_near(deadline);
         }
-        self.filled = last;
-        slot.entry.take()
+        self.pop()
     }
 
-    /// Like [`take`](Self::take) if the last one is too late.
+    /// Like [`take`](Self::take) if the last entry is too late, or not scheduled.
     #[inline(never)]
-    fn take_earlier(&mut self, deadline: u64) -> Option<Arc<SleepEntry>> {
-        let taken = self.before(deadline).checked_sub(1)?;
-        move_to_end(&mut self.slots[taken..self.filled]);
-        self.filled -= 1;
-        self.slots[self.filled].entry.take()
+    fn take_near(&mut self, deadline: u64) -> Option<Arc<SleepEntry>> {
+        let near = &mut self.slots[self.filled.saturating_sub(NEAR)..self.filled];
+        let fits = |slot: &Slot| slot.scheduled <= deadline;
+        let is_scheduled = |slot: &Slot| slot.scheduled != UNSCHEDULED;
+        let taken = (near.iter())
+            .rposition(|slot| fits(slot) && is_scheduled(slot))
+            .or_else(|| near.iter().rposition(fits))?;
+        let last = near.len() - 1;
+        near.swap(taken, last);
+        self.pop()
     }
 
-    /// Takes the entry scheduled last if there is no room for another one. Arming it for an earlier
-    /// deadline takes a command, and afterwards it serves such deadlines. Otherwise a pool full of
-    /// long timeouts would never serve short ones.
+    /// Takes the last entry, however late it is scheduled, unless the pool has only a few.
     fn take_late(&mut self) -> Option<Arc<SleepEntry>> {
-        if self.filled < POOLED_ENTRIES {
-            return None;
-        }
-        self.take(NEVER)
+        (self.filled >= NEAR).then(|| self.pop())?
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<Arc<SleepEntry>> {
+        let last = self.filled.checked_sub(1)?;
+        self.filled = last;
+        self.slots[last].entry.take()
     }
 
     /// Keeps the entry unless the pool is full. Returns whether it does.
     #[inline]
     fn give(&mut self, scheduled: u64, entry: &mut Option<Arc<SleepEntry>>) -> bool {
-        let before = self.slots.get(self.filled.wrapping_sub(1));
-        let is_latest = before.is_none_or(|before| before.scheduled <= scheduled);
-        match self.slots.get_mut(self.filled) {
-            Some(slot) if is_latest => {
-                slot.scheduled = scheduled;
-                // It was empty, and `None` needs no drop.
-                mem::forget(mem::replace(&mut slot.entry, entry.take()));
-                self.filled += 1;
-                true
-            }
-            _ => self.give_earlier(scheduled, entry),
-        }
-    }
-
-    /// Like [`give`](Self::give) if it is not the latest one, or there is no room yet.
-    #[inline(never)]
-    fn give_earlier(&mut self, scheduled: u64, entry: &mut Option<Arc<SleepEntry>>) -> bool {
-        if self.filled == self.slots.len() {
-            let room = (2 * self.filled).clamp(POOLED_ENTRIES.min(4), POOLED_ENTRIES);
-            self.slots.resize_with(room, Slot::default);
-        }
         let Some(slot) = self.slots.get_mut(self.filled) else {
-            return false;
+            return self.grow() && self.give(scheduled, entry);
         };
         slot.scheduled = scheduled;
-        slot.entry = entry.take();
-        let before = self.before(scheduled);
-        move_to_start(&mut self.slots[before..=self.filled]);
+        // It was empty, and `None` needs no drop.
+        mem::forget(mem::replace(&mut slot.entry, entry.take()));
         self.filled += 1;
         true
     }
 
-    /// How many of the entries are scheduled at this tick or before it.
-    fn before(&self, tick: u64) -> usize {
-        let mut before = self.filled;
-        // Most often it is one of the last.
-        while before > self.filled.saturating_sub(NEAR) {
-            if self.slots[before - 1].scheduled <= tick {
-                return before;
-            }
-            before -= 1;
-        }
-        self.slots[..before].partition_point(|slot| slot.scheduled <= tick)
-    }
-}
-
-/// Moves the first entry to the end, and the others one forward.
-fn move_to_end(slots: &mut [Slot]) {
-    if slots.len() > NEAR {
-        return slots.rotate_left(1);
-    }
-    // A rotation calls `memmove`, which is expensive for a few entries.
-    for at in 1..slots.len() {
-        slots.swap(at - 1, at);
-    }
-}
-
-/// Moves the last entry to the start, and the others one back.
-fn move_to_start(slots: &mut [Slot]) {
-    if slots.len() > NEAR {
-        return slots.rotate_right(1);
-    }
-    for at in (1..slots.len()).rev() {
-        slots.swap(at - 1, at);
+    /// Makes room for more entries. Returns `false` if there is as much as there may be.
+    #[inline(never)]
+    fn grow(&mut self) -> bool {
+        let room = (2 * self.slots.len()).clamp(NEAR, POOLED_ENTRIES);
+        let has_grown = room > self.slots.len();
+        self.slots.resize_with(room, Slot::default);
+        has_grown
     }
 }
 
@@ -222,8 +190,8 @@ thread_local! {
     static POOLS: RefCell<Vec<Pool>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An entry for a new sleep due at `deadline`, or never, and its tick: a cancelled one if one fits
-/// or the pool is full, else a new one.
+/// An entry for a new sleep due at `deadline`, or never, and its tick. It is a cancelled one if one fits or the pool has
+/// several, else a new one.
 #[inline]
 pub(crate) fn take(
     context: &Arc<SleepContext>,
@@ -307,9 +275,11 @@ pub(crate) fn give_any(entry: &mut Option<Arc<SleepEntry>>, scheduled: u64, is_c
     if counted.is_none() && is_cancelled {
         count_exiting(&context.shared, Event::SleepCancelled);
     }
-    // An entry that is not scheduled fits any deadline. Using it again saves the allocation, not
-    // the command.
-    let scheduled = if scheduled == NEVER { 0 } else { scheduled };
+    let scheduled = if scheduled == NEVER {
+        UNSCHEDULED
+    } else {
+        scheduled
+    };
     // The pool is the first one now.
     let given = with_first(|pool| {
         let may_keep = pool.may_keep(entry.as_ref()?.context());
