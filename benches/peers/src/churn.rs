@@ -1,4 +1,4 @@
-//! S1, S2, S2b, S2c: timeouts that are armed and cancelled.
+//! S1, S2, S2b, S2c, S2d: timeouts that are armed and cancelled.
 
 use std::time::Duration;
 
@@ -84,6 +84,85 @@ fn churn<T: Timer>(
                     for _ in 0..each {
                         let length = *lengths.next().expect("it goes round");
                         timer.timeout(length, PendingOnce::default()).await;
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.expect("no round panics");
+        }
+        meter.stop()
+    })
+}
+
+/// S2d: tasks that arm three timeouts, one within the other, around a future that is pending twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Nested {
+    pub workers: usize,
+    pub tasks: u64,
+    pub lengths: Lengths,
+}
+
+/// The lengths of nested timeouts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lengths {
+    /// 30 s.
+    One,
+    /// 5 s and 30 s in turn.
+    Two,
+    /// Random, of 1 to 30 s.
+    Random,
+}
+
+impl Lengths {
+    fn next(self, random: &mut fastrand::Rng, turn: &mut u64) -> Duration {
+        *turn += 1;
+        match self {
+            Lengths::Two if turn.is_multiple_of(2) => Duration::from_secs(5),
+            Lengths::One | Lengths::Two => LONG,
+            Lengths::Random => Duration::from_millis(random.u64(1_000..30_000)),
+        }
+    }
+}
+
+/// Reports the cost of one timeout, as [`run`] does.
+pub fn nested(scale: Scale, nested: Nested) {
+    let sides = [Side::Floor, Side::Tokio, Side::Tickwheel];
+    let runtime = runtime(nested.workers);
+    let wheel = wheel_on(&runtime);
+    let costs = alternate(scale, sides.len(), |side, rounds| {
+        with_side!(sides[side], wheel, |timer| churn_nested(
+            &runtime, &timer, nested, rounds
+        ))
+    });
+    for costs in costs {
+        emit_cost(sides[0].name(), costs[0]);
+        for (side, cost) in sides.iter().zip(&costs).skip(1) {
+            emit_cost(side.name(), cost.above(costs[0]));
+        }
+    }
+}
+
+/// Arms and cancels so many timeouts in all.
+fn churn_nested<T: Timer>(runtime: &Runtime, timer: &T, nested: Nested, timeouts: u64) -> Spent {
+    let each = timeouts.div_ceil(3 * nested.tasks);
+    runtime.block_on(async {
+        let meter = Meter::start();
+        let tasks: Vec<_> = (0..nested.tasks)
+            .map(|task| {
+                let timer = timer.clone();
+                tokio::spawn(async move {
+                    let mut random = fastrand::Rng::with_seed(task);
+                    let mut turn = task;
+                    for _ in 0..each {
+                        let [outer, middle, inner] =
+                            [(); 3].map(|()| nested.lengths.next(&mut random, &mut turn));
+                        let future = async {
+                            PendingOnce::default().await;
+                            PendingOnce::default().await;
+                        };
+                        let future = timer.timeout(inner, future);
+                        timer.timeout(outer, timer.timeout(middle, future)).await;
                     }
                 })
             })

@@ -1,6 +1,7 @@
 //! Which processes are run, in which order, and what each of them does.
 
 use crate::churn::Against::{self, Ambient, OwnThreads, Peers};
+use crate::churn::{Lengths, Nested};
 use crate::floods::{self, FLOODS, Flood};
 use crate::keyed::{To, Triples};
 use crate::measure::Scale;
@@ -17,6 +18,7 @@ pub enum Workload {
         mixed: bool,
         against: Against,
     },
+    Nested(Nested),
     Many(Side),
     Few(Side),
     Blocked(Side),
@@ -98,6 +100,74 @@ const fn churn(workers: usize, mixed: bool, against: Against) -> Workload {
         mixed,
         against,
     }
+}
+
+const fn nested(workers: usize, tasks: u64, lengths: Lengths) -> Nested {
+    Nested {
+        workers,
+        tasks,
+        lengths,
+    }
+}
+
+/// S2d: the group of each process, and what it does.
+const NESTED: [(&str, &str, Nested); 9] = [
+    (
+        "S2d one",
+        "nested timeouts of one length, 4096 tasks, current_thread",
+        nested(1, 4096, Lengths::One),
+    ),
+    (
+        "S2d two 64",
+        "nested timeouts of two lengths, 64 tasks, current_thread",
+        nested(1, 64, Lengths::Two),
+    ),
+    (
+        "S2d two",
+        "nested timeouts of two lengths, 4096 tasks, current_thread",
+        nested(1, 4096, Lengths::Two),
+    ),
+    (
+        "S2d two, 2 workers",
+        "nested timeouts of two lengths, 4096 tasks, 2 workers",
+        nested(2, 4096, Lengths::Two),
+    ),
+    (
+        "S2d random 64",
+        "nested timeouts of random lengths, 64 tasks, current_thread",
+        nested(1, 64, Lengths::Random),
+    ),
+    (
+        "S2d random 512",
+        "nested timeouts of random lengths, 512 tasks, current_thread",
+        nested(1, 512, Lengths::Random),
+    ),
+    (
+        "S2d random",
+        "nested timeouts of random lengths, 4096 tasks, current_thread",
+        nested(1, 4096, Lengths::Random),
+    ),
+    (
+        "S2d random 64, 2 workers",
+        "nested timeouts of random lengths, 64 tasks, 2 workers",
+        nested(2, 64, Lengths::Random),
+    ),
+    (
+        "S2d random, 2 workers",
+        "nested timeouts of random lengths, 4096 tasks, 2 workers",
+        nested(2, 4096, Lengths::Random),
+    ),
+];
+
+/// The groups of S2d, what each of them does, and its bar.
+pub fn nested_bars() -> impl Iterator<Item = (&'static str, &'static str, f64)> {
+    NESTED.iter().map(|&(group, what, nested)| {
+        let bar = match nested.lengths {
+            Lengths::Two => 0.8,
+            Lengths::One | Lengths::Random => 1.0,
+        };
+        (group, what, bar)
+    })
 }
 
 /// All processes in their order. One that is to be repeated is there several times, in turn with its peer.
@@ -208,6 +278,9 @@ pub fn jobs(scale: Scale) -> Vec<Job> {
             Workload::Proxy(Lengths::Mixed),
         ),
     ]);
+    for (group, what, nested) in NESTED {
+        jobs.push(job("S2d", group, what, Workload::Nested(nested)));
+    }
     for (group, what, triples) in [
         ("S6 1", "set + move + remove, 1 producer", Triples::of(1)),
         ("S6 2", "set + move + remove, 2 producers", Triples::of(2)),
@@ -359,6 +432,7 @@ pub fn run(scale: Scale, workload: Workload) {
             mixed,
             against,
         } => churn::run(scale, workers, mixed, against),
+        Workload::Nested(nested) => churn::nested(scale, nested),
         Workload::Many(side) => sleepers::many(scale, side),
         Workload::Few(side) => sleepers::few(scale, side),
         Workload::Blocked(side) => sleepers::blocked(scale, side),

@@ -3,6 +3,7 @@
 use crate::churn::{ABOVE_BY_HAND, CORES};
 use crate::coordinate::Figures;
 use crate::floods;
+use crate::plan;
 use crate::sides::Side;
 
 /// One series of one group.
@@ -217,6 +218,10 @@ fn churn(c: &mut Checks) {
                 bar,
             );
         }
+    }
+    for (group, what, bar) in plan::nested_bars() {
+        let (ours, theirs) = (Series(group, OURS), Series(group, TOKIO));
+        c.times("S2d", what, ours, theirs, Some(bar));
     }
     for (group, what) in [
         ("4 threads", "timeout armed and cancelled, 4 workers"),
