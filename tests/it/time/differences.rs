@@ -49,6 +49,23 @@ async fn timeout_ignores_the_clock_at_its_first_poll() {
 }
 
 #[tokio::test]
+async fn waiting_timeout_elapses_once_the_actor_has_run() {
+    let mut ours = task::spawn(time::timeout(ms(20), pending::<()>()));
+    let mut tokios = task::spawn(tokio::time::timeout(ms(20), pending::<()>()));
+    assert_pending!(ours.poll());
+    assert_pending!(tokios.poll());
+    // Neither the actor nor Tokio's driver runs meanwhile.
+    thread::sleep(ms(25));
+    assert_pending!(ours.poll());
+    assert_pending!(tokios.poll());
+    while !(ours.is_woken() && tokios.is_woken()) {
+        tokio::time::sleep(ms(1)).await;
+    }
+    assert_ready_err!(ours.poll());
+    assert_ready_err!(tokios.poll());
+}
+
+#[tokio::test]
 async fn timeout_that_has_waited_elapses_without_budget() {
     let mut ours = task::spawn(time::timeout(ms(1), pending::<()>()));
     let mut tokios = task::spawn(tokio::time::timeout(ms(1), pending::<()>()));
