@@ -85,11 +85,13 @@ impl Entries {
     /// Takes the last entry that is scheduled early enough.
     #[inline]
     fn take(&mut self, deadline: u64) -> Option<Arc<SleepEntry>> {
-        let slot = self.slots.get(self.filled.wrapping_sub(1))?;
+        let last = self.filled.wrapping_sub(1);
+        let slot = self.slots.get_mut(last)?;
         if slot.scheduled > deadline || slot.scheduled == UNSCHEDULED {
             return self.take_near(deadline);
         }
-        self.pop()
+        self.filled = last;
+        slot.entry.take()
     }
 
     /// Like [`take`](Self::take) if the last entry is too late, or not scheduled.
@@ -111,7 +113,6 @@ impl Entries {
         (self.filled >= NEAR).then(|| self.pop())?
     }
 
-    #[inline]
     fn pop(&mut self) -> Option<Arc<SleepEntry>> {
         let last = self.filled.checked_sub(1)?;
         self.filled = last;
@@ -122,7 +123,7 @@ impl Entries {
     #[inline]
     fn give(&mut self, scheduled: u64, entry: &mut Option<Arc<SleepEntry>>) -> bool {
         let Some(slot) = self.slots.get_mut(self.filled) else {
-            return self.grow() && self.give(scheduled, entry);
+            return self.give_more(scheduled, entry);
         };
         slot.scheduled = scheduled;
         // It was empty, and `None` needs no drop.
@@ -131,13 +132,18 @@ impl Entries {
         true
     }
 
-    /// Makes room for more entries. Returns `false` if there is as much as there may be.
+    /// Like [`give`](Self::give) if there is no room yet.
     #[inline(never)]
-    fn grow(&mut self) -> bool {
-        let room = (2 * self.slots.len()).clamp(NEAR, POOLED_ENTRIES);
-        let has_grown = room > self.slots.len();
+    fn give_more(&mut self, scheduled: u64, entry: &mut Option<Arc<SleepEntry>>) -> bool {
+        let room = (2 * self.filled).clamp(NEAR, POOLED_ENTRIES);
         self.slots.resize_with(room, Slot::default);
-        has_grown
+        let Some(slot) = self.slots.get_mut(self.filled) else {
+            return false;
+        };
+        slot.scheduled = scheduled;
+        slot.entry = entry.take();
+        self.filled += 1;
+        true
     }
 }
 

@@ -80,6 +80,7 @@ impl<F: Future> Future for Timeout<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let had_budget = !CAN_PAUSE || has_budget();
+        // This poll only arms the timer.
         let is_new = this.sleep.stage == Stage::New;
         let may_exceed_budget = !is_new && may_exceed_budget(this.sleep.stage);
         if let Poll::Ready(output) = this.future.poll(cx) {
@@ -88,14 +89,23 @@ impl<F: Future> Future for Timeout<F> {
         if CAN_PAUSE && this.sleep.is_tokios() {
             return poll_tokios(this.sleep, had_budget, cx).map(Err);
         }
-        ready!(match this.sleep.stage {
-            Stage::New => this.sleep.poll_arm(cx),
-            // Reading the clock would take a quarter of the time of a timeout that is polled three times. A future that
-            // uses the budget up may keep the actor from running.
-            Stage::Armed => this.sleep.poll_armed(cx, !has_budget()),
-            _ => this.sleep.poll_elapsed(cx),
+        ready!(if is_new {
+            this.sleep.poll_arm(cx)
+        } else {
+            poll_again(this.sleep, cx)
         });
         elapse(may_exceed_budget, cx).map(Err)
+    }
+}
+
+/// Polls the timer of a timeout that has more to do than to arm it.
+#[inline(never)]
+fn poll_again(sleep: &mut Sleep, cx: &mut Context<'_>) -> Poll<()> {
+    match sleep.stage {
+        // Reading the clock would take a quarter of the time of a timeout that is polled three times. A future that uses
+        // the budget up may keep the actor from running.
+        Stage::Armed => sleep.poll_armed(cx, !has_budget()),
+        _ => sleep.poll_elapsed(cx),
     }
 }
 
