@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use slab::Slab;
 
-use crate::shared::timer_set::{Batch, Contended, Due, DueHeap, Item, Patience, TimerSet, Timers};
+use crate::shared::timer_set::{Batch, Contended, Due, DueHeap, Item, LockMode, TimerSet, Timers};
 use crate::shared::turn::Turn;
 use crate::sync::EXPLORED;
 use crate::tick::NEVER;

@@ -327,7 +327,7 @@ fn marks_an_index_dirty_once() {
     assert_eq!(take(&set), (vec![], vec![], [2, NEVER]));
     let mut nodes = Nodes::default();
     let turn = Turn::new(tick(0), &shared);
-    let processed = set.process(&[0, 1], 2, &turn, &mut nodes.wheel, TRIES);
+    let processed = set.process(&[0, 1], 2, &turn, &mut nodes.wheel, TRY);
     assert_eq!(processed, Ok(false));
     assert_eq!(nodes.ticks(), [2, 3]);
 }

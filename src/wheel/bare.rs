@@ -136,7 +136,7 @@ impl<T> BareWheel<T> {
 
     /// As [`Wheel::advance`](super::Wheel::advance).
     pub(crate) fn advance(&mut self, now: u64, budget: usize) -> Due<'_, T> {
-        self.arena.give_back();
+        self.arena.free_spare();
         self.due(now, budget)
     }
 
@@ -184,7 +184,7 @@ impl<T> BareWheel<T> {
     /// Nothing is scheduled by tick `until`: the current tick moves on, unless it is there already. Gives some memory back.
     pub(crate) fn pass(&mut self, until: u64) {
         debug_assert!(self.next_wake().is_none_or(|tick| tick > until));
-        self.arena.give_back();
+        self.arena.free_spare();
         self.now = self.now.max(until);
     }
 
