@@ -63,9 +63,9 @@
 //!
 //! # Features
 //!
-//! No feature is on by default. `hyper`, `tower`, `quinn` and `metrics` enable the [`adapters`] for
-//! these crates. `test-util`, for dev-dependencies, adds `pause`, `advance` and `resume` to
-//! [`time`] and enables Tokio's feature of that name.
+//! No feature is on by default. `hyper`, `tower`, `quinn` and `metrics` enable the [`adapters`] for these crates.
+//! `test-util` adds `pause`, `advance` and `resume` to [`time`], and switches on Tokio's feature of that name: it
+//! belongs in your dev-dependencies. `console` shows timers in [tokio-console](mod@guide#observability).
 //!
 //! The crate needs Tokio's `rt`, `sync` and `time`, from version 1.49 on. The oldest supported Rust
 //! is 1.85.
@@ -98,6 +98,8 @@ mod explore;
 #[cfg(all(test, tickwheel_loom))]
 mod model;
 
+#[cfg(not(tickwheel_loom))]
+mod console;
 #[cfg(not(tickwheel_loom))]
 mod error;
 #[cfg(not(tickwheel_loom))]

@@ -8,6 +8,7 @@ pub(crate) mod timeout;
 
 use std::fmt;
 use std::future::Future;
+use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
@@ -19,7 +20,8 @@ use tokio::time::{self, Instant};
 pub use interval::Interval;
 pub use timeout::Timeout;
 
-use crate::clock::{self, CAN_PAUSE};
+use crate::clock;
+use crate::console::Resource;
 use crate::metrics::Event;
 use crate::panic::{DROPPED_WAKER, catch_panic, wake};
 use crate::shared::entry::{Entry, Phase};
@@ -94,6 +96,7 @@ pub struct Sleep {
     /// Tokio's own timer; `Some` once the stage is `Fallback` or `Tokio`. An `Arc`, because its
     /// drop is inlined except for its rare half: a sleep without one drops it in two instructions.
     fallback: Option<Arc<Pin<Box<time::Sleep>>>>,
+    resource: Resource,
 }
 
 /// The stage of a sleep.
@@ -145,34 +148,45 @@ impl Reserved {
 impl Sleep {
     /// For a deadline that is this duration from now; without one the sleep never completes.
     #[inline]
-    pub(crate) fn after(deadline: Option<Instant>, duration: Duration, reserved: Reserved) -> Self {
+    pub(crate) fn after(
+        resource: Resource,
+        deadline: Option<Instant>,
+        duration: Duration,
+        reserved: Reserved,
+    ) -> Self {
         let deadline = deadline.unwrap_or_else(|| reserved.never());
         let stage = if duration.is_zero() {
             Stage::NewUnchecked
         } else {
             Stage::New
         };
-        Self::new(deadline, stage, reserved)
+        Self::new(resource, deadline, stage, reserved)
     }
 
     #[inline]
-    pub(crate) fn at(deadline: Instant, reserved: Reserved) -> Self {
-        Self::new(deadline, Stage::NewUnchecked, reserved)
+    pub(crate) fn at(resource: Resource, deadline: Instant, reserved: Reserved) -> Self {
+        Self::new(resource, deadline, Stage::NewUnchecked, reserved)
     }
 
     #[inline]
-    fn new(deadline: Instant, stage: Stage, reserved: Reserved) -> Self {
+    fn new(resource: Resource, deadline: Instant, stage: Stage, reserved: Reserved) -> Self {
         Sleep {
             deadline,
             tick: reserved.tick,
             entry: Some(reserved.entry),
             stage,
             fallback: None,
+            resource,
         }
     }
 
     /// The sleep of an idle timer. The actor reads the idle clock before it fires the sleep.
-    pub(crate) fn on_clock(shared: &Arc<Shared>, clock: Arc<IdleClock>, deadline: Instant) -> Self {
+    pub(crate) fn on_clock(
+        resource: Resource,
+        shared: &Arc<Shared>,
+        clock: Arc<IdleClock>,
+        deadline: Instant,
+    ) -> Self {
         pool::count(shared, Event::SleepMade);
         let entry = Entry::new(Arc::new(SleepContext {
             shared: Arc::clone(shared),
@@ -184,6 +198,7 @@ impl Sleep {
             entry: Some(Arc::new(entry)),
             stage: Stage::NewUnchecked,
             fallback: None,
+            resource,
         }
     }
 
@@ -276,7 +291,8 @@ impl Sleep {
     fn reset_to(&mut self, deadline: Instant, tick: u64) {
         self.deadline = deadline;
         self.tick = tick;
-        if CAN_PAUSE && self.reset_tokios() {
+        self.resource.reset(deadline);
+        if self.reset_tokios() {
             return;
         }
         let Some(entry) = &self.entry else { return };
@@ -329,14 +345,16 @@ impl Sleep {
     /// of the 90 ns of a reset and a poll.
     #[cfg(feature = "quinn")]
     pub(crate) fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if CAN_PAUSE && self.is_tokios() {
-            return self.poll_tokios(cx);
-        }
-        match self.stage {
-            Stage::Armed => self.poll_armed(cx, false),
-            Stage::Reset => self.poll_arm(cx),
-            _ => self.poll_elapsed(cx),
-        }
+        self.poll_shown(|sleep| {
+            if sleep.is_tokios() {
+                return sleep.poll_tokios(cx);
+            }
+            match sleep.stage {
+                Stage::Armed => sleep.poll_armed(cx, false),
+                Stage::Reset => sleep.poll_arm(cx),
+                _ => sleep.poll_elapsed(cx),
+            }
+        })
     }
 
     /// Whether it goes on with Tokio's timer, whose clock the explorer does not move.
@@ -490,6 +508,15 @@ impl Sleep {
         Poll::Ready(())
     }
 
+    /// Polls it, which `tokio-console` sees.
+    #[inline]
+    fn poll_shown<T>(&mut self, poll: impl FnOnce(&mut Self) -> Poll<T>) -> Poll<T> {
+        let mut resource = mem::take(&mut self.resource);
+        let polled = resource.poll(self.deadline, || poll(self));
+        self.resource = resource;
+        polled
+    }
+
     fn fallback(&mut self) -> Option<Pin<&mut time::Sleep>> {
         // No other reference exists.
         Some(Arc::get_mut(self.fallback.as_mut()?)?.as_mut())
@@ -506,15 +533,16 @@ fn drop_replaced(waker: Option<Waker>) {
 impl Future for Sleep {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if CAN_PAUSE && self.is_tokios() {
-            return self.poll_tokios(cx);
-        }
-        ready!(self.poll_elapsed(cx));
-        // Only a ready poll costs budget, so that a task whose sleeps are always ready yields now
-        // and then.
-        ready!(coop::poll_proceed(cx)).made_progress();
-        Poll::Ready(())
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.get_mut().poll_shown(|sleep| {
+            if sleep.is_tokios() {
+                return sleep.poll_tokios(cx);
+            }
+            ready!(sleep.poll_elapsed(cx));
+            // Only a ready poll costs budget, so that a task whose sleeps are always ready yields now and then.
+            ready!(coop::poll_proceed(cx)).made_progress();
+            Poll::Ready(())
+        })
     }
 }
 

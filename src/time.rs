@@ -55,12 +55,10 @@
 //!
 //! The runtime:
 //!
-//! * A sleep whose runtime has ended keeps its deadline in the runtime in which it is polled.
-//!   Tokio's panics.
-//! * A wheel adds two tasks to
-//!   [`num_alive_tasks`](tokio::runtime::RuntimeMetrics::num_alive_tasks): its actor, and the task
-//!   that ends the wheel with the runtime.
-//! * `tokio-console` does not show these timers. There are [metrics](TimerWheel::metrics) instead.
+//! * A sleep whose runtime has ended keeps its deadline in the runtime in which it is polled. Tokio's panics.
+//! * A wheel adds two tasks to [`num_alive_tasks`](tokio::runtime::RuntimeMetrics::num_alive_tasks): its actor, and the
+//!   task that ends the wheel with the runtime.
+//! * `tokio-console` shows these timers only with the [feature `console`](mod@crate::guide#observability).
 //!
 //! # Under a virtual clock
 //!
@@ -121,6 +119,7 @@ pub use interval_stream::IntervalStream;
 pub use pause::pause;
 
 use crate::clock;
+use crate::console::{Resource, TimerType};
 use crate::timer_wheel::TimerWheel;
 
 /// The errors of this module.
@@ -181,10 +180,16 @@ pub fn wheel() -> TimerWheel {
 #[inline]
 #[track_caller]
 pub fn sleep(duration: Duration) -> Sleep {
+    sleep_as(Resource::new(TimerType::Sleep), duration)
+}
+
+#[inline]
+#[track_caller]
+fn sleep_as(resource: Resource, duration: Duration) -> Sleep {
     let deadline = clock::now().checked_add(duration);
     match ambient::reserve(deadline) {
-        Ok(reserved) => Sleep::after(deadline, duration, reserved),
-        Err(deadline) => Sleep::on_tokio(deadline),
+        Ok(reserved) => Sleep::after(resource, deadline, duration, reserved),
+        Err(deadline) => Sleep::on_tokio(resource, deadline),
     }
 }
 
@@ -217,9 +222,15 @@ pub fn sleep(duration: Duration) -> Sleep {
 #[inline]
 #[track_caller]
 pub fn sleep_until(deadline: Instant) -> Sleep {
+    sleep_until_as(Resource::new(TimerType::Sleep), deadline)
+}
+
+#[inline]
+#[track_caller]
+fn sleep_until_as(resource: Resource, deadline: Instant) -> Sleep {
     match ambient::reserve(Some(deadline)) {
-        Ok(reserved) => Sleep::at(deadline, reserved),
-        Err(deadline) => Sleep::on_tokio(deadline),
+        Ok(reserved) => Sleep::at(resource, deadline, reserved),
+        Err(deadline) => Sleep::on_tokio(resource, deadline),
     }
 }
 
@@ -248,7 +259,8 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
 #[inline]
 #[track_caller]
 pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoFuture> {
-    Timeout::new(future.into_future(), sleep(duration))
+    let resource = Resource::new(TimerType::Timeout);
+    Timeout::new(future.into_future(), sleep_as(resource, duration))
 }
 
 /// Limits how long `future` may take, to an instant. See [`TimerWheel::timeout_at`].
@@ -276,7 +288,8 @@ pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoF
 #[inline]
 #[track_caller]
 pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
-    Timeout::new(future.into_future(), sleep_until(deadline))
+    let resource = Resource::new(TimerType::Timeout);
+    Timeout::new(future.into_future(), sleep_until_as(resource, deadline))
 }
 
 /// Makes an interval that ticks at once, and then every `period`. See [`TimerWheel::interval`].
@@ -326,5 +339,6 @@ pub fn interval(period: Duration) -> Interval {
 #[track_caller]
 pub fn interval_at(start: Instant, period: Duration) -> Interval {
     assert!(!period.is_zero(), "`period` must be non-zero.");
-    Interval::new(sleep_until(start), period)
+    let resource = Resource::new(TimerType::Interval);
+    Interval::new(sleep_until_as(resource, start), period)
 }

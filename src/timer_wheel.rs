@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::clock;
+use crate::console::{Resource, TimerType};
 use crate::idle::{IdleLimits, IdleStream, IdleTimer, Reaper, assert_not_zero, reaper};
 use crate::keyed::{Expirations, KeyedTimers, pair};
 use crate::metrics::WheelMetrics;
@@ -121,9 +122,15 @@ impl TimerWheel {
     /// Dropping the future cancels it; see [`Sleep`].
     #[doc(alias = "delay")]
     #[inline]
+    #[cfg_attr(feature = "console", track_caller)]
     pub fn sleep(&self, duration: Duration) -> Sleep {
+        self.sleep_as(Resource::new(TimerType::Sleep), duration)
+    }
+
+    #[inline]
+    fn sleep_as(&self, resource: Resource, duration: Duration) -> Sleep {
         let deadline = clock::now().checked_add(duration);
-        Sleep::after(deadline, duration, self.reserve(deadline))
+        Sleep::after(resource, deadline, duration, self.reserve(deadline))
     }
 
     /// Reserves on this wheel what a sleep until `deadline` needs.
@@ -136,8 +143,13 @@ impl TimerWheel {
     /// poll.
     ///
     /// Otherwise like [`sleep`](Self::sleep).
+    #[cfg_attr(feature = "console", track_caller)]
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
-        Sleep::at(deadline, self.reserve(Some(deadline)))
+        self.sleep_until_as(Resource::new(TimerType::Sleep), deadline)
+    }
+
+    fn sleep_until_as(&self, resource: Resource, deadline: Instant) -> Sleep {
+        Sleep::at(resource, deadline, self.reserve(Some(deadline)))
     }
 
     /// Limits how long `future` may take.
@@ -163,17 +175,24 @@ impl TimerWheel {
     /// ```
     #[doc(alias = "with_timeout")]
     #[inline]
+    #[cfg_attr(feature = "console", track_caller)]
     pub fn timeout<F: IntoFuture>(&self, duration: Duration, future: F) -> Timeout<F::IntoFuture> {
-        Timeout::new(future.into_future(), self.sleep(duration))
+        let resource = Resource::new(TimerType::Timeout);
+        Timeout::new(future.into_future(), self.sleep_as(resource, duration))
     }
 
     /// Limits how long `future` may take, to an instant. Otherwise like [`timeout`](Self::timeout).
+    #[cfg_attr(feature = "console", track_caller)]
     pub fn timeout_at<F: IntoFuture>(
         &self,
         deadline: Instant,
         future: F,
     ) -> Timeout<F::IntoFuture> {
-        Timeout::new(future.into_future(), self.sleep_until(deadline))
+        let resource = Resource::new(TimerType::Timeout);
+        Timeout::new(
+            future.into_future(),
+            self.sleep_until_as(resource, deadline),
+        )
     }
 
     /// Makes an interval that ticks at once, and then every `period`.
@@ -196,7 +215,8 @@ impl TimerWheel {
     #[track_caller]
     pub fn interval_at(&self, start: Instant, period: Duration) -> Interval {
         assert!(!period.is_zero(), "`period` must be non-zero");
-        Interval::new(self.sleep_until(start), period)
+        let resource = Resource::new(TimerType::Interval);
+        Interval::new(self.sleep_until_as(resource, start), period)
     }
 
     /// Makes a set of keyed timers: the handle to set, move and remove them, and the stream of
@@ -223,6 +243,7 @@ impl TimerWheel {
     #[doc(alias = "ttl")]
     #[doc(alias = "debounce")]
     #[doc(alias = "schedule")]
+    #[cfg_attr(feature = "console", track_caller)]
     pub fn keyed<K, V>(&self) -> (KeyedTimers<K, V>, Expirations<K, V>)
     where
         K: Hash + Eq + Send + 'static,
@@ -257,8 +278,8 @@ impl TimerWheel {
         self.idle_stream_with(io, IdleLimits::none().either(idle))
     }
 
-    /// Wraps a stream with separate limits for reading, for writing and for both. Without any limit
-    /// it has no timer.
+    /// Wraps a stream with separate limits for reading, for writing and for both. Without any limit it has no timer.
+    #[cfg_attr(feature = "console", track_caller)]
     pub fn idle_stream_with<S>(&self, io: S, limits: IdleLimits) -> IdleStream<S> {
         IdleStream::new(&self.context.shared, io, limits)
     }

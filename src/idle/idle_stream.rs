@@ -246,6 +246,7 @@ impl Wake for Pending {
 }
 
 impl Guard {
+    #[cfg_attr(feature = "console", track_caller)]
     fn new(shared: &Arc<Shared>, limits: IdleLimits) -> Self {
         let pending = Arc::new(Pending::new());
         Guard {
@@ -321,8 +322,13 @@ fn idle_error() -> io::Error {
 }
 
 impl<S> IdleStream<S> {
+    #[cfg_attr(feature = "console", track_caller)]
     pub(crate) fn new(shared: &Arc<Shared>, inner: S, limits: IdleLimits) -> Self {
-        let guard = (limits != IdleLimits::none()).then(|| Guard::new(shared, limits));
+        let guard = if limits == IdleLimits::none() {
+            None
+        } else {
+            Some(Guard::new(shared, limits))
+        };
         IdleStream { inner, guard }
     }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::clock;
+use crate::console::{Resource, TimerType};
 use crate::shared::Shared;
 use crate::shared::activity::Activity;
 use crate::shared::idle_clock::{IdleClock, IdleDurations};
@@ -112,6 +113,7 @@ enum BusyOn {
 
 impl IdleTimer {
     /// A timer with one limit. The caller has checked that `idle` is not zero.
+    #[cfg_attr(feature = "console", track_caller)]
     pub(crate) fn new(shared: &Arc<Shared>, idle: Duration) -> Self {
         let idle = IdleDurations {
             either: Some(idle),
@@ -120,10 +122,12 @@ impl IdleTimer {
         Self::with_durations(shared, idle)
     }
 
+    #[cfg_attr(feature = "console", track_caller)]
     pub(super) fn with_durations(shared: &Arc<Shared>, idle: IdleDurations) -> Self {
+        let resource = Resource::new(TimerType::IdleTimer);
         let now = shared.ticks.nanos(clock::now());
         let clock = Arc::new(IdleClock::new(shared.ticks, idle, now));
-        let sleep = Sleep::on_clock(shared, Arc::clone(&clock), far_future());
+        let sleep = Sleep::on_clock(resource, shared, Arc::clone(&clock), far_future());
         IdleTimer {
             clock,
             sleep,

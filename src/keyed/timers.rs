@@ -105,6 +105,7 @@ struct KeyedHandles {
 }
 
 /// A new set on the wheel.
+#[cfg_attr(feature = "console", track_caller)]
 pub(crate) fn pair<K, V>(wheel: &Arc<Alive>) -> (KeyedTimers<K, V>, Expirations<K, V>)
 where
     K: Hash + Eq + Send + 'static,

@@ -40,7 +40,8 @@ use tokio::task::coop;
 use tokio::time::{self, Instant};
 
 use super::{Sleep, Stage, drop_replaced, fallback, pool};
-use crate::clock;
+use crate::clock::{self, CAN_PAUSE};
+use crate::console::Resource;
 use crate::metrics::Event;
 use crate::panic::wake;
 use crate::shared::entry::Phase;
@@ -54,13 +55,14 @@ impl Sleep {
     /// A sleep in a runtime whose clock is virtual and that has no wheel.
     #[cold]
     #[track_caller]
-    pub(crate) fn on_tokio(deadline: Instant) -> Self {
+    pub(crate) fn on_tokio(resource: Resource, deadline: Instant) -> Self {
         let mut sleep = Sleep {
             deadline,
             tick: tick_without_wheel(deadline),
             entry: None,
             stage: Stage::Tokio,
             fallback: None,
+            resource,
         };
         let timer = time::sleep_until(sleep.tokios_deadline());
         sleep.fallback = Some(Arc::new(Box::pin(timer)));
@@ -136,6 +138,7 @@ impl Sleep {
         };
         self.deadline = deadline;
         self.tick = self.tick_of(deadline);
+        self.resource.reset(deadline);
         self.stage = Stage::TokioUnarmed;
         if let Some(timer) = self.fallback() {
             // Takes the task's waker out: the reset must not wake the task that is about to poll.

@@ -86,15 +86,18 @@ impl<F: Future> Future for Timeout<F> {
         if let Poll::Ready(output) = this.future.poll(cx) {
             return Poll::Ready(Ok(output));
         }
-        if CAN_PAUSE && this.sleep.is_tokios() {
-            return poll_tokios(this.sleep, had_budget, cx).map(Err);
-        }
-        ready!(if is_new {
-            this.sleep.poll_arm(cx)
-        } else {
-            poll_again(this.sleep, cx)
+        let elapsed = this.sleep.poll_shown(|sleep| {
+            if sleep.is_tokios() {
+                return poll_tokios(sleep, had_budget, cx);
+            }
+            ready!(if is_new {
+                sleep.poll_arm(cx)
+            } else {
+                sleep.poll_elapsed(cx)
+            });
+            elapse(may_exceed_budget, cx)
         });
-        elapse(may_exceed_budget, cx).map(Err)
+        elapsed.map(Err)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::console::LenChange;
 use crate::metrics::{Event, OwnCounters};
 use crate::shared::Shared;
 use crate::shared::sets::SetKey;
@@ -14,14 +15,16 @@ pub(super) struct SetCounters {
     /// The set's entry in the wheel's list; none if the set was made after the actor had ended.
     entry: Option<SetKey>,
     counters: OwnCounters,
+    len_change: LenChange,
 }
 
 impl SetCounters {
-    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+    pub(super) fn new(shared: &Arc<Shared>, len_change: LenChange) -> Self {
         SetCounters {
             shared: Arc::clone(shared),
             entry: None,
             counters: shared.metrics.0.register(),
+            len_change,
         }
     }
 
@@ -36,6 +39,7 @@ impl SetCounters {
         let has_room = self.shared.reserve();
         if has_room {
             self.count(Event::KeyedAdded);
+            self.len_change.add();
         }
         has_room
     }
@@ -52,6 +56,7 @@ impl SetCounters {
 
     fn end_many(&mut self, event: Event, n: usize) {
         self.counters.add(event, n as u64);
+        self.len_change.subtract(n);
         self.shared.free(n);
     }
 }

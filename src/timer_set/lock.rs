@@ -65,6 +65,9 @@ pub(crate) trait ActorLink {
 
     /// Follows the wake rule for `tick`.
     fn wake_by(&self, tick: u64);
+
+    /// The set has been unlocked.
+    fn unlocked(&self) {}
 }
 
 /// See the module.
@@ -250,9 +253,9 @@ impl<T, L: ActorLink> DerefMut for ActorGuard<'_, T, L> {
     }
 }
 
-impl<T, L: ActorLink> Drop for ActorGuard<'_, T, L> {
+impl<T, L: ActorLink> ActorGuard<'_, T, L> {
     #[inline]
-    fn drop(&mut self) {
+    fn unlock(&mut self) {
         let Some(mut contents) = self.contents.take() else {
             return;
         };
@@ -262,6 +265,14 @@ impl<T, L: ActorLink> Drop for ActorGuard<'_, T, L> {
         let tick = push(&mut contents.outbox, needed, self.link);
         drop(contents);
         self.link.wake_by(tick);
+    }
+}
+
+impl<T, L: ActorLink> Drop for ActorGuard<'_, T, L> {
+    #[inline]
+    fn drop(&mut self) {
+        self.unlock();
+        self.link.unlocked();
     }
 }
 

@@ -91,6 +91,7 @@ use hashbrown::DefaultHashBuilder;
 
 use crate::clock;
 use crate::collections::BlockQueue;
+use crate::console::{SetResource, TimerType};
 use crate::shared::Shared;
 use crate::shared::command::Command;
 use crate::shared::timer_set::TimerSet;
@@ -130,6 +131,7 @@ pub(crate) struct Set<K, S: Payload> {
     /// While the command is queued: no dirty index is needed before this tick. Written under the lock, read without.
     earliest: AtomicU64,
     state: ActorMutex<State<K, S>>,
+    resource: SetResource,
 }
 
 struct State<K, S: Payload> {
@@ -170,8 +172,14 @@ where
     K: Send + 'static,
     S: Payload<Value: Send, Rules: Send + Sync> + Send + 'static,
 {
+    #[cfg_attr(feature = "console", track_caller)]
     pub(crate) fn new(shared: &Arc<Shared>, rules: S::Rules) -> Arc<Self> {
         let hasher = DefaultHashBuilder::default();
+        let resource = SetResource::new(if S::KEYED {
+            TimerType::KeyedTimers
+        } else {
+            TimerType::Reaper
+        });
         let set = Arc::new_cyclic(|this: &Weak<Self>| Set {
             this: Weak::clone(this) as Weak<dyn TimerSet>,
             shared: Arc::clone(shared),
@@ -180,7 +188,7 @@ where
             number: AtomicU32::new(0),
             earliest: AtomicU64::new(NEVER),
             state: ActorMutex::new(State {
-                counters: SetCounters::new(shared),
+                counters: SetCounters::new(shared, resource.len_change()),
                 table: Table::new(),
                 repeats: BTreeMap::new(),
                 delivered: Delivered::new(),
@@ -189,6 +197,7 @@ where
                 phase: Phase::Open,
                 has_handles: true,
             }),
+            resource,
         });
         match shared.sets.register(Weak::clone(&set.this)) {
             Some(entry) => set.lock().counters.registered(entry),
@@ -262,6 +271,11 @@ impl<K, S: Payload> ActorLink for Set<K, S> {
             tick
         };
         self.shared.mailbox.wake_by(tick);
+    }
+
+    #[inline]
+    fn unlocked(&self) {
+        self.resource.unlocked();
     }
 }
 

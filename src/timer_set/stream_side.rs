@@ -63,7 +63,8 @@ where
         limit: usize,
         out: &mut dyn Receiver<Expired<K, S::Value>>,
     ) -> Poll<usize> {
-        self.poll_taking(cx.waker(), Waker::clone, limit, out)
+        let poll = || self.poll_taking(cx.waker(), Waker::clone, limit, out);
+        self.resource.poll(poll)
     }
 
     fn try_recv(&self) -> Result<Expired<K, S::Value>, TryRecvError> {

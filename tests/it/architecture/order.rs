@@ -3,11 +3,12 @@
 use super::{File, code_of, part, path_in_crate};
 
 /// The parts: each file or folder below `src`, those that import nothing first.
-const ORDER: [&str; 17] = [
+const ORDER: [&str; 18] = [
     "collections",
     "wheel",
     "sync",
     "clock",
+    "console",
     "panic",
     "error",
     "tick",

@@ -1,0 +1,240 @@
+//! With the feature: Tokio's spans and events.
+
+use std::panic::{AssertUnwindSafe, Location};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::Poll;
+
+use tokio::time::Instant;
+use tracing::{Span, trace, trace_span};
+
+use super::TimerType;
+use crate::clock;
+
+impl TimerType {
+    fn name(self) -> &'static str {
+        match self {
+            TimerType::Sleep => "Sleep",
+            TimerType::Timeout => "Timeout",
+            TimerType::Interval => "Interval",
+            TimerType::IdleTimer => "IdleTimer",
+            TimerType::KeyedTimers => "KeyedTimers",
+            TimerType::Reaper => "Reaper",
+        }
+    }
+
+    /// The call that makes an operation, and the one that polls it.
+    fn operation(self) -> (&'static str, &'static str) {
+        match self {
+            TimerType::Sleep => ("TimerWheel::sleep", "poll_elapsed"),
+            TimerType::Timeout => ("TimerWheel::timeout", "poll_elapsed"),
+            TimerType::Interval => ("Interval::tick", "poll_tick"),
+            TimerType::IdleTimer => ("TimerWheel::idle_timer", "poll_idle"),
+            TimerType::KeyedTimers | TimerType::Reaper => ("Expirations::recv", "poll_recv"),
+        }
+    }
+
+    /// The call that makes the operation after a reset.
+    fn reset(self) -> &'static str {
+        match self {
+            TimerType::Interval => "Interval::tick",
+            TimerType::IdleTimer => "IdleTimer::poll",
+            _ => "Sleep::reset",
+        }
+    }
+}
+
+/// The spans of a resource and of its operation.
+#[derive(Debug)]
+struct Spans {
+    shown_as: TimerType,
+    resource: Span,
+    operation: Span,
+    poll: Span,
+}
+
+impl Spans {
+    /// `None` if no subscriber wants them.
+    #[track_caller]
+    fn new(shown_as: TimerType) -> Option<Self> {
+        let location = Location::caller();
+        // The filters that tokio-console suggests let targets through that begin with `runtime`.
+        let resource = trace_span!(
+            target: "runtime::tickwheel",
+            parent: None,
+            "runtime.resource",
+            concrete_type = shown_as.name(),
+            kind = "timer",
+            loc.file = location.file(),
+            loc.line = location.line(),
+            loc.col = location.column(),
+        );
+        if resource.is_disabled() {
+            return None;
+        }
+        let mut spans = Spans {
+            shown_as,
+            resource,
+            operation: Span::none(),
+            poll: Span::none(),
+        };
+        spans.begin(shown_as.operation().0);
+        Some(spans)
+    }
+
+    /// Begins an operation.
+    fn begin(&mut self, source: &'static str) {
+        let _resource = self.resource.enter();
+        self.operation = trace_span!(
+            target: "runtime::tickwheel",
+            "runtime.resource.async_op",
+            source,
+            inherits_child_attrs = false,
+        );
+        let _operation = self.operation.enter();
+        self.poll = trace_span!(
+            target: "runtime::tickwheel",
+            "runtime.resource.async_op.poll",
+        );
+    }
+
+    fn poll<T>(&self, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
+        let _resource = self.resource.enter();
+        let _operation = self.operation.enter();
+        let _poll = self.poll.enter();
+        let polled = poll();
+        trace!(
+            target: "runtime::resource::poll_op",
+            op_name = self.shown_as.operation().1,
+            is_ready = polled.is_ready(),
+        );
+        polled
+    }
+}
+
+/// A timer with one deadline. Empty for one that no subscriber wants to see.
+#[derive(Debug, Default)]
+pub(crate) struct Resource(Option<AssertUnwindSafe<Box<Timer>>>);
+
+#[derive(Debug)]
+struct Timer {
+    spans: Spans,
+    /// The deadline that the state shows.
+    deadline: Option<Instant>,
+}
+
+impl Resource {
+    #[track_caller]
+    pub(crate) fn new(shown_as: TimerType) -> Self {
+        let timer = |spans| Timer {
+            spans,
+            deadline: None,
+        };
+        let timer = Spans::new(shown_as).map(timer);
+        Resource(timer.map(|timer| AssertUnwindSafe(Box::new(timer))))
+    }
+
+    /// Polls the timer, whose deadline is this.
+    pub(crate) fn poll<T>(&mut self, deadline: Instant, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
+        let Some(AssertUnwindSafe(timer)) = &mut self.0 else {
+            return poll();
+        };
+        timer.show_deadline(deadline);
+        timer.spans.poll(poll)
+    }
+
+    /// The timer has a new deadline.
+    pub(crate) fn reset(&mut self, deadline: Instant) {
+        if let Some(AssertUnwindSafe(timer)) = &mut self.0 {
+            timer.spans.begin(timer.spans.shown_as.reset());
+            timer.show_deadline(deadline);
+        }
+    }
+}
+
+impl Timer {
+    fn show_deadline(&mut self, deadline: Instant) {
+        if self.deadline.replace(deadline) == Some(deadline) {
+            return;
+        }
+        let duration = deadline.saturating_duration_since(clock::now()).as_millis();
+        let _resource = self.spans.resource.enter();
+        trace!(
+            target: "runtime::resource::state_update",
+            duration = u64::try_from(duration).unwrap_or(u64::MAX),
+            duration.unit = "ms",
+            duration.op = "override",
+        );
+    }
+}
+
+/// A set of timers, and its length.
+///
+/// Who changes the set notes under its lock by how much the length changes; who unlocks it next emits what was noted. Events
+/// of several threads may change places, so each is a difference, and their sum is the length.
+#[derive(Debug)]
+pub(crate) struct SetResource {
+    spans: Option<Spans>,
+    change: LenChange,
+}
+
+/// By how much the length of a set has changed since that was emitted. Empty for a set that no subscriber wants to see.
+#[derive(Debug, Clone)]
+pub(crate) struct LenChange(Option<Arc<AtomicI64>>);
+
+impl SetResource {
+    #[track_caller]
+    pub(crate) fn new(shown_as: TimerType) -> Self {
+        let spans = Spans::new(shown_as);
+        let change = LenChange(spans.as_ref().map(|_| Arc::default()));
+        let resource = SetResource { spans, change };
+        resource.emit(0);
+        resource
+    }
+
+    pub(crate) fn len_change(&self) -> LenChange {
+        self.change.clone()
+    }
+
+    /// Polls the stream of expirations.
+    pub(crate) fn poll<T>(&self, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
+        match &self.spans {
+            Some(spans) => spans.poll(poll),
+            None => poll(),
+        }
+    }
+
+    /// The set has just been unlocked.
+    pub(crate) fn unlocked(&self) {
+        let change = self.change.0.as_ref();
+        match change.map(|change| change.swap(0, Ordering::Relaxed)) {
+            None | Some(0) => {}
+            Some(change) => self.emit(change),
+        }
+    }
+
+    fn emit(&self, change: i64) {
+        let Some(spans) = &self.spans else { return };
+        let _resource = spans.resource.enter();
+        trace!(
+            target: "runtime::resource::state_update",
+            len = change,
+            len.unit = "timers",
+            len.op = "add",
+        );
+    }
+}
+
+impl LenChange {
+    pub(crate) fn add(&self) {
+        if let Some(change) = &self.0 {
+            change.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn subtract(&self, n: usize) {
+        if let Some(change) = &self.0 {
+            change.fetch_sub(i64::try_from(n).unwrap_or(i64::MAX), Ordering::Relaxed);
+        }
+    }
+}
