@@ -63,7 +63,7 @@
 //!
 //! # Features
 //!
-//! No feature is on by default. `hyper`, `tower`, `quinn` and `metrics` enable the [`adapters`] for these crates.
+//! No feature is on by default. `axum`, `hyper`, `tower`, `quinn` and `metrics` enable the [`adapters`] for these crates.
 //! `test-util` adds `pause`, `advance` and `resume` to [`time`], and switches on Tokio's feature of that name: it
 //! belongs in your dev-dependencies. `console` shows timers in [tokio-console](mod@guide#observability).
 //!

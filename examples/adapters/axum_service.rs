@@ -1,9 +1,7 @@
-//! An axum service that closes idle connections, and none on which a request is in flight: its
-//! listener wraps the sockets that it accepts.
+//! An axum service that closes idle connections, and none on which a request is in flight.
 //!
 //! Without arguments it demonstrates itself; with `--listen` it serves until Ctrl-C or SIGTERM, and
-//! then lets handlers finish. axum closes the other connections at once, with any unread requests
-//! in them; `http_service` answers those too. `--help` says more.
+//! then answers the requests that were sent before. `--help` says more.
 
 use std::error::Error;
 use std::future::{Future, pending};
@@ -12,12 +10,12 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use axum::extract::connect_info::{ConnectInfo, Connected};
+use axum::extract::ConnectInfo;
 use axum::http::StatusCode;
-use axum::serve::{IncomingStream, Listener};
 use axum::{Router, routing::get};
+use tickwheel::adapters::axum::{IdleListener, drain};
 use tickwheel::adapters::tower::StatusTimeoutLayer;
-use tickwheel::{IdleLimits, IdleStream, TimerWheel};
+use tickwheel::{IdleLimits, TimerWheel};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
@@ -34,63 +32,28 @@ mod stop;
 
 // --- the recipe ---
 
-struct IdleListener {
-    listener: TcpListener,
-    wheel: TimerWheel,
-    limits: IdleLimits,
-}
-
-impl Listener for IdleListener {
-    type Io = IdleStream<TcpStream>;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, SocketAddr) {
-        let (socket, peer) = Listener::accept(&mut self.listener).await;
-        (self.wheel.idle_stream_with(socket, self.limits), peer)
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
-}
-
-/// For handlers that take `ConnectInfo<Peer>`. `ConnectInfo<SocketAddr>` is for axum's own listeners only.
-#[derive(Debug, Clone)]
-struct Peer(SocketAddr);
-
-impl Connected<IncomingStream<'_, IdleListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, IdleListener>) -> Self {
-        Peer(*stream.remote_addr())
-    }
-}
-
 async fn serve(
     listener: TcpListener,
-    wheel: TimerWheel,
+    wheel: &TimerWheel,
     idle: Duration,
-    service: Router,
+    app: Router,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let limit = Duration::from_secs(10);
-    let service = service.layer(StatusTimeoutLayer::new(
-        &wheel,
+    let app = app.layer(StatusTimeoutLayer::new(
+        wheel,
         limit,
         StatusCode::REQUEST_TIMEOUT,
     ));
     // Half a request looks like one that is being handled: the second limit, longer than any handler takes, ends it.
-    let limits = IdleLimits::none()
-        .keep_alive(idle)
-        .read(idle + Duration::from_secs(30));
-    let listener = IdleListener {
-        listener,
-        wheel,
-        limits,
-    };
+    let limits = IdleLimits::none().keep_alive(idle).read(idle + 3 * limit);
+    let (listener, drained) = drain(listener, stop);
+    let listener = IdleListener::with_limits(listener, wheel, limits);
     axum::serve(
         listener,
-        service.into_make_service_with_connect_info::<Peer>(),
+        app.into_make_service_with_connect_info::<SocketAddr>(),
     )
-    .with_graceful_shutdown(stop)
+    .with_graceful_shutdown(drained)
     .await
 }
 
@@ -107,8 +70,8 @@ idle, and then silence.
 
 Options:
   --listen ADDRESS  serve any client at this address, such as 127.0.0.1:8000, until Ctrl-C or SIGTERM; port 0 takes a free one.
-                    / answers after two seconds, /peer at once with the client's address. When it is asked to stop it first
-                    answers what its handlers are working on, and a second signal ends it at once
+                    / and /peer, which is the client's address, answer at once, /slow after two seconds. When it is asked
+                    to stop it first answers the requests that were sent before, and a second signal ends it at once
   --idle SECONDS    close a connection after this long without a request, such as 2.5  [default: 1]
   -h, --help        print this
 ";
@@ -127,13 +90,14 @@ async fn main() -> ExitCode {
 
 fn application(wheel: &TimerWheel) -> Router {
     let wheel = wheel.clone();
-    let answer = async move || {
+    let slow = async move || {
         wheel.sleep(Duration::from_secs(2)).await;
         "that took two seconds"
     };
-    let peer = async |ConnectInfo(Peer(address)): ConnectInfo<Peer>| address.to_string();
+    let peer = async |ConnectInfo(peer): ConnectInfo<SocketAddr>| peer.to_string();
     Router::new()
-        .route("/", get(answer))
+        .route("/", get("hello\n"))
+        .route("/slow", get(slow))
         .route("/peer", get(peer))
 }
 
@@ -149,8 +113,7 @@ async fn listen(address: &str, idle: Duration) -> Result<(), Box<dyn Error>> {
         listener.local_addr()?
     );
     let wheel = TimerWheel::new();
-    let service = application(&wheel);
-    serve(listener, wheel, idle, service, stop).await?;
+    serve(listener, &wheel, idle, application(&wheel), stop).await?;
     say!("stopped");
     Ok(())
 }
@@ -159,13 +122,15 @@ async fn listen(address: &str, idle: Duration) -> Result<(), Box<dyn Error>> {
 async fn demonstrate() -> io::Result<ExitCode> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let server = listener.local_addr()?;
-    let wheel = TimerWheel::new();
-    let service = application(&wheel);
-    tokio::spawn(serve(listener, wheel, DEFAULT_IDLE, service, pending()));
+    tokio::spawn(async move {
+        let wheel = TimerWheel::new();
+        let app = application(&wheel);
+        serve(listener, &wheel, DEFAULT_IDLE, app, pending()).await
+    });
 
     let mut client = TcpStream::connect(server).await?;
     client
-        .write_all(b"GET / HTTP/1.1\r\nhost: example\r\n\r\n")
+        .write_all(b"GET /slow HTTP/1.1\r\nhost: example\r\n\r\n")
         .await?;
     let mut received = Vec::new();
     while !received.ends_with(b"seconds") {

@@ -2,6 +2,7 @@
 //!
 //! | feature | for | gives |
 //! |---|---|---|
+//! | `axum` | services on [axum](https://docs.rs/axum) | a listener that closes idle connections, and a stop that cuts no request |
 //! | `hyper` | servers and clients on [hyper](https://docs.rs/hyper) or hyper-util, and axum served by them | [`TimerWheel`](crate::TimerWheel) is a `hyper::rt::Timer` |
 //! | `tower` | [tower](https://docs.rs/tower) services, axum's and tonic's among them | layers that limit requests, responses and bodies |
 //! | `quinn` | QUIC with [quinn](https://docs.rs/quinn) | a `quinn::Runtime` |
@@ -14,6 +15,8 @@
 //! breaking version of this crate, whatever features you use. The changelog names the versions of
 //! the peers.
 
+#[cfg(feature = "axum")]
+pub mod axum;
 #[cfg(feature = "hyper")]
 pub mod hyper;
 #[cfg(feature = "metrics")]

@@ -4,6 +4,7 @@
 //!
 //! | you have | feature | do |
 //! |---|---|---|
+//! | axum | `axum` | `axum::serve(IdleListener::new(listener, &wheel, idle), app)`, and `drain(listener, signal)` for a graceful stop |
 //! | axum, or another stack of tower layers | `tower` | `.layer(StatusTimeoutLayer::new(&wheel, limit, status))`, or `TimeoutLayer` where the caller handles the error |
 //! | bodies that may stall | `tower` | `RequestBodyTimeoutLayer`, `ResponseBodyTimeoutLayer`, or a `TimeoutBody` |
 //! | a server or client on hyper or hyper-util | `hyper` | pass the wheel to `timer(..)`, for `header_read_timeout`, HTTP/2 pings and pools |
@@ -21,76 +22,40 @@
 //! | the head of a request | hyper's `header_read_timeout`; [`IdleLimits::read`](crate::IdleLimits::read), longer than any handler takes, where hyper is hidden |
 //! | the next request, while none is in flight | [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive) on the stream |
 //!
-//! `keep_alive` cuts a response that pauses for longer than the limit: for server-sent events and
-//! the like, hold a [`BusyGuard`] for each request. With axum, the listener wraps the sockets it
-//! accepts:
+//! `keep_alive` does cut a response that has begun and then pauses for longer than the limit: for
+//! server-sent events and the like, hold a [`BusyGuard`] for each request. The feature `axum` has a
+//! listener with these limits, and its [module](crate::adapters) says which connections it closes
+//! when. A stop by axum alone cuts the requests that lie unread in sockets; `drain` answers them
+//! first:
 //!
 //! ```ignore
-//! struct IdleListener {
-//!     listener: TcpListener,
-//!     wheel: TimerWheel,
-//!     limits: IdleLimits,
-//! }
-//!
-//! impl Listener for IdleListener {
-//!     type Io = IdleStream<TcpStream>;
-//!     type Addr = SocketAddr;
-//!
-//!     async fn accept(&mut self) -> (Self::Io, SocketAddr) {
-//!         let (socket, peer) = Listener::accept(&mut self.listener).await;
-//!         (self.wheel.idle_stream_with(socket, self.limits), peer)
-//!     }
-//!
-//!     fn local_addr(&self) -> io::Result<SocketAddr> {
-//!         self.listener.local_addr()
-//!     }
-//! }
-//!
-//! /// For handlers that take `ConnectInfo<Peer>`. `ConnectInfo<SocketAddr>` is for axum's own listeners only.
-//! #[derive(Debug, Clone)]
-//! struct Peer(SocketAddr);
-//!
-//! impl Connected<IncomingStream<'_, IdleListener>> for Peer {
-//!     fn connect_info(stream: IncomingStream<'_, IdleListener>) -> Self {
-//!         Peer(*stream.remote_addr())
-//!     }
-//! }
-//!
 //! async fn serve(
 //!     listener: TcpListener,
-//!     wheel: TimerWheel,
+//!     wheel: &TimerWheel,
 //!     idle: Duration,
-//!     service: Router,
+//!     app: Router,
 //!     stop: impl Future<Output = ()> + Send + 'static,
 //! ) -> io::Result<()> {
 //!     let limit = Duration::from_secs(10);
-//!     let service = service.layer(StatusTimeoutLayer::new(
-//!         &wheel,
+//!     let app = app.layer(StatusTimeoutLayer::new(
+//!         wheel,
 //!         limit,
 //!         StatusCode::REQUEST_TIMEOUT,
 //!     ));
 //!     // Half a request looks like one that is being handled: the second limit, longer than any handler takes, ends it.
-//!     let limits = IdleLimits::none()
-//!         .keep_alive(idle)
-//!         .read(idle + Duration::from_secs(30));
-//!     let listener = IdleListener {
-//!         listener,
-//!         wheel,
-//!         limits,
-//!     };
+//!     let limits = IdleLimits::none().keep_alive(idle).read(idle + 3 * limit);
+//!     let (listener, drained) = drain(listener, stop);
+//!     let listener = IdleListener::with_limits(listener, wheel, limits);
 //!     axum::serve(
 //!         listener,
-//!         service.into_make_service_with_connect_info::<Peer>(),
+//!         app.into_make_service_with_connect_info::<SocketAddr>(),
 //!     )
-//!     .with_graceful_shutdown(stop)
+//!     .with_graceful_shutdown(drained)
 //!     .await
 //! }
 //! ```
 //!
-//! The example `axum_service` in the repository has the whole program. When it stops, axum lets
-//! handlers finish and closes the other connections: it cuts a request that lies unread in a socket
-//! or waits to be accepted. The example `http_service`, which serves its connections with hyper,
-//! answers those requests too.
+//! This is from the example `axum_service` in the repository.
 
 // For the links above.
 #[allow(unused_imports)]

@@ -329,7 +329,7 @@ fn second_signal_ends_a_service_at_once() {
 fn axum_service_answers_what_is_in_flight_before_it_stops() {
     let mut service = Service::start("axum_service", &["--listen", "127.0.0.1:0"]);
     let mut asking = service.connect();
-    let request = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+    let request = b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n";
     asking.write_all(request).expect("it is open");
     std::thread::sleep(Duration::from_millis(500));
     service.signal("-TERM");
@@ -337,6 +337,19 @@ fn axum_service_answers_what_is_in_flight_before_it_stops() {
     assert!(response.ends_with("that took two seconds"), "{response}");
     let (code, said) = service.end();
     assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+#[cfg(unix)]
+fn axum_service_answers_what_was_sent_before_its_signal() {
+    for round in 0..5 {
+        let arguments = ["--listen", "127.0.0.1:0", "--idle", "60"];
+        let mut service = Service::start("axum_service", &arguments);
+        let lost = last_requests::unanswered(service.address, |signal| service.signal(signal));
+        assert_eq!(lost, 0, "requests of round {round} were cut");
+        let (code, said) = service.end();
+        assert_eq!(code, Some(0), "{said}");
+    }
 }
 
 #[test]

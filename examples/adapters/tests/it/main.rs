@@ -1,5 +1,6 @@
 //! The adapters with their real peers.
 
+mod axum;
 mod examples;
 mod hyper;
 mod metrics;
