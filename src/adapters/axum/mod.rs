@@ -1,7 +1,7 @@
 //! Connections of an axum server that are closed when they are idle, and requests that are answered although the server
 //! stops.
 //!
-//! [`IdleListener`] takes a listener's place in `axum::serve`. [`drain`] lets a server that stops answer the requests
+//! [`IdleListener`] takes a listener's place in `axum::serve`. [`drain`](drain()) lets a server that stops answer the requests
 //! that were sent before.
 //!
 //! # Examples
