@@ -75,6 +75,7 @@ fn part(file: &File) -> &str {
 #[test]
 fn names_the_peers_of_adapters_in_the_adapters_only() {
     let peers = [
+        "axum",
         "http",
         "http_body",
         "hyper",
