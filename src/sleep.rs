@@ -20,7 +20,7 @@ use tokio::time::{self, Instant};
 pub use interval::Interval;
 pub use timeout::Timeout;
 
-use crate::clock;
+use crate::clock::{self, CAN_PAUSE};
 use crate::console::Resource;
 use crate::metrics::Event;
 use crate::panic::{DROPPED_WAKER, catch_panic, wake};
@@ -292,7 +292,7 @@ impl Sleep {
         self.deadline = deadline;
         self.tick = tick;
         self.resource.reset(deadline);
-        if self.reset_tokios() {
+        if CAN_PAUSE && self.reset_tokios() {
             return;
         }
         let Some(entry) = &self.entry else { return };
@@ -346,7 +346,7 @@ impl Sleep {
     #[cfg(feature = "quinn")]
     pub(crate) fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.poll_shown(|sleep| {
-            if sleep.is_tokios() {
+            if CAN_PAUSE && sleep.is_tokios() {
                 return sleep.poll_tokios(cx);
             }
             match sleep.stage {
@@ -535,7 +535,7 @@ impl Future for Sleep {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         self.get_mut().poll_shown(|sleep| {
-            if sleep.is_tokios() {
+            if CAN_PAUSE && sleep.is_tokios() {
                 return sleep.poll_tokios(cx);
             }
             ready!(sleep.poll_elapsed(cx));

@@ -40,7 +40,7 @@ use tokio::task::coop;
 use tokio::time::{self, Instant};
 
 use super::{Sleep, Stage, drop_replaced, fallback, pool};
-use crate::clock::{self, CAN_PAUSE};
+use crate::clock;
 use crate::console::Resource;
 use crate::metrics::Event;
 use crate::panic::wake;

@@ -81,19 +81,19 @@ impl<F: Future> Future for Timeout<F> {
         let this = self.project();
         let had_budget = !CAN_PAUSE || has_budget();
         // This poll only arms the timer.
-        let is_new = this.sleep.stage == Stage::New;
+        let is_new = matches!(this.sleep.stage, Stage::New);
         let may_exceed_budget = !is_new && may_exceed_budget(this.sleep.stage);
         if let Poll::Ready(output) = this.future.poll(cx) {
             return Poll::Ready(Ok(output));
         }
         let elapsed = this.sleep.poll_shown(|sleep| {
-            if sleep.is_tokios() {
+            if CAN_PAUSE && sleep.is_tokios() {
                 return poll_tokios(sleep, had_budget, cx);
             }
             ready!(if is_new {
                 sleep.poll_arm(cx)
             } else {
-                sleep.poll_elapsed(cx)
+                poll_again(sleep, cx)
             });
             elapse(may_exceed_budget, cx)
         });
