@@ -28,7 +28,7 @@
 //! | fail reads and writes on a silent connection | [`TimerWheel::idle_stream`] |
 //! | close a connection between requests, never during one | [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive), or a [`BusyGuard`] for each request |
 //! | detect in one task that nothing has happened for a while | [`TimerWheel::idle_timer`] |
-//! | drive timers from an event loop other than Tokio's | [`wheel::Wheel`](crate::wheel::Wheel) |
+//! | drive timers from an event loop or runtime other than Tokio's | [`wheel::Wheel`](crate::wheel::Wheel); the example `other_runtime` in the repository makes sleeps of it for any executor |
 //!
 //! A keyed timer that each request moves can watch a session too. Where requests are frequent,
 //! prefer the reaper: a touch compares one word, a move locks the set.

@@ -27,16 +27,18 @@ const WITHOUT_ARGUMENTS: &[&str] = &[
     "retry_backoff",
     "delayed_tasks",
     "graceful_close",
+    "other_runtime",
 ];
 
 /// The examples that print more than one line and end by themselves within seconds.
-const SHORT: [&str; 7] = [
+const SHORT: [&str; 8] = [
     "quickstart",
     "cache",
     "rpc_deadline",
     "retry_backoff",
     "delayed_tasks",
     "graceful_close",
+    "other_runtime",
     "http_keepalive",
 ];
 
