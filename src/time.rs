@@ -42,6 +42,7 @@
 //!   the order in which tasks are woken, differ within a millisecond: see [accuracy](mod@crate::guide#accuracy-and-ticks).
 //! * A poll of a sleep and [`is_elapsed`](Sleep::is_elapsed) read the clock: a sleep that waits, or was reset, has elapsed once
 //!   its deadline is reached. Tokio's has elapsed once its driver has run.
+//! * So a sleep of zero or of nanoseconds is ready at its first poll. Tokio's waits for the next millisecond.
 //! * The first poll of a timeout whose duration is above zero does not read the clock. If its deadline has passed by
 //!   then and its future is pending, the future can complete until the actor's next turn. Tokio's timeout elapses once
 //!   its driver has run.

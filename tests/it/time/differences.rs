@@ -5,6 +5,7 @@ use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::thread;
+use std::time::Duration;
 
 use super::{current_thread, multi_thread};
 use crate::support::{HOUR, ms};
@@ -34,6 +35,18 @@ async fn sleep_elapses_by_the_clock_before_the_driver_runs() {
     thread::sleep(ms(5));
     assert!(ours.is_elapsed());
     assert!(!tokios.is_elapsed());
+}
+
+#[tokio::test]
+async fn zero_sleep_waits_with_tokio_only() {
+    assert_ready!(task::spawn(time::sleep(Duration::ZERO)).poll());
+    // Tokio's clock may just have reached a whole millisecond.
+    let waits = || {
+        task::spawn(Box::pin(tokio::time::sleep(Duration::ZERO)))
+            .poll()
+            .is_pending()
+    };
+    assert!(std::iter::repeat_with(waits).take(10).any(|waits| waits));
 }
 
 #[tokio::test]
