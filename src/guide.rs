@@ -9,14 +9,14 @@
 //! 7. [Shutting down](#shutting-down)
 //! 8. [Observability](#observability)
 //!
-//! Further chapters: [recipes] for keyed timers, [services] on hyper, axum, tower and quinn, [what
-//! each operation costs](costs), and [how the crate is built](design).
+//! Further chapters: [switching] from `tokio::time`; [recipes] for debounce, throttle and a map whose items expire;
+//! [services] on hyper, axum, tower and quinn; [what each operation costs](costs); [how the crate is built](design).
 //!
 //! # Which timer for what
 //!
 //! | to | use |
 //! |---|---|
-//! | replace `tokio::time` | the module [`time`](crate::time) |
+//! | switch a program over from `tokio::time` | the module [`time`](crate::time), with [these edits](switching) |
 //! | wait | [`TimerWheel::sleep`] |
 //! | limit how long a future may take | [`TimerWheel::timeout`]; [`Elapsed`](crate::Elapsed) becomes an `io::Error` of kind `TimedOut` |
 //! | do something periodically, in a task | [`TimerWheel::interval`] |
@@ -221,6 +221,7 @@ pub mod costs;
 pub mod design;
 pub mod recipes;
 pub mod services;
+pub mod switching;
 
 // For the links above.
 #[allow(unused_imports)]
