@@ -6,7 +6,7 @@
 //!
 //! ```sh
 //! cargo add tickwheel && cargo add --dev tickwheel --features test-util
-//! grep -rlZ --include='*.rs' 'tokio::time' src tests | xargs -0 sed -i 's/\btokio::time\b/tickwheel::time/g'
+//! grep -rlZ --include='*.rs' 'tokio::time' src tests | xargs -0 perl -pi -e 's/\btokio::time\b/tickwheel::time/g'
 //! ```
 //!
 //! | the code has | edit |
