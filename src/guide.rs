@@ -145,12 +145,22 @@
 //! | the operating system, waking the runtime's thread | usually far under a millisecond; not bounded |
 //! | the wait of the actor, then of the woken task, for a worker thread | what the other tasks take; not bounded |
 //!
-//! At the default tick, timers are as late as Tokio's own. With a longer tick the actor wakes less
+//! The feature `precise` takes the second row away, on Linux and on runtimes with an I/O driver, and costs wake-ups:
+//!
+//! | | `tokio::time` | tick of 0.1 ms | the same, `precise` |
+//! |---|---|---|---|
+//! | median lateness of a lone sleep, of 100 us or of any length | 1.1 ms | 1.1 ms | 0.1 ms |
+//! | median lateness at 10,000 sleeps a second | 1.1 ms | 0.7 ms | 0.5 ms |
+//! | CPU time for each of 1,000 sleeps a second, on two workers | 25 us | 30 us | 35 us |
+//! | CPU time for each of 10,000 sleeps a second | 6 us | 7 us | 9 us |
+//!
+//! Dense timers share wake-ups, as [`Builder`]'s `precise` says. After a quiet moment timers are precise again.
+//!
+//! At the default tick, and without the feature, timers are as late as Tokio's own. With a longer tick the actor wakes less
 //! often: for timeouts of seconds, 10 ms or 100 ms are as good. A tick of 1 ms makes timers later
 //! than Tokio's, because its ticks and Tokio's milliseconds begin at different instants and each
 //! rounds the deadline up. A shorter tick, down to a microsecond, makes the *order* of timers
-//! finer. Only on a [thread of its own](Builder::dedicated_thread), which does not wait on Tokio's
-//! timer, does it make them more punctual.
+//! finer; [`Builder::tick`] says when it makes them more punctual.
 //!
 //! Where tasks that are always ready keep a runtime busy, the actor waits among them, and then the
 //! task that it wakes waits again. Beside 200 such tasks on a current_thread runtime a sleep was 1.5

@@ -64,8 +64,10 @@
 //! # Features
 //!
 //! No feature is on by default. `axum`, `hyper`, `tower`, `quinn` and `metrics` enable the [`adapters`] for these crates.
-//! `test-util` adds `pause`, `advance` and `resume` to [`time`], and switches on Tokio's feature of that name: it
-//! belongs in your dev-dependencies. `console` shows timers in [tokio-console](mod@guide#observability).
+//! `precise` makes timers punctual below a millisecond on Linux: see [accuracy](mod@guide#accuracy-and-ticks). It adds
+//! Tokio's `net`, and takes CPU time where timers are dense. `test-util` adds `pause`, `advance` and `resume` to
+//! [`time`], and switches on Tokio's feature of that name: it belongs in your dev-dependencies. `console` shows timers in
+//! [tokio-console](mod@guide#observability).
 //!
 //! The crate needs Tokio's `rt`, `sync` and `time`, from version 1.49 on. The oldest supported Rust
 //! is 1.85.

@@ -174,6 +174,11 @@ impl Ticks {
         self.nanos_per_tick
     }
 
+    /// How many whole ticks the duration has.
+    pub(crate) fn whole(&self, duration: Duration) -> u64 {
+        nanos(duration) / self.nanos_per_tick
+    }
+
     /// The instant in nanoseconds from the origin. Zero if it lies before the origin, `u64::MAX` if
     /// it is too far.
     #[inline]

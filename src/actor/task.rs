@@ -36,7 +36,7 @@
 mod tests;
 
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::thread;
@@ -46,10 +46,11 @@ use super::barrier::Barrier;
 use super::keyed_wheel::KeyedWheel;
 use super::lateness::{Lateness, Pause};
 use tokio::sync::oneshot;
-use tokio::time::{self, Instant};
+use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::actor::sleep_wheel::{SleepWheel, fetch};
+use crate::actor::timer::ActorTimer;
 use crate::clock;
 use crate::metrics::Event;
 use crate::panic::{catch_panic, wake};
@@ -93,7 +94,7 @@ pub(crate) struct Actor {
     /// The barriers whose commands pass through the backlog a second time.
     second_round: Vec<oneshot::Sender<()>>,
     barrier: Barrier,
-    timer: Option<Pin<Box<time::Sleep>>>,
+    timer: ActorTimer,
     /// The next index to search for cancelled sleeps, once the last handle is dropped.
     sweep: Option<u32>,
     must_end: bool,
@@ -112,7 +113,7 @@ pub(crate) enum Step {
 }
 
 impl Actor {
-    pub(crate) fn new(shared: Arc<Shared>, slots: usize) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, slots: usize, timer: ActorTimer) -> Self {
         let pause = Pause::Yielded(shared.ticks.origin());
         Actor {
             shared,
@@ -121,7 +122,7 @@ impl Actor {
             backlog: Backlog::new(),
             second_round: Vec::new(),
             barrier: Barrier::default(),
-            timer: None,
+            timer,
             sweep: None,
             must_end: false,
             pause,
@@ -213,10 +214,23 @@ impl Actor {
         let Pause::Waited { from, until } = self.pause else {
             return None;
         };
-        let tick = until?;
+        let tick = self.shared_tick(until?);
         let far = from.checked_add(LONGEST_SLEEP).unwrap_or(from);
         let at = self.shared.ticks.begin(tick);
         Some(at.map_or(far, |at| at.min(far)))
+    }
+
+    /// The tick, or a later one if timers are due at both and the timer that the actor waits on has that much slack.
+    fn shared_tick(&self, tick: u64) -> u64 {
+        let slack = self.shared.ticks.whole(self.timer.slack());
+        if slack == 0 {
+            return tick;
+        }
+        let ticks = tick..=tick.saturating_add(slack);
+        let sleeps = self.sleeps.wheel.last_wake_in(ticks.clone());
+        let keyed = self.keyed.as_ref();
+        let keyed = keyed.and_then(|keyed| keyed.wheel.last_wake_in(ticks));
+        sleeps.max(keyed).unwrap_or(tick)
     }
 
     /// Lets other tasks run between two turns.
@@ -231,23 +245,15 @@ impl Actor {
         let ActorNotifier::Task(notifier) = self.shared.mailbox.notifier() else {
             return;
         };
-        match (self.next_turn(), &mut self.timer) {
-            // No Tokio timer is armed while the wheels are empty.
-            (None, timer) => *timer = None,
-            (Some(at), Some(timer)) if timer.deadline() == at && !timer.is_elapsed() => {}
-            (Some(at), Some(timer)) => timer.as_mut().reset(at),
-            (Some(at), timer) => *timer = Some(Box::pin(time::sleep_until(at))),
-        }
+        let shared = &self.shared;
+        (self.timer).set(self.next_turn(), shared.can_pause(), &shared.name);
         let timer = &mut self.timer;
         let mut notified = pin!(notifier.notified());
         poll_fn(|cx| {
             if notified.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(());
             }
-            match timer {
-                Some(timer) => timer.as_mut().poll(cx),
-                None => Poll::Pending,
-            }
+            timer.poll_elapsed(cx, &shared.name)
         })
         .await;
     }

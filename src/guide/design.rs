@@ -52,7 +52,7 @@
 //! * The wheel reads no clock: callers convert every `Instant` to a tick.
 //! * The actor awaits its notification, its own sleep and its next turn, never a consumer.
 //! * No waker is woken or dropped while a lock or the actor's state is borrowed.
-//! * No Tokio timer is armed while the wheels are empty.
+//! * No timer is armed while the wheels are empty.
 //!
 //! # The wheel
 //!
@@ -80,7 +80,7 @@
 //!     free some unused memory
 //!     if anything is left: let other tasks run, and go on
 //!     publish the next tick; if the queues hold anything after all: go on
-//!     wait for Tokio's timer at that tick (for none when both wheels are empty), or for a notification
+//!     wait for a timer at that tick (for none when both wheels are empty), or for a notification
 //! }
 //! ```
 //!
@@ -96,6 +96,13 @@
 //! no other worker steals: a worker's LIFO slot, and the private list of `yield_now`. The module
 //! `shared/notifier` says how. Without this, 20 sleepers of 20 ms were 300 ms late while three
 //! workers were idle.
+//!
+//! # What it waits on
+//!
+//! Tokio's timer rounds up to a millisecond. With the feature `precise` the actor waits on a `timerfd` instead, registered
+//! with the runtime's own I/O driver: the worker that would wake for Tokio's timer wakes for the descriptor. That it is
+//! readable is only a hint; the clock decides what is due. The modules `actor/timer` and `actor/precise_timer` say how
+//! old readiness is cleared, what holds where the clock can be paused, and how dense timers share wake-ups.
 //!
 //! # Why keyed timers live in a set
 //!

@@ -141,6 +141,11 @@ impl Shared {
             && (self.virtual_clock.load(Ordering::Relaxed) || clock::is_virtual())
     }
 
+    /// Whether the clock of the actor's runtime can be paused.
+    pub(crate) fn can_pause(&self) -> bool {
+        self.can_pause
+    }
+
     /// Whether this is the actor's runtime, and its clock is virtual or has been.
     ///
     /// Reads the clock until it is found to be virtual. Then the sleeps on the wheel leave it,

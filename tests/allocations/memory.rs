@@ -22,7 +22,7 @@ const KEPT_BYTES: i64 = 200_000;
 
 fn paused_runtime() -> Runtime {
     let mut builder = Builder::new_current_thread();
-    builder.enable_time().start_paused(true).build().unwrap()
+    builder.enable_all().start_paused(true).build().unwrap()
 }
 
 /// A wheel that has been used, so that it has made its allocations of the first use.

@@ -1,7 +1,10 @@
-//! The drop-in for `tokio::time` in a build without Tokio's `test-util`, as services are built.
+//! The drop-in for `tokio::time`, and precise timers, in a build without Tokio's `test-util`, as services are built.
 
 #[path = "../it/time/nested.rs"]
 mod nested;
+#[cfg(target_os = "linux")]
+#[path = "../it/actor/precise.rs"]
+mod precise;
 #[path = "../it/time/runtimes.rs"]
 mod runtimes;
 

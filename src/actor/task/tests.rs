@@ -1,9 +1,10 @@
 //! Tests of the actor, without a task: they call each turn.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Wake, Waker};
 
 use tokio::runtime::Handle;
+use tokio::time;
 
 use super::*;
 use crate::shared::Config;
@@ -42,7 +43,7 @@ fn start_with(late_warning: Duration) -> (Actor, TimerWheel) {
         can_pause: false,
         sleeps_on_wheel: true,
     }));
-    let actor = Actor::new(Arc::clone(&shared), 64);
+    let actor = Actor::new(Arc::clone(&shared), 64, ActorTimer::tokio());
     (actor, TimerWheel::new_handle(shared))
 }
 
@@ -185,7 +186,7 @@ async fn arms_a_tokio_timer_only_while_a_wheel_holds_one() {
     let mut waits = |actor: &mut Actor| {
         assert_eq!(step(actor), "wait");
         assert!(pin!(actor.wait()).poll(&mut cx).is_pending());
-        actor.timer.as_ref().map(|timer| timer.deadline() - origin)
+        actor.timer.armed_tokio().map(|at| at - origin)
     };
     assert_eq!(waits(&mut actor), None);
     let years = armed(&wheel, 2 * LONGEST_SLEEP);

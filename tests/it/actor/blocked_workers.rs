@@ -23,7 +23,7 @@ const TOO_LATE: Duration = Duration::from_millis(450);
 
 fn four_workers() -> Runtime {
     let mut builder = Builder::new_multi_thread();
-    builder.worker_threads(4).enable_time().build().unwrap()
+    builder.worker_threads(4).enable_all().build().unwrap()
 }
 
 /// The lateness of the wheel and of Tokio in one round.

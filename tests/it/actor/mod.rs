@@ -5,5 +5,7 @@ mod dedicated_thread;
 mod fairness;
 mod faults;
 mod paused;
+#[cfg(all(feature = "precise", target_os = "linux"))]
+mod precise;
 mod shutdown;
 mod year;

@@ -321,3 +321,26 @@ async fn p9_pause_and_resume_fire_no_sleep_early() {
     sleep.await;
     assert!(start.elapsed() >= ms(60_000));
 }
+
+/// A precise timer of the operating system would go on with the real clock.
+#[tokio::test]
+async fn p14_real_time_fires_nothing_once_the_clock_is_paused() {
+    let wheel = start_wheel();
+    let (timers, mut expirations) = wheel.keyed();
+    timers.set_timer((), (), ms(200)).unwrap();
+    wheel.settle().await;
+    time::pause();
+    let before = wheel.metrics().wake_ups;
+    for _ in 0..5 {
+        std::thread::sleep(ms(60));
+        // The drivers run between the tasks.
+        for _ in 0..3 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert!(expirations.try_recv().is_err(), "the clock stands still");
+    let woken = wheel.metrics().wake_ups - before;
+    assert!(woken <= 1, "woken {woken} times");
+    time::advance(ms(201)).await;
+    expirations.recv().await.unwrap();
+}

@@ -15,12 +15,12 @@ use tokio_test::{assert_pending, assert_ready};
 
 fn paused_runtime() -> Runtime {
     let mut builder = runtime::Builder::new_current_thread();
-    builder.enable_time().start_paused(true).build().unwrap()
+    builder.enable_all().start_paused(true).build().unwrap()
 }
 
 fn multi_thread_runtime() -> Runtime {
     let mut builder = runtime::Builder::new_multi_thread();
-    builder.worker_threads(2).enable_time().build().unwrap()
+    builder.worker_threads(2).enable_all().build().unwrap()
 }
 
 fn alive_tasks() -> usize {

@@ -1,4 +1,4 @@
-//! A subscriber that keeps warnings and errors. `tests/it/display.rs` includes this file too, so it uses nothing of the crate.
+//! A subscriber that keeps infos, warnings and errors. `tests/it/display.rs` includes this file too, so it uses nothing of the crate.
 
 use std::fmt::Debug;
 use std::sync::{Mutex, PoisonError};
@@ -38,7 +38,7 @@ impl Visit for Message {
 
 impl Subscriber for Warnings {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::WARN
+        *metadata.level() <= Level::INFO
     }
     fn new_span(&self, _: &Attributes<'_>) -> Id {
         Id::from_u64(1)

@@ -1,0 +1,193 @@
+//! A timer of the operating system that wakes the actor's task within some tens of microseconds: on Linux a `timerfd`,
+//! registered with the runtime's own I/O driver.
+//!
+//! The worker that would wake for Tokio's timer wakes for the descriptor instead, so there is no thread besides. Whatever
+//! [the notifier](crate::shared::notifier) says of where the actor is queued holds here too: a driver wakes it in both
+//! cases.
+//!
+//! # Readiness
+//!
+//! The driver reports *that* the descriptor became readable, once for each expiration; the runtime remembers it until it
+//! is cleared. Nothing has to be read from it:
+//!
+//! 1. Setting the descriptor makes it unreadable. An expiration that the driver has not collected is gone then.
+//! 2. What the driver has collected is cleared *before* the descriptor is set. So readiness that is found after that
+//!    belongs to the new setting, or was on its way in another thread: a hint too many, never one too few.
+//! 3. The time to wait is computed from a reading of the clock that precedes the setting. So the descriptor becomes
+//!    readable at the instant that was asked for, or later.
+//!
+//! # Density
+//!
+//! Ticks of 0.1 ms would mean up to 10,000 wake-ups a second, of some 20 to 40 us of CPU time each. Precision matters most
+//! where timers are sparse. So the [`Pace`] saves wake-ups where there were many shortly before:
+//!
+//! * over 500 a second, a wake-up for one tick comes up to 0.2 ms later if timers of a later tick then fire too;
+//! * over some 1,200 a second, it comes no sooner than 0.85 ms after the last.
+//!
+//! After a quiet moment neither applies. Tokio's timer wakes up to 1,000 times a second.
+
+#[cfg(all(test, not(tickwheel_shuttle)))]
+mod tests;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::time::Instant;
+
+use crate::clock;
+
+/// The shortest time to wait. Zero would disarm the descriptor.
+const SHORTEST_WAIT: Duration = Duration::from_nanos(1);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct PreciseTimer {
+    descriptor: AsyncFd<OwnedFd>,
+    /// When the descriptor becomes readable. `None` once that was seen, and while nothing is waited for.
+    armed: Option<Instant>,
+    pace: Pace,
+}
+
+impl PreciseTimer {
+    /// Registers a descriptor with the current runtime.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the runtime has no I/O driver.
+    pub(super) fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let descriptor = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        // Its successor is unsafe, for descriptors that do not own what they refer to. This one does.
+        #[allow(deprecated)]
+        let descriptor = AsyncFd::with_interest(descriptor, Interest::READABLE)?;
+        Ok(PreciseTimer {
+            descriptor,
+            armed: None,
+            pace: Pace::new(clock::now()),
+        })
+    }
+
+    /// How much later than at its due tick the actor may be woken for the sake of later ones.
+    pub(super) fn slack(&self) -> Duration {
+        self.pace.slack(clock::now())
+    }
+
+    /// Makes it elapse at this instant, or as soon after as the pace allows; or never.
+    pub(super) fn set(&mut self, at: Option<Instant>) -> io::Result<()> {
+        let at = at.map(|at| self.pace.delay(at));
+        if at == self.armed {
+            return Ok(());
+        }
+        self.clear_readiness();
+        let wait = at.map_or(Duration::ZERO, |at| {
+            at.saturating_duration_since(clock::now())
+                .max(SHORTEST_WAIT)
+        });
+        let once = Itimerspec {
+            it_interval: timespec(Duration::ZERO),
+            it_value: timespec(wait),
+        };
+        timerfd_settime(self.descriptor.get_ref(), TimerfdTimerFlags::empty(), &once)?;
+        self.armed = at;
+        Ok(())
+    }
+
+    /// Ready once it has elapsed, perhaps before.
+    pub(super) fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut readable = ready!(self.descriptor.poll_read_ready(cx))?;
+        readable.clear_ready();
+        self.armed = None;
+        self.pace.woke(clock::now());
+        Poll::Ready(Ok(()))
+    }
+
+    fn clear_readiness(&self) {
+        // A function that would block has found that the readiness is over.
+        let would_block = |_: &OwnedFd| Err(io::Error::from(io::ErrorKind::WouldBlock));
+        let _: io::Result<()> = self.descriptor.try_io(Interest::READABLE, would_block);
+    }
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: duration.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: duration.subsec_nanos().into(),
+    }
+}
+
+/// Bounds the rate of wake-ups: see the module.
+#[derive(Debug)]
+struct Pace {
+    /// Wake-ups that this does not cover are shared by neighbouring ticks.
+    unshared: Budget,
+    /// Wake-ups that this does not cover wait.
+    all: Budget,
+}
+
+/// The neighbouring ticks that share a wake-up begin so much later than the first of them at most.
+const SLACK: Duration = Duration::from_micros(200);
+
+impl Pace {
+    fn new(now: Instant) -> Self {
+        Pace {
+            unshared: Budget::new(Duration::from_millis(2), now),
+            all: Budget::new(Duration::from_micros(850), now),
+        }
+    }
+
+    fn woke(&mut self, now: Instant) {
+        self.unshared.spend(now);
+        self.all.spend(now);
+    }
+
+    /// How much later than at its due tick a wake-up may come for the sake of others.
+    fn slack(&self, now: Instant) -> Duration {
+        let covers = self.unshared.covers_next_at(now) == now;
+        if covers { Duration::ZERO } else { SLACK }
+    }
+
+    /// This instant, or the first later one at which a wake-up is allowed.
+    fn delay(&self, at: Instant) -> Instant {
+        self.all.covers_next_at(at)
+    }
+}
+
+/// How many wake-ups a budget saves up at most. A quiet moment is one in which it does.
+const SAVED: u32 = 16;
+
+/// A wake-up for each interval, and what was saved of the past ones.
+#[derive(Debug)]
+struct Budget {
+    interval: Duration,
+    /// The end of the interval of the last wake-up, if each has one of its own and none begins before its wake-up. It is
+    /// `SAVED` intervals ahead of the clock when nothing is saved, and one more at most.
+    spent_until: Instant,
+}
+
+impl Budget {
+    fn new(interval: Duration, now: Instant) -> Self {
+        Budget {
+            interval,
+            spent_until: now,
+        }
+    }
+
+    fn spend(&mut self, now: Instant) {
+        let most = now + self.interval * (SAVED + 1);
+        self.spent_until = (self.spent_until.max(now) + self.interval).min(most);
+    }
+
+    /// This instant, or the first later one at which another wake-up is covered.
+    fn covers_next_at(&self, at: Instant) -> Instant {
+        let covered = self.spent_until.checked_sub(self.interval * SAVED);
+        covered.map_or(at, |covered| covered.max(at))
+    }
+}

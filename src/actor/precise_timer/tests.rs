@@ -1,0 +1,141 @@
+//! On the real clock, since the operating system knows no other.
+
+use std::task::Waker;
+use std::thread;
+
+use super::*;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+impl PreciseTimer {
+    /// The instant for which it is armed.
+    pub(in crate::actor) fn armed(&self) -> Option<Instant> {
+        self.armed
+    }
+}
+
+fn is_ready(timer: &mut PreciseTimer) -> bool {
+    let polled = timer.poll_elapsed(&mut Context::from_waker(Waker::noop()));
+    polled.map(Result::unwrap).is_ready()
+}
+
+/// Lets time pass, and then the I/O driver report what is readable.
+async fn pass(time: Duration) {
+    thread::sleep(time);
+    for _ in 0..3 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn elapses_once_and_not_early() {
+    let mut timer = PreciseTimer::new().unwrap();
+    let at = clock::now() + ms(10);
+    timer.set(Some(at)).unwrap();
+    std::future::poll_fn(|cx| timer.poll_elapsed(cx))
+        .await
+        .unwrap();
+    assert!(clock::now() >= at);
+    pass(ms(10)).await;
+    assert!(!is_ready(&mut timer));
+}
+
+#[tokio::test]
+async fn past_instant_elapses_at_once() {
+    let mut timer = PreciseTimer::new().unwrap();
+    for _ in 0..3 {
+        timer.set(Some(clock::now())).unwrap();
+        pass(ms(2)).await;
+        assert!(is_ready(&mut timer));
+    }
+}
+
+#[tokio::test]
+async fn setting_it_clears_old_readiness() {
+    let mut timer = PreciseTimer::new().unwrap();
+    timer.set(Some(clock::now())).unwrap();
+    pass(ms(2)).await;
+    timer.set(Some(clock::now() + HOUR)).unwrap();
+    assert!(!is_ready(&mut timer), "the driver had reported it");
+    timer.set(Some(clock::now())).unwrap();
+    thread::sleep(ms(2));
+    timer.set(Some(clock::now() + HOUR)).unwrap();
+    pass(ms(2)).await;
+    assert!(!is_ready(&mut timer), "the driver had not reported it");
+}
+
+#[tokio::test]
+async fn disarmed_timer_does_not_elapse() {
+    let mut timer = PreciseTimer::new().unwrap();
+    timer.set(Some(clock::now() + ms(5))).unwrap();
+    timer.set(None).unwrap();
+    pass(ms(20)).await;
+    assert!(!is_ready(&mut timer));
+}
+
+#[tokio::test]
+async fn elapsed_timer_stays_elapsed_when_set_to_the_same_instant() {
+    let mut timer = PreciseTimer::new().unwrap();
+    let at = clock::now();
+    timer.set(Some(at)).unwrap();
+    pass(ms(2)).await;
+    timer.set(Some(at)).unwrap();
+    assert!(is_ready(&mut timer));
+}
+
+/// Wakes as often as the pace allows, `times`.
+fn wake_densely(pace: &mut Pace, mut now: Instant, times: u32) -> Instant {
+    for _ in 0..times {
+        now = pace.delay(now);
+        pace.woke(now);
+    }
+    now
+}
+
+#[test]
+fn sparse_wake_ups_are_never_delayed_nor_shared() {
+    let mut now = Instant::now() + HOUR;
+    let mut pace = Pace::new(now);
+    for _ in 0..1_000 {
+        assert_eq!(pace.delay(now), now);
+        assert_eq!(pace.slack(now), Duration::ZERO);
+        pace.woke(now);
+        now += pace.unshared.interval;
+    }
+}
+
+#[test]
+fn frequent_wake_ups_are_shared_but_not_delayed() {
+    let mut now = Instant::now() + HOUR;
+    let mut pace = Pace::new(now);
+    for n in 0..1_000 {
+        assert_eq!(pace.delay(now), now);
+        assert_eq!(pace.slack(now) == SLACK, n > 2 * SAVED, "wake-up {n}");
+        pace.woke(now);
+        now += pace.unshared.interval / 2;
+    }
+}
+
+#[test]
+fn dense_wake_ups_keep_the_interval() {
+    let begin = Instant::now() + HOUR;
+    let mut pace = Pace::new(begin);
+    assert_eq!(wake_densely(&mut pace, begin, SAVED + 1), begin);
+    let end = wake_densely(&mut pace, begin, 1_000);
+    assert_eq!(end, begin + pace.all.interval * 1_000);
+    assert_eq!(pace.slack(end), SLACK);
+}
+
+#[test]
+fn quiet_moment_makes_wake_ups_precise_again() {
+    let begin = Instant::now() + HOUR;
+    let mut pace = Pace::new(begin);
+    let end = wake_densely(&mut pace, begin, 1_000);
+    let later = end + pace.unshared.interval * (SAVED + 1);
+    assert_eq!(pace.slack(later), Duration::ZERO);
+    assert_eq!(wake_densely(&mut pace, later, SAVED), later);
+}

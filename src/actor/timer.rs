@@ -1,0 +1,165 @@
+//! The timer that the actor's task waits on: Tokio's, which rounds up to a millisecond, or a
+//! [precise one](super::precise_timer).
+//!
+//! 1. *Only the clock decides what is due.* That the timer has elapsed is a hint to look at it, so the actor may be woken
+//!    twice for one tick, or too early.
+//! 2. *Nothing to wait for arms nothing.*
+//! 3. *Where the clock can be paused Tokio's timer is always armed.* A paused clock moves on to the next of Tokio's timers,
+//!    so it would not see the wheel otherwise. The precise timer is armed too, but not while the clock is virtual: it
+//!    follows the real one.
+//! 4. *A precise timer that fails is given up*, for Tokio's.
+
+use std::future::Future;
+use std::io;
+use std::panic::catch_unwind;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{self, Instant};
+
+use super::precise_timer::PreciseTimer;
+use crate::clock;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct ActorTimer {
+    tokio: Option<Pin<Box<time::Sleep>>>,
+    precise: Option<PreciseTimer>,
+}
+
+impl ActorTimer {
+    /// Waits on Tokio's timer alone.
+    pub(crate) fn tokio() -> Self {
+        ActorTimer {
+            tokio: None,
+            precise: None,
+        }
+    }
+
+    /// Waits on a precise timer if this system and the current runtime have one, and else on Tokio's. The reason is logged
+    /// then.
+    pub(crate) fn precise(wheel: &str) -> Self {
+        let mut timer = ActorTimer::tokio();
+        // Only registering a descriptor shows whether the runtime has an I/O driver: it panics if there is none.
+        let made = catch_unwind(PreciseTimer::new);
+        let no_driver = |_| Err(io::Error::other("the runtime has no I/O driver"));
+        match made.unwrap_or_else(no_driver) {
+            Ok(precise) => timer.precise = Some(precise),
+            Err(error) => give_up(wheel, &error),
+        }
+        timer
+    }
+
+    /// How much later than at its due tick the actor may be woken, if timers of several ticks are then due.
+    pub(crate) fn slack(&self) -> Duration {
+        let precise = self.precise.as_ref();
+        precise.map_or(Duration::ZERO, PreciseTimer::slack)
+    }
+
+    /// Makes it elapse at this instant, and not before, or never. `can_pause` says whether the clock can be paused.
+    pub(crate) fn set(&mut self, at: Option<Instant>, can_pause: bool, wheel: &str) {
+        let is_precise = self.set_precise(at, can_pause, wheel);
+        let at = at.filter(|_| can_pause || !is_precise);
+        match (at, &mut self.tokio) {
+            (None, timer) => *timer = None,
+            (Some(at), Some(timer)) if timer.deadline() == at && !timer.is_elapsed() => {}
+            (Some(at), Some(timer)) => timer.as_mut().reset(at),
+            (Some(at), timer) => *timer = Some(Box::pin(time::sleep_until(at))),
+        }
+    }
+
+    /// Sets the precise timer. Returns whether it can be relied on.
+    fn set_precise(&mut self, at: Option<Instant>, can_pause: bool, wheel: &str) -> bool {
+        let Some(timer) = &mut self.precise else {
+            return false;
+        };
+        let at = at.filter(|_| !(can_pause && clock::is_virtual()));
+        if let Err(error) = timer.set(at) {
+            self.precise = None;
+            give_up(wheel, &error);
+        }
+        self.precise.is_some()
+    }
+
+    /// Ready once it has elapsed, perhaps before.
+    pub(crate) fn poll_elapsed(&mut self, cx: &mut Context<'_>, wheel: &str) -> Poll<()> {
+        if let Some(timer) = &mut self.precise {
+            match timer.poll_elapsed(cx) {
+                Poll::Ready(Ok(())) => return Poll::Ready(()),
+                Poll::Ready(Err(error)) => {
+                    self.precise = None;
+                    give_up(wheel, &error);
+                    // The actor's next wait sets Tokio's timer.
+                    return Poll::Ready(());
+                }
+                Poll::Pending => {}
+            }
+        }
+        match &mut self.tokio {
+            Some(timer) => timer.as_mut().poll(cx),
+            None => Poll::Pending,
+        }
+    }
+}
+
+#[cold]
+fn give_up(wheel: &str, error: &io::Error) {
+    tracing::info!(wheel, %error, "timers are precise to a millisecond only: the actor waits on Tokio's timer");
+}
+
+#[cfg(test)]
+impl ActorTimer {
+    /// The instant for which Tokio's timer is armed.
+    pub(super) fn armed_tokio(&self) -> Option<Instant> {
+        self.tokio.as_ref().map(|timer| timer.deadline())
+    }
+}
+
+#[cfg(all(
+    test,
+    feature = "precise",
+    target_os = "linux",
+    not(any(tickwheel_loom, tickwheel_shuttle))
+))]
+mod tests {
+    use super::*;
+
+    /// The instants for which Tokio's timer and the precise one are armed after it is set to `at`.
+    fn armed(timer: &mut ActorTimer, at: Instant, can_pause: bool) -> [Option<Instant>; 2] {
+        timer.set(Some(at), can_pause, "wheel");
+        let precise = timer.precise.as_ref().and_then(PreciseTimer::armed);
+        [timer.armed_tokio(), precise]
+    }
+
+    #[tokio::test]
+    async fn precise_timer_replaces_tokios_where_no_clock_can_be_paused() {
+        let mut timer = ActorTimer::precise("wheel");
+        let at = clock::now() + Duration::from_secs(5);
+        assert_eq!(armed(&mut timer, at, false), [None, Some(at)]);
+        assert_eq!(armed(&mut timer, at, true), [Some(at); 2]);
+        timer.set(None, true, "wheel");
+        assert_eq!(timer.armed_tokio(), None);
+        let precise = timer.precise.as_ref().map(PreciseTimer::armed);
+        assert_eq!(precise, Some(None));
+    }
+
+    #[tokio::test]
+    async fn precise_timer_is_disarmed_once_the_clock_is_virtual() {
+        let mut timer = ActorTimer::precise("wheel");
+        let at = clock::now() + Duration::from_secs(5);
+        assert_eq!(armed(&mut timer, at, true), [Some(at); 2]);
+        time::pause();
+        assert_eq!(armed(&mut timer, at, true), [Some(at), None]);
+    }
+
+    #[test]
+    fn tokios_timer_is_used_without_io_driver() {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_time().build().unwrap();
+        let _within = runtime.enter();
+        let mut timer = ActorTimer::precise("wheel");
+        let at = clock::now() + Duration::from_secs(5);
+        assert_eq!(armed(&mut timer, at, false), [Some(at), None]);
+    }
+}

@@ -1,0 +1,186 @@
+//! The precise timer on the real clock, against a wheel without it in the same process. The package `tests/plain` runs them
+//! too, in a build whose clock cannot be paused.
+
+use std::time::Duration;
+
+use tickwheel::TimerWheel;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::Instant;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn us(micros: u64) -> Duration {
+    Duration::from_micros(micros)
+}
+
+/// A runtime of each kind, with an I/O driver.
+fn runtimes() -> [Runtime; 2] {
+    let (mut one, mut two) = (Builder::new_current_thread(), Builder::new_multi_thread());
+    let two = two.worker_threads(2);
+    [one.enable_all(), two.enable_all()].map(|builder| builder.build().unwrap())
+}
+
+fn wheel(precise: bool) -> TimerWheel {
+    TimerWheel::builder().precise(precise).start().unwrap()
+}
+
+/// Delays of two to three milliseconds, anywhere between Tokio's.
+fn delays() -> impl Iterator<Item = Duration> {
+    (0..40).map(|n| us(2_000 + n * 617 % 1_000))
+}
+
+/// The lower quartile: on a busy machine a system that wakes threads late makes the others useless.
+fn quartile(mut late: Vec<Duration>) -> Duration {
+    late.sort();
+    late[late.len() / 4]
+}
+
+/// The lower quartile of how late timers are that `fire` waits for. None may be early.
+async fn lateness(fire: impl AsyncFn(Duration)) -> Duration {
+    let mut late = Vec::new();
+    for delay in delays() {
+        let deadline = Instant::now() + delay;
+        fire(delay).await;
+        let now = Instant::now();
+        assert!(now >= deadline, "early by {:?}", deadline - now);
+        late.push(now - deadline);
+    }
+    quartile(late)
+}
+
+/// The precise one has to be less than half as late, in one of several attempts.
+async fn assert_more_punctual(precise: impl AsyncFn(Duration), control: impl AsyncFn(Duration)) {
+    let mut seen = Vec::new();
+    for _ in 0..10 {
+        let (precise, control) = (lateness(&precise).await, lateness(&control).await);
+        if precise * 2 < control {
+            return;
+        }
+        seen.push((precise, control));
+    }
+    panic!("precise and not: {seen:?}");
+}
+
+#[test]
+fn sleeps_are_punctual_below_a_millisecond() {
+    for runtime in runtimes() {
+        runtime.block_on(async {
+            let (precise, control) = (wheel(true), wheel(false));
+            assert_more_punctual(
+                async |delay| precise.sleep(delay).await,
+                async |delay| control.sleep(delay).await,
+            )
+            .await;
+        });
+    }
+}
+
+#[test]
+fn tokios_sleeps_are_less_punctual() {
+    for runtime in runtimes() {
+        runtime.block_on(async {
+            let precise = wheel(true);
+            assert_more_punctual(
+                async |delay| precise.sleep(delay).await,
+                async |delay| tokio::time::sleep(delay).await,
+            )
+            .await;
+        });
+    }
+}
+
+#[test]
+fn lone_sleep_is_punctual_after_a_dense_load() {
+    for runtime in runtimes() {
+        runtime.block_on(async {
+            let (precise, control) = (wheel(true), wheel(false));
+            for n in 0..1_000 {
+                let (timers, _expirations) = precise.keyed();
+                timers.set_timer((), (), us(n * 100)).unwrap();
+                timers.set_timer((), (), HOUR).unwrap();
+            }
+            tokio::time::sleep(us(150_000)).await;
+            assert_more_punctual(
+                async |delay| precise.sleep(delay).await,
+                async |delay| control.sleep(delay).await,
+            )
+            .await;
+        });
+    }
+}
+
+#[test]
+fn wheel_without_io_driver_waits_on_tokios_timer() {
+    let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let wheel = wheel(true);
+        for delay in delays() {
+            let deadline = Instant::now() + delay;
+            wheel.sleep(delay).await;
+            assert!(Instant::now() >= deadline);
+        }
+    });
+}
+
+#[test]
+fn precise_wheel_serves_a_thread_of_its_own() {
+    let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+    let builder = TimerWheel::builder().precise(true).dedicated_thread();
+    let wheel = builder.start().unwrap();
+    runtime.block_on(async {
+        let deadline = Instant::now() + us(3_000);
+        wheel.sleep(us(3_000)).await;
+        assert!(Instant::now() >= deadline);
+    });
+}
+
+/// How often the actor went to sleep in this time, once it had done what it was told.
+async fn wake_ups(wheel: &TimerWheel, time: Duration) -> u64 {
+    wheel.settle().await;
+    tokio::time::sleep(us(20_000)).await;
+    let before = wheel.metrics().wake_ups;
+    tokio::time::sleep(time).await;
+    wheel.metrics().wake_ups - before
+}
+
+#[test]
+fn p13_wakes_for_nothing_when_empty_or_when_timers_are_far() {
+    for runtime in runtimes() {
+        runtime.block_on(async {
+            let wheel = wheel(true);
+            let time = us(100_000);
+            assert_eq!(wake_ups(&wheel, time).await, 0, "empty");
+            let (timers, _expirations) = wheel.keyed();
+            timers.set_timer("far", (), HOUR).unwrap();
+            assert_eq!(wake_ups(&wheel, time).await, 0, "one far timer");
+            timers.set_timer("near", (), us(5_000)).unwrap();
+            assert_eq!(wake_ups(&wheel, time).await, 0, "one has fired");
+            drop(timers);
+            assert_eq!(wake_ups(&wheel, time).await, 0, "empty again");
+        });
+    }
+}
+
+#[test]
+fn dense_timers_share_wake_ups() {
+    for runtime in runtimes() {
+        runtime.block_on(async {
+            let wheel = wheel(true);
+            let (timers, mut expirations) = wheel.keyed();
+            // A timer for each tick.
+            for n in 0..5_000 {
+                let delay = us(50_000 + n * 100);
+                timers.set_timer(n, (), delay).unwrap();
+            }
+            wheel.settle().await;
+            let (before, begin) = (wheel.metrics().wake_ups, Instant::now());
+            for _ in 0..5_000 {
+                expirations.recv().await.unwrap();
+            }
+            let woken = wheel.metrics().wake_ups - before;
+            let millis = u64::try_from(begin.elapsed().as_millis()).unwrap();
+            // A wake-up for each timer would be ten times as many as milliseconds.
+            assert!(woken < millis * 3 / 2 + 50, "{woken} in {millis} ms");
+        });
+    }
+}
