@@ -137,12 +137,13 @@ fn place(ratio: f64) -> i32 {
     LABELS + (share * f64::from(BARS)) as i32
 }
 
-const PEERS: [(&str, RGBColor); 5] = [
+const PEERS: [(&str, RGBColor); 6] = [
     ("tickwheel", BETTER),
     ("tokio::time", WORSE),
     ("pingora-timeout", EQUAL),
     ("futures-timer", RGBColor(0, 158, 115)),
     ("async-io", RGBColor(204, 121, 167)),
+    ("tickwheel, precise", RGBColor(86, 180, 233)),
 ];
 
 /// How late sleeps were, under light and under heavy load. False without any.
@@ -178,7 +179,7 @@ pub fn lateness(figures: &Figures, about: &str, path: &Path) -> Result<bool, Str
         let line = PathElement::new([(x, 62), (x + 18, 62)], color.stroke_width(3));
         head.draw(&line).map_err(failed)?;
         text(&head, (x + 24, 62), 13, HPos::Left, name)?;
-        x += 150;
+        x += 136;
     }
     for ((title, curves), area) in panels.iter().zip(area.split_evenly((panels.len(), 1))) {
         panel(&area, title, curves)?;

@@ -12,6 +12,7 @@ pub mod keyed;
 pub mod measure;
 pub mod plan;
 pub mod proxy;
+pub mod rates;
 pub mod report;
 pub mod service;
 pub mod sides;

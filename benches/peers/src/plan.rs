@@ -5,10 +5,9 @@ use crate::churn::{Lengths, Nested};
 use crate::floods::{self, FLOODS, Flood};
 use crate::keyed::{To, Triples};
 use crate::measure::Scale;
-use crate::proxy::Lengths;
 use crate::sides::Side;
 use crate::sleepers::{self, Idle};
-use crate::{actor, adapters, churn, idle, keyed, proxy, service, touch, wheels};
+use crate::{actor, adapters, churn, idle, keyed, proxy, rates, service, touch, wheels};
 
 /// A workload that a process of its own runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +20,11 @@ pub enum Workload {
     Nested(Nested),
     Many(Side),
     Few(Side),
+    /// So many sleeps a second.
+    Rate {
+        side: Side,
+        per_second: u64,
+    },
     Blocked(Side),
     Beside(Flood),
     /// Many sets with timers that are due at once.
@@ -52,7 +56,10 @@ pub enum Workload {
     },
     /// A server of hyper.
     Service,
-    Proxy(Lengths),
+    /// A proxy with four timers for each request.
+    Proxy {
+        mixed: bool,
+    },
 }
 
 /// One process.
@@ -269,13 +276,13 @@ pub fn jobs(scale: Scale) -> Vec<Job> {
             "service",
             "proxy",
             "a proxy under load, constant lengths",
-            Workload::Proxy(Lengths::Constant),
+            Workload::Proxy { mixed: false },
         ),
         job(
             "service",
             "proxy mixed",
             "a proxy under load, mixed lengths",
-            Workload::Proxy(Lengths::Mixed),
+            Workload::Proxy { mixed: true },
         ),
     ]);
     for (group, what, nested) in NESTED {
@@ -349,6 +356,7 @@ pub fn jobs(scale: Scale) -> Vec<Job> {
         jobs.push(job("S11", "S11", with.name(), Workload::Idle(with)));
     }
     light(&mut jobs, scale);
+    rates(&mut jobs, scale);
     for (group, flood, what) in FLOODS {
         jobs.push(job("S14", group, what, Workload::Beside(flood)));
     }
@@ -395,11 +403,35 @@ pub fn jobs(scale: Scale) -> Vec<Job> {
     jobs
 }
 
+/// S12b, likewise.
+fn rates(jobs: &mut Vec<Job>, scale: Scale) {
+    for (group, per_second) in rates::RATES {
+        let rate = |side: Side| {
+            job(
+                "S12b",
+                group,
+                side.name(),
+                Workload::Rate { side, per_second },
+            )
+        };
+        for repetition in 0..scale.pick(1, 5) {
+            let mut sides = [Side::Tokio, Side::Tickwheel, Side::Precise];
+            sides.rotate_left(repetition % 3);
+            jobs.extend(sides.map(rate));
+        }
+        jobs.extend(rates::VARIANTS.map(rate));
+        // A thread that they all wake has no time for more.
+        if per_second <= 10_000 {
+            jobs.extend(rates::PEERS.map(rate));
+        }
+    }
+}
+
 /// S12 and S13. The sides that are compared with a bar take turns, each time in a process of its own.
 fn light(jobs: &mut Vec<Job>, scale: Scale) {
     for repetition in 0..scale.pick(2, 10) {
-        let mut sides = [Side::Tokio, Side::Tickwheel, Side::LongTick];
-        sides.rotate_left(repetition % 3);
+        let mut sides = [Side::Tokio, Side::Tickwheel, Side::LongTick, Side::Precise];
+        sides.rotate_left(repetition % 4);
         for side in sides {
             jobs.push(job("S12", "S12", side.name(), Workload::Few(side)));
         }
@@ -409,6 +441,7 @@ fn light(jobs: &mut Vec<Job>, scale: Scale) {
         Side::Pingora,
         Side::FuturesTimer,
         Side::AsyncIo,
+        Side::TokioTimerfd,
     ] {
         jobs.push(job("S12", "S12", side.name(), Workload::Few(side)));
     }
@@ -435,6 +468,7 @@ pub fn run(scale: Scale, workload: Workload) {
         Workload::Nested(nested) => churn::nested(scale, nested),
         Workload::Many(side) => sleepers::many(scale, side),
         Workload::Few(side) => sleepers::few(scale, side),
+        Workload::Rate { side, per_second } => rates::run(scale, side, per_second),
         Workload::Blocked(side) => sleepers::blocked(scale, side),
         Workload::Beside(flood) => floods::beside(scale, flood),
         Workload::Sets => floods::sets(scale),
@@ -453,7 +487,7 @@ pub fn run(scale: Scale, workload: Workload) {
         Workload::Adapters => adapters::timers(scale),
         Workload::Calls { cloned } => adapters::calls(scale, cloned),
         Workload::Service => service::run(scale),
-        Workload::Proxy(lengths) => proxy::run(scale, lengths),
+        Workload::Proxy { mixed } => proxy::run(scale, mixed),
         Workload::Bytes | Workload::Allocations => unreachable!("`counted` runs these"),
         #[cfg(not(tokio_unstable))]
         Workload::Turns => unreachable!("the program built with `--cfg tokio_unstable` runs it"),

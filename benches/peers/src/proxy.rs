@@ -16,36 +16,29 @@ use crate::clients::{BODY, REQUEST, alternate_under_load};
 use crate::measure::Scale;
 use crate::sides::{Floor, Tickwheel, Timer, Tokio, runtime, wheel_on};
 
-/// How long the timers of a request are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lengths {
-    /// Each of the four always the same.
-    Constant,
-    /// Each at random, between one second and thirty.
-    Mixed,
-}
+/// How long the timers of each request are, in seconds, where lengths are not mixed.
+const LENGTHS: [u64; 4] = [30, 60, 10, 5];
 
-/// Seconds.
-const CONSTANT: [u64; 4] = [30, 60, 10, 5];
-
-impl Lengths {
-    fn of_request(self) -> [Duration; 4] {
-        match self {
-            Lengths::Constant => CONSTANT.map(Duration::from_secs),
-            Lengths::Mixed => CONSTANT.map(|_| Duration::from_millis(fastrand::u64(1_000..30_000))),
+/// How long the timers of a request are: always the same, or each at random between one second and thirty.
+fn lengths(mixed: bool) -> [Duration; 4] {
+    LENGTHS.map(|secs| {
+        if mixed {
+            Duration::from_millis(fastrand::u64(1_000..30_000))
+        } else {
+            Duration::from_secs(secs)
         }
-    }
+    })
 }
 
-pub fn run(scale: Scale, lengths: Lengths) {
+pub fn run(scale: Scale, mixed: bool) {
     let (client, proxies) = (runtime(1), runtime(2));
     let wheel = wheel_on(&proxies);
     let behind = serve(&client, answer, ());
     let series = ["no limits", "tokio::time", "tickwheel"];
     let addresses = [
-        serve(&proxies, forward, (Floor, lengths, behind)),
-        serve(&proxies, forward, (Tokio, lengths, behind)),
-        serve(&proxies, forward, (Tickwheel(wheel), lengths, behind)),
+        serve(&proxies, forward, (Floor, mixed, behind)),
+        serve(&proxies, forward, (Tokio, mixed, behind)),
+        serve(&proxies, forward, (Tickwheel(wheel), mixed, behind)),
     ];
     alternate_under_load(scale, &client, &series, &addresses);
 }
@@ -80,13 +73,13 @@ async fn answer(mut client: TcpStream, (): ()) -> io::Result<()> {
 
 async fn forward<T: Timer>(
     mut client: TcpStream,
-    (timer, lengths, behind): (T, Lengths, SocketAddr),
+    (timer, mixed, behind): (T, bool, SocketAddr),
 ) -> io::Result<()> {
     let mut server = TcpStream::connect(behind).await?;
     server.set_nodelay(true)?;
     let (mut request, mut response) = ([0; REQUEST.len()], [0; BODY.len()]);
     loop {
-        let [head, whole, answer, reply] = lengths.of_request();
+        let [head, whole, answer, reply] = lengths(mixed);
         within(&timer, head, client.read_exact(&mut request)).await?;
         within(&timer, whole, async {
             server.write_all(&request).await?;

@@ -211,7 +211,7 @@ fn rustc() -> String {
 
 /// The versions of all that is compared, as locked.
 fn versions() -> Vec<String> {
-    const NAMES: [&str; 7] = [
+    const NAMES: [&str; 8] = [
         "tickwheel",
         "tokio",
         "tokio-util",
@@ -219,6 +219,7 @@ fn versions() -> Vec<String> {
         "hierarchical_hash_wheel_timer",
         "futures-timer",
         "async-io",
+        "tokio-timerfd",
     ];
     let lock = include_str!("../Cargo.lock");
     NAMES

@@ -42,6 +42,10 @@ pub struct FuturesTimer;
 #[derive(Debug, Clone)]
 pub struct AsyncIo;
 
+/// A `timerfd` for each sleep.
+#[derive(Debug, Clone)]
+pub struct TokioTimerfd;
+
 /// No timer at all: what the loop around it costs.
 #[derive(Debug, Clone)]
 pub struct Floor;
@@ -139,6 +143,20 @@ impl Timer for AsyncIo {
     }
 }
 
+impl Timer for TokioTimerfd {
+    async fn timeout<F>(&self, length: Duration, future: F)
+    where
+        F: Future<Output = ()> + Send,
+    {
+        either(future, tokio_timerfd::sleep(length)).await;
+    }
+
+    async fn sleep(&self, length: Duration) {
+        let slept = tokio_timerfd::sleep(length).await;
+        slept.expect("the system has descriptors left");
+    }
+}
+
 impl Timer for Floor {
     fn timeout<F>(&self, _: Duration, future: F) -> impl Future<Output = ()> + Send
     where
@@ -169,6 +187,12 @@ pub enum Side {
     LongTick,
     /// With the actor on a thread of its own.
     OwnThread,
+    /// With an actor that waits on a precise timer.
+    Precise,
+    /// The same with ticks of 50, 20 and 10 us.
+    Precise50,
+    Precise20,
+    Precise10,
     /// With `tickwheel::time`.
     Ambient,
     Tokio,
@@ -177,20 +201,26 @@ pub enum Side {
     Pingora,
     FuturesTimer,
     AsyncIo,
+    TokioTimerfd,
 }
 
 impl Side {
-    pub const ALL: [Side; 10] = [
+    pub const ALL: [Side; 15] = [
         Side::Floor,
         Side::Tickwheel,
         Side::LongTick,
         Side::OwnThread,
+        Side::Precise,
+        Side::Precise50,
+        Side::Precise20,
+        Side::Precise10,
         Side::Ambient,
         Side::Tokio,
         Side::TokioAlternative,
         Side::Pingora,
         Side::FuturesTimer,
         Side::AsyncIo,
+        Side::TokioTimerfd,
     ];
 
     pub fn name(self) -> &'static str {
@@ -199,12 +229,17 @@ impl Side {
             Side::Tickwheel => "tickwheel",
             Side::LongTick => "tickwheel, tick of 1 ms",
             Side::OwnThread => "tickwheel, own thread",
+            Side::Precise => "tickwheel, precise",
+            Side::Precise50 => "tickwheel, precise, tick of 50 us",
+            Side::Precise20 => "tickwheel, precise, tick of 20 us",
+            Side::Precise10 => "tickwheel, precise, tick of 10 us",
             Side::Ambient => "tickwheel::time",
             Side::Tokio => "tokio::time",
             Side::TokioAlternative => "tokio::time, alternative",
             Side::Pingora => "pingora-timeout",
             Side::FuturesTimer => "futures-timer",
             Side::AsyncIo => "async-io",
+            Side::TokioTimerfd => "tokio-timerfd",
         }
     }
 
@@ -225,7 +260,11 @@ macro_rules! with_side {
             }
             $crate::sides::Side::Tickwheel
             | $crate::sides::Side::LongTick
-            | $crate::sides::Side::OwnThread => {
+            | $crate::sides::Side::OwnThread
+            | $crate::sides::Side::Precise
+            | $crate::sides::Side::Precise50
+            | $crate::sides::Side::Precise20
+            | $crate::sides::Side::Precise10 => {
                 let $timer = $crate::sides::Tickwheel($wheel.clone());
                 $body
             }
@@ -249,6 +288,10 @@ macro_rules! with_side {
                 let $timer = $crate::sides::AsyncIo;
                 $body
             }
+            $crate::sides::Side::TokioTimerfd => {
+                let $timer = $crate::sides::TokioTimerfd;
+                $body
+            }
         }
     };
 }
@@ -269,17 +312,22 @@ pub fn runtime(workers: usize) -> Runtime {
     runtime.expect("the runtime starts")
 }
 
-/// A wheel on that runtime.
+/// A wheel on that runtime, with the defaults of a build without features.
 pub fn wheel_on(runtime: &Runtime) -> TimerWheel {
-    runtime.block_on(async { TimerWheel::new() })
+    wheel_of(Side::Tickwheel, runtime)
 }
 
 /// The wheel of this side.
 pub fn wheel_of(side: Side, runtime: &Runtime) -> TimerWheel {
-    let builder = TimerWheel::builder();
+    let micros = Duration::from_micros;
+    let builder = TimerWheel::builder().precise(false);
     let builder = match side {
-        Side::LongTick => builder.tick(Duration::from_millis(1)),
+        Side::LongTick => builder.tick(micros(1_000)),
         Side::OwnThread => builder.dedicated_thread(),
+        Side::Precise => builder.precise(true),
+        Side::Precise50 => builder.precise(true).tick(micros(50)),
+        Side::Precise20 => builder.precise(true).tick(micros(20)),
+        Side::Precise10 => builder.precise(true).tick(micros(10)),
         _ => builder,
     };
     let wheel = runtime.block_on(async { builder.start() });
