@@ -163,8 +163,8 @@
 //! finer; [`Builder::tick`] says when it makes them more punctual.
 //!
 //! Where tasks that are always ready keep a runtime busy, the actor waits among them, and then the
-//! task that it wakes waits again. Beside 200 such tasks on a current_thread runtime a sleep was 1.5
-//! to 2 times as late as Tokio's; with the actor on a thread of its own, 0.15 to 0.25 times.
+//! task that it wakes waits again. Beside 200 such tasks on a `current_thread` runtime a sleep was
+//! 1.5 to 2 times as late as Tokio's; with the actor on a thread of its own, 0.15 to 0.25 times.
 //!
 //! A duration of zero and a deadline in the past are no errors. A sleep is then ready at its first
 //! poll. A keyed timer expires on the actor's next turn, or with the next tick if its deadline lies
