@@ -32,6 +32,7 @@ use crate::shared::bound::ActorAction;
 use crate::shared::entry::{Disarmed, Entry, Expiration, Phase};
 use crate::shared::mailbox::{Backlog, Mailbox, Notifier};
 use crate::sync::{Mutex, lock};
+use crate::wheel::Step;
 
 pub(crate) type SleepEntry = Entry<()>;
 
