@@ -1,4 +1,4 @@
-//! The operator's view of all timers: lists, release, acknowledge and purge.
+//! The operator's view of all timers: lists, releases, dead timers, and purge.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -12,18 +12,39 @@ use crate::codec::Coder;
 use crate::error::Error;
 use crate::instance::Core;
 use crate::store::{
-    List, Purged, Settle, Settled, Settlement, State, StoreError, StoreTime, Stored, Version,
+    DeadRows, List, Purged, Retried, Settle, Settled, Settlement, State, StoreError, StoreTime,
+    Stored, Version,
 };
 use crate::token::Token;
 
-/// The shortest pause between two batches of a purge: long enough for another process to lock the SQLite file.
-const PURGE_PAUSE: Duration = Duration::from_millis(2);
+/// The shortest pause between two batches of a call that changes many rows: long enough for another process to lock the SQLite file.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// A view of all timers of a namespace, whichever instance has set or claimed them. Made by
 /// [`DurableTimers::admin`](crate::DurableTimers::admin).
 ///
-/// Each call but [`purge`](Self::purge) and long lists is one call of the store. Errors are those of
-/// [`DurableTimers`](crate::DurableTimers#errors). Queries delay no other call and no delivery.
+/// Each call but [`purge`](Self::purge), those about many dead timers, and long lists is one call of the store. Errors are
+/// those of [`DurableTimers`](crate::DurableTimers#errors). Queries delay no other call and no delivery.
+///
+/// # Dead timers
+///
+/// A timer that has [failed for good](crate::operating#timers-that-fail) is dead: listed by [`dead`](Self::dead), and
+/// retried or discarded by its token, by its key, or with all others. Of a retry and a discard of the same timer one takes
+/// effect, and the other returns that it has found nothing.
+///
+/// A retried timer is due at once, and its attempts begin again. If its key has a newer timer, it is delivered beside it.
+///
+/// ```
+/// # async fn example(timers: tickwheel_durable::DurableTimers<String, u32>) -> Result<(), tickwheel_durable::Error> {
+/// let admin = timers.admin();
+/// for entry in admin.dead(None, 100).await? {
+///     println!("{:?} failed {} times: {:?}", entry.key, entry.attempt, entry.error);
+/// }
+/// admin.retry_dead_key("order 17").await?;
+/// admin.discard_all_dead().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Admin<K, V> {
     core: Arc<Core>,
     coder: Arc<dyn Coder<K, V>>,
@@ -47,6 +68,10 @@ pub struct Entry<K, V> {
     pub loaded: bool,
     /// Its claim, if it has fired and is not settled.
     pub in_flight: Option<InFlight>,
+    /// Its death, if it has failed for good.
+    pub dead: Option<Dead>,
+    /// The error of its last attempt that failed with one.
+    pub error: Option<String>,
     position: Position,
 }
 
@@ -56,8 +81,18 @@ pub struct Entry<K, V> {
 pub struct InFlight {
     /// Its token.
     pub token: Token,
-    /// When its lease ends; `None` if it is quarantined.
+    /// When its lease ends; `None` if it is quarantined, as by an earlier version of this crate.
     pub lease_until: Option<SystemTime>,
+}
+
+/// The death of a timer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Dead {
+    /// The token of its last claim.
+    pub token: Token,
+    /// When it died, by the store's clock.
+    pub since: SystemTime,
 }
 
 /// A position in a list, to continue after.
@@ -89,7 +124,7 @@ impl<K, V> Admin<K, V> {
         self.list(State::Waiting, after, limit).await
     }
 
-    /// The next `limit` timers in flight after a position, by the end of their leases. Parked ones come last.
+    /// The next `limit` timers in flight after a position, by the end of their leases. Quarantined ones come last.
     ///
     /// # Errors
     ///
@@ -102,7 +137,94 @@ impl<K, V> Admin<K, V> {
         self.list(State::InFlight, after, limit).await
     }
 
-    /// The timer with this key: the waiting one, else the one that was delivered last and is not settled.
+    /// The next `limit` dead timers after a position, those that died first before others.
+    ///
+    /// # Errors
+    ///
+    /// See [above](Self).
+    pub async fn dead(
+        &self,
+        after: Option<Position>,
+        limit: usize,
+    ) -> Result<Vec<Entry<K, V>>, Error> {
+        self.list(State::Dead, after, limit).await
+    }
+
+    /// Retries the dead timer with this token. Returns whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// See [above](Self).
+    pub async fn retry_dead(&self, token: Token) -> Result<bool, Error> {
+        Ok(self.retry(|| DeadRows::Token(token.0)).await? > 0)
+    }
+
+    /// Retries the dead timers with this key. Returns how many there were: of a repeating timer each occurrence dies for
+    /// itself.
+    ///
+    /// # Errors
+    ///
+    /// See [above](Self).
+    pub async fn retry_dead_key<Q>(&self, key: &Q) -> Result<u64, Error>
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+    {
+        let key = self.coder.encode_key(&key)?;
+        self.retry(|| DeadRows::Key(key.clone())).await
+    }
+
+    /// Retries all timers that are dead now, those that died first before others. Returns how many there were.
+    ///
+    /// After an error, or when the future is dropped, some may have been retried.
+    ///
+    /// # Errors
+    ///
+    /// See [above](Self).
+    pub async fn retry_all_dead(&self) -> Result<u64, Error> {
+        let began = Instant::now();
+        // One that dies again meanwhile is not retried again.
+        self.retry(|| DeadRows::OlderThan(began.elapsed())).await
+    }
+
+    /// Discards the dead timer with this token. Returns whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// See [above](Self).
+    pub async fn discard_dead(&self, token: Token) -> Result<bool, Error> {
+        Ok(self.discard_rows(|| DeadRows::Token(token.0)).await? > 0)
+    }
+
+    /// Discards the dead timers with this key. Returns how many there were.
+    ///
+    /// # Errors
+    ///
+    /// See [above](Self).
+    pub async fn discard_dead_key<Q>(&self, key: &Q) -> Result<u64, Error>
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+    {
+        let key = self.coder.encode_key(&key)?;
+        self.discard_rows(|| DeadRows::Key(key.clone())).await
+    }
+
+    /// Discards all timers that are dead now. Returns how many there were.
+    ///
+    /// After an error, or when the future is dropped, some may have been discarded.
+    ///
+    /// # Errors
+    ///
+    /// See [above](Self).
+    pub async fn discard_all_dead(&self) -> Result<u64, Error> {
+        let began = Instant::now();
+        self.discard_rows(|| DeadRows::OlderThan(began.elapsed()))
+            .await
+    }
+
+    /// The timer with this key: the waiting one, else the one that was delivered last and is not settled, else the one that
+    /// died last.
     ///
     /// # Errors
     ///
@@ -135,7 +257,7 @@ impl<K, V> Admin<K, V> {
         self.settle(token, Settlement::Ack).await
     }
 
-    /// Deletes every timer of the namespace, those in flight included, and returns how many it deleted. It deletes in
+    /// Deletes every timer of the namespace, those in flight and dead ones included, and returns how many it deleted. It deletes in
     /// [batches](Self::purge_batch), with pauses for other calls.
     ///
     /// It ends when it finds the namespace empty, so it also deletes timers that are set meanwhile. After an error, or
@@ -145,17 +267,11 @@ impl<K, V> Admin<K, V> {
     ///
     /// See [above](Self).
     pub async fn purge(&self) -> Result<u64, Error> {
-        let mut rows = 0;
-        loop {
-            let began = Instant::now();
-            let purged = self.purge_batch().await?;
-            rows += purged.rows;
-            if !purged.more {
-                return Ok(rows);
-            }
-            // Half of the time is for other calls.
-            sleep(began.elapsed().max(PURGE_PAUSE)).await;
-        }
+        in_steps(async || {
+            let Purged { rows, more } = self.purge_batch().await?;
+            Ok((rows, more))
+        })
+        .await
     }
 
     /// Deletes as many timers of the namespace as the store can delete without delaying other calls. Use it to show the
@@ -183,11 +299,24 @@ impl<K, V> Admin<K, V> {
         self.core.calls.purge().await
     }
 
+    async fn retry(&self, which: impl Fn() -> DeadRows) -> Result<u64, Error> {
+        in_steps(async || {
+            let Retried { rows, more } = self.core.calls.retry_dead(which()).await?;
+            Ok((rows, more))
+        })
+        .await
+    }
+
+    async fn discard_rows(&self, which: impl Fn() -> DeadRows) -> Result<u64, Error> {
+        in_steps(async || {
+            let Purged { rows, more } = self.core.calls.discard_dead(which()).await?;
+            Ok((rows, more))
+        })
+        .await
+    }
+
     async fn settle(&self, token: Token, settlement: Settlement) -> Result<(), Error> {
-        let settle = Settle {
-            token: token.0,
-            settlement,
-        };
+        let settle = Settle::new(token.0, settlement);
         // Any instance may load it.
         let mut near = self.core.near();
         near.loader = None;
@@ -237,8 +366,28 @@ impl<K, V> Admin<K, V> {
                 token: Token(stored.version),
                 lease_until: lease_until.map(SystemTime::from),
             }),
+            dead: (stored.state == State::Dead).then(|| Dead {
+                token: Token(stored.version),
+                since: stored.due.into(),
+            }),
+            error: stored.error.clone(),
             position: Position(stored.due, stored.version),
         }
+    }
+}
+
+/// Repeats a call that returns how many rows it has changed, and whether there are more. Returns the sum.
+async fn in_steps(step: impl AsyncFn() -> Result<(u64, bool), Error>) -> Result<u64, Error> {
+    let mut sum = 0;
+    loop {
+        let began = Instant::now();
+        let (rows, more) = step().await?;
+        sum += rows;
+        if !more {
+            return Ok(sum);
+        }
+        // Half of the time is for other calls.
+        sleep(began.elapsed().max(PAUSE)).await;
     }
 }
 

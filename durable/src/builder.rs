@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tickwheel::TimerWheel;
 
+use crate::backoff::Backoff;
 use crate::claims::Claims;
 use crate::codec::{Codec, Coder, Json};
 use crate::error::BuildError;
@@ -99,6 +100,19 @@ impl<K, V, C: Codec> Builder<K, V, C> {
         self
     }
 
+    /// Does not deliver an occurrence of a repeating timer while an earlier one is in flight: while its handler runs on any
+    /// instance, while it waits for its next attempt, and after a crash until its lease has ended and it is handled.
+    ///
+    /// The occurrence waits until the next time of its schedule, again and again. Those that it stands in the way of are
+    /// missed, and [`missed`](Self::missed) decides about them: `FireOnce` delivers one of them, at the first scheduled time
+    /// at which none is in flight; `FireAll` each, one at each such time; `Skip` none, but the one that is on time then.
+    ///
+    /// Dead occurrences that are retried are not held back. Give all instances of a namespace the same setting.
+    pub fn no_overlap(mut self) -> Self {
+        self.settings.no_overlap = true;
+        self
+    }
+
     /// Sets how often the instance asks the store for timers, from 10 ms to a day. The default is 1 s. Each wait is up
     /// to a tenth longer, so that instances spread.
     ///
@@ -119,11 +133,44 @@ impl<K, V, C: Codec> Builder<K, V, C> {
 
     /// Sets how long a handler of [`dispatch`](crate::Claims::dispatch) may take, from 1 ms to 30 days. The default is no limit.
     ///
-    /// A handler that takes longer is dropped, counted and logged with its key. Its timer is delivered again after a
-    /// second, two seconds, four, up to a minute. Without a limit, a handler that never returns takes up a place of its
+    /// A handler that takes longer is dropped, counted and logged with its key. Its timer is delivered again after the
+    /// [backoff](Self::backoff). Without a limit, a handler that never returns takes up a place of its
     /// `dispatch` forever.
     pub fn handler_timeout(mut self, handler_timeout: Duration) -> Self {
         self.settings.handler_timeout = Some(handler_timeout);
+        self
+    }
+
+    /// Sets how often a timer is delivered before it is dead, from 1 to a million. The default is no limit: a timer that
+    /// fails comes again until it succeeds.
+    ///
+    /// A [dead](crate::operating#timers-that-fail) timer is not delivered any more. It is kept with its error for
+    /// [some time](Self::keep_dead), to be [retried or discarded](crate::Admin#dead-timers).
+    ///
+    /// Each [attempt](crate::Claim::attempt) counts that did not end with an acknowledgement: an error, a panic, a claim
+    /// that was put back or dropped, and one whose process crashed. So a timer that crashes its process each time is dead
+    /// in the end, too.
+    ///
+    /// Has no effect with [`at_most_once`](Self::at_most_once). Give all instances of a namespace the same limit: each
+    /// applies its own.
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.settings.max_attempts = Some(attempts);
+        self
+    }
+
+    /// Sets how long a timer that has failed waits for its next attempt, unless its handler
+    /// [says so](crate::Retry::after). The default is [`Backoff::exponential`]: a second, two, four, up to an hour.
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.settings.backoff = backoff;
+        self
+    }
+
+    /// Sets how long dead timers are kept, from a second to ten years. The default is 7 days.
+    ///
+    /// Each instance discards those of its namespace that have been dead for longer: a minute after its start, and then
+    /// every eighth of this time, at most an hour later. So the shortest setting of all instances counts.
+    pub fn keep_dead(mut self, time: Duration) -> Self {
+        self.settings.keep_dead = time;
         self
     }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::error::Error;
 use crate::instance::{Lease, RenewGuard};
+use crate::retry::Retry;
 use crate::store::Settlement;
 use crate::token::Token;
 
@@ -58,7 +59,8 @@ impl<K, V> Claim<K, V> {
     }
 
     /// Puts the timer back: it is due again `delay` from now, by the store's clock. The count of
-    /// [attempts](Self::attempt) goes on.
+    /// [attempts](Self::attempt) goes on. After the last of [`max_attempts`](crate::Builder::max_attempts) the timer is
+    /// [dead](crate::operating#timers-that-fail) instead.
     ///
     /// It is then an ordinary timer under its key. If the key was set again since this timer fired, or belongs to a
     /// repeating timer, the newer timer keeps the key. This one is delivered again beside it after `delay`, and can be
@@ -69,6 +71,33 @@ impl<K, V> Claim<K, V> {
     /// As [`ack`](Self::ack); [`Error::Settled`] for a claim that is settled or delivered at most once.
     pub async fn retry_after(&self, delay: Duration) -> Result<(), Error> {
         self.lease.settle(Settlement::RetryAfter(delay)).await
+    }
+
+    /// Says that the work has failed, as a handler of [`dispatch`](crate::Claims::dispatch) does that returns an error: the
+    /// timer is [put back](Self::retry_after) with the error, or is [dead](crate::operating#timers-that-fail) after its
+    /// last attempt.
+    ///
+    /// # Errors
+    ///
+    /// As [`retry_after`](Self::retry_after).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tickwheel_durable::{Claims, Error};
+    /// # async fn transcode(_: &str) -> std::io::Result<()> { Ok(()) }
+    /// async fn work(mut claims: Claims<String, String>) -> Result<(), Error> {
+    ///     while let Some(claim) = claims.recv().await {
+    ///         match transcode(&claim.value).await {
+    ///             Ok(()) => claim.ack().await?,
+    ///             Err(error) => claim.fail(error).await?,
+    ///         }
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub async fn fail(&self, retry: impl Into<Retry>) -> Result<(), Error> {
+        self.lease.fail(retry.into()).await
     }
 
     /// How much of the lease is left, as this instance knows it: never more than the store grants. Zero once the claim

@@ -1,28 +1,25 @@
 //! The stream of claims.
 
+use std::any::Any;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use futures_core::Stream;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tracing::{Instrument, Span};
 
 use crate::claim::Claim;
 use crate::codec::Coder;
-use crate::error::Error;
 use crate::instance::{Core, Delivery, Lease, Shutdown, Want};
+use crate::retry::Retry;
 use crate::store::{Action, Due, Settlement, StoreTime, Write};
-
-/// The delay after a handler that panicked or took too long. It doubles with each earlier attempt, up to a minute.
-const AFTER_PANIC: Duration = Duration::from_secs(1);
-const AFTER_PANICS: Duration = Duration::from_secs(60);
 
 /// The most claims that wait for a program which quickly receives one after the other.
 const PREFETCH: usize = 512;
@@ -46,8 +43,9 @@ const PREFETCH: usize = 512;
 ///
 /// # Timers that do not decode
 ///
-/// A timer whose key or value does not decode is not delivered. It is logged, counted and *quarantined*: it stays in flight
-/// until [`Admin`](crate::Admin) releases or discards it. It does not block other timers.
+/// A timer whose key or value does not decode is not delivered. It is [dead](crate::operating#timers-that-fail): logged,
+/// counted, and kept with the error of the codec until [`Admin`](crate::Admin#dead-timers) retries or discards it. The next
+/// occurrences of a repeating one do not die each: its timer is moved to the end of time, until the key is moved or set.
 ///
 /// The stream ends after [`shutdown`](crate::DurableTimers::shutdown), or when the wheel is shut down. Dropping it
 /// unloads what the instance has loaded and ends its claiming; its handles go on writing.
@@ -55,20 +53,6 @@ pub struct Claims<K, V> {
     core: Arc<Core>,
     coder: Arc<dyn Coder<K, V>>,
     shutdown: Arc<Shutdown>,
-}
-
-/// Returned by a handler to have its timer delivered again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Retry {
-    /// The delay before it is delivered again.
-    pub after: Duration,
-}
-
-impl Retry {
-    /// Delivers the timer again this long from now.
-    pub fn after(after: Duration) -> Self {
-        Retry { after }
-    }
 }
 
 impl<K, V> Claims<K, V> {
@@ -143,6 +127,13 @@ impl<K, V> Claims<K, V> {
                 delivery.lease.settle_detached(Settlement::Unfire);
                 continue;
             }
+            if delivery.lease.is_exhausted() {
+                let Delivery { fired, mut lease } = delivery;
+                lease.key = fired.key;
+                let error = "its last attempt ended without a result: its process crashed or stood still, or it was dropped";
+                tokio::spawn(async move { lease.bury(error).await });
+                continue;
+            }
             if let Some(claim) = self.decode(delivery) {
                 return Poll::Ready(Some(claim));
             }
@@ -152,9 +143,13 @@ impl<K, V> Claims<K, V> {
     /// Runs `handler` for each claim, at most `concurrency` of them at once, until there are no more and all handlers have
     /// finished. A concurrency of zero counts as one.
     ///
-    /// `Ok` acknowledges the claim. After an `Err` the timer is delivered [again](Claim::retry_after) after the delay it asks
-    /// for. A handler that panics is logged, and its timer is delivered again after a second, two seconds, four, up to
-    /// a minute. A claim that the handler settles itself is left as it is.
+    /// `Ok` acknowledges the claim. After an `Err` the timer is delivered again: after the delay that the handler [asks
+    /// for](Retry), or else after the [backoff](crate::Builder::backoff). A handler that panics is logged, and treated like
+    /// one that returns an error. After the last of [`max_attempts`](crate::Builder::max_attempts) the timer is
+    /// [dead](crate::operating#timers-that-fail). A claim that the handler settles itself is left as it is.
+    ///
+    /// Each handler runs in a `tracing` span `handle`, of level `INFO`, with the fields `namespace`, `key`, `attempt` and
+    /// `lateness`: how late the timer fired, by the store's clock.
     ///
     /// The lease is renewed while the handler runs, so no other instance gets the timer meanwhile.
     /// [`handler_timeout`](crate::Builder::handler_timeout) ends a handler that hangs; without it such a handler keeps
@@ -250,14 +245,14 @@ impl<K, V> Claims<K, V> {
         self.shutdown.ended().await;
     }
 
-    /// Makes a claim of a delivery; quarantines what does not decode.
+    /// Makes a claim of a delivery; ends what does not decode.
     fn decode(&self, delivery: Delivery) -> Option<Claim<K, V>> {
         let Delivery { fired, mut lease } = delivery;
         let key = self.coder.decode_key(&fired.key);
         let value = self.coder.decode_value(&fired.value);
+        lease.key = fired.key;
         match (key, value) {
             (Ok(key), Ok(value)) => {
-                lease.key = fired.key;
                 self.core.metrics.delivered.add(1);
                 self.core
                     .metrics
@@ -274,20 +269,22 @@ impl<K, V> Claims<K, V> {
             }
             (Err(error), _) | (_, Err(error)) => {
                 let namespace = self.core.calls.namespace();
-                let key = String::from_utf8_lossy(&fired.key);
-                tracing::error!(%namespace, %key, token = %lease.token(), error = %format_args!("{error:#}"), "a timer does not decode and was quarantined: see `Admin::in_flight`");
-                self.core.metrics.quarantined.add(1);
-                lease.settle_detached(Settlement::Extend(Duration::MAX));
+                let (key, error) = (lease.key(), format!("{error:#}"));
+                tracing::error!(%namespace, %key, token = %lease.token(), error, "a timer does not decode");
                 if fired.repeats {
-                    self.park_series(fired.key, error);
+                    self.park_series(lease.key.clone(), error.clone());
+                }
+                // One that is delivered at most once is gone already.
+                if lease.is_held() {
+                    tokio::spawn(async move { lease.bury(error).await });
                 }
                 None
             }
         }
     }
 
-    /// Keeps the next occurrences of a quarantined repeating timer from being quarantined each.
-    fn park_series(&self, key: Vec<u8>, error: Error) {
+    /// Keeps the next occurrences of a repeating timer that does not decode from failing each.
+    fn park_series(&self, key: Vec<u8>, error: String) {
         let core = Arc::clone(&self.core);
         tokio::spawn(async move {
             let due = Due::At(StoreTime::NEVER);
@@ -296,7 +293,7 @@ impl<K, V> Claims<K, V> {
                 action: Action::Move { due },
             };
             if let Err(failed) = core.calls.write(vec![write], core.near()).await {
-                tracing::warn!(namespace = %core.calls.namespace(), %failed, error = %format_args!("{error:#}"), "the next occurrence of a quarantined repeating timer could not be quarantined");
+                tracing::warn!(namespace = %core.calls.namespace(), %failed, error, "the next occurrence of a repeating timer that does not decode could not be moved away");
             }
         });
     }
@@ -306,7 +303,7 @@ impl<K, V> Claims<K, V> {
 struct Handling<F> {
     core: Arc<Core>,
     lease: Arc<Lease>,
-    attempt: u32,
+    span: Span,
     /// The future that the handler has returned, if it has not panicked.
     handler: std::thread::Result<F>,
 }
@@ -317,11 +314,15 @@ impl<F: Future<Output = Result<(), Retry>>> Handling<F> {
         claim: Claim<K, V>,
         handler: &mut impl FnMut(Claim<K, V>) -> F,
     ) -> Self {
+        let lease = Arc::clone(&claim.lease);
+        let span = lease.span();
+        let handler = AssertUnwindSafe(|| span.in_scope(|| handler(claim)));
+        let handler = std::panic::catch_unwind(handler);
         Handling {
             core: Arc::clone(core),
-            lease: Arc::clone(&claim.lease),
-            attempt: claim.attempt,
-            handler: std::panic::catch_unwind(AssertUnwindSafe(|| handler(claim))),
+            lease,
+            span,
+            handler,
         }
     }
 
@@ -329,7 +330,7 @@ impl<F: Future<Output = Result<(), Retry>>> Handling<F> {
         let Handling {
             core,
             lease,
-            attempt,
+            span,
             handler,
         } = self;
         let namespace = core.calls.namespace();
@@ -337,6 +338,7 @@ impl<F: Future<Output = Result<(), Retry>>> Handling<F> {
         let limit = core.settings.handler_timeout;
         let outcome = match handler {
             Ok(handler) => {
+                let handler = handler.instrument(span);
                 let handler = AssertUnwindSafe(handler).catch_unwind();
                 match limit {
                     Some(limit) => timeout(limit, handler).await,
@@ -346,27 +348,41 @@ impl<F: Future<Output = Result<(), Retry>>> Handling<F> {
             Err(panic) => Ok(Err(panic)),
         };
         drop(renewing);
-        let settlement = match outcome {
-            Ok(Ok(Ok(()))) => Settlement::Ack,
-            Ok(Ok(Err(retry))) => Settlement::RetryAfter(retry.after),
-            Ok(Err(_panic)) => {
-                let after = after_panic(attempt);
-                tracing::error!(%namespace, key = %lease.key(), token = %lease.token(), attempt, ?after, "a handler has panicked");
-                Settlement::RetryAfter(after)
+        let failed = match outcome {
+            Ok(Ok(Ok(()))) => None,
+            Ok(Ok(Err(retry))) => Some(retry),
+            Ok(Err(panic)) => {
+                let error = panic_text(&*panic);
+                tracing::error!(%namespace, key = %lease.key(), token = %lease.token(), error, "a handler has panicked");
+                Some(Retry::backoff(error))
             }
             Err(_elapsed) => {
                 core.metrics.timed_out.add(1);
-                let after = after_panic(attempt);
-                tracing::error!(%namespace, key = %lease.key(), token = %lease.token(), attempt, ?limit, ?after, "a handler took too long and was cancelled");
-                Settlement::RetryAfter(after)
+                let error = format!(
+                    "the handler took longer than {:?}",
+                    limit.unwrap_or_default()
+                );
+                tracing::error!(%namespace, key = %lease.key(), token = %lease.token(), error, "a handler took too long and was cancelled");
+                Some(Retry::backoff(error))
             }
         };
         if lease.is_held() {
-            if let Err(error) = lease.settle(settlement).await {
+            let settled = match failed {
+                None => lease.settle(Settlement::Ack).await,
+                Some(retry) => lease.fail(retry).await,
+            };
+            if let Err(error) = settled {
                 tracing::warn!(%namespace, key = %lease.key(), token = %lease.token(), error = %format_args!("{error:#}"), "a claim was not settled");
             }
         }
     }
+}
+
+/// What a handler has panicked with.
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.map_or("panicked".into(), |text| format!("panicked: {text}"))
 }
 
 /// A task that is aborted when this is dropped.
@@ -385,11 +401,6 @@ impl Drop for Task {
     fn drop(&mut self) {
         self.0.abort();
     }
-}
-
-fn after_panic(attempt: u32) -> Duration {
-    let doublings = attempt.saturating_sub(1).min(6);
-    (AFTER_PANIC * 2_u32.pow(doublings)).min(AFTER_PANICS)
 }
 
 impl<K, V> Stream for Claims<K, V> {

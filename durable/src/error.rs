@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::store::{Cause, NamespaceError, StoreError, write_causes};
+use crate::store::{Cause, Feature, NamespaceError, StoreError, write_causes};
 use crate::token::Token;
 
 /// A call of a handle or a claim failed.
@@ -149,6 +149,20 @@ pub enum BuildError {
         /// Its bounds.
         bounds: RangeInclusive<usize>,
     },
+    /// The number of attempts is out of its bounds.
+    Attempts {
+        /// The number.
+        value: u32,
+        /// Its bounds.
+        bounds: RangeInclusive<u32>,
+    },
+    /// A setting needs a feature that the store [does not support](crate::store::Store::supports).
+    Unsupported {
+        /// The name of the setting.
+        setting: &'static str,
+        /// The feature.
+        feature: Feature,
+    },
     /// The lease is shorter than two round trips to the store, by the fastest of three: claims would expire before the
     /// program could use them.
     Lease {
@@ -183,6 +197,18 @@ impl fmt::Display for BuildError {
                 bounds.start(),
                 bounds.end()
             ),
+            BuildError::Attempts { value, bounds } => write!(
+                f,
+                "the number of attempts is {value}; it must be from {} to {}",
+                bounds.start(),
+                bounds.end()
+            ),
+            BuildError::Unsupported { setting, feature } => {
+                write!(
+                    f,
+                    "{setting} needs a store that supports {feature:?}, and this one does not"
+                )
+            }
             BuildError::Lease { value, min } => write!(
                 f,
                 "the lease is {value:?}; with the store's present round trip it must be at least {min:?}"

@@ -73,6 +73,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod admin;
+mod backoff;
 mod builder;
 mod claim;
 mod claims;
@@ -90,6 +91,7 @@ mod race;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 mod redis;
+mod retry;
 mod settings;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -97,10 +99,11 @@ pub mod store;
 mod timers;
 mod token;
 
-pub use admin::{Admin, Entry, InFlight, Position};
+pub use admin::{Admin, Dead, Entry, InFlight, Position};
+pub use backoff::Backoff;
 pub use builder::{Builder, builder};
 pub use claim::Claim;
-pub use claims::{Claims, Retry};
+pub use claims::Claims;
 pub use codec::{Codec, Json, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use error::{BuildError, Error};
 pub use instance::RenewGuard;
@@ -112,6 +115,7 @@ pub use postgres::Postgres;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use redis::Redis;
+pub use retry::Retry;
 /// The version of `rusqlite` whose transactions [`SqliteTransaction`] takes.
 #[cfg(feature = "sqlite")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]

@@ -42,7 +42,9 @@ pub struct DurableMetrics {
     pub timed_out: u64,
     /// Claims that take up capacity now.
     pub unsettled: usize,
-    /// Timers quarantined because they do not decode.
+    /// Timers that died here: those that failed for good, and those that do not decode.
+    pub dead: u64,
+    /// Timers quarantined because they failed for good, and the store keeps no dead timers.
     pub quarantined: u64,
     /// Rows that came due here and were left to other instances that asked for them.
     pub left_to_others: u64,
@@ -175,6 +177,7 @@ pub(crate) struct Metrics {
     pub(crate) renewed: Counter,
     pub(crate) slow_handlers: Counter,
     pub(crate) timed_out: Counter,
+    pub(crate) dead: Counter,
     pub(crate) quarantined: Counter,
     pub(crate) left_to_others: Counter,
     pub(crate) store_errors: Counter,
@@ -206,6 +209,7 @@ impl Metrics {
             slow_handlers: self.slow_handlers.get(),
             timed_out: self.timed_out.get(),
             unsettled,
+            dead: self.dead.get(),
             quarantined: self.quarantined.get(),
             left_to_others: self.left_to_others.get(),
             store_errors: self.store_errors.get(),

@@ -7,7 +7,8 @@
 //! 4. [Looking into the store](#looking-into-the-store)
 //! 5. [Starting and stopping](#starting-and-stopping)
 //! 6. [Writing handlers](#writing-handlers)
-//! 7. [When to use a job queue](#when-to-use-a-job-queue)
+//! 7. [Timers that fail](#timers-that-fail)
+//! 8. [When to use a job queue](#when-to-use-a-job-queue)
 //!
 //! # Sizing
 //!
@@ -48,9 +49,9 @@
 //! | another session has locked rows in PostgreSQL | moves, removes and acknowledgements of these timers fail with [`Error::Timeout`](crate::Error::Timeout); the timers are delivered when the lock has ended. Other timers are not delayed |
 //! | a transaction of yours has [set a timer](crate::Postgres#in-your-own-transaction) in PostgreSQL and stays open | calls on its key wait for it, and fail with [`Error::Timeout`](crate::Error::Timeout) after their call timeout; other keys are not delayed |
 //! | a transaction of yours stays open in an SQLite file | calls of all instances on the file wait, as above |
-//! | a value does not decode | the timer is quarantined: logged, counted, and in flight until [`Admin`](crate::Admin) releases or discards it |
-//! | a handler panics, or exceeds its [time limit](crate::Builder::handler_timeout) | in [`dispatch`](crate::Claims::dispatch) it is logged, and the timer comes again after a second, two, four, up to a minute |
-//! | a handler kills the process each time | the timer comes again with each lease, and `attempt` grows: acknowledge it, or put it far away, when that is too often |
+//! | a value does not decode | the timer is [dead](#timers-that-fail) |
+//! | a handler fails, panics, or exceeds its [time limit](crate::Builder::handler_timeout) | in [`dispatch`](crate::Claims::dispatch) the timer comes again after the [backoff](crate::Builder::backoff), and is [dead](#timers-that-fail) after its last attempt |
+//! | a handler kills the process each time | the timer comes again with each lease; with [`max_attempts`](crate::Builder::max_attempts) it is [dead](#timers-that-fail) in the end |
 //! | more is due than the program takes | the rest waits; other instances get what they ask for within a poll and a half |
 //! | a handler takes longer than its lease | the lease is renewed; the key is logged once |
 //! | the program does not receive claims it has asked for | the claims are released once half of their lease is over, and do not count as attempts |
@@ -76,17 +77,18 @@
 //! | `timed_out` | it grows: handlers hang |
 //! | `due`, or `left_to_others` on all instances | it stays high, or grows: handlers are slow, or too few |
 //! | `failing` | one of its fields stays set |
-//! | `quarantined` | it is not zero: a deployment has changed a type that old timers still have |
+//! | `dead`, `counts().dead` | they grow: handlers fail for good, or a deployment has changed a type that old timers still have |
 //! | `store_errors`, `store_latency.mean()` | they grow |
 //!
-//! Every call of the store is a `tracing` span, `store`. The instance logs one warning when loads,
+//! Every call of the store is a `tracing` span, `store`, of level `DEBUG`. Every handler of `dispatch` runs in one, `handle`, of
+//! level `INFO`. The instance logs one warning when loads,
 //! fires, writes or settles begin to fail, with the store's message, and one line when they work
 //! again. An error prints its causes with `{:#}`.
 //!
 //! # Looking into the store
 //!
-//! [`Admin`](crate::Admin) lists timers that wait or are in flight, whichever instance has them,
-//! shows one key, releases or discards a claim, and purges a namespace:
+//! [`Admin`](crate::Admin) lists timers that wait, are in flight or dead, whichever instance has them,
+//! shows one key, releases or discards a claim, retries or discards dead timers, and purges a namespace:
 //!
 //! ```
 //! use std::time::Duration;
@@ -102,11 +104,8 @@
 //! for entry in admin.pending(None, 100).await? {
 //!     println!("{:?} is due at {:?}, attempt {}", entry.key, entry.deadline, entry.attempt);
 //! }
-//! for entry in admin.in_flight(None, 100).await? {
-//!     let claim = entry.in_flight.ok_or("it has just been settled")?;
-//!     if claim.lease_until.is_none() {
-//!         println!("{:?} is quarantined: {:?}", entry.key, entry.value);
-//!     }
+//! for entry in admin.dead(None, 100).await? {
+//!     println!("{:?} failed {} times: {:?}", entry.key, entry.attempt, entry.error);
 //! }
 //! # Ok(())
 //! # }
@@ -134,7 +133,38 @@
 //!   [`Error::Lost`](crate::Error::Lost), another instance may have the timer: stop.
 //! * Do not block the thread in `dispatch`, whose handlers share a task; use
 //!   [`dispatch_spawned`](crate::Claims::dispatch_spawned), or `spawn_blocking`.
-//! * Give up in the end: look at [`attempt`](crate::Claim::attempt), and acknowledge what has failed too often.
+//! * Give up in the end: set [`max_attempts`](crate::Builder::max_attempts).
+//!
+//! # Timers that fail
+//!
+//! A handler of [`dispatch`](crate::Claims::dispatch) fails when it returns an error, panics, or takes longer than its time
+//! limit; a claim from [`recv`](crate::Claims::recv) fails by [`fail`](crate::Claim::fail). The timer comes again after the
+//! [backoff](crate::Builder::backoff), with the text of the error kept beside it.
+//!
+//! After the last of [`max_attempts`](crate::Builder::max_attempts), or at once with [`Retry::never`](crate::Retry::never),
+//! the timer is *dead*: a dead letter, as message queues say. So is a timer that does not decode. The instance logs one
+//! warning for each, and counts it. A dead timer is not delivered, and costs the others nothing.
+//! [`Admin`](crate::Admin#dead-timers) lists, retries and discards dead timers, and after
+//! [`keep_dead`](crate::Builder::keep_dead), 7 days by default, they are discarded.
+//!
+//! Every delivery counts that a program has received, whether its process crashed, the claim was dropped or put back. When
+//! the last one has ended without a result, the timer is found to be dead when it comes again, and
+//! [`attempt`](crate::Entry::attempt) counts that time too.
+//!
+//! | on a key whose timer is dead | |
+//! |---|---|
+//! | `set_timer`, `set_interval`, `set_many`, `set_if_absent` | set a timer, and discard the dead one |
+//! | `move_timer` | returns `Absent`, and it stays dead |
+//! | `remove_timer` | discards it, and returns its value |
+//! | `deadline` | returns `None` |
+//!
+//! A write to a key that has another timer in flight or waiting does the same about dead ones, unless it returns
+//! `InFlight` or `Present`.
+//!
+//! Of a repeating timer only the occurrence dies, and the timer goes on. Each occurrence that fails for good is a dead timer
+//! of its own. Setting the timer again discards them.
+//!
+//! `cargo run -p tickwheel-durable --example retries` shows all of this.
 //!
 //! # When to use a job queue
 //!

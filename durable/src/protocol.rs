@@ -52,10 +52,14 @@
 //!                  +--->| in flight |--+
 //!                  |    +-----------+  |
 //!                  |      |      |     |
-//!                  +------+      |     +--> lease extended to never: quarantined, until an operator releases it
+//!                  +------+      |     +--> dead: it has failed for good; an operator retries or discards it
 //!       fire, once the lease     |
 //!       has ended (new token)    +--> ack: gone
 //! ```
+//!
+//! A dead timer lies apart from the others: no load and no fire meets it. A retry makes it wait
+//! again, with a new version and no attempts. A set discards the dead timers of its key, and a
+//! remove returns the latest, so that what was replaced or removed cannot be retried (D4).
 //!
 //! Every arrow into `waiting` or `in flight` but `extend` and `load` gives a new version from one
 //! sequence for the whole store. So a version names a timer *in one state*.
@@ -77,12 +81,13 @@
 //! | D6 | The lease counts from firing, never from loading. | `d6_counts_the_lease_from_firing` |
 //! | D7 | Tokens grow under a key. Settling a lost claim returns an error and changes nothing. | `d7_fences_lost_claims`, `settles_by_token` |
 //! | D8 | What came due while no instance ran is delivered at start, earliest first; repeating timers by a rule. | `d8_delivers_what_was_missed_in_order`, `d8_repeats_by_each_rule` |
-//! | D9 | A repeating timer's next deadline is written in the step that fires it, and its cadence depends on no acknowledgement. | `d9_keeps_the_cadence_unacknowledged`, `repeats_in_the_step_that_fires` |
+//! | D9 | A repeating timer's next deadline is written in the step that fires it, and its cadence depends on no acknowledgement. | `d9_keeps_the_cadence_unacknowledged`, `d9_repeats_when_an_occurrence_dies`, `repeats_in_the_step_that_fires` |
 //! | D10 | An instance claims what its program can take, and leaves the rest to others, which get their share. A backlog costs the store at most six row writes for each timer handled, renewals not counted, at any time and however slow the handlers are. | `d10_leaves_to_others_when_full`, `d10_shares_what_waits`, `d10_bounds_the_writes_of_a_backlog` |
 //! | D11 | While the store is unreachable or hangs, calls fail with a clear error, and nothing is delivered unconfirmed. The instance then recovers by itself. | `d11_recovers_when_the_store_is_back`, `survives_an_error_in_every_call`; Redis: `instance_recovers_from_a_primary_that_hangs` |
 //! | D12 | An idle instance makes at most one call for each poll, whatever the number of far timers. | `d12_is_quiet_when_idle` |
 //! | D13 | A look at the store delays no other call and no delivery by more than a few milliseconds, however many timers there are. | `d13_looks_delay_nothing`, `bounds_answers_in_bytes`; SQLite: `call_completes_while_a_look_is_running`, `looks_do_not_wait_for_a_locked_file`, `looks_at_few_rows_among_very_many`; PostgreSQL: `looks_that_wait_hold_up_no_other_call`, `counts_very_many_rows_by_a_sample` |
 //! | D14 | An instance whose loads, fires, writes or settles fail logs that, once for each kind, with the store's message, and once when they work again. | `d14_says_which_calls_fail` |
+//! | D15 | A timer that fails is delivered at most [`max_attempts`](crate::Builder::max_attempts) times, attempts counted that crashed. Then it is dead: kept with its last error, retried or discarded by one caller each, and no cost to the others. | `poison_message_dies_and_comes_back`, `attempts_that_crash_count`, `dead_timers_cost_living_ones_nothing`, `retries_of_dead_rows_meet_writes`, `writes_outdate_dead_rows` |
 //!
 //! `agrees_with_the_oracle` and `answers_add_up_among_instances` try all promises at random. All tests belong to the
 //! suite `tickwheel-durable-conformance`, which runs on every store, but for those listed after the name of a store.
@@ -182,5 +187,5 @@
 //!   runs again. Make it idempotent, or fence with the token.
 //! * Each instance delivers by deadline, and two instances deliver side by side.
 //! * Occurrences of one repeating timer can be in flight together when a handler takes longer than the period. Tokens
-//!   tell them apart.
+//!   tell them apart; [`no_overlap`](crate::Builder::no_overlap) prevents it.
 //! * A store that loses what it has confirmed loses timers. Each store says what it survives.

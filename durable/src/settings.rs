@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use crate::backoff::Backoff;
 use crate::error::BuildError;
 use crate::store::Missed;
 
@@ -13,18 +14,26 @@ pub(crate) struct Settings {
     pub(crate) lease: Duration,
     pub(crate) capacity: usize,
     pub(crate) missed: Missed,
+    pub(crate) no_overlap: bool,
     pub(crate) poll: Duration,
     pub(crate) call_timeout: Duration,
     pub(crate) at_most_once: bool,
     pub(crate) handler_timeout: Option<Duration>,
+    pub(crate) max_attempts: Option<u32>,
+    pub(crate) backoff: Backoff,
+    pub(crate) keep_dead: Duration,
 }
 
 const MILLI: Duration = Duration::from_millis(1);
 const DAY: Duration = Duration::from_secs(86_400);
 const CAPACITY: RangeInclusive<usize> = 1..=1_000_000;
+const ATTEMPTS: RangeInclusive<u32> = 1..=1_000_000;
 
 /// An instance whose last load is this many polls old counts as dead.
 const POLLS_ALIVE: u32 = 3;
+
+/// The longest pause between two sweeps of dead timers.
+const MAX_SWEEP: Duration = Duration::from_secs(3_600);
 
 /// An instance has at most this many times its capacity loaded, and a few at least.
 const LOADED_PER_CAPACITY: usize = 16;
@@ -37,10 +46,14 @@ impl Default for Settings {
             lease: Duration::from_secs(60),
             capacity: 1024,
             missed: Missed::default(),
+            no_overlap: false,
             poll: Duration::from_secs(1),
             call_timeout: Duration::from_secs(5),
             at_most_once: false,
             handler_timeout: None,
+            max_attempts: None,
+            backoff: Backoff::default(),
+            keep_dead: 7 * DAY,
         }
     }
 }
@@ -54,6 +67,17 @@ impl Settings {
         within("call timeout", self.call_timeout, MILLI..=DAY)?;
         if let Some(timeout) = self.handler_timeout {
             within("handler timeout", timeout, MILLI..=30 * DAY)?;
+        }
+        within(
+            "time for which dead timers are kept",
+            self.keep_dead,
+            1_000 * MILLI..=3_650 * DAY,
+        )?;
+        if let Some(value) = self.max_attempts.filter(|max| !ATTEMPTS.contains(max)) {
+            return Err(BuildError::Attempts {
+                value,
+                bounds: ATTEMPTS,
+            });
         }
         if !CAPACITY.contains(&self.capacity) {
             return Err(BuildError::Capacity {
@@ -72,6 +96,11 @@ impl Settings {
     /// How long a row that is due here waits for the program before other instances may have it.
     pub(crate) fn patience(&self) -> Duration {
         self.poll / 2
+    }
+
+    /// How often an instance discards timers that died long ago.
+    pub(crate) fn sweep(&self) -> Duration {
+        (self.keep_dead / 8).clamp(1_000 * MILLI, MAX_SWEEP)
     }
 
     /// How many rows an instance has loaded at most.

@@ -1,6 +1,5 @@
 //! An instance claims what its program can take, keeps what it has claimed, and says what goes wrong.
 
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, SystemTime};
@@ -8,58 +7,20 @@ use std::time::{Duration, SystemTime};
 use tickwheel_durable::{Claim, Error, Memory, Retry, SetIfAbsent};
 use tickwheel_durable_conformance::Faulty;
 use tokio::time::{Instant, sleep, timeout};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
 
+use log::Log;
 use support::{HOUR, SECOND, next, set, start};
 
+#[path = "support/log.rs"]
+mod log;
 mod support;
-
-/// The log so far.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
-
-impl Log {
-    fn with(&self, words: &[&str]) -> usize {
-        let lines = self.0.lock().expect("no test panics with it");
-        let has_all = |line: &&String| words.iter().all(|word| line.contains(word));
-        lines.iter().filter(has_all).count()
-    }
-}
-
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        write!(self.0, " {field}={value:?}").expect("a string takes it");
-    }
-}
-
-impl Subscriber for Log {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::INFO && metadata.target().starts_with("tickwheel")
-    }
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn event(&self, event: &Event<'_>) {
-        let mut line = Line(event.metadata().level().to_string());
-        event.record(&mut line);
-        self.0.lock().expect("no test panics with it").push(line.0);
-    }
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-}
 
 /// Renewals were missing: a handler longer than its lease ran twice at once.
 #[tokio::test(start_paused = true)]
 async fn renews_the_lease_while_a_handler_runs() {
     let store = Memory::new();
     let log = Log::default();
-    let _logging = tracing::subscriber::set_default(log.clone());
+    let _logging = log.capture();
     let (timers, mut claims) = start(store.clone(), |b| b.lease(SECOND * 2)).await;
     let (other, mut others) = start(store, |b| b.lease(SECOND * 2)).await;
     set(&timers, "long", SECOND).await;
@@ -110,7 +71,7 @@ async fn an_acknowledged_claim_is_not_lost_by_its_renewal() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_renewal_is_logged_and_counted() {
     let log = Log::default();
-    let _logging = tracing::subscriber::set_default(log.clone());
+    let _logging = log.capture();
     let memory = Memory::new();
     let store = Faulty::new(memory.clone());
     let (timers, mut claims) = start(store.clone(), |b| b.lease(SECOND)).await;
@@ -229,7 +190,7 @@ async fn claims_no_more_than_the_program_can_take() {
 #[tokio::test(start_paused = true)]
 async fn cancels_a_handler_after_its_time_limit() {
     let log = Log::default();
-    let _logging = tracing::subscriber::set_default(log.clone());
+    let _logging = log.capture();
     let (timers, mut claims) = start(Memory::new(), |b| b.handler_timeout(SECOND * 3)).await;
     set(&timers, "poison", SECOND).await;
     let began = Instant::now();
@@ -493,7 +454,7 @@ async fn a_released_timer_is_due_when_it_was_released() {
 #[tokio::test(start_paused = true)]
 async fn warns_once_for_each_kind_of_call_that_fails() {
     let log = Log::default();
-    let _logging = tracing::subscriber::set_default(log.clone());
+    let _logging = log.capture();
     let store = Faulty::new(Memory::new());
     let (timers, mut claims) = start(store.clone(), |b| b).await;
     for (number, lane) in ["load", "fire", "write", "settle"].into_iter().enumerate() {
@@ -525,7 +486,7 @@ async fn warns_once_for_each_kind_of_call_that_fails() {
 #[tokio::test(start_paused = true)]
 async fn overdue_timers_do_not_make_the_wheel_late() {
     let log = Log::default();
-    let _logging = tracing::subscriber::set_default(log.clone());
+    let _logging = log.capture();
     let store = Memory::new();
     let (writer, claims) = start(store.clone(), |b| b).await;
     claims.shutdown().await;

@@ -6,9 +6,9 @@ use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::{join, join_all, select};
-use tickwheel_durable::Claim;
-use tickwheel_durable::store::Store;
+use futures_util::future::{Either, join, join_all, select};
+use tickwheel_durable::store::{Feature, Store};
+use tickwheel_durable::{Builder, Claim};
 use tokio::time::{sleep, timeout};
 
 use super::faulty::Faulty;
@@ -259,4 +259,63 @@ pub async fn d14_says_which_calls_fail<T: Stores>(world: &World<T>) {
 fn failing<S>(instance: &Running<S>) -> [bool; 4] {
     let failing = instance.timers.metrics().failing;
     [failing.load, failing.fire, failing.write, failing.settle]
+}
+
+/// With `no_overlap` a repeating timer is handled by one instance at a time, however long its handlers take. Without, several
+/// handle it at once.
+pub async fn repeating_timer_does_not_overlap<T: Stores>(world: &World<T>) {
+    let store = world.store().await;
+    if !store.supports(Feature::NoOverlap) {
+        return;
+    }
+    let period = world.units(2);
+    for no_overlap in [false, true] {
+        let part = world.part(&no_overlap.to_string());
+        let start = async || {
+            let set = |b: Builder<String, u64>| if no_overlap { b.no_overlap() } else { b };
+            part.instance_with(set).await
+        };
+        let (mut first, mut second) = (start().await, start().await);
+        let timers = first.timers.clone();
+        let set = timers.set_interval("again", &1, period).await;
+        set.expect("it is set");
+        let seen = Mutex::new((0, 0, Vec::new()));
+        let handle = |claim: Claim<String, u64>| {
+            let (seen, time) = (&seen, period * 5 / 2);
+            async move {
+                {
+                    let (running, most, claims) = &mut *seen.lock().expect("it is free");
+                    *running += 1;
+                    *most = (*most).max(*running);
+                    claims.push((claim.deadline, claim.missed));
+                }
+                sleep(time).await;
+                seen.lock().expect("it is free").0 -= 1;
+                Ok(())
+            }
+        };
+        let enough = async {
+            while seen.lock().expect("it is free").2.len() < 4 {
+                sleep(period / 4).await;
+            }
+        };
+        let handlers = join(
+            first.claims.dispatch(4, handle),
+            second.claims.dispatch(4, handle),
+        );
+        let enough = timeout(period * 300, enough);
+        match select(pin!(handlers), pin!(enough)).await {
+            Either::Left(_) => panic!("the streams go on"),
+            Either::Right((ended, _)) => ended.expect("it is delivered"),
+        }
+        let (_, most, claims) = &*seen.lock().expect("it is free");
+        assert_eq!(*most == 1, no_overlap, "{claims:?}");
+        for pair in claims.windows(2).filter(|_| no_overlap) {
+            let apart = pair[1].0.duration_since(pair[0].0).expect("in their order");
+            assert_eq!(apart.as_micros() % period.as_micros(), 0, "{claims:?}");
+        }
+        if no_overlap {
+            assert!(claims[1].1 > 0, "it stands for those missed: {claims:?}");
+        }
+    }
 }

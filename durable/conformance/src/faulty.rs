@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Answer, Armed, BoxFuture, Counts, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded,
-    Namespace, Opened, Purged, Settle, Settled, Settlement, Store, StoreError, Stored, Version,
-    Write, WriteOutcome,
+    Answer, Armed, BoxFuture, Counts, DeadRows, Feature, Fire, FireReport, InstanceId, List, Load,
+    LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Settlement, Store,
+    StoreError, Stored, Version, Write, WriteOutcome,
 };
 use tokio::time::sleep;
 
@@ -396,6 +396,22 @@ impl<S: Store> Store for Faulty<S> {
 
     fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged> {
         Box::pin(self.call("purge", move || self.store.purge(namespace)))
+    }
+
+    fn supports(&self, feature: Feature) -> bool {
+        self.store.supports(feature)
+    }
+
+    fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried> {
+        Box::pin(self.call("retry_dead", move || {
+            self.store.retry_dead(namespace, which)
+        }))
+    }
+
+    fn discard_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Purged> {
+        Box::pin(self.call("discard_dead", move || {
+            self.store.discard_dead(namespace, which)
+        }))
     }
 
     fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {

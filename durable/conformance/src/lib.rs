@@ -44,6 +44,7 @@
 //! | [`promises`] | D1 to D12 through whole instances |
 //! | [`administration`] | what an operator does to a running instance |
 //! | [`demand`] | D5, D10 and D14 through whole instances whose handlers take time |
+//! | [`dead`] | timers that fail for good, through whole instances |
 //! | [`looking`] | D13: looks beside calls and deliveries |
 //! | [`scripts`] | random calls of several instances, each answer compared with a sequential oracle; random programs of whole instances |
 //! | [`races`] | calls that meet on one key at the same moment |
@@ -61,6 +62,7 @@
 pub mod administration;
 pub mod contract;
 pub mod crashes;
+pub mod dead;
 pub mod demand;
 mod faulty;
 pub mod looking;
@@ -102,6 +104,7 @@ macro_rules! conformance_tests {
                 fires_what_no_instance_has_loaded,
                 repeats_in_the_step_that_fires,
                 deletes_what_fires_at_most_once,
+                holds_back_repeating_rows_that_overlap,
                 hints_near_rows_that_no_instance_has_loaded,
                 settles_by_token,
                 puts_back_under_its_key,
@@ -116,6 +119,12 @@ macro_rules! conformance_tests {
                 takes_any_deadline,
                 gives_each_row_to_one_of_many,
                 keeps_one_row_under_a_key,
+                keeps_dead_rows_out_of_the_way,
+                keeps_the_last_error,
+                writes_outdate_dead_rows,
+                retries_dead_rows,
+                discards_dead_rows,
+                retries_and_discards_many_dead_rows,
             }
             promises {
                 d1_keeps_what_it_said_it_set,
@@ -135,7 +144,7 @@ macro_rules! conformance_tests {
                 d12_is_quiet_when_idle,
                 releases_dropped_claims_at_once,
                 gives_back_what_it_loaded_at_shutdown,
-                quarantines_what_does_not_decode,
+                ends_what_does_not_decode,
                 finds_near_deadlines_of_other_instances,
                 takes_over_what_a_dead_instance_had_loaded,
             }
@@ -147,6 +156,15 @@ macro_rules! conformance_tests {
                 d10_shares_what_waits,
                 d10_bounds_the_writes_of_a_backlog,
                 d14_says_which_calls_fail,
+                repeating_timer_does_not_overlap,
+            }
+            dead {
+                poison_message_dies_and_comes_back,
+                attempts_that_crash_count,
+                claims_die_after_their_last_attempt,
+                d9_repeats_when_an_occurrence_dies,
+                dead_timers_are_kept_for_a_time,
+                dead_timers_cost_living_ones_nothing,
             }
             looking {
                 d13_looks_delay_nothing,
@@ -157,6 +175,7 @@ macro_rules! conformance_tests {
             }
             races {
                 put_backs_never_hide_a_timer,
+                retries_of_dead_rows_meet_writes,
             }
             crashes {
                 survives_a_crash_in_every_call,

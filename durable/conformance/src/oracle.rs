@@ -8,8 +8,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Armed, Due, Fire, FireReport, Fired, InstanceId, Load, LoadWindow, Loaded, Missed,
-    Settle, Settled, Settlement, State, StoreTime, Stored, Version, Write, WriteOutcome,
+    Action, Armed, DeadRows, Due, Fire, FireReport, Fired, InstanceId, Load, LoadWindow, Loaded,
+    Missed, Purged, Retried, Settle, Settled, Settlement, State, StoreTime, Stored, Version, Write,
+    WriteOutcome,
 };
 
 /// What a store should answer.
@@ -97,6 +98,7 @@ impl Oracle {
                 waiting,
             ) => {
                 let old = waiting.map(|row| self.rows.remove(row).version);
+                self.discard_key(&key);
                 let never = StoreTime::NEVER;
                 let mut row = Stored::new(Version(0), State::Waiting, key, value, never);
                 row.period = period;
@@ -110,10 +112,64 @@ impl Oracle {
             (Action::Remove, Some(row)) => {
                 let Stored { version, value, .. } = self.rows.remove(row);
                 assert_eq!(*answer, WriteOutcome::removed(version, value));
+                self.discard_key(&key);
+            }
+            (Action::Remove, None) if token.is_none() => {
+                let dead = self.discard_key(&key);
+                let removed = |row: Stored| WriteOutcome::removed(row.version, row.value);
+                assert_eq!(*answer, dead.map_or(unarmed, removed));
             }
             (Action::Move { .. } | Action::Remove, None) => assert_eq!(*answer, unarmed),
             (other, _) => panic!("the oracle does not know {other:?}"),
         }
+    }
+
+    /// Discards the dead rows of a key. Returns the one that died last.
+    fn discard_key(&mut self, key: &[u8]) -> Option<Stored> {
+        let is_dead = |row: &Stored| row.state == State::Dead && row.key == key;
+        let dead = self.rows.iter().filter(|row| is_dead(row));
+        let latest = dead.max_by_key(|row| (row.due, row.version)).cloned();
+        self.rows.retain(|row| !is_dead(row));
+        latest
+    }
+
+    /// `rows_now` are the rows as the store has them after the call.
+    pub(super) fn retry(&mut self, token: Version, answer: Retried, rows_now: &[Stored]) {
+        let index = self.by_version(token);
+        let index = index.filter(|&index| self.rows[index].state == State::Dead);
+        let Some(index) = index else {
+            assert_eq!(answer, Retried::new(0, false));
+            return;
+        };
+        assert_eq!(answer, Retried::new(1, false));
+        let mut row = self.rows.remove(index);
+        let is_new = |now: &&Stored| self.by_version(now.version).is_none();
+        let now = rows_now.iter().find(is_new).expect("it is due again");
+        row.version = now.version;
+        row.due = now.due;
+        row.attempt = 0;
+        row.state = match self.position(State::Waiting, &row.key) {
+            Some(_) => State::InFlight,
+            None => State::Waiting,
+        };
+        assert_eq!(*now, row);
+        self.learn(row.version);
+        self.rows.push(row);
+    }
+
+    pub(super) fn discard(&mut self, which: &DeadRows, answer: Purged) {
+        let before = self.rows.len();
+        self.rows.retain(|row| {
+            let is_chosen = match which {
+                DeadRows::Token(token) => row.version == *token,
+                DeadRows::Key(key) => row.key == *key,
+                // Any age: all have died before.
+                _ => true,
+            };
+            row.state != State::Dead || !is_chosen
+        });
+        let rows = (before - self.rows.len()) as u64;
+        assert_eq!(answer, Purged::new(rows, false));
     }
 
     fn rearmed(
@@ -139,7 +195,8 @@ impl Oracle {
     pub(super) fn load(&mut self, request: Load, answer: &Loaded) {
         self.living.insert(request.instance);
         let loadable = |row: &Stored| {
-            let is_near = row.due <= answer.now || (row.state == State::Waiting && row.due < FAR);
+            let is_near = row.state != State::Dead && row.due <= answer.now
+                || (row.state == State::Waiting && row.due < FAR);
             row.loaded_by.is_none() && is_near
         };
         let mut expected: Vec<_> = self.rows.iter().filter(|row| loadable(row)).collect();
@@ -175,7 +232,9 @@ impl Oracle {
         let mut fired = answer.fired.iter();
         let mut later = answer.later.iter();
         let mut next = answer.next.iter();
-        let loadable = |row: &&Stored| row.loaded_by.is_none() && row.due <= answer.now;
+        let loadable = |row: &&Stored| {
+            row.state != State::Dead && row.loaded_by.is_none() && row.due <= answer.now
+        };
         let mut unloaded: Vec<_> = self.rows.iter().filter(loadable).collect();
         unloaded.sort_by_key(|row| (row.due, row.version));
         let is_cut = request.unloaded > 0 && unloaded.len() > request.unloaded;
@@ -187,12 +246,23 @@ impl Oracle {
                 continue;
             };
             let row = self.rows[index].clone();
+            if row.state == State::Dead {
+                continue;
+            }
             if row.due > answer.now {
                 let expected = Armed::new(version, row.due, row.loaded_by.is_some());
                 assert_eq!(later.next(), Some(&expected));
                 continue;
             }
             self.rows.remove(index);
+            let is_flying = self.position(State::InFlight, &row.key).is_some();
+            if request.no_overlap && is_flying && row.period.is_some() {
+                let (due, deadline) = request.missed.wait(row.deadline, PERIOD, answer.now);
+                let armed = *later.next().expect("it is held back");
+                self.arm(row, Due::At(due), request.near, None, armed);
+                self.rows.last_mut().expect("it was armed").deadline = deadline;
+                continue;
+            }
             let rule = row.period.map(|period| {
                 assert_eq!(period, PERIOD, "scripts use one period");
                 request.missed.next(row.deadline, period, answer.now)
@@ -263,10 +333,21 @@ impl Oracle {
             return;
         };
         let key = self.rows[index].key.clone();
+        let row = &mut self.rows[index];
+        row.error = settle.error.or(row.error.take());
         let delay = match settle.settlement {
             Settlement::Ack => {
                 assert_eq!(answer, Settled::Done);
                 self.rows.remove(index);
+                return;
+            }
+            Settlement::Dead => {
+                assert_eq!(answer, Settled::Done);
+                let mut row = self.rows.remove(index);
+                row.state = State::Dead;
+                row.due = row_now.expect("it is dead").due;
+                row.loaded_by = None;
+                self.rows.push(row);
                 return;
             }
             Settlement::RetryAfter(delay) | Settlement::Extend(delay) => delay,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
-use tickwheel_durable::store::{Action, Due, LoadWindow, Missed, Store, Write};
+use tickwheel_durable::store::{Action, Due, Feature, LoadWindow, Missed, Store, Write};
 use tickwheel_durable::{Builder, Claim, Error, Moved, Removed, SetIfAbsent};
 
 use super::world::{Stores, World, collect, next_of};
@@ -470,8 +470,9 @@ pub async fn gives_back_what_it_loaded_at_shutdown<T: Stores>(world: &World<T>) 
     );
 }
 
-/// A timer that does not decode is quarantined, once, and does not block other timers.
-pub async fn quarantines_what_does_not_decode<T: Stores>(world: &World<T>) {
+/// A timer that does not decode is dead, or is quarantined if the store keeps no dead timers, once. It does not block other
+/// timers.
+pub async fn ends_what_does_not_decode<T: Stores>(world: &World<T>) {
     let (store, space) = (world.store().await, world.namespace());
     let mut instance = world.instance().await;
     let poison = |key: &str, period| {
@@ -492,8 +493,27 @@ pub async fn quarantines_what_does_not_decode<T: Stores>(world: &World<T>) {
     assert_eq!(instance.next_acked().await.value, 1);
     instance.sees_nothing(8).await;
 
-    assert_eq!(instance.timers.metrics().quarantined, 2);
     let admin = instance.timers.admin();
+    let metrics = instance.timers.metrics();
+    if store.supports(Feature::DeadRows) {
+        assert_eq!((metrics.dead, metrics.quarantined), (2, 0));
+        let dead = admin.dead(None, 10).await.expect("it lists");
+        assert_eq!(dead.len(), 2);
+        for entry in dead {
+            let error = entry.value.expect_err("it does not decode").to_string();
+            assert!(error.contains("cannot be decoded"), "{error}");
+            let kept = entry.error.expect("it is kept");
+            assert!(
+                kept.starts_with(&error) && kept.len() > error.len(),
+                "{kept}"
+            );
+            let token = entry.dead.expect("it is dead").token;
+            assert_eq!(admin.discard_dead(token).await, Ok(true));
+        }
+        assert_eq!(instance.timers.counts().await.expect("it counts").dead, 0);
+        return;
+    }
+    assert_eq!((metrics.dead, metrics.quarantined), (0, 2));
     let quarantined = admin.in_flight(None, 10).await.expect("it lists");
     assert_eq!(quarantined.len(), 2);
     for entry in quarantined {

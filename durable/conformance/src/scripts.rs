@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use tickwheel_durable::store::{
-    Action, Due, Fire, InstanceId, List, Load, LoadWindow, Missed, Namespace, Settle, Settled,
-    Settlement, State, Store, StoreTime, Stored, Version, Write,
+    Action, DeadRows, Due, Feature, Fire, InstanceId, List, Load, LoadWindow, Missed, Namespace,
+    Settle, Settled, Settlement, State, Store, StoreTime, Stored, Version, Write,
 };
 use tickwheel_durable::{Claim, Error, Moved, Removed};
 use tokio::time::{Instant, timeout_at};
@@ -61,13 +61,14 @@ impl<S: Store> Script<S> {
         }
         for _ in 0..CALLS {
             self.oracle.next_call();
-            match self.random.below(13) {
+            match self.random.below(15) {
                 0..4 => self.write().await,
                 4..6 => self.load().await,
                 6..9 => self.fire().await,
                 9..11 => self.settle().await,
                 11 => self.unload().await,
-                _ => self.unmark().await,
+                12 => self.unmark().await,
+                _ => self.dead().await,
             }
         }
         let mut rows = self.rows().await;
@@ -158,6 +159,10 @@ impl<S: Store> Script<S> {
         let mut request = Fire::new(Vec::new(), self.random.of(&lease), self.near());
         request.unloaded = self.random.below(4);
         request.missed = self.random.of(&missed);
+        // Whether a row that is deleted as it fires stands in the way of those after it is the store's choice.
+        request.no_overlap = request.lease.is_some()
+            && self.stores[0].supports(Feature::NoOverlap)
+            && self.random.one_in(2);
         for _ in 0..count {
             request.versions.push(self.version());
         }
@@ -170,16 +175,21 @@ impl<S: Store> Script<S> {
     async fn settle(&mut self) {
         let near = self.near();
         let again = [Duration::ZERO, LONG];
-        let settlement = match self.random.below(6) {
+        let keeps_dead = self.stores[0].supports(Feature::DeadRows);
+        let settlement = match self.random.below(8) {
+            6..8 if keeps_dead => Settlement::Dead,
             0 => Settlement::Release,
             5 => Settlement::Unfire,
             1 => Settlement::Extend(self.random.of(&again)),
             2 => Settlement::RetryAfter(self.random.of(&again)),
             _ => Settlement::Ack,
         };
-        let settle = Settle::new(self.version(), settlement);
+        let mut settle = Settle::new(self.version(), settlement);
+        if keeps_dead && self.random.one_in(2) {
+            settle = settle.with_error(format!("error {}", self.random.below(100)));
+        }
         let store = self.store();
-        let answer = self.stores[store].settle(&self.space, vec![settle], near);
+        let answer = self.stores[store].settle(&self.space, vec![settle.clone()], near);
         let answer: Settled = answer.await.expect("it settles")[0];
         let rows = self.rows().await;
         let row = rows.iter().find(|row| row.version == settle.token);
@@ -212,6 +222,31 @@ impl<S: Store> Script<S> {
         self.oracle.unmark(instance, &versions);
     }
 
+    /// Retries or discards dead rows.
+    async fn dead(&mut self) {
+        let store = self.store();
+        if !self.stores[store].supports(Feature::DeadRows) {
+            return;
+        }
+        let token = self.version();
+        if self.random.one_in(2) {
+            let which = DeadRows::Token(token);
+            let retried = self.stores[store].retry_dead(&self.space, which).await;
+            let retried = retried.expect("it retries");
+            let rows = self.rows().await;
+            self.oracle.retry(token, retried, &rows);
+            return self.look();
+        }
+        let which = match self.random.below(3) {
+            0 => DeadRows::Key(self.key()),
+            1 => DeadRows::OlderThan(Duration::ZERO),
+            _ => DeadRows::Token(token),
+        };
+        let discarded = self.stores[store].discard_dead(&self.space, which.clone());
+        let discarded = discarded.await.expect("it discards");
+        self.oracle.discard(&which, discarded);
+    }
+
     /// Remembers the versions that are there.
     fn look(&mut self) {
         let there = self.oracle.rows.iter().map(|row| row.version);
@@ -223,7 +258,10 @@ impl<S: Store> Script<S> {
     /// All rows of the store.
     async fn rows(&mut self) -> Vec<Stored> {
         let mut rows = Vec::new();
-        for state in [State::Waiting, State::InFlight] {
+        let dead = self.stores[0]
+            .supports(Feature::DeadRows)
+            .then_some(State::Dead);
+        for state in [State::Waiting, State::InFlight].into_iter().chain(dead) {
             let request = List::new(state, None, 1_000);
             let store = self.store();
             let listed = self.stores[store].list(&self.space, request).await;
@@ -235,7 +273,9 @@ impl<S: Store> Script<S> {
         let waiting = rows.iter().filter(|row| row.state == State::Waiting);
         let waiting = waiting.count() as u64;
         assert_eq!(counts.waiting, waiting);
-        assert_eq!(counts.in_flight, rows.len() as u64 - waiting);
+        let dead = rows.iter().filter(|row| row.state == State::Dead);
+        assert_eq!(counts.dead, dead.count() as u64);
+        assert_eq!(counts.in_flight, rows.len() as u64 - waiting - counts.dead);
         rows
     }
 }

@@ -11,8 +11,9 @@ use tracing::Instrument;
 use crate::error::Error;
 use crate::metrics::{Failing, Metrics};
 use crate::store::{
-    Answer, Counts, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded, Namespace,
-    Opened, Purged, Settle, Settled, Store, Stored, Version, Write, WriteOutcome,
+    Answer, Counts, DeadRows, Feature, Fire, FireReport, InstanceId, List, Load, LoadWindow,
+    Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store, Stored, Version, Write,
+    WriteOutcome,
 };
 
 /// The calls of one instance on one namespace.
@@ -190,6 +191,20 @@ impl Calls {
     pub(crate) async fn purge(&self) -> Result<Purged, Error> {
         let call = self.store.purge(&self.namespace);
         Ok(self.call("purge", 1, call).await?.answer)
+    }
+
+    pub(crate) fn keeps_dead(&self) -> bool {
+        self.store.supports(Feature::DeadRows)
+    }
+
+    pub(crate) async fn retry_dead(&self, which: DeadRows) -> Result<Retried, Error> {
+        let call = self.store.retry_dead(&self.namespace, which);
+        Ok(self.call("retry_dead", 1, call).await?.answer)
+    }
+
+    pub(crate) async fn discard_dead(&self, which: DeadRows) -> Result<Purged, Error> {
+        let call = self.store.discard_dead(&self.namespace, which);
+        Ok(self.call("discard_dead", 1, call).await?.answer)
     }
 
     pub(crate) async fn hinted(&self) {

@@ -169,6 +169,7 @@ impl Firing {
                 unloaded,
                 lease: (!settings.at_most_once).then_some(settings.lease),
                 missed: settings.missed,
+                no_overlap: settings.no_overlap,
                 near: core.near(),
             };
             match core.calls.fire(request).await {
@@ -218,7 +219,8 @@ impl Firing {
         let deliveries = report.fired.into_iter().map(|fired| {
             let permit = permits.split(1).expect("there is one for each row");
             let leases = Arc::clone(&self.leases);
-            let mut lease = Lease::new(fired.token, leases, began + lease, permit);
+            let late = report.now.since(fired.deadline);
+            let mut lease = Lease::new(&fired, late, leases, began + lease, permit);
             if core.settings.at_most_once {
                 lease = lease.already_settled();
             }

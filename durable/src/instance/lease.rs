@@ -13,7 +13,9 @@ use tokio::time::{Instant, sleep};
 use super::group_commit::Group;
 use crate::error::Error;
 use crate::metrics::Metrics;
-use crate::store::{Namespace, Settle, Settled, Settlement, StoreError, Version};
+use crate::retry::{Retry, RetryWhen, error_text};
+use crate::settings::Settings;
+use crate::store::{Fired, Namespace, Settle, Settled, Settlement, StoreError, Version};
 use crate::token::Token;
 
 /// How often a lease is checked while it lasts. It is renewed once a half and this part of it, or
@@ -25,8 +27,9 @@ pub(crate) struct Leases {
     namespace: Namespace,
     settles: Group<Settle, Settled>,
     metrics: Arc<Metrics>,
-    /// How long a lease is.
-    length: Duration,
+    settings: Settings,
+    /// Whether the store keeps dead timers. Otherwise those that fail for good are quarantined.
+    keeps_dead: bool,
     renewed: Mutex<Renewed>,
 }
 
@@ -51,15 +54,22 @@ impl Leases {
         namespace: Namespace,
         settles: Group<Settle, Settled>,
         metrics: Arc<Metrics>,
-        length: Duration,
+        settings: Settings,
+        keeps_dead: bool,
     ) -> Self {
         Leases {
             namespace,
             settles,
             metrics,
-            length,
+            settings,
+            keeps_dead,
             renewed: Mutex::default(),
         }
+    }
+
+    /// How long a lease is.
+    fn length(&self) -> Duration {
+        self.settings.lease
     }
 
     fn renewed(&self) -> MutexGuard<'_, Renewed> {
@@ -73,15 +83,15 @@ impl Leases {
             let Some(lease) = handling.lease.upgrade().filter(|lease| lease.is_held()) else {
                 continue;
             };
-            if handling.is_slow == Some(false) && handling.since.elapsed() >= self.length {
+            if handling.is_slow == Some(false) && handling.since.elapsed() >= self.length() {
                 handling.is_slow = Some(true);
                 self.metrics.slow_handlers.add(1);
                 tracing::warn!(
-                    namespace = %self.namespace, key = %lease.key(), token = %lease.token(), lease = ?self.length,
+                    namespace = %self.namespace, key = %lease.key(), token = %lease.token(), lease = ?self.length(),
                     "a handler takes longer than a lease, which is renewed"
                 );
             }
-            if lease.remaining() <= self.length / 2 + self.length / LOOKS {
+            if lease.remaining() <= self.length() / 2 + self.length() / LOOKS {
                 due.push(lease);
             }
         }
@@ -126,6 +136,10 @@ pub(crate) struct Lease {
     token: Version,
     /// The encoded key, for the log.
     pub(crate) key: Vec<u8>,
+    /// How often the timer has fired, this time included.
+    attempt: u32,
+    /// How late it fired, by the store's clock.
+    late: Duration,
     /// One of the constants below.
     state: AtomicU8,
     /// How many calls that end it are under way. It is not renewed meanwhile.
@@ -151,14 +165,17 @@ const LOST: u8 = 2;
 impl Lease {
     /// A lease on a timer in flight.
     pub(super) fn new(
-        token: Version,
+        fired: &Fired,
+        late: Duration,
         leases: Arc<Leases>,
         until: Instant,
         permit: OwnedSemaphorePermit,
     ) -> Self {
         Lease {
-            token,
+            token: fired.token,
             key: Vec::new(),
+            attempt: fired.attempt,
+            late,
             state: AtomicU8::new(HELD),
             settling: AtomicUsize::new(0),
             leases,
@@ -207,7 +224,7 @@ impl Lease {
     /// When less than half of it is left.
     pub(super) fn stale_at(&self) -> Option<Instant> {
         let until = self.held().until.filter(|_| self.is_held())?;
-        Some(until.checked_sub(self.leases.length / 2).unwrap_or(until))
+        Some(until.checked_sub(self.leases.length() / 2).unwrap_or(until))
     }
 
     /// Whether less than half of it is left: nothing like that is handed out.
@@ -215,8 +232,90 @@ impl Lease {
         self.stale_at().is_some_and(|at| at <= Instant::now())
     }
 
+    /// A span for the handler.
+    pub(crate) fn span(&self) -> tracing::Span {
+        tracing::info_span!(
+            "handle",
+            namespace = %self.leases.namespace,
+            key = %self.key(),
+            attempt = self.attempt,
+            lateness = ?self.late,
+        )
+    }
+
+    /// Whether the timer has been delivered as often as it may be. This one does not count.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        let max = self.leases.settings.max_attempts;
+        self.is_held() && max.is_some_and(|max| self.attempt > max)
+    }
+
+    fn is_last_attempt(&self) -> bool {
+        let max = self.leases.settings.max_attempts;
+        max.is_some_and(|max| self.attempt >= max)
+    }
+
     /// Settles it. After an error that may pass it can be tried again.
     pub(crate) async fn settle(&self, settlement: Settlement) -> Result<(), Error> {
+        match settlement {
+            Settlement::RetryAfter(delay) => self.fail(Retry::after(delay)).await,
+            _ => self.settle_with(settlement, None).await,
+        }
+    }
+
+    /// Settles it after a failure: the timer comes again, or is dead after its last attempt.
+    pub(crate) async fn fail(&self, retry: Retry) -> Result<(), Error> {
+        let Retry { when, error } = retry;
+        let delay = match when {
+            RetryWhen::Never => return self.end_for_good(error).await,
+            _ if self.is_last_attempt() => return self.end_for_good(error).await,
+            RetryWhen::After(delay) => delay,
+            RetryWhen::Backoff => self.leases.settings.backoff.delay(self.attempt),
+        };
+        self.settle_with(Settlement::RetryAfter(delay), error).await
+    }
+
+    /// Makes the timer dead; quarantines it if the store keeps no dead timers.
+    async fn end_for_good(&self, error: Option<String>) -> Result<(), Error> {
+        let Leases {
+            namespace,
+            metrics,
+            keeps_dead,
+            ..
+        } = &*self.leases;
+        let settlement = if *keeps_dead {
+            Settlement::Dead
+        } else {
+            Settlement::Extend(Duration::MAX)
+        };
+        self.settle_with(settlement, error.clone()).await?;
+        self.end(SETTLED);
+        let (key, token, attempt) = (self.key(), self.token(), self.attempt);
+        let error = error.as_deref().unwrap_or("it was put back");
+        if *keeps_dead {
+            metrics.dead.add(1);
+            tracing::warn!(%namespace, %key, %token, attempt, error, "a timer is dead: see `Admin::dead`");
+        } else {
+            metrics.quarantined.add(1);
+            tracing::warn!(%namespace, %key, %token, attempt, error, "a timer was quarantined: see `Admin::in_flight`");
+        }
+        Ok(())
+    }
+
+    /// Ends a timer for good that the program has not received. If that fails, it is tried again when the lease has ended.
+    pub(crate) async fn bury(&self, error: impl fmt::Display) {
+        let buried = self.end_for_good(Some(error_text(&error))).await;
+        if let Err(failed) = buried {
+            self.end(SETTLED);
+            let (namespace, key) = (&self.leases.namespace, self.key());
+            tracing::warn!(%namespace, %key, token = %self.token(), error = %format_args!("{failed:#}"), "a timer that has failed for good could not be settled");
+        }
+    }
+
+    async fn settle_with(
+        &self,
+        settlement: Settlement,
+        error: Option<String>,
+    ) -> Result<(), Error> {
         let token = self.token();
         match self.state.load(Ordering::Acquire) {
             HELD => {}
@@ -233,6 +332,7 @@ impl Lease {
         let settle = Settle {
             token: self.token,
             settlement,
+            error,
         };
         match self.leases.settles.submit(settle).await? {
             Settled::Lost => {
@@ -260,10 +360,8 @@ impl Lease {
             return;
         }
         let asked = Instant::now();
-        let settle = Settle {
-            token: self.token,
-            settlement: Settlement::Extend(self.leases.length),
-        };
+        let length = self.leases.length();
+        let settle = Settle::new(self.token, Settlement::Extend(length));
         match self.leases.settles.submit(settle).await {
             Ok(Settled::Lost) => {
                 // A settle that has just succeeded reports its own result.
@@ -278,7 +376,7 @@ impl Lease {
                 );
             }
             Ok(_) => {
-                self.held().until = asked.checked_add(self.leases.length);
+                self.held().until = asked.checked_add(length);
                 self.leases.metrics.renewed.add(1);
             }
             // It is tried again soon. The lane of settles says what is wrong.
@@ -313,10 +411,8 @@ impl Lease {
     /// Settles it, if it is not, without waiting.
     pub(crate) fn settle_detached(&self, settlement: Settlement) {
         if self.state.swap(SETTLED, Ordering::AcqRel) == HELD {
-            let token = self.token;
-            self.leases
-                .settles
-                .submit_detached(Settle { token, settlement });
+            let settle = Settle::new(self.token, settlement);
+            self.leases.settles.submit_detached(settle);
         }
     }
 }

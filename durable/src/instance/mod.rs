@@ -22,6 +22,7 @@ mod lease;
 mod loader;
 
 use std::fmt;
+use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
@@ -29,7 +30,7 @@ use std::time::Duration;
 
 use tickwheel::{Expirations, Expired, KeyedTimers, SetTimerError, TimerWheel};
 use tokio::sync::{Mutex, Notify, Semaphore, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 pub(crate) use calls::Calls;
 use clock::StoreClock;
@@ -44,12 +45,13 @@ use lease::Leases;
 pub use lease::RenewGuard;
 
 use crate::error::{BuildError, Error};
+use crate::jitter::jittered;
 use crate::metrics::{DurableMetrics, Metrics};
 use crate::race::race;
 use crate::settings::Settings;
 use crate::store::{
-    Armed, InstanceId, Load, LoadWindow, Settle, Settled, Settlement, Store, StoreTime, Version,
-    Write, WriteOutcome,
+    Armed, DeadRows, Feature, InstanceId, Load, LoadWindow, Settle, Settled, Settlement, Store,
+    StoreTime, Version, Write, WriteOutcome,
 };
 
 /// The state that the tasks, handles and claims of an instance share.
@@ -260,6 +262,12 @@ impl Shutdown {
     }
 }
 
+/// The first sweep of dead timers comes so long after the start, or sooner.
+const FIRST_SWEEP: Duration = Duration::from_secs(60);
+
+/// The pause between two steps of a sweep, which is for other calls.
+const SWEEP_PAUSE: Duration = Duration::from_millis(20);
+
 /// How many round trips may show that the lease is long enough.
 const ROUND_TRIPS: u32 = 3;
 
@@ -272,6 +280,18 @@ pub(crate) async fn start(
     wheel: &TimerWheel,
 ) -> Result<Instance, BuildError> {
     settings.check()?;
+    for (setting, is_set, feature) in [
+        (
+            "max_attempts",
+            settings.max_attempts.is_some(),
+            Feature::DeadRows,
+        ),
+        ("no_overlap", settings.no_overlap, Feature::NoOverlap),
+    ] {
+        if is_set && !store.supports(feature) {
+            return Err(BuildError::Unsupported { setting, feature });
+        }
+    }
     if wheel.is_shutdown() {
         return Err(BuildError::WheelShutDown);
     }
@@ -316,7 +336,8 @@ pub(crate) async fn start(
         calls.namespace().clone(),
         settles,
         Arc::clone(&metrics),
-        settings.lease,
+        settings.clone(),
+        calls.keeps_dead(),
     ));
     let core = Arc::new(Core {
         clock: StoreClock::new(loaded.sent, loaded.received, loaded.answer.now),
@@ -361,7 +382,8 @@ pub(crate) async fn start(
 /// Loads and fires until the claims end, then gives everything back.
 async fn run_claims(firing: Firing, expirations: Expirations<Version, ()>, end: watch::Sender<()>) {
     let core = Arc::clone(&firing.core);
-    race(firing.run(expirations), loader::run(&core)).await;
+    let serve = Box::pin(race(firing.run(expirations), loader::run(&core)));
+    race(serve, sweep(&core)).await;
     core.loads.store(false, Ordering::Release);
     let unreceived = core.deliveries.close();
     let release = unreceived
@@ -374,6 +396,27 @@ async fn run_claims(firing: Firing, expirations: Expirations<Version, ()>, end: 
         tracing::warn!(namespace = %core.calls.namespace(), error = %format_args!("{error:#}"), "what was loaded could not be given back");
     }
     drop(end);
+}
+
+/// Discards timers that have been dead for long, until it is dropped.
+async fn sweep(core: &Core) {
+    if !core.calls.keeps_dead() {
+        return pending().await;
+    }
+    let settings = &core.settings;
+    let mut pause = settings.sweep().min(FIRST_SWEEP);
+    loop {
+        sleep(jittered(pause)).await;
+        pause = settings.sweep();
+        // After an error the next sweep does what this one has left.
+        let old = DeadRows::OlderThan(settings.keep_dead);
+        while let Ok(discarded) = core.calls.discard_dead(old.clone()).await {
+            if !discarded.more {
+                break;
+            }
+            sleep(SWEEP_PAUSE).await;
+        }
+    }
 }
 
 async fn run_writes(core: Arc<Core>, batches: Batches<Write, WriteOutcome>) {
@@ -415,5 +458,5 @@ async fn run_settles(core: Arc<Core>, batches: Batches<Settle, Settled>) {
         Ok(outcomes.collect())
     };
     let token = |settle: &Settle| settle.token;
-    batches.run(|_| size_of::<Settle>(), token, flush).await;
+    batches.run(Settle::bytes, token, flush).await;
 }

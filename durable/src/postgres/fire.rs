@@ -48,6 +48,7 @@ impl Call for FireCall<'_> {
                     &rule,
                     &limit(ANSWER_BYTES),
                     &limit(request.unloaded),
+                    &request.no_overlap,
                 ],
             )
             .await?;

@@ -106,7 +106,8 @@ impl Call for PurgeCall<'_> {
 
     async fn run(&self, session: &Session) -> Result<Purged, Error> {
         let id = &self.0.id;
-        let rows = session.execute(sql::PURGE, &[id, &PURGED_AT_ONCE]).await?;
+        let purged = session.query(sql::PURGE, &[id, &PURGED_AT_ONCE]).await?;
+        let rows = unsigned(purged[0].get(0));
         if rows > 0 {
             return Ok(Purged { rows, more: true });
         }

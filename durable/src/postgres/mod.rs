@@ -22,6 +22,7 @@
 //! `statements` has the SQL of each call, and says why it holds among others that run at the same time; `lanes` says why calls
 //! keep their order.
 
+mod dead;
 mod fire;
 mod functions;
 mod hints;
@@ -45,10 +46,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::AbortHandle;
 
 use crate::store::{
-    Answer, BoxFuture, Counts, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded,
-    Namespace, Opened, Purged, Settle, Settled, Store, StoreError, Stored, Version, Write,
-    WriteOutcome,
+    Answer, BoxFuture, Counts, DeadRows, Feature, Fire, FireReport, InstanceId, List, Load,
+    LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store, StoreError,
+    Stored, Version, Write, WriteOutcome,
 };
+use dead::{DiscardCall, RetryCall};
 use fire::FireCall;
 use hints::Hints;
 use lanes::{Lane, Lanes};
@@ -84,12 +86,13 @@ use write::WriteCall;
 /// # Permissions
 ///
 /// The first connection makes the tables `tickwheel_*`, the sequence `tickwheel_versions` and functions in the first schema of
-/// the role's `search_path`; for that it needs `CREATE` on the schema. The first connection of a later version of this crate may
-/// bring them to a later version of the schema, and has to be of the same role. Afterwards it is enough to have
+/// the role's `search_path`; for that it needs `CREATE` on the schema. Tables of an earlier version of this crate are upgraded
+/// by the first connection, whose role has to own them; instances of that version can then not connect any more. Otherwise it
+/// is enough to have
 ///
 /// ```sql
 /// GRANT SELECT ON tickwheel_schema TO worker;
-/// GRANT SELECT, INSERT, UPDATE, DELETE ON tickwheel_namespaces, tickwheel_instances, tickwheel_timers TO worker;
+/// GRANT SELECT, INSERT, UPDATE, DELETE ON tickwheel_namespaces, tickwheel_instances, tickwheel_timers, tickwheel_dead TO worker;
 /// GRANT USAGE ON SEQUENCE tickwheel_versions TO worker;
 /// ```
 ///
@@ -387,6 +390,26 @@ impl Store for Postgres {
             let space = self.space(namespace).await?;
             let call = PurgeCall(&space);
             self.inner.lanes.run(Lane::Admin, &call).await
+        })
+    }
+
+    fn supports(&self, feature: Feature) -> bool {
+        matches!(feature, Feature::DeadRows | Feature::NoOverlap)
+    }
+
+    fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried> {
+        Box::pin(async move {
+            let space = self.space(namespace).await?;
+            let call = RetryCall(&space, which);
+            self.inner.lanes.run(Lane::Admin, &call).await?.retried()
+        })
+    }
+
+    fn discard_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Purged> {
+        Box::pin(async move {
+            let space = self.space(namespace).await?;
+            let call = DiscardCall(&space, which);
+            self.inner.lanes.run(Lane::Admin, &call).await?.discarded()
         })
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::lanes::Call;
@@ -32,10 +33,10 @@ pub(super) fn unsigned(number: i64) -> u64 {
 fn stored(row: &Row) -> Stored {
     Stored {
         version: Version(row.get(0)),
-        state: if row.get(1) {
-            State::InFlight
-        } else {
-            State::Waiting
+        state: match (row.get(1), row.get(10)) {
+            (_, true) => State::Dead,
+            (true, false) => State::InFlight,
+            (false, false) => State::Waiting,
         },
         key: row.get(2),
         value: row.get(3),
@@ -46,6 +47,7 @@ fn stored(row: &Row) -> Stored {
             .get::<_, Option<_>>(7)
             .map(|micros| Duration::from_micros(unsigned(micros))),
         loaded_by: row.get::<_, Option<_>>(8).map(InstanceId),
+        error: row.get(9),
     }
 }
 
@@ -77,6 +79,12 @@ impl Call for ListCall<'_> {
         let (due, version) = request
             .after
             .map_or((-1, 0), |(due, version)| (due.as_micros(), version.0));
+        if request.state == State::Dead {
+            let (limit, bytes) = (limit(request.limit), limit(ANSWER_BYTES));
+            let parameters: [&(dyn ToSql + Sync); 5] = [&space.id, &due, &version, &limit, &bytes];
+            let rows = session.query(sql::LIST_DEAD, &parameters).await?;
+            return Ok(rows.iter().map(stored).collect());
+        }
         let rows = session
             .query(
                 sql::LIST,
@@ -111,7 +119,7 @@ impl Call for CountCall<'_> {
         let rows = session.query(sql::COUNT, &[id, &COUNTED]).await?;
         let row = &rows[0];
         let counted: [i64; 2] = [row.get(1), row.get(2)];
-        let is_estimate = counted.iter().any(|&rows| rows > COUNTED);
+        let mut is_estimate = counted.iter().any(|&rows| rows > COUNTED);
         let [waiting, in_flight] = if is_estimate {
             let sample = session.query(sql::SAMPLE, &[id, &SAMPLED_PAGES]).await?;
             let estimates: [i64; 2] = [sample[0].get(0), sample[0].get(1)];
@@ -123,10 +131,18 @@ impl Call for CountCall<'_> {
         } else {
             counted
         };
+        let mut dead: i64 = row.get(4);
+        if dead > COUNTED {
+            let parameters: [&(dyn ToSql + Sync); 2] = [id, &SAMPLED_PAGES];
+            let sample = session.query(sql::SAMPLE_DEAD, &parameters).await?;
+            dead = dead.max(sample[0].get(0));
+            is_estimate = true;
+        }
         Ok(Counts {
             now: time(row.get(0)),
             waiting: unsigned(waiting),
             in_flight: unsigned(in_flight),
+            dead: unsigned(dead),
             earliest: row.get::<_, Option<_>>(3).map(time),
             is_estimate,
         })

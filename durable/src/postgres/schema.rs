@@ -1,8 +1,8 @@
 //! The tables and functions, and how they come to be.
 //!
-//! A database is brought to the latest version of the schema by the first connection of a store that knows it: [`TABLES`]
-//! are version 1, and each of [`STEPS`] leads to the next. Functions have the version of the tables. They are made again
-//! after each step, since their text is that of the statements.
+//! The first connection of a store brings a database to the latest version of the schema: [`TABLES`] are version 1, and
+//! each of [`UPGRADES`] leads to the next. Functions have the version of the tables. They are made again after an upgrade,
+//! since their text is that of the statements.
 
 use futures_util::future::try_join;
 use tokio_postgres::error::SqlState;
@@ -12,15 +12,9 @@ use super::functions;
 use super::target::Target;
 use crate::store::StoreError;
 
-/// The latest version of the schema.
+/// The version of the schema that is known: that of [`TABLES`] after all [`UPGRADES`].
 #[allow(clippy::cast_possible_truncation, reason = "they are few")]
-const SCHEMA: u32 = 1 + STEPS.len() as u32;
-
-/// What leads from each version of the tables to the next.
-const STEPS: [&str; 1] = [
-    // To 2: the functions for users. They send hints of what instances load.
-    "ALTER TABLE tickwheel_instances ADD COLUMN load_window bigint NOT NULL DEFAULT 0",
-];
+const SCHEMA: u32 = 1 + UPGRADES.len() as u32;
 
 /// The tables, as they were in version 1.
 ///
@@ -76,6 +70,28 @@ const TABLES: &str = "
     CREATE INDEX tickwheel_loaded ON tickwheel_timers (namespace, loaded_by) WHERE loaded_by IS NOT NULL;
 ";
 
+/// From each version of the schema to the next, the first from version 1.
+///
+/// 2. The window that an instance loads, because the functions for users send hints of what lies in it. Dead rows, with
+///    `died` and `error`, and the last error of the other rows. `tickwheel_dead_key` finds those of a key,
+///    `tickwheel_dead_died` those that died first.
+const UPGRADES: [&str; 1] = ["
+    ALTER TABLE tickwheel_instances ADD COLUMN load_window bigint NOT NULL DEFAULT 0;
+    ALTER TABLE tickwheel_timers ADD COLUMN error text;
+    CREATE TABLE tickwheel_dead (
+        version bigint PRIMARY KEY,
+        died bigint NOT NULL,
+        deadline bigint NOT NULL,
+        namespace int NOT NULL,
+        attempt int NOT NULL,
+        key bytea NOT NULL,
+        value bytea NOT NULL,
+        error text
+    );
+    CREATE INDEX tickwheel_dead_key ON tickwheel_dead (namespace, key, died, version);
+    CREATE INDEX tickwheel_dead_died ON tickwheel_dead (namespace, died, version);
+"];
+
 /// Instances that make the tables at the same time take turns by this advisory lock. Any number will do.
 const LOCK: i64 = 0x7469_636b_7768_6565;
 
@@ -97,6 +113,7 @@ const NUMBERS: &str = "
     )
     SELECT given.number, coalesce(greatest(
         (SELECT version FROM tickwheel_timers WHERE version > given.number ORDER BY version DESC LIMIT 1),
+        (SELECT version FROM tickwheel_dead WHERE version > given.number ORDER BY version DESC LIMIT 1),
         (SELECT id FROM tickwheel_instances WHERE id > given.number ORDER BY id DESC LIMIT 1)
     ), 0) FROM given";
 
@@ -117,8 +134,8 @@ impl Tables {
         self.identity == other.identity
     }
 
-    /// Whether they are of an earlier version.
-    pub(super) fn are_old(&self) -> bool {
+    /// Whether they are to be upgraded.
+    pub(super) fn are_older(&self) -> bool {
         self.version < SCHEMA
     }
 
@@ -143,7 +160,7 @@ impl Tables {
     }
 }
 
-/// The tables, if they are there.
+/// The tables, if they are there and not from before there were dead rows.
 pub(super) async fn find(client: &Client) -> Result<Option<Tables>, Error> {
     let found = try_join(
         client.query_typed(VERSION, &[]),
@@ -161,7 +178,7 @@ pub(super) async fn find(client: &Client) -> Result<Option<Tables>, Error> {
     }
 }
 
-/// Makes the tables, or brings them to the latest version, if no other process has done so meanwhile.
+/// Makes the tables or upgrades them, if no other process has done so meanwhile.
 pub(super) async fn make(client: &mut Client) -> Result<(), Error> {
     let transaction = client.transaction().await?;
     // The lock first: a statement that waits for it would not see what another one makes meanwhile.
@@ -173,20 +190,22 @@ pub(super) async fn make(client: &mut Client) -> Result<(), Error> {
         transaction.batch_execute(TABLES).await?;
     }
     let version = transaction.query_typed(VERSION, &[]).await?;
-    let version: i32 = version.first().map_or(0, |row| row.get(0));
-    let made = usize::try_from(version - 1).unwrap_or(STEPS.len());
-    for step in STEPS.iter().skip(made) {
-        transaction.batch_execute(step).await?;
-    }
-    if made < STEPS.len() {
-        // Functions belong beside the tables, wherever the path of this role leads.
+    let version: i32 = version.first().map_or(i32::MAX, |row| row.get(0));
+    let upgrades: Vec<_> = (1..)
+        .zip(UPGRADES)
+        .filter(|(from, _)| *from >= version)
+        .collect();
+    if !upgrades.is_empty() {
+        // All that is new belongs beside the tables, wherever the path of this role leads.
         let schema = transaction.query_typed(PLACE, &[]).await?;
         let schema: String = schema[0].get(0);
-        let made = format!(
-            "SET LOCAL search_path = {schema}, pg_temp; {};
-            UPDATE tickwheel_schema SET version = {SCHEMA}",
-            functions::install(&schema)
-        );
+        let path = format!("SET LOCAL search_path = {schema}, pg_temp");
+        transaction.batch_execute(&path).await?;
+        for (_, upgrade) in upgrades {
+            transaction.batch_execute(upgrade).await?;
+        }
+        let functions = functions::install(&schema);
+        let made = format!("{functions}; UPDATE tickwheel_schema SET version = {SCHEMA}");
         transaction.batch_execute(&made).await?;
     }
     transaction.commit().await

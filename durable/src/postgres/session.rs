@@ -66,10 +66,11 @@ pub(super) struct Session {
 pub(super) type Parameters<'a> = [&'a (dyn ToSql + Sync)];
 
 impl Session {
-    /// Sets the first connection of a store up, and makes or migrates the tables.
+    /// Sets the first connection of a store up, and makes or upgrades the tables.
     pub(super) async fn first(mut client: Client, target: &Target) -> Result<Self, StoreError> {
         let (backend, tables) = set_up(&client, target).await?;
-        let tables = if let Some(tables) = tables.filter(|tables| !tables.are_old()) {
+        // Another process may be upgrading them.
+        let tables = if let Some(tables) = tables.filter(|tables| !tables.are_older()) {
             tables
         } else {
             let made = schema::make(&mut client).await;
@@ -143,16 +144,6 @@ impl Session {
     ) -> Result<Vec<Row>, Error> {
         let statement = self.statement(sql).await?;
         self.client.query(&statement, parameters).await
-    }
-
-    /// Runs one statement that returns nothing but how many rows it has changed.
-    pub(super) async fn execute(
-        &self,
-        sql: &'static str,
-        parameters: &Parameters<'_>,
-    ) -> Result<u64, Error> {
-        let statement = self.statement(sql).await?;
-        self.client.execute(&statement, parameters).await
     }
 
     /// Runs statements in one transaction and one round trip.

@@ -1,8 +1,8 @@
 //! Batches of claims that are to be settled. They are cut and sent as writes are, by token.
 //!
-//! One statement that makes no waiting row commits by itself. Otherwise a transaction locks all claims first. What is put back
-//! needs the locks of its keys before that, in a round trip of its own: claims of keys that a transaction of a user has locked
-//! are left out.
+//! One statement that makes no waiting row and no dead one commits by itself. Otherwise a transaction locks all claims first.
+//! What is put back or dies needs the locks of its keys before that, in a round trip of its own: claims of keys that a
+//! transaction of a user has locked are left out.
 
 use std::collections::HashSet;
 
@@ -25,43 +25,55 @@ pub(super) struct SettleCall<'a> {
 
 /// A part of a batch, in columns.
 #[derive(Default)]
-struct Part {
+struct Part<'a> {
     /// The tokens, in their order, with the indices of their results.
     numbers: Vec<(i64, usize)>,
     acks: Vec<i64>,
-    extended: (Vec<i64>, Vec<i64>),
-    put_back: (Vec<i64>, Vec<Option<i64>>),
+    extended: (Vec<i64>, Vec<i64>, Vec<Option<&'a str>>),
+    put_back: (Vec<i64>, Vec<Option<i64>>, Vec<Option<&'a str>>),
+    dead: (Vec<i64>, Vec<Option<&'a str>>),
 }
 
-impl Part {
+impl<'a> Part<'a> {
     /// The settles, with the indices of their results.
-    fn new(settles: &[(&Settle, usize)]) -> Self {
+    fn new(settles: &[(&'a Settle, usize)]) -> Self {
         let mut part = Part::default();
-        let mut extended = Vec::new();
+        let (mut extended, mut dead) = (Vec::new(), Vec::new());
         for &(settle, number) in settles {
             let Version(token) = settle.token;
             part.numbers.push((token, number));
-            match settle.settlement {
-                Settlement::Ack => part.acks.push(token),
-                Settlement::Extend(lease) => extended.push((token, micros(lease))),
-                Settlement::RetryAfter(delay) => {
-                    part.put_back.0.push(token);
-                    part.put_back.1.push(Some(micros(delay)));
+            let error = settle.error.as_deref();
+            let delay = match settle.settlement {
+                Settlement::Ack => {
+                    part.acks.push(token);
+                    continue;
                 }
-                Settlement::Release => {
-                    part.put_back.0.push(token);
-                    part.put_back.1.push(None);
+                Settlement::Extend(lease) => {
+                    extended.push((token, micros(lease), error));
+                    continue;
                 }
-                Settlement::Unfire => {
-                    part.put_back.0.push(token);
-                    part.put_back.1.push(Some(sql::UNFIRE));
+                Settlement::Dead => {
+                    dead.push((token, error));
+                    continue;
                 }
-            }
+                Settlement::RetryAfter(delay) => Some(micros(delay)),
+                Settlement::Release => None,
+                Settlement::Unfire => Some(sql::UNFIRE),
+            };
+            part.put_back.0.push(token);
+            part.put_back.1.push(delay);
+            part.put_back.2.push(error);
         }
         part.numbers.sort_unstable();
         part.acks.sort_unstable();
         extended.sort_unstable();
-        part.extended = extended.into_iter().unzip();
+        dead.sort_unstable();
+        for (token, lease, error) in extended {
+            part.extended.0.push(token);
+            part.extended.1.push(lease);
+            part.extended.2.push(error);
+        }
+        part.dead = dead.into_iter().unzip();
         part
     }
 
@@ -76,28 +88,33 @@ impl Part {
 /// The meaning of a statement's rows.
 enum Answers<'a> {
     Nothing,
-    Settled(&'a Part),
-    PutBack(&'a Part),
+    Settled(&'a Part<'a>),
+    PutBack(&'a Part<'a>),
 }
 
 type Query<'a> = (&'static str, Vec<&'a (dyn ToSql + Sync)>, Answers<'a>);
 
 /// The statements of a part.
-fn part_queries<'a>(part: &'a Part, head: &[&'a (dyn ToSql + Sync); 4]) -> Vec<Query<'a>> {
+fn part_queries<'a>(part: &'a Part<'a>, head: &[&'a (dyn ToSql + Sync); 4]) -> Vec<Query<'a>> {
     let id = head[0];
     let mut queries: Vec<Query<'a>> = Vec::new();
     if !part.acks.is_empty() {
         queries.push((sql::ACK, vec![id, &part.acks], Answers::Settled(part)));
     }
-    let (tokens, leases) = &part.extended;
+    let (tokens, leases, errors) = &part.extended;
     if !tokens.is_empty() {
-        let parameters: Vec<&(dyn ToSql + Sync)> = vec![id, tokens, leases];
+        let parameters: Vec<&(dyn ToSql + Sync)> = vec![id, tokens, leases, errors];
         queries.push((sql::EXTEND, parameters, Answers::Settled(part)));
     }
-    let (tokens, delays) = &part.put_back;
+    let (tokens, errors) = &part.dead;
+    if !tokens.is_empty() {
+        let parameters: Vec<&(dyn ToSql + Sync)> = vec![id, tokens, errors];
+        queries.push((sql::DIE, parameters, Answers::Settled(part)));
+    }
+    let (tokens, delays, errors) = &part.put_back;
     if !tokens.is_empty() {
         let mut parameters = head.to_vec();
-        parameters.extend::<[&'a (dyn ToSql + Sync); 2]>([tokens, delays]);
+        parameters.extend::<[&'a (dyn ToSql + Sync); 3]>([tokens, delays, errors]);
         queries.push((sql::PUT_BACK, parameters, Answers::PutBack(part)));
     }
     queries
@@ -110,14 +127,14 @@ impl Call for SettleCall<'_> {
         let near = NearParameters::from(self.near);
         let id = &self.space.id;
         let head: [&(dyn ToSql + Sync); 4] = [id, &near.window, &near.loader, &self.space.channel];
-        let is_put_back = |settle: &&Settle| {
+        let needs_key = |settle: &&Settle| {
             !matches!(settle.settlement, Settlement::Ack | Settlement::Extend(_))
         };
-        let put_back = self.settles.iter().filter(is_put_back);
-        let put_back: Vec<_> = put_back.map(|settle| settle.token.0).collect();
+        let held = self.settles.iter().filter(needs_key);
+        let held: Vec<_> = held.map(|settle| settle.token.0).collect();
         let mut locked = HashSet::new();
-        if !put_back.is_empty() {
-            let rows = session.begin(sql::HOLD_CLAIMED, &[id, &put_back]).await?;
+        if !held.is_empty() {
+            let rows = session.begin(sql::HOLD_CLAIMED, &[id, &held]).await?;
             locked.extend(rows.iter().map(|row| row.get::<_, i64>(0)));
         }
         let free = self.settles.iter().zip(0..);
@@ -138,7 +155,7 @@ impl Call for SettleCall<'_> {
             .iter()
             .map(|(sql, parameters, _)| (*sql, parameters.as_slice()))
             .collect();
-        let answers = if put_back.is_empty() {
+        let answers = if held.is_empty() {
             session.transaction(&requests).await?
         } else {
             session.commit(&requests).await?

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ::redis::Cmd;
 
 use crate::store::{
-    Action, Due, LoadWindow, Settle, Settlement, State, StoreTime, Version, Write, micros,
+    Action, DeadRows, Due, LoadWindow, Settle, Settlement, State, StoreTime, Version, Write, micros,
 };
 
 /// A duration as the scripts take it, which is never at most.
@@ -68,8 +68,9 @@ pub(super) fn write_arguments(command: &mut Cmd, writes: &[Write]) {
     }
 }
 
-/// Which of the claims are not acknowledged but settled otherwise, and how, as `settle.lua` takes it.
-pub(super) fn settled_otherwise(settles: &[Settle]) -> String {
+/// The claims, which of them are not acknowledged but settled otherwise, and how, as `settle.lua` takes it.
+pub(super) fn settle_arguments(command: &mut Cmd, settles: &[Settle]) {
+    let mut errors = 0;
     let otherwise = settles.iter().enumerate().filter_map(|(at, settle)| {
         let (settlement, delay) = match settle.settlement {
             Settlement::Ack => return None,
@@ -77,10 +78,35 @@ pub(super) fn settled_otherwise(settles: &[Settle]) -> String {
             Settlement::RetryAfter(delay) => ("again", delay),
             Settlement::Release => ("release", Duration::ZERO),
             Settlement::Unfire => ("unfire", Duration::ZERO),
+            Settlement::Dead => ("die", Duration::ZERO),
         };
-        Some(format!("{at} {settlement} {}", span(delay)))
+        errors += usize::from(settle.error.is_some());
+        let error = settle.error.as_ref().map_or(0, |_| errors);
+        Some(format!("{at} {settlement} {} {error}", span(delay)))
     });
-    otherwise.collect::<Vec<_>>().join(" ")
+    command.arg(otherwise.collect::<Vec<_>>().join(" "));
+    command.arg(settles.len());
+    for settle in settles {
+        command.arg(digits(settle.token));
+    }
+    let others = settles
+        .iter()
+        .filter(|settle| settle.settlement != Settlement::Ack);
+    for error in others.filter_map(|settle| settle.error.as_ref()) {
+        command.arg(error);
+    }
+}
+
+/// What is done with which dead rows, as `bury.lua` takes it.
+pub(super) fn dead_arguments(command: &mut Cmd, op: &str, limit: usize, which: &DeadRows) {
+    let nobody = LoadWindow::new(Duration::ZERO, None);
+    near_arguments(command, nobody);
+    command.arg(op).arg(limit_argument(limit));
+    match which {
+        DeadRows::Token(token) => command.arg("token").arg(digits(*token)),
+        DeadRows::Key(key) => command.arg("key").arg(key),
+        DeadRows::OlderThan(age) => command.arg("older").arg(span(*age)),
+    };
 }
 
 /// A limit as the server takes it.
@@ -92,5 +118,6 @@ pub(super) fn state_argument(state: State) -> &'static str {
     match state {
         State::Waiting => "w",
         State::InFlight => "f",
+        State::Dead => "d",
     }
 }

@@ -13,19 +13,21 @@
 //! | key | type | |
 //! |---|---|---|
 //! | `tickwheel:{orders}` | hash | `schema`, `codec`, and `sequence`, the last version given |
-//! | `..:rows` | hash | version to state, deadline, attempt, period, key and value, packed |
+//! | `..:rows` | hash | version to state, deadline, attempt, period, key, error and value, packed |
 //! | `..:keys` | hash | key to the version of its waiting row |
 //! | `..:flights` | sorted set by name | length of the key, key and version of each row in flight |
 //! | `..:waiting`, `..:in-flight` | sorted sets by `due` | versions of the rows that no instance has loaded |
 //! | `..:waiting:<id>`, `..:in-flight:<id>` | sorted sets by `due` | versions of the rows that an instance has loaded under an id |
 //! | `..:loaded` | hash | version to the id under which it is loaded |
 //! | `..:instances` | sorted set by time | until when each id is live; 0 for those that were unloaded |
+//! | `..:dead` | sorted set by when they died | versions of dead rows |
+//! | `..:dead:rows`, `..:dead:keys` | hash, sorted set by name | the dead rows by version; length of the key, key and version of each |
 //! | `..:lacks` | sorted set by number | how many due rows each id lacks |
 //! | `..:epochs` | sorted set by time | the latest connection of each store that has connected again, see [`connection`] |
 //! | `..:hints` | channel | |
 //!
 //! 1. Each row lies in exactly one of the sorted sets by `due`, and its score there says when it is due. A waiting row that has
-//!    not fired is due at its deadline; so `fire` need not ask.
+//!    not fired is due at its deadline, or both have passed, unless it repeats; so `fire` need not ask.
 //! 2. An id is live from its first load on. The rows that were loaded under it stay in the sorted sets of the id after
 //!    it has ended, and `load` takes from there as from those of rows that no instance has loaded. So the end of an id
 //!    costs the same, however much was loaded under it.
@@ -45,7 +47,7 @@ use std::fmt;
 use ::redis::Cmd;
 
 use arguments::{
-    digits, limit_argument, near_arguments, settled_otherwise, span, state_argument,
+    dead_arguments, digits, limit_argument, near_arguments, settle_arguments, span, state_argument,
     write_arguments,
 };
 use connection::Connection;
@@ -55,9 +57,9 @@ use reply::Reply;
 use scripts::Script;
 
 use crate::store::{
-    Answer, Armed, BoxFuture, Counts, Fire, FireReport, Fired, InstanceId, List, Load, LoadWindow,
-    Loaded, Missed, Namespace, Opened, Purged, Settle, Settled, Store, StoreError, StoreTime,
-    Stored, Version, Write, WriteOutcome,
+    Answer, Armed, BoxFuture, Counts, DeadRows, Feature, Fire, FireReport, Fired, InstanceId, List,
+    Load, LoadWindow, Loaded, Missed, Namespace, Opened, Purged, Retried, Settle, Settled, Store,
+    StoreError, StoreTime, Stored, Version, Write, WriteOutcome,
 };
 
 /// A store in a Redis or Valkey server. With the feature `redis`.
@@ -146,6 +148,9 @@ pub struct Redis {
 /// between, such as those that fire due timers.
 const LOADED_AT_ONCE: usize = 1024;
 
+/// One step retries or discards at most this many dead rows, which takes the server some milliseconds.
+const BURIED_AT_ONCE: usize = 256;
+
 /// A list has at most this many rows, which take the server half a millisecond: looks are in no hurry.
 const LISTED_AT_ONCE: usize = 128;
 
@@ -210,6 +215,22 @@ impl Redis {
     ) -> Result<Reply, StoreError> {
         let answer = self.connection.run(script, namespace, arguments).await?;
         Reply::new(answer)
+    }
+}
+
+impl Redis {
+    /// Retries or discards dead rows. Returns how many, and whether there are more.
+    async fn bury(
+        &self,
+        namespace: &Namespace,
+        op: &str,
+        which: &DeadRows,
+    ) -> Result<(u64, bool), StoreError> {
+        let burying = self.run(&scripts::BURY, namespace, |command| {
+            dead_arguments(command, op, BURIED_AT_ONCE, which);
+        });
+        let mut reply = burying.await?;
+        Ok((reply.count()?, reply.flag()?))
     }
 }
 
@@ -287,6 +308,7 @@ fn read_row(reply: &mut Reply) -> Result<Stored, StoreError> {
         loaded_by: Some(loader).filter(|id| *id > 0).map(InstanceId),
         key: row.key,
         value: row.value,
+        error: row.error,
     })
 }
 
@@ -368,6 +390,7 @@ impl Store for Redis {
                     Missed::Skip => "skip",
                 });
                 command.arg(limit_argument(request.unloaded));
+                command.arg(u8::from(request.no_overlap));
                 for version in request.versions {
                     command.arg(digits(version));
                 }
@@ -400,10 +423,7 @@ impl Store for Redis {
                 let rest = &settles[settled.len()..];
                 let settling = self.run(&scripts::SETTLE, namespace, |command| {
                     near_arguments(command, near);
-                    command.arg(settled_otherwise(rest));
-                    for settle in rest {
-                        command.arg(digits(settle.token));
-                    }
+                    settle_arguments(command, rest);
                 });
                 settled.extend(progress(settling.await?.numbers()?.all(read_settled)?)?);
             }
@@ -475,6 +495,7 @@ impl Store for Redis {
                 earliest: Some(reply.int()?)
                     .filter(|micros| *micros >= 0)
                     .map(StoreTime::from_micros),
+                dead: reply.count()?,
                 is_estimate: false,
             })
         })
@@ -487,6 +508,24 @@ impl Store for Redis {
                 rows: purging.await?.count()?,
                 more: false,
             })
+        })
+    }
+
+    fn supports(&self, feature: Feature) -> bool {
+        matches!(feature, Feature::DeadRows | Feature::NoOverlap)
+    }
+
+    fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried> {
+        Box::pin(async move {
+            let (rows, more) = self.bury(namespace, "retry", &which).await?;
+            Ok(Retried { rows, more })
+        })
+    }
+
+    fn discard_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Purged> {
+        Box::pin(async move {
+            let (rows, more) = self.bury(namespace, "discard", &which).await?;
+            Ok(Purged { rows, more })
         })
     }
 

@@ -14,6 +14,7 @@ pub(super) struct Row {
     pub(super) attempt: u32,
     pub(super) period: Option<Duration>,
     pub(super) key: Vec<u8>,
+    pub(super) error: Option<String>,
     pub(super) value: Vec<u8>,
 }
 
@@ -25,12 +26,20 @@ impl Row {
         let period = number(head, 17)?;
         let key_length = usize::from(u16::from_le_bytes([head[25], head[26]]));
         let key = rest.get(..key_length)?.to_vec();
-        let state = match head[0] {
+        let state = match head[0].to_ascii_lowercase() {
             b'w' => State::Waiting,
             b'f' => State::InFlight,
+            b'd' => State::Dead,
             _ => return None,
         };
-        let value_at = head.len() + key_length;
+        let mut value_at = head.len() + key_length;
+        let mut error = None;
+        if head[0].is_ascii_uppercase() {
+            let (length, rest) = rest.get(key_length..)?.split_first_chunk()?;
+            let length = usize::from(u16::from_le_bytes(*length));
+            error = Some(String::from_utf8_lossy(rest.get(..length)?).into_owned());
+            value_at += 2 + length;
+        }
         Some(Row {
             state,
             deadline: StoreTime::from_micros(deadline),
@@ -40,6 +49,7 @@ impl Row {
                 .filter(|micros| *micros > 0)
                 .map(Duration::from_micros),
             key,
+            error,
             value: bytes.split_off(value_at),
         })
     }

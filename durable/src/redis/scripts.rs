@@ -37,13 +37,14 @@ macro_rules! scripts {
 
 scripts! {
     OPEN = "open.lua";
-    WRITE = "prelude.lua" "changes.lua" "write.lua";
+    WRITE = "prelude.lua" "changes.lua" "dead.lua" "write.lua";
     LOAD = "prelude.lua" "load.lua";
     FIRE = "prelude.lua" "changes.lua" "fire.lua";
-    SETTLE = "prelude.lua" "changes.lua" "settle.lua";
+    SETTLE = "prelude.lua" "changes.lua" "dead.lua" "settle.lua";
     UNLOAD = "prelude.lua" "unload.lua";
     UNMARK = "prelude.lua" "unmark.lua";
-    GET = "prelude.lua" "reading.lua" "get.lua";
+    BURY = "prelude.lua" "changes.lua" "dead.lua" "bury.lua";
+    GET = "prelude.lua" "dead.lua" "reading.lua" "get.lua";
     LIST = "prelude.lua" "reading.lua" "list.lua";
     COUNT = "prelude.lua" "reading.lua" "count.lua";
     PURGE = "prelude.lua" "reading.lua" "purge.lua";

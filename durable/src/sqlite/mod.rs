@@ -7,10 +7,12 @@
 //!
 //! A commit waits for the disk, and calls that come meanwhile share the next one. Each call has a
 //! savepoint: one that fails leaves the others alone. `rows` has the SQL of each call, `reading`
-//! that of the looks.
+//! that of the looks, `dead` that of dead rows.
 
+mod dead;
 mod file;
 mod looks;
+mod purge;
 mod reading;
 mod rows;
 mod schema;
@@ -27,9 +29,9 @@ use looks::Looks;
 use rusqlite::{Connection, ErrorCode};
 
 use crate::store::{
-    Answer, BoxFuture, Counts, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded,
-    Namespace, NamespaceError, Opened, Purged, Settle, Settled, Store, StoreError, Stored, Version,
-    Write, WriteOutcome,
+    Answer, BoxFuture, Counts, DeadRows, Feature, Fire, FireReport, InstanceId, List, Load,
+    LoadWindow, Loaded, Namespace, NamespaceError, Opened, Purged, Retried, Settle, Settled, State,
+    Store, StoreError, Stored, Version, Write, WriteOutcome,
 };
 use rows::Call;
 use thread::Thread;
@@ -190,6 +192,9 @@ impl Store for Sqlite {
 
     fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {
         self.look(namespace, move |connection, namespace| {
+            if request.state == State::Dead {
+                return dead::list(connection, namespace, request);
+            }
             reading::list(connection, namespace, request)
         })
     }
@@ -199,7 +204,19 @@ impl Store for Sqlite {
     }
 
     fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged> {
-        self.in_namespace(namespace, rows::purge)
+        self.in_namespace(namespace, purge::purge)
+    }
+
+    fn supports(&self, feature: Feature) -> bool {
+        matches!(feature, Feature::DeadRows | Feature::NoOverlap)
+    }
+
+    fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried> {
+        self.in_namespace(namespace, move |call| call.retry_dead(&which))
+    }
+
+    fn discard_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Purged> {
+        self.in_namespace(namespace, move |call| call.discard_dead(&which))
     }
 
     fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
@@ -218,7 +235,7 @@ impl Sqlite {
         let name = namespace.clone();
         self.looks.ask(move |connection| {
             Ok(match reading::namespace_id(connection, &name)? {
-                Ok(id) => Ok(look(connection, id)?),
+                Ok((id, _)) => Ok(look(connection, id)?),
                 Err(error) => Err(error),
             })
         })

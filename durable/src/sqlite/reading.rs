@@ -12,19 +12,19 @@ type Result<T> = rusqlite::Result<T>;
 
 pub(super) const WAITING: i64 = 0;
 pub(super) const IN_FLIGHT: i64 = 1;
+const DEAD: i64 = 2;
 
 /// The columns of [`read`].
-pub(super) const COLUMNS: &str =
-    "version, state, key, value, due, deadline, attempt, period, loaded_by FROM tickwheel_timers";
+pub(super) const COLUMNS: &str = "version, state, key, value, due, deadline, attempt, period, loaded_by, error FROM tickwheel_timers";
 
-/// The number of a namespace that was opened before.
+/// The number of a namespace that was opened before, and how many dead rows it has.
 pub(super) fn namespace_id(
     connection: &Connection,
     namespace: &Namespace,
-) -> Result<std::result::Result<i64, StoreError>> {
-    let select = "SELECT id FROM tickwheel_namespaces WHERE name = ?1";
+) -> Result<std::result::Result<(i64, i64), StoreError>> {
+    let select = "SELECT id, dead FROM tickwheel_namespaces WHERE name = ?1";
     let mut select = connection.prepare_cached(select)?;
-    let id = select.query_row([namespace.as_str()], |row| row.get(0));
+    let id = select.query_row([namespace.as_str()], |row| Ok((row.get(0)?, row.get(1)?)));
     Ok(id.optional()?.ok_or_else(|| not_opened(namespace)))
 }
 
@@ -68,9 +68,15 @@ pub(super) fn list(connection: &Connection, namespace: i64, request: List) -> Re
     page.sort_unstable();
     page.truncate(request.limit);
     let mut select = connection.prepare_cached(&format!("SELECT {COLUMNS} WHERE version = ?1"))?;
+    let versions = page.into_iter();
+    self::page(versions.map(|(_, version)| select.query_row([version], read)))
+}
+
+/// The first rows, until the answer has enough bytes.
+pub(super) fn page(all: impl Iterator<Item = Result<Stored>>) -> Result<Vec<Stored>> {
     let (mut rows, mut size) = (Vec::new(), AnswerSize::default());
-    for (_, version) in page {
-        let row = select.query_row([version], read)?;
+    for row in all {
+        let row = row?;
         if !size.takes(&row) {
             break;
         }
@@ -81,10 +87,12 @@ pub(super) fn list(connection: &Connection, namespace: i64, request: List) -> Re
 
 /// How many rows there are, as the calls have counted them.
 pub(super) fn count(connection: &Connection, namespace: i64) -> Result<Counts> {
-    let sql = "SELECT waiting, in_flight FROM tickwheel_namespaces WHERE id = ?1";
+    let sql = "SELECT waiting, in_flight, dead FROM tickwheel_namespaces WHERE id = ?1";
     let mut select = connection.prepare_cached(sql)?;
-    let counts = select.query_row([namespace], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let (waiting, in_flight): (i64, i64) = counts;
+    let counts = select.query_row([namespace], |row| {
+        Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+    })?;
+    let (waiting, in_flight, dead): (i64, i64, i64) = counts;
     let sql = "SELECT min(due) FROM tickwheel_timers
         WHERE namespace = ?1 AND state = ?2 AND loaded_by IS ?3";
     let mut select = connection.prepare_cached(sql)?;
@@ -97,6 +105,7 @@ pub(super) fn count(connection: &Connection, namespace: i64) -> Result<Counts> {
         now: now(),
         waiting: waiting.unsigned_abs(),
         in_flight: in_flight.unsigned_abs(),
+        dead: dead.unsigned_abs(),
         earliest: earliest.map(StoreTime::from_micros),
         is_estimate: false,
     })
@@ -115,6 +124,7 @@ pub(super) fn state_number(state: State) -> i64 {
     match state {
         State::Waiting => WAITING,
         State::InFlight => IN_FLIGHT,
+        State::Dead => DEAD,
     }
 }
 
@@ -129,7 +139,8 @@ pub(super) fn read(row: &Row<'_>) -> Result<Stored> {
         version: Version(row.get(0)?),
         state: match row.get(1)? {
             WAITING => State::Waiting,
-            _ => State::InFlight,
+            IN_FLIGHT => State::InFlight,
+            _ => State::Dead,
         },
         key: row.get(2)?,
         value: row.get(3)?,
@@ -138,5 +149,6 @@ pub(super) fn read(row: &Row<'_>) -> Result<Stored> {
         attempt: row.get(6)?,
         period: period.map(|micros| Duration::from_micros(micros.unsigned_abs())),
         loaded_by: loaded_by.map(InstanceId),
+        error: row.get(9)?,
     })
 }

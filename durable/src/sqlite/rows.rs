@@ -1,7 +1,7 @@
 //! The changes that each call makes to the rows.
 
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -11,20 +11,11 @@ use super::reading::{
 use super::thread::Batch;
 use crate::store::{
     Action, AnswerSize, Armed, Due, Fire, FireReport, InstanceId, Load, LoadWindow, Loaded,
-    Namespace, Opened, Purged, Settle, Settled, Settlement, State, StoreError, StoreTime, Stored,
-    Version, Write, WriteOutcome, micros,
+    Namespace, Opened, Settle, Settled, Settlement, State, StoreError, StoreTime, Stored, Version,
+    Write, WriteOutcome, micros,
 };
 
 type Result<T> = rusqlite::Result<T>;
-
-/// The most rows that a batch of a purge deletes.
-const PURGED_AT_ONCE: u64 = 512;
-
-/// A batch ends after this time. In a large file each row lies on pages of its own.
-const PURGE_TIME: Duration = Duration::from_millis(5);
-
-/// How many rows a batch deletes between two looks at the time.
-const PURGE_STEP: usize = 16;
 
 /// Opens a namespace.
 pub(super) fn open(
@@ -66,15 +57,17 @@ pub(super) fn check_codec(
 
 /// One call on a namespace: the time is read once, when nothing else can write any more.
 pub(super) struct Call<'a> {
-    batch: &'a Batch<'a>,
-    namespace: i64,
-    now: StoreTime,
+    pub(super) batch: &'a Batch<'a>,
+    pub(super) namespace: i64,
+    /// How many dead rows it had before the call.
+    dead: i64,
+    pub(super) now: StoreTime,
     /// Versions that were taken from the sequence for this call.
     reserved: Range<i64>,
     /// How many rows more the namespace has than before the call, by the number of their state.
-    more_rows: [i64; 2],
+    more_rows: [i64; 3],
     /// Whether the call has left near rows that no instance has loaded.
-    hints: bool,
+    pub(super) hints: bool,
 }
 
 impl<'a> Call<'a> {
@@ -84,22 +77,24 @@ impl<'a> Call<'a> {
         namespace: &Namespace,
     ) -> Result<std::result::Result<Self, StoreError>> {
         let id = namespace_id(batch.connection, namespace)?;
-        Ok(id.map(|namespace| Call {
+        Ok(id.map(|(namespace, dead)| Call {
             batch,
             namespace,
+            dead,
             now: now(),
             reserved: 0..0,
-            more_rows: [0; 2],
+            more_rows: [0; 3],
             hints: false,
         }))
     }
 
     /// Keeps the counts of the namespace, and sends the hint, if there is one to send.
     pub(super) fn finish(self, namespace: &Namespace) -> Result<()> {
-        if self.more_rows != [0; 2] {
-            let [waiting, in_flight] = self.more_rows;
-            let sql = "UPDATE tickwheel_namespaces SET waiting = waiting + ?2, in_flight = in_flight + ?3 WHERE id = ?1";
-            self.execute(sql, (self.namespace, waiting, in_flight))?;
+        if self.more_rows != [0; 3] {
+            let [waiting, in_flight, dead] = self.more_rows;
+            let sql = "UPDATE tickwheel_namespaces SET waiting = waiting + ?2, in_flight = in_flight + ?3,
+                dead = dead + ?4 WHERE id = ?1";
+            self.execute(sql, (self.namespace, waiting, in_flight, dead))?;
         }
         if self.hints {
             self.batch.hint(namespace);
@@ -108,8 +103,18 @@ impl<'a> Call<'a> {
     }
 
     /// Notes that the namespace has so many rows more in a state.
-    fn add_rows(&mut self, state: State, rows: i64) {
-        self.more_rows[usize::from(state == State::InFlight)] += rows;
+    pub(super) fn add_rows(&mut self, state: State, rows: i64) {
+        let state = match state {
+            State::Waiting => 0,
+            State::InFlight => 1,
+            State::Dead => 2,
+        };
+        self.more_rows[state] += rows;
+    }
+
+    /// Whether the namespace has dead rows.
+    pub(super) fn has_dead(&self) -> bool {
+        self.dead + self.more_rows[2] > 0
     }
 
     /// The same, without a loader that does not count as living.
@@ -131,14 +136,14 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    fn next_version(&mut self) -> Result<Version> {
+    pub(super) fn next_version(&mut self) -> Result<Version> {
         match self.reserved.next() {
             Some(version) => Ok(Version(version)),
             None => self.batch.versions(1),
         }
     }
 
-    fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize> {
+    pub(super) fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize> {
         self.batch.connection.prepare_cached(sql)?.execute(params)
     }
 
@@ -148,7 +153,7 @@ impl<'a> Call<'a> {
         select.query_row(params, read).optional()
     }
 
-    fn waiting(&self, key: &[u8]) -> Result<Option<Stored>> {
+    pub(super) fn waiting(&self, key: &[u8]) -> Result<Option<Stored>> {
         let rest = "WHERE namespace = ?1 AND key = ?2 AND state = 0";
         self.select(rest, (self.namespace, key))
     }
@@ -165,7 +170,7 @@ impl<'a> Call<'a> {
         )
     }
 
-    fn insert(&mut self, row: &Stored) -> Result<()> {
+    pub(super) fn insert(&mut self, row: &Stored) -> Result<()> {
         let sql = "INSERT INTO tickwheel_timers
             (version, namespace, state, key, value, due, deadline, attempt, period, loaded_by)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
@@ -212,7 +217,7 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    fn delete(&mut self, (version, state): (Version, State)) -> Result<()> {
+    pub(super) fn delete(&mut self, (version, state): (Version, State)) -> Result<()> {
         let sql = "DELETE FROM tickwheel_timers WHERE version = ?1";
         self.execute(sql, [version.0])?;
         self.add_rows(state, -1);
@@ -220,7 +225,7 @@ impl<'a> Call<'a> {
     }
 
     /// Makes a row a waiting one with a new version, loaded if it is near.
-    fn arm(&mut self, row: &mut Stored, near: LoadWindow) -> Result<Armed> {
+    pub(super) fn arm(&mut self, row: &mut Stored, near: LoadWindow) -> Result<Armed> {
         let is_near = row.due <= self.now.after(near.window);
         row.version = self.next_version()?;
         row.state = State::Waiting;
@@ -255,6 +260,7 @@ impl<'a> Call<'a> {
                 if let Some(version) = replaced {
                     self.delete((version, State::Waiting))?;
                 }
+                self.discard_of_key(&key)?;
                 let mut row = Stored::set(key, value, due.at(self.now), period);
                 let armed = self.arm(&mut row, near)?;
                 self.insert(&row)?;
@@ -270,13 +276,20 @@ impl<'a> Call<'a> {
                 }),
                 None => self.unarmed(&key),
             },
-            Action::Remove => match waiting {
-                Some(Stored { version, value, .. }) => {
-                    self.delete((version, State::Waiting))?;
-                    Ok(WriteOutcome::Removed { version, value })
+            Action::Remove => {
+                if let Some(row) = &waiting {
+                    self.delete((row.version, State::Waiting))?;
+                } else if let Some(row) = self.in_flight(&key)? {
+                    return Ok(WriteOutcome::InFlight(row.version));
                 }
-                None => self.unarmed(&key),
-            },
+                let Some(row) = waiting.map_or_else(|| self.dead(&key), |row| Ok(Some(row)))?
+                else {
+                    return Ok(WriteOutcome::Absent);
+                };
+                self.discard_of_key(&key)?;
+                let Stored { version, value, .. } = row;
+                Ok(WriteOutcome::Removed { version, value })
+            }
         }
     }
 
@@ -442,6 +455,14 @@ impl<'a> Call<'a> {
         near: LoadWindow,
         report: &mut FireReport,
     ) -> Result<()> {
+        if let Some(period) = row.period.filter(|_| request.no_overlap) {
+            if self.in_flight(&row.key)?.is_some() {
+                let old = (row.version, row.state);
+                (row.due, row.deadline) = request.missed.wait(row.deadline, period, self.now);
+                report.later.push(self.arm(&mut row, near)?);
+                return self.update(old, &row);
+            }
+        }
         let next = row.period.map(|period| {
             let next = request.missed.next(row.deadline, period, self.now);
             (period, next)
@@ -478,7 +499,11 @@ impl<'a> Call<'a> {
     }
 
     pub(super) fn settle(&mut self, settle: Settle, near: LoadWindow) -> Result<Settled> {
-        let Settle { token, settlement } = settle;
+        let Settle {
+            token,
+            settlement,
+            error,
+        } = settle;
         if settlement == Settlement::Ack {
             let sql =
                 "DELETE FROM tickwheel_timers WHERE version = ?1 AND namespace = ?2 AND state = 1";
@@ -492,6 +517,11 @@ impl<'a> Call<'a> {
         let Some(mut row) = row.filter(|row| row.state == State::InFlight) else {
             return Ok(Settled::Lost);
         };
+        if settlement == Settlement::Dead {
+            self.die(token, error.as_deref())?;
+            return Ok(Settled::Done);
+        }
+        self.keep_error(token, error.as_deref())?;
         if settlement == Settlement::Unfire {
             row.attempt = row.attempt.saturating_sub(1);
         }
@@ -506,7 +536,7 @@ impl<'a> Call<'a> {
         }
         let delay = match settlement {
             Settlement::Extend(delay) | Settlement::RetryAfter(delay) => delay,
-            Settlement::Ack | Settlement::Release | Settlement::Unfire => Duration::ZERO,
+            _ => Duration::ZERO,
         };
         row.due = self.now.after(delay);
         self.hints |= delay.is_zero();
@@ -515,32 +545,10 @@ impl<'a> Call<'a> {
     }
 
     pub(super) fn get(&mut self, key: &[u8]) -> Result<Option<Stored>> {
-        match self.waiting(key)? {
-            None => self.in_flight(key),
-            row => Ok(row),
+        let mut row = self.waiting(key)?;
+        if row.is_none() {
+            row = self.in_flight(key)?;
         }
+        row.map_or_else(|| self.dead(key), |row| Ok(Some(row)))
     }
-}
-
-/// Deletes a batch.
-pub(super) fn purge(call: &mut Call<'_>) -> Result<Purged> {
-    let began = Instant::now();
-    let mut rows = 0;
-    for state in [State::Waiting, State::InFlight] {
-        let sql = "DELETE FROM tickwheel_timers WHERE version IN
-            (SELECT version FROM tickwheel_timers WHERE namespace = ?1 AND state = ?2 LIMIT ?3)";
-        let parameters = (call.namespace, state_number(state), number(PURGE_STEP));
-        loop {
-            let deleted = call.execute(sql, parameters)?;
-            call.add_rows(state, -number(deleted));
-            rows += deleted as u64;
-            if deleted < PURGE_STEP {
-                break;
-            }
-            if rows >= PURGED_AT_ONCE || began.elapsed() >= PURGE_TIME {
-                return Ok(Purged { rows, more: true });
-            }
-        }
-    }
-    Ok(Purged { rows, more: false })
 }

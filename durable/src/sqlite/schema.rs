@@ -10,8 +10,9 @@ use super::describe;
 use super::file::File;
 use crate::store::StoreError;
 
-/// The version of the schema below.
-const SCHEMA: u32 = 1;
+/// The version of the schema below, after all [`UPGRADES`].
+#[allow(clippy::cast_possible_truncation, reason = "they are few")]
+const SCHEMA: u32 = 1 + UPGRADES.len() as u32;
 
 /// A call that finds the file locked tries again after this.
 pub(super) const LOCKED: Duration = Duration::from_micros(500);
@@ -35,7 +36,7 @@ const STATEMENTS: usize = 64;
 ///
 /// Rows are found by the key that waits, the key in flight, and by who has loaded them and when they are due. Only living
 /// instances have rows loaded, and these are in `tickwheel_instances`. `tickwheel_meta` has the version of the schema and the last number of the sequence.
-const TABLES: &str = "
+pub(super) const TABLES: &str = "
     CREATE TABLE tickwheel_meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID, STRICT;
     INSERT INTO tickwheel_meta VALUES ('schema', 1), ('sequence', 0);
     CREATE TABLE tickwheel_namespaces (
@@ -61,6 +62,26 @@ const TABLES: &str = "
     CREATE INDEX tickwheel_in_flight ON tickwheel_timers (namespace, key) WHERE state = 1;
     CREATE INDEX tickwheel_due ON tickwheel_timers (namespace, state, loaded_by, due);
 ";
+
+/// From each version of the schema to the next, the first from version 1. An older file is upgraded when it is opened.
+///
+/// 2. Dead rows: `died` says when, `error` why. `dead` is how many a namespace has. Rows of timers have the last error, too.
+const UPGRADES: [&str; 1] = ["
+    ALTER TABLE tickwheel_timers ADD COLUMN error TEXT;
+    ALTER TABLE tickwheel_namespaces ADD COLUMN dead INTEGER NOT NULL DEFAULT 0;
+    CREATE TABLE tickwheel_dead (
+        version INTEGER PRIMARY KEY,
+        namespace INTEGER NOT NULL,
+        key BLOB NOT NULL,
+        value BLOB NOT NULL,
+        died INTEGER NOT NULL,
+        deadline INTEGER NOT NULL,
+        attempt INTEGER NOT NULL,
+        error TEXT
+    ) STRICT;
+    CREATE INDEX tickwheel_dead_key ON tickwheel_dead (namespace, key, died);
+    CREATE INDEX tickwheel_dead_died ON tickwheel_dead (namespace, died);
+"];
 
 /// An open file.
 pub(super) struct Opened {
@@ -109,35 +130,46 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<String> {
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))
 }
 
-/// Makes the tables if they are not there.
+/// Makes the tables if they are not there, or upgrades them.
 fn prepare(connection: &Connection) -> rusqlite::Result<Result<(), StoreError>> {
     let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
-    if !exist(&transaction)? {
+    if version(&transaction)? == 0 {
         transaction.execute_batch(TABLES)?;
+    }
+    let found = version(&transaction)?;
+    for (_, upgrade) in (1..).zip(UPGRADES).filter(|(from, _)| *from >= found) {
+        transaction.execute_batch(upgrade)?;
+    }
+    if found < SCHEMA {
+        let sql = "UPDATE tickwheel_meta SET value = ?1 WHERE name = 'schema'";
+        transaction.execute(sql, [SCHEMA])?;
     }
     let checked = check(&transaction)?;
     transaction.commit()?;
     Ok(checked)
 }
 
-fn exist(connection: &Connection) -> rusqlite::Result<bool> {
+/// The version of the schema, from 1 on, or 0 if there are no tables.
+fn version(connection: &Connection) -> rusqlite::Result<u32> {
     let tables = "SELECT 1 FROM sqlite_schema WHERE name = 'tickwheel_meta'";
-    let exists = connection.query_row(tables, (), |_| Ok(())).optional()?;
-    Ok(exists.is_some())
+    let exist = connection.query_row(tables, (), |_| Ok(())).optional()?;
+    if exist.is_none() {
+        return Ok(0);
+    }
+    let schema = "SELECT value FROM tickwheel_meta WHERE name = 'schema'";
+    connection.query_row(schema, (), |row| row.get(0))
 }
 
 /// Whether there are tables that can be used.
 pub(super) fn check(connection: &Connection) -> rusqlite::Result<Result<(), StoreError>> {
-    if !exist(connection)? {
+    let (found, supported) = (version(connection)?, SCHEMA);
+    if found < supported {
         let path = connection.path().unwrap_or_default();
         return Ok(Err(StoreError::refused(format_args!(
-            "SQLite file {path} has no timers: open it with `Sqlite::open` first"
+            "SQLite file {path} has no timers of schema version {supported}: open it with `Sqlite::open` first"
         ))));
     }
-    let schema = "SELECT value FROM tickwheel_meta WHERE name = 'schema'";
-    let found = connection.query_row(schema, (), |row| row.get(0))?;
-    if found > SCHEMA {
-        let supported = SCHEMA;
+    if found > supported {
         return Ok(Err(StoreError::Schema { found, supported }));
     }
     Ok(Ok(()))

@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use tokio::time::timeout;
 
 use super::*;
-use crate::store::{Action, Due, Version};
+use crate::store::{Action, Due, Settlement, StoreTime, Version};
 
 mod commits;
 mod counts;
@@ -117,6 +117,44 @@ async fn writes_ahead_and_waits_for_the_disk() {
 }
 
 #[tokio::test]
+async fn file_of_the_first_schema_is_upgraded() {
+    let folder = Folder::new();
+    let old = Connection::open(folder.file()).expect("it opens");
+    old.execute_batch(schema::TABLES).expect("it is made");
+    old.execute_batch(
+        "INSERT INTO tickwheel_namespaces (name, codec, waiting) VALUES ('orders', 'json', 1);
+        UPDATE tickwheel_meta SET value = 5 WHERE name = 'sequence';
+        INSERT INTO tickwheel_timers (version, namespace, state, key, value, due, deadline, attempt)
+        VALUES (5, 1, 0, x'61', x'62', 7, 7, 0)",
+    )
+    .expect("it is filled");
+    // Two that open it at once upgrade it once.
+    let stores = [(); 2].map(|()| {
+        std::thread::spawn({
+            let file = folder.file();
+            move || Sqlite::open(file).expect("it opens")
+        })
+    });
+    let [store, other] = stores.map(|store| store.join().expect("it does not panic"));
+    let space = Namespace::new("orders").expect("it is a name");
+    let row = Stored::new(
+        Version(5),
+        State::Waiting,
+        b"a".to_vec(),
+        b"b".to_vec(),
+        StoreTime::from_micros(7),
+    );
+    assert_eq!(store.get(&space, b"a".to_vec()).await, Ok(Some(row)));
+    let fire = Fire::new(vec![Version(5)], Some(Duration::ZERO), NEAR);
+    let fired = store.fire(&space, fire).await.expect("it fires").fired;
+    let dead = Settle::new(fired[0].token, Settlement::Dead).with_error("why");
+    let settled = other.settle(&space, vec![dead], NEAR).await;
+    assert_eq!(settled, Ok(vec![Settled::Done]));
+    let counts = store.count(&space).await.expect("it counts");
+    assert_eq!((counts.waiting, counts.in_flight, counts.dead), (0, 0, 1));
+}
+
+#[tokio::test]
 async fn refuses_a_schema_of_a_later_version() {
     let folder = Folder::new();
     drop(opened(&folder).await);
@@ -126,7 +164,7 @@ async fn refuses_a_schema_of_a_later_version() {
     let error = Sqlite::open(folder.file()).expect_err("it is from the future");
     let expected = StoreError::Schema {
         found: 7,
-        supported: 1,
+        supported: 2,
     };
     assert_eq!(error, expected);
 }

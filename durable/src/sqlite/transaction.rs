@@ -104,7 +104,7 @@ where
     /// # Errors
     ///
     /// [`BuildError::Namespace`] when the name is none. [`BuildError::Open`] when the namespace was not opened, or with
-    /// another codec; when the file has no timers, or those of a later version of this crate; and when SQLite fails.
+    /// another codec; when the file has no timers, or its schema is of another version; and when SQLite fails.
     pub fn new(transaction: &'t Transaction<'t>, namespace: &str) -> Result<Self, BuildError> {
         Self::with_codec(transaction, namespace, Json)
     }

@@ -192,7 +192,7 @@ impl Fired {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settled {
-    /// Acknowledged or extended, or put back beside a newer timer.
+    /// Acknowledged, extended or dead, or put back beside a newer timer.
     Done,
     /// Put back: this row waits now.
     Armed(Armed),
@@ -206,7 +206,7 @@ pub enum Settled {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stored {
-    /// Its version; in flight, the token.
+    /// Its version; in flight or dead, the token.
     pub version: Version,
     /// Its state.
     pub state: State,
@@ -214,7 +214,7 @@ pub struct Stored {
     pub key: Vec<u8>,
     /// The encoded value.
     pub value: Vec<u8>,
-    /// When it is due; in flight, the end of the lease.
+    /// When it is due; in flight, the end of the lease; dead, when it died.
     pub due: StoreTime,
     /// When it was due: what it was last set, moved or put back to.
     pub deadline: StoreTime,
@@ -224,6 +224,8 @@ pub struct Stored {
     pub period: Option<Duration>,
     /// The instance that has loaded it, by the id that it had then.
     pub loaded_by: Option<InstanceId>,
+    /// The last [error](super::Settle::error) that it was settled with.
+    pub error: Option<String>,
 }
 
 impl Stored {
@@ -245,6 +247,7 @@ impl Stored {
             attempt: 0,
             period: None,
             loaded_by: None,
+            error: None,
         }
     }
 
@@ -293,27 +296,47 @@ pub struct Counts {
     pub waiting: u64,
     /// Rows in flight.
     pub in_flight: u64,
+    /// Dead rows.
+    pub dead: u64,
     /// When the earliest waiting row is due.
     pub earliest: Option<StoreTime>,
-    /// Whether `waiting` or `in_flight` is an estimate. Both are exact on all stores of this crate but PostgreSQL, which counts
+    /// Whether one of the numbers is an estimate. All are exact on all stores of this crate but PostgreSQL, which counts
     /// [up to 10,000 rows](crate::Postgres#sizing) in each state.
     pub is_estimate: bool,
 }
 
 impl Counts {
-    /// Exact numbers of rows. If rows wait, [`earliest`](Self::earliest) is to be set.
+    /// Exact numbers of rows, none of them dead. If rows wait, [`earliest`](Self::earliest) is to be set.
     pub fn new(now: StoreTime, waiting: u64, in_flight: u64) -> Self {
         Counts {
             now,
             waiting,
             in_flight,
+            dead: 0,
             earliest: None,
             is_estimate: false,
         }
     }
 }
 
-/// One step of deleting a namespace's rows.
+/// One step of giving dead rows another start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Retried {
+    /// How many rows are due again.
+    pub rows: u64,
+    /// Whether there may be more of those that were chosen.
+    pub more: bool,
+}
+
+impl Retried {
+    /// A step that has made so many rows due again.
+    pub fn new(rows: u64, more: bool) -> Self {
+        Retried { rows, more }
+    }
+}
+
+/// One step of deleting rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Purged {

@@ -16,8 +16,18 @@
 //! |---|---|---|
 //! | waiting | armed under its key; a key has at most one such row | the deadline, or now if it was released |
 //! | in flight | fired, and claimed until the lease ends; a key can have any number of them | the end of the lease |
+//! | dead | failed for good, and kept to be looked at; a key can have any number of them | when it died |
 //!
-//! A row in either state may be *loaded*, which is a mark with the id of an instance. That only shares the work: while the id
+//! A dead row is neither loaded nor fired, and no other call than those below meets it:
+//!
+//! | call | on a key with dead rows |
+//! |---|---|
+//! | set, also if absent | a key that has only dead rows counts as absent; whatever sets the key discards its dead rows in the same step |
+//! | move | as if there were none: they stay dead |
+//! | remove | discards them, unless the answer is [`WriteOutcome::InFlight`]; without a waiting row the answer has the latest of them |
+//! | get | the latest of them, if the key has no other row |
+//!
+//! A row in one of the other states may be *loaded*, which is a mark with the id of an instance. That only shares the work: while the id
 //! counts as living it keeps others from loading the row, and takes no call away from anybody. The mark goes with the version.
 //!
 //! # The contract
@@ -52,7 +62,9 @@
 //! 11. **Later versions** of this crate may add fields to requests and answers, and variants to what a store matches. So a
 //!     store makes its answers with their constructors. A field that a later version adds asks for nothing, unless a program
 //!     uses what came with it. A store that finds an [`Action`], a [`Settlement`] or a rule of [`Missed`] that it does not know
-//!     changes nothing in this call, and returns a [`StoreError::Refused`] that says what it does not know.
+//!     changes nothing in this call, and returns a [`StoreError::Refused`] that says what it does not know. The same holds for
+//!     a [`State`] and for [`DeadRows`]. Calls that a later version adds have a default, and a store says which
+//!     additions it [`supports`](Store::supports): it is not asked for others.
 //!
 //! The crate `tickwheel-durable-conformance` holds a store to all of this.
 
@@ -63,19 +75,22 @@ mod missed;
 mod requests;
 mod time;
 
-use std::future::{Future, pending};
+use std::future::{Future, pending, ready};
 use std::pin::Pin;
 
 pub(crate) use answers::AnswerSize;
 pub use answers::{
-    ANSWER_BYTES, Armed, Counts, FireReport, Fired, Loaded, Opened, Purged, Settled, Stored,
-    WriteOutcome,
+    ANSWER_BYTES, Armed, Counts, FireReport, Fired, Loaded, Opened, Purged, Retried, Settled,
+    Stored, WriteOutcome,
 };
 pub(crate) use error::write_causes;
 pub use error::{BoxError, Cause, StoreError};
 pub use ids::{InstanceId, Namespace, NamespaceError, Version};
 pub use missed::{Missed, NextOccurrence};
-pub use requests::{Action, Due, Fire, List, Load, LoadWindow, Settle, Settlement, State, Write};
+pub use requests::{
+    Action, DeadRows, Due, Feature, Fire, List, Load, LoadWindow, MAX_ERROR_BYTES, Settle,
+    Settlement, State, Write,
+};
 pub use time::{StoreTime, micros};
 
 /// A future in a box.
@@ -160,6 +175,15 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 /// #   fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged> {
 /// #       self.0.purge(namespace)
 /// #   }
+/// #   fn supports(&self, feature: Feature) -> bool {
+/// #       self.0.supports(feature)
+/// #   }
+/// #   fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried> {
+/// #       self.0.retry_dead(namespace, which)
+/// #   }
+/// #   fn discard_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Purged> {
+/// #       self.0.discard_dead(namespace, which)
+/// #   }
 /// #   fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
 /// #       self.0.hinted(namespace)
 /// #   }
@@ -224,6 +248,10 @@ pub trait Store: Send + Sync + 'static {
     /// A version that exists and is not due comes back in [`FireReport::later`], and stays as it is. One that does not exist is
     /// left out.
     ///
+    /// With [`no_overlap`](Fire::no_overlap) a waiting row with a period does not fire while its key has a row in flight, whether
+    /// its lease has ended or not. It waits until the next time of its schedule, with a new version, and comes back in
+    /// [`FireReport::later`]. [`Missed::wait`] says until when, and what its deadline is then.
+    ///
     /// A waiting row with a period leaves the next occurrence waiting in the same step, with a new version and no attempts.
     /// [`Missed::next`] says when, and whether this one fires at all. If it does not, the new waiting row comes back in
     /// [`FireReport::later`].
@@ -240,6 +268,9 @@ pub trait Store: Send + Sync + 'static {
     ///   ends that long after now: it is delivered again beside the newer one.
     /// * [`Settlement::Release`]: as `RetryAfter` without delay, but the deadline stays what it was.
     /// * [`Settlement::Unfire`]: as `Release`, and the count of attempts is one less, unless it is zero.
+    /// * [`Settlement::Dead`]: the row is dead. It keeps its token, its deadline and its count of attempts.
+    ///
+    /// A row that stays takes the [error](Settle::error) of its settle, if there is one. Moving keeps it, setting does not.
     fn settle<'a>(
         &'a self,
         namespace: &'a Namespace,
@@ -269,7 +300,7 @@ pub trait Store: Send + Sync + 'static {
         versions: Vec<Version>,
     ) -> Answer<'a, Vec<Version>>;
 
-    /// The row under a key: the waiting one, else the latest in flight.
+    /// The row under a key: the waiting one, else the latest in flight, else the latest dead one.
     fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>>;
 
     /// Rows in one state, by `due` and then by version. To read on, pass both of the last one. An answer has no more rows once
@@ -279,9 +310,34 @@ pub trait Store: Send + Sync + 'static {
     /// How many rows there are. Where counting them would take long it is [an estimate](Counts::is_estimate).
     fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts>;
 
-    /// Deletes rows of the namespace, those in flight included: as many as it can without delaying other calls by more than
+    /// Deletes rows of the namespace in every state: as many as it can without delaying other calls by more than
     /// some milliseconds, and at least one if there are any. The caller goes on until there are no [`more`](Purged::more).
     fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged>;
+
+    /// Whether this store knows a feature that a later version of the contract has added. An instance does not ask it for
+    /// others, and does not start if its program needs one.
+    fn supports(&self, feature: Feature) -> bool {
+        let _ = feature;
+        false
+    }
+
+    /// Gives dead rows another start: each is due now, with a new version and no attempts. It becomes the waiting row of its
+    /// key if there is none. Otherwise it goes in flight with a lease that has ended, so that it is delivered beside the
+    /// newer one. Deadline and error stay. Nothing is loaded; if any row is due again there is a hint.
+    ///
+    /// One step retries as many rows as the store can without delaying other calls by more than some milliseconds, those
+    /// that died first before others, and at least one if there are any. The caller goes on until there are no
+    /// [`more`](Retried::more).
+    fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried> {
+        let _ = (namespace, which);
+        Box::pin(ready(Err(keeps_none())))
+    }
+
+    /// Deletes dead rows, in steps as [`retry_dead`](Self::retry_dead).
+    fn discard_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Purged> {
+        let _ = (namespace, which);
+        Box::pin(ready(Err(keeps_none())))
+    }
 
     /// Returns when another instance may have left near rows that nobody has loaded. Called again and again by one caller for
     /// an instance. Cancel safe. A store without hints keeps this one, which never returns: rows are found by the poll.
@@ -289,6 +345,10 @@ pub trait Store: Send + Sync + 'static {
         let _ = namespace;
         Box::pin(pending())
     }
+}
+
+fn keeps_none() -> StoreError {
+    StoreError::refused("this store keeps no dead timers")
 }
 
 impl<S: Store> From<S> for Box<dyn Store> {

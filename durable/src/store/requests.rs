@@ -159,6 +159,8 @@ pub struct Fire {
     pub lease: Option<Duration>,
     /// What becomes of missed occurrences of repeating timers.
     pub missed: Missed,
+    /// Whether a waiting row with a period does not fire while its key has a row in flight.
+    pub no_overlap: bool,
     /// Who loads next occurrences that are due soon.
     pub near: LoadWindow,
 }
@@ -171,27 +173,50 @@ impl Fire {
             unloaded: 0,
             lease,
             missed: Missed::FireOnce,
+            no_overlap: false,
             near,
         }
     }
 }
 
 /// Settles a row in flight.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Settle {
     /// The token of the claim.
     pub token: Version,
     /// What becomes of it.
     pub settlement: Settlement,
+    /// The error to keep with the row, if it stays: at most [`MAX_ERROR_BYTES`] long, and without `'\0'`. Without one the row
+    /// keeps the error that it has.
+    pub error: Option<String>,
 }
 
 impl Settle {
-    /// Settles the row with this token.
+    /// Settles the row with this token, without an error.
     pub fn new(token: Version, settlement: Settlement) -> Self {
-        Settle { token, settlement }
+        Settle {
+            token,
+            settlement,
+            error: None,
+        }
+    }
+
+    /// Keeps this error with the row.
+    #[must_use]
+    pub fn with_error(mut self, error: impl Into<String>) -> Self {
+        self.error = Some(error.into());
+        self
+    }
+
+    /// How many bytes it takes up in a batch.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Settle>() + self.error.as_ref().map_or(0, String::len)
     }
 }
+
+/// An error that is kept with a row is at most so many bytes long. A longer one is cut.
+pub const MAX_ERROR_BYTES: usize = 1024;
 
 /// What becomes of a row in flight.
 ///
@@ -209,17 +234,47 @@ pub enum Settlement {
     Unfire,
     /// The claim lasts that long from now.
     Extend(Duration),
+    /// It has failed for good, and is dead from now on.
+    Dead,
 }
 
 /// The state of a row.
 ///
-/// A store may match this exhaustively: the protocol is made of these two states.
+/// Rule 11 of [the contract](super#the-contract) says what a store does about one that it does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum State {
     /// Armed under its key.
     Waiting,
     /// Fired and not settled.
     InFlight,
+    /// Failed for good, and kept to be looked at.
+    Dead,
+}
+
+/// What a later version of the contract has added, and a store need not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Feature {
+    /// Dead rows: [`Settlement::Dead`], [`State::Dead`], [`retry_dead`](super::Store::retry_dead) and
+    /// [`discard_dead`](super::Store::discard_dead).
+    DeadRows,
+    /// [`Fire::no_overlap`].
+    NoOverlap,
+}
+
+/// Chooses dead rows.
+///
+/// Rule 11 of [the contract](super#the-contract) says what a store does about a choice that it does not know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DeadRows {
+    /// The one with this token.
+    Token(Version),
+    /// All under this encoded key.
+    Key(Vec<u8>),
+    /// All that died at least so long ago, by the store's time.
+    OlderThan(Duration),
 }
 
 /// Asks for rows to look at.

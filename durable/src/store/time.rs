@@ -35,6 +35,12 @@ impl StoreTime {
         Self::from_micros(self.0.saturating_add(micros(delay)))
     }
 
+    /// That long before this instant, or the epoch. A part of a microsecond counts as a whole one.
+    #[must_use]
+    pub fn before(self, age: Duration) -> Self {
+        Self::from_micros(self.0.saturating_sub(micros(age)))
+    }
+
     /// How long this instant is after an earlier one; zero if it is not.
     pub fn since(self, earlier: StoreTime) -> Duration {
         Duration::from_micros(u64::try_from(self.0 - earlier.0).unwrap_or(0))
@@ -117,6 +123,8 @@ mod tests {
         assert_eq!(now.after(Duration::MAX), StoreTime::NEVER);
         assert_eq!(StoreTime::from_micros(i64::MAX), StoreTime::NEVER);
         assert_eq!(StoreTime::from_micros(-1), StoreTime::from_micros(0));
+        assert_eq!(now.before(Duration::from_micros(2)).as_micros(), 3);
+        assert_eq!(now.before(Duration::MAX), StoreTime::from_micros(0));
         assert!(SystemTime::from(StoreTime::NEVER) > SystemTime::now());
     }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tickwheel_durable::Postgres;
 use tickwheel_durable::store::{
-    Action, Due, Fire, InstanceId, List, Load, LoadWindow, Namespace, Settle, Settlement, State,
-    Store, Version, Write, WriteOutcome,
+    Action, DeadRows, Due, Fire, InstanceId, List, Load, LoadWindow, Namespace, Settle, Settlement,
+    State, Store, Version, Write, WriteOutcome,
 };
 
 use super::server::{Server, client, missing};
@@ -20,7 +20,10 @@ fn scans(log: &str) -> Vec<(&str, &str)> {
     let lines: Vec<_> = log.lines().map(str::trim).collect();
     let below = lines.iter().skip(1).chain([&""]);
     (lines.iter().copied().zip(below.copied()))
-        .filter(|(line, _)| line.contains(" on tickwheel_timers") && line.contains("Scan"))
+        .filter(|(line, _)| {
+            let is_table = [" on tickwheel_timers", " on tickwheel_dead"].iter();
+            line.contains("Scan") && is_table.clone().any(|table| line.contains(table))
+        })
         .collect()
 }
 
@@ -80,7 +83,8 @@ async fn make_all_calls(store: &Postgres, space: &Namespace, instance: InstanceI
     let acks: Vec<_> = tokens.zip([Settlement::Ack; 3]).map(settle).collect();
     store.settle(space, acks, near).await.expect("it settles");
     store.get(space, b"a".to_vec()).await.expect("it reads");
-    for state in [State::Waiting, State::InFlight] {
+    die_and_retry(store, space, near).await;
+    for state in [State::Waiting, State::InFlight, State::Dead] {
         let list = List::new(state, None, 10);
         store.list(space, list).await.expect("it lists");
     }
@@ -91,6 +95,38 @@ async fn make_all_calls(store: &Postgres, space: &Namespace, instance: InstanceI
     let removed = store.write(space, removes.to_vec(), near).await;
     removed.expect("it removes");
     unloaded.expect("it unloads")
+}
+
+/// Makes a timer dead, and every call about dead ones.
+async fn die_and_retry(store: &Postgres, space: &Namespace, near: LoadWindow) {
+    let none = DeadRows::OlderThan(Duration::MAX);
+    for which in [DeadRows::Key(b"f".to_vec()), none] {
+        let written = store.write(space, vec![set("f", false)], near).await;
+        let written = written.expect("it writes");
+        let WriteOutcome::Armed { row, .. } = written[0] else {
+            panic!("{written:?}")
+        };
+        let fire = Fire::new(vec![row.version], Some(FAR), near);
+        let fired = store.fire(space, fire).await.expect("it fires").fired;
+        let token = fired[0].token;
+        let dead = vec![Settle::new(token, Settlement::Dead).with_error("why")];
+        store.settle(space, dead, near).await.expect("it settles");
+        store.get(space, b"f".to_vec()).await.expect("it reads");
+        let retried = store.retry_dead(space, which.clone()).await;
+        retried.expect("it retries");
+        let discarded = store.discard_dead(space, which).await;
+        discarded.expect("it discards");
+        let discarded = store.discard_dead(space, DeadRows::Token(token)).await;
+        discarded.expect("it discards");
+        // Beside another write, and of a key that was dead.
+        let batch = vec![
+            write("f", Action::Remove),
+            set("f", true),
+            write("f", Action::Remove),
+        ];
+        let removed = store.write(space, batch, near).await;
+        removed.expect("it removes");
+    }
 }
 
 /// Fills the table in stages, makes all calls after each, and looks at how the server has run them. A stage is how many rows,
@@ -115,6 +151,9 @@ async fn reads_few_rows_after(stages: &[(u32, u32, &str)]) {
             "SET auto_explain.log_min_duration = -1;
             INSERT INTO tickwheel_timers (version, namespace, key, value, in_flight, due, deadline, attempt)
             SELECT nextval('tickwheel_versions'), 1, (n || '-' || {rows})::bytea, 'v', n % {in_flight} = 0, 9e15::bigint - n, 0, 0
+            FROM generate_series(1, {rows}) n;
+            INSERT INTO tickwheel_dead (version, namespace, key, value, died, deadline, attempt)
+            SELECT nextval('tickwheel_versions'), 1, (n || '-' || {rows})::bytea, 'v', 9e15::bigint - n, 0, 1
             FROM generate_series(1, {rows}) n{then}"
         );
         admin.batch_execute(&fill).await.expect("it is filled");
@@ -127,7 +166,7 @@ async fn reads_few_rows_after(stages: &[(u32, u32, &str)]) {
     for plan in plans {
         for (scan, condition) in scans(plan) {
             // Without its first column the whole index is read, and that counts as no row.
-            let first_column = if scan.contains("tickwheel_timers_pkey") {
+            let first_column = if scan.contains("_pkey") {
                 "(version "
             } else {
                 "(namespace = "

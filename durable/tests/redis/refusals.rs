@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use tickwheel::TimerWheel;
-use tickwheel_durable::store::{Load, Namespace, Store, StoreError};
-use tickwheel_durable::{Redis, builder};
+use tickwheel_durable::store::{
+    Action, Due, Fire, Load, LoadWindow, Namespace, Settle, Settled, Settlement, Store, StoreError,
+    Write,
+};
+use tickwheel_durable::{Moved, Redis, Removed, Retry, builder};
 use tokio::time::sleep;
 
 use crate::server::Server;
@@ -107,13 +110,42 @@ async fn refuses_a_later_schema() {
     let store = server.connect().await;
     let opened = store.open(&space(), "json").await.expect("it opens");
     server
-        .command(&["HSET", "tickwheel:{refusals}", "schema", "2"])
+        .command(&["HSET", "tickwheel:{refusals}", "schema", "3"])
         .await;
-    let later = StoreError::schema(2, 1);
+    let later = StoreError::schema(3, 2);
     assert_eq!(store.open(&space(), "json").await, Err(later.clone()));
     // Those that run already stop too.
     let load = Load::new(opened.instance, Duration::ZERO, 1, Duration::from_secs(1));
     assert_eq!(store.load(&space(), load).await, Err(later));
+}
+
+#[tokio::test]
+async fn namespace_of_the_first_schema_is_upgraded() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let store = server.connect().await;
+    store.open(&space(), "json").await.expect("it opens");
+    let near = LoadWindow::new(Duration::ZERO, None);
+    let set = Action::set(b"v".to_vec(), Due::In(Duration::ZERO), None, false);
+    let set = vec![Write::new(b"a".to_vec(), set)];
+    let written = store.write(&space(), set, near).await;
+    written.expect("it writes");
+    // Rows without an error are as they were.
+    server
+        .command(&["HSET", "tickwheel:{refusals}", "schema", "1"])
+        .await;
+    let get = store.get(&space(), b"a".to_vec()).await;
+    assert_eq!(get, Err(StoreError::schema(1, 2)), "it is not open");
+    store.open(&space(), "json").await.expect("it is upgraded");
+    let mut fire = Fire::new(Vec::new(), Some(Duration::ZERO), near);
+    fire.unloaded = 1;
+    let fired = store.fire(&space(), fire).await.expect("it fires").fired;
+    let dead = Settle::new(fired[0].token, Settlement::Dead).with_error("why");
+    let settled = store.settle(&space(), vec![dead], near).await;
+    assert_eq!(settled, Ok(vec![Settled::Done]));
+    let row = store.get(&space(), b"a".to_vec()).await.expect("it reads");
+    assert_eq!(row.expect("it is dead").error.as_deref(), Some("why"));
 }
 
 #[tokio::test]
@@ -181,6 +213,22 @@ async fn needs_no_more_permissions_than_documented() {
     assert_eq!(pending.expect("it may list").len(), 1);
     let counts = timers.counts().await.expect("it may count");
     assert_eq!((counts.waiting, counts.in_flight), (1, 0));
+    let moved = timers.move_timer(&key, Duration::ZERO).await;
+    assert_eq!(moved, Ok(Moved::Yes));
+    let admin = timers.admin();
+    for _ in 0..2 {
+        let claim = claims.recv().await.expect("the stream goes on");
+        let never = Retry::never("why");
+        claim.fail(never).await.expect("it may die");
+        assert_eq!(admin.dead(None, 10).await.expect("it may list").len(), 1);
+        assert_eq!(admin.retry_dead_key(&key).await, Ok(1));
+    }
+    let claim = claims.recv().await.expect("the stream goes on");
+    claim.fail(Retry::never("why")).await.expect("it may die");
+    let removed = timers.remove_timer(&key).await;
+    assert_eq!(removed, Ok(Removed::Value(1)));
+    assert_eq!(admin.discard_all_dead().await, Ok(0));
+    assert_eq!(admin.purge().await, Ok(0));
     timers.shutdown().await;
     assert_eq!(timers.metrics().store_errors, 0);
 }

@@ -25,13 +25,14 @@ const ORDER: [&str; 18] = [
 ];
 
 /// The parts of `tickwheel-durable`, likewise.
-const ORDER_OF_DURABLE: [&str; 18] = [
-    "race", "jitter", "store", "token", "error", "metrics", "settings", "codec", "instance",
-    "claim", "claims", "admin", "timers", "builder", "memory", "sqlite", "redis", "postgres",
+const ORDER_OF_DURABLE: [&str; 20] = [
+    "race", "jitter", "store", "token", "error", "metrics", "backoff", "retry", "settings",
+    "codec", "instance", "claim", "claims", "admin", "timers", "builder", "memory", "sqlite",
+    "redis", "postgres",
 ];
 
 /// The parts of `tickwheel-durable-conformance`, likewise.
-const ORDER_OF_CONFORMANCE: [&str; 12] = [
+const ORDER_OF_CONFORMANCE: [&str; 13] = [
     "random",
     "faulty",
     "oracle",
@@ -40,6 +41,7 @@ const ORDER_OF_CONFORMANCE: [&str; 12] = [
     "promises",
     "administration",
     "demand",
+    "dead",
     "looking",
     "scripts",
     "races",

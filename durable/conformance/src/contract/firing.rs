@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Due, Fire, Missed, Settled, Settlement, State, StoreTime, Version,
+    Action, Due, Feature, Fire, Missed, Settled, Settlement, State, Store, StoreTime, Version,
 };
 
-use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, repeating, versions, write};
+use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, repeating, set, versions, write};
 use crate::world::{Stores, World};
 
 /// A row fires if its version exists and it is due, in the order asked for, with a new token each.
@@ -213,4 +213,76 @@ pub async fn deletes_what_fires_at_most_once<T: Stores>(world: &World<T>) {
         case.settle(report.fired[0].token, Settlement::Ack).await,
         Settled::Lost
     );
+}
+
+/// With `no_overlap` a repeating row does not fire while its key has a row in flight. It waits until the next time of its
+/// schedule, with the deadline that its rule for missed occurrences says.
+pub async fn holds_back_repeating_rows_that_overlap<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    if !case.store.supports(Feature::NoOverlap) {
+        return;
+    }
+    let fire = async |version, missed| {
+        let mut request = Fire::new(vec![version], Some(HOUR), UNLOADED);
+        (request.missed, request.no_overlap) = (missed, true);
+        case.fire_as(request).await
+    };
+    for missed in [Missed::FireAll, Missed::FireOnce, Missed::Skip] {
+        let now = case.set("clock", NOW).await.due;
+        // Two and a half periods ago.
+        let deadline = StoreTime::from_micros(now.as_micros() - 9_000_000_000);
+        let written = case.write(vec![repeating("a", Due::At(deadline), HOUR)]);
+        let (row, _) = armed(&written.await[0]);
+        let report = fire(row.version, Missed::FireAll).await;
+        let (token, next) = (report.fired[0].token, report.next[0]);
+        assert_eq!(next.due, deadline.after(HOUR), "it is due too");
+
+        let report = fire(next.version, missed).await;
+        assert_eq!((report.fired, report.next), (vec![], vec![]), "{missed:?}");
+        let held = report.later[0];
+        assert_eq!(held.due, deadline.after(3 * HOUR), "the next time");
+        assert!(held.version > next.version);
+        let stored = case.get("a").await.expect("it waits");
+        let kept = match missed {
+            Missed::Skip => held.due,
+            _ => next.due,
+        };
+        let seen = (stored.version, stored.due, stored.deadline);
+        assert_eq!(seen, (held.version, held.due, kept), "{missed:?}");
+        let seen = (stored.state, stored.period, stored.attempt);
+        assert_eq!(seen, (State::Waiting, Some(HOUR), 0));
+        assert_eq!(fire(next.version, missed).await.later, []);
+
+        // It is not due before, whether one is in flight or not.
+        assert_eq!(fire(held.version, missed).await.later, [held]);
+        let acked = case.settle(token, Settlement::Ack).await;
+        assert_eq!(acked, Settled::Done);
+        assert_eq!(fire(held.version, missed).await.later, [held]);
+        assert_eq!(
+            case.fire_besides(vec![], 9).await.fired.len(),
+            1,
+            "the clock"
+        );
+    }
+
+    // One that does not repeat is not held back, nor is one whose key has none in flight.
+    case.fired("b").await;
+    let row = case.set("b", NOW).await;
+    let fired = fire(row.version, Missed::FireOnce).await.fired;
+    assert_eq!(fired.len(), 1);
+    let written = case.write(vec![repeating("c", NOW, HOUR)]).await;
+    let (row, _) = armed(&written[0]);
+    let fired = fire(row.version, Missed::Skip).await.fired;
+    assert_eq!(fired.len(), 1);
+
+    // Rows that no instance has loaded are held back as well, and are in no other's way.
+    let past = |micros| Due::At(StoreTime::from_micros(micros));
+    let batch = vec![repeating("c", past(1), HOUR), set("d", "", past(2))];
+    case.write(batch).await;
+    let mut request = Fire::new(Vec::new(), Some(HOUR), UNLOADED);
+    (request.unloaded, request.no_overlap) = (1, true);
+    let report = case.fire_as(request.clone()).await;
+    assert_eq!((report.fired.len(), report.later.len()), (0, 1));
+    let fired = case.fire_as(request).await.fired;
+    assert_eq!((fired.len(), fired[0].key.as_slice()), (1, &b"d"[..]));
 }

@@ -1,5 +1,6 @@
 //! Each call of a store alone, rule by rule.
 
+mod dying;
 mod firing;
 mod hinting;
 mod loading;
@@ -15,6 +16,7 @@ use tickwheel_durable::store::{
 };
 
 use super::world::{Stores, World};
+pub use dying::*;
 pub use firing::*;
 pub use hinting::*;
 pub use loading::*;

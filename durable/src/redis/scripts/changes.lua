@@ -78,16 +78,16 @@ local function take(version, state, key, stays_in_keys)
     end
 end
 
-local function put_row(version, state, deadline, attempt, period, key, value)
+local function put_row(version, state, deadline, attempt, period, key, value, error)
     local at = #into_rows
     into_rows[at + 1] = version
-    into_rows[at + 2] = pack(PACK_ROW, state, deadline, attempt, period, #key, key, value)
+    into_rows[at + 2] = pack_row(state, deadline, attempt, period, key, value, error)
 end
 
 -- Puts a waiting row in, loaded if it is near. Returns its version, when it is due, and '1' if it is loaded.
-local function put_waiting(deadline, attempt, period, key, value, due)
+local function put_waiting(deadline, attempt, period, key, value, due, error)
     local version, due_digits, near = next_version(), format(DIGITS, due), due <= horizon
-    put_row(version, WAITING, deadline, attempt, period, key, value)
+    put_row(version, WAITING, deadline, attempt, period, key, value, error)
     local at = #into_keys
     into_keys[at + 1], into_keys[at + 2] = key, version
     if near and loader then

@@ -1,4 +1,4 @@
--- count -> now, waiting, in flight, when the earliest waiting row is due or -1. O(ids).
+-- count -> now, waiting, in flight, when the earliest waiting row is due or -1, dead. O(ids).
 
 local earliest = -1
 for _, index in ipairs(indexes(WAITING)) do
@@ -7,4 +7,4 @@ for _, index in ipairs(indexes(WAITING)) do
         earliest = due
     end
 end
-return { now, call('HLEN', keys), call('ZCARD', flights), earliest }
+return { now, call('HLEN', keys), call('ZCARD', flights), earliest, call('ZCARD', dead) }

@@ -1,10 +1,11 @@
--- fire: window, loader, lease or '', 'all' | 'once' | 'skip', how many unloaded rows, then versions
+-- fire: window, loader, lease or '', 'all' | 'once' | 'skip', how many unloaded rows, '1' for no overlap, then versions
 -- -> now, how many of the last are left for another call, whether there may be more unloaded rows, token, missed
 --    for each that fired, version, due, loaded for each that is not due, the same for each next occurrence, then, of each that
 --    fired, the row as it was.
 -- O(log n) for each row.
 
-local lease, rule, at_most, FIRST = tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5]), 6
+local lease, rule, at_most, FIRST = tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5]), 7
+local no_overlap = ARGV[6] == '1'
 local fired, later, following, answers = {}, {}, {}, { now, 0, 0, '', '', '' }
 
 local function answer_armed(list, version, due, is_loaded)
@@ -12,14 +13,19 @@ local function answer_armed(list, version, due, is_loaded)
     list[at + 1], list[at + 2], list[at + 3] = version, due, is_loaded
 end
 
--- Whether the occurrence fires, how many after it are missed, and the next deadline. As `Missed::next`.
-local function next_occurrence(deadline, period)
+-- The next time of a schedule, and how many have passed since the deadline.
+local function next_time(deadline, period)
     local late = math.max(now - deadline, 0)
     local behind = (late - math.fmod(late, period)) / period
+    return min(deadline + (behind + 1) * period, NEVER), behind
+end
+
+-- Whether the occurrence fires, how many after it are missed, and the next deadline. As `Missed::next`.
+local function next_occurrence(deadline, period)
     if rule == 'all' then
         return true, 0, min(deadline + period, NEVER)
     end
-    local due = min(deadline + (behind + 1) * period, NEVER)
+    local due, behind = next_time(deadline, period)
     if rule == 'once' then
         return true, behind, due
     end
@@ -64,10 +70,10 @@ for at = FIRST, last do
     local version = ARGV[at]
     local row = row_of[version]
     if row then
-        local state, deadline, attempt, period, key, value_at = unpack_from(UNPACK_ROW, row)
-        -- A row that has not fired yet is due at its deadline, which is quicker to read.
+        local state, deadline, attempt, period, key, value_at, error = unpack_row(row)
+        -- A row that has not fired yet is due at its deadline, which is quicker to read. If it was dead, both have passed.
         local instance, due = nil, deadline
-        if attempt > 0 or due > now then
+        if attempt > 0 or due > now or period > 0 or state == IN_FLIGHT then
             instance, due = loader_and_due(version, state)
         end
         if due > now then
@@ -76,14 +82,19 @@ for at = FIRST, last do
             row_of[version] = false
             take(version, state, key, period > 0)
             local value, fires, missed = row:sub(value_at), true, 0
-            if period > 0 then
+            if period > 0 and no_overlap and latest_token(key) then
+                -- It waits until the next time of its schedule, as `Missed::wait` says.
+                fires, due = false, next_time(deadline, period)
+                local kept = rule == 'skip' and due or deadline
+                answer_armed(later, put_waiting(kept, 0, period, key, value, due))
+            elseif period > 0 then
                 fires, missed, due = next_occurrence(deadline, period)
                 answer_armed(fires and following or later, put_waiting(due, 0, period, key, value, due))
             end
             if fires then
                 local token = next_version()
                 if lease then
-                    put_row(token, IN_FLIGHT, deadline, attempt + 1, 0, key, value)
+                    put_row(token, IN_FLIGHT, deadline, attempt + 1, 0, key, value, error)
                     local at = #into_in_flight
                     into_in_flight[at + 1], into_in_flight[at + 2] = lease_ends, token
                     into_flights[at + 1], into_flights[at + 2] = '0', flight(key, token)

@@ -1,4 +1,4 @@
--- list: 'w' waiting | 'f' in flight, limit, then due, version of the last one if it goes on -> rows, fewer if they have enough bytes.
+-- list: 'w' waiting | 'f' in flight | 'd' dead, limit, then due, version of the last one if it goes on -> rows, fewer if they have enough bytes.
 -- O((limit + log n) * ids + limit * log n).
 
 local limit, after_due, after_version = tonumber(ARGV[2]), ARGV[3], ARGV[4]
@@ -34,8 +34,9 @@ table.sort(found, function(a, b)
 end)
 
 local answers, bytes = {}, 0
+local describe_row = ARGV[1] == DEAD and describe_dead or describe
 for number = 1, min(#found, limit) do
-    bytes = bytes + describe(answers, found[number].version)
+    bytes = bytes + describe_row(answers, found[number].version)
     if bytes >= MAX_BYTES then
         break
     end

@@ -6,17 +6,20 @@
 -- Rows come and go by the thousand. So commands take many members, loops do little for each row, and
 -- numbers are returned as one text of digits between spaces.
 
-local SCHEMA = '1'
+local SCHEMA = '2'
 local NEVER = 9007199254740991
-local WAITING, IN_FLIGHT = 'w', 'f'
+local WAITING, IN_FLIGHT, DEAD = 'w', 'f', 'd'
 
 -- A row: state, deadline, attempt, period, length of the key, the key and the value. Unpacking ends with where the value begins.
+-- A row with an error has a capital for its state, and length and text of the error before the value.
 local PACK_ROW, UNPACK_ROW = '<c1dddHc0c0', '<c1dddHc0'
+local PACK_FAILED, UNPACK_ERROR = '<c1dddHc0Hc0c0', '<Hc0'
 
 local call, format, min = redis.call, string.format, math.min
 local pack, unpack_from, concat = struct.pack, struct.unpack, table.concat
 local space = KEYS[1]
 local rows, keys, flights = space .. ':rows', space .. ':keys', space .. ':flights'
+local dead, dead_rows, dead_keys = space .. ':dead', space .. ':dead:rows', space .. ':dead:keys'
 local loaded, instances, lacks = space .. ':loaded', space .. ':instances', space .. ':lacks'
 
 local schema, last = unpack(call('HMGET', space, 'schema', 'sequence'))
@@ -24,6 +27,23 @@ if not schema then
     return redis.error_reply('TICKWHEELCLOSED not open')
 elseif schema ~= SCHEMA then
     return redis.error_reply('TICKWHEELSCHEMA ' .. schema .. ' ' .. SCHEMA)
+end
+
+local function pack_row(state, deadline, attempt, period, key, value, error)
+    if not error then
+        return pack(PACK_ROW, state, deadline, attempt, period, #key, key, value)
+    end
+    return pack(PACK_FAILED, state:upper(), deadline, attempt, period, #key, key, #error, error, value)
+end
+
+-- State, deadline, attempt, period, key, where the value begins, and the error, if there is one.
+local function unpack_row(row)
+    local state, deadline, attempt, period, key, value_at = unpack_from(UNPACK_ROW, row)
+    if state >= 'a' then
+        return state, deadline, attempt, period, key, value_at
+    end
+    local error, at = unpack_from(UNPACK_ERROR, row, value_at)
+    return state:lower(), deadline, attempt, period, key, at, error
 end
 
 local time = call('TIME')

@@ -3,14 +3,25 @@
 -- Adds version, due, loader or 0, and the row. Returns how many bytes the row has.
 local function describe(answers, version)
     local row, at = call('HGET', rows, version), #answers
-    local instance, due = loader_and_due(version, row:sub(1, 1))
+    local instance, due = loader_and_due(version, row:sub(1, 1):lower())
     answers[at + 1], answers[at + 2] = tonumber(version), due
     answers[at + 3], answers[at + 4] = tonumber(instance and living(instance) or 0), row
     return #row
 end
 
+-- The same of a dead row.
+local function describe_dead(answers, version)
+    local row, at = call('HGET', dead_rows, version), #answers
+    answers[at + 1], answers[at + 2] = tonumber(version), tonumber(call('ZSCORE', dead, version))
+    answers[at + 3], answers[at + 4] = 0, row
+    return #row
+end
+
 -- The indexes in which rows of that state lie, with the ids that they belong to.
 local function indexes(state)
+    if state == DEAD then
+        return { dead }
+    end
     local all = { index_of(state) }
     for _, instance in ipairs(call('ZRANGE', instances, 0, -1)) do
         all[#all + 1] = index_of(state, instance)

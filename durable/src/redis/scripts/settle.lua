@@ -1,28 +1,35 @@
--- settle: window, loader, 'at how micros ..' for those that are not acknowledged, then tokens; at is where a token is among them
--- and how is 'extend' | 'again' | 'release' | 'unfire'
+-- settle: window, loader, 'at how micros error ..' for those that are not acknowledged, how many tokens, the tokens, errors; at is
+-- where a token is among them, how is 'extend' | 'again' | 'release' | 'unfire' | 'die', error is where its error is, or 0
 -- -> DONE | LOST | version, due, loaded of what waits again, for each; fewer, if the last are left for another call.
 -- O(log n) for each.
 
-local DONE, LOST, FIRST = '0', '-1', 4
-local answers, how_of, delay_of = {}, {}, {}
-for at, how, delay in ARGV[3]:gmatch('(%d+) (%a+) (%d+)') do
+local DONE, LOST, FIRST = '0', '-1', 5
+local LAST = FIRST + ARGV[4] - 1
+local answers, how_of, delay_of, error_of = {}, {}, {}, {}
+for at, how, delay, error in ARGV[3]:gmatch('(%d+) (%a+) (%d+) (%d+)') do
     how_of[FIRST + at], delay_of[FIRST + at] = how, tonumber(delay)
+    error_of[FIRST + at] = tonumber(error) > 0 and ARGV[LAST + error] or nil
 end
 
 even_when_full()
-local waiting_under, row_of, last = {}, read_some(rows, ARGV, FIRST, #ARGV)
+local waiting_under, row_of, last = {}, read_some(rows, ARGV, FIRST, LAST)
 for at = FIRST, last do
     local token, how = ARGV[at], how_of[at]
     local row, answer = row_of[token], DONE
-    local state, deadline, attempt, period, key, value_at
+    local state, deadline, attempt, period, key, value_at, error
     if row then
-        state, deadline, attempt, period, key, value_at = unpack_from(UNPACK_ROW, row)
+        state, deadline, attempt, period, key, value_at, error = unpack_row(row)
+        error = error_of[at] or error
     end
     if state ~= IN_FLIGHT then
         answer = LOST
     elseif not how then
         row_of[token] = false
         take(token, IN_FLIGHT, key)
+    elseif how == 'die' then
+        row_of[token] = false
+        take(token, IN_FLIGHT, key)
+        put_dead(token, deadline, attempt, key, row:sub(value_at), error)
     else
         local due = after(delay_of[at])
         if how == 'unfire' then
@@ -36,14 +43,14 @@ for at = FIRST, last do
             local instance = call('HGET', loaded, token)
             call('ZADD', index_of(IN_FLIGHT, instance), format(DIGITS, due), token)
             unloaded = unloaded or how ~= 'extend' and due == now
-            if how == 'unfire' then
-                put_row(token, IN_FLIGHT, deadline, attempt, period, key, row:sub(value_at))
+            if how == 'unfire' or error_of[at] then
+                put_row(token, IN_FLIGHT, deadline, attempt, period, key, row:sub(value_at), error)
             end
         else
             row_of[token], waiting_under[key] = false, true
             take(token, IN_FLIGHT, key)
             local rearmed, value = how == 'again' and due or deadline, row:sub(value_at)
-            answer = concat({ put_waiting(rearmed, attempt, period, key, value, due) }, ' ')
+            answer = concat({ put_waiting(rearmed, attempt, period, key, value, due, error) }, ' ')
         end
     end
     answers[#answers + 1] = answer

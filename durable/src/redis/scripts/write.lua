@@ -35,8 +35,8 @@ local function take_waiting(version, key, stays_in_keys)
     end
     take(version, WAITING, key, stays_in_keys)
 end
-local function put(deadline, attempt, period, key, value, replaced)
-    local version = answer_armed(replaced, put_waiting(deadline, attempt, period, key, value, deadline))
+local function put(deadline, attempt, period, key, value, replaced, error)
+    local version = answer_armed(replaced, put_waiting(deadline, attempt, period, key, value, deadline, error))
     version_of[key], put_in[version] = version, true
 end
 
@@ -61,21 +61,33 @@ for number = 1, count do
         if version then
             take_waiting(version, key, true)
         end
+        discard_dead_of(key)
         put(due, 0, period, key, value, version)
     elseif op == 'a' then
         answer(PRESENT)
     elseif not version then
-        answer(ABSENT)
+        local dead_version, dead_value
+        if op == 'r' then
+            dead_version, dead_value = discard_dead_of(key)
+        end
+        if dead_version then
+            answer(REMOVED, dead_version)
+            answers[#answers + 1] = dead_value
+            bytes = bytes + #dead_value
+        else
+            answer(ABSENT)
+        end
     else
         take_waiting(version, key, op == 'm')
         local row = call('HGET', rows, version)
         bytes = bytes + #row
-        local _, _, attempt, its_period, _, its_value_at = unpack_from(UNPACK_ROW, row)
+        local _, _, attempt, its_period, _, its_value_at, error = unpack_row(row)
         local its_value = row:sub(its_value_at)
         if op == 'm' then
-            put(due, attempt, its_period, key, its_value, version)
+            put(due, attempt, its_period, key, its_value, version, error)
         else
             version_of[key] = false
+            discard_dead_of(key)
             answer(REMOVED, version)
             answers[#answers + 1] = its_value
         end

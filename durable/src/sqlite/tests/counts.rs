@@ -1,7 +1,7 @@
 //! The counts that calls keep, which must be those of the rows.
 
 use super::*;
-use crate::store::{Missed, Settlement, State, WriteOutcome};
+use crate::store::{DeadRows, Missed, Settlement, State, WriteOutcome};
 
 /// Compares the counts with the rows.
 async fn counts_are_those_of_the_rows(store: &Sqlite, what: &str) {
@@ -11,10 +11,13 @@ async fn counts_are_those_of_the_rows(store: &Sqlite, what: &str) {
             let sql = "SELECT count(*) FROM tickwheel_timers WHERE state = ?1";
             connection.query_row(sql, [state], |row| row.get::<_, u32>(0).map(u64::from))
         };
-        Ok(Ok((count(0)?, count(1)?)))
+        let sql = "SELECT count(*) FROM tickwheel_dead";
+        let dead = connection.query_row(sql, [], |row| row.get::<_, u32>(0).map(u64::from))?;
+        Ok(Ok((count(0)?, count(1)?, dead)))
     });
     let rows = rows.await.expect("it looks");
-    assert_eq!((counts.waiting, counts.in_flight), rows, "after {what}");
+    let counts = (counts.waiting, counts.in_flight, counts.dead);
+    assert_eq!(counts, rows, "after {what}");
 }
 
 fn version(written: &[WriteOutcome]) -> Version {
@@ -47,7 +50,7 @@ async fn counts_stay_those_of_the_rows() {
     for number in 0..400 {
         let key = random.u8(0..6);
         let period = random.bool().then_some(Duration::from_secs(3_600));
-        let kind = random.u8(0..14);
+        let kind = random.u8(0..16);
         let at = random.usize(versions.len().saturating_sub(8)..versions.len());
         let some = versions[at];
         let write = async |writes| {
@@ -79,6 +82,7 @@ async fn counts_stay_those_of_the_rows() {
                     unloaded: 0,
                     lease: leases[random.usize(0..3)],
                     missed: rules[random.usize(0..3)],
+                    no_overlap: false,
                     near: NEAR,
                 };
                 let report = store.fire(&space, fire).await.expect("it fires");
@@ -92,12 +96,11 @@ async fn counts_stay_those_of_the_rows() {
                     Settlement::Release,
                     Settlement::Unfire,
                     Settlement::Extend(Duration::ZERO),
+                    Settlement::Dead,
+                    Settlement::Dead,
                 ];
                 let settlement = settlements[random.usize(0..settlements.len())];
-                let settle = Settle {
-                    token: some,
-                    settlement,
-                };
+                let settle = Settle::new(some, settlement);
                 let settled = store.settle(&space, vec![settle], NEAR).await;
                 if let Settled::Armed(row) = settled.expect("it settles")[0] {
                     versions.push(row.version);
@@ -109,6 +112,14 @@ async fn counts_stay_those_of_the_rows() {
                     Err::<(), _>(rusqlite::Error::InvalidQuery)
                 });
                 failing.await.expect_err("it fails");
+            }
+            13 => {
+                let retried = store.retry_dead(&space, DeadRows::Key(vec![key]));
+                retried.await.expect("it retries");
+            }
+            14 => {
+                let discarded = store.discard_dead(&space, DeadRows::Token(some));
+                discarded.await.expect("it discards");
             }
             _ if number % 3 == 0 => drop(store.purge(&space).await.expect("it purges")),
             _ => {
@@ -145,6 +156,7 @@ async fn steps_of_a_purge_are_counted() {
         unloaded: 0,
         lease: Some(Duration::from_secs(60)),
         missed: Missed::FireOnce,
+        no_overlap: false,
         near: NEAR,
     };
     let fired = store.fire(&space, fire).await.expect("it fires").fired;

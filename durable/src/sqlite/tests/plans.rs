@@ -8,7 +8,7 @@ use rusqlite::StatementStatus;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 
 use super::*;
-use crate::store::{Fire, List, Load, Missed, Settle, Settlement, State, WriteOutcome};
+use crate::store::{DeadRows, Fire, List, Load, Missed, Settle, Settlement, State, WriteOutcome};
 
 /// The steps that each statement has taken in all its runs, by its text. SQLite takes some for each row that it looks at.
 static STEPS: Mutex<BTreeMap<String, i32>> = Mutex::new(BTreeMap::new());
@@ -32,7 +32,7 @@ async fn note_looks(store: &Sqlite) {
 
 /// Reads lists page by page, from their beginning and from their middle.
 async fn read_lists(store: &Sqlite) {
-    for state in [State::Waiting, State::InFlight] {
+    for state in [State::Waiting, State::InFlight, State::Dead] {
         let mut after = None;
         for _ in 0..3 {
             let list = List {
@@ -106,6 +106,7 @@ async fn make_all_calls(store: &Sqlite, instance: InstanceId) -> InstanceId {
         unloaded: 0,
         lease: Some(Duration::from_secs(60)),
         missed: Missed::FireOnce,
+        no_overlap: false,
         near,
     };
     let fired = store.fire(&space, fire).await.expect("it fires").fired;
@@ -117,7 +118,7 @@ async fn make_all_calls(store: &Sqlite, instance: InstanceId) -> InstanceId {
     ];
     let tokens = fired.iter().map(|fired| fired.token);
     for settlements in [settlements, [Settlement::Ack; 3]] {
-        let settle = |(token, settlement)| Settle { token, settlement };
+        let settle = |(token, settlement)| Settle::new(token, settlement);
         let settles = tokens.clone().zip(settlements).map(settle).collect();
         let settled = store.settle(&space, settles, near).await;
         settled.expect("it settles");
@@ -126,10 +127,43 @@ async fn make_all_calls(store: &Sqlite, instance: InstanceId) -> InstanceId {
     let left = store.unmark(&space, instance, versions).await;
     left.expect("it unmarks");
     store.get(&space, b"a".to_vec()).await.expect("it reads");
+    die_and_retry(store, near).await;
     let removes = ["a", "b", "c"].map(|key| of(key, Action::Remove));
     let removed = store.write(&space, removes.to_vec(), near).await;
     removed.expect("it removes");
     store.unload(&space, instance).await.expect("it unloads")
+}
+
+/// Makes a timer dead, and every call about dead ones.
+async fn die_and_retry(store: &Sqlite, near: LoadWindow) {
+    let space = space();
+    let set = Write {
+        key: b"d".to_vec(),
+        action: Action::set(b"v".to_vec(), Due::In(Duration::ZERO), None, false),
+    };
+    let (now, none) = (Duration::from_secs(60), DeadRows::OlderThan(Duration::MAX));
+    for which in [DeadRows::Key(b"d".to_vec()), none] {
+        let written = store.write(&space, vec![set.clone()], near).await;
+        let written = written.expect("it writes");
+        let WriteOutcome::Armed { row, .. } = written[0] else {
+            panic!("{written:?}")
+        };
+        let fire = Fire::new(vec![row.version], Some(now), near);
+        let fired = store.fire(&space, fire).await.expect("it fires").fired;
+        let token = fired[0].token;
+        let dead = vec![Settle::new(token, Settlement::Dead).with_error("why")];
+        store.settle(&space, dead, near).await.expect("it settles");
+        store.get(&space, b"d".to_vec()).await.expect("it reads");
+        let retried = store.retry_dead(&space, which.clone()).await;
+        retried.expect("it retries");
+        let discarded = store.discard_dead(&space, which).await;
+        discarded.expect("it discards");
+        let discarded = store.discard_dead(&space, DeadRows::Token(token)).await;
+        discarded.expect("it discards");
+        let remove = Write::new(b"d".to_vec(), Action::Remove);
+        let removed = store.write(&space, vec![remove], near).await;
+        removed.expect("it removes");
+    }
 }
 
 #[tokio::test]
@@ -153,7 +187,12 @@ async fn looks_at_few_rows_among_very_many() {
             INSERT INTO tickwheel_timers (version, namespace, state, key, value, due, deadline, attempt)
             SELECT n + {stage}000000000, 1, n % {in_flight} = 0, CAST(n || '-{stage}' AS BLOB), x'00',
                 9000000000000000 - n / 1000, 0, 0
-            FROM n WHERE {rows} > 0{then}"
+            FROM n WHERE {rows} > 0;
+            WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {rows})
+            INSERT INTO tickwheel_dead (version, namespace, key, value, died, deadline, attempt)
+            SELECT n + {stage}500000000, 1, CAST(n || '-{stage}' AS BLOB), x'00', 9000000000000000 - n / 1000, 0, 1
+            FROM n WHERE {rows} > 0;
+            UPDATE tickwheel_namespaces SET dead = (SELECT count(*) FROM tickwheel_dead){then}"
         );
         run(&store, fill).await;
         instance = make_all_calls(&store, instance).await;

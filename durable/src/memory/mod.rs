@@ -1,19 +1,24 @@
 //! A store in memory: for tests, and the shortest complete example of a [`Store`].
 
+mod dead;
+mod settle;
+
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::future::ready;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use dead::Dead;
+
 use crate::store::{
-    Action, Answer, AnswerSize, Armed, BoxFuture, Counts, Due, Fire, FireReport, InstanceId, List,
-    Load, LoadWindow, Loaded, Namespace, Opened, Purged, Settle, Settled, Settlement, State, Store,
-    StoreError, StoreTime, Stored, Version, Write, WriteOutcome,
+    Action, Answer, AnswerSize, Armed, BoxFuture, Counts, DeadRows, Due, Feature, Fire, FireReport,
+    InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle,
+    Settled, State, Store, StoreError, StoreTime, Stored, Version, Write, WriteOutcome,
 };
 
 /// A purge deletes at most this many rows at once.
@@ -51,6 +56,7 @@ struct Space {
     alive: HashMap<InstanceId, StoreTime>,
     /// How many due rows each id lacks.
     lacks: HashMap<InstanceId, usize>,
+    dead: Dead,
     hint: Arc<Notify>,
 }
 
@@ -217,8 +223,9 @@ impl Store for Memory {
     fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>> {
         self.call(namespace, move |call| {
             let waiting = call.space.waiting.get(&key).copied();
-            let version = waiting.or_else(|| call.latest_token(&key))?;
-            call.space.rows.get(&version).cloned()
+            let version = waiting.or_else(|| call.latest_token(&key));
+            let row = version.and_then(|version| call.space.rows.get(&version));
+            row.or_else(|| call.space.dead.latest(&key)).cloned()
         })
     }
 
@@ -228,6 +235,9 @@ impl Store for Memory {
         let after = Bound::Excluded((state, due, version));
         let last = Bound::Included((state, StoreTime::NEVER, Version(i64::MAX)));
         self.call(namespace, |call| {
+            if state == State::Dead {
+                return call.space.dead.list(request.after, request.limit);
+            }
             let page = call.space.by_due.range((after, last)).take(request.limit);
             let rows = page.map(|(.., version)| &call.space.rows[version]);
             let mut size = AnswerSize::default();
@@ -242,6 +252,7 @@ impl Store for Memory {
             let earliest = first.filter(|(state, ..)| *state == State::Waiting);
             let in_flight = call.space.rows.len() - waiting;
             let mut counts = Counts::new(call.now, waiting as u64, in_flight as u64);
+            counts.dead = call.space.dead.len() as u64;
             counts.earliest = earliest.map(|&(_, due, _)| due);
             counts
         })
@@ -252,8 +263,23 @@ impl Store for Memory {
             let batch = call.space.by_due.iter().take(PURGED_AT_ONCE);
             let batch: Vec<_> = batch.map(|&(.., version)| version).collect();
             let purged = batch.iter().filter_map(|&version| call.take(version));
-            Purged::new(purged.count() as u64, !call.space.rows.is_empty())
+            let purged = purged.count() as u64;
+            let dead = call.space.dead.purge();
+            let more = dead.more || !call.space.rows.is_empty();
+            Purged::new(purged + dead.rows, more)
         })
+    }
+
+    fn supports(&self, feature: Feature) -> bool {
+        matches!(feature, Feature::DeadRows | Feature::NoOverlap)
+    }
+
+    fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried> {
+        self.call(namespace, |call| call.retry_dead(&which))
+    }
+
+    fn discard_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Purged> {
+        self.call(namespace, |call| call.discard_dead(&which))
     }
 
     fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
@@ -292,17 +318,12 @@ impl Call<'_> {
         let row = self.space.rows.remove(&version)?;
         self.space.by_due.remove(&(row.state, row.due, version));
         self.space.unloaded.remove(&(row.due, version));
-        match row.state {
-            State::Waiting => {
-                self.space.waiting.remove(&row.key);
-            }
-            State::InFlight => {
-                if let Some(tokens) = self.space.in_flight.get_mut(&row.key) {
-                    tokens.remove(&version);
-                    if tokens.is_empty() {
-                        self.space.in_flight.remove(&row.key);
-                    }
-                }
+        if row.state == State::Waiting {
+            self.space.waiting.remove(&row.key);
+        } else if let Some(tokens) = self.space.in_flight.get_mut(&row.key) {
+            tokens.remove(&version);
+            if tokens.is_empty() {
+                self.space.in_flight.remove(&row.key);
             }
         }
         Some(row)
@@ -317,14 +338,11 @@ impl Call<'_> {
     /// Puts a row in.
     fn put(&mut self, row: Stored) {
         let version = row.version;
-        match row.state {
-            State::Waiting => {
-                self.space.waiting.insert(row.key.clone(), version);
-            }
-            State::InFlight => {
-                let tokens = self.space.in_flight.entry(row.key.clone()).or_default();
-                tokens.insert(version);
-            }
+        if row.state == State::Waiting {
+            self.space.waiting.insert(row.key.clone(), version);
+        } else {
+            let tokens = self.space.in_flight.entry(row.key.clone()).or_default();
+            tokens.insert(version);
         }
         if row.loaded_by.is_none() {
             self.space.unloaded.insert((row.due, version));
@@ -370,6 +388,7 @@ impl Call<'_> {
                     return unarmed;
                 }
                 let replaced = self.take_waiting(&key).map(|row| row.version);
+                self.space.dead.discard(&key);
                 let row = Stored::set(key, value, due.at(self.now), period);
                 WriteOutcome::Armed {
                     row: self.arm(row, near),
@@ -383,13 +402,19 @@ impl Call<'_> {
                 },
                 None => unarmed,
             },
-            Action::Remove => match self.take_waiting(&key) {
-                Some(row) => WriteOutcome::Removed {
-                    version: row.version,
-                    value: row.value,
-                },
-                None => unarmed,
-            },
+            Action::Remove => {
+                let waiting = self.take_waiting(&key);
+                if waiting.is_none() && unarmed != WriteOutcome::Absent {
+                    return unarmed;
+                }
+                let dead = self.space.dead.discard(&key);
+                waiting
+                    .or(dead)
+                    .map_or(unarmed, |row| WriteOutcome::Removed {
+                        version: row.version,
+                        value: row.value,
+                    })
+            }
         }
     }
 
@@ -483,7 +508,13 @@ impl Call<'_> {
             report.later.push(row.not_due());
             return;
         }
+        let is_flying = self.space.in_flight.contains_key(&row.key);
         let mut row = self.take(version).expect("it was just there");
+        if let Some(period) = row.period.filter(|_| request.no_overlap && is_flying) {
+            (row.due, row.deadline) = request.missed.wait(row.deadline, period, self.now);
+            report.later.push(self.arm(row, request.near));
+            return;
+        }
         let mut missed = 0;
         let mut repeats = false;
         if let Some(period) = row.period.take() {
@@ -509,38 +540,5 @@ impl Call<'_> {
             row.loaded_by = None;
             self.put(row);
         }
-    }
-
-    fn settle(&mut self, settle: Settle, near: LoadWindow) -> Settled {
-        let Settle { token, settlement } = settle;
-        let row = self.space.rows.get(&token);
-        if row.is_none_or(|row| row.state != State::InFlight) {
-            return Settled::Lost;
-        }
-        let mut row = self.take(token).expect("it was just there");
-        if settlement == Settlement::Unfire {
-            row.attempt = row.attempt.saturating_sub(1);
-        }
-        let until = match settlement {
-            Settlement::Ack => return Settled::Done,
-            Settlement::Extend(lease) => lease,
-            Settlement::RetryAfter(_) | Settlement::Release | Settlement::Unfire
-                if !self.space.waiting.contains_key(&row.key) =>
-            {
-                if let Settlement::RetryAfter(delay) = settlement {
-                    return Settled::Armed(self.rearm(row, Due::In(delay), near));
-                }
-                row.due = self.now;
-                return Settled::Armed(self.arm(row, near));
-            }
-            Settlement::RetryAfter(delay) => delay,
-            Settlement::Release | Settlement::Unfire => Duration::ZERO,
-        };
-        row.due = self.now.after(until);
-        self.put(row);
-        if until.is_zero() {
-            self.space.hint.notify_waiters();
-        }
-        Settled::Done
     }
 }

@@ -1,0 +1,401 @@
+//! Dead rows: how they come to be, what writes do about them, and how they are retried and discarded.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tickwheel_durable::store::{
+    Action, DeadRows, Feature, List, MAX_ERROR_BYTES, Namespace, Settle, Settled, Settlement,
+    State, Store, Stored, Version, WriteOutcome,
+};
+
+use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, set, versions, write};
+use crate::world::{Stores, World};
+
+const ALL: DeadRows = DeadRows::OlderThan(Duration::ZERO);
+
+impl<S: Store> Case<S> {
+    /// As [`Case::open`], unless the store keeps no dead rows.
+    async fn with_dead<T: Stores<Store = S>>(world: &World<T>) -> Option<Self> {
+        let case = Case::open(world).await;
+        if case.store.supports(Feature::DeadRows) {
+            return Some(case);
+        }
+        // It says so, and does not lose what it does not know.
+        let refused = case.store.retry_dead(&case.space, ALL).await;
+        refused.expect_err("it keeps no dead rows");
+        let token = case.fired("a").await;
+        let settles = vec![Settle::new(token, Settlement::Dead)];
+        let refused = case.store.settle(&case.space, settles, UNLOADED).await;
+        refused.expect_err("it does not know the settlement");
+        assert_eq!(case.get("a").await.map(|row| row.version), Some(token));
+        None
+    }
+
+    async fn settle_with(&self, token: Version, how: Settlement, error: &str) -> Settled {
+        let settles = vec![Settle::new(token, how).with_error(error)];
+        let settled = self.store.settle(&self.space, settles, UNLOADED).await;
+        settled.expect("it settles")[0]
+    }
+
+    /// Sets a key, fires it, and makes it dead. Returns its token.
+    async fn dead(&self, key: &str, value: &str) -> Version {
+        let row = armed(&self.write(vec![set(key, value, NOW)]).await[0]).0;
+        self.dies(row.version).await
+    }
+
+    async fn dies(&self, version: Version) -> Version {
+        let token = self.fire(vec![version]).await.fired[0].token;
+        assert_eq!(self.settle(token, Settlement::Dead).await, Settled::Done);
+        token
+    }
+
+    async fn retry(&self, which: DeadRows) -> u64 {
+        let mut rows = 0;
+        loop {
+            let step = self.store.retry_dead(&self.space, which.clone()).await;
+            let step = step.expect("it retries");
+            rows += step.rows;
+            if !step.more {
+                return rows;
+            }
+            assert!(step.rows > 0, "a step that retries nothing is the last");
+        }
+    }
+
+    async fn discard(&self, which: DeadRows) -> u64 {
+        let mut rows = 0;
+        loop {
+            let step = self.store.discard_dead(&self.space, which.clone()).await;
+            let step = step.expect("it discards");
+            rows += step.rows;
+            if !step.more {
+                return rows;
+            }
+            assert!(step.rows > 0, "a step that discards nothing is the last");
+        }
+    }
+
+    /// The tokens of the dead rows.
+    async fn tokens(&self) -> Vec<Version> {
+        let rows = self.list(State::Dead).await.into_iter();
+        rows.map(|row| row.version).collect()
+    }
+
+    /// How many rows are waiting, in flight and dead.
+    async fn counts(&self) -> [u64; 3] {
+        let counts = self.store.count(&self.space).await.expect("it counts");
+        [counts.waiting, counts.in_flight, counts.dead]
+    }
+}
+
+/// A dead row is kept as it was, and out of the way: it is neither loaded nor fired nor settled.
+pub async fn keeps_dead_rows_out_of_the_way<T: Stores>(world: &World<T>) {
+    let Some(case) = Case::with_dead(world).await else {
+        return;
+    };
+    let row = case.set("a", NOW).await;
+    let claim = case.fire(vec![row.version]).await.fired[0].clone();
+    let token = claim.token;
+    let error = "no route to host: ä";
+    let settled = case.settle_with(token, Settlement::Dead, error).await;
+    assert_eq!(settled, Settled::Done);
+    let mut expected = Stored::new(token, State::Dead, claim.key, claim.value, claim.deadline);
+    expected.attempt = 1;
+    expected.error = Some(error.to_owned());
+    let found = case.list(State::Dead).await;
+    expected.due = found[0].due;
+    assert!(expected.due >= expected.deadline, "it died after it fired");
+    assert_eq!(found, [expected.clone()]);
+    assert_eq!(case.get("a").await, Some(expected));
+    assert_eq!(case.list(State::InFlight).await, []);
+    assert_eq!(case.counts().await, [0, 0, 1]);
+
+    let instance = case.instance().await;
+    assert_eq!(versions(&case.load(instance, HOUR, 10).await), []);
+    let fired = case.fire_besides(vec![token, row.version], 10).await;
+    assert_eq!((fired.fired, fired.later), (vec![], vec![]));
+    for settlement in [
+        Settlement::Ack,
+        Settlement::RetryAfter(HOUR),
+        Settlement::Release,
+        Settlement::Unfire,
+        Settlement::Extend(HOUR),
+        Settlement::Dead,
+    ] {
+        assert_eq!(case.settle(token, settlement).await, Settled::Lost);
+    }
+    assert_eq!(case.tokens().await, [token]);
+
+    // A claim that was lost does not die: the row is another's by now.
+    let lost = case.fired("b").await;
+    let now = Duration::ZERO;
+    let extended = case.settle(lost, Settlement::Extend(now)).await;
+    assert_eq!(extended, Settled::Done);
+    let again = case.fire(vec![lost]).await.fired[0].token;
+    assert_eq!(case.settle(lost, Settlement::Dead).await, Settled::Lost);
+    assert_eq!(case.get("b").await.expect("it is there").version, again);
+    assert_eq!(case.counts().await, [0, 1, 1]);
+}
+
+/// A row keeps the last error that it was settled with, until it is set again.
+pub async fn keeps_the_last_error<T: Stores>(world: &World<T>) {
+    let Some(case) = Case::with_dead(world).await else {
+        return;
+    };
+    let error = async || case.get("a").await.expect("it is there").error;
+    let now = Settlement::RetryAfter(Duration::ZERO);
+    let token = case.fired("a").await;
+    assert_eq!(error().await, None);
+    let Settled::Armed(row) = case.settle_with(token, now, "first").await else {
+        panic!("it is put back")
+    };
+    assert_eq!(error().await.as_deref(), Some("first"));
+    let moved = case.write(vec![write("a", Action::move_to(NOW))]).await;
+    let (moved, replaced) = armed(&moved[0]);
+    assert_eq!(replaced, Some(row.version));
+    let fired = case.fire(vec![moved.version]).await.fired[0].clone();
+    assert_eq!(fired.attempt, 2);
+    assert_eq!(error().await.as_deref(), Some("first"));
+    let long = "\u{10FFFF}".repeat(MAX_ERROR_BYTES / 4);
+    let extend = Settlement::Extend(HOUR);
+    let extended = case.settle_with(fired.token, extend, &long).await;
+    assert_eq!(extended, Settled::Done);
+    assert_eq!(error().await, Some(long.clone()));
+    let Settled::Armed(row) = case.settle(fired.token, Settlement::Release).await else {
+        panic!("it is released")
+    };
+    assert_eq!(error().await, Some(long.clone()));
+    case.dies(row.version).await;
+    assert_eq!(error().await, Some(long));
+    case.set("a", FAR).await;
+    assert_eq!(error().await, None);
+
+    // Beside a newer row it stays in flight.
+    let token = case.fired("b").await;
+    let newer = case.set("b", FAR).await;
+    assert_eq!(case.settle_with(token, now, "beside").await, Settled::Done);
+    let row = case.get("b").await.expect("it is there");
+    assert_eq!((row.version, row.error), (newer.version, None));
+    let flying = case.list(State::InFlight).await;
+    assert_eq!(flying[0].error.as_deref(), Some("beside"));
+}
+
+/// A set discards the dead rows of its key, and a remove does and returns the latest. A move leaves them dead.
+pub async fn writes_outdate_dead_rows<T: Stores>(world: &World<T>) {
+    let Some(case) = Case::with_dead(world).await else {
+        return;
+    };
+    let token = case.dead("a", "old").await;
+    case.dead("other", "").await;
+    let moved = case.write(vec![write("a", Action::move_to(FAR))]).await;
+    assert_eq!(moved, [WriteOutcome::Absent]);
+    assert_eq!(case.get("a").await.expect("it is dead").version, token);
+
+    // A key with nothing else counts as absent.
+    let if_absent = |value: &str| {
+        let action = Action::set(value.into(), NOW, None, true);
+        write("a", action)
+    };
+    let (row, replaced) = armed(&case.write(vec![if_absent("new")]).await[0]);
+    assert_eq!(replaced, None);
+    assert_eq!(case.counts().await, [1, 0, 1]);
+    case.dies(row.version).await;
+    let (row, _) = armed(&case.write(vec![set("a", "newer", NOW)]).await[0]);
+    assert_eq!(case.counts().await, [1, 0, 1]);
+
+    // Two dead ones, and later a claim and a waiting one besides.
+    let first = case.fire(vec![row.version]).await.fired[0].token;
+    let (row, _) = armed(&case.write(vec![set("a", "newest", NOW)]).await[0]);
+    let second = case.fire(vec![row.version]).await.fired[0].token;
+    assert_eq!(case.settle(second, Settlement::Dead).await, Settled::Done);
+    let remove = || vec![write("a", Action::Remove)];
+    let flying = [WriteOutcome::InFlight(first)];
+    assert_eq!(case.write(remove()).await, flying);
+    assert_eq!(case.write(vec![if_absent("")]).await, flying);
+    assert_eq!(case.counts().await, [0, 1, 2], "nothing was changed");
+    world.wait(1).await;
+    assert_eq!(case.settle(first, Settlement::Dead).await, Settled::Done);
+    let removed = case.write(remove()).await;
+    let latest = WriteOutcome::removed(first, b"newer".to_vec());
+    assert_eq!(removed, [latest], "it died last");
+    assert_eq!(case.counts().await, [0, 0, 1]);
+    assert_eq!(case.write(remove()).await, [WriteOutcome::Absent]);
+
+    // With a waiting row a remove returns that one, and nothing is left to be retried.
+    let token = case.fired("a").await;
+    let row = case.set("a", FAR).await;
+    assert_eq!(case.settle(token, Settlement::Dead).await, Settled::Done);
+    let removed = case.write(remove()).await;
+    let waiting = WriteOutcome::removed(row.version, b"a".to_vec());
+    assert_eq!(removed, [waiting]);
+
+    // Several writes of one key in a batch take effect in their order.
+    case.dead("a", "").await;
+    let batch = [
+        write("a", Action::move_to(FAR)),
+        write("a", Action::Remove),
+        if_absent("b"),
+        write("a", Action::Remove),
+        write("other", Action::Remove),
+        write("other", Action::Remove),
+    ];
+    let written = case.write(batch.to_vec()).await;
+    let kinds = written.iter().map(|written| match written {
+        WriteOutcome::Armed { .. } => "armed",
+        WriteOutcome::Removed { .. } => "removed",
+        WriteOutcome::Absent => "absent",
+        _ => "other",
+    });
+    let kinds: Vec<_> = kinds.collect();
+    let expected = ["absent", "removed", "armed", "removed", "removed", "absent"];
+    assert_eq!(kinds, expected);
+    assert_eq!(case.counts().await, [0, 0, 0]);
+}
+
+/// A dead row that is retried is due at once, with its attempts begun again, under its key or beside a newer row.
+pub async fn retries_dead_rows<T: Stores>(world: &World<T>) {
+    let Some(case) = Case::with_dead(world).await else {
+        return;
+    };
+    let row = case.set("a", NOW).await;
+    let token = case.fire(vec![row.version]).await.fired[0].token;
+    let dead = case.settle_with(token, Settlement::Dead, "why").await;
+    assert_eq!(dead, Settled::Done);
+    let never = Version(token.0 + 1_000_000);
+    assert_eq!(case.retry(DeadRows::Token(never)).await, 0);
+    assert_eq!(case.retry(DeadRows::Key(b"b".to_vec())).await, 0);
+    assert_eq!(case.retry(DeadRows::OlderThan(HOUR)).await, 0);
+    assert_eq!(case.retry(DeadRows::Token(token)).await, 1);
+    assert_eq!(case.retry(DeadRows::Token(token)).await, 0);
+    let stored = case.get("a").await.expect("it waits");
+    assert!(stored.version > token);
+    let seen = (stored.state, stored.attempt, stored.deadline);
+    assert_eq!(seen, (State::Waiting, 0, row.due));
+    let seen = (stored.error.as_deref(), stored.period, stored.loaded_by);
+    assert_eq!(seen, (Some("why"), None, None));
+    let instance = case.instance().await;
+    let loaded = case.load(instance, Duration::ZERO, 10).await;
+    assert_eq!(versions(&loaded), [stored.version], "it is due");
+    let fired = case.fire(vec![stored.version]).await.fired[0].clone();
+    assert_eq!((fired.attempt, fired.deadline), (1, row.due));
+    assert_eq!(
+        case.settle(fired.token, Settlement::Ack).await,
+        Settled::Done
+    );
+    assert_eq!(case.counts().await, [0, 0, 0]);
+
+    // Beside a newer row: that one keeps the key.
+    let token = case.fired("b").await;
+    let newer = case.set("b", FAR).await;
+    assert_eq!(case.settle(token, Settlement::Dead).await, Settled::Done);
+    assert_eq!(case.retry(DeadRows::Key(b"b".to_vec())).await, 1);
+    assert_eq!(case.counts().await, [1, 1, 0]);
+    assert_eq!(
+        case.get("b").await.expect("it waits").version,
+        newer.version
+    );
+    let fired = case.fire_besides(vec![], 10).await.fired;
+    assert_eq!((fired.len(), fired[0].attempt), (1, 1));
+    assert!(fired[0].token > newer.version);
+
+    // Of several under one key the one that died first waits under it.
+    let mut tokens = Vec::new();
+    for value in ["1", "2", "3"] {
+        let (row, _) = armed(&case.write(vec![set("c", value, NOW)]).await[0]);
+        tokens.push(case.fire(vec![row.version]).await.fired[0].token);
+    }
+    for token in tokens {
+        assert_eq!(case.settle(token, Settlement::Dead).await, Settled::Done);
+        world.wait(1).await;
+    }
+    assert_eq!(case.retry(DeadRows::Key(b"c".to_vec())).await, 3);
+    assert_eq!(case.get("c").await.expect("it waits").value, b"1");
+    assert_eq!(case.counts().await, [2, 3, 0]);
+}
+
+/// Dead rows are discarded by token, by key, by age, and with everything else in a purge.
+pub async fn discards_dead_rows<T: Stores>(world: &World<T>) {
+    let Some(case) = Case::with_dead(world).await else {
+        return;
+    };
+    let other = Case {
+        store: world.store().await,
+        space: Namespace::new(&format!("{}-other", case.space)).expect("it is a name"),
+    };
+    other.instance().await;
+    let mut tokens = Vec::new();
+    for key in ["a", "b", "c"] {
+        tokens.push(case.dead(key, key).await);
+        world.wait(1).await;
+    }
+    assert_eq!(case.tokens().await, tokens, "those that died first");
+    for which in [
+        DeadRows::Token(tokens[0]),
+        DeadRows::Key(b"a".to_vec()),
+        ALL,
+    ] {
+        assert_eq!(other.discard(which.clone()).await, 0);
+        assert_eq!(other.retry(which).await, 0);
+    }
+    assert_eq!(case.discard(DeadRows::Token(tokens[1])).await, 1);
+    assert_eq!(case.discard(DeadRows::Token(tokens[1])).await, 0);
+    assert_eq!(case.retry(DeadRows::Token(tokens[1])).await, 0);
+    assert_eq!(case.discard(DeadRows::OlderThan(HOUR)).await, 0);
+    assert_eq!(case.discard(DeadRows::Key(b"a".to_vec())).await, 1);
+    assert_eq!(case.tokens().await, tokens[2..]);
+    let age = world.units(1);
+    case.dead("d", "").await;
+    let older = case.discard(DeadRows::OlderThan(age)).await;
+    assert!(older >= 1, "the one that died a unit ago");
+    assert_eq!(case.discard(ALL).await, 2 - older);
+    assert_eq!(case.counts().await, [0, 0, 0]);
+
+    case.dead("a", "").await;
+    case.fired("b").await;
+    case.set("c", FAR).await;
+    assert_eq!(case.purge().await, 3);
+    assert_eq!(case.counts().await, [0, 0, 0]);
+    assert_eq!(case.get("a").await, None);
+}
+
+/// Very many are listed in pages, and retried and discarded in steps, each once.
+pub async fn retries_and_discards_many_dead_rows<T: Stores>(world: &World<T>) {
+    const ROWS: usize = 2_600;
+    let Some(case) = Case::with_dead(world).await else {
+        return;
+    };
+    let die = async |keys: std::ops::Range<usize>| {
+        let keys: Vec<_> = keys.map(|key| key.to_string()).collect();
+        for keys in keys.chunks(500) {
+            let writes = keys.iter().map(|key| set(key, key, NOW));
+            case.write(writes.collect()).await;
+            let fired = case.fire_besides(vec![], 500).await.fired;
+            let settles = fired.iter().map(|f| Settle::new(f.token, Settlement::Dead));
+            let settled = case.store.settle(&case.space, settles.collect(), UNLOADED);
+            let settled = settled.await.expect("it settles");
+            assert_eq!(settled, vec![Settled::Done; 500.min(keys.len())]);
+        }
+    };
+    die(0..ROWS).await;
+    let (mut after, mut listed) = (None, Vec::new());
+    loop {
+        let list = List::new(State::Dead, after, 700);
+        let page = case.store.list(&case.space, list).await;
+        let page = page.expect("it lists");
+        let Some(last) = page.last() else { break };
+        assert!(page.len() <= 700);
+        after = Some((last.due, last.version));
+        listed.extend(page.into_iter().map(|row| (row.due, row.version, row.key)));
+    }
+    assert!(listed.is_sorted(), "those that died first come first");
+    let keys: BTreeSet<_> = listed.iter().map(|(.., key)| key.clone()).collect();
+    assert_eq!((listed.len(), keys.len()), (ROWS, ROWS));
+    assert_eq!(case.counts().await, [0, 0, ROWS as u64]);
+    assert_eq!(case.retry(ALL).await, ROWS as u64);
+    assert_eq!(case.counts().await, [ROWS as u64, 0, 0]);
+    assert_eq!(case.purge().await, ROWS as u64);
+    die(0..ROWS).await;
+    assert_eq!(case.discard(ALL).await, ROWS as u64);
+    assert_eq!(case.counts().await, [0, 0, 0]);
+    assert_eq!(case.purge().await, 0);
+}

@@ -1,0 +1,95 @@
+//! Fires.
+
+/// From an array of versions, and `$9` rows that no instance has loaded; `$6` is the lease or null, `$7` the rule for
+/// missed occurrences: 0 fires all, 1 one, 2 none. Once keys and values that are due have `$8` bytes, the rest has no
+/// `room`, and stays as it is. To learn the length of a value that lies in a table of its own, the server need not read
+/// it.
+///
+/// With `$10` a row with a period `is_held` while its key has a row in flight. It waits until the next time of its schedule. So
+/// does one that another statement has just fired and armed again, since what that has put in flight is not seen here.
+///
+/// A row without period goes in flight, or goes. One with a period stays as its next occurrence, and a new row goes in flight.
+pub(in crate::postgres) const FIRE: &str = concat!(
+    "WITH ", clock!(), ", ", items!("$5::bigint[]", "version"), ", named AS MATERIALIZED (
+        SELECT i.number, t.version, t.key, t.value, t.due, t.deadline, t.attempt, t.period, t.loaded_by
+        FROM i, tickwheel_timers t
+        WHERE t.version = i.version AND t.namespace + 0 = i.namespace
+        FOR UPDATE OF t SKIP LOCKED
+    ), waiting AS MATERIALIZED (
+        SELECT t.version, t.key, t.value, t.due, t.deadline, t.attempt, t.period, t.loaded_by FROM tickwheel_timers t
+        WHERE ", waiting!(), "
+        ORDER BY t.due, t.version LIMIT $9::bigint
+        FOR UPDATE SKIP LOCKED
+    ), lapsed AS MATERIALIZED (
+        SELECT t.version, t.key, t.value, t.due, t.deadline, t.attempt, t.period, t.loaded_by FROM tickwheel_timers t
+        WHERE ", lapsed!(), "
+        ORDER BY t.due, t.version LIMIT $9
+        FOR UPDATE SKIP LOCKED
+    ), unloaded AS MATERIALIZED (
+        SELECT row_number() OVER (ORDER BY due, version) + cardinality($5::bigint[]) AS number, u.*
+        FROM (SELECT * FROM waiting UNION ALL SELECT * FROM lapsed ORDER BY due, version LIMIT $9) u
+        WHERE NOT EXISTS (SELECT FROM named WHERE named.version = u.version)
+    ), locked AS MATERIALIZED (
+        SELECT * FROM named UNION ALL SELECT * FROM unloaded
+    ), sized AS (
+        SELECT locked.*, coalesce(sum(octet_length(key) + octet_length(value)) FILTER (WHERE due <= clock.now) OVER (
+                ORDER BY number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ), 0) < $8::bigint AS room
+        FROM locked, clock
+    ), late AS (
+        SELECT sized.*, sized.due <= clock.now AND room AS is_due,
+            greatest(clock.now - sized.deadline, 0) / sized.period AS behind,
+            $10::bool AND sized.period IS NOT NULL AND (
+                (SELECT max(f.version) FROM tickwheel_timers f
+                    WHERE f.namespace = clock.namespace AND f.key = sized.key AND f.in_flight) IS NOT NULL
+                OR (SELECT w.version FROM tickwheel_timers w WHERE w.version = sized.version) IS NULL
+            ) AS is_held
+        FROM sized, clock
+    ), ruled AS (
+        SELECT late.*, is_due AND NOT is_held AND (period IS NULL OR $7::int <> 2 OR behind = 0) AS fires,
+            CASE WHEN is_due AND period IS NOT NULL THEN
+                least(deadline + (CASE WHEN $7 = 0 AND NOT is_held THEN 1 ELSE behind + 1 END) * period, ", never!(), ")
+            END AS next_due
+        FROM late
+    ), step AS MATERIALIZED (
+        SELECT ruled.*, clock.soon,
+            CASE WHEN fires THEN nextval('tickwheel_versions') END AS token,
+            CASE WHEN next_due IS NOT NULL THEN nextval('tickwheel_versions') END AS next_version,
+            CASE WHEN next_due <= clock.soon THEN clock.loader END AS next_loader,
+            CASE WHEN $6::bigint IS NOT NULL THEN least(clock.now + $6, ", never!(), ") END AS lease_until
+        FROM ruled, clock
+    ), gone AS (
+        DELETE FROM tickwheel_timers t USING step
+        WHERE t.version = step.version AND step.fires AND step.period IS NULL AND step.lease_until IS NULL
+    ), claimed AS (
+        UPDATE tickwheel_timers t SET version = step.token, in_flight = true, due = step.lease_until,
+            attempt = step.attempt + 1, loaded_by = NULL
+        FROM step
+        WHERE t.version = step.version AND step.fires AND step.period IS NULL AND step.lease_until IS NOT NULL
+    ), repeated AS (
+        UPDATE tickwheel_timers t SET version = step.next_version, due = step.next_due,
+            deadline = CASE WHEN step.is_held AND $7 <> 2 THEN step.deadline ELSE step.next_due END,
+            attempt = 0, loaded_by = step.next_loader
+        FROM step WHERE t.version = step.version AND step.next_version IS NOT NULL
+    ), occurred AS (
+        INSERT INTO tickwheel_timers (version, namespace, key, value, in_flight, due, deadline, attempt)
+        SELECT token, $1, key, value, true, lease_until, deadline, attempt + 1
+        FROM step WHERE fires AND period IS NOT NULL AND lease_until IS NOT NULL
+    ), hint AS MATERIALIZED (
+        SELECT pg_notify($4::text, '') FROM step WHERE next_due <= soon AND next_loader IS NULL LIMIT 1
+    )
+    SELECT clock.now, s.version, s.key, CASE WHEN s.fires THEN s.value END AS value, s.room, s.due, s.deadline, s.attempt,
+        s.loaded_by IS NOT NULL AS loaded, s.fires,
+        s.token, s.next_version, s.next_due, s.next_loader IS NOT NULL AS next_loaded,
+        CASE WHEN $7 = 1 THEN coalesce(s.behind, 0) ELSE 0 END AS missed, (SELECT count(*) FROM hint),
+        (SELECT count(*) FROM waiting) + (SELECT count(*) FROM lapsed) >= $9 AS more
+    FROM clock LEFT JOIN step s ON true ORDER BY s.number"
+);
+
+/// Returns those of an array of versions that still exist, and when they are due.
+pub(in crate::postgres) const LEFT: &str = concat!(
+    "WITH ",
+    items!("$2::bigint[]", "version"),
+    " SELECT t.version, t.due, t.loaded_by IS NOT NULL FROM i, tickwheel_timers t
+    WHERE t.version = i.version AND t.namespace + 0 = i.namespace"
+);

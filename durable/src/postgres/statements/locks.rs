@@ -1,0 +1,135 @@
+//! The locks of keys, and of rows that are written after that.
+
+/// The hash that the locks of a key are chosen by.
+macro_rules! key_hash {
+    ($key:literal) => {
+        concat!("hashtextextended(encode(", $key, ", 'hex'), 0)")
+    };
+}
+
+/// One of 64 locks of transactions.
+macro_rules! transactions_lock {
+    ($bucket:expr) => {
+        concat!(
+            "hashtextextended('tickwheel transactions', $1::int) # (",
+            $bucket,
+            " & 63)"
+        )
+    };
+}
+
+/// The lock of the key itself.
+macro_rules! key_lock {
+    ($key:literal) => {
+        concat!(
+            "hashtextextended(encode(",
+            $key,
+            ", 'hex'), hashtextextended('tickwheel key', $1::int))"
+        )
+    };
+}
+
+/// Takes the locks of batches of the keys in `i`, in their order, and then tries to take their locks of transactions.
+///
+/// A server has room for some thousands of locks, for all that use it (`max_locks_per_transaction`), and a batch may have a
+/// thousand keys. The numbers are spread over 64 bits, because programs have advisory locks of their own.
+macro_rules! hold {
+    () => {
+        concat!(
+            "held AS MATERIALIZED (
+                SELECT count(pg_advisory_xact_lock(o.lock)) AS locks FROM (
+                    SELECT DISTINCT hashtextextended('tickwheel', $1::int) # (i.hash & 511) AS lock FROM i ORDER BY lock
+                ) o
+            ), free AS MATERIALIZED (
+                SELECT coalesce(bit_or(1::bigint << b.bucket) FILTER (WHERE b.is_free), 0) AS buckets FROM (
+                    SELECT o.bucket, pg_try_advisory_xact_lock(",
+            transactions_lock!("o.bucket"),
+            ") AS is_free
+                    FROM held, (SELECT DISTINCT (i.hash & 63)::int AS bucket FROM i) o
+                    WHERE held.locks > 0
+                ) b
+            )"
+        )
+    };
+}
+
+/// Whether the batch may write the key of an item of `i`, which it tries to lock if it has to. It locks 256 single keys at
+/// most, as the server's room for locks is limited.
+macro_rules! is_free {
+    () => {
+        concat!(
+            "CASE WHEN ((SELECT buckets FROM free) >> (i.hash & 63)::int) & 1 = 1 THEN true
+                WHEN i.number <= 256 THEN pg_try_advisory_xact_lock(",
+            key_lock!("i.key"),
+            ") ELSE false END"
+        )
+    };
+}
+
+/// Takes the locks of an array of keys. Returns those that a transaction has locked.
+pub(in crate::postgres) const HOLD: &str = concat!(
+    "WITH i AS MATERIALIZED (SELECT u.*, ",
+    key_hash!("u.key"),
+    " AS hash FROM unnest($2::bytea[]) WITH ORDINALITY AS u(key, number)), ",
+    hold!(),
+    " SELECT i.key FROM i WHERE NOT ",
+    is_free!()
+);
+
+/// Takes the locks of the keys of an array of versions, which are rows of a table. Returns those of keys that a transaction
+/// has locked.
+macro_rules! hold_rows {
+    ($table:literal) => {
+        concat!(
+            "WITH chosen AS MATERIALIZED (SELECT $1::int AS namespace, u.*
+                FROM unnest($2::bigint[]) WITH ORDINALITY AS u(version, number)
+            ), i AS MATERIALIZED (SELECT t.version, t.key, chosen.number, ",
+            key_hash!("t.key"),
+            " AS hash FROM chosen, ",
+            $table,
+            " t WHERE t.version = chosen.version AND t.namespace + 0 = chosen.namespace
+            ), ",
+            hold!(),
+            " SELECT i.version FROM i WHERE NOT ",
+            is_free!()
+        )
+    };
+}
+
+/// Of claims, by their tokens.
+pub(in crate::postgres) const HOLD_CLAIMED: &str = hold_rows!("tickwheel_timers");
+
+/// Of dead rows.
+pub(in crate::postgres) const HOLD_DEAD: &str = hold_rows!("tickwheel_dead");
+
+/// Shares the lock of transactions of the key `$2`, for a transaction of a user.
+pub(in crate::postgres) const SHARE: &str = concat!(
+    "SELECT pg_advisory_xact_lock_shared(",
+    transactions_lock!(key_hash!("$2")),
+    ")"
+);
+
+/// Takes the lock of the key `$2` itself, likewise.
+pub(in crate::postgres) const TAKE: &str =
+    concat!("SELECT pg_advisory_xact_lock(", key_lock!("$2"), ")");
+
+/// Locks the waiting rows under an array of keys.
+pub(in crate::postgres) const LOCK: &str = concat!(
+    "WITH ",
+    items!("$2::bytea[]", "key"),
+    " SELECT 1 FROM i, tickwheel_timers t
+    WHERE t.namespace = i.namespace AND t.key = i.key AND NOT t.in_flight
+    FOR UPDATE OF t"
+);
+
+/// Locks the claims with an array of tokens, in their order.
+pub(in crate::postgres) const LOCK_CLAIMS: &str = concat!(
+    "WITH ",
+    items!("$2::bigint[]", "version"),
+    " SELECT 1 FROM i, tickwheel_timers t
+    WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight::int = 1
+    ORDER BY t.version
+    FOR UPDATE OF t"
+);
+
+pub(super) use {hold, is_free, key_hash, key_lock, transactions_lock};

@@ -1,0 +1,108 @@
+//! The SQL of calls that only read: of one row, of lists and of counts. `$1` is the id of the namespace.
+
+/// The columns of a row, as `read::stored` reads them.
+macro_rules! stored {
+    () => {
+        "SELECT version, in_flight, key, value, due, deadline, attempt, period, loaded_by, error, false AS dead
+        FROM tickwheel_timers "
+    };
+}
+
+/// The same of a dead row.
+macro_rules! stored_dead {
+    () => {
+        "SELECT version, false AS in_flight, key, value, died AS due, deadline, attempt, NULL::bigint AS period,
+            NULL::bigint AS loaded_by, error, true AS dead
+        FROM tickwheel_dead "
+    };
+}
+
+pub(in crate::postgres) const GET: &str = concat!(
+    "(",
+    stored!(),
+    "WHERE namespace = $1::int AND key = $2::bytea AND NOT in_flight)
+    UNION ALL
+    (",
+    stored!(),
+    "WHERE namespace = $1 AND key = $2 AND in_flight ORDER BY version DESC LIMIT 1)
+    UNION ALL
+    (",
+    stored_dead!(),
+    "WHERE namespace = $1 AND key = $2 ORDER BY died DESC, version DESC LIMIT 1)
+    ORDER BY dead, in_flight LIMIT 1"
+);
+
+/// The rows of a page until they have enough bytes.
+macro_rules! sized_page {
+    ($bytes:literal) => {
+        concat!(
+            ", sized AS (
+        SELECT page.*, coalesce(sum(octet_length(key) + octet_length(value)) OVER (
+            ORDER BY due, version ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ), 0) AS before FROM page
+    )
+    SELECT * FROM sized WHERE before < ",
+            $bytes,
+            " ORDER BY due, version"
+        )
+    };
+}
+
+/// Rows in a state after a time and a version, until they have `$6` bytes. Those loaded are few, and are sorted.
+pub(in crate::postgres) const LIST: &str = concat!(
+    "WITH page AS ((",
+    stored!(),
+    "WHERE namespace = $1::int AND in_flight = $2::bool AND loaded_by IS NULL
+        AND (due, version) > ($3::bigint, $4::bigint) ORDER BY due, version LIMIT $5::bigint)
+    UNION ALL
+    (",
+    stored!(),
+    "WHERE namespace = $1 AND in_flight = $2 AND loaded_by IS NOT NULL
+        AND (due, version) > ($3, $4) ORDER BY due, version LIMIT $5)
+    ORDER BY due, version LIMIT $5)",
+    sized_page!("$6::bigint")
+);
+
+/// Dead rows after a time and a version, until they have `$5` bytes.
+pub(in crate::postgres) const LIST_DEAD: &str = concat!(
+    "WITH page AS (",
+    stored_dead!(),
+    "WHERE namespace = $1::int AND (died, version) > ($2::bigint, $3::bigint) ORDER BY died, version LIMIT $4::bigint)",
+    sized_page!("$5::bigint")
+);
+
+/// How many rows there are in each state, up to one more than `$2`, and when the earliest waiting one is due.
+pub(in crate::postgres) const COUNT: &str = concat!(
+    "SELECT ", now!(), ",
+        (SELECT count(*) FROM (
+            SELECT FROM tickwheel_timers WHERE namespace = $1::int AND NOT in_flight LIMIT $2::bigint + 1) w),
+        (SELECT count(*) FROM (
+            SELECT FROM tickwheel_timers WHERE namespace = $1 AND in_flight LIMIT $2 + 1) f),
+        least(
+            (SELECT due FROM tickwheel_timers
+                WHERE namespace = $1 AND NOT in_flight AND loaded_by IS NULL ORDER BY due, version LIMIT 1),
+            (SELECT min(due) FROM tickwheel_timers WHERE namespace = $1 AND NOT in_flight AND loaded_by IS NOT NULL)),
+        (SELECT count(*) FROM (SELECT FROM tickwheel_dead WHERE namespace = $1 LIMIT $2 + 1) d)"
+);
+
+/// Estimates how many rows there are in each state, from `$2` pages. The choice of pages depends only on how many there
+/// are, so two results differ only by what has changed between them.
+pub(in crate::postgres) const SAMPLE: &str = "
+    WITH t AS MATERIALIZED (
+        SELECT least(1, $2::bigint * current_setting('block_size')::float8
+            / greatest(pg_relation_size('tickwheel_timers'::regclass), 1)) AS part
+    )
+    SELECT (count(*) FILTER (WHERE NOT in_flight) / (SELECT part FROM t))::bigint,
+        (count(*) FILTER (WHERE in_flight) / (SELECT part FROM t))::bigint
+    FROM tickwheel_timers TABLESAMPLE SYSTEM (100 * (SELECT part FROM t)) REPEATABLE (1)
+    WHERE namespace = $1::int";
+
+/// As [`SAMPLE`], of dead rows.
+pub(in crate::postgres) const SAMPLE_DEAD: &str = "
+    WITH t AS MATERIALIZED (
+        SELECT least(1, $2::bigint * current_setting('block_size')::float8
+            / greatest(pg_relation_size('tickwheel_dead'::regclass), 1)) AS part
+    )
+    SELECT (count(*) / (SELECT part FROM t))::bigint
+    FROM tickwheel_dead TABLESAMPLE SYSTEM (100 * (SELECT part FROM t)) REPEATABLE (1)
+    WHERE namespace = $1::int";

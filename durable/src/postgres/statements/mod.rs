@@ -1,0 +1,167 @@
+//! The SQL of every call.
+//!
+//! | name | parameters |
+//! |---|---|
+//! | `$1` | the id of the namespace, everywhere |
+//! | `$2`, `$3`, `$4` | of what arms rows: the window in microseconds, the loader or null, the channel for hints |
+//!
+//! Batches travel as arrays, one for each column. Each item names its namespace, as the planner sees it: so a row is
+//! looked up by all that is known of it, and no plan walks through a namespace, whatever the statistics say. A row that
+//! is looked up by its version has `namespace + 0` and `in_flight::int` compared, which no index has and from which no
+//! partial index follows: one that was empty when the plan was made looks cheap, and would be read as a whole for each
+//! row. Statements find out whether a row waits by `IS NULL`, since the server may evaluate `EXISTS` by reading all
+//! rows into a hash table.
+//!
+//! # Concurrent statements
+//!
+//! The isolation is READ COMMITTED: a statement sees what was committed before it began, and a row that another transaction
+//! has changed since is locked and looked at again. So a statement decides by what it has locked. A key without waiting row
+//! has nothing to lock. Hence the *locks of keys*, which are advisory locks:
+//!
+//! 1. Each batch that makes a waiting row or a dead one, deletes a dead one, or says that there is none, first takes the locks
+//!    of its keys: writes by [`HOLD`] or in [`SET_ALONE`], put-backs and what dies by [`HOLD_CLAIMED`], retries and discards of
+//!    dead rows by [`HOLD_DEAD`]. The statements after that see what was committed before.
+//! 2. So while a batch holds the lock of a key, no other batch makes a waiting row under it. One that is there can still go:
+//!    loads, fires and purges take no locks of keys. What goes has fired, or was purged.
+//!
+//! # Transactions of users
+//!
+//! The [`functions`](super::functions) change keys in transactions of users, which may last for minutes. No batch may wait for
+//! one. So there are three locks for a key, each finer than the one before:
+//!
+//! | lock | how many | a batch | a transaction of a user |
+//! |---|---|---|---|
+//! | of batches | 512 for each namespace | waits for it | - |
+//! | of transactions | 64 for each namespace | tries to take it alone | shares it |
+//! | of the key itself | one for each key | tries to take it, if it has no lock of transactions | waits for it |
+//!
+//! 1. A batch writes a key only if it holds the key's lock of transactions, or the lock of the key itself. Otherwise it leaves
+//!    the key out, and the caller tries again: [`WriteOutcome::Locked`](crate::store::WriteOutcome::Locked).
+//! 2. A transaction that changes a key holds both until it ends. So no batch writes the key meanwhile, and no batch meets an
+//!    uncommitted row.
+//! 3. A batch waits for other batches only, and a transaction for batches, which are short, and for other transactions. So
+//!    only transactions can wait for each other in a circle, as with rows of their own.
+//!
+//! While there are no transactions of users, a batch takes no lock of a single key. With them it takes 256
+//! at most, and leaves the rest of its keys out.
+//!
+//! | result | why it is right |
+//! |---|---|
+//! | absent, in flight | [`MOVE`] and [`REMOVE`] have found no waiting row, and none appears after that. So what [`STANDING`] sees later is all there is: a claim, or nothing. A put-back waits for the lock. |
+//! | set if absent | [`LOCK`] has locked the waiting row, which cannot fire then, or has found none, and none appears. So if [`SET_IF_ABSENT`] sees nothing in flight, there is nothing. Without [`LOCK`] a row that it sees waiting could fire before the index is asked. |
+//! | removed although dead | A claim dies, and a dead row is retried, with the lock of its key held. So [`REMOVE`] and [`STANDING`] see a timer that goes from one state to another in one of them. |
+//! | put back | If [`PUT_BACK`] sees no waiting row, none appears before it makes one. |
+//!
+//! Manual statements take no locks of keys. Two waiting rows violate the unique index, and the batch runs again.
+//!
+//! # Waiting
+//!
+//! Two batches never wait for each other, because each takes what it can wait for in one order:
+//!
+//! 1. the locks of batches, by their numbers;
+//! 2. claims, by their tokens: a batch that settles in several statements locks them all in one pass before, by
+//!    [`LOCK_CLAIMS`];
+//! 3. waiting rows, in any order: other batches have none of these keys, and loads, unloads and fires wait for no lock.
+//!    They leave out rows that another transaction has locked. [`LEFT`] tells a row that is locked from one that is
+//!    gone. A row that an unload leaves out stays marked by an id that has ended, and [`ALIVE`] unloads it later.
+//!
+//! A load writes the row of its own instance before it deletes those of dead instances, and leaves out the locked ones.
+//! A purge leaves locked rows out too, until there are no others; then it takes one in a transaction.
+//!
+//! A column `replaces` has the version that a row had before it was last set or moved, because `RETURNING` gives new values
+//! only.
+
+/// The store's time, read once in a transaction, in microseconds.
+macro_rules! now {
+    () => {
+        "(extract(epoch FROM now()) * 1000000)::bigint"
+    };
+}
+
+/// The greatest time: [`StoreTime::NEVER`](crate::store::StoreTime::NEVER).
+macro_rules! never {
+    () => {
+        "9007199254740991"
+    };
+}
+
+/// The store's time, for what is not a statement of its own.
+pub(super) const NOW: &str = now!();
+
+/// The greatest time, likewise.
+pub(super) const NEVER: &str = never!();
+
+/// Until when rows are near, and which live instance loads them.
+macro_rules! clock {
+    () => {
+        concat!(
+            "clock AS MATERIALIZED (
+                SELECT $1::int AS namespace, t.now, t.now + $2::bigint AS soon, (
+                    SELECT i.id FROM tickwheel_instances i
+                    WHERE i.id = $3::bigint AND i.namespace = $1 AND i.alive_until >= t.now
+                ) AS loader
+                FROM (SELECT ",
+            now!(),
+            " AS now) t
+            )"
+        )
+    };
+}
+
+/// Gives a hint if `armed` has left a near row that no instance has loaded, and returns what is armed.
+macro_rules! armed {
+    () => {
+        ", hint AS MATERIALIZED (
+            SELECT pg_notify($4::text, '') FROM armed, clock
+            WHERE armed.due <= clock.soon AND NOT armed.loaded LIMIT 1
+        )
+        SELECT armed.*, (SELECT count(*) FROM hint) FROM armed"
+    };
+}
+
+/// Whether a row waits, is not loaded, and is due now; or, with an interval added, by then.
+macro_rules! waiting {
+    () => {
+        "t.namespace = $1::int AND NOT t.in_flight AND t.loaded_by IS NULL AND t.due <= (SELECT now FROM clock)"
+    };
+}
+
+/// Whether a row is in flight, is not loaded, and its lease has ended.
+macro_rules! lapsed {
+    () => {
+        "t.namespace = $1::int AND t.in_flight AND t.loaded_by IS NULL AND t.due <= (SELECT now FROM clock)"
+    };
+}
+
+/// The items of a batch, from arrays.
+macro_rules! items {
+    ($arrays:literal, $columns:literal) => {
+        concat!(
+            "i AS MATERIALIZED (SELECT $1::int AS namespace, u.* FROM unnest(",
+            $arrays,
+            ") WITH ORDINALITY AS u(",
+            $columns,
+            ", number))"
+        )
+    };
+}
+
+mod dead;
+mod fire;
+mod loads;
+mod locks;
+mod looks;
+mod namespaces;
+mod purge;
+mod settles;
+mod writes;
+
+pub(super) use dead::{DEAD_BEFORE, DEAD_OF_KEY, DISCARD, RETRY};
+pub(super) use fire::{FIRE, LEFT};
+pub(super) use loads::{ALIVE, LOAD, STILL_MARKED, UNLOAD, UNMARK};
+pub(super) use locks::{HOLD, HOLD_CLAIMED, HOLD_DEAD, LOCK, LOCK_CLAIMS, SHARE, TAKE};
+pub(super) use looks::{COUNT, GET, LIST, LIST_DEAD, SAMPLE, SAMPLE_DEAD};
+pub(super) use namespaces::{FIND, NAME, OPEN};
+pub(super) use purge::{PURGE, PURGE_LOCKED};
+pub(super) use settles::{ACK, DIE, EXTEND, PUT_BACK, UNFIRE};
+pub(super) use writes::{MOVE, REMOVE, SET, SET_ALONE, SET_IF_ABSENT, STANDING};

@@ -1,0 +1,78 @@
+//! What claims are settled by.
+
+/// From an array of tokens.
+pub(in crate::postgres) const ACK: &str = concat!(
+    "WITH ",
+    items!("$2::bigint[]", "version"),
+    " DELETE FROM tickwheel_timers t USING i
+    WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight::int = 1
+    RETURNING t.version"
+);
+
+/// From arrays of tokens and errors.
+pub(in crate::postgres) const DIE: &str = concat!(
+    "WITH ",
+    items!("$2::bigint[], $3::text[]", "version, error"),
+    ", gone AS (
+        DELETE FROM tickwheel_timers t USING i
+        WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight::int = 1
+        RETURNING t.version, t.namespace, t.key, t.value, t.deadline, t.attempt, coalesce(i.error, t.error) AS error
+    ), died AS (
+        INSERT INTO tickwheel_dead (version, namespace, key, value, died, deadline, attempt, error)
+        SELECT version, namespace, key, value, ",
+    now!(),
+    ", deadline, attempt, error FROM gone
+    )
+    SELECT version FROM gone"
+);
+
+/// From arrays of tokens, leases and errors.
+pub(in crate::postgres) const EXTEND: &str = concat!(
+    "WITH ",
+    items!(
+        "$2::bigint[], $3::bigint[], $4::text[]",
+        "version, lease, error"
+    ),
+    " UPDATE tickwheel_timers t SET due = least(",
+    now!(),
+    " + i.lease, ",
+    never!(),
+    "), error = coalesce(i.error, t.error)
+    FROM i WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight::int = 1
+    RETURNING t.version"
+);
+
+/// Stands for the delay of [`PUT_BACK`] where the firing is not to count.
+pub(in crate::postgres) const UNFIRE: i64 = -1;
+
+/// From arrays of tokens, delays and errors; without a delay the deadline stays. [`UNFIRE`] is no delay either.
+///
+/// The first row of a key becomes its waiting row, if it has none.
+pub(in crate::postgres) const PUT_BACK: &str = concat!(
+    "WITH ", clock!(), ", ", items!("$5::bigint[], $6::bigint[], $7::text[]", "version, delay, error"), ", claim AS MATERIALIZED (
+        SELECT i.number, i.delay, i.error, t.version, t.key
+        FROM i, tickwheel_timers t
+        WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight::int = 1
+        ORDER BY t.version
+        FOR UPDATE OF t
+    ), ranked AS MATERIALIZED (
+        SELECT claim.*, row_number() OVER (PARTITION BY key ORDER BY number) = 1 AND (
+                SELECT w.version FROM tickwheel_timers w
+                WHERE w.namespace = clock.namespace AND w.key = claim.key AND NOT w.in_flight
+            ) IS NULL AS arms,
+            least(clock.now + greatest(delay, 0), ", never!(), ") AS due
+        FROM claim, clock
+    ), armed AS (
+        UPDATE tickwheel_timers t SET
+            version = CASE WHEN r.arms THEN nextval('tickwheel_versions') ELSE t.version END,
+            in_flight = NOT r.arms,
+            due = r.due,
+            deadline = CASE WHEN r.arms AND r.delay >= 0 THEN r.due ELSE t.deadline END,
+            attempt = greatest(t.attempt - (coalesce(r.delay, 0) < 0)::int, 0),
+            loaded_by = CASE WHEN NOT r.arms THEN t.loaded_by WHEN r.due <= clock.soon THEN clock.loader END,
+            error = coalesce(r.error, t.error)
+        FROM clock, ranked r
+        WHERE t.version = r.version
+        RETURNING r.version AS token, t.version, t.due, t.loaded_by IS NOT NULL AS loaded, r.arms
+    )", armed!()
+);

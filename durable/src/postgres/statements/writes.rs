@@ -1,0 +1,154 @@
+//! Sets, moves and removes.
+
+use super::locks::{hold, is_free, key_hash, key_lock, transactions_lock};
+
+/// When an item of the arrays `at` and `relative` is due.
+macro_rules! item_due {
+    () => {
+        concat!(
+            "LATERAL (SELECT least(CASE WHEN i.relative THEN clock.now + i.at ELSE i.at END, ",
+            never!(),
+            ") AS due) d"
+        )
+    };
+}
+
+/// New waiting rows, from arrays of keys, values, times, whether these are relative, and periods.
+macro_rules! insert_waiting {
+    () => {
+        concat!(
+            "INSERT INTO tickwheel_timers AS t
+                (version, namespace, key, value, in_flight, due, deadline, attempt, period, loaded_by)
+            SELECT nextval('tickwheel_versions'), i.namespace, i.key, i.value, false, d.due, d.due, 0, i.period,
+                CASE WHEN d.due <= clock.soon THEN clock.loader END
+            FROM clock, i, ",
+            item_due!()
+        )
+    };
+}
+
+/// The columns that are returned of a row that was armed under its key.
+macro_rules! armed_row {
+    () => {
+        " RETURNING t.key, t.version, t.due, t.loaded_by IS NOT NULL AS loaded, t.replaces, t.namespace"
+    };
+}
+
+/// Whether the namespace has dead rows. While it has none, no key is looked for among them.
+macro_rules! any_dead {
+    () => {
+        "(SELECT true FROM tickwheel_dead WHERE namespace = $1::int LIMIT 1)"
+    };
+}
+
+/// Discards the dead rows of the keys that are `armed`. One that appears after the statement has begun died after the write.
+macro_rules! outdated {
+    () => {
+        concat!(
+            ", outdated AS (
+            DELETE FROM tickwheel_dead d USING armed
+            WHERE ",
+            any_dead!(),
+            " AND d.namespace = armed.namespace AND d.key = armed.key
+        )"
+        )
+    };
+}
+
+/// Sets the items that fulfil a condition.
+macro_rules! set {
+    ($items:expr, $condition:expr) => {
+        concat!(
+            "WITH ", clock!(), ", ", $items, ", armed AS (", insert_waiting!(), $condition,
+            " ON CONFLICT (namespace, key) WHERE NOT in_flight DO UPDATE SET
+                version = nextval('tickwheel_versions'), value = excluded.value, due = excluded.due, deadline = excluded.deadline,
+                attempt = 0, period = excluded.period, loaded_by = excluded.loaded_by, replaces = t.version, error = NULL",
+            armed_row!(), ")", outdated!(), armed!()
+        )
+    };
+}
+
+pub(in crate::postgres) const SET: &str = set!(
+    items!(
+        "$5::bytea[], $6::bytea[], $7::bigint[], $8::bool[], $9::bigint[]",
+        "key, value, at, relative, period"
+    ),
+    ""
+);
+
+/// Takes the locks of the keys itself, before the first row: a batch of sets alone is one statement. It may have begun before
+/// it has the locks, since what it replaces is decided by the index, not by what it saw. It returns nothing for keys that a
+/// transaction has locked.
+pub(in crate::postgres) const SET_ALONE: &str = set!(
+    concat!(
+        "i AS MATERIALIZED (SELECT $1::int AS namespace, u.*, ",
+        key_hash!("u.key"),
+        " AS hash
+            FROM unnest($5::bytea[], $6::bytea[], $7::bigint[], $8::bool[], $9::bigint[])
+            WITH ORDINALITY AS u(key, value, at, relative, period, number)
+        ), ",
+        hold!()
+    ),
+    concat!(" WHERE ", is_free!())
+);
+
+pub(in crate::postgres) const SET_IF_ABSENT: &str = concat!(
+    "WITH ", clock!(), ", ", items!("$5::bytea[], $6::bytea[], $7::bigint[], $8::bool[], $9::bigint[]", "key, value, at, relative, period"), ", armed AS (", insert_waiting!(),
+    " WHERE NOT EXISTS (
+        SELECT FROM tickwheel_timers f WHERE f.namespace = i.namespace AND f.key = i.key AND f.in_flight
+    )
+    ON CONFLICT (namespace, key) WHERE NOT in_flight DO NOTHING",
+    armed_row!(), ")", outdated!(), armed!()
+);
+
+/// From arrays of keys, times, and whether these are relative.
+pub(in crate::postgres) const MOVE: &str = concat!(
+    "WITH ",
+    clock!(),
+    ", ",
+    items!("$5::bytea[], $6::bigint[], $7::bool[]", "key, at, relative"),
+    ", armed AS (
+        UPDATE tickwheel_timers t SET
+            version = nextval('tickwheel_versions'), due = d.due, deadline = d.due,
+            loaded_by = CASE WHEN d.due <= clock.soon THEN clock.loader END, replaces = t.version
+        FROM clock, i, ",
+    item_due!(),
+    " WHERE t.namespace = i.namespace AND t.key = i.key AND NOT t.in_flight",
+    armed_row!(),
+    ")",
+    armed!()
+);
+
+/// From an array of keys. Discards the dead rows of those that have a waiting row, or none in flight. Of keys without waiting
+/// row it returns the one that died last.
+pub(in crate::postgres) const REMOVE: &str = concat!(
+    "WITH ",
+    items!("$2::bytea[]", "key"),
+    ", removed AS (
+        DELETE FROM tickwheel_timers t USING i
+        WHERE t.namespace = i.namespace AND t.key = i.key AND NOT t.in_flight
+        RETURNING t.key, t.version, t.value
+    ), dead AS (
+        DELETE FROM tickwheel_dead d USING i
+        WHERE ",
+    any_dead!(),
+    " AND d.namespace = i.namespace AND d.key = i.key AND (
+            (SELECT max(f.version) FROM tickwheel_timers f WHERE f.namespace = i.namespace AND f.key = i.key AND f.in_flight)
+                IS NULL
+            OR (SELECT r.version FROM removed r WHERE r.key = i.key) IS NOT NULL
+        )
+        RETURNING d.key, d.version, d.value, d.died
+    )
+    SELECT key, version, value FROM removed
+    UNION ALL
+    (SELECT DISTINCT ON (key) key, version, value FROM dead
+    WHERE (SELECT r.version FROM removed r WHERE r.key = dead.key) IS NULL
+    ORDER BY key, died DESC, version DESC)"
+);
+
+/// For each of an array of keys: whether a row waits, and the latest token.
+pub(in crate::postgres) const STANDING: &str = "
+    SELECT i.key,
+        (SELECT w.version FROM tickwheel_timers w WHERE w.namespace = $1::int AND w.key = i.key AND NOT w.in_flight) IS NOT NULL AS waits,
+        (SELECT max(f.version) FROM tickwheel_timers f WHERE f.namespace = $1::int AND f.key = i.key AND f.in_flight) AS token
+    FROM unnest($2::bytea[]) AS i(key)";

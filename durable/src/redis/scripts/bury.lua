@@ -1,0 +1,41 @@
+-- bury: window, loader, 'retry' | 'discard', limit, 'token' | 'key' | 'older', then a token, a key, or an age -> how many rows,
+-- whether there are more. O(log n) for each.
+
+local op, limit, choice, value = ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
+local versions = { value }
+if choice == 'key' then
+    versions = any_dead and dead_of(value) or {}
+elseif choice == 'older' then
+    local until_then = format(DIGITS, math.max(now - tonumber(value), 0))
+    versions = call('ZRANGEBYSCORE', dead, '-inf', until_then, 'LIMIT', 0, limit + 1)
+end
+
+even_when_full()
+local done, bytes, at, waiting_under = 0, 0, 1, {}
+while at <= #versions and at <= limit and bytes < MAX_BYTES do
+    local row = take_dead(versions[at])
+    at = at + 1
+    if row then
+        done, bytes = done + 1, bytes + #row
+    end
+    if row and op == 'retry' then
+        local _, deadline, _, _, key, value_at, error = unpack_row(row)
+        if waiting_under[key] == nil then
+            waiting_under[key] = call('HGET', keys, key) and true
+        end
+        if waiting_under[key] then
+            -- Beside the newer one.
+            local token = next_version()
+            put_row(token, IN_FLIGHT, deadline, 0, 0, key, row:sub(value_at), error)
+            local to = #into_in_flight
+            into_in_flight[to + 1], into_in_flight[to + 2] = format(DIGITS, now), token
+            into_flights[to + 1], into_flights[to + 2] = '0', flight(key, token)
+        else
+            waiting_under[key] = true
+            put_waiting(deadline, 0, 0, key, row:sub(value_at), now, error)
+        end
+        unloaded = true
+    end
+end
+finish()
+return { done, at <= #versions and 1 or 0 }

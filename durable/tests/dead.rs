@@ -1,0 +1,365 @@
+//! Timers that fail: attempts, backoff, errors, dead timers, and the spans of handlers.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tickwheel::TimerWheel;
+use tickwheel_durable::store::{
+    Action, Answer, BoxFuture, Counts, Due, Feature, Fire, FireReport, InstanceId, List, Load,
+    LoadWindow, Loaded, Namespace, Opened, Purged, Settle, Settled, Store, Stored, Version, Write,
+    WriteOutcome,
+};
+use tickwheel_durable::{Backoff, BuildError, Claim, Entry, Error, Memory, Retry, builder};
+use tokio::time::{Instant, sleep, timeout};
+
+use log::Log;
+use support::{HOUR, SECOND, Timers, next, set, start};
+
+#[path = "support/log.rs"]
+mod log;
+mod support;
+
+async fn dead(timers: &Timers) -> Vec<Entry<String, u32>> {
+    let dead = timers.admin().dead(None, 100).await;
+    dead.expect("it lists")
+}
+
+/// The numbers of waiting, flying and dead timers.
+async fn counts(timers: &Timers) -> (u64, u64, u64) {
+    let counts = timers.counts().await.expect("it counts");
+    (counts.waiting, counts.in_flight, counts.dead)
+}
+
+#[tokio::test(start_paused = true)]
+async fn handlers_wait_for_the_backoff_and_die() {
+    let log = Log::default();
+    let _logging = log.capture();
+    let backoff = Backoff::from_fn(|attempt| SECOND * 10 * attempt);
+    let (timers, mut claims) = start(Memory::new(), |b| b.backoff(backoff).max_attempts(3)).await;
+    set(&timers, "a", SECOND).await;
+    let began = Instant::now();
+    let seen = Mutex::new(Vec::new());
+    let handle = |_: Claim<String, u32>| {
+        seen.lock()
+            .expect("it is free")
+            .push(began.elapsed().as_secs());
+        async {
+            std::fs::read("/no/such/file")?;
+            Ok(())
+        }
+    };
+    assert!(timeout(HOUR, claims.dispatch(4, handle)).await.is_err());
+    assert_eq!(*seen.lock().expect("it is free"), [1, 11, 31]);
+    let dead = dead(&timers).await;
+    assert_eq!((dead.len(), dead[0].attempt), (1, 3));
+    let error = dead[0].error.as_deref().expect("it is kept");
+    assert!(error.contains("No such file"), "{error}");
+    assert_eq!(log.with(&["WARN", "a timer is dead", "\"a\"", error]), 1);
+    assert_eq!(timers.metrics().dead, 1);
+}
+
+/// A handler's own delay counts between attempts, and not after the last one.
+#[tokio::test(start_paused = true)]
+async fn delay_of_the_handler_comes_before_the_backoff() {
+    let (timers, mut claims) = start(Memory::new(), |b| b.max_attempts(2)).await;
+    set(&timers, "a", SECOND).await;
+    let began = Instant::now();
+    let handle = |_: Claim<String, u32>| async { Err(Retry::after(SECOND * 30).because("busy")) };
+    assert!(
+        timeout(SECOND * 20, claims.dispatch(4, handle))
+            .await
+            .is_err()
+    );
+    let waiting = timers.admin().get("a").await.expect("it reads");
+    let waiting = waiting.expect("it waits");
+    assert_eq!(
+        (waiting.attempt, waiting.error.as_deref()),
+        (1, Some("busy"))
+    );
+    let is_dead = async {
+        while timers.metrics().dead == 0 {
+            sleep(SECOND / 10).await;
+        }
+    };
+    tokio::select! {
+        () = claims.dispatch(4, handle) => panic!("the stream goes on"),
+        () = is_dead => {}
+    }
+    assert_eq!(began.elapsed().as_secs(), 31);
+    assert_eq!(counts(&timers).await, (0, 0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn panics_and_timeouts_are_kept_as_errors() {
+    let limit = SECOND * 5;
+    let (timers, mut claims) =
+        start(Memory::new(), |b| b.max_attempts(1).handler_timeout(limit)).await;
+    set(&timers, "hangs", SECOND).await;
+    set(&timers, "panics", SECOND * 2).await;
+    let handle = |claim: Claim<String, u32>| async move {
+        assert!(claim.key != "panics", "as the {} wants", "test");
+        std::future::pending().await
+    };
+    assert!(timeout(HOUR, claims.dispatch(4, handle)).await.is_err());
+    let errors: Vec<_> = dead(&timers)
+        .await
+        .into_iter()
+        .map(|entry| (entry.key, entry.error))
+        .collect();
+    let error = |key: &str, text: &str| (Ok(key.to_owned()), Some(text.to_owned()));
+    let panics = error("panics", "panicked: as the test wants");
+    assert_eq!(
+        errors,
+        [panics, error("hangs", "the handler took longer than 5s")]
+    );
+}
+
+/// A limit counts for claims that are received, and for those that were dropped.
+#[tokio::test(start_paused = true)]
+async fn dropped_claims_count_as_attempts() {
+    let (timers, mut claims) = start(Memory::new(), |b| b.max_attempts(2)).await;
+    set(&timers, "a", SECOND).await;
+    for attempt in 1..=2 {
+        assert_eq!(next(&mut claims).await.attempt, attempt);
+    }
+    assert!(timeout(SECOND * 90, claims.recv()).await.is_err());
+    assert_eq!(counts(&timers).await, (0, 0, 1));
+    let retried = timers.admin().retry_all_dead().await;
+    assert_eq!(retried, Ok(1));
+    let claim = next(&mut claims).await;
+    assert_eq!(claim.attempt, 1);
+    claim.ack().await.expect("it is held");
+}
+
+/// Without a limit a timer that fails comes again until it succeeds.
+#[tokio::test(start_paused = true)]
+async fn attempts_are_not_limited_by_default() {
+    let (timers, mut claims) = start(Memory::new(), |b| b.backoff(Backoff::fixed(SECOND))).await;
+    set(&timers, "a", SECOND).await;
+    let handle = |claim: Claim<String, u32>| async move {
+        match claim.attempt {
+            40.. => Ok(()),
+            _ => Err(Retry::backoff("not yet")),
+        }
+    };
+    let ended = timeout(SECOND * 60, claims.dispatch(4, handle)).await;
+    assert!(ended.is_err());
+    assert_eq!(counts(&timers).await, (0, 0, 0));
+    assert_eq!(timers.metrics().delivered, 40);
+}
+
+/// A lost claim cannot kill the timer that another instance has by now.
+#[tokio::test(start_paused = true)]
+async fn lost_claim_does_not_die() {
+    let (timers, mut claims) = start(Memory::new(), |b| b.max_attempts(5).lease(SECOND * 2)).await;
+    set(&timers, "a", SECOND).await;
+    let lost = next(&mut claims).await;
+    let again = next(&mut claims).await;
+    let token = lost.token();
+    let never = Retry::never("why");
+    assert_eq!(lost.fail(never.clone()).await, Err(Error::Lost { token }));
+    assert_eq!(counts(&timers).await, (0, 1, 0));
+    again.fail(never.clone()).await.expect("it is held");
+    assert_eq!(
+        again.fail(never).await,
+        Err(Error::Settled {
+            token: again.token()
+        })
+    );
+    assert_eq!(counts(&timers).await, (0, 0, 1));
+    assert_eq!(timers.metrics().dead, 1);
+}
+
+/// Retries of all are those that are dead at the start: what dies again meanwhile is not retried without end.
+#[tokio::test(start_paused = true)]
+async fn retry_of_all_ends_though_they_die_again() {
+    let (timers, mut claims) = start(Memory::new(), |b| b.max_attempts(1).capacity(2_000)).await;
+    let keys: Vec<_> = (0..1_300).map(|number| number.to_string()).collect();
+    let all = keys.iter().map(|key| (key, &0, SECOND));
+    timers.set_many(all).await.expect("they are set");
+    let handle = |_: Claim<String, u32>| async { Err(Retry::backoff("again")) };
+    let work = async {
+        while timers.metrics().dead < 1_300 {
+            sleep(SECOND).await;
+        }
+        assert_eq!(timers.admin().retry_all_dead().await, Ok(1_300));
+        while timers.metrics().dead < 2_600 {
+            sleep(SECOND).await;
+        }
+        assert_eq!(timers.admin().discard_all_dead().await, Ok(1_300));
+    };
+    tokio::select! {
+        () = claims.dispatch(64, handle) => panic!("the stream goes on"),
+        done = timeout(HOUR, work) => done.expect("it ends"),
+    }
+    assert_eq!(counts(&timers).await, (0, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_out_of_bounds_are_named() {
+    let wheel = TimerWheel::new();
+    let start = async |b: tickwheel_durable::Builder<String, u32>| {
+        let error = b.start(&wheel, Memory::new()).await;
+        error.expect_err("it is out of bounds").to_string()
+    };
+    let error = start(builder("orders").max_attempts(0)).await;
+    assert_eq!(
+        error,
+        "the number of attempts is 0; it must be from 1 to 1000000"
+    );
+    let error = start(builder("orders").keep_dead(Duration::ZERO)).await;
+    assert!(error.contains("is 0ns; it must be from 1s to"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn handlers_run_in_a_span() {
+    let log = Log::default();
+    let _logging = log.capture();
+    let (timers, mut claims) = start(Memory::new(), |b| b.backoff(Backoff::fixed(SECOND))).await;
+    set(&timers, "a", SECOND).await;
+    sleep(SECOND * 4).await;
+    let handle = |claim: Claim<String, u32>| {
+        tracing::info!("called");
+        async move {
+            sleep(SECOND).await;
+            tracing::info!("awaited");
+            match claim.attempt {
+                1 => Err(Retry::backoff("no")),
+                _ => Ok(()),
+            }
+        }
+    };
+    assert!(
+        timeout(SECOND * 60, claims.dispatch(4, handle))
+            .await
+            .is_err()
+    );
+    for line in ["called", "awaited"] {
+        for attempt in ["attempt=1", "attempt=2"] {
+            let span = ["in handle namespace=orders", "key=\"a\"", attempt];
+            let words = [&[line], &span[..]].concat();
+            assert_eq!(log.with(&words), 1, "{words:?}");
+        }
+    }
+    // Nothing was asked for when it came due. The second attempt is on time.
+    assert_eq!(log.with(&["called", "attempt=1", "lateness=3"]), 1);
+    assert_eq!(log.with(&["called", "attempt=2", "lateness=3"]), 0);
+}
+
+/// A store of an earlier version, which keeps no dead timers.
+struct Plain(Memory);
+
+impl Store for Plain {
+    fn open<'a>(&'a self, namespace: &'a Namespace, codec: &'a str) -> Answer<'a, Opened> {
+        self.0.open(namespace, codec)
+    }
+    fn write<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        writes: Vec<Write>,
+        near: LoadWindow,
+    ) -> Answer<'a, Vec<WriteOutcome>> {
+        self.0.write(namespace, writes, near)
+    }
+    fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
+        self.0.load(namespace, request)
+    }
+    fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
+        self.0.fire(namespace, request)
+    }
+    fn settle<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        settles: Vec<Settle>,
+        near: LoadWindow,
+    ) -> Answer<'a, Vec<Settled>> {
+        self.0.settle(namespace, settles, near)
+    }
+    fn unload<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        instance: InstanceId,
+    ) -> Answer<'a, InstanceId> {
+        self.0.unload(namespace, instance)
+    }
+    fn unmark<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        instance: InstanceId,
+        versions: Vec<Version>,
+    ) -> Answer<'a, Vec<Version>> {
+        self.0.unmark(namespace, instance, versions)
+    }
+    fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>> {
+        self.0.get(namespace, key)
+    }
+    fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {
+        self.0.list(namespace, request)
+    }
+    fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts> {
+        self.0.count(namespace)
+    }
+    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged> {
+        self.0.purge(namespace)
+    }
+    fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
+        self.0.hinted(namespace)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn store_without_dead_timers_quarantines() {
+    let store = Memory::new();
+    let limited = builder::<String, u32>("orders").max_attempts(3);
+    let refused = limited
+        .start(&TimerWheel::new(), Plain(store.clone()))
+        .await;
+    let error = refused.expect_err("it limits them");
+    let (setting, feature) = ("max_attempts", Feature::DeadRows);
+    assert_eq!(error, BuildError::Unsupported { setting, feature });
+    assert!(
+        error
+            .to_string()
+            .starts_with("max_attempts needs a store that")
+    );
+    let held = builder::<String, u32>("orders").no_overlap();
+    let refused = held.start(&TimerWheel::new(), Plain(store.clone())).await;
+    let (setting, feature) = ("no_overlap", Feature::NoOverlap);
+    let error = refused.expect_err("it does not hold them back");
+    assert_eq!(error, BuildError::Unsupported { setting, feature });
+
+    let (timers, mut claims) = start(Plain(store.clone()), |b| b).await;
+    let poison = Action::set("not a number".into(), Due::In(SECOND), None, false);
+    let poison = Write::new(b"\"poison\"".to_vec(), poison);
+    let space = Namespace::new("orders").expect("it is a name");
+    let near = LoadWindow::new(SECOND, None);
+    store
+        .write(&space, vec![poison], near)
+        .await
+        .expect("it writes");
+    set(&timers, "a", SECOND).await;
+    let claim = next(&mut claims).await;
+    claim.fail(Retry::never("why")).await.expect("it is held");
+    assert!(timeout(HOUR, claims.recv()).await.is_err());
+    let metrics = timers.metrics();
+    assert_eq!(
+        (metrics.quarantined, metrics.dead, metrics.unsettled),
+        (2, 0, 0)
+    );
+    let quarantined = timers.admin().in_flight(None, 10).await;
+    let quarantined = quarantined.expect("it lists");
+    assert_eq!(quarantined.len(), 2);
+    for entry in quarantined {
+        let claim = entry.in_flight.expect("it is in flight");
+        assert_eq!(claim.lease_until, None);
+        assert!(entry.error.is_some());
+        timers
+            .admin()
+            .discard(claim.token)
+            .await
+            .expect("it is there");
+    }
+    assert_eq!(dead(&timers).await, []);
+    let retried = timers.admin().retry_all_dead().await;
+    assert!(matches!(retried, Err(Error::Store(_))), "{retried:?}");
+}
