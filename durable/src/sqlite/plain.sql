@@ -1,7 +1,10 @@
 -- :key is a text, :value the value as JSON, :due are microseconds since 1970: three days from now is
 -- CAST(unixepoch('now', 'subsec') * 1e6 AS INTEGER) + 3 * 86400 * 1000000.
 
--- Set: four statements.
+-- Set: six statements. The first two discard the dead timers of the key.
+DELETE FROM tickwheel_dead WHERE key = CAST(json_quote(:key) AS BLOB)
+    AND namespace = (SELECT id FROM tickwheel_namespaces WHERE name = :namespace);
+UPDATE tickwheel_namespaces SET dead = dead - changes() WHERE name = :namespace;
 UPDATE tickwheel_meta SET value = value + 1 WHERE name = 'sequence';
 DELETE FROM tickwheel_timers WHERE state = 0 AND key = CAST(json_quote(:key) AS BLOB)
     AND namespace = (SELECT id FROM tickwheel_namespaces WHERE name = :namespace);
@@ -17,11 +20,22 @@ UPDATE tickwheel_timers SET due = :due, deadline = :due, loaded_by = NULL,
     WHERE state = 0 AND key = CAST(json_quote(:key) AS BLOB)
     AND namespace = (SELECT id FROM tickwheel_namespaces WHERE name = :namespace);
 
--- Remove: two statements. The first deletes a row, or the key has no timer that waits.
+-- Remove: four statements. The first discards the dead timers of the key, unless it has one in flight and none that waits.
+-- The third deletes a row, or the key has no timer that waits.
+DELETE FROM tickwheel_dead WHERE key = CAST(json_quote(:key) AS BLOB)
+    AND namespace = (SELECT id FROM tickwheel_namespaces WHERE name = :namespace)
+    AND ((SELECT max(t.version) FROM tickwheel_timers t
+            WHERE t.state = 1 AND t.key = tickwheel_dead.key AND t.namespace = tickwheel_dead.namespace) IS NULL
+        OR (SELECT t.version FROM tickwheel_timers t
+            WHERE t.state = 0 AND t.key = tickwheel_dead.key AND t.namespace = tickwheel_dead.namespace) IS NOT NULL);
+UPDATE tickwheel_namespaces SET dead = dead - changes() WHERE name = :namespace;
 DELETE FROM tickwheel_timers WHERE state = 0 AND key = CAST(json_quote(:key) AS BLOB)
     AND namespace = (SELECT id FROM tickwheel_namespaces WHERE name = :namespace);
 UPDATE tickwheel_namespaces SET waiting = waiting - changes() WHERE name = :namespace;
 
 -- Whether the key has a timer, waiting (state 0) or in flight (1): set if absent is set where this finds none.
-SELECT state FROM tickwheel_timers WHERE key = CAST(json_quote(:key) AS BLOB)
-    AND namespace = (SELECT id FROM tickwheel_namespaces WHERE name = :namespace) ORDER BY state LIMIT 1;
+SELECT 0 AS state FROM tickwheel_timers WHERE state = 0 AND key = CAST(json_quote(:key) AS BLOB)
+    AND namespace = (SELECT id FROM tickwheel_namespaces WHERE name = :namespace)
+UNION ALL SELECT * FROM (SELECT 1 FROM tickwheel_timers WHERE state = 1 AND key = CAST(json_quote(:key) AS BLOB)
+    AND namespace = (SELECT id FROM tickwheel_namespaces WHERE name = :namespace) ORDER BY version DESC LIMIT 1)
+LIMIT 1;

@@ -8,7 +8,7 @@ use tickwheel_durable::store::{
     StoreError, Write,
 };
 
-use super::server::{client, database, missing, shared_url, until};
+use super::server::{FIRST_SCHEMA, client, database, missing, shared_url, until};
 
 async fn set(store: &Postgres, space: &Namespace, key: &str) -> Result<(), StoreError> {
     let action = Action::set(
@@ -52,11 +52,6 @@ async fn refusal(store: &Postgres, space: &Namespace) -> String {
     .await;
     text
 }
-
-/// What the first version of the crate had made.
-const FIRST_SCHEMA: &str =
-    "DROP TABLE tickwheel_dead; ALTER TABLE tickwheel_timers DROP COLUMN error;
-    UPDATE tickwheel_schema SET version = 1";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_of_the_first_schema_are_upgraded() {

@@ -1,6 +1,7 @@
 //! The functions with which users set, move and remove timers in transactions of their own.
 
 mod clients;
+mod dead;
 mod functions;
 mod locks;
 mod races;

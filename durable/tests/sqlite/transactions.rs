@@ -10,7 +10,7 @@ use tickwheel_durable::rusqlite::TransactionBehavior::{Deferred, Immediate};
 use tickwheel_durable::rusqlite::{Connection, named_params};
 use tickwheel_durable::store::StoreError;
 use tickwheel_durable::{
-    BuildError, Claims, DurableTimers, Error, Moved, Removed, SetIfAbsent, Sqlite,
+    BuildError, Claim, Claims, DurableTimers, Error, Moved, Removed, Retry, SetIfAbsent, Sqlite,
     SqliteTransaction, builder,
 };
 use tokio::time::timeout;
@@ -111,6 +111,78 @@ async fn calls_in_a_transaction_answer_as_others_do() {
     let counts = shop.timers.counts().await.expect("it counts");
     assert_eq!((counts.waiting, counts.in_flight), (1, 0));
     assert_eq!(shop.timers.remove_timer("b").await, Ok(Removed::Value(3)));
+}
+
+/// Sets a timer that is due, and receives it.
+async fn fire(shop: &mut Shop, value: u64) -> Claim<String, u64> {
+    let set = shop.timers.set_timer("a", &value, Duration::ZERO).await;
+    set.expect("it is set");
+    let claim = shop.claims.recv().await.expect("it goes on");
+    assert_eq!(claim.value, value);
+    claim
+}
+
+async fn die(claim: &Claim<String, u64>) {
+    let died = claim.fail(Retry::never("why")).await;
+    died.expect("it is held");
+}
+
+impl Shop {
+    /// The numbers of waiting, flying and dead timers.
+    async fn counts(&self) -> (u64, u64, u64) {
+        let counts = self.timers.counts().await.expect("it counts");
+        (counts.waiting, counts.in_flight, counts.dead)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_in_a_transaction_outdate_dead_timers() {
+    let mut shop = Shop::open(SECOND).await;
+    for if_absent in [false, true] {
+        die(&fire(&mut shop, 1).await).await;
+        shop.commit(|orders| assert_eq!(orders.move_timer("a", HOUR), Ok(Moved::Absent)));
+        assert_eq!(shop.counts().await, (0, 0, 1));
+        shop.commit(|orders| {
+            if if_absent {
+                assert_eq!(orders.set_if_absent("a", &2, HOUR), Ok(SetIfAbsent::Set));
+            } else {
+                orders.set_timer("a", &2, HOUR).expect("it is set");
+            }
+            assert_eq!(orders.move_timer("a", HOUR), Ok(Moved::Yes));
+        });
+        assert_eq!(shop.counts().await, (1, 0, 0));
+        assert_eq!(shop.timers.remove_timer("a").await, Ok(Removed::Value(2)));
+    }
+
+    // A remove returns the one that died last.
+    let older = fire(&mut shop, 1).await;
+    let newer = fire(&mut shop, 2).await;
+    die(&newer).await;
+    shop.commit(|orders| {
+        let set = orders.set_if_absent("a", &5, HOUR);
+        assert!(matches!(set, Ok(SetIfAbsent::InFlight(_))));
+        let removed = orders.remove_timer("a");
+        assert!(matches!(removed, Ok(Removed::InFlight(_))));
+    });
+    assert_eq!(shop.counts().await, (0, 1, 1));
+    die(&older).await;
+    shop.commit(|orders| {
+        assert_eq!(orders.remove_timer("a"), Ok(Removed::Value(1)));
+        assert_eq!(orders.remove_timer("a"), Ok(Removed::Absent));
+    });
+    assert_eq!(shop.counts().await, (0, 0, 0));
+
+    // With a waiting timer the dead ones stay until it is removed.
+    let claim = fire(&mut shop, 1).await;
+    shop.commit(|orders| orders.set_timer("a", &7, HOUR).expect("it is set"));
+    die(&claim).await;
+    shop.commit(|orders| {
+        let set = orders.set_if_absent("a", &8, HOUR);
+        assert_eq!(set, Ok(SetIfAbsent::Present));
+    });
+    assert_eq!(shop.counts().await, (1, 0, 1));
+    shop.commit(|orders| assert_eq!(orders.remove_timer("a"), Ok(Removed::Value(7))));
+    assert_eq!(shop.counts().await, (0, 0, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -362,7 +434,7 @@ async fn plain_statements_do_what_calls_do() {
         .collect();
     let statements: Vec<_> = code.split(';').map(str::to_owned).collect();
     let [set, moved, remove, find] =
-        [0..4, 4..6, 6..8, 8..9].map(|range| statements[range].to_vec());
+        [0..6, 6..8, 8..12, 12..13].map(|range| statements[range].to_vec());
     let run = |user: &mut Connection, statements: &[String], key: &str, value: &str, due: i64| {
         let transaction = user
             .transaction_with_behavior(Immediate)
@@ -402,14 +474,30 @@ async fn plain_statements_do_what_calls_do() {
             "{key}"
         );
         assert_eq!(run(&mut shop.user, &moved, key, "", far)[1], 0);
-        assert_eq!(run(&mut shop.user, &remove, key, "", 0), [0, 1]);
+        assert_eq!(run(&mut shop.user, &remove, key, "", 0)[2..], [0, 1]);
         run(&mut shop.user, &set, key, "8", far);
-        assert_eq!(run(&mut shop.user, &remove, key, "", 0), [1, 1]);
+        assert_eq!(run(&mut shop.user, &remove, key, "", 0)[2..], [1, 1]);
         assert_eq!(shop.timers.counts().await.expect("it counts").waiting, 0);
         run(&mut shop.user, &set, key, "9", far);
         run(&mut shop.user, &moved, key, "", 0);
         let claim = shop.claims.recv().await.expect("it goes on");
         assert_eq!((claim.key.as_str(), claim.value), (key, 9));
-        claim.ack().await.expect("it is held");
+        die(&claim).await;
+        assert_eq!(run(&mut shop.user, &moved, key, "", 0)[1], 0);
+        assert_eq!(shop.counts().await, (0, 0, 1));
+        run(&mut shop.user, &set, key, "9", 0);
+        assert_eq!(shop.counts().await.2, 0);
+        // A dead one stays beside one in flight that is not removed.
+        let older = shop.claims.recv().await.expect("it goes on");
+        run(&mut shop.user, &set, key, "10", 0);
+        let newer = shop.claims.recv().await.expect("it goes on");
+        die(&newer).await;
+        run(&mut shop.user, &remove, key, "", 0);
+        assert_eq!(shop.counts().await, (0, 1, 1));
+        run(&mut shop.user, &set, key, "11", far);
+        die(&older).await;
+        assert_eq!(shop.counts().await, (1, 0, 1));
+        run(&mut shop.user, &remove, key, "", 0);
+        assert_eq!(shop.counts().await, (0, 0, 0));
     }
 }

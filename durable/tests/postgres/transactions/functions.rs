@@ -7,7 +7,7 @@ use tickwheel_durable::{Moved, Postgres, Removed, SetIfAbsent, builder};
 use tokio::time::{Instant, timeout};
 use tokio_postgres::error::SqlState;
 
-use super::super::server::{client, database, missing};
+use super::super::server::{FIRST_SCHEMA, client, database, missing};
 use super::{HOUR, SECOND, one, run, start, text};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -261,7 +261,7 @@ async fn hint_goes_out_at_the_commit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tables_of_version_1_get_the_functions() {
+async fn tables_of_version_1_get_all_beside_them() {
     let Some(url) = database("migrated").await else {
         return missing();
     };
@@ -269,12 +269,7 @@ async fn tables_of_version_1_get_the_functions() {
     timers.set_timer("kept", &9, HOUR).await.expect("it is set");
     drop((timers, claims));
     let admin = client(&url).await;
-    let back = "DO $$ DECLARE f regprocedure; BEGIN
-            FOR f IN SELECT oid FROM pg_proc WHERE proname LIKE 'tickwheel%' LOOP EXECUTE 'DROP FUNCTION ' || f; END LOOP;
-        END $$;
-        ALTER TABLE tickwheel_instances DROP COLUMN load_window;
-        UPDATE tickwheel_schema SET version = 1";
-    run(&admin, back).await;
+    run(&admin, FIRST_SCHEMA).await;
     // Whatever path the role has that comes first.
     run(&admin, "CREATE SCHEMA elsewhere").await;
     let others = format!("{url}?options=-c%20search_path%3Delsewhere%2Cpublic");
@@ -282,7 +277,8 @@ async fn tables_of_version_1_get_the_functions() {
     for store in futures_util::future::join_all(connect).await {
         store.expect("it connects");
     }
-    let at = "SELECT DISTINCT pronamespace::regnamespace::text FROM pg_proc WHERE proname LIKE 'tickwheel%'";
+    let at = "SELECT pronamespace::regnamespace::text FROM pg_proc WHERE proname LIKE 'tickwheel%'
+        UNION SELECT relnamespace::regnamespace::text FROM pg_class WHERE relname LIKE 'tickwheel%'";
     assert_eq!(text(&admin, at).await, "public");
     let removed = "SELECT value::text FROM tickwheel_remove('orders', 'kept')";
     assert_eq!(text(&admin, removed).await, "9");
