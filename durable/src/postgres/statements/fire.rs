@@ -5,8 +5,10 @@
 /// `room`, and stays as it is. To learn the length of a value that lies in a table of its own, the server need not read
 /// it.
 ///
-/// With `$10` a row with a period `is_held` while its key has a row in flight. It waits until the next time of its schedule. So
-/// does one that another statement has just fired and armed again, since what that has put in flight is not seen here.
+/// A row that no instance has loaded may have been written after the statement began, and is locked as it is then. The
+/// statement can neither change it nor see what is in flight under its key, so it stays as it is.
+///
+/// With `$10` a row with a period `is_held` while its key has a row in flight. It waits until the next time of its schedule.
 ///
 /// A row without period goes in flight, or goes. One with a period stays as its next occurrence, and a new row goes in flight.
 pub(in crate::postgres) const FIRE: &str = concat!(
@@ -29,6 +31,7 @@ pub(in crate::postgres) const FIRE: &str = concat!(
         SELECT row_number() OVER (ORDER BY due, version) + cardinality($5::bigint[]) AS number, u.*
         FROM (SELECT * FROM waiting UNION ALL SELECT * FROM lapsed ORDER BY due, version LIMIT $9) u
         WHERE NOT EXISTS (SELECT FROM named WHERE named.version = u.version)
+            AND (SELECT w.version FROM tickwheel_timers w WHERE w.version = u.version) IS NOT NULL
     ), locked AS MATERIALIZED (
         SELECT * FROM named UNION ALL SELECT * FROM unloaded
     ), sized AS (
@@ -40,10 +43,9 @@ pub(in crate::postgres) const FIRE: &str = concat!(
         SELECT sized.*, sized.due <= clock.now AND room AS is_due,
             greatest(clock.now - sized.deadline, 0) / sized.period AS behind,
             $10::bool AND sized.period IS NOT NULL AND (
-                (SELECT max(f.version) FROM tickwheel_timers f
-                    WHERE f.namespace = clock.namespace AND f.key = sized.key AND f.in_flight) IS NOT NULL
-                OR (SELECT w.version FROM tickwheel_timers w WHERE w.version = sized.version) IS NULL
-            ) AS is_held
+                SELECT max(f.version) FROM tickwheel_timers f
+                WHERE f.namespace = clock.namespace AND f.key = sized.key AND f.in_flight
+            ) IS NOT NULL AS is_held
         FROM sized, clock
     ), ruled AS (
         SELECT late.*, is_due AND NOT is_held AND (period IS NULL OR $7::int <> 2 OR behind = 0) AS fires,
