@@ -34,6 +34,10 @@ const PAUSE: Duration = Duration::from_millis(2);
 ///
 /// A retried timer is due at once, and its attempts begin again. If its key has a newer timer, it is delivered beside it.
 ///
+/// A timer whose key an [open transaction of yours](crate::Postgres#in-your-own-transaction) has changed in PostgreSQL is
+/// neither retried nor discarded. The others are, and then the call fails with
+/// [`StoreError::Unavailable`](crate::store::StoreError::Unavailable).
+///
 /// ```
 /// # async fn example(timers: tickwheel_durable::DurableTimers<String, u32>) -> Result<(), tickwheel_durable::Error> {
 /// let admin = timers.admin();

@@ -128,6 +128,11 @@ async fn file_of_the_first_schema_is_upgraded() {
         VALUES (5, 1, 0, x'61', x'62', 7, 7, 0)",
     )
     .expect("it is filled");
+    // A transaction of a user upgrades nothing.
+    let refused = schema::check(&old)
+        .expect("it reads")
+        .expect_err("it is old");
+    assert!(refused.to_string().contains("Sqlite::open"), "{refused}");
     // Two that open it at once upgrade it once.
     let stores = [(); 2].map(|()| {
         std::thread::spawn({

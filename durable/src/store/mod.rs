@@ -328,6 +328,11 @@ pub trait Store: Send + Sync + 'static {
     /// One step retries as many rows as the store can without delaying other calls by more than some milliseconds, those
     /// that died first before others, and at least one if there are any. The caller goes on until there are no
     /// [`more`](Retried::more).
+    ///
+    /// # Errors
+    ///
+    /// A store whose keys can be locked by transactions of others leaves their rows out. It returns
+    /// [`StoreError::Unavailable`] when it has found no others.
     fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried> {
         let _ = (namespace, which);
         Box::pin(ready(Err(keeps_none())))
