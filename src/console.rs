@@ -15,9 +15,9 @@ mod absent;
 mod shown;
 
 #[cfg(not(feature = "console"))]
-pub(crate) use absent::{LenChange, Resource, SetResource};
+pub(crate) use absent::{Resource, SetResource};
 #[cfg(feature = "console")]
-pub(crate) use shown::{LenChange, Resource, SetResource};
+pub(crate) use shown::{Resource, SetResource};
 
 /// The types of timers that are resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

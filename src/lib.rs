@@ -118,10 +118,6 @@ mod sleep;
 pub mod time;
 #[cfg(not(tickwheel_loom))]
 mod timer_set;
-#[cfg(tickwheel_loom)]
-mod timer_set {
-    mod lock;
-}
 #[cfg(not(tickwheel_loom))]
 mod timer_wheel;
 

@@ -11,9 +11,6 @@ use super::TimerType;
 #[derive(Debug, Default)]
 pub(crate) struct Resource;
 
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct LenChange;
-
 #[derive(Debug)]
 pub(crate) struct SetResource;
 
@@ -39,23 +36,13 @@ impl SetResource {
     }
 
     #[inline]
-    pub(crate) fn len_change(&self) -> LenChange {
-        LenChange
-    }
-
-    #[inline]
     pub(crate) fn poll<T>(&self, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
         poll()
     }
 
     #[inline]
+    pub(crate) fn changed(&self, _: i64) {}
+
+    #[inline]
     pub(crate) fn unlocked(&self) {}
-}
-
-impl LenChange {
-    #[inline]
-    pub(crate) fn add(self) {}
-
-    #[inline]
-    pub(crate) fn subtract(self, _: usize) {}
 }

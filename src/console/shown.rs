@@ -1,7 +1,6 @@
 //! With the feature: Tokio's spans and events.
 
 use std::panic::{AssertUnwindSafe, Location};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::Poll;
 
@@ -174,26 +173,20 @@ impl Timer {
 /// of several threads may change places, so each is a difference, and their sum is the length.
 #[derive(Debug)]
 pub(crate) struct SetResource {
+    /// `None` if no subscriber wants them.
     spans: Option<Spans>,
-    change: LenChange,
+    /// By how much the length has changed since that was emitted.
+    change: AtomicI64,
 }
-
-/// By how much the length of a set has changed since that was emitted. Empty for a set that no subscriber wants to see.
-#[derive(Debug, Clone)]
-pub(crate) struct LenChange(Option<Arc<AtomicI64>>);
 
 impl SetResource {
     #[track_caller]
     pub(crate) fn new(shown_as: TimerType) -> Self {
         let spans = Spans::new(shown_as);
-        let change = LenChange(spans.as_ref().map(|_| Arc::default()));
+        let change = AtomicI64::new(0);
         let resource = SetResource { spans, change };
         resource.emit(0);
         resource
-    }
-
-    pub(crate) fn len_change(&self) -> LenChange {
-        self.change.clone()
     }
 
     /// Polls the stream of expirations.
@@ -204,12 +197,21 @@ impl SetResource {
         }
     }
 
+    /// The length changes.
+    pub(crate) fn changed(&self, by: i64) {
+        if self.spans.is_some() {
+            self.change.fetch_add(by, Ordering::Relaxed);
+        }
+    }
+
     /// The set has just been unlocked.
     pub(crate) fn unlocked(&self) {
-        let change = self.change.0.as_ref();
-        match change.map(|change| change.swap(0, Ordering::Relaxed)) {
-            None | Some(0) => {}
-            Some(change) => self.emit(change),
+        if self.spans.is_none() {
+            return;
+        }
+        match self.change.swap(0, Ordering::Relaxed) {
+            0 => {}
+            change => self.emit(change),
         }
     }
 
@@ -222,19 +224,5 @@ impl SetResource {
             len.unit = "timers",
             len.op = "add",
         );
-    }
-}
-
-impl LenChange {
-    pub(crate) fn add(&self) {
-        if let Some(change) = &self.0 {
-            change.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn subtract(&self, n: usize) {
-        if let Some(change) = &self.0 {
-            change.fetch_sub(i64::try_from(n).unwrap_or(i64::MAX), Ordering::Relaxed);
-        }
     }
 }

@@ -7,7 +7,7 @@
 //! share ([`state`]). Callers and the actor depend on this module, never on each other.
 
 pub(crate) mod activity;
-pub(crate) mod batch;
+pub(crate) mod actor_mutex;
 pub(crate) mod bound;
 pub(crate) mod entry;
 pub(crate) mod idle_clock;

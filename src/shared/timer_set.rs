@@ -6,7 +6,7 @@ use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::atomic::AtomicU32;
 
-pub(crate) use super::batch::{Batch, Contended, LockMode};
+pub(crate) use super::actor_mutex::{Batch, Contended, LockMode};
 use super::turn::Turn;
 use crate::wheel::BareWheel;
 

@@ -224,7 +224,7 @@ impl<K, S: Payload> Set<K, S> {
             let Some(repeated) = self.repeat(state, index, deadline, turn, wheel) else {
                 // Its clone panicked.
                 lost.extend(state.remove(index, |_| {}));
-                state.counters.ended(Event::KeyedRemoved);
+                self.count_ended(state, Event::KeyedRemoved, 1);
                 return false;
             };
             repeated
@@ -232,7 +232,7 @@ impl<K, S: Payload> Set<K, S> {
             let Some(timer) = state.remove(index, |_| {}) else {
                 return false;
             };
-            state.counters.ended(Event::KeyedFired);
+            self.count_ended(state, Event::KeyedFired, 1);
             (timer.key, timer.value.into_value(), 0)
         };
         let expired = Expired {
@@ -275,7 +275,7 @@ impl<K, S: Payload> Set<K, S> {
                 wheel.insert(tick, self.item(index));
             }
         });
-        state.counters.count(Event::KeyedRepeated);
+        state.counters.add(Event::KeyedRepeated, 1);
         Some((key, value, missed.unsigned_abs()))
     }
 }

@@ -43,10 +43,10 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
                 outbox.require(index, &mut slot.bound, tick);
                 Some(replaced.0)
             });
-            state.counters.count(Event::KeyedReplaced);
+            state.counters.add(Event::KeyedReplaced, 1);
             (index, replaced, Some(key))
         } else {
-            if !state.counters.set() {
+            if !self.count_new(state) {
                 drop(guard);
                 return Err(SetTimerError::Full(key, value));
             }
@@ -90,7 +90,7 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         if state.table.find(hash, |other| *other == key).is_some() {
             return Ok(Some((key, value)));
         }
-        if !state.counters.set() {
+        if !self.count_new(state) {
             return Err(SetTimerError::Full(key, value));
         }
         let timer = Timer {
@@ -127,7 +127,7 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
             }
             outbox.require(index, &mut slot.bound, tick);
         }
-        state.counters.count(Event::KeyedMoved);
+        state.counters.add(Event::KeyedMoved, 1);
         state.assert_slot(index, |deadline| self.tick(deadline));
         Ok(true)
     }
@@ -147,7 +147,7 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
             return Ok(None);
         };
         state.repeats.remove(&index);
-        state.counters.ended(Event::KeyedRemoved);
+        self.count_ended(state, Event::KeyedRemoved, 1);
         state.assert_slot(index, |deadline| self.tick(deadline));
         drop(guard);
         drop_caught([key]);
@@ -208,7 +208,7 @@ impl<K, V> Set<K, Plain<V>> {
                     continue;
                 }
                 removed.extend(state.take_out(outbox, index));
-                state.counters.ended(Event::KeyedRemoved);
+                self.count_ended(state, Event::KeyedRemoved, 1);
                 state.assert_slot(index, |deadline| self.tick(deadline));
             }
             drop(guard);
@@ -238,7 +238,7 @@ impl<K, S: Payload> Set<K, S> {
             drop(guard);
             return Err(SetTimerError::Closed(key, value));
         }
-        if !state.counters.set() {
+        if !self.count_new(state) {
             drop(guard);
             return Err(SetTimerError::Full(key, value));
         }
@@ -300,7 +300,7 @@ impl<K, S: Payload> Set<K, S> {
             return;
         }
         let taken = state.take_out(outbox, index);
-        state.counters.ended(Event::KeyedRemoved);
+        self.count_ended(state, Event::KeyedRemoved, 1);
         let receiver = if state.is_finished() {
             state.receiver.take()
         } else {

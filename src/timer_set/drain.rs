@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::lock::Outbox;
 use super::table::Timer;
 use super::{BATCH, Cause, Closed, Expired, Payload, Set, State};
 use crate::clock;
 use crate::metrics::Event;
+use crate::shared::actor_mutex::Outbox;
 
 impl<K, S: Payload> Set<K, S> {
     /// Takes every timer out that was armed before this call, earliest first.
@@ -29,7 +29,7 @@ impl<K, S: Payload> Set<K, S> {
                 if let Some(mut timer) = state.take_out(outbox, index) {
                     let (due, cause) = timer.value.end(timer.deadline, now, &self.rules);
                     timer.deadline = due;
-                    state.counters.ended(Event::KeyedDrained);
+                    self.count_ended(state, Event::KeyedDrained, 1);
                     taken.push((timer, cause));
                 }
             }

@@ -14,8 +14,8 @@
 //!   due are delivered by tick, and within a tick in the order in which they were armed.
 //! * **The stream** ([`stream_side`]) takes what was delivered. The actor never waits for it.
 //!
-//! No function has to notify the actor by itself: the guard of the lock does it ([`lock`]). No hold of the lock touches
-//! more than [`BATCH`] timers.
+//! No function has to notify the actor by itself: the guard of the [lock](crate::shared::actor_mutex) does it. No hold of
+//! the lock touches more than [`BATCH`] timers.
 //!
 //! # Invariants
 //!
@@ -25,13 +25,14 @@
 //!
 //! * **S1** An index with a timer that the actor knows is scheduled no later than the tick of its deadline.
 //! * **S2** An index without a timer is scheduled never, and is dirty if it has a node: the actor is going to take it off.
-//! * **S3** An index that is queued is among the [dirty ones](crate::shared::batch::Batch), or in the batch that the actor
+//! * **S3** An index that is queued is among the [dirty ones](crate::shared::actor_mutex::Batch), or in the batch that the actor
 //!   took. Processing an index twice changes nothing.
 //! * **S4** The order of each arming is unique in the set: it is the generation of the index. A timer that the actor found
 //!   due has an entry in the actor's heap, with its index and order, and its bound is as new. So a timer that is set again
 //!   or moved leaves nothing behind but an entry with another order, which is stale and is skipped.
 //!
-//! They and the [lock's](lock) L1 to L3 give the promise: an armed timer is processed at its deadline's tick or before.
+//! They and the [lock's](crate::shared::actor_mutex) L1 to L3 give the promise: an armed timer is processed at its
+//! deadline's tick or before.
 //!
 //! # Growth under the lock
 //!
@@ -68,13 +69,10 @@
 
 mod actor_side;
 mod calls;
-mod counters;
 mod drain;
 mod error;
 mod expired;
 mod key_index;
-mod lock;
-mod payload;
 mod stream_side;
 mod table;
 #[cfg(all(test, not(tickwheel_loom)))]
@@ -92,19 +90,19 @@ use hashbrown::DefaultHashBuilder;
 use crate::clock;
 use crate::collections::BlockQueue;
 use crate::console::{SetResource, TimerType};
+use crate::metrics::{Event, OwnCounters};
 use crate::shared::Shared;
+use crate::shared::actor_mutex::{ActorGuard, ActorLink, ActorMutex, Outbox};
 use crate::shared::command::Command;
+use crate::shared::sets::SetKey;
 use crate::shared::timer_set::TimerSet;
 use crate::sync::{EXPLORED, thread_number};
 use crate::tick::{NEVER, Timestamp};
-use counters::SetCounters;
-use lock::{ActorGuard, ActorLink, ActorMutex, Outbox};
 use table::{Slot, Table, Timer};
 
 pub(crate) use calls::Handles;
 pub use error::{Closed, SetTimerError, TryRecvError};
 pub use expired::{Cause, Expired};
-pub(crate) use payload::{Payload, Plain};
 pub(crate) use stream_side::{Receiver, Source};
 
 /// The most timers that one hold of the lock touches.
@@ -118,6 +116,64 @@ type Delivered<T> = BlockQueue<T, { BATCH as usize }, 1>;
 
 /// An empty heap of due timers keeps memory for this many.
 const KEPT: usize = 64;
+
+/// A value in a set. It decides when its timer expires.
+pub(crate) trait Payload {
+    /// The value that is delivered.
+    type Value;
+    /// Data that all values of a set share.
+    type Rules;
+    /// Whether timers are found by their key.
+    const KEYED: bool;
+
+    /// The deadline as far as it is known now. The timer need not be processed before that.
+    fn due(&self, deadline: Timestamp, now: Timestamp, rules: &Self::Rules) -> Timestamp;
+
+    /// Decides, once, whether the timer expires; the actor calls it at delivery. Returns the deadline that was reached.
+    /// `None` if the timer does not expire yet: then [`due`](Self::due) is later than before.
+    fn expire(
+        &self,
+        deadline: Timestamp,
+        now: Timestamp,
+        rules: &Self::Rules,
+    ) -> Option<(Timestamp, Cause)>;
+
+    /// Ends the value of a timer that does not expire. Returns the deadline it would have reached. The timer keeps that
+    /// deadline, so a second call returns the same.
+    fn end(
+        &mut self,
+        deadline: Timestamp,
+        now: Timestamp,
+        rules: &Self::Rules,
+    ) -> (Timestamp, Cause);
+
+    fn into_value(self) -> Self::Value;
+}
+
+/// A value whose timer expires at its deadline.
+pub(crate) struct Plain<V>(pub(crate) V);
+
+impl<V> Payload for Plain<V> {
+    type Value = V;
+    type Rules = ();
+    const KEYED: bool = true;
+
+    fn due(&self, deadline: Timestamp, _: Timestamp, (): &()) -> Timestamp {
+        deadline
+    }
+
+    fn expire(&self, deadline: Timestamp, _: Timestamp, (): &()) -> Option<(Timestamp, Cause)> {
+        Some((deadline, Cause::Deadline))
+    }
+
+    fn end(&mut self, deadline: Timestamp, _: Timestamp, (): &()) -> (Timestamp, Cause) {
+        (deadline, Cause::Deadline)
+    }
+
+    fn into_value(self) -> V {
+        self.0
+    }
+}
 
 /// See the module.
 pub(crate) struct Set<K, S: Payload> {
@@ -135,8 +191,9 @@ pub(crate) struct Set<K, S: Payload> {
 }
 
 struct State<K, S: Payload> {
-    /// First, so that it is dropped before any key or value.
-    counters: SetCounters,
+    counters: OwnCounters,
+    /// The set's entry in the wheel's list; none if the set was made after the actor had ended.
+    entry: Option<SetKey>,
     table: Table<K, S>,
     /// The repeating timers, by index.
     repeats: BTreeMap<u32, Repeat<K, S>>,
@@ -188,7 +245,8 @@ where
             number: AtomicU32::new(0),
             earliest: AtomicU64::new(NEVER),
             state: ActorMutex::new(State {
-                counters: SetCounters::new(shared, resource.len_change()),
+                counters: shared.metrics.0.register(),
+                entry: None,
                 table: Table::new(),
                 repeats: BTreeMap::new(),
                 delivered: Delivered::new(),
@@ -200,8 +258,8 @@ where
             resource,
         });
         match shared.sets.register(Weak::clone(&set.this)) {
-            Some(entry) => set.lock().counters.registered(entry),
             None => set.lock().phase = Phase::Ended,
+            entry => set.lock().entry = entry,
         }
         set
     }
@@ -235,9 +293,41 @@ impl<K, S: Payload> Set<K, S> {
         }
     }
 
+    /// Counts a new timer. Returns `false`, and counts nothing, if the wheel has as many as it may have.
+    #[must_use]
+    fn count_new(&self, state: &State<K, S>) -> bool {
+        let has_room = self.shared.reserve();
+        if has_room {
+            state.counters.add(Event::KeyedAdded, 1);
+            self.resource.changed(1);
+        }
+        has_room
+    }
+
+    /// Counts the end of timers, which left the set.
+    fn count_ended(&self, state: &State<K, S>, event: Event, n: usize) {
+        state.counters.add(event, n as u64);
+        self.resource.changed(-i64::try_from(n).unwrap_or(i64::MAX));
+        self.shared.free(n);
+    }
+
     /// The tick of the deadline.
     fn tick(&self, deadline: Timestamp) -> u64 {
         self.shared.ticks.deadline_of(deadline)
+    }
+}
+
+impl<K, S: Payload> Drop for Set<K, S> {
+    /// Counts what is pending as drained. Keys and values are dropped after that, so none is counted as pending while it
+    /// is dropped.
+    fn drop(&mut self) {
+        let entry = self.state.read(|state| {
+            self.count_ended(state, Event::KeyedDrained, state.table.len());
+            state.entry
+        });
+        if let Some(entry) = entry {
+            self.shared.sets.retire(entry);
+        }
     }
 }
 

@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use super::{ActorLink, ActorMutex};
+use super::{ActorLink, ActorMutex, Batch, LockMode};
 use crate::model::{ActorNotifier, check};
-use crate::shared::batch::{Batch, LockMode};
 use crate::shared::bound::{ActorAction, Bound, Want};
 use crate::shared::mailbox::{Backlog, Mailbox};
 use crate::tick::NEVER;

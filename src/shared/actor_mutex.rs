@@ -42,7 +42,6 @@ mod model;
 use std::mem;
 use std::ops::{Deref, DerefMut};
 
-use crate::shared::batch::{Batch, Contended, LockMode};
 use crate::shared::bound::{ActorAction, Bound};
 use crate::shared::mailbox::{AWAKE, QUEUE_BOUND};
 use crate::sync::{EXPLORED, Mutex, MutexGuard, lock_with_backoff, try_lock_with_backoff};
@@ -51,6 +50,66 @@ use crate::tick::NEVER;
 /// A list of dirty indices this long is divided into urgent ones and the rest. Each time it has grown by as much, the
 /// horizon follows the clock.
 const SHORT: usize = if EXPLORED { 2 } else { 256 };
+
+/// The indices of a set that changed since the actor last took them.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    /// Indices that are needed soon.
+    pub(crate) urgent: Vec<u32>,
+    /// The others. Some of them may have become urgent and are listed twice.
+    pub(crate) rest: Vec<u32>,
+    /// No index is needed before this tick.
+    pub(crate) earliest: u64,
+    /// No index but the urgent ones is needed before this tick.
+    pub(crate) rest_earliest: u64,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Batch {
+            urgent: Vec::new(),
+            rest: Vec::new(),
+            earliest: NEVER,
+            rest_earliest: NEVER,
+        }
+    }
+}
+
+impl Batch {
+    pub(crate) fn len(&self) -> usize {
+        self.urgent.len() + self.rest.len()
+    }
+
+    /// Lowers the bounds of this batch to those of a later one.
+    pub(crate) fn lower(&mut self, later: &Batch) {
+        self.earliest = self.earliest.min(later.earliest);
+        self.rest_earliest = self.rest_earliest.min(later.rest_earliest);
+    }
+
+    /// Empties it, and keeps memory for `kept` indices in each list.
+    pub(crate) fn clear(&mut self, kept: usize) {
+        for list in [&mut self.urgent, &mut self.rest] {
+            list.clear();
+            list.shrink_to(kept);
+        }
+        self.earliest = NEVER;
+        self.rest_earliest = NEVER;
+    }
+}
+
+/// How the actor takes the lock of a set.
+///
+/// A thread may be preempted while it holds the lock, and an actor that blocks on it delays every
+/// timer of the wheel. So the actor tries, and on failure leaves the set for its next turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LockMode {
+    Try,
+    Block,
+}
+
+/// Another thread held the lock of the set, and the actor did not block. Nothing has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Contended;
 
 /// How a set reaches its actor.
 pub(crate) trait ActorLink {
@@ -219,7 +278,7 @@ impl Outbox {
     }
 
     /// No index that was marked since the actor took the last ones is needed before this tick.
-    pub(super) fn earliest(&self) -> u64 {
+    pub(crate) fn earliest(&self) -> u64 {
         self.announced
     }
 }
