@@ -222,11 +222,11 @@ impl Actor {
 
     /// The tick, or a later one if timers are due at both and the timer that the actor waits on has that much slack.
     fn shared_tick(&self, tick: u64) -> u64 {
-        let slack = self.shared.ticks.whole(self.timer.slack());
-        if slack == 0 {
+        let slack = self.timer.slack();
+        if slack.is_zero() {
             return tick;
         }
-        let ticks = tick..=tick.saturating_add(slack);
+        let ticks = tick..=tick.saturating_add(self.shared.ticks.whole(slack));
         let sleeps = self.sleeps.wheel.last_wake_in(ticks.clone());
         let keyed = self.keyed.as_ref();
         let keyed = keyed.and_then(|keyed| keyed.wheel.last_wake_in(ticks));

@@ -160,9 +160,16 @@ pub(crate) struct Outbox {
 
 /// Unlocks the set and notifies the actor of the marked indices, as the module describes.
 pub(crate) struct ActorGuard<'a, T, L: ActorLink> {
-    /// `Some` until the drop.
-    contents: Option<MutexGuard<'a, Contents<T>>>,
+    contents: MutexGuard<'a, Contents<T>>,
+    /// The last field: its drop comes after the unlocking.
+    after: AfterUnlock<'a, L>,
+}
+
+/// What the drop of a guard does when the set is unlocked.
+struct AfterUnlock<'a, L: ActorLink> {
     link: &'a L,
+    /// The tick for the wake rule, if something was pushed.
+    wake_by: Option<u64>,
 }
 
 impl<T> ActorMutex<T> {
@@ -184,10 +191,7 @@ impl<T> ActorMutex<T> {
 
     #[inline]
     pub(crate) fn lock<'a, L: ActorLink>(&'a self, link: &'a L) -> ActorGuard<'a, T, L> {
-        ActorGuard {
-            contents: Some(lock_with_backoff(&self.contents)),
-            link,
-        }
+        ActorGuard::new(lock_with_backoff(&self.contents), link)
     }
 
     /// Like [`lock`](Self::lock), for the actor, which need not wait.
@@ -196,8 +200,7 @@ impl<T> ActorMutex<T> {
         link: &'a L,
         lock_mode: LockMode,
     ) -> Result<ActorGuard<'a, T, L>, Contended> {
-        let contents = Some(self.contents_for_actor(lock_mode)?);
-        Ok(ActorGuard { contents, link })
+        Ok(ActorGuard::new(self.contents_for_actor(lock_mode)?, link))
     }
 
     fn contents_for_actor(
@@ -283,12 +286,20 @@ impl Outbox {
     }
 }
 
-impl<T, L: ActorLink> ActorGuard<'_, T, L> {
+impl<'a, T, L: ActorLink> ActorGuard<'a, T, L> {
+    #[inline]
+    fn new(contents: MutexGuard<'a, Contents<T>>, link: &'a L) -> Self {
+        let after = AfterUnlock {
+            link,
+            wake_by: None,
+        };
+        ActorGuard { contents, after }
+    }
+
     /// The value, and the outbox to mark what is changed.
     #[inline]
     pub(crate) fn split(&mut self) -> (&mut T, &mut Outbox) {
-        let contents = self.contents.as_deref_mut();
-        let Contents { value, outbox } = contents.expect("the guard holds the lock until its drop");
+        let Contents { value, outbox } = &mut *self.contents;
         (value, outbox)
     }
 }
@@ -298,39 +309,33 @@ impl<T, L: ActorLink> Deref for ActorGuard<'_, T, L> {
 
     #[inline]
     fn deref(&self) -> &T {
-        let contents = self.contents.as_deref();
-        &contents
-            .expect("the guard holds the lock until its drop")
-            .value
+        &self.contents.value
     }
 }
 
 impl<T, L: ActorLink> DerefMut for ActorGuard<'_, T, L> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        self.split().0
-    }
-}
-
-impl<T, L: ActorLink> ActorGuard<'_, T, L> {
-    #[inline]
-    fn unlock(&mut self) {
-        let Some(mut contents) = self.contents.take() else {
-            return;
-        };
-        let Some(needed) = contents.outbox.needed.take() else {
-            return;
-        };
-        let tick = push(&mut contents.outbox, needed, self.link);
-        drop(contents);
-        self.link.wake_by(tick);
+        &mut self.contents.value
     }
 }
 
 impl<T, L: ActorLink> Drop for ActorGuard<'_, T, L> {
     #[inline]
     fn drop(&mut self) {
-        self.unlock();
+        let outbox = &mut self.contents.outbox;
+        if let Some(needed) = outbox.needed.take() {
+            self.after.wake_by = Some(push(outbox, needed, self.after.link));
+        }
+    }
+}
+
+impl<L: ActorLink> Drop for AfterUnlock<'_, L> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(tick) = self.wake_by {
+            self.link.wake_by(tick);
+        }
         self.link.unlocked();
     }
 }

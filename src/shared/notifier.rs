@@ -40,6 +40,7 @@ use std::time::Duration;
 
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
 use crate::clock;
@@ -152,8 +153,8 @@ impl TaskNotifier {
     }
 
     /// Waits for a notification.
-    pub(crate) async fn notified(&self) {
-        self.permit.notified().await;
+    pub(crate) fn notified(&self) -> Notified<'_> {
+        self.permit.notified()
     }
 
     /// Lets other tasks run, once.

@@ -119,10 +119,12 @@ impl<K, S: Payload> Set<K, S> {
             if state.receiver.as_ref().is_some_and(knows) {
                 return Poll::Pending;
             }
-            if waker.is_some() {
-                mem::swap(&mut state.receiver, &mut waker);
+            if let Some(waker) = waker {
+                let replaced = state.receiver.replace(waker);
                 drop(state);
-                catch_panic(DROPPED_WAKER, || drop(waker));
+                if let Some(replaced) = replaced {
+                    catch_panic(DROPPED_WAKER, || drop(replaced));
+                }
                 return Poll::Pending;
             }
             // Clones the waker while the set is not locked. The next round takes what is delivered

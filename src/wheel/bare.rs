@@ -174,7 +174,8 @@ impl<T> BareWheel<T> {
         let tick = match self.next_bucket() {
             Some((tick, ..)) if tick <= until => tick,
             _ => {
-                self.pass(until);
+                self.arena.free_spare();
+                self.now = until;
                 return Step::Done;
             }
         };
@@ -191,9 +192,9 @@ impl<T> BareWheel<T> {
         Step::Batch
     }
 
-    /// Nothing is scheduled by tick `until`: the current tick moves on, unless it is there already. Gives some memory back.
+    /// The current tick of an empty wheel moves on to `until`, unless it is there already. Frees some memory.
     pub(crate) fn pass(&mut self, until: u64) {
-        debug_assert!(self.next_wake().is_none_or(|tick| tick > until));
+        debug_assert!(self.is_empty());
         self.arena.free_spare();
         self.now = self.now.max(until);
     }
