@@ -124,11 +124,7 @@ impl TimerWheel {
     #[inline]
     #[cfg_attr(feature = "console", track_caller)]
     pub fn sleep(&self, duration: Duration) -> Sleep {
-        self.sleep_as(Resource::new(TimerType::Sleep), duration)
-    }
-
-    #[inline]
-    fn sleep_as(&self, resource: Resource, duration: Duration) -> Sleep {
+        let resource = Resource::new(TimerType::Sleep);
         let deadline = clock::now().checked_add(duration);
         Sleep::after(resource, deadline, duration, self.reserve(deadline))
     }
@@ -178,7 +174,9 @@ impl TimerWheel {
     #[cfg_attr(feature = "console", track_caller)]
     pub fn timeout<F: IntoFuture>(&self, duration: Duration, future: F) -> Timeout<F::IntoFuture> {
         let resource = Resource::new(TimerType::Timeout);
-        Timeout::new(future.into_future(), self.sleep_as(resource, duration))
+        let deadline = clock::now().checked_add(duration);
+        let sleep = Sleep::after(resource, deadline, duration, self.reserve(deadline));
+        Timeout::new(future.into_future(), sleep)
     }
 
     /// Limits how long `future` may take, to an instant. Otherwise like [`timeout`](Self::timeout).
