@@ -25,8 +25,8 @@
 //!
 //! * **S1** An index with a timer that the actor knows is scheduled no later than the tick of its deadline.
 //! * **S2** An index without a timer is scheduled never, and is dirty if it has a node: the actor is going to take it off.
-//! * **S3** An index that is queued is among the [dirty ones](crate::shared::actor_mutex::Batch), or in the batch that the actor
-//!   took. Processing an index twice changes nothing.
+//! * **S3** An index that is queued is among the [dirty ones](crate::shared::actor_mutex::Batch), or in the batch that
+//!   the actor took. Processing an index twice changes nothing.
 //! * **S4** The order of each arming is unique in the set: it is the generation of the index. A timer that the actor found
 //!   due has an entry in the actor's heap, with its index and order, and its bound is as new. So a timer that is set again
 //!   or moved leaves nothing behind but an entry with another order, which is stale and is skipped.
