@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 ///
 /// A timer whose key an [open transaction of yours](crate::Postgres#in-your-own-transaction) has changed in PostgreSQL is
 /// neither retried nor discarded. The others are, and then the call fails with
-/// [`StoreError::Unavailable`](crate::store::StoreError::Unavailable).
+/// [`StoreError::Unavailable`].
 ///
 /// ```
 /// # async fn example(timers: tickwheel_durable::DurableTimers<String, u32>) -> Result<(), tickwheel_durable::Error> {
