@@ -110,7 +110,6 @@ mod idle;
 mod keyed;
 #[cfg(not(tickwheel_loom))]
 mod metrics;
-#[cfg(not(tickwheel_loom))]
 mod panic;
 #[cfg(not(tickwheel_loom))]
 mod sleep;

@@ -77,7 +77,8 @@ pub(crate) fn try_lock_with_backoff<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_
     try_lock(mutex).or_else(|| back_off(mutex))
 }
 
-fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+/// Like [`lock`], but `None` if it is locked.
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
         Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),

@@ -2,6 +2,7 @@
 
 #[cfg(not(tickwheel_loom))]
 mod barrier;
+pub(crate) mod hosted;
 #[cfg(not(tickwheel_loom))]
 mod keyed_wheel;
 #[cfg(not(tickwheel_loom))]

@@ -21,8 +21,8 @@
 //! Ticks of 0.1 ms would mean up to 10,000 wake-ups a second, of some 20 to 40 us of CPU time each. Precision matters most
 //! where timers are sparse. So the [`Pace`] saves wake-ups where there were many shortly before:
 //!
-//! * over 500 a second, a wake-up for one tick comes up to 0.2 ms later if timers of a later tick then fire too;
-//! * over some 1,200 a second, it comes no sooner than 0.85 ms after the last.
+//! * over 500 a second, a wake-up for one tick comes up to 0.1 ms later if timers of a later tick then fire too;
+//! * over some 1,400 a second, it comes no sooner than 0.7 ms after the last.
 //!
 //! After a quiet moment neither applies. Tokio's timer wakes up to 1,000 times a second.
 
@@ -133,13 +133,13 @@ struct Pace {
 }
 
 /// The neighbouring ticks that share a wake-up begin so much later than the first of them at most.
-const SLACK: Duration = Duration::from_micros(200);
+const SLACK: Duration = Duration::from_micros(100);
 
 impl Pace {
     fn new(now: Instant) -> Self {
         Pace {
             unshared: Budget::new(Duration::from_millis(2), now),
-            all: Budget::new(Duration::from_micros(850), now),
+            all: Budget::new(Duration::from_micros(700), now),
         }
     }
 

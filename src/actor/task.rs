@@ -1,7 +1,8 @@
 //! The actor's turns, its waits between them, and its end.
 //!
 //! Everything reaches it as a [command](crate::shared::command). It awaits its own notification and
-//! its own sleep, never a consumer, and has no periodic tick. Its turns are bounded, so that
+//! its own timer, never a consumer, and has no periodic tick. The driver of that timer [runs the turn](super::hosted) that
+//! is due then. Its turns are bounded, so that
 //! neither a flood of commands nor a storm of expirations starves the other, or the rest of the
 //! runtime.
 //!
@@ -38,7 +39,7 @@ mod tests;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -130,14 +131,15 @@ impl Actor {
         }
     }
 
-    /// Runs as a task until a command ends it, or until no handle and no armed timer is left.
-    pub(crate) async fn run(mut self) {
+    /// Runs as a task until a command ends it, or until no handle and no armed timer is left. The `driver`'s waker
+    /// [polls it](super::hosted).
+    pub(crate) async fn run(mut self, driver: Waker) {
         let span = tracing::debug_span!("tickwheel", wheel = %self.shared.name);
         async move {
             loop {
                 match self.step() {
                     Step::Again => self.yield_to_others().await,
-                    Step::Wait => self.wait().await,
+                    Step::Wait => self.wait(&driver).await,
                     Step::End => break,
                 }
             }
@@ -214,10 +216,27 @@ impl Actor {
         let Pause::Waited { from, until } = self.pause else {
             return None;
         };
-        let tick = self.shared_tick(until?);
+        Some(self.begin(self.shared_tick(until?), from))
+    }
+
+    /// The instant for which the actor will probably wait then. Tokio's timers elapse at whole milliseconds, and so the
+    /// ticks of the next one do not count.
+    fn turn_after_next(&self) -> Option<Instant> {
+        let Pause::Waited { from, until } = self.pause else {
+            return None;
+        };
+        let millisecond = self.shared.ticks.whole(Duration::from_millis(1));
+        let tick = until?.saturating_add(millisecond);
+        let sleeps = self.sleeps.wheel.next_wake_after(tick);
+        let keyed = (self.keyed.as_ref()).and_then(|keyed| keyed.wheel.next_wake_after(tick));
+        let following = sleeps.into_iter().chain(keyed).min();
+        following.map(|tick| self.begin(tick, from))
+    }
+
+    /// When this tick begins, or the latest instant that Tokio's timer reaches from `from`.
+    fn begin(&self, tick: u64, from: Instant) -> Instant {
         let far = from.checked_add(LONGEST_SLEEP).unwrap_or(from);
-        let at = self.shared.ticks.begin(tick);
-        Some(at.map_or(far, |at| at.min(far)))
+        self.shared.ticks.begin(tick).map_or(far, |at| at.min(far))
     }
 
     /// The tick, or a later one if timers are due at both and the timer that the actor waits on has that much slack.
@@ -241,19 +260,20 @@ impl Actor {
     }
 
     /// Waits for a notification, or for the tick at which a wheel has something to do.
-    async fn wait(&mut self) {
+    async fn wait(&mut self, driver: &Waker) {
         let ActorNotifier::Task(notifier) = self.shared.mailbox.notifier() else {
             return;
         };
         let shared = &self.shared;
-        (self.timer).set(self.next_turn(), shared.can_pause(), &shared.name);
+        let (next, following) = (self.next_turn(), self.turn_after_next());
+        (self.timer).set(next, following, shared.can_pause(), &shared.name);
         let timer = &mut self.timer;
         let mut notified = pin!(notifier.notified());
         poll_fn(|cx| {
             if notified.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(());
             }
-            timer.poll_elapsed(cx, &shared.name)
+            timer.poll_elapsed(&mut Context::from_waker(driver), &shared.name)
         })
         .await;
     }

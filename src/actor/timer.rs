@@ -8,9 +8,17 @@
 //!    so it would not see the wheel otherwise. The precise timer is armed too, but not while the clock is virtual: it
 //!    follows the real one.
 //! 4. *A precise timer that fails is given up*, for Tokio's.
+//!
+//! # Two of Tokio's timers
+//!
+//! Arming the earliest of a driver's timers wakes the driver, also if the very worker that arms it is the next to park
+//! there: a system call, and a round of the worker for nothing. An actor with no other timer beside its own would do so
+//! each time. So a second timer is armed for the tick that follows the next one. When the first has elapsed, the second is
+//! the earliest, and the actor mostly waits on that. It then arms the first again, for a later instant.
 
 use std::future::Future;
 use std::io;
+use std::mem;
 use std::panic::catch_unwind;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -24,15 +32,20 @@ use crate::clock;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct ActorTimer {
-    tokio: Option<Pin<Box<time::Sleep>>>,
+    tokio: TokioTimer,
+    /// For the tick after that.
+    following: TokioTimer,
     precise: Option<PreciseTimer>,
 }
+
+type TokioTimer = Option<Pin<Box<time::Sleep>>>;
 
 impl ActorTimer {
     /// Waits on Tokio's timer alone.
     pub(crate) fn tokio() -> Self {
         ActorTimer {
             tokio: None,
+            following: None,
             precise: None,
         }
     }
@@ -57,16 +70,22 @@ impl ActorTimer {
         precise.map_or(Duration::ZERO, PreciseTimer::slack)
     }
 
-    /// Makes it elapse at this instant, and not before, or never. `can_pause` says whether the clock can be paused.
-    pub(crate) fn set(&mut self, at: Option<Instant>, can_pause: bool, wheel: &str) {
-        let is_precise = self.set_precise(at, can_pause, wheel);
-        let at = at.filter(|_| can_pause || !is_precise);
-        match (at, &mut self.tokio) {
-            (None, timer) => *timer = None,
-            (Some(at), Some(timer)) if timer.deadline() == at && !timer.is_elapsed() => {}
-            (Some(at), Some(timer)) => timer.as_mut().reset(at),
-            (Some(at), timer) => *timer = Some(Box::pin(time::sleep_until(at))),
+    /// Makes it elapse at the instant `next`, and not before, or never. After that it will probably be set to `following`.
+    /// `can_pause` says whether the clock can be paused.
+    pub(crate) fn set(
+        &mut self,
+        next: Option<Instant>,
+        following: Option<Instant>,
+        can_pause: bool,
+        wheel: &str,
+    ) {
+        let is_precise = self.set_precise(next, can_pause, wheel);
+        let [next, following] = [next, following].map(|at| at.filter(|_| can_pause || !is_precise));
+        if next.is_some() && deadline(&self.following) == next {
+            mem::swap(&mut self.tokio, &mut self.following);
         }
+        arm(&mut self.tokio, next);
+        arm(&mut self.following, following);
     }
 
     /// Sets the precise timer. Returns whether it can be relied on.
@@ -96,10 +115,27 @@ impl ActorTimer {
                 Poll::Pending => {}
             }
         }
-        match &mut self.tokio {
-            Some(timer) => timer.as_mut().poll(cx),
-            None => Poll::Pending,
+        // Polling arms them, too.
+        let timers = [&mut self.tokio, &mut self.following].into_iter().flatten();
+        let elapsed = timers.filter_map(|timer| timer.as_mut().poll(cx).is_ready().then_some(()));
+        match elapsed.count() {
+            0 => Poll::Pending,
+            _ => Poll::Ready(()),
         }
+    }
+}
+
+fn deadline(timer: &TokioTimer) -> Option<Instant> {
+    timer.as_ref().map(|timer| timer.deadline())
+}
+
+/// Makes Tokio's timer elapse at this instant, or never.
+fn arm(timer: &mut TokioTimer, at: Option<Instant>) {
+    match (at, timer) {
+        (None, timer) => *timer = None,
+        (Some(at), Some(timer)) if timer.deadline() == at && !timer.is_elapsed() => {}
+        (Some(at), Some(timer)) => timer.as_mut().reset(at),
+        (Some(at), timer) => *timer = Some(Box::pin(time::sleep_until(at))),
     }
 }
 
@@ -110,9 +146,9 @@ fn give_up(wheel: &str, error: &io::Error) {
 
 #[cfg(test)]
 impl ActorTimer {
-    /// The instant for which Tokio's timer is armed.
-    pub(super) fn armed_tokio(&self) -> Option<Instant> {
-        self.tokio.as_ref().map(|timer| timer.deadline())
+    /// The instants for which Tokio's timers are armed.
+    pub(super) fn armed_tokio(&self) -> [Option<Instant>; 2] {
+        [&self.tokio, &self.following].map(deadline)
     }
 }
 
@@ -127,9 +163,9 @@ mod tests {
 
     /// The instants for which Tokio's timer and the precise one are armed after it is set to `at`.
     fn armed(timer: &mut ActorTimer, at: Instant, can_pause: bool) -> [Option<Instant>; 2] {
-        timer.set(Some(at), can_pause, "wheel");
+        timer.set(Some(at), None, can_pause, "wheel");
         let precise = timer.precise.as_ref().and_then(PreciseTimer::armed);
-        [timer.armed_tokio(), precise]
+        [timer.armed_tokio()[0], precise]
     }
 
     #[tokio::test]
@@ -138,8 +174,8 @@ mod tests {
         let at = clock::now() + Duration::from_secs(5);
         assert_eq!(armed(&mut timer, at, false), [None, Some(at)]);
         assert_eq!(armed(&mut timer, at, true), [Some(at); 2]);
-        timer.set(None, true, "wheel");
-        assert_eq!(timer.armed_tokio(), None);
+        timer.set(None, None, true, "wheel");
+        assert_eq!(timer.armed_tokio(), [None; 2]);
         let precise = timer.precise.as_ref().map(PreciseTimer::armed);
         assert_eq!(precise, Some(None));
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::TimerWheel;
-use crate::actor::{Actor, ActorTimer};
+use crate::actor::{Actor, ActorTimer, hosted};
 use crate::clock;
 use crate::error::BuildError;
 use crate::shared::notifier::ActorNotifier;
@@ -170,7 +170,7 @@ impl Builder {
     /// which rounds up to a millisecond. The default is `true`.
     ///
     /// Timers are then some 0.1 to 0.2 ms late while they are sparse. Where they are dense the actor
-    /// batches them: once it has woken more often than every 0.85 ms for a while, it wakes no more
+    /// batches them: once it has woken more often than every 0.7 ms for a while, it wakes no more
     /// often than that. The guide says [what that costs](mod@crate::guide#accuracy-and-ticks).
     ///
     /// It works on Linux, on a runtime with an I/O driver: one built with `enable_io()` or
@@ -283,7 +283,8 @@ impl Builder {
         };
         let shared = self.shared(ActorNotifier::for_task(&runtime), Some(&runtime))?;
         drop(within);
-        drop(runtime.spawn(Actor::new(Arc::clone(&shared), slots, timer).run()));
+        let actor = Actor::new(Arc::clone(&shared), slots, timer);
+        drop(runtime.spawn(hosted::run(|driver| actor.run(driver))));
         Ok(shared)
     }
 

@@ -135,6 +135,14 @@ impl<T> BareWheel<T> {
         Some(start)
     }
 
+    /// When the first non-empty bucket starts of those that start after `tick`, which is not before the wheel's current
+    /// one. Items that cascade from an earlier bucket may be due before that.
+    pub(crate) fn next_wake_after(&self, tick: u64) -> Option<u64> {
+        let levels = self.levels.iter();
+        let first = |level: &Level| level.first_after(tick, self.now);
+        levels.filter_map(first).min()
+    }
+
     /// The last of these ticks for which the lowest level holds anything. Higher levels do not count.
     pub(crate) fn last_wake_in(&self, ticks: RangeInclusive<u64>) -> Option<u64> {
         let lowest = self.levels.first()?;
@@ -384,6 +392,21 @@ mod tests {
         assert_eq!((wheel.len(), wheel.now(), &due[..]), (1, 10, &[][..]));
         assert_eq!(wheel.step(10, &mut due, &mut budget), Step::Batch);
         assert_eq!(due, ['a']);
+    }
+
+    #[test]
+    fn next_wake_after_a_tick_is_that_of_a_later_bucket() {
+        let mut wheel = BareWheel::starting_at(8, 5);
+        assert_eq!(wheel.next_wake_after(5), None);
+        for tick in [6, 7, 12, 21, 30] {
+            wheel.insert(tick, ());
+        }
+        // The items from 16 on lie on the second level: the first bucket of eight ticks starts at 16.
+        let after = [5, 6, 7, 11, 12, 15, 16, 23, 24, 100];
+        let found = after.map(|tick| wheel.next_wake_after(tick));
+        let expected = [6, 7, 12, 12, 16, 16, 24, 24].map(Some);
+        assert_eq!(found, [&expected[..], &[None, None]].concat()[..]);
+        assert_eq!(wheel.next_wake_after(u64::MAX), None);
     }
 
     #[test]

@@ -79,6 +79,16 @@ impl Level {
         Some((if start < now { now } else { start }, slot))
     }
 
+    /// When the first non-empty bucket starts of those after the bucket of `tick`. The wheel is at `now`.
+    pub(super) fn first_after(&self, tick: u64, now: u64) -> Option<u64> {
+        let last_of_bucket = tick | ((1 << self.shift) - 1);
+        let next = last_of_bucket.checked_add(1)?;
+        let (start, _) = self.first(next)?;
+        // Buckets before `tick` are found as if they came round again.
+        let units = (start >> self.shift) - (now >> self.shift);
+        (units < self.buckets.len() as u64).then_some(start)
+    }
+
     /// The first non-empty bucket at `slot` or after it, up to the last.
     #[inline]
     fn occupied_from(&self, slot: usize) -> Option<usize> {

@@ -179,14 +179,34 @@ async fn counts_wake_ups_and_turns() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn arms_a_second_timer_for_the_turn_after_the_next() {
+    let (mut actor, wheel) = start();
+    let origin = Instant::now();
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut waits = |actor: &mut Actor| {
+        assert_eq!(step(actor), "wait");
+        assert!(pin!(actor.wait(Waker::noop())).poll(&mut cx).is_pending());
+        actor.timer.armed_tokio().map(|at| at.map(|at| at - origin))
+    };
+    let _sleeps = [5, 6, 9].map(|at| armed(&wheel, ms(at)));
+    // Tokio's timer for the first would wake the actor for another one within the same millisecond, too.
+    let _near = armed(&wheel, Duration::from_micros(5_500));
+    assert_eq!(waits(&mut actor), [5, 9].map(|at| Some(ms(at))));
+    tokio::time::advance(ms(6)).await;
+    assert_eq!(waits(&mut actor), [Some(ms(9)), None]);
+    let _later = armed(&wheel, ms(14));
+    assert_eq!(waits(&mut actor), [9, 20].map(|at| Some(ms(at))));
+}
+
+#[tokio::test(start_paused = true)]
 async fn arms_a_tokio_timer_only_while_a_wheel_holds_one() {
     let (mut actor, wheel) = start();
     let origin = Instant::now();
     let mut cx = Context::from_waker(Waker::noop());
     let mut waits = |actor: &mut Actor| {
         assert_eq!(step(actor), "wait");
-        assert!(pin!(actor.wait()).poll(&mut cx).is_pending());
-        actor.timer.armed_tokio().map(|at| at - origin)
+        assert!(pin!(actor.wait(Waker::noop())).poll(&mut cx).is_pending());
+        actor.timer.armed_tokio()[0].map(|at| at - origin)
     };
     assert_eq!(waits(&mut actor), None);
     let years = armed(&wheel, 2 * LONGEST_SLEEP);

@@ -1,15 +1,14 @@
 //! Tests of the key index, with hashes as they are and with the worst ones.
 
 use super::*;
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
-use hashbrown::DefaultHashBuilder;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Hashes as the table makes them.
+/// Hashes as well spread as those of a set, and the same in every run.
 fn hashes(n: u32) -> Vec<u32> {
-    let hasher = DefaultHashBuilder::default();
+    let hasher = BuildHasherDefault::<DefaultHasher>::default();
     let low = |n: u32| u32::try_from(hasher.hash_one(n) >> 32).expect("a half");
     (0..n).map(low).collect()
 }

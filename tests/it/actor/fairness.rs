@@ -3,8 +3,8 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
@@ -343,4 +343,38 @@ async fn p3_timers_that_come_due_in_a_backlog_fire() {
             }
         }
     }
+}
+
+/// A keyed timer and two of Tokio's are due at the same instant. The tasks that Tokio's wake in turn run after all three.
+#[tokio::test(start_paused = true)]
+async fn due_timer_waits_in_one_queue_as_tokios_does() {
+    let wheel = start_wheel();
+    let end = Instant::now() + ms(10);
+    let order = Arc::<Mutex<Vec<&str>>>::default();
+    let ran = |who| {
+        let order = Arc::clone(&order);
+        move || order.lock().unwrap().push(who)
+    };
+    let wakes_another = || {
+        let (runs, woken) = (ran("Tokio's"), ran("woken by Tokio's"));
+        tokio::spawn(async move {
+            time::sleep_until(end).await;
+            runs();
+            tokio::spawn(async move { woken() }).await.unwrap();
+        })
+    };
+    // The actor arms its timer after the one and before the other.
+    let before = wakes_another();
+    tokio::task::yield_now().await;
+    let (timers, mut expirations) = wheel.keyed::<u32, ()>();
+    timers.set_timer(1, (), ms(10)).unwrap();
+    wheel.settle().await;
+    let after = wakes_another();
+    expirations.recv().await.expect("it expires");
+    ran("keyed")();
+    before.await.unwrap();
+    after.await.unwrap();
+    let order = order.lock().unwrap();
+    let place = |who| order.iter().position(|&ran| ran == who);
+    assert!(place("keyed") < place("woken by Tokio's"), "{order:?}");
 }

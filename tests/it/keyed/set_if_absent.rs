@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use tickwheel::{SetTimerError, TimerWheel};
-use tokio::time::{self, Instant};
+use tokio::time::Instant;
 
-use crate::support::{advance, assert_balanced, ms, received, timed};
+use crate::support::{advance, assert_balanced, jump, ms, received, timed};
 
 #[tokio::test(start_paused = true)]
 async fn set_if_absent_leaves_a_pending_timer_as_it_is() {
@@ -34,7 +34,7 @@ async fn set_if_absent_leaves_a_due_timer_to_its_delivery() {
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer('k', 1, ms(10)).unwrap();
     wheel.settle().await;
-    time::advance(ms(10)).await;
+    jump(ms(10));
     assert_eq!(timers.set_if_absent('k', 2, ms(10)), Ok(Some(('k', 2))));
     wheel.settle().await;
     assert_eq!(received(&mut stream), [('k', 1)]);

@@ -6,7 +6,7 @@ use tickwheel::{TimerWheel, TryRecvError, WatchGuard};
 use tokio::time::{self, Instant};
 
 use super::{IDLE, is_empty, next};
-use crate::support::{advance, ms};
+use crate::support::{advance, jump, ms};
 
 #[tokio::test(start_paused = true)]
 async fn drops_the_value_of_a_dropped_watch_without_an_event() {
@@ -15,13 +15,13 @@ async fn drops_the_value_of_a_dropped_watch_without_an_event() {
     let value = Arc::new(());
     let watch = reaper.watch(1, value.clone()).unwrap();
     let due = reaper.watch(2, value.clone()).unwrap();
-    time::advance(ms(50)).await;
+    jump(ms(50));
     drop(watch);
     assert_eq!(Arc::strong_count(&value), 2);
     assert_eq!(reaper.len(), 1);
     wheel.settle().await;
     // This one is due and not delivered.
-    time::advance(ms(50)).await;
+    jump(ms(50));
     drop(due);
     assert_eq!(Arc::strong_count(&value), 1);
     // A delivered value belongs to the receiver.
@@ -45,7 +45,7 @@ async fn keeps_a_watch_at_a_reused_index_past_the_old_deadline() {
     let start = Instant::now();
     let old = reaper.watch(1, "old").unwrap();
     wheel.settle().await;
-    time::advance(IDLE).await;
+    jump(IDLE);
     // It is due, and the wheel has not reached its index.
     drop(old);
     let new = reaper.watch(2, "new").unwrap();
@@ -106,7 +106,7 @@ async fn reaps_the_successors_of_watches_dropped_as_they_are_due() {
     {
         let mut first: Vec<_> = (0..3).map(|_| watch()).collect();
         wheel.settle().await;
-        time::advance(IDLE + ms(lag)).await;
+        jump(IDLE + ms(lag));
         let kept: Vec<_> = first.drain(..keep).collect();
         assert!(kept.iter().all(|(_, watch)| watch.touch()));
         drop(first);

@@ -5,7 +5,7 @@ use tokio::time::{self, Instant};
 use tokio_test::{assert_pending, assert_ready, task};
 
 use super::IDLE;
-use crate::support::{advance, ms};
+use crate::support::{advance, jump, ms};
 
 #[tokio::test(start_paused = true)]
 async fn stops_watching_when_the_stream_is_dropped() {
@@ -14,7 +14,7 @@ async fn stops_watching_when_the_stream_is_dropped() {
     let watch = reaper.watch(1, "w").unwrap();
     let due = reaper.watch(2, "due").unwrap();
     wheel.settle().await;
-    time::advance(IDLE).await;
+    jump(IDLE);
     assert!(watch.touch());
     drop(idle);
     assert!(!watch.is_watched() && !due.is_watched());
@@ -83,7 +83,7 @@ async fn p15_delivered_watches_can_be_received_after_shutdown() {
     let watches: Vec<WatchGuard<u32, &str>> =
         (0..10).map(|n| reaper.watch(n, "w").unwrap()).collect();
     wheel.settle().await;
-    time::advance(IDLE).await;
+    jump(IDLE);
     assert!(watches[3].touch());
     wheel.settle().await;
     wheel.shutdown().await;
@@ -154,7 +154,7 @@ async fn keeps_a_touched_watch_after_all_handles_are_dropped() {
     assert_pending!(idle.poll_next());
     // The actor knows the watch before its deadline comes.
     tokio::task::yield_now().await;
-    time::advance(IDLE).await;
+    jump(IDLE);
     assert!(watch.touch(), "it is due, and was not delivered");
     for _ in 0..10 {
         tokio::task::yield_now().await;

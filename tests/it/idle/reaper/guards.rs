@@ -1,10 +1,10 @@
 //! Guards that keep a watch busy.
 
 use tickwheel::TimerWheel;
-use tokio::time::{self, Instant};
+use tokio::time::Instant;
 
 use super::{IDLE, is_empty, next};
-use crate::support::{advance, ms};
+use crate::support::{advance, jump, ms};
 
 #[tokio::test(start_paused = true)]
 async fn counts_idle_time_from_the_last_guards_release() {
@@ -34,7 +34,7 @@ async fn honours_a_guard_taken_before_delivery_and_not_after() {
     let start = Instant::now();
     let watch = reaper.watch(1, "w").unwrap();
     wheel.settle().await;
-    time::advance(IDLE).await;
+    jump(IDLE);
     let busy = watch.busy();
     assert!(busy.is_effective());
     wheel.settle().await;

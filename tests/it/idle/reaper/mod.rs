@@ -13,7 +13,7 @@ use std::time::Duration;
 use tickwheel::{Expirations, SetTimerError, TimerWheel, TryRecvError, WatchGuard};
 use tokio::time::{self, Instant};
 
-use crate::support::{advance, ms};
+use crate::support::{advance, jump, ms};
 
 /// The wheel's tick, unless a test sets another one.
 const T: Duration = ms(1);
@@ -68,7 +68,7 @@ async fn postpones_by_touches_up_to_the_deadline_and_not_after() {
 
     advance(&wheel, JUST_BEFORE).await;
     assert!(before.touch());
-    time::advance(T).await;
+    jump(T);
     assert!(at.touch(), "it is due, and was not delivered");
     wheel.settle().await;
     assert!(!after.touch(), "it was delivered, and not received yet");
@@ -131,7 +131,7 @@ async fn reschedules_a_watch_touched_before_it_is_delivered() {
         (0..10).map(|n| reaper.watch(n, "w").unwrap()).collect();
     wheel.settle().await;
     // The actor does not run while the clock jumps.
-    time::advance(IDLE * 5).await;
+    jump(IDLE * 5);
     for (n, watch) in watches.iter().enumerate() {
         assert!(watch.is_watched());
         assert!(n % 2 == 0 || watch.touch());
@@ -179,7 +179,7 @@ async fn keeps_a_watch_touched_each_time_before_delivery() {
     let watch = reaper.watch(1, "w").unwrap();
     wheel.settle().await;
     for _ in 0..50 {
-        time::advance(IDLE * 2).await;
+        jump(IDLE * 2);
         assert!(watch.touch());
         wheel.settle().await;
         assert!(is_empty(&mut idle));
@@ -263,7 +263,7 @@ async fn returns_a_watch_over_the_limit_of_timers() {
     let second = reaper.watch(2, "second").unwrap();
     assert!(reaper.watch(3, "third").is_err());
     wheel.settle().await;
-    time::advance(IDLE).await;
+    jump(IDLE);
     assert!(reaper.watch(3, "third").is_err(), "it was not delivered");
     wheel.settle().await;
     let third = reaper.watch(3, "third").unwrap();
