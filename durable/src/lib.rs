@@ -78,6 +78,8 @@ mod builder;
 mod claim;
 mod claims;
 mod codec;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod crypto;
 mod error;
 mod instance;
 mod jitter;

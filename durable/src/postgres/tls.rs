@@ -1,13 +1,13 @@
-//! Encrypted connections: rustls with ring, and the certificates are checked.
+//! Encrypted connections: the certificates are checked.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use crate::crypto;
 use crate::store::StoreError;
 
 /// Trusts what the file has signed, else what the system trusts.
@@ -26,8 +26,7 @@ pub(super) fn connector(roots: Option<&Path>) -> Result<MakeRustlsConnect, Store
     } else {
         trusted.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
+    let config = ClientConfig::builder_with_provider(crypto::provider()?)
         .with_safe_default_protocol_versions()
         .map_err(StoreError::refused)?
         .with_root_certificates(trusted)

@@ -15,6 +15,7 @@ use tokio::sync::{Mutex, Notify};
 
 use super::error::{ends_connection, store_error, without_credentials};
 use super::scripts::Script;
+use crate::crypto;
 use crate::store::{Namespace, StoreError};
 
 /// A connection that carries nothing is probed after this time, and given up after three times as long.
@@ -161,7 +162,7 @@ impl Connection {
         let info = url.into_connection_info().map_err(refused)?;
         if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
             // The client takes the one of the process and panics if there is none. If the program has chosen one, it stays.
-            let _ = rustls::crypto::ring::default_provider().install_default();
+            crypto::install()?;
         }
         let client = Client::open(info.set_tcp_settings(tcp)).map_err(refused)?;
         Ok(Connection {

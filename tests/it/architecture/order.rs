@@ -25,10 +25,10 @@ const ORDER: [&str; 18] = [
 ];
 
 /// The parts of `tickwheel-durable`, likewise.
-const ORDER_OF_DURABLE: [&str; 20] = [
+const ORDER_OF_DURABLE: [&str; 21] = [
     "race", "jitter", "store", "token", "error", "metrics", "backoff", "retry", "settings",
-    "codec", "instance", "claim", "claims", "admin", "timers", "builder", "memory", "sqlite",
-    "redis", "postgres",
+    "codec", "crypto", "instance", "claim", "claims", "admin", "timers", "builder", "memory",
+    "sqlite", "redis", "postgres",
 ];
 
 /// The parts of `tickwheel-durable-conformance`, likewise.
