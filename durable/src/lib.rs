@@ -113,7 +113,7 @@ pub use memory::Memory;
 pub use metrics::{BatchSizes, DurableMetrics, Failing};
 #[cfg(feature = "postgres")]
 #[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
-pub use postgres::Postgres;
+pub use postgres::{Postgres, PostgresOptions};
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use redis::Redis;

@@ -184,7 +184,7 @@ fn write() -> String {
 /// One function for users. It has the rights of its owner and a path of its own, so its callers need no other right.
 ///
 /// The settings have rows looked up by indices, as those of the store's own connections do.
-fn public(schema: &str, function: usize, key: usize) -> String {
+fn public(function: usize, key: usize) -> String {
     let (name, parameters, returns, action) = PUBLIC[function];
     let (key_type, encoded) = KEYS[key];
     let value = if parameters.contains("value") {
@@ -219,7 +219,7 @@ fn public(schema: &str, function: usize, key: usize) -> String {
         "
     CREATE OR REPLACE FUNCTION {name}(namespace text, key {key_type}{separator}{parameters}{out}) {returning}
     LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path = {schema}, pg_temp
+    SET search_path FROM CURRENT
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
     SET plan_cache_mode = force_generic_plan SET jit = off
     AS $body$
@@ -233,12 +233,12 @@ fn public(schema: &str, function: usize, key: usize) -> String {
     )
 }
 
-/// The SQL that makes all functions, or replaces them, in a schema whose name is quoted.
-pub(super) fn install(schema: &str) -> String {
+/// The SQL that makes all functions, or replaces them. They keep the `search_path` with which they are made.
+pub(super) fn install() -> String {
     let mut sql = vec![COMPACT.to_owned(), write()];
     for function in 0..PUBLIC.len() {
         for key in 0..KEYS.len() {
-            sql.push(public(schema, function, key));
+            sql.push(public(function, key));
         }
     }
     let internal = "REVOKE ALL ON FUNCTION tickwheel_compact(jsonb), tickwheel_write(text, bytea, bytea, timestamptz, text) FROM PUBLIC";

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use super::session::connect;
+use super::dial::connect;
 use super::target::Target;
 use crate::jitter::jittered;
 use crate::race::race;

@@ -8,7 +8,10 @@
 //!
 //! Two lanes connect at the start, since two connections show whether each has a process of the
 //! server to itself. The others connect at their first use. Each connects again when its connection
-//! was lost.
+//! was lost. A store with fewer connections lets the last lanes share one.
+//!
+//! A server that hangs keeps its connections. A call that is dropped without a response gives its connection up; a read
+//! that is dropped does so if no other read had a response meanwhile.
 //!
 //! # Order
 //!
@@ -21,31 +24,41 @@
 //! 2. Before any call sends a statement, it has the server end all orphans, and waits until they are gone.
 
 use std::ops::Deref;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard as StdMutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
 use tokio_postgres::Error;
 
+use super::dial::dial;
 use super::pooler;
 use super::schema::Tables;
-use super::session::{Backend, Session, dial};
+use super::session::{Asked, Backend, Session};
 use super::target::{Target, is_conflict, is_lost};
 use crate::jitter::jittered;
-use crate::store::StoreError;
+use crate::store::{StoreError, Version};
 
 /// A batch that had a conflict with another one runs again after this delay.
 const CONFLICT: Duration = Duration::from_millis(2);
 
 /// Calls that change something or look at many rows, each kind on a connection of its own.
+///
+/// In this order: with fewer connections the last ones share one.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Lane {
-    Write,
-    Settle,
     Fire,
+    Settle,
+    Write,
     Load,
     Admin,
 }
+
+/// One for each lane, one for reads, and one that listens.
+pub(super) const MAX_CONNECTIONS: usize = Lane::Admin as usize + 3;
+
+/// One for all lanes, one for reads, and one that listens.
+const MIN_CONNECTIONS: usize = 3;
 
 /// A call that can be run again when the server says that nothing of it has happened.
 pub(super) trait Call: Sync {
@@ -59,35 +72,57 @@ pub(super) struct Lanes {
     target: Target,
     /// The tables that were found at the start.
     tables: Tables,
-    exclusive: [Mutex<Option<Session>>; 5],
+    exclusive: Vec<Mutex<Option<Session>>>,
     shared: Mutex<Option<Arc<Session>>>,
     orphans: StdMutex<Vec<Backend>>,
+    /// The greatest version that a call has returned.
+    seen: AtomicI64,
 }
 
 impl Lanes {
     /// Connects for reads and writes. Makes the tables if they are not there.
-    pub(super) async fn connect(target: Target) -> Result<Self, StoreError> {
+    pub(super) async fn connect(target: Target, connections: usize) -> Result<Self, StoreError> {
+        if !(MIN_CONNECTIONS..=MAX_CONNECTIONS).contains(&connections) {
+            let message = format!(
+                "connections is {connections}; it must be from {MIN_CONNECTIONS} to {MAX_CONNECTIONS}"
+            );
+            return Err(StoreError::refused(message));
+        }
         let reads = dial(&target).await?;
         let writes = dial(&target).await?;
         pooler::refuse_shared([&reads, &writes], &target).await?;
         let reads = Session::first(reads, &target).await?;
         let tables = reads.tables().clone();
-        let writes = Session::on(writes, &target, &tables).await?;
-        let exclusive: [Mutex<Option<Session>>; 5] = Default::default();
-        *exclusive[Lane::Write as usize].lock().await = Some(writes);
-        Ok(Lanes {
+        let writes = Session::on(writes, &target, &tables, 0).await?;
+        let exclusive = (0..connections - 2).map(|_| Mutex::default());
+        let lanes = Lanes {
             target,
             tables,
-            exclusive,
+            exclusive: exclusive.collect(),
             shared: Mutex::new(Some(Arc::new(reads))),
             orphans: StdMutex::default(),
-        })
+            seen: AtomicI64::new(0),
+        };
+        *lanes.place(Lane::Write).lock().await = Some(writes);
+        Ok(lanes)
+    }
+
+    fn place(&self, lane: Lane) -> &Mutex<Option<Session>> {
+        &self.exclusive[(lane as usize).min(self.exclusive.len() - 1)]
+    }
+
+    /// A call has returned these versions: a server that may give one of them again is refused.
+    pub(super) fn saw(&self, versions: impl Iterator<Item = Version>) {
+        if let Some(Version(greatest)) = versions.max() {
+            self.seen.fetch_max(greatest, Ordering::AcqRel);
+        }
     }
 
     /// Another connection to the same tables.
     async fn session(&self) -> Result<Session, StoreError> {
         let client = dial(&self.target).await?;
-        Session::on(client, &self.target, &self.tables).await
+        let seen = self.seen.load(Ordering::Acquire);
+        Session::on(client, &self.target, &self.tables, seen).await
     }
 
     pub(super) fn target(&self) -> &Target {
@@ -115,8 +150,10 @@ impl Lanes {
     /// Runs a call that only reads, beside others.
     pub(super) async fn read<C: Call>(&self, call: &C) -> Result<C::Answer, StoreError> {
         let session = self.shared().await?;
+        let asked = Asked::on(&session);
         self.end_orphans(&session).await?;
         let outcome = call.run(&session).await;
+        asked.answered();
         outcome.map_err(|error| self.target.describe(error))
     }
 
@@ -131,7 +168,7 @@ impl Lanes {
     }
 
     async fn exclusive(&self, lane: Lane) -> Result<InUse<'_>, StoreError> {
-        let mut place = self.exclusive[lane as usize].lock().await;
+        let mut place = self.place(lane).lock().await;
         let session = match place.take().filter(|session| !session.is_closed()) {
             Some(session) => session,
             None => self.session().await?,

@@ -23,11 +23,14 @@
 //! keep their order.
 
 mod dead;
+mod dial;
 mod fire;
 mod functions;
 mod hints;
+mod hosts;
 mod lanes;
 mod load;
+mod options;
 mod pooler;
 mod read;
 mod schema;
@@ -37,6 +40,7 @@ mod space;
 mod statements;
 mod target;
 mod tls;
+mod url;
 mod write;
 
 use std::collections::HashMap;
@@ -55,6 +59,7 @@ use fire::FireCall;
 use hints::Hints;
 use lanes::{Lane, Lanes};
 use load::{LoadCall, PurgeCall, UnloadCall, UnmarkCall};
+pub use options::PostgresOptions;
 use read::{CountCall, GetCall, ListCall};
 use settle::SettleCall;
 use space::{FindCall, OpenCall, Space};
@@ -212,6 +217,10 @@ impl Drop for Inner {
 }
 
 impl Postgres {
+    /// The files in the folder `migrations/postgres` of this package: SQL that makes the tables and functions, and
+    /// upgrades them, one file for each version of the schema.
+    pub const MIGRATIONS: &'static [&'static str] = &schema::MIGRATIONS;
+
     /// Connects to a database, and makes the tables if they are not there.
     ///
     /// The URL is one of libpq: `postgres://user:password@host:port/database?option=value`, or a list of `option=value`. It may
@@ -229,8 +238,24 @@ impl Postgres {
     ///
     /// Outside a Tokio runtime.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
-        let target = Target::parse(url)?;
-        let lanes = Lanes::connect(target.clone()).await?;
+        Self::connect_with(PostgresOptions::new(url)?).await
+    }
+
+    /// Connects to a database as [`connect`](Self::connect) does, with other settings: how connections are made, how many
+    /// there are, and whether tables are made.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect), and [`StoreError::Refused`] when a setting is out of its range, or tables are missing
+    /// and not to be made.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
+    pub async fn connect_with(options: PostgresOptions) -> Result<Self, StoreError> {
+        let connections = options.connections;
+        let target = Target::new(options)?;
+        let lanes = Lanes::connect(target.clone(), connections).await?;
         let hints = Arc::<Hints>::default();
         let listener = tokio::spawn(hints::listen(target, Arc::clone(&hints)));
         Ok(Postgres {
@@ -261,6 +286,14 @@ impl Postgres {
         };
         self.spaces().insert(namespace.clone(), Arc::clone(&space));
         Ok(space)
+    }
+}
+
+/// The version of a row that a write has made.
+fn version_of(written: &WriteOutcome) -> Option<Version> {
+    match written {
+        WriteOutcome::Armed { row, .. } => Some(row.version),
+        _ => None,
     }
 }
 
@@ -296,6 +329,9 @@ impl Store for Postgres {
                 near,
             };
             let written = self.inner.lanes.run(Lane::Write, &call).await?;
+            self.inner
+                .lanes
+                .saw(written.iter().flatten().filter_map(version_of));
             let writes = call.writes.into_iter().zip(written);
             let written =
                 writes.map(|(write, outcome)| outcome.unwrap_or(WriteOutcome::Locked(write)));
@@ -307,7 +343,10 @@ impl Store for Postgres {
         Box::pin(async move {
             let space = self.space(namespace).await?;
             let call = LoadCall(&space, request);
-            self.inner.lanes.run(Lane::Load, &call).await
+            let loaded = self.inner.lanes.run(Lane::Load, &call).await?;
+            let versions = loaded.rows.iter().map(|&(version, _)| version);
+            self.inner.lanes.saw(versions);
+            Ok(loaded)
         })
     }
 
@@ -315,7 +354,11 @@ impl Store for Postgres {
         Box::pin(async move {
             let space = self.space(namespace).await?;
             let call = FireCall(&space, request);
-            self.inner.lanes.run(Lane::Fire, &call).await
+            let report = self.inner.lanes.run(Lane::Fire, &call).await?;
+            let tokens = report.fired.iter().map(|fired| fired.token);
+            let next = report.next.iter().map(|armed| armed.version);
+            self.inner.lanes.saw(tokens.chain(next));
+            Ok(report)
         })
     }
 

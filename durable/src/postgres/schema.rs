@@ -3,6 +3,9 @@
 //! The first connection of a store brings a database to the latest version of the schema: [`TABLES`] are version 1, and
 //! each of [`UPGRADES`] leads to the next. Functions have the version of the tables. They are made again after an upgrade,
 //! since their text is that of the statements.
+//!
+//! For roles that may not create anything the same SQL lies in files, one for each version: [`MIGRATIONS`]. A test writes them
+//! with `TICKWHEEL_WRITE_MIGRATIONS=1`, and otherwise compares them.
 
 use futures_util::future::try_join;
 use tokio_postgres::error::SqlState;
@@ -92,6 +95,12 @@ const UPGRADES: [&str; 1] = ["
     CREATE INDEX tickwheel_dead_died ON tickwheel_dead (namespace, died, version);
 "];
 
+/// The files below `migrations/postgres`, from version 1 on.
+pub(super) const MIGRATIONS: [&str; SCHEMA as usize] = [
+    include_str!("../../migrations/postgres/1.sql"),
+    include_str!("../../migrations/postgres/2.sql"),
+];
+
 /// Instances that make the tables at the same time take turns by this advisory lock. Any number will do.
 const LOCK: i64 = 0x7469_636b_7768_6565;
 
@@ -139,8 +148,8 @@ impl Tables {
         self.version < SCHEMA
     }
 
-    /// Whether they can be used.
-    pub(super) fn check(&self, target: &Target) -> Result<(), StoreError> {
+    /// Whether they can be used. The greatest version that was seen in them is `seen`.
+    pub(super) fn check(&self, target: &Target, seen: i64) -> Result<(), StoreError> {
         if self.version != SCHEMA {
             return Err(StoreError::Schema {
                 found: self.version,
@@ -153,6 +162,16 @@ impl Tables {
                  as after a failover or a restore that left it behind, and the tokens of claims would not grow. When no \
                  instance runs, set it: SELECT setval('tickwheel_versions', {0}), with the greatest number ever seen or more",
                 self.given, self.used
+            );
+            return Err(StoreError::refused(message));
+        }
+        if self.given < seen {
+            let message = format!(
+                "PostgreSQL {target}: the sequence tickwheel_versions has given {}, and this store has seen version {seen}: the \
+                 server has lost commits, as after a failover to an asynchronous standby. Versions would be given twice. Stop the \
+                 instances, set the sequence, SELECT setval('tickwheel_versions', {seen}), with the greatest number ever seen or \
+                 more, and start them again",
+                self.given
             );
             return Err(StoreError::refused(message));
         }
@@ -176,6 +195,46 @@ pub(super) async fn find(client: &Client) -> Result<Option<Tables>, Error> {
         Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// The files that lead from this version to the latest.
+fn files(from: u32) -> String {
+    let files = (from + 1..=SCHEMA).map(|version| format!("migrations/postgres/{version}.sql"));
+    let files: Vec<_> = files.collect();
+    files.join(", ")
+}
+
+/// There are no tables, or older ones, and this store does not make them.
+pub(super) async fn not_there(client: &Client, target: &Target) -> StoreError {
+    let rows = match client.query_typed(VERSION, &[]).await {
+        Ok(rows) => rows,
+        Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Vec::new(),
+        Err(error) => return target.describe(error),
+    };
+    let version = rows
+        .first()
+        .and_then(|row| u32::try_from(row.get::<_, i32>(0)).ok());
+    let found = match version {
+        None => "there are no tables".to_owned(),
+        Some(version) => format!("the tables have version {version}, and {SCHEMA} is needed"),
+    };
+    StoreError::refused(format!(
+        "PostgreSQL {target}: {found}: apply {} of tickwheel-durable",
+        files(version.unwrap_or(0))
+    ))
+}
+
+/// The tables could not be made or upgraded.
+pub(super) fn not_made(target: &Target, error: Error) -> StoreError {
+    if error.code() != Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
+        return target.describe(error);
+    }
+    let message = format!(
+        "PostgreSQL {target}: the role may not make or upgrade the tables: let another one apply what is missing of {} of \
+         tickwheel-durable",
+        files(0)
+    );
+    StoreError::refused(message).because_of(error)
 }
 
 /// Makes the tables or upgrades them, if no other process has done so meanwhile.
@@ -204,9 +263,87 @@ pub(super) async fn make(client: &mut Client) -> Result<(), Error> {
         for (_, upgrade) in upgrades {
             transaction.batch_execute(upgrade).await?;
         }
-        let functions = functions::install(&schema);
+        let functions = functions::install();
         let made = format!("{functions}; UPDATE tickwheel_schema SET version = {SCHEMA}");
         transaction.batch_execute(&made).await?;
     }
     transaction.commit().await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+    use std::path::Path;
+
+    use super::*;
+
+    /// The file that leads to a version.
+    fn migration(version: u32) -> String {
+        let before = version - 1;
+        let (sql, found, place) = if before == 0 {
+            let found = "to_regclass('tickwheel_schema') IS NOT NULL";
+            (
+                TABLES,
+                found.to_owned(),
+                "SELECT quote_ident(current_schema())",
+            )
+        } else {
+            let found = format!("(SELECT version FROM tickwheel_schema) <> {before}");
+            (UPGRADES[before as usize - 1], found, PLACE)
+        };
+        let wrong = match before {
+            0 => "there are tables of tickwheel-durable already".to_owned(),
+            _ => format!("the tables of tickwheel-durable do not have version {before}"),
+        };
+        let from = match before {
+            0 => "Makes the tables of tickwheel-durable.".to_owned(),
+            _ => format!(
+                "Upgrades the tables of tickwheel-durable from version {before} to version {version}."
+            ),
+        };
+        let mut text = format!(
+            "-- {from}\n--\n\
+             -- For a role with CREATE on the schema, which stands first in its search_path:\n\
+             --     psql -v ON_ERROR_STOP=1 -f {version}.sql\n\n\
+             BEGIN;\nSELECT pg_advisory_xact_lock({LOCK});\n\
+             DO $$ BEGIN\n    IF {found} THEN\n        RAISE '{wrong}';\n    END IF;\nEND $$;\n\
+             SELECT set_config('search_path', ({}) || ', pg_temp', true);\n",
+            place.trim()
+        );
+        text.push_str(&dedented(sql));
+        if version == SCHEMA {
+            writeln!(text, "{};", dedented(&functions::install()).trim_end())
+                .expect("a string takes it");
+        }
+        if before > 0 {
+            writeln!(text, "UPDATE tickwheel_schema SET version = {version};")
+                .expect("a string takes it");
+        }
+        text.push_str("COMMIT;\n");
+        text
+    }
+
+    /// Without empty lines and the indent that the code has.
+    fn dedented(sql: &str) -> String {
+        let lines = sql.lines().filter(|line| !line.trim().is_empty());
+        let lines = lines.map(|line| line.strip_prefix("    ").unwrap_or(line).trim_end());
+        lines.fold(String::new(), |text, line| text + line + "\n")
+    }
+
+    #[test]
+    fn migration_files_have_the_sql_of_the_crate() {
+        for (file, version) in MIGRATIONS.iter().zip(1..) {
+            let text = migration(version);
+            if std::env::var_os("TICKWHEEL_WRITE_MIGRATIONS").is_some() {
+                let path = format!("migrations/postgres/{version}.sql");
+                let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+                std::fs::write(path, text).expect("it is written");
+            } else {
+                assert!(
+                    *file == text,
+                    "run this test with TICKWHEEL_WRITE_MIGRATIONS=1, and look at the difference"
+                );
+            }
+        }
+    }
 }

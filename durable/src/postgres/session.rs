@@ -1,21 +1,18 @@
 //! One connection, and the statements that are prepared on it.
 
 use std::collections::HashMap;
-use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use futures_util::TryFutureExt;
 use futures_util::future::{try_join_all, try_join3};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{AsyncMessage, Client, Connection, Error, NoTls, Row, Statement};
+use tokio_postgres::{Client, Error, Row, Statement};
 
-use super::hints::Hints;
 use super::schema::{self, Tables};
 use super::target::Target;
-use super::tls;
 use crate::store::StoreError;
 
 /// The settings of every connection, once it is known to be the only one on its process: see
@@ -48,6 +45,9 @@ const TERMINATE: &str = "
     )
     SELECT count(*) FROM old WHERE NOT pg_terminate_backend(old.pid, 5000)";
 
+/// A server that has not responded for so long may hang. Callers that drop a read sooner have changed their mind.
+const SILENT: Duration = Duration::from_millis(100);
+
 /// A process of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Backend {
@@ -60,6 +60,9 @@ pub(super) struct Session {
     client: Client,
     backend: Backend,
     tables: Tables,
+    /// How many reads had a response, and whether it is given up.
+    answers: AtomicU64,
+    given_up: AtomicBool,
     statements: Mutex<HashMap<&'static str, Statement>>,
 }
 
@@ -70,31 +73,34 @@ impl Session {
     pub(super) async fn first(mut client: Client, target: &Target) -> Result<Self, StoreError> {
         let (backend, tables) = set_up(&client, target).await?;
         // Another process may be upgrading them.
-        let tables = if let Some(tables) = tables.filter(|tables| !tables.are_older()) {
-            tables
-        } else {
-            let made = schema::make(&mut client).await;
-            made.map_err(|error| target.describe(error))?;
-            let found = schema::find(&client).await;
-            let found = found.map_err(|error| target.describe(error))?;
-            found.ok_or_else(|| gone(target))?
+        let tables = match tables.filter(|tables| !tables.are_older()) {
+            Some(tables) => tables,
+            None if target.creates_tables => {
+                let made = schema::make(&mut client).await;
+                made.map_err(|error| schema::not_made(target, error))?;
+                let found = schema::find(&client).await;
+                let found = found.map_err(|error| target.describe(error))?;
+                found.ok_or_else(|| gone(target))?
+            }
+            None => return Err(schema::not_there(&client, target).await),
         };
-        tables.check(target)?;
+        tables.check(target, 0)?;
         Ok(Session::new(client, backend, tables))
     }
 
-    /// Sets another connection up, which has to lead to the same tables.
+    /// Sets another connection up, which has to lead to the same tables, with all versions that were seen in them.
     pub(super) async fn on(
         client: Client,
         target: &Target,
         same: &Tables,
+        seen: i64,
     ) -> Result<Self, StoreError> {
         let (backend, tables) = set_up(&client, target).await?;
         let tables = tables.ok_or_else(|| gone(target))?;
-        tables.check(target)?;
         if !tables.are(same) {
             return Err(gone(target));
         }
+        tables.check(target, seen)?;
         Ok(Session::new(client, backend, tables))
     }
 
@@ -103,6 +109,8 @@ impl Session {
             client,
             backend,
             tables,
+            answers: AtomicU64::new(0),
+            given_up: AtomicBool::new(false),
             statements: Mutex::default(),
         }
     }
@@ -117,7 +125,7 @@ impl Session {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.client.is_closed()
+        self.client.is_closed() || self.given_up.load(Ordering::Acquire)
     }
 
     /// A prepared statement: the first time it takes a round trip.
@@ -239,6 +247,38 @@ impl Session {
     }
 }
 
+/// A read that waits for its response. Dropped without one, it gives the connection up, if no other read had a response
+/// meanwhile and it has waited for [`SILENT`].
+pub(super) struct Asked<'a> {
+    session: &'a Session,
+    /// How many reads had a response before.
+    answers: u64,
+    since: Instant,
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn on(session: &'a Session) -> Self {
+        Asked {
+            session,
+            answers: session.answers.load(Ordering::Acquire),
+            since: Instant::now(),
+        }
+    }
+
+    pub(super) fn answered(self) {
+        self.session.answers.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let answers = self.session.answers.load(Ordering::Acquire);
+        if answers == self.answers && self.since.elapsed() > SILENT {
+            self.session.given_up.store(true, Ordering::Release);
+        }
+    }
+}
+
 type Request<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, Error>> + Send + 'a>>;
 
 /// Sets a connection up, in one round trip. Returns the server's process, and the tables if they
@@ -263,55 +303,4 @@ fn gone(target: &Target) -> StoreError {
          Restart the instances, for what they know is about other tables"
     );
     StoreError::refused(message)
-}
-
-/// Connects, for calls.
-pub(super) async fn dial(target: &Target) -> Result<Client, StoreError> {
-    Ok(connect(target, None).await?.0)
-}
-
-/// Connects. What the server sends unasked goes to the hints. The receiver is closed when the connection is.
-pub(super) async fn connect(
-    target: &Target,
-    hints: Option<Arc<Hints>>,
-) -> Result<(Client, watch::Receiver<()>), StoreError> {
-    let (open, closed) = watch::channel(());
-    let config = &target.config;
-    let client = if target.tls {
-        let tls = tls::connector(target.roots.as_deref())?;
-        let connected = config.connect(tls).await;
-        let (client, connection) = connected.map_err(|error| target.describe(error))?;
-        drop(tokio::spawn(drive(connection, hints, open)));
-        client
-    } else {
-        let connected = config.connect(NoTls).await;
-        let (client, connection) = connected.map_err(|error| target.describe(error))?;
-        drop(tokio::spawn(drive(connection, hints, open)));
-        client
-    };
-    Ok((client, closed))
-}
-
-/// Sends and receives until the connection ends, or its client is dropped.
-async fn drive<S, T>(
-    mut connection: Connection<S, T>,
-    hints: Option<Arc<Hints>>,
-    open: watch::Sender<()>,
-) where
-    S: AsyncRead + AsyncWrite + Unpin,
-    T: AsyncRead + AsyncWrite + Unpin,
-{
-    while let Some(message) = poll_fn(|cx| connection.poll_message(cx)).await {
-        match message {
-            Ok(AsyncMessage::Notification(notification)) => {
-                if let Some(hints) = &hints {
-                    hints.notify(notification.channel());
-                }
-            }
-            Ok(_) => {}
-            // The calls that wait for a response fail.
-            Err(_) => break,
-        }
-    }
-    drop(open);
 }

@@ -1,50 +1,47 @@
-//! Where a URL leads, without its password, and what went wrong there.
+//! Where connections lead, without the password, and what went wrong there.
 
 use std::error::Error as _;
 use std::fmt;
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::{Severity, SqlState};
-use tokio_postgres::{Config, Error};
+use tokio_postgres::{Config, Error, NoTls};
 
-use crate::store::StoreError;
+use super::dial::{Dial, Prepare, by_connector, by_system};
+use super::hosts;
+use super::options::PostgresOptions;
+use crate::store::{BoxError, StoreError};
 
-/// How long connecting may take, unless the URL says otherwise.
+/// How long connecting to a host may take, unless the settings say otherwise.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// A connection without a response for this time counts as broken, unless the URL says otherwise.
+/// A connection without a response for this time counts as broken, unless the settings say otherwise.
 const UNANSWERED: Duration = Duration::from_secs(20);
 
-/// The settings in a URL.
+/// The hosts of a store, and how to connect to one.
 #[derive(Clone)]
 pub(super) struct Target {
-    pub(super) config: Config,
-    /// Whether connections are encrypted and the server's certificate is checked.
-    pub(super) tls: bool,
-    /// The roots that may have signed the certificate; the system's roots if it is `None`.
-    pub(super) roots: Option<PathBuf>,
+    /// Each with the settings for it alone, in the order of the URL.
+    pub(super) hosts: Vec<Config>,
+    pub(super) dial: Arc<Dial>,
+    pub(super) prepare: Option<Arc<Prepare>>,
+    /// Whether tables are made and upgraded.
+    pub(super) creates_tables: bool,
     name: String,
 }
 
 impl Target {
-    /// Parses a URL or a list of `key=value`. The error never repeats it, because the
-    /// password may be anywhere in it.
-    pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
-        let (url, roots) = take_roots(url);
-        // Certificates are always checked, which libpq calls so.
-        let url = url.replace("sslmode=verify-full", "sslmode=require");
-        let mut config: Config = url.parse().map_err(|_| {
-            StoreError::refused(
-                "the PostgreSQL URL cannot be parsed: it must be like \
-                 postgres://user:password@host:5432/database?sslmode=require, with reserved characters percent-encoded",
-            )
-        })?;
-        let tls = config.get_ssl_mode() == SslMode::Require;
-        if !tls {
+    pub(super) fn new(options: PostgresOptions) -> Result<Self, StoreError> {
+        let mut config = options.config;
+        let dial = options.dial.unwrap_or_else(|| {
+            if config.get_ssl_mode() == SslMode::Require {
+                return by_system(options.roots);
+            }
             config.ssl_mode(SslMode::Disable);
-        }
+            by_connector(NoTls)
+        });
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT);
         }
@@ -56,11 +53,35 @@ impl Target {
             config.application_name("tickwheel-durable");
         }
         Ok(Target {
+            hosts: hosts::split(&config)?,
+            dial,
+            prepare: options.before_connect,
+            creates_tables: options.create_tables,
             name: name(&config),
-            config,
-            tls,
-            roots,
         })
+    }
+
+    /// The same, with one of the hosts.
+    pub(super) fn only(&self, host: &Config) -> Target {
+        Target {
+            hosts: vec![host.clone()],
+            name: name(host),
+            ..self.clone()
+        }
+    }
+
+    /// Says what has gone wrong while connecting, with the client or with a function of the user's.
+    pub(super) fn blame(&self, error: BoxError) -> StoreError {
+        match error.downcast::<Error>() {
+            Ok(error) => self.describe(*error),
+            Err(error) => match error.downcast::<StoreError>() {
+                Ok(error) => *error,
+                Err(error) => {
+                    let message = format!("PostgreSQL {self}: no connection was made");
+                    StoreError::unavailable(message).because_of(error)
+                }
+            },
+        }
     }
 
     /// Says what has gone wrong, where, and whether it may pass.
@@ -86,7 +107,7 @@ impl Target {
         let class = &code.code()[..2];
         // Connections, resources, operators, rollbacks; but a disk that is full stays full.
         let passes = matches!(class, "08" | "40" | "53" | "55" | "57" | "58");
-        let described = if passes && *code != SqlState::DISK_FULL {
+        let described = if (passes && *code != SqlState::DISK_FULL) || is_read_only(&error) {
             StoreError::unavailable(message)
         } else {
             StoreError::refused(message)
@@ -95,13 +116,21 @@ impl Target {
     }
 }
 
-/// Whether the connection is lost.
+/// Whether the server only reads: it was a primary, and is a standby now. Another connection may lead to the new primary.
+fn is_read_only(error: &Error) -> bool {
+    error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
+}
+
+/// Whether the connection is lost, or of no use any more.
 pub(super) fn is_lost(error: &Error) -> bool {
     match error.as_db_error() {
-        Some(db) => matches!(
-            db.parsed_severity(),
-            Some(Severity::Fatal | Severity::Panic)
-        ),
+        Some(db) => {
+            is_read_only(error)
+                || matches!(
+                    db.parsed_severity(),
+                    Some(Severity::Fatal | Severity::Panic)
+                )
+        }
         // A message that this client cannot read ends the connection.
         None => {
             error.is_closed()
@@ -133,7 +162,6 @@ impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Target")
             .field("name", &self.name)
-            .field("tls", &self.tls)
             .finish_non_exhaustive()
     }
 }
@@ -141,13 +169,18 @@ impl fmt::Debug for Target {
 /// User, hosts, ports and database.
 fn name(config: &Config) -> String {
     let ports = config.get_ports();
-    let hosts = config.get_hosts().iter().enumerate().map(|(number, host)| {
+    let hosts = (0..hosts::count(config)).map(|number| {
         let port = ports.get(number).or(ports.first()).copied();
         let port = port.unwrap_or(5432);
-        match host {
-            Host::Tcp(name) => format!("{name}:{port}"),
+        match (
+            config.get_hosts().get(number),
+            config.get_hostaddrs().get(number),
+        ) {
+            (Some(Host::Tcp(name)), _) => format!("{name}:{port}"),
             #[cfg(unix)]
-            Host::Unix(path) => format!("{}:{port}", path.display()),
+            (Some(Host::Unix(path)), _) => format!("{}:{port}", path.display()),
+            (None, Some(address)) => format!("{address}:{port}"),
+            (None, None) => String::new(),
         }
     });
     let hosts: Vec<_> = hosts.collect();
@@ -156,68 +189,40 @@ fn name(config: &Config) -> String {
     format!("at {}/{database} as {user}", hosts.join(","))
 }
 
-/// Takes `sslrootcert=path` out, which the client does not know.
-fn take_roots(url: &str) -> (String, Option<PathBuf>) {
-    const OPTION: &str = "sslrootcert=";
-    let Some(begin) = url.find(OPTION) else {
-        return (url.to_owned(), None);
-    };
-    let rest = &url[begin + OPTION.len()..];
-    let end = rest.find(['&', ' ']).unwrap_or(rest.len());
-    let before = url[..begin].trim_end_matches(['&', ' ']);
-    let (path, after) = rest.split_at(end);
-    let after = if before.ends_with('?') {
-        after.trim_start_matches('&')
-    } else {
-        after
-    };
-    (format!("{before}{after}"), Some(PathBuf::from(path)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn never_repeats_a_url_that_does_not_parse() {
-        for url in [
-            "postgres://me:s3cret@host:notaport/db",
-            "host=localhost s3cret",
-            "mysql://me:s3cret@host/db",
-        ] {
-            let error = Target::parse(url).expect_err(url).to_string();
-            assert!(!error.contains("s3cret"), "{error}");
-            assert!(error.contains("postgres://user"), "{error}");
-        }
+    fn leading_to(url: &str) -> Target {
+        let options = PostgresOptions::new(url).expect("parses");
+        Target::new(options).expect("leads somewhere")
     }
 
     #[test]
     fn shows_no_password() {
-        let target = Target::parse("postgres://me:s3cret@db.example:6543/orders").expect("parses");
+        let target = leading_to("postgres://me:s3cret@db.example:6543/orders");
         assert_eq!(target.to_string(), "at db.example:6543/orders as me");
         assert!(!format!("{target:?}").contains("s3cret"));
         // Characters that should have been encoded.
-        let target = Target::parse("postgres://me:s3?s3cret=x@host/db").expect("parses");
+        let target = leading_to("postgres://me:s3?s3cret=x@host/db");
         assert_eq!(target.to_string(), "at host:5432/db as me");
         assert!(!format!("{target:?}").contains("s3cret"));
     }
 
     #[test]
-    fn encrypts_when_the_url_asks_for_it() {
-        let tls = |url: &str| {
-            let target = Target::parse(url).expect("parses");
-            (target.tls, target.roots)
-        };
-        assert_eq!(tls("postgres://a@b/c"), (false, None));
-        assert_eq!(tls("postgres://a@b/c?sslmode=prefer"), (false, None));
-        assert_eq!(tls("postgres://a@b/c?sslmode=require"), (true, None));
-        let file = Some(PathBuf::from("/ca.pem"));
-        for url in [
-            "postgres://a@b/c?sslmode=verify-full&sslrootcert=/ca.pem",
-            "postgres://a@b/c?sslrootcert=/ca.pem&sslmode=require",
-            "host=b user=a sslrootcert=/ca.pem sslmode=require",
-        ] {
-            assert_eq!(tls(url), (true, file.clone()), "{url}");
-        }
+    fn names_every_host() {
+        let target = leading_to("postgres://me:s3cret@one:1,two,three:3/orders");
+        assert_eq!(target.to_string(), "at one:1,two:5432,three:3/orders as me");
+        let names: Vec<_> = target
+            .hosts
+            .iter()
+            .map(|host| target.only(host).to_string())
+            .collect();
+        let all = [
+            "at one:1/orders as me",
+            "at two:5432/orders as me",
+            "at three:3/orders as me",
+        ];
+        assert_eq!(names, all);
     }
 }

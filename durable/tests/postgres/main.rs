@@ -1,8 +1,11 @@
 //! The store in PostgreSQL keeps the promises, on a server of the tests' own. The clock is the real one.
 
+mod failover;
 mod faults;
 mod hints;
 mod looks;
+mod migrations;
+mod options;
 mod plans;
 mod pooler;
 mod restore;

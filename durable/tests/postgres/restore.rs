@@ -118,6 +118,32 @@ async fn sequence_behind_the_versions_is_refused() {
     set(&store, &space, "d").await.expect("it is mended");
 }
 
+/// A standby that had not received the last commits takes over. They are gone, so no row shows that versions are given twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_commits_are_refused_by_the_store_that_saw_them() {
+    let Some(url) = database("lost").await else {
+        return missing();
+    };
+    let store = Postgres::connect(&url).await.expect("it connects");
+    let space = space("lost");
+    store.open(&space, "json").await.expect("it opens");
+    let admin = client(&url).await;
+    let row = admin.query_one("SELECT last_value FROM tickwheel_versions", &[]);
+    let before: i64 = row.await.expect("it reads").get(0);
+    set(&store, &space, "a").await.expect("it is set");
+    let lost =
+        format!("DELETE FROM tickwheel_timers; SELECT setval('tickwheel_versions', {before})");
+    admin.batch_execute(&lost).await.expect("it is lost");
+    cut(&url).await;
+    let text = refusal(&store, &space).await;
+    assert!(
+        text.contains("lost commits") && text.contains(&format!("has given {before},")),
+        "{text}"
+    );
+    let new = Postgres::connect(&url).await.expect("it has seen nothing");
+    set(&new, &space, "b").await.expect("it is set");
+}
+
 /// Numbers of namespaces are used again, and timers went to the namespace that had the number then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn database_made_again_mixes_no_namespaces() {

@@ -2,7 +2,7 @@
 //!
 //! Tests share the server that `TICKWHEEL_POSTGRES_URL` leads to, or else one that is started from the usual places of its
 //! programs, in a temporary folder, on a port of the loopback interface. Without either the tests fail if `CI` is set; else
-//! they say so and pass.
+//! they say so and pass. A server may be a standby of another one.
 //!
 //! A shell stands between the test process and its server: it waits for its input to end, which happens however the process
 //! ends, then stops the server and removes the folder.
@@ -10,40 +10,61 @@
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio_postgres::NoTls;
 
-/// Starts a server in a new folder, says so, and stops it when the input ends. Root cannot run a server: `postgres` does.
+/// Starts a server in a new folder, says so, and does what it reads: `freeze` stops all processes of the server where they
+/// are, `keep` ends them and leaves the data, `kill` ends them at once. The end of the input removes everything. Root cannot
+/// run a server: `postgres` does.
 const RUN: &str = r#"
 set -eu
-bin=$1 port=$2 folder=$3
-shift 3
+bin=$1 port=$2 folder=$3 primary=$4
+shift 4
 as=
 if [ "$(id -u)" = 0 ]; then as="setpriv --reuid postgres --regid postgres --clear-groups --"; fi
 if [ ! -d "$folder" ]; then
     mkdir -p "$folder"
     if [ -n "$as" ]; then chown postgres "$folder"; fi
-    (cd "$folder" && $as "$bin/initdb" -D "$folder/data" -A trust -U postgres -N -E UTF8 --no-locale) >/dev/null
-    {
-        echo "host all guarded 127.0.0.1/32 scram-sha-256"
-        cat "$folder/data/pg_hba.conf"
-    } >"$folder/hba"
-    cat "$folder/hba" >"$folder/data/pg_hba.conf"
+    if [ -n "$primary" ]; then
+        (cd "$folder" && $as "$bin/pg_basebackup" -D "$folder/data" -R -X stream -c fast -d "$primary") >/dev/null
+    else
+        (cd "$folder" && $as "$bin/initdb" -D "$folder/data" -A trust -U postgres -N -E UTF8 --no-locale) >/dev/null
+        {
+            echo "host all guarded 127.0.0.1/32 scram-sha-256"
+            cat "$folder/data/pg_hba.conf"
+        } >"$folder/hba"
+        cat "$folder/hba" >"$folder/data/pg_hba.conf"
+    fi
 fi
 cd "$folder"
 $as "$bin/postgres" -D data -p "$port" -k "$folder" "$@" >"$folder/log" 2>&1 </dev/null &
 server=$!
-while ! grep -q "ready to accept connections" "$folder/log"; do
+while ! grep -q "ready to accept .*connections" "$folder/log"; do
     kill -0 $server || { cat "$folder/log" >&2; exit 1; }
     sleep 0.05
 done
 echo ready
-read -r how || how=remove
-kill -INT $server
+all() {
+    kill -$1 $server
+    for stat in /proc/[0-9]*/stat; do
+        if read -r process _ _ parent _ <"$stat" && [ "$parent" = $server ]; then kill -$1 "$process" || true; fi
+    done 2>/dev/null
+}
+while :; do
+    read -r how || how=remove
+    case $how in
+    freeze) all STOP ;;
+    kill) all KILL ;;
+    *) break ;;
+    esac
+    echo done
+done
+all CONT || true
+kill -INT $server || true
 wait $server || true
 if [ "$how" = remove ]; then rm -rf "$folder"; fi
 "#;
@@ -54,12 +75,26 @@ pub(crate) struct Server {
     folder: PathBuf,
     port: u16,
     settings: Vec<String>,
+    /// Where the primary is, of a standby.
+    primary: Option<String>,
     shell: Option<Child>,
+    says: Option<BufReader<ChildStdout>>,
 }
 
 impl Server {
     /// Starts a server with these settings, or none if its programs are not found.
     pub(crate) fn start(settings: &[&str]) -> Option<Self> {
+        Self::start_as(settings, None)
+    }
+
+    /// Starts a standby of this server, with its data.
+    pub(crate) fn standby(&self) -> Self {
+        let port = self.port;
+        let primary = format!("host=127.0.0.1 port={port} user=postgres application_name=standby");
+        Self::start_as(&["fsync=off"], Some(primary)).expect("the programs are there")
+    }
+
+    fn start_as(settings: &[&str], primary: Option<String>) -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("tickwheel-postgres-{}-{number}", std::process::id());
@@ -68,7 +103,9 @@ impl Server {
             folder: std::env::temp_dir().join(name),
             port: free_port(),
             settings: settings.iter().map(|&setting| setting.to_owned()).collect(),
+            primary,
             shell: None,
+            says: None,
         };
         server.start_again();
         Some(server)
@@ -79,6 +116,7 @@ impl Server {
         let mut command = Command::new("sh");
         command.args(["-c", RUN, "sh"]).arg(&self.bin);
         command.arg(self.port.to_string()).arg(&self.folder);
+        command.arg(self.primary.as_deref().unwrap_or_default());
         let common = ["listen_addresses=127.0.0.1", "max_connections=400"];
         for setting in common
             .iter()
@@ -89,21 +127,42 @@ impl Server {
         }
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut shell = piped.spawn().expect("a shell starts");
-        let mut line = String::new();
         let output = shell.stdout.take().expect("it is piped");
-        BufReader::new(output)
-            .read_line(&mut line)
-            .expect("it can be read");
-        assert_eq!(line, "ready\n", "the server starts");
+        self.says = Some(BufReader::new(output));
         self.shell = Some(shell);
+        self.expect("ready");
+    }
+
+    fn expect(&mut self, word: &str) {
+        let mut line = String::new();
+        let says = self.says.as_mut().expect("it runs");
+        says.read_line(&mut line).expect("it can be read");
+        assert_eq!(line.trim_end(), word, "of the server");
+    }
+
+    fn tell(&mut self, word: &str) {
+        use std::io::Write;
+        let shell = self.shell.as_mut().expect("it runs");
+        let input = shell.stdin.as_mut().expect("it is piped");
+        writeln!(input, "{word}").expect("the shell reads");
+    }
+
+    /// Stops all its processes where they are: connections stay open, and nothing responds.
+    pub(crate) fn freeze(&mut self) {
+        self.tell("freeze");
+        self.expect("done");
+    }
+
+    /// Kills all its processes.
+    pub(crate) fn kill(&mut self) {
+        self.tell("kill");
+        self.expect("done");
     }
 
     /// Stops it as an operator does, who leaves the data.
     pub(crate) fn stop(&mut self) {
-        use std::io::Write;
+        self.tell("keep");
         let mut shell = self.shell.take().expect("it runs");
-        let mut input = shell.stdin.take().expect("it is piped");
-        input.write_all(b"keep\n").expect("the shell reads");
         shell.wait().expect("the shell ends");
     }
 

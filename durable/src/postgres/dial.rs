@@ -1,0 +1,173 @@
+//! Connecting to the host that accepts writes.
+//!
+//! A standby is of no use to a store, nor is a primary that was demoted. So every connection is asked whether it can write.
+//!
+//! With several hosts the attempts overlap: a host that is silent, because it is switched off or stopped, delays the others
+//! by [`STAGGER`]. The first host that accepts writes is taken. If a primary lives on beside the one that replaces it, that
+//! may be either, as with any client: fence it.
+
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, Stream, StreamExt, poll_fn};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, Socket};
+
+use super::hints::Hints;
+use super::target::Target;
+use super::tls;
+use crate::store::{BoxError, BoxFuture, StoreError};
+
+/// When a host has not responded for so long, the next one is tried beside it.
+const STAGGER: Duration = Duration::from_millis(250);
+
+const READS_ONLY: &str = "SELECT current_setting('transaction_read_only') = 'on'";
+
+/// A client, and what its server sends.
+pub(super) type Dialed = (Client, Messages);
+
+/// What a server sends unasked. The connection works while this is read.
+pub(super) type Messages = Pin<Box<dyn Stream<Item = Result<AsyncMessage, Error>> + Send>>;
+
+/// Connects to one host.
+pub(super) type Dial = dyn Fn(Config) -> BoxFuture<'static, Result<Dialed, BoxError>> + Send + Sync;
+
+/// Changes the settings for one connection.
+pub(super) type Prepare =
+    dyn Fn(Config) -> BoxFuture<'static, Result<Config, BoxError>> + Send + Sync;
+
+/// Connects with a TLS connector.
+pub(super) fn by_connector<T>(tls: T) -> Arc<Dial>
+where
+    T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+    T::Stream: Send,
+    T::TlsConnect: Send,
+    <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+{
+    Arc::new(move |config| {
+        let tls = tls.clone();
+        Box::pin(async move {
+            let (client, connection) = config.connect(tls).await?;
+            Ok((client, messages(connection)))
+        })
+    })
+}
+
+/// Connects with TLS, and trusts what the file has signed, else what the system trusts. Both are read each time.
+pub(super) fn by_system(roots: Option<PathBuf>) -> Arc<Dial> {
+    Arc::new(move |config| {
+        let tls = tls::connector(roots.as_deref());
+        Box::pin(async move {
+            let (client, connection) = config.connect(tls?).await?;
+            Ok((client, messages(connection)))
+        })
+    })
+}
+
+pub(super) fn messages<S, T>(mut connection: Connection<S, T>) -> Messages
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    Box::pin(poll_fn(move |cx| connection.poll_message(cx)))
+}
+
+/// Connects, for calls.
+pub(super) async fn dial(target: &Target) -> Result<Client, StoreError> {
+    Ok(connect(target, None).await?.0)
+}
+
+/// Connects. What the server sends unasked goes to the hints. The receiver is closed when the connection is.
+pub(super) async fn connect(
+    target: &Target,
+    hints: Option<Arc<Hints>>,
+) -> Result<(Client, watch::Receiver<()>), StoreError> {
+    let mut waiting = target.hosts.iter();
+    let mut attempts = FuturesUnordered::new();
+    let mut failures = Vec::new();
+    loop {
+        if let Some(host) = waiting.next() {
+            attempts.push(attempt(target.only(host), hints.clone()));
+        }
+        let ended = if waiting.len() > 0 {
+            let Ok(ended) = timeout(STAGGER, attempts.next()).await else {
+                continue;
+            };
+            ended
+        } else {
+            attempts.next().await
+        };
+        match ended {
+            Some(Ok(connected)) => return Ok(connected),
+            Some(Err(failure)) => failures.push(failure),
+            None => return Err(no_host(target, failures)),
+        }
+    }
+}
+
+/// Why none of the hosts can be used. A standby may be about to become the primary.
+fn no_host(target: &Target, mut failures: Vec<StoreError>) -> StoreError {
+    if failures.len() == 1 {
+        return failures.remove(0);
+    }
+    let reasons: Vec<_> = failures.iter().map(|error| format!("{error:#}")).collect();
+    let message = format!(
+        "PostgreSQL {target}: no host can be used: {}",
+        reasons.join("; ")
+    );
+    if failures.iter().any(StoreError::may_pass) {
+        StoreError::unavailable(message)
+    } else {
+        StoreError::refused(message)
+    }
+}
+
+/// Connects to a host, if it accepts writes.
+async fn attempt(
+    host: Target,
+    hints: Option<Arc<Hints>>,
+) -> Result<(Client, watch::Receiver<()>), StoreError> {
+    let config = host.hosts[0].clone();
+    let limit = config.get_connect_timeout().copied();
+    let limit = limit.unwrap_or(Duration::MAX);
+    let connected = async {
+        let config = match &host.prepare {
+            Some(prepare) => prepare(config).await.map_err(|error| host.blame(error))?,
+            None => config,
+        };
+        let dialed = (host.dial)(config).await;
+        let (client, messages) = dialed.map_err(|error| host.blame(error))?;
+        let (open, closed) = watch::channel(());
+        drop(tokio::spawn(drive(messages, hints, open)));
+        let asked = client.query_typed(READS_ONLY, &[]).await;
+        let rows = asked.map_err(|error| host.describe(error))?;
+        if rows[0].get(0) {
+            let message = format!(
+                "PostgreSQL {host}: the server accepts no writes: it is a standby, or the role has \
+                 default_transaction_read_only"
+            );
+            return Err(StoreError::unavailable(message));
+        }
+        Ok((client, closed))
+    };
+    timeout(limit, connected).await.unwrap_or_else(|_| {
+        let message = format!("PostgreSQL {host}: no connection within {limit:?}");
+        Err(StoreError::unavailable(message))
+    })
+}
+
+/// Receives until the connection ends, or its client is dropped.
+async fn drive(mut messages: Messages, hints: Option<Arc<Hints>>, open: watch::Sender<()>) {
+    // After an error the calls that wait for a response fail.
+    while let Some(Ok(message)) = messages.next().await {
+        if let (AsyncMessage::Notification(notification), Some(hints)) = (message, &hints) {
+            hints.notify(notification.channel());
+        }
+    }
+    drop(open);
+}

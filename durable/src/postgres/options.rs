@@ -1,0 +1,169 @@
+//! How a store connects, beyond what a URL says.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_postgres::config::SslMode;
+use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
+use tokio_postgres::{Client, Config, Connection, Socket};
+
+use super::dial::{Dial, Prepare, by_connector, messages};
+use super::lanes::MAX_CONNECTIONS;
+use super::url;
+use crate::store::{BoxError, StoreError};
+
+/// How a [`Postgres`](crate::Postgres) store connects: a URL or a [`Config`] of the client, and what neither can say. With
+/// the feature `postgres`.
+///
+/// # Examples
+///
+/// Amazon RDS, with a token in place of a password. Tokens are valid for minutes, so each connection gets its own:
+///
+/// ```no_run
+/// use tickwheel_durable::{Postgres, PostgresOptions};
+///
+/// # async fn sign(host: &tokio_postgres::Config) -> Result<String, std::io::Error> { Ok(String::new()) }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let url = "postgres://worker@db-1.example,db-2.example/orders?sslmode=verify-full&sslrootcert=/etc/rds.pem";
+/// let options = PostgresOptions::new(url)?.before_connect(|mut host| async move {
+///     let token = sign(&host).await?;
+///     host.password(token);
+///     Ok::<_, std::io::Error>(host)
+/// });
+/// let store = Postgres::connect_with(options).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct PostgresOptions {
+    pub(super) config: Config,
+    pub(super) roots: Option<PathBuf>,
+    pub(super) dial: Option<Arc<Dial>>,
+    pub(super) before_connect: Option<Arc<Prepare>>,
+    pub(super) connections: usize,
+    pub(super) create_tables: bool,
+}
+
+impl PostgresOptions {
+    /// The settings of a URL, as [`Postgres::connect`](crate::Postgres::connect) takes it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Refused`] when the URL cannot be parsed.
+    pub fn new(url: &str) -> Result<Self, StoreError> {
+        let (config, roots) = url::parse(url)?;
+        Ok(PostgresOptions {
+            roots,
+            ..PostgresOptions::from(config)
+        })
+    }
+
+    /// Encrypts all connections by this connector, which decides what certificates are trusted. Default: as `sslmode` says.
+    #[must_use]
+    pub fn tls<T>(mut self, connector: T) -> Self
+    where
+        T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+        T::Stream: Send,
+        T::TlsConnect: Send,
+        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+    {
+        self.config.ssl_mode(SslMode::Require);
+        self.dial = Some(by_connector(connector));
+        self
+    }
+
+    /// Calls this function before each connection, with the settings for one host, and connects with what it returns: for
+    /// passwords that expire, such as IAM tokens.
+    ///
+    /// It counts towards the `connect_timeout` of the settings, 5 s by default. Its error is the [cause](std::error::Error::source) of a
+    /// [`StoreError::Unavailable`], and the next call connects again; a [`StoreError`] is returned as it is.
+    #[must_use]
+    pub fn before_connect<F, R, E>(mut self, function: F) -> Self
+    where
+        F: Fn(Config) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Config, E>> + Send + 'static,
+        E: Into<BoxError>,
+    {
+        self.before_connect = Some(Arc::new(move |config| {
+            let changed = function(config);
+            Box::pin(async move { changed.await.map_err(Into::into) })
+        }));
+        self
+    }
+
+    /// Makes each connection by this function, from the settings for one host: for sockets of one's own, such as a tunnel
+    /// or the proxy of a cloud. It replaces [`tls`](Self::tls), and `sslmode` is the function's affair.
+    ///
+    /// The store reads the messages of the connection itself. Limits and errors are those of
+    /// [`before_connect`](Self::before_connect), which runs before it.
+    #[must_use]
+    pub fn connect_by<F, R, S, T, E>(mut self, function: F) -> Self
+    where
+        F: Fn(Config) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<(Client, Connection<S, T>), E>> + Send + 'static,
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        E: Into<BoxError>,
+    {
+        self.dial = Some(Arc::new(move |config| {
+            let connected = function(config);
+            Box::pin(async move {
+                let (client, connection) = connected.await.map_err(Into::into)?;
+                Ok((client, messages(connection)))
+            })
+        }));
+        self
+    }
+
+    /// How many connections the store has at most (3 to 7). Default: 7.
+    ///
+    /// One listens for hints, one is for reads, and the others are for calls that take turns:
+    ///
+    /// | connections | calls that wait for each other |
+    /// |---|---|
+    /// | 7 | none but those of a kind: fires, settles, writes, loads, queries such as `counts` |
+    /// | 6 | loads and queries: while millions of rows are counted, nothing is loaded |
+    /// | 5 | these and writes: a write that waits for a locked row delays loads |
+    /// | 4 | these and settles |
+    /// | 3 | all: a slow query, or a write that waits, makes timers late |
+    #[must_use]
+    pub fn connections(mut self, connections: usize) -> Self {
+        self.connections = connections;
+        self
+    }
+
+    /// Whether the tables are made and upgraded. Default: `true`. With `false` the store refuses a database without them, or
+    /// with those of an earlier version, and names the files to apply.
+    #[must_use]
+    pub fn create_tables(mut self, create_tables: bool) -> Self {
+        self.create_tables = create_tables;
+        self
+    }
+}
+
+impl From<Config> for PostgresOptions {
+    fn from(config: Config) -> Self {
+        PostgresOptions {
+            config,
+            roots: None,
+            dial: None,
+            before_connect: None,
+            connections: MAX_CONNECTIONS,
+            create_tables: true,
+        }
+    }
+}
+
+impl fmt::Debug for PostgresOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The client's `Debug` hides the password.
+        f.debug_struct("PostgresOptions")
+            .field("config", &self.config)
+            .field("connections", &self.connections)
+            .field("create_tables", &self.create_tables)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,232 @@
+//! A primary fails, and its synchronous standby takes over: nothing is lost, and the instances find the new primary.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use tickwheel::TimerWheel;
+use tickwheel_durable::store::StoreError;
+use tickwheel_durable::{Claims, DurableTimers, Postgres, builder};
+use tokio::time::{sleep, timeout};
+
+use super::server::{Server, client, missing, until};
+
+const SECOND: Duration = Duration::from_secs(1);
+const CALL_TIMEOUT: Duration = SECOND;
+
+type Timers = DurableTimers<String, u64>;
+
+/// A primary and its standby.
+struct Pair {
+    primary: Server,
+    standby: Server,
+}
+
+impl Pair {
+    /// Commits of the primary wait for the standby from now on.
+    async fn start() -> Option<Self> {
+        let primary = Server::start(&["fsync=off"])?;
+        let standby = primary.standby();
+        let admin = client(&primary.url()).await;
+        for sql in [
+            "ALTER SYSTEM SET synchronous_standby_names = 'standby'",
+            "SELECT pg_reload_conf()",
+        ] {
+            admin.batch_execute(sql).await.expect("it is set");
+        }
+        until("replication", async || {
+            let sql = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
+            let row = admin.query_one(sql, &[]).await.expect("it reads");
+            row.get::<_, i64>(0) == 1
+        })
+        .await;
+        Some(Pair { primary, standby })
+    }
+
+    /// The standby first: it has to be passed over.
+    fn url(&self) -> String {
+        format!(
+            "postgres://postgres@127.0.0.1:{},127.0.0.1:{}/postgres?target_session_attrs=read-write",
+            self.standby.port(),
+            self.primary.port()
+        )
+    }
+
+    /// Makes the standby the primary. Returns how long a plain client then needs for a connection and a write.
+    async fn promote(&self) -> Duration {
+        let url = self.standby.url();
+        let promote = "SELECT pg_promote(true, 60)";
+        let promoted = client(&url).await.query_one(promote, &[]).await;
+        assert!(promoted.expect("it is asked").get::<_, bool>(0));
+        let began = Instant::now();
+        let write = "CREATE TABLE control (n int)";
+        let written = client(&url).await.batch_execute(write).await;
+        written.expect("it accepts writes");
+        began.elapsed()
+    }
+}
+
+async fn start(url: &str) -> (Timers, Claims<String, u64>) {
+    let store = Postgres::connect(url).await.expect("it connects");
+    let started = builder("failover")
+        .poll(Duration::from_millis(200))
+        .lease(5 * SECOND)
+        .call_timeout(CALL_TIMEOUT)
+        .start(&TimerWheel::new(), store)
+        .await;
+    started.expect("it starts")
+}
+
+/// What became of the timers.
+#[derive(Default)]
+struct Books {
+    /// Those whose set has returned, and when it was called.
+    set: BTreeMap<u64, Instant>,
+    delivered: BTreeSet<u64>,
+    acknowledged: BTreeSet<u64>,
+    again: BTreeSet<u64>,
+    early: u32,
+}
+
+/// Sets timers, one after the other, until the end.
+async fn write(timers: Timers, books: Arc<Mutex<Books>>, is_over: Arc<AtomicBool>) {
+    for number in 0.. {
+        if is_over.load(Ordering::Acquire) {
+            return;
+        }
+        let delay = Duration::from_millis(number * 37 % 4_000);
+        let called = Instant::now();
+        if timers
+            .set_timer(&number.to_string(), &number, delay)
+            .await
+            .is_ok()
+        {
+            let mut books = books.lock().expect("no test panics with it");
+            books.set.insert(number, called);
+        }
+        sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Acknowledges what is delivered.
+async fn handle(mut claims: Claims<String, u64>, books: Arc<Mutex<Books>>) {
+    while let Some(claim) = claims.recv().await {
+        let number = claim.value;
+        {
+            let mut books = books.lock().expect("no test panics with it");
+            books.early += u32::from(SystemTime::now() < claim.deadline);
+            books.delivered.insert(number);
+            if books.acknowledged.contains(&number) {
+                books.again.insert(number);
+            }
+        }
+        if claim.ack().await.is_ok() {
+            let mut books = books.lock().expect("no test panics with it");
+            books.acknowledged.insert(number);
+        }
+    }
+}
+
+/// Timers are set and delivered while the primary fails in this way.
+async fn survive(fail: impl FnOnce(&mut Server)) {
+    let Some(mut pair) = Pair::start().await else {
+        return missing();
+    };
+    let (timers, claims) = start(&pair.url()).await;
+    let (writer, writers_claims) = start(&pair.url()).await;
+    drop(writers_claims);
+    let books = Arc::<Mutex<Books>>::default();
+    let is_over = Arc::<AtomicBool>::default();
+    let writes = tokio::spawn(write(writer, Arc::clone(&books), Arc::clone(&is_over)));
+    drop(tokio::spawn(handle(claims, Arc::clone(&books))));
+    sleep(3 * SECOND / 2).await;
+    fail(&mut pair.primary);
+    // A good while without any server.
+    sleep(3 * SECOND).await;
+    let control = pair.promote().await;
+    let promoted = Instant::now();
+    let lock = || books.lock().expect("no test panics with it");
+    let back = async {
+        let works = |books: &Books| books.set.values().any(|&called| called > promoted);
+        while !works(&lock()) {
+            sleep(Duration::from_millis(5)).await;
+        }
+        while timers.deadline("0").await.is_err() {}
+    };
+    timeout(60 * SECOND, back).await.expect("it comes back");
+    let (took, limit) = (promoted.elapsed(), CALL_TIMEOUT + 2 * SECOND + 5 * control);
+    assert!(
+        took <= limit,
+        "back after {took:?}, a plain client after {control:?}"
+    );
+    sleep(SECOND).await;
+    is_over.store(true, Ordering::Release);
+    writes.await.expect("it does not panic");
+    let missing = || -> Vec<u64> {
+        let books = lock();
+        let missing = books
+            .set
+            .keys()
+            .filter(|number| !books.delivered.contains(number));
+        missing.copied().collect()
+    };
+    for _ in 0..300 {
+        if missing().is_empty() {
+            break;
+        }
+        sleep(SECOND / 10).await;
+    }
+    assert_eq!(missing(), [0; 0], "set and never delivered");
+    let books = lock();
+    assert_eq!(books.early, 0, "early");
+    assert!(
+        books.again.is_empty(),
+        "{:?} came again after an acknowledgement",
+        books.again
+    );
+}
+
+/// Sets that return are on the standby too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_primary_loses_nothing() {
+    survive(Server::kill).await;
+}
+
+/// Its connections stay open, and new ones are made with it, but nothing responds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn frozen_primary_loses_nothing() {
+    survive(Server::freeze).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn standby_alone_is_unavailable() {
+    let Some(pair) = Pair::start().await else {
+        return missing();
+    };
+    let refused = Postgres::connect(&pair.standby.url()).await;
+    let error = refused.expect_err("it only reads");
+    let text = error.to_string();
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{text}");
+    assert!(
+        text.contains("accepts no writes") && text.contains("standby"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn each_host_says_why_it_cannot_be_used() {
+    let url = "postgres://me:s3cret@127.0.0.1:1,127.0.0.1:2/orders";
+    let error = Postgres::connect(url).await.expect_err("there is none");
+    let text = format!("{error:#}");
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{text}");
+    for part in [
+        "at 127.0.0.1:1,127.0.0.1:2/orders as me: no host can be used",
+        "127.0.0.1:1/orders as me: ",
+        "127.0.0.1:2/orders as me: ",
+        "refused",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(!text.contains("s3cret"), "{text}");
+}
