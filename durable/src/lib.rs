@@ -62,10 +62,13 @@
 //! | store | feature | a write that returned survives | hints between processes |
 //! |---|---|---|---|
 //! | [`Sqlite`], a file | `sqlite`, on by default; takes a C compiler | a crash of the process and of the operating system | no: the next poll finds what another process sets |
-//! | [`Postgres`] | `postgres`; takes a C compiler | what the server's commits survive, [by its settings](Postgres#durability) | yes |
-//! | [`Redis`], or Valkey | `redis`; takes a C compiler | what the server's data survives, [by its settings](Redis#what-survives-what) | yes |
+//! | [`Postgres`] | `postgres` | what the server's commits survive, [by its settings](Postgres#durability) | yes |
+//! | [`Redis`], or Valkey | `redis` | what the server's data survives, [by its settings](Redis#what-survives-what) | yes |
 //! | [`Memory`], for tests | | nothing | - |
 //! | [your own](store::Store) | `tickwheel-durable-conformance` is the suite that it must pass | its own choice | its own choice |
+//!
+//! With PostgreSQL or Redis alone, `default-features = false` leaves SQLite and the C compiler out. Encrypted connections
+//! take a feature more: `tls-ring`, or `tls-aws-lc-rs`.
 //!
 //! The oldest supported Rust is 1.85. The crate needs Tokio's `rt`, `sync` and `time`, from version 1.49 on.
 

@@ -45,6 +45,7 @@
 //! | the store is slow | lateness grows by the round trip; batches grow with it, so throughput does not fall |
 //! | the disk of an SQLite file is full, the file is read-only, or it was deleted or replaced while open | calls fail with [`StoreError::Refused`](crate::store::StoreError::Refused), which names the file, until there is room or the file is opened again |
 //! | another process has locked an SQLite file, or is stopped (`SIGSTOP`, a debugger) while it holds the lock | calls of all processes wait, and fail with [`Error::Timeout`](crate::Error::Timeout) after their call timeout; after a second a warning names the file. SQLite cannot take a lock away: let the process go on, or end it. Looks go on |
+//! | a primary of PostgreSQL fails, and its standby takes over | instances whose URL names both [find the new one](crate::Postgres#failover) within their call timeout and two seconds |
 //! | a Redis server hangs, and another one takes over its address | the instance drops the connection after the call timeout, and its next call connects to the other server |
 //! | another session has locked rows in PostgreSQL | moves, removes and acknowledgements of these timers fail with [`Error::Timeout`](crate::Error::Timeout); the timers are delivered when the lock has ended. Other timers are not delayed |
 //! | a transaction of yours has [set a timer](crate::Postgres#in-your-own-transaction) in PostgreSQL and stays open | calls on its key wait for it, and fail with [`Error::Timeout`](crate::Error::Timeout) after their call timeout; other keys are not delayed |

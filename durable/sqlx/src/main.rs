@@ -90,3 +90,17 @@ async fn orders_of_sqlx_and_their_reminders_are_one() {
     let reminded = reminded(&url).await.expect("it works");
     assert_eq!(reminded, [0, 2, 4, 6, 8]);
 }
+
+/// This package enables no feature for TLS.
+#[cfg(test)]
+#[tokio::test]
+async fn missing_feature_for_tls_is_named() {
+    let url = "postgres://me:s3cret@127.0.0.1:1/shop?sslmode=require";
+    let refused = tickwheel_durable::Postgres::connect(url).await;
+    let text = format!("{:#}", refused.expect_err("it cannot encrypt"));
+    assert!(
+        text.contains("`tls-ring`") && text.contains("`tls-aws-lc-rs`"),
+        "{text}"
+    );
+    assert!(!text.contains("s3cret"), "{text}");
+}

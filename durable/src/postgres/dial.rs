@@ -135,30 +135,35 @@ async fn attempt(
     let config = host.hosts[0].clone();
     let limit = config.get_connect_timeout().copied();
     let limit = limit.unwrap_or(Duration::MAX);
-    let connected = async {
+    let dialed = async {
         let config = match &host.prepare {
-            Some(prepare) => prepare(config).await.map_err(|error| host.blame(error))?,
+            Some(prepare) => prepare(config).await?,
             None => config,
         };
-        let dialed = (host.dial)(config).await;
-        let (client, messages) = dialed.map_err(|error| host.blame(error))?;
-        let (open, closed) = watch::channel(());
-        drop(tokio::spawn(drive(messages, hints, open)));
-        let asked = client.query_typed(READS_ONLY, &[]).await;
-        let rows = asked.map_err(|error| host.describe(error))?;
-        if rows[0].get(0) {
-            let message = format!(
-                "PostgreSQL {host}: the server accepts no writes: it is a standby, or the role has \
-                 default_transaction_read_only"
-            );
-            return Err(StoreError::unavailable(message));
-        }
-        Ok((client, closed))
+        (host.dial)(config).await
     };
-    timeout(limit, connected).await.unwrap_or_else(|_| {
+    let Ok(dialed) = timeout(limit, dialed).await else {
         let message = format!("PostgreSQL {host}: no connection within {limit:?}");
-        Err(StoreError::unavailable(message))
-    })
+        return Err(StoreError::unavailable(message));
+    };
+    let (client, messages) = dialed.map_err(|error| host.blame(error))?;
+    let (open, closed) = watch::channel(());
+    drop(tokio::spawn(drive(messages, hints, open)));
+    let Ok(asked) = timeout(limit, client.query_typed(READS_ONLY, &[])).await else {
+        let message = format!(
+            "PostgreSQL {host}: a connection has no answer within {limit:?}: a pooler between has to have room for all \
+             connections of a store"
+        );
+        return Err(StoreError::unavailable(message));
+    };
+    let rows = asked.map_err(|error| host.describe(error))?;
+    if rows[0].get(0) {
+        let message = format!(
+            "PostgreSQL {host}: the server accepts no writes: it is a standby, or the role has default_transaction_read_only"
+        );
+        return Err(StoreError::unavailable(message));
+    }
+    Ok((client, closed))
 }
 
 /// Receives until the connection ends, or its client is dropped.

@@ -69,8 +69,9 @@ use write::WriteCall;
 /// A store in a PostgreSQL database, from version 14 on. With the feature `postgres`.
 ///
 /// Any number of processes on any hosts may share the database. Clones share their connections: two from the start, up to four
-/// more that are made when they are first used, and one that listens once an instance claims. A connection that is lost is
-/// replaced by the next call.
+/// more that are made when they are first used, and one that listens once an instance claims.
+/// [`PostgresOptions::connections`] makes them fewer. A connection that is lost, or on which nothing responds, is replaced by
+/// the next call.
 ///
 /// # Durability
 ///
@@ -84,7 +85,7 @@ use write::WriteCall;
 /// | `fsync = off` | survives | survives | the database may be damaged |
 ///
 /// The role has the setting (`ALTER ROLE .. SET synchronous_commit`), or the URL (`?options=-c%20synchronous_commit%3Doff`).
-/// After a failover to an asynchronous standby, what had not reached it is lost.
+/// [Failover](#failover) says what a standby keeps.
 ///
 /// The store's clock is the server's, read once in a call.
 ///
@@ -92,8 +93,12 @@ use write::WriteCall;
 ///
 /// The first connection makes the tables `tickwheel_*`, the sequence `tickwheel_versions` and functions in the first schema of
 /// the role's `search_path`; for that it needs `CREATE` on the schema. Tables of an earlier version of this crate are upgraded
-/// by the first connection, whose role has to own them; instances of that version can then not connect any more. Otherwise it
-/// is enough to have
+/// by the first connection, whose role has to own them; instances of that version can then not connect any more.
+///
+/// Where the role may not do that, another one applies the files in the folder `migrations/postgres` of this package, each in
+/// its turn: `psql -v ON_ERROR_STOP=1 -f 1.sql`. [`MIGRATIONS`](Self::MIGRATIONS) has their text. With
+/// [`create_tables(false)`](PostgresOptions::create_tables) a store never tries, and its error names the files that are missing.
+/// Then it is enough to have
 ///
 /// ```sql
 /// GRANT SELECT ON tickwheel_schema TO worker;
@@ -153,7 +158,8 @@ use write::WriteCall;
 ///
 /// # Sizing
 ///
-/// * Seven connections for each process at most, counted against `max_connections`.
+/// * Seven connections for each process at most, counted against `max_connections`, or
+///   [fewer](PostgresOptions::connections).
 /// * The work of a call does not grow with the number of timers: each row is looked up in an index, whatever the statistics
 ///   say. [`counts`](crate::DurableTimers::counts) counts up to 10,000 rows in each state; more it estimates by counting those on
 ///   some 500 pages of the table, which is a few percent off, or more for a small part of a table that several namespaces
@@ -174,16 +180,28 @@ use write::WriteCall;
 /// connections and resets what it gives back (`server_reset_query = DISCARD ALL`, the default). A pooler of transactions or
 /// statements is refused at connect. Callers of [the functions](#in-your-own-transaction) may use any pooler.
 ///
-/// # Failover and restore
+/// # Failover
 ///
-/// Versions and tokens grow because the sequence does. A copy whose sequence is behind its rows, as a logical replica or part
-/// of a dump may be, is refused by each connection. So is a database whose tables were dropped and made again under a store
-/// that is connected: restart its instances.
+/// The URL may name several hosts: `postgres://worker@db-1.example,db-2.example/orders`. Connections lead to the one that
+/// accepts writes, as with `target_session_attrs=read-write`, which may be left out. A host that does not respond delays the
+/// others by a quarter of a second. While none accepts writes, calls fail with [`StoreError::Unavailable`].
+///
+/// | the standby | after a failover |
+/// |---|---|
+/// | synchronous (`synchronous_standby_names`) | nothing is lost that a call has returned |
+/// | asynchronous | the last commits may be lost: timers are missing that were set, are there again that were removed or acknowledged, or have their old deadline. Tokens that were given may be given again |
+///
+/// Versions and tokens grow because the sequence does. A connection is refused if the sequence is behind the rows, as in a
+/// logical replica or a part of a dump, or behind what this store has seen, as after lost commits. The error says which
+/// number it has to be set to. Stop the instances first: what they have loaded may be lost. A database whose tables were dropped and made again is
+/// refused by stores that are connected: restart their instances.
 ///
 /// # Encryption
 ///
 /// Connections are encrypted if the URL has `sslmode=require` or `sslmode=verify-full`. Both check the certificate, by the file
-/// that `sslrootcert=` names or else by what the system trusts. Without, they are not encrypted.
+/// that `sslrootcert=` names or else by what the system trusts. Without, they are not encrypted. It takes the feature `tls-ring`
+/// or `tls-aws-lc-rs`, or a default provider of `rustls` that the program has installed; [`PostgresOptions::tls`] takes
+/// any connector.
 ///
 /// # Examples
 ///
@@ -193,7 +211,7 @@ use write::WriteCall;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let wheel = tickwheel::TimerWheel::new();
-/// let store = Postgres::connect("postgres://worker:secret@db.example/orders?sslmode=require").await?;
+/// let store = Postgres::connect("postgres://worker:secret@db.example/orders?sslmode=verify-full").await?;
 /// let (timers, claims) = builder::<String, u32>("orders").start(&wheel, store).await?;
 /// # Ok(())
 /// # }
@@ -224,7 +242,7 @@ impl Postgres {
     /// Connects to a database, and makes the tables if they are not there.
     ///
     /// The URL is one of libpq: `postgres://user:password@host:port/database?option=value`, or a list of `option=value`. It may
-    /// name several hosts, with `target_session_attrs=read-write`.
+    /// name [several hosts](#failover).
     ///
     /// # Errors
     ///

@@ -44,12 +44,15 @@ impl Pair {
         Some(Pair { primary, standby })
     }
 
-    /// The standby first: it has to be passed over.
-    fn url(&self) -> String {
+    /// A URL with both, in one order or the other.
+    fn url(&self, standby_first: bool) -> String {
+        let mut ports = [self.primary.port(), self.standby.port()];
+        if standby_first {
+            ports.reverse();
+        }
+        let [first, second] = ports;
         format!(
-            "postgres://postgres@127.0.0.1:{},127.0.0.1:{}/postgres?target_session_attrs=read-write",
-            self.standby.port(),
-            self.primary.port()
+            "postgres://postgres@127.0.0.1:{first},127.0.0.1:{second}/postgres?target_session_attrs=read-write"
         )
     }
 
@@ -129,12 +132,13 @@ async fn handle(mut claims: Claims<String, u64>, books: Arc<Mutex<Books>>) {
 }
 
 /// Timers are set and delivered while the primary fails in this way.
-async fn survive(fail: impl FnOnce(&mut Server)) {
+async fn survive(fail: impl FnOnce(&mut Server), standby_first: bool) {
     let Some(mut pair) = Pair::start().await else {
         return missing();
     };
-    let (timers, claims) = start(&pair.url()).await;
-    let (writer, writers_claims) = start(&pair.url()).await;
+    let url = pair.url(standby_first);
+    let (timers, claims) = start(&url).await;
+    let (writer, writers_claims) = start(&url).await;
     drop(writers_claims);
     let books = Arc::<Mutex<Books>>::default();
     let is_over = Arc::<AtomicBool>::default();
@@ -187,16 +191,16 @@ async fn survive(fail: impl FnOnce(&mut Server)) {
     );
 }
 
-/// Sets that return are on the standby too.
+/// Sets that return are on the standby too. It is named first, and passed over while it only reads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_primary_loses_nothing() {
-    survive(Server::kill).await;
+    survive(Server::kill, true).await;
 }
 
-/// Its connections stay open, and new ones are made with it, but nothing responds.
+/// It is named first. Its connections stay open, and the system accepts new ones for it, but nothing responds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn frozen_primary_loses_nothing() {
-    survive(Server::freeze).await;
+    survive(Server::freeze, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -212,6 +216,37 @@ async fn standby_alone_is_unavailable() {
         text.contains("accepts no writes") && text.contains("standby"),
         "{text}"
     );
+}
+
+/// A primary that is demoted, behind a proxy that keeps its connections.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connection_that_only_reads_is_replaced() {
+    let Some(server) = Server::start(&["fsync=off"]) else {
+        return missing();
+    };
+    let (timers, _claims) = start(&server.url()).await;
+    let admin = client(&server.url()).await;
+    let set = async || timers.set_timer("a", &1, 3_600 * SECOND).await;
+    let configure = async |setting: &str| {
+        for sql in [setting, "SELECT pg_reload_conf()"] {
+            admin.batch_execute(sql).await.expect("it is set");
+        }
+    };
+    set().await.expect("it is set");
+    let here = "SET default_transaction_read_only = off";
+    admin.batch_execute(here).await.expect("it is set");
+    configure("ALTER SYSTEM SET default_transaction_read_only = on").await;
+    until("a connection that is refused", async || {
+        let Err(error) = set().await else {
+            return false;
+        };
+        let text = format!("{error:#}");
+        assert!(text.contains("unavailable"), "{text}");
+        text.contains("accepts no writes")
+    })
+    .await;
+    configure("ALTER SYSTEM RESET default_transaction_read_only").await;
+    until("writes", async || set().await.is_ok()).await;
 }
 
 #[tokio::test]

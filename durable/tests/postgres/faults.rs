@@ -4,14 +4,17 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Duration;
 
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
 use tickwheel::TimerWheel;
 use tickwheel_durable::store::{
     Action, Due, Fire, Load, LoadWindow, Namespace, Settle, Settled, Settlement, Store, StoreError,
     Version, Write, WriteOutcome,
 };
-use tickwheel_durable::{Claims, DurableTimers, Postgres, builder};
-
+use tickwheel_durable::{Claims, DurableTimers, Postgres, PostgresOptions, builder};
 use tokio_postgres::Transaction;
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::server::{Server, client, database, missing, shared_url, until};
 
@@ -454,10 +457,38 @@ async fn encrypts_and_checks_the_certificate() {
         server.url(),
         roots.display()
     );
-    let (timers, _claims) = start(&trusted, "tls").await;
+    let (timers, claims) = start(&trusted, "tls").await;
     timers.set_timer("a", &1, FAR).await.expect("it is set");
-    let sql = "SELECT count(*) FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid)
-        WHERE s.ssl AND a.application_name = 'tickwheel-durable'";
-    let encrypted: i64 = admin.query_one(sql, &[]).await.expect("it reads").get(0);
-    assert!(encrypted >= 2, "{encrypted} connections");
+    let encrypted = async || -> i64 {
+        let sql = "SELECT count(*) FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid)
+            WHERE s.ssl AND a.application_name = 'tickwheel-durable'";
+        admin.query_one(sql, &[]).await.expect("it reads").get(0)
+    };
+    let by_url = encrypted().await;
+    assert!(by_url >= 2, "{by_url} connections");
+    // A connector of the user's encrypts, whatever the URL says.
+    timers.shutdown().await;
+    drop((timers, claims));
+    until("the end of the connections", async || {
+        encrypted().await == 0
+    })
+    .await;
+    let options = PostgresOptions::new(&server.url()).expect("it parses");
+    let own = Postgres::connect_with(options.tls(connector(&roots))).await;
+    let _own = own.expect("it connects");
+    assert_eq!(encrypted().await, 2);
+}
+
+/// Trusts this certificate alone.
+fn connector(certificate: &std::path::Path) -> MakeRustlsConnect {
+    let certificate = CertificateDer::from_pem_file(certificate).expect("it is there");
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate).expect("it is a root");
+    let provider = rustls::crypto::ring::default_provider();
+    let config = ClientConfig::builder_with_provider(provider.into())
+        .with_safe_default_protocol_versions()
+        .expect("it has them")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    MakeRustlsConnect::new(config)
 }

@@ -126,7 +126,7 @@ async fn each_connection_asks_for_its_password() {
         let change = format!("ALTER ROLE guarded PASSWORD '{next}'");
         admin.batch_execute(&change).await.expect("it is changed");
         let before = asked.load(Ordering::Relaxed);
-        assert!(cut(&admin).await >= 2);
+        assert!(cut(&admin).await >= 1);
         until("a new connection", async || {
             timers.set_timer("a", &1, far).await.is_ok()
         })

@@ -43,7 +43,7 @@ fi
 cd "$folder"
 $as "$bin/postgres" -D data -p "$port" -k "$folder" "$@" >"$folder/log" 2>&1 </dev/null &
 server=$!
-while ! grep -q "ready to accept .*connections" "$folder/log"; do
+while ! grep -qs "ready to accept .*connections" "$folder/log"; do
     kill -0 $server || { cat "$folder/log" >&2; exit 1; }
     sleep 0.05
 done
@@ -63,8 +63,8 @@ while :; do
     esac
     echo done
 done
-all CONT || true
-kill -INT $server || true
+all CONT 2>/dev/null || true
+kill -INT $server 2>/dev/null || true
 wait $server || true
 if [ "$how" = remove ]; then rm -rf "$folder"; fi
 "#;
