@@ -39,9 +39,10 @@ fn settings() -> Builder<u32, String> {
 /// Whether the same call may succeed later.
 pub(crate) fn may_pass(error: &(dyn StdError + 'static)) -> bool {
     let errors = std::iter::successors(Some(error), |&error| error.source());
-    let mut passing = errors.map(|error| {
-        let timeout = matches!(error.downcast_ref(), Some(Error::Timeout { .. }));
-        timeout || error.downcast_ref().is_some_and(StoreError::may_pass)
+    let mut passing = errors.map(|error| match error.downcast_ref() {
+        Some(Error::Timeout { .. }) => true,
+        Some(Error::Store(error)) => error.may_pass(),
+        _ => error.downcast_ref().is_some_and(StoreError::may_pass),
     });
     passing.any(|may_pass| may_pass)
 }
