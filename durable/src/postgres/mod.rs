@@ -193,8 +193,10 @@ use write::WriteCall;
 ///
 /// Versions and tokens grow because the sequence does. A connection is refused if the sequence is behind the rows, as in a
 /// logical replica or a part of a dump, or behind what this store has seen, as after lost commits. The error says which
-/// number it has to be set to. Stop the instances first: what they have loaded may be lost. A database whose tables were dropped and made again is
-/// refused by stores that are connected: restart their instances.
+/// number it has to be set to. Stop the instances first: what they have loaded may be lost. Stop them after every failover
+/// that may have lost commits: an instance that connects when others have moved the sequence on notices nothing.
+///
+/// A database whose tables were dropped and made again is refused by stores that are connected: restart their instances.
 ///
 /// # Encryption
 ///

@@ -78,8 +78,9 @@ impl PostgresOptions {
     /// Calls this function before each connection, with the settings for one host, and connects with what it returns: for
     /// passwords that expire, such as IAM tokens.
     ///
-    /// It counts towards the `connect_timeout` of the settings, 5 s by default. Its error is the [cause](std::error::Error::source) of a
-    /// [`StoreError::Unavailable`], and the next call connects again; a [`StoreError`] is returned as it is.
+    /// It counts towards the `connect_timeout` of the settings, 5 s by default. Its error is the
+    /// [cause](std::error::Error::source) of a [`StoreError::Unavailable`], and the next call connects again; a
+    /// [`StoreError`] is returned as it is.
     #[must_use]
     pub fn before_connect<F, R, E>(mut self, function: F) -> Self
     where
