@@ -5,12 +5,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::try_join_all;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use crate::codec::Coder;
 use crate::error::Error;
-use crate::instance::Core;
+use crate::instance::{Core, Cores};
+use crate::rebalance::{Rebalanced, rebalance};
 use crate::store::{
     DeadRows, List, Purged, Retried, Settle, Settled, Settlement, State, StoreError, StoreTime,
     Stored, Version,
@@ -50,7 +52,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// # }
 /// ```
 pub struct Admin<K, V> {
-    core: Arc<Core>,
+    cores: Arc<Cores>,
     coder: Arc<dyn Coder<K, V>>,
 }
 
@@ -76,6 +78,8 @@ pub struct Entry<K, V> {
     pub dead: Option<Dead>,
     /// The error of its last attempt that failed with one.
     pub error: Option<String>,
+    /// The name of the [shard](crate::Shards) that it lies in, if there are several.
+    pub shard: Option<String>,
     position: Position,
 }
 
@@ -101,7 +105,7 @@ pub struct Dead {
 
 /// A position in a list, to continue after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Position(StoreTime, Version);
+pub struct Position(StoreTime, Version, usize);
 
 impl<K, V> Entry<K, V> {
     /// Its position in the list, to continue after it.
@@ -111,8 +115,8 @@ impl<K, V> Entry<K, V> {
 }
 
 impl<K, V> Admin<K, V> {
-    pub(crate) fn new(core: Arc<Core>, coder: Arc<dyn Coder<K, V>>) -> Self {
-        Admin { core, coder }
+    pub(crate) fn new(cores: Arc<Cores>, coder: Arc<dyn Coder<K, V>>) -> Self {
+        Admin { cores, coder }
     }
 
     /// The next `limit` waiting timers after a position, earliest deadline first.
@@ -160,7 +164,10 @@ impl<K, V> Admin<K, V> {
     ///
     /// See [above](Self).
     pub async fn retry_dead(&self, token: Token) -> Result<bool, Error> {
-        Ok(self.retry(|| DeadRows::Token(token.0)).await? > 0)
+        let Some(core) = self.cores.of_token(token) else {
+            return Ok(false);
+        };
+        Ok(retry(core, || DeadRows::Token(token.version)).await? > 0)
     }
 
     /// Retries the dead timers with this key. Returns how many there were: of a repeating timer each occurrence dies for
@@ -175,7 +182,7 @@ impl<K, V> Admin<K, V> {
         Q: Serialize + ?Sized,
     {
         let key = self.coder.encode_key(&key)?;
-        self.retry(|| DeadRows::Key(key.clone())).await
+        retry(self.cores.of_key(&key), || DeadRows::Key(key.clone())).await
     }
 
     /// Retries all timers that are dead now, those that died first before others. Returns how many there were.
@@ -187,8 +194,12 @@ impl<K, V> Admin<K, V> {
     /// See [above](Self).
     pub async fn retry_all_dead(&self) -> Result<u64, Error> {
         let began = Instant::now();
-        // One that dies again meanwhile is not retried again.
-        self.retry(|| DeadRows::OlderThan(began.elapsed())).await
+        let mut retried = 0;
+        for core in self.cores.iter() {
+            // One that dies again meanwhile is not retried again.
+            retried += retry(core, || DeadRows::OlderThan(began.elapsed())).await?;
+        }
+        Ok(retried)
     }
 
     /// Discards the dead timer with this token. Returns whether there was one.
@@ -197,7 +208,10 @@ impl<K, V> Admin<K, V> {
     ///
     /// See [above](Self).
     pub async fn discard_dead(&self, token: Token) -> Result<bool, Error> {
-        Ok(self.discard_rows(|| DeadRows::Token(token.0)).await? > 0)
+        let Some(core) = self.cores.of_token(token) else {
+            return Ok(false);
+        };
+        Ok(discard_rows(core, || DeadRows::Token(token.version)).await? > 0)
     }
 
     /// Discards the dead timers with this key. Returns how many there were.
@@ -211,7 +225,7 @@ impl<K, V> Admin<K, V> {
         Q: Serialize + ?Sized,
     {
         let key = self.coder.encode_key(&key)?;
-        self.discard_rows(|| DeadRows::Key(key.clone())).await
+        discard_rows(self.cores.of_key(&key), || DeadRows::Key(key.clone())).await
     }
 
     /// Discards all timers that are dead now. Returns how many there were.
@@ -223,8 +237,11 @@ impl<K, V> Admin<K, V> {
     /// See [above](Self).
     pub async fn discard_all_dead(&self) -> Result<u64, Error> {
         let began = Instant::now();
-        self.discard_rows(|| DeadRows::OlderThan(began.elapsed()))
-            .await
+        let mut discarded = 0;
+        for core in self.cores.iter() {
+            discarded += discard_rows(core, || DeadRows::OlderThan(began.elapsed())).await?;
+        }
+        Ok(discarded)
     }
 
     /// The timer with this key: the waiting one, else the one that was delivered last and is not settled, else the one that
@@ -239,8 +256,9 @@ impl<K, V> Admin<K, V> {
         Q: Serialize + ?Sized,
     {
         let key = self.coder.encode_key(&key)?;
-        let stored = self.core.calls.get(key).await?;
-        Ok(stored.map(|stored| self.entry(&stored)))
+        let shard = self.cores.shard_of(&key);
+        let stored = self.cores.of_shard(shard).calls.get(key).await?;
+        Ok(stored.map(|stored| self.entry(shard, &stored)))
     }
 
     /// Releases a claim of any instance: the timer is delivered again at once. Use it to retry a quarantined timer.
@@ -259,6 +277,21 @@ impl<K, V> Admin<K, V> {
     /// As [`release`](Self::release).
     pub async fn discard(&self, token: Token) -> Result<(), Error> {
         self.settle(token, Settlement::Ack).await
+    }
+
+    /// Moves waiting timers that lie in another [shard](crate::Shards) than the one that has their key. It is a step of
+    /// [adding and removing shards](crate::Shards#adding-and-removing-shards), while no instance claims timers of the namespace
+    /// and no other program changes any.
+    ///
+    /// Deadline, value and period of a timer stay. Its attempts begin again. If the right shard has a timer of the same key,
+    /// that one is newer and stays. A timer is set before it is removed elsewhere, so after an error or a crash none is lost, and the
+    /// call can be made again.
+    ///
+    /// # Errors
+    ///
+    /// See [above](Self).
+    pub async fn rebalance(&self) -> Result<Rebalanced, Error> {
+        rebalance(&self.cores).await
     }
 
     /// Deletes every timer of the namespace, those in flight and dead ones included, and returns how many it deleted. It deletes in
@@ -300,31 +333,25 @@ impl<K, V> Admin<K, V> {
     ///
     /// See [above](Self).
     pub async fn purge_batch(&self) -> Result<Purged, Error> {
-        self.core.calls.purge().await
-    }
-
-    async fn retry(&self, which: impl Fn() -> DeadRows) -> Result<u64, Error> {
-        in_steps(async || {
-            let Retried { rows, more } = self.core.calls.retry_dead(which()).await?;
-            Ok((rows, more))
-        })
-        .await
-    }
-
-    async fn discard_rows(&self, which: impl Fn() -> DeadRows) -> Result<u64, Error> {
-        in_steps(async || {
-            let Purged { rows, more } = self.core.calls.discard_dead(which()).await?;
-            Ok((rows, more))
-        })
-        .await
+        let mut purged = Purged {
+            rows: 0,
+            more: false,
+        };
+        for core in self.cores.iter() {
+            let Purged { rows, more } = core.calls.purge().await?;
+            purged.rows += rows;
+            purged.more |= more;
+        }
+        Ok(purged)
     }
 
     async fn settle(&self, token: Token, settlement: Settlement) -> Result<(), Error> {
-        let settle = Settle::new(token.0, settlement);
+        let core = self.cores.of_token(token).ok_or(Error::Lost { token })?;
+        let settle = Settle::new(token.version, settlement);
         // Any instance may load it.
-        let mut near = self.core.near();
+        let mut near = core.near();
         near.loader = None;
-        let settled = self.core.calls.settle(vec![settle], near).await?;
+        let settled = core.calls.settle(vec![settle], near).await?;
         match settled[..] {
             [Settled::Lost] => Err(Error::Lost { token }),
             [Settled::Locked] => Err(Error::Store(StoreError::unavailable(format_args!(
@@ -340,24 +367,26 @@ impl<K, V> Admin<K, V> {
         after: Option<Position>,
         limit: usize,
     ) -> Result<Vec<Entry<K, V>>, Error> {
-        let mut entries = Vec::new();
-        let mut after = after.map(|Position(due, version)| (due, version));
-        // The store may return fewer rows.
-        while entries.len() < limit {
-            let request = List {
-                state,
-                after,
-                limit: limit - entries.len(),
-            };
-            let stored = self.core.calls.list(request).await?;
-            let Some(last) = stored.last() else { break };
-            after = Some((last.due, last.version));
-            entries.extend(stored.iter().map(|stored| self.entry(stored)));
-        }
-        Ok(entries)
+        let listing = self.cores.iter().enumerate().map(async |(shard, core)| {
+            let after = after.map(|Position(due, version, last)| {
+                // Of rows with the same deadline and version, those in the first shards come first.
+                (due, Version(version.0 - i64::from(shard > last)))
+            });
+            let rows = list(core, state, after, limit).await?;
+            Ok::<_, Error>(rows.into_iter().map(move |row| (shard, row)))
+        });
+        let mut rows: Vec<_> = try_join_all(listing).await?.into_iter().flatten().collect();
+        rows.sort_by_key(|(shard, row)| (row.due, row.version, *shard));
+        rows.truncate(limit);
+        let entries = rows.iter().map(|(shard, row)| self.entry(*shard, row));
+        Ok(entries.collect())
     }
 
-    fn entry(&self, stored: &Stored) -> Entry<K, V> {
+    fn entry(&self, shard: usize, stored: &Stored) -> Entry<K, V> {
+        let token = Token {
+            version: stored.version,
+            shard,
+        };
         let lease_until = Some(stored.due).filter(|due| !due.is_never());
         Entry {
             key: self.coder.decode_key(&stored.key),
@@ -367,17 +396,57 @@ impl<K, V> Admin<K, V> {
             period: stored.period,
             loaded: stored.loaded_by.is_some(),
             in_flight: (stored.state == State::InFlight).then(|| InFlight {
-                token: Token(stored.version),
+                token,
                 lease_until: lease_until.map(SystemTime::from),
             }),
             dead: (stored.state == State::Dead).then(|| Dead {
-                token: Token(stored.version),
+                token,
                 since: stored.due.into(),
             }),
             error: stored.error.clone(),
-            position: Position(stored.due, stored.version),
+            shard: self.cores.name(shard).map(str::to_owned),
+            position: Position(stored.due, stored.version, shard),
         }
     }
+}
+
+/// The next rows of a shard.
+async fn list(
+    core: &Core,
+    state: State,
+    mut after: Option<(StoreTime, Version)>,
+    limit: usize,
+) -> Result<Vec<Stored>, Error> {
+    let mut rows = Vec::new();
+    // The store may return fewer rows.
+    while rows.len() < limit {
+        let request = List {
+            state,
+            after,
+            limit: limit - rows.len(),
+        };
+        let stored = core.calls.list(request).await?;
+        let Some(last) = stored.last() else { break };
+        after = Some((last.due, last.version));
+        rows.extend(stored);
+    }
+    Ok(rows)
+}
+
+async fn retry(core: &Core, which: impl Fn() -> DeadRows) -> Result<u64, Error> {
+    in_steps(async || {
+        let Retried { rows, more } = core.calls.retry_dead(which()).await?;
+        Ok((rows, more))
+    })
+    .await
+}
+
+async fn discard_rows(core: &Core, which: impl Fn() -> DeadRows) -> Result<u64, Error> {
+    in_steps(async || {
+        let Purged { rows, more } = core.calls.discard_dead(which()).await?;
+        Ok((rows, more))
+    })
+    .await
 }
 
 /// Repeats a call that returns how many rows it has changed, and whether there are more. Returns the sum.
@@ -398,7 +467,7 @@ async fn in_steps(step: impl AsyncFn() -> Result<(u64, bool), Error>) -> Result<
 impl<K, V> fmt::Debug for Admin<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Admin")
-            .field("core", &self.core)
+            .field("cores", &self.cores)
             .finish_non_exhaustive()
     }
 }

@@ -17,7 +17,7 @@ use tracing::{Instrument, Span};
 
 use crate::claim::Claim;
 use crate::codec::Coder;
-use crate::instance::{Core, Delivery, Lease, Shutdown, Want};
+use crate::instance::{Core, Cores, Delivery, Lease, Shutdown, Want};
 use crate::retry::Retry;
 use crate::store::{Action, Due, Settlement, StoreTime, Write};
 
@@ -50,19 +50,19 @@ const PREFETCH: usize = 512;
 /// The stream ends after [`shutdown`](crate::DurableTimers::shutdown), or when the wheel is shut down. Dropping it
 /// unloads what the instance has loaded and ends its claiming; its handles go on writing.
 pub struct Claims<K, V> {
-    core: Arc<Core>,
+    cores: Arc<Cores>,
     coder: Arc<dyn Coder<K, V>>,
     shutdown: Arc<Shutdown>,
 }
 
 impl<K, V> Claims<K, V> {
     pub(crate) fn new(
-        core: Arc<Core>,
+        cores: Arc<Cores>,
         coder: Arc<dyn Coder<K, V>>,
         shutdown: Arc<Shutdown>,
     ) -> Self {
         Claims {
-            core,
+            cores,
             coder,
             shutdown,
         }
@@ -123,7 +123,7 @@ impl<K, V> Claims<K, V> {
                 return Poll::Ready(None);
             };
             if delivery.lease.is_stale() {
-                self.core.metrics.lapsed.add(1);
+                self.core_of(&delivery.lease).metrics.lapsed.add(1);
                 delivery.lease.settle_detached(Settlement::Unfire);
                 continue;
             }
@@ -183,8 +183,8 @@ impl<K, V> Claims<K, V> {
         H: FnMut(Claim<K, V>) -> F,
         F: Future<Output = Result<(), Retry>>,
     {
-        let core = Arc::clone(&self.core);
-        let start = |claim| Handling::new(&core, claim, &mut handler).run();
+        let cores = Arc::clone(&self.cores);
+        let start = |claim| Handling::new(&cores, claim, &mut handler).run();
         self.run(concurrency.max(1), start).await;
     }
 
@@ -199,9 +199,9 @@ impl<K, V> Claims<K, V> {
         H: FnMut(Claim<K, V>) -> F,
         F: Future<Output = Result<(), Retry>> + Send + 'static,
     {
-        let core = Arc::clone(&self.core);
+        let cores = Arc::clone(&self.cores);
         let start = |claim| {
-            let handling = Handling::new(&core, claim, &mut handler);
+            let handling = Handling::new(&cores, claim, &mut handler);
             Task(tokio::spawn(handling.run()))
         };
         self.run(concurrency.max(1), start).await;
@@ -245,19 +245,23 @@ impl<K, V> Claims<K, V> {
         self.shutdown.ended().await;
     }
 
+    /// The core of the shard that a claim is from.
+    fn core_of(&self, lease: &Lease) -> &Arc<Core> {
+        self.cores.of_shard(lease.shard())
+    }
+
     /// Makes a claim of a delivery; ends what does not decode.
     fn decode(&self, delivery: Delivery) -> Option<Claim<K, V>> {
         let Delivery { fired, mut lease } = delivery;
+        let core = self.core_of(&lease);
         let key = self.coder.decode_key(&fired.key);
         let value = self.coder.decode_value(&fired.value);
         lease.key = fired.key;
         match (key, value) {
             (Ok(key), Ok(value)) => {
-                self.core.metrics.delivered.add(1);
-                self.core
-                    .metrics
-                    .redelivered
-                    .add(usize::from(fired.attempt > 1));
+                let again = usize::from(fired.attempt > 1);
+                core.metrics.delivered.add(1);
+                core.metrics.redelivered.add(again);
                 Some(Claim {
                     key,
                     value,
@@ -268,11 +272,11 @@ impl<K, V> Claims<K, V> {
                 })
             }
             (Err(error), _) | (_, Err(error)) => {
-                let namespace = self.core.calls.namespace();
+                let namespace = core.calls.namespace();
                 let (key, error) = (lease.key(), format!("{error:#}"));
                 tracing::error!(%namespace, %key, token = %lease.token(), error, "a timer does not decode");
                 if fired.repeats {
-                    self.park_series(lease.key.clone(), error.clone());
+                    park_series(Arc::clone(core), lease.key.clone(), error.clone());
                 }
                 // One that is delivered at most once is gone already.
                 if lease.is_held() {
@@ -282,21 +286,20 @@ impl<K, V> Claims<K, V> {
             }
         }
     }
+}
 
-    /// Keeps the next occurrences of a repeating timer that does not decode from failing each.
-    fn park_series(&self, key: Vec<u8>, error: String) {
-        let core = Arc::clone(&self.core);
-        tokio::spawn(async move {
-            let due = Due::At(StoreTime::NEVER);
-            let write = Write {
-                key,
-                action: Action::Move { due },
-            };
-            if let Err(failed) = core.calls.write(vec![write], core.near()).await {
-                tracing::warn!(namespace = %core.calls.namespace(), %failed, error, "the next occurrence of a repeating timer that does not decode could not be moved away");
-            }
-        });
-    }
+/// Keeps the next occurrences of a repeating timer that does not decode from failing each.
+fn park_series(core: Arc<Core>, key: Vec<u8>, error: String) {
+    tokio::spawn(async move {
+        let due = Due::At(StoreTime::NEVER);
+        let write = Write {
+            key,
+            action: Action::Move { due },
+        };
+        if let Err(failed) = core.calls.write(vec![write], core.near()).await {
+            tracing::warn!(namespace = %core.calls.namespace(), %failed, error, "the next occurrence of a repeating timer that does not decode could not be moved away");
+        }
+    });
 }
 
 /// A running handler. It settles its claim when it ends.
@@ -310,7 +313,7 @@ struct Handling<F> {
 
 impl<F: Future<Output = Result<(), Retry>>> Handling<F> {
     fn new<K, V>(
-        core: &Arc<Core>,
+        cores: &Cores,
         claim: Claim<K, V>,
         handler: &mut impl FnMut(Claim<K, V>) -> F,
     ) -> Self {
@@ -319,7 +322,7 @@ impl<F: Future<Output = Result<(), Retry>>> Handling<F> {
         let handler = AssertUnwindSafe(|| span.in_scope(|| handler(claim)));
         let handler = std::panic::catch_unwind(handler);
         Handling {
-            core: Arc::clone(core),
+            core: Arc::clone(cores.of_shard(lease.shard())),
             lease,
             span,
             handler,
@@ -420,7 +423,7 @@ impl<K, V> Drop for Claims<K, V> {
 impl<K, V> fmt::Debug for Claims<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Claims")
-            .field("core", &self.core)
+            .field("cores", &self.cores)
             .finish_non_exhaustive()
     }
 }

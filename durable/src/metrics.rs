@@ -1,6 +1,7 @@
 //! The counters of an instance.
 
 use std::fmt;
+use std::ops::BitOrAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -64,7 +65,7 @@ pub struct DurableMetrics {
     pub lateness: DurationHistogram,
 }
 
-/// Which kinds of store calls fail now: the latest call of the kind has failed.
+/// Which kinds of store calls fail now: the latest call of the kind has failed, on any [shard](crate::Shards).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -79,6 +80,15 @@ pub struct Failing {
     pub write: bool,
     /// Settles: what is acknowledged will be delivered again.
     pub settle: bool,
+}
+
+impl BitOrAssign for Failing {
+    fn bitor_assign(&mut self, other: Self) {
+        self.load |= other.load;
+        self.fire |= other.fire;
+        self.write |= other.write;
+        self.settle |= other.settle;
+    }
 }
 
 /// How many batches there were, and how large they were.

@@ -2,15 +2,17 @@
 
 use std::borrow::Borrow;
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::try_join_all;
 use serde::Serialize;
 
 use crate::admin::Admin;
 use crate::codec::Coder;
 use crate::error::Error;
-use crate::instance::{Core, Group, Instance, Shutdown};
+use crate::instance::{Cores, Group, Instance, Shutdown};
 use crate::metrics::DurableMetrics;
 use crate::store::{Action, Counts, Due, State, Write, WriteOutcome};
 use crate::token::Token;
@@ -30,15 +32,16 @@ const MIN_PERIOD: Duration = Duration::from_millis(1);
 ///
 /// All calls fail with [`Error::Store`] when the store reports a failure, and with [`Error::Timeout`] when it does not
 /// respond within the [call timeout](crate::Builder::call_timeout), which counts from the call. Then the call may have
-/// taken effect or not, and may be made again. Keys and values that are too long or cannot be encoded, and a
+/// taken effect or not, and may be made again. With [shards](crate::Shards) it is [`Error::Shard`] around these. Keys and values that are too long or cannot be encoded, and a
 /// [`period`](Error::Period) that is too short, are refused before anything is sent.
 ///
 /// # Cancel safety
 ///
 /// If a future is dropped, its call may have taken effect or not.
 pub struct DurableTimers<K, V> {
-    core: Arc<Core>,
-    writes: Group<Write, WriteOutcome>,
+    cores: Arc<Cores>,
+    /// Those of each shard.
+    writes: Arc<[Group<Write, WriteOutcome>]>,
     coder: Arc<dyn Coder<K, V>>,
     shutdown: Arc<Shutdown>,
 }
@@ -82,8 +85,8 @@ pub enum Removed<V> {
 impl<K, V> DurableTimers<K, V> {
     pub(crate) fn new(instance: &Instance, coder: Arc<dyn Coder<K, V>>) -> Self {
         DurableTimers {
-            core: Arc::clone(&instance.core),
-            writes: instance.writes.clone(),
+            cores: Arc::clone(&instance.cores),
+            writes: Arc::clone(&instance.writes),
             coder,
             shutdown: Arc::clone(&instance.shutdown),
         }
@@ -103,7 +106,7 @@ impl<K, V> DurableTimers<K, V> {
         Q: Serialize + ?Sized,
     {
         let write = self.set(key, value, Due::In(delay), None, false);
-        self.writes.submit(write?).await.map(drop)
+        self.submit(write?).await.map(drop)
     }
 
     /// Sets a timer that is due at `deadline`, by the store's clock. One in the past is due at once. Otherwise as
@@ -123,7 +126,7 @@ impl<K, V> DurableTimers<K, V> {
         Q: Serialize + ?Sized,
     {
         let write = self.set(key, value, Due::At(deadline.into()), None, false);
-        self.writes.submit(write?).await.map(drop)
+        self.submit(write?).await.map(drop)
     }
 
     /// Sets a timer that is due every `period`, the first time one period from now, until it is removed or set again.
@@ -147,7 +150,7 @@ impl<K, V> DurableTimers<K, V> {
             });
         }
         let write = self.set(key, value, Due::In(period), Some(period), false);
-        self.writes.submit(write?).await.map(drop)
+        self.submit(write?).await.map(drop)
     }
 
     /// Sets a timer unless the key has one, waiting or in flight.
@@ -165,10 +168,11 @@ impl<K, V> DurableTimers<K, V> {
         K: Borrow<Q>,
         Q: Serialize + ?Sized,
     {
-        let write = self.set(key, value, Due::In(delay), None, true);
-        Ok(match self.writes.submit(write?).await? {
+        let write = self.set(key, value, Due::In(delay), None, true)?;
+        let shard = self.cores.shard_of(&write.key);
+        Ok(match self.submit(write).await? {
             WriteOutcome::Armed { .. } => SetIfAbsent::Set,
-            WriteOutcome::InFlight(token) => SetIfAbsent::InFlight(Token(token)),
+            WriteOutcome::InFlight(version) => SetIfAbsent::InFlight(Token { version, shard }),
             _ => SetIfAbsent::Present,
         })
     }
@@ -192,10 +196,7 @@ impl<K, V> DurableTimers<K, V> {
             .into_iter()
             .map(|(key, value, delay)| self.set(key, value, Due::In(delay), None, false));
         let writes = writes.collect::<Result<Vec<_>, _>>()?;
-        let answers: Vec<_> = writes
-            .into_iter()
-            .map(|write| self.writes.submit(write))
-            .collect();
+        let answers: Vec<_> = writes.into_iter().map(|write| self.submit(write)).collect();
         for answer in answers {
             answer.await?;
         }
@@ -240,10 +241,10 @@ impl<K, V> DurableTimers<K, V> {
         Q: Serialize + ?Sized,
     {
         let key = self.coder.encode_key(&key)?;
-        let action = Action::Remove;
-        Ok(match self.writes.submit(Write { key, action }).await? {
+        let (action, shard) = (Action::Remove, self.cores.shard_of(&key));
+        Ok(match self.submit(Write { key, action }).await? {
             WriteOutcome::Removed { value, .. } => Removed::Value(self.coder.decode_value(&value)?),
-            WriteOutcome::InFlight(token) => Removed::InFlight(Token(token)),
+            WriteOutcome::InFlight(version) => Removed::InFlight(Token { version, shard }),
             _ => Removed::Absent,
         })
     }
@@ -259,7 +260,7 @@ impl<K, V> DurableTimers<K, V> {
         Q: Serialize + ?Sized,
     {
         let key = self.coder.encode_key(&key)?;
-        let stored = self.core.calls.get(key).await?;
+        let stored = self.cores.of_key(&key).calls.get(key).await?;
         let waiting = stored.filter(|row| row.state == State::Waiting);
         Ok(waiting.map(|row| row.due.into()))
     }
@@ -271,17 +272,34 @@ impl<K, V> DurableTimers<K, V> {
     ///
     /// See [above](Self#errors).
     pub async fn counts(&self) -> Result<Counts, Error> {
-        self.core.calls.count().await
+        let counting = self.cores.iter().map(|core| core.calls.count());
+        let counts = try_join_all(counting).await?;
+        // There is one shard at least.
+        Ok(counts.into_iter().reduce(Counts::with).unwrap_or_default())
+    }
+
+    /// The name of the [shard](crate::Shards) that has this key. `None` if the store is not divided into shards.
+    ///
+    /// # Errors
+    ///
+    /// If the key is too long or cannot be encoded.
+    pub fn shard_of<Q>(&self, key: &Q) -> Result<Option<&str>, Error>
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+    {
+        let key = self.coder.encode_key(&key)?;
+        Ok(self.cores.name(self.cores.shard_of(&key)))
     }
 
     /// A view of all timers of the namespace, for operators.
     pub fn admin(&self) -> Admin<K, V> {
-        Admin::new(Arc::clone(&self.core), Arc::clone(&self.coder))
+        Admin::new(Arc::clone(&self.cores), Arc::clone(&self.coder))
     }
 
     /// A snapshot of this instance's counters.
     pub fn metrics(&self) -> DurableMetrics {
-        self.core.read_metrics()
+        self.cores.read_metrics()
     }
 
     /// Ends this instance's claiming. The stream of [`Claims`](crate::Claims) ends, claims that were not received are
@@ -295,16 +313,24 @@ impl<K, V> DurableTimers<K, V> {
         self.shutdown.ended().await;
     }
 
+    /// Sends a write to the shard of its key.
+    fn submit(
+        &self,
+        write: Write,
+    ) -> impl Future<Output = Result<WriteOutcome, Error>> + use<K, V> {
+        self.writes[self.cores.shard_of(&write.key)].submit(write)
+    }
+
     async fn move_to<Q>(&self, key: &Q, due: Due) -> Result<Moved, Error>
     where
         K: Borrow<Q>,
         Q: Serialize + ?Sized,
     {
         let key = self.coder.encode_key(&key)?;
-        let action = Action::Move { due };
-        Ok(match self.writes.submit(Write { key, action }).await? {
+        let (action, shard) = (Action::Move { due }, self.cores.shard_of(&key));
+        Ok(match self.submit(Write { key, action }).await? {
             WriteOutcome::Armed { .. } => Moved::Yes,
-            WriteOutcome::InFlight(token) => Moved::InFlight(Token(token)),
+            WriteOutcome::InFlight(version) => Moved::InFlight(Token { version, shard }),
             _ => Moved::Absent,
         })
     }
@@ -336,8 +362,8 @@ impl<K, V> DurableTimers<K, V> {
 impl<K, V> Clone for DurableTimers<K, V> {
     fn clone(&self) -> Self {
         DurableTimers {
-            core: Arc::clone(&self.core),
-            writes: self.writes.clone(),
+            cores: Arc::clone(&self.cores),
+            writes: Arc::clone(&self.writes),
             coder: Arc::clone(&self.coder),
             shutdown: Arc::clone(&self.shutdown),
         }
@@ -347,7 +373,7 @@ impl<K, V> Clone for DurableTimers<K, V> {
 impl<K, V> fmt::Debug for DurableTimers<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DurableTimers")
-            .field("core", &self.core)
+            .field("cores", &self.cores)
             .finish_non_exhaustive()
     }
 }

@@ -10,6 +10,7 @@ use tracing::Instrument;
 
 use crate::error::Error;
 use crate::metrics::{Failing, Metrics};
+use crate::shards::Opening;
 use crate::store::{
     Answer, Counts, DeadRows, Feature, Fire, FireReport, InstanceId, List, Load, LoadWindow,
     Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store, Stored, Version, Write,
@@ -18,8 +19,10 @@ use crate::store::{
 
 /// The calls of one instance on one namespace.
 pub(crate) struct Calls {
-    store: Box<dyn Store>,
+    store: Arc<dyn Store>,
     namespace: Namespace,
+    /// The name of the shard, if there are several.
+    shard: Option<Arc<str>>,
     limit: Duration,
     metrics: Arc<Metrics>,
     /// Whether the response of a call in a lane was lost since this was last read. Other calls mark
@@ -47,16 +50,16 @@ impl Lane {
         }
     }
 
-    fn note(&self, namespace: &Namespace, failed: Option<&Error>) {
-        let effect = self.effect;
+    fn note(&self, of: &Calls, failed: Option<&Error>) {
+        let (namespace, shard, effect) = (&of.namespace, of.shard.as_deref(), self.effect);
         match failed {
             Some(error) if !self.failing.swap(true, Ordering::AcqRel) => {
-                tracing::warn!(%namespace, lane = self.calls[0], error = %format_args!("{error:#}"), "{effect}: calls of the store fail");
+                tracing::warn!(%namespace, shard, lane = self.calls[0], error = %format_args!("{error:#}"), "{effect}: calls of the store fail");
             }
             None if self.failing.load(Ordering::Acquire)
                 && self.failing.swap(false, Ordering::AcqRel) =>
             {
-                tracing::info!(%namespace, lane = self.calls[0], "calls of the store work again");
+                tracing::info!(%namespace, shard, lane = self.calls[0], "calls of the store work again");
             }
             _ => {}
         }
@@ -71,15 +74,11 @@ pub(crate) struct Timed<T> {
 }
 
 impl Calls {
-    pub(crate) fn new(
-        store: Box<dyn Store>,
-        namespace: Namespace,
-        limit: Duration,
-        metrics: Arc<Metrics>,
-    ) -> Self {
+    pub(crate) fn new(opening: Opening, limit: Duration, metrics: Arc<Metrics>) -> Self {
         Calls {
-            store,
-            namespace,
+            store: opening.store,
+            namespace: opening.namespace,
+            shard: opening.name,
             limit,
             metrics,
             lost_answer: AtomicBool::new(false),
@@ -109,6 +108,11 @@ impl Calls {
     /// Whether a call has failed since this was last called. It may have taken effect all the same.
     pub(crate) fn take_lost_answer(&self) -> bool {
         self.lost_answer.swap(false, Ordering::AcqRel)
+    }
+
+    /// The name of the shard, if there are several.
+    pub(crate) fn shard(&self) -> Option<&Arc<str>> {
+        self.shard.as_ref()
     }
 
     pub(crate) fn namespace(&self) -> &Namespace {
@@ -193,8 +197,12 @@ impl Calls {
         Ok(self.call("purge", 1, call).await?.answer)
     }
 
+    pub(crate) fn supports(&self, feature: Feature) -> bool {
+        self.store.supports(feature)
+    }
+
     pub(crate) fn keeps_dead(&self) -> bool {
-        self.store.supports(Feature::DeadRows)
+        self.supports(Feature::DeadRows)
     }
 
     pub(crate) async fn retry_dead(&self, which: DeadRows) -> Result<Retried, Error> {
@@ -226,7 +234,7 @@ impl Calls {
         let error = match outcome {
             Ok(Ok(answer)) => {
                 if let Some(lane) = lane.filter(|lane| lane.calls[0] == call) {
-                    lane.note(&self.namespace, None);
+                    lane.note(self, None);
                 }
                 return Ok(Timed {
                     answer,
@@ -240,10 +248,11 @@ impl Calls {
                 after: self.limit,
             },
         };
+        let error = error.in_shard(self.shard());
         self.metrics.store_errors.add(1);
         if let Some(lane) = lane {
             self.lost_answer.store(true, Ordering::Release);
-            lane.note(&self.namespace, Some(&error));
+            lane.note(self, Some(&error));
         }
         tracing::debug!(namespace = %self.namespace, call, error = %format_args!("{error:#}"), "a call of the store failed");
         Err(error)

@@ -15,6 +15,10 @@
 //!    already, and within the capacity. The rest stays here and *due*, earliest first. Nothing else
 //!    decides when to fire: a place that comes free fires a row that is here, without a load. While
 //!    a program works on what is ahead of it, half of that is gathered before the next call.
+//!
+//!    [Shards](crate::Shards) share this queue, and each fires up to the demand. A shard counts what waits here and what
+//!    itself is firing, but not what others are firing: one whose store hangs would hold them up. So of `n` shards that
+//!    fire at the same moment, all but one may fire what the program does not ask for: up to `n - 1` times the demand.
 //! 4. **Loaded**, of what is due already, are as many rows as that, and as many again as may be
 //!    ahead, less those that are due here. When a load has left due rows out, the instance fires
 //!    these without loading them, as much as its program asks for, until a fire finds no more of
@@ -66,8 +70,8 @@ pub(crate) struct Want {
 #[derive(Debug)]
 pub(crate) struct Deliveries {
     state: Mutex<State>,
-    /// Notifies the task that fires when the program can take more.
-    asked: Notify,
+    /// Notifies the task of each shard that fires when the program can take more.
+    asked: Vec<Notify>,
     /// A program that receives nothing for this time has nothing ahead of it.
     poll: Duration,
 }
@@ -86,11 +90,12 @@ struct State {
     /// When the program received the first claim of this part of a poll, and how many it has
     /// received since. A new part starts when the program waits.
     part: Option<(Instant, usize)>,
-    /// How many are being fired.
-    firing: usize,
+    /// How many each shard is firing.
+    firing: Vec<usize>,
     /// When the program last received a claim.
     received: Option<Instant>,
-    closed: bool,
+    /// How many shards have not closed it.
+    open: usize,
     /// The program has stopped receiving.
     abandoned: bool,
 }
@@ -104,9 +109,9 @@ impl State {
     }
 
     /// How many more claims the program can take, and how many of these are ahead of it.
-    fn demand(&self, poll: Duration) -> (usize, usize) {
+    fn demand(&self, shard: usize, poll: Duration) -> (usize, usize) {
         let ahead = self.ahead(poll);
-        let there = self.queue.len() + self.firing;
+        let there = self.queue.len() + self.firing[shard];
         ((self.wanted + ahead).saturating_sub(there), ahead)
     }
 
@@ -135,47 +140,57 @@ impl State {
 }
 
 impl Deliveries {
-    pub(super) fn new(poll: Duration) -> Self {
+    /// Of so many shards.
+    pub(super) fn new(poll: Duration, shards: usize) -> Self {
+        let state = State {
+            firing: vec![0; shards],
+            open: shards,
+            ..State::default()
+        };
         Deliveries {
-            state: Mutex::default(),
-            asked: Notify::new(),
+            state: Mutex::new(state),
+            asked: (0..shards).map(|_| Notify::new()).collect(),
             poll,
         }
+    }
+
+    fn notify(&self) {
+        self.asked.iter().for_each(Notify::notify_one);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many more claims the program can take, and how many of these are ahead of it.
-    pub(super) fn demand(&self) -> (usize, usize) {
-        self.lock().demand(self.poll)
+    /// How many more claims the program can take from a shard, and how many of these are ahead of it.
+    pub(super) fn demand(&self, shard: usize) -> (usize, usize) {
+        self.lock().demand(shard, self.poll)
     }
 
     /// Returns when the program waits for a claim, or can take half of what may be ahead of it.
-    pub(super) async fn demanded(&self) {
-        while !self.is_demanded() {
-            self.asked.notified().await;
+    pub(super) async fn demanded(&self, shard: usize) {
+        while !self.is_demanded(shard) {
+            self.asked[shard].notified().await;
         }
     }
 
     /// A program that does not wait has claims to work on, so what it can take meanwhile is gathered to a larger batch.
-    fn is_demanded(&self) -> bool {
+    fn is_demanded(&self, shard: usize) -> bool {
         let state = self.lock();
-        let (demand, ahead) = state.demand(self.poll);
+        let (demand, ahead) = state.demand(shard, self.poll);
         demand > 0 && (state.wanted > 0 || demand >= ahead / 2)
     }
 
     /// So many are being fired, until the next [`push`](Self::push).
-    pub(super) fn begin_firing(&self, rows: usize) {
-        self.lock().firing = rows;
+    pub(super) fn begin_firing(&self, shard: usize, rows: usize) {
+        self.lock().firing[shard] = rows;
     }
 
-    /// Adds what was fired. It is closed after the last call of this.
-    pub(super) fn push(&self, deliveries: Vec<Delivery>) {
+    /// Adds what a shard has fired. The shard closes it after its last call of this.
+    pub(super) fn push(&self, shard: usize, deliveries: Vec<Delivery>) {
         let receiver = {
             let mut state = self.lock();
-            state.firing = 0;
+            state.firing[shard] = 0;
             state.queue.extend(deliveries);
             if state.queue.is_empty() {
                 None
@@ -188,17 +203,17 @@ impl Deliveries {
         }
     }
 
-    /// Takes the next one; `None` once closed.
+    /// Takes the next one; `None` once all shards have closed it.
     pub(crate) fn poll_next(&self, cx: &mut Context<'_>, want: Want) -> Poll<Option<Delivery>> {
         let mut state = self.lock();
         if let Some(delivery) = state.queue.pop_front() {
             state.receive(self.poll);
             state.wanted = 0;
             drop(state);
-            self.asked.notify_one();
+            self.notify();
             return Poll::Ready(Some(delivery));
         }
-        if state.closed {
+        if state.open == 0 {
             return Poll::Ready(None);
         }
         if state.wanted == 0 {
@@ -209,7 +224,7 @@ impl Deliveries {
         let stale = state.receiver.replace(cx.waker().clone());
         drop(state);
         drop(stale);
-        self.asked.notify_one();
+        self.notify();
         Poll::Pending
     }
 
@@ -241,24 +256,26 @@ impl Deliveries {
             let mut state = self.lock();
             state.abandoned = true;
             // `close` releases the rest.
-            let closed = state.closed;
+            let closed = state.open == 0;
             closed.then(|| std::mem::take(&mut state.queue))
         };
         drop(gone);
     }
 
-    /// Ends the stream, and returns what was not received and can be released. The rest comes before the end.
-    pub(super) fn close(&self) -> Vec<Delivery> {
+    /// Ends the stream for a shard, and returns what was not received of it and can be released. The rest comes before the
+    /// end, which comes when all shards have ended it.
+    pub(super) fn close(&self, shard: usize) -> Vec<Delivery> {
         let (unreceived, receiver) = {
             let mut state = self.lock();
-            state.closed = true;
+            state.open -= 1;
             let queue = std::mem::take(&mut state.queue).into_iter();
-            let (held, gone): (Vec<_>, Vec<_>) =
-                queue.partition(|delivery| delivery.lease.is_held());
-            if !state.abandoned {
-                state.queue = gone.into();
+            let (held, rest): (Vec<_>, Vec<_>) = queue
+                .partition(|delivery| delivery.lease.shard() == shard && delivery.lease.is_held());
+            if state.open > 0 || !state.abandoned {
+                state.queue = rest.into();
             }
-            (held, state.receiver.take())
+            let receiver = (state.open == 0).then(|| state.receiver.take());
+            (held, receiver.flatten())
         };
         if let Some(receiver) = receiver {
             receiver.wake();
@@ -286,13 +303,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_a_program_can_take_is_gathered_while_it_works() {
-        let deliveries = Deliveries::new(POLL);
+        let deliveries = Deliveries::new(POLL, 1);
         let is_demanded = |wanted, ahead, firing| {
             let mut state = deliveries.lock();
-            (state.wanted, state.ahead, state.firing) = (wanted, ahead, firing);
+            (state.wanted, state.ahead, state.firing[0]) = (wanted, ahead, firing);
             state.received = Some(Instant::now());
             drop(state);
-            deliveries.is_demanded()
+            deliveries.is_demanded(0)
         };
         assert!(!is_demanded(0, 8, 5));
         assert!(is_demanded(0, 8, 4));

@@ -97,7 +97,7 @@ impl Firing {
             if core.due.len() == 0 && !core.due_left() && !core.could_load() {
                 return pending().await;
             }
-            core.deliveries.demanded().await;
+            core.deliveries.demanded(core.shard).await;
             // The semaphore is never closed.
             drop(core.capacity.acquire().await);
             Event::Demand
@@ -122,7 +122,7 @@ impl Firing {
     /// Fires as much as the program asks for, and has more loaded meanwhile.
     async fn fire_some(&self) {
         let core = &*self.core;
-        let (wanted, _) = core.deliveries.demand();
+        let (wanted, _) = core.deliveries.demand(core.shard);
         let wanted = wanted.min(core.capacity.available_permits()).min(BATCH);
         let rows = core.due.take(wanted);
         let unloaded = if core.due_left() {
@@ -137,7 +137,7 @@ impl Firing {
         let Ok(permits) = permits else {
             return;
         };
-        core.deliveries.begin_firing(firing);
+        core.deliveries.begin_firing(core.shard, firing);
         core.load_if_wanted();
         if firing > 0 {
             self.fire(rows, unloaded, permits).await;
@@ -226,6 +226,6 @@ impl Firing {
             }
             Delivery { fired, lease }
         });
-        core.deliveries.push(deliveries.collect());
+        core.deliveries.push(core.shard, deliveries.collect());
     }
 }

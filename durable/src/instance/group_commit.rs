@@ -13,6 +13,7 @@
 
 use std::future::Future;
 use std::hash::Hash;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -43,6 +44,8 @@ pub(crate) struct Group<I, O> {
     queue: mpsc::UnboundedSender<Item<I, O>>,
     call: &'static str,
     limit: Duration,
+    /// The name of the shard, if there are several.
+    shard: Option<Arc<str>>,
 }
 
 impl<I, O> Clone for Group<I, O> {
@@ -51,6 +54,7 @@ impl<I, O> Clone for Group<I, O> {
             queue: self.queue.clone(),
             call: self.call,
             limit: self.limit,
+            shard: self.shard.clone(),
         }
     }
 }
@@ -91,12 +95,17 @@ pub(crate) struct Batches<I, O> {
 pub(crate) type Outcome<I, O> = Result<O, I>;
 
 /// A group whose calls may take as long as `limit`, waiting included.
-pub(crate) fn group<I, O>(call: &'static str, limit: Duration) -> (Group<I, O>, Batches<I, O>) {
+pub(crate) fn group<I, O>(
+    call: &'static str,
+    limit: Duration,
+    shard: Option<&Arc<str>>,
+) -> (Group<I, O>, Batches<I, O>) {
     let (sender, queue) = mpsc::unbounded_channel();
     let group = Group {
         queue: sender,
         call,
         limit,
+        shard: shard.cloned(),
     };
     (group, Batches { queue, limit })
 }
@@ -109,7 +118,7 @@ impl<I, O> Group<I, O> {
         let (reply, answer) = oneshot::channel();
         let reply = Reply::To(reply);
         let sent = self.queue.send(Item { item, reply }).is_ok();
-        let (call, limit) = (self.call, self.limit);
+        let (call, limit, shard) = (self.call, self.limit, self.shard.clone());
         async move {
             if !sent {
                 return Err(Error::Closed);
@@ -117,7 +126,10 @@ impl<I, O> Group<I, O> {
             match timeout(limit, answer).await {
                 Ok(Ok(answer)) => answer,
                 Ok(Err(_)) => Err(Error::Closed),
-                Err(_) => Err(Error::Timeout { call, after: limit }),
+                Err(_) => {
+                    let error = Error::Timeout { call, after: limit };
+                    Err(error.in_shard(shard.as_ref()))
+                }
             }
         }
     }
@@ -237,7 +249,7 @@ mod tests {
     /// A thousand values of a megabyte were one batch of a gigabyte, which blocked a server for half a minute.
     #[tokio::test(start_paused = true)]
     async fn batches_are_bounded_in_bytes() {
-        let (group, batches) = group::<usize, usize>("write", LIMIT);
+        let (group, batches) = group::<usize, usize>("write", LIMIT, None);
         let sizes = [
             MAX_BYTES,
             1,
@@ -271,7 +283,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn lone_caller_does_not_wait_for_others() {
-        let (group, batches) = group("write", LIMIT);
+        let (group, batches) = group("write", LIMIT, None);
         let flush = |batch: Vec<u32>| async { Ok(batch.into_iter().map(Ok).collect()) };
         let run = batches.run(|_| 1, |&item| item, flush);
         let calls = async move {
@@ -286,7 +298,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn every_caller_is_told_of_an_error() {
-        let (group, batches) = group::<u32, u32>("write", LIMIT);
+        let (group, batches) = group::<u32, u32>("write", LIMIT, None);
         let answers: Vec<_> = (0..1_500).map(|item| group.submit(item)).collect();
         drop(group);
         let refused = Error::Timeout {
@@ -307,7 +319,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn wait_in_the_queue_counts_towards_the_limit() {
-        let (group, batches) = group("write", LIMIT);
+        let (group, batches) = group("write", LIMIT, None);
         let flush = |batch: Vec<u32>| async {
             sleep(LIMIT * 3 / 5).await;
             Ok(batch.into_iter().map(Ok).collect())
@@ -353,7 +365,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn locked_key_holds_up_no_other() {
-        let (group, batches) = group("write", LIMIT);
+        let (group, batches) = group("write", LIMIT, None);
         let began = Instant::now();
         let calls = async move {
             let locked = group.submit(100);
@@ -375,7 +387,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn more_locked_items_than_a_batch_keep_their_order() {
-        let (group, batches) = group("write", LIMIT);
+        let (group, batches) = group("write", LIMIT, None);
         let began = Instant::now();
         let items = || (0..3_000).map(|n| 100 * (n % 2) + n % 100);
         let answers: Vec<_> = items().map(|item| group.submit(item)).collect();
@@ -396,7 +408,7 @@ mod tests {
     /// The lock ends while the first call waits to be sent again.
     #[tokio::test(start_paused = true)]
     async fn later_call_on_a_locked_key_waits_for_the_first() {
-        let (group, batches) = group("write", LIMIT);
+        let (group, batches) = group("write", LIMIT, None);
         let began = Instant::now();
         let calls = async move {
             let first = group.submit(100);
@@ -415,7 +427,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn locked_key_fails_its_own_calls_in_time() {
-        let (group, batches) = group("write", LIMIT);
+        let (group, batches) = group("write", LIMIT, None);
         let began = Instant::now();
         let calls = async move {
             group.submit_detached(101);

@@ -28,6 +28,8 @@ pub(crate) struct Leases {
     settles: Group<Settle, Settled>,
     metrics: Arc<Metrics>,
     settings: Settings,
+    /// The number of the shard.
+    shard: usize,
     /// Whether the store keeps dead timers. Otherwise those that fail for good are quarantined.
     keeps_dead: bool,
     renewed: Mutex<Renewed>,
@@ -55,6 +57,7 @@ impl Leases {
         settles: Group<Settle, Settled>,
         metrics: Arc<Metrics>,
         settings: Settings,
+        shard: usize,
         keeps_dead: bool,
     ) -> Self {
         Leases {
@@ -62,6 +65,7 @@ impl Leases {
             settles,
             metrics,
             settings,
+            shard,
             keeps_dead,
             renewed: Mutex::default(),
         }
@@ -193,7 +197,15 @@ impl Lease {
     }
 
     pub(crate) fn token(&self) -> Token {
-        Token(self.token)
+        Token {
+            version: self.token,
+            shard: self.shard(),
+        }
+    }
+
+    /// The number of the shard.
+    pub(crate) fn shard(&self) -> usize {
+        self.leases.shard
     }
 
     /// The encoded key, as a text.

@@ -8,11 +8,14 @@
 //! | settles | [group commit](group_commit) of what becomes of claims | with the last claim |
 //! | [renewals](lease) | keeps the leases of claims whose handlers run | with the last claim |
 //!
-//! The tasks share a [`Core`], which knows no types of keys and values. The claims end when the stream of claims is dropped,
+//! The tasks share a [`Core`], which knows no types of keys and values. An instance on several [shards](crate::Shards) has such
+//! tasks and a core for each, so that a shard whose store hangs delays no other. They share the counters, the queue of
+//! [deliveries](delivery) and their end. The claims end when the stream of claims is dropped,
 //! the instance or the wheel is shut down. From then on the instance only writes and settles.
 
 mod calls;
 mod clock;
+mod cores;
 mod deferred;
 mod delivery;
 mod due;
@@ -28,12 +31,14 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use tickwheel::{Expirations, Expired, KeyedTimers, SetTimerError, TimerWheel};
 use tokio::sync::{Mutex, Notify, Semaphore, watch};
 use tokio::time::{Instant, sleep};
 
 pub(crate) use calls::Calls;
 use clock::StoreClock;
+pub(crate) use cores::Cores;
 use delivery::Deliveries;
 pub(crate) use delivery::{Delivery, Want};
 use due::Due;
@@ -46,12 +51,13 @@ pub use lease::RenewGuard;
 
 use crate::error::{BuildError, Error};
 use crate::jitter::jittered;
-use crate::metrics::{DurableMetrics, Metrics};
+use crate::metrics::Metrics;
 use crate::race::race;
 use crate::settings::Settings;
+use crate::shards::Shards;
 use crate::store::{
-    Armed, DeadRows, Feature, InstanceId, Load, LoadWindow, Settle, Settled, Settlement, Store,
-    StoreTime, Version, Write, WriteOutcome,
+    Armed, DeadRows, Feature, InstanceId, Load, LoadWindow, Settle, Settled, Settlement, StoreTime,
+    Version, Write, WriteOutcome,
 };
 
 /// The state that the tasks, handles and claims of an instance share.
@@ -59,6 +65,8 @@ pub(crate) struct Core {
     pub(crate) calls: Calls,
     pub(crate) settings: Settings,
     pub(crate) metrics: Arc<Metrics>,
+    /// The number of the shard.
+    shard: usize,
     /// The id under which it loads: another one after each unload.
     id: AtomicI64,
     /// Held during a load or unload. True when an unload has started and not succeeded: see
@@ -107,7 +115,7 @@ impl Core {
 
     /// Whether more is due here than the program can take.
     fn is_behind(&self) -> bool {
-        self.due.len() > 0 && self.deliveries.demand().0 == 0
+        self.due.len() > 0 && self.deliveries.demand(self.shard).0 == 0
     }
 
     /// Puts a row that this instance has loaded on the wheel.
@@ -198,16 +206,6 @@ impl Core {
         *unloading = false;
         Ok(())
     }
-
-    pub(crate) fn read_metrics(&self) -> DurableMetrics {
-        let unsettled = self.settings.capacity - self.capacity.available_permits();
-        self.metrics.read(
-            self.on_wheel.len(),
-            self.due.len(),
-            unsettled,
-            self.calls.failing(),
-        )
-    }
 }
 
 impl fmt::Debug for Core {
@@ -223,8 +221,9 @@ impl fmt::Debug for Core {
 /// A started instance.
 #[derive(Debug)]
 pub(crate) struct Instance {
-    pub(crate) core: Arc<Core>,
-    pub(crate) writes: Group<Write, WriteOutcome>,
+    pub(crate) cores: Arc<Cores>,
+    /// Those of each shard.
+    pub(crate) writes: Arc<[Group<Write, WriteOutcome>]>,
     pub(crate) shutdown: Arc<Shutdown>,
 }
 
@@ -271,106 +270,78 @@ const SWEEP_PAUSE: Duration = Duration::from_millis(20);
 /// How many round trips may show that the lease is long enough.
 const ROUND_TRIPS: u32 = 3;
 
-/// Opens the store and starts the tasks of an instance.
+/// Opens the stores and starts the tasks of an instance.
 pub(crate) async fn start(
-    store: Box<dyn Store>,
-    namespace: crate::store::Namespace,
+    shards: Shards,
+    namespace: &str,
     codec: &str,
     settings: Settings,
     wheel: &TimerWheel,
 ) -> Result<Instance, BuildError> {
+    let (placement, shards) = shards.open(namespace)?;
     settings.check()?;
-    for (setting, is_set, feature) in [
-        (
-            "max_attempts",
-            settings.max_attempts.is_some(),
-            Feature::DeadRows,
-        ),
-        ("no_overlap", settings.no_overlap, Feature::NoOverlap),
-    ] {
-        if is_set && !store.supports(feature) {
-            return Err(BuildError::Unsupported { setting, feature });
-        }
-    }
     if wheel.is_shutdown() {
         return Err(BuildError::WheelShutDown);
     }
     let metrics = Arc::<Metrics>::default();
-    let calls = Calls::new(
-        store,
-        namespace,
-        settings.call_timeout,
-        Arc::clone(&metrics),
-    );
-    let opened = calls.open(codec).await.map_err(BuildError::Open)?;
-    // The next round trip does not include connecting. Its load also makes this instance count as
-    // alive.
-    let request = Load {
-        instance: opened.answer.instance,
-        window: settings.window,
-        limit: 0,
-        wanted: 0,
-        alive: settings.alive(),
-    };
-    let (mut min, mut round_trips) = (Duration::MAX, 0);
-    let loaded = loop {
-        let loaded = calls.load(request).await.map_err(BuildError::Open)?;
-        min = min.min((loaded.received - loaded.sent) * 2);
-        if settings.lease >= min {
-            break loaded;
-        }
-        // One slow response does not make the store too slow.
-        round_trips += 1;
-        if round_trips == ROUND_TRIPS {
-            let value = settings.lease;
-            return Err(BuildError::Lease { value, min });
-        }
-    };
-
-    let (on_wheel, expirations) = wheel.keyed();
-    let limit = settings.call_timeout;
-    let (writes, write_batches) = group("write", limit);
-    let (settles, settle_batches) = group("settle", limit);
-    let deliveries = Arc::new(Deliveries::new(settings.poll));
-    let leases = Arc::new(Leases::new(
-        calls.namespace().clone(),
-        settles,
-        Arc::clone(&metrics),
-        settings.clone(),
-        calls.keeps_dead(),
-    ));
-    let core = Arc::new(Core {
-        clock: StoreClock::new(loaded.sent, loaded.received, loaded.answer.now),
-        calls,
-        metrics,
-        id: AtomicI64::new(opened.answer.instance.0),
-        unloading: Mutex::new(false),
-        on_wheel,
-        due: Due::default(),
-        deliveries: Arc::clone(&deliveries),
-        max_loaded: AtomicUsize::new(settings.max_loaded()),
-        capacity: Arc::new(Semaphore::new(settings.capacity)),
-        loads: AtomicBool::new(true),
-        more: AtomicBool::new(false),
-        due_left: AtomicBool::new(false),
-        load_now: Notify::new(),
-        settings,
+    let opening = shards.into_iter().map(|shard| {
+        let calls = Calls::new(shard, settings.call_timeout, Arc::clone(&metrics));
+        open(calls, codec, &settings)
     });
+    // No task starts unless all are open.
+    let opened = try_join_all(opening).await?;
+    let deliveries = Arc::new(Deliveries::new(settings.poll, opened.len()));
     let (stop, stopped) = watch::channel(false);
     let (end, ended) = watch::channel(());
-    drop(tokio::spawn(run_writes(Arc::clone(&core), write_batches)));
-    drop(tokio::spawn(run_settles(Arc::clone(&core), settle_batches)));
-    let renewals = lease::renew(Arc::downgrade(&leases), core.settings.lease);
-    drop(tokio::spawn(renewals));
-    let firing = Firing {
-        core: Arc::clone(&core),
-        leases,
-        stopped,
-    };
-    drop(tokio::spawn(run_claims(firing, expirations, end)));
+    let (mut cores, mut writes) = (Vec::new(), Vec::new());
+    for (shard, opened) in opened.into_iter().enumerate() {
+        let (on_wheel, expirations) = wheel.keyed();
+        let calls = &opened.calls;
+        let limit = settings.call_timeout;
+        let (write, write_batches) = group("write", limit, calls.shard());
+        let (settle, settle_batches) = group("settle", limit, calls.shard());
+        let leases = Arc::new(Leases::new(
+            calls.namespace().clone(),
+            settle,
+            Arc::clone(&metrics),
+            settings.clone(),
+            shard,
+            calls.keeps_dead(),
+        ));
+        let core = Arc::new(Core {
+            clock: StoreClock::new(opened.sent, opened.received, opened.now),
+            calls: opened.calls,
+            metrics: Arc::clone(&metrics),
+            shard,
+            id: AtomicI64::new(opened.instance.0),
+            unloading: Mutex::new(false),
+            on_wheel,
+            due: Due::default(),
+            deliveries: Arc::clone(&deliveries),
+            max_loaded: AtomicUsize::new(settings.max_loaded()),
+            capacity: Arc::new(Semaphore::new(settings.capacity)),
+            loads: AtomicBool::new(true),
+            more: AtomicBool::new(false),
+            due_left: AtomicBool::new(false),
+            load_now: Notify::new(),
+            settings: settings.clone(),
+        });
+        drop(tokio::spawn(run_writes(Arc::clone(&core), write_batches)));
+        drop(tokio::spawn(run_settles(Arc::clone(&core), settle_batches)));
+        let renewals = lease::renew(Arc::downgrade(&leases), settings.lease);
+        drop(tokio::spawn(renewals));
+        let firing = Firing {
+            core: Arc::clone(&core),
+            leases,
+            stopped: stopped.clone(),
+        };
+        drop(tokio::spawn(run_claims(firing, expirations, end.clone())));
+        cores.push(core);
+        writes.push(write);
+    }
     Ok(Instance {
-        core,
-        writes,
+        cores: Arc::new(Cores::new(placement, cores)),
+        writes: writes.into(),
         shutdown: Arc::new(Shutdown {
             stop,
             ended,
@@ -379,13 +350,70 @@ pub(crate) async fn start(
     })
 }
 
+/// A shard that is open.
+struct Opened {
+    calls: Calls,
+    instance: InstanceId,
+    /// The store's time in the last call, and when that was.
+    now: StoreTime,
+    sent: Instant,
+    received: Instant,
+}
+
+/// Opens the store of a shard.
+async fn open(calls: Calls, codec: &str, settings: &Settings) -> Result<Opened, BuildError> {
+    for (setting, is_set, feature) in [
+        (
+            "max_attempts",
+            settings.max_attempts.is_some(),
+            Feature::DeadRows,
+        ),
+        ("no_overlap", settings.no_overlap, Feature::NoOverlap),
+    ] {
+        if is_set && !calls.supports(feature) {
+            return Err(BuildError::Unsupported { setting, feature });
+        }
+    }
+    let opened = calls.open(codec).await.map_err(BuildError::Open)?;
+    let instance = opened.answer.instance;
+    // The next round trip does not include connecting. Its load also makes this instance count as
+    // alive.
+    let request = Load {
+        instance,
+        window: settings.window,
+        limit: 0,
+        wanted: 0,
+        alive: settings.alive(),
+    };
+    let (mut min, mut round_trips) = (Duration::MAX, 0);
+    loop {
+        let loaded = calls.load(request).await.map_err(BuildError::Open)?;
+        min = min.min((loaded.received - loaded.sent) * 2);
+        if settings.lease >= min {
+            return Ok(Opened {
+                calls,
+                instance,
+                now: loaded.answer.now,
+                sent: loaded.sent,
+                received: loaded.received,
+            });
+        }
+        // One slow response does not make the store too slow.
+        round_trips += 1;
+        if round_trips == ROUND_TRIPS {
+            let value = settings.lease;
+            return Err(BuildError::Lease { value, min });
+        }
+    }
+}
+
 /// Loads and fires until the claims end, then gives everything back.
 async fn run_claims(firing: Firing, expirations: Expirations<Version, ()>, end: watch::Sender<()>) {
     let core = Arc::clone(&firing.core);
     let serve = Box::pin(race(firing.run(expirations), loader::run(&core)));
     race(serve, sweep(&core)).await;
     core.loads.store(false, Ordering::Release);
-    let unreceived = core.deliveries.close();
+    let unreceived = core.deliveries.close(core.shard);
     let release = unreceived
         .iter()
         .map(|delivery| delivery.lease.settle(Settlement::Unfire));

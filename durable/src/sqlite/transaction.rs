@@ -180,7 +180,7 @@ impl<K, V> SqliteTransaction<'_, K, V> {
     {
         Ok(match self.set(key, value, Due::In(delay), true)? {
             WriteOutcome::Armed { .. } => SetIfAbsent::Set,
-            WriteOutcome::InFlight(token) => SetIfAbsent::InFlight(Token(token)),
+            WriteOutcome::InFlight(token) => SetIfAbsent::InFlight(Token::unsharded(token)),
             _ => SetIfAbsent::Present,
         })
     }
@@ -223,7 +223,7 @@ impl<K, V> SqliteTransaction<'_, K, V> {
     {
         Ok(match self.write(key, Action::Remove)? {
             WriteOutcome::Removed { value, .. } => Removed::Value(self.coder.decode_value(&value)?),
-            WriteOutcome::InFlight(token) => Removed::InFlight(Token(token)),
+            WriteOutcome::InFlight(token) => Removed::InFlight(Token::unsharded(token)),
             _ => Removed::Absent,
         })
     }
@@ -242,7 +242,7 @@ impl<K, V> SqliteTransaction<'_, K, V> {
     {
         Ok(match self.write(key, Action::move_to(due))? {
             WriteOutcome::Armed { .. } => Moved::Yes,
-            WriteOutcome::InFlight(token) => Moved::InFlight(Token(token)),
+            WriteOutcome::InFlight(token) => Moved::InFlight(Token::unsharded(token)),
             _ => Moved::Absent,
         })
     }

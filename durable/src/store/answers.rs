@@ -317,6 +317,18 @@ impl Counts {
             is_estimate: false,
         }
     }
+
+    /// Those of both: the later time, the earlier deadline.
+    pub(crate) fn with(self, other: Self) -> Self {
+        Counts {
+            now: self.now.max(other.now),
+            waiting: self.waiting + other.waiting,
+            in_flight: self.in_flight + other.in_flight,
+            dead: self.dead + other.dead,
+            earliest: self.earliest.into_iter().chain(other.earliest).min(),
+            is_estimate: self.is_estimate || other.is_estimate,
+        }
+    }
 }
 
 /// One step of giving dead rows another start.

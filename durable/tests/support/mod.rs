@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use tickwheel::TimerWheel;
-use tickwheel_durable::store::Store;
-use tickwheel_durable::{Builder, Claim, Claims, DurableTimers, builder};
+use tickwheel_durable::{Builder, Claim, Claims, DurableTimers, Shards, builder};
 use tokio::time::timeout;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
@@ -16,7 +15,7 @@ pub(crate) type Instance = (Timers, Claims<String, u32>);
 /// Starts an instance on a wheel.
 pub(crate) async fn start_on(
     wheel: &TimerWheel,
-    store: impl Store,
+    store: impl Into<Shards>,
     set: impl FnOnce(Builder<String, u32>) -> Builder<String, u32>,
 ) -> Instance {
     let started = set(builder("orders")).start(wheel, store).await;
@@ -25,7 +24,7 @@ pub(crate) async fn start_on(
 
 /// Starts an instance on a wheel of its own.
 pub(crate) async fn start(
-    store: impl Store,
+    store: impl Into<Shards>,
     set: impl FnOnce(Builder<String, u32>) -> Builder<String, u32>,
 ) -> Instance {
     start_on(&TimerWheel::new(), store, set).await

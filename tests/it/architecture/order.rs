@@ -25,10 +25,30 @@ const ORDER: [&str; 18] = [
 ];
 
 /// The parts of `tickwheel-durable`, likewise.
-const ORDER_OF_DURABLE: [&str; 21] = [
-    "race", "jitter", "store", "token", "error", "metrics", "backoff", "retry", "settings",
-    "codec", "crypto", "instance", "claim", "claims", "admin", "timers", "builder", "memory",
-    "sqlite", "redis", "postgres",
+const ORDER_OF_DURABLE: [&str; 23] = [
+    "race",
+    "jitter",
+    "store",
+    "token",
+    "error",
+    "metrics",
+    "backoff",
+    "retry",
+    "settings",
+    "shards",
+    "codec",
+    "crypto",
+    "instance",
+    "claim",
+    "claims",
+    "rebalance",
+    "admin",
+    "timers",
+    "builder",
+    "memory",
+    "sqlite",
+    "redis",
+    "postgres",
 ];
 
 /// The parts of `tickwheel-durable-conformance`, likewise.
