@@ -26,7 +26,7 @@ const COUNT: RangeInclusive<usize> = 1..=256;
 ///
 /// The one with the greatest score, of equal ones the one whose name sorts first. The score of a shard is
 /// `mix(fnv(key) ^ fnv(name))`, where `fnv` is FNV-1a with 64 bits, of the encoded key and of the shard's name, and `mix` is the
-/// finalizer of MurmurHash3 (`fmix64`). This is rendezvous hashing: the order of shards does not matter, and a shard that is
+/// finalizer of `MurmurHash3` (`fmix64`). This is rendezvous hashing: the order of shards does not matter, and a shard that is
 /// added takes its share from the others and moves no other key. It is the same in every version of this crate.
 /// [`DurableTimers::shard_of`](crate::DurableTimers::shard_of) tells where a key belongs, for
 /// [transactions of your own](crate::Postgres#in-your-own-transaction).
@@ -67,7 +67,7 @@ const COUNT: RangeInclusive<usize> = 1..=256;
 /// ```
 #[must_use = "shards do nothing until an instance is started on them"]
 pub struct Shards {
-    shards: Vec<Shard>,
+    all: Vec<Shard>,
     /// How many there are to be: of too many namespaces not all are made.
     count: usize,
     /// Whether each has a namespace of its own.
@@ -106,7 +106,7 @@ impl Shards {
         let shards: Vec<_> = shards.collect();
         Shards {
             count: shards.len(),
-            shards,
+            all: shards,
             in_one: false,
         }
     }
@@ -122,7 +122,7 @@ impl Shards {
             drains: false,
         });
         Shards {
-            shards: shards.collect(),
+            all: shards.collect(),
             count,
             in_one: true,
         }
@@ -131,7 +131,7 @@ impl Shards {
     /// Gives no keys to the shard of this name, which is to be [removed](#adding-and-removing-shards). Its timers are still
     /// delivered. A name that no shard has is ignored.
     pub fn draining(mut self, name: &str) -> Self {
-        for shard in &mut self.shards {
+        for shard in &mut self.all {
             shard.drains |= shard.name.as_deref() == Some(name);
         }
         self
@@ -146,15 +146,15 @@ impl Shards {
         if !COUNT.contains(&self.count) {
             return Err(out_of_bounds(self.count));
         }
-        if self.shards.iter().all(|shard| shard.drains) {
+        if self.all.iter().all(|shard| shard.drains) {
             return Err(out_of_bounds(0));
         }
         let whole = Namespace::new(namespace)?;
-        let names = self.shards.iter();
+        let names = self.all.iter();
         let names = names.map(|shard| (shard.name.clone(), shard.drains));
         let placement = Placement::new(names);
         let mut opening = Vec::<Opening>::new();
-        for Shard { name, store, .. } in self.shards {
+        for Shard { name, store, .. } in self.all {
             let mut namespace = whole.clone();
             if let Some(name) = name.as_deref() {
                 let is_taken = opening
@@ -192,7 +192,7 @@ impl From<Box<dyn Store>> for Shards {
             drains: false,
         };
         Shards {
-            shards: vec![shard],
+            all: vec![shard],
             count: 1,
             in_one: false,
         }
@@ -201,7 +201,7 @@ impl From<Box<dyn Store>> for Shards {
 
 impl fmt::Debug for Shards {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = self.shards.iter().map(|shard| shard.name.as_deref());
+        let names = self.all.iter().map(|shard| shard.name.as_deref());
         f.debug_list().entries(names.flatten()).finish()
     }
 }

@@ -1,39 +1,38 @@
 //! The connection that calls share, and how it comes back.
 
+use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
-use ::redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, RedisError, Value,
-};
+use ::redis::{Cmd, RedisError, Value, from_redis_value};
 use tokio::sync::{Mutex, Notify};
+use tokio::time::sleep;
 
-use super::error::{ends_connection, store_error, without_credentials};
+use super::error::{Redirect, ends_connection, store_error, without_credentials};
 use super::scripts::Script;
-use crate::crypto;
+use super::servers::Servers;
 use crate::store::{Namespace, StoreError};
-
-/// A connection that carries nothing is probed after this time, and given up after three times as long.
-const PROBE: Duration = Duration::from_secs(5);
-
-/// The connection ends when its data is not acknowledged for this time.
-#[cfg(target_os = "linux")]
-const UNACKNOWLEDGED: Duration = Duration::from_secs(15);
 
 /// How often one call loads a script that the server does not know: another client may flush
 /// scripts meanwhile.
 const LOADS: usize = 3;
 
+/// Replicas have this time to receive what a call has changed.
+const REPLICATED: Duration = Duration::from_secs(1);
+
 /// After this time with a call sent and no response received, the connection is dropped as soon as
 /// a caller gives up. A caller's limit is longer as a rule, and then the limit decides.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// One connection for all calls, in their order.
+/// How long a call waits that has been sent away by a node of a cluster, before it tries again.
+const REDIRECTED: Duration = Duration::from_millis(20);
+
+/// One connection for all calls, in their order; in a cluster one for those on each namespace.
 ///
 /// A call whose future is dropped stays where it is on the connection, so later calls come after
 /// it. A connection is given up when it has failed, or when the server is silent. A server that
@@ -57,14 +56,28 @@ const SILENCE: Duration = Duration::from_secs(1);
 ///
 /// A server that has taken over from another one may lack the last epochs and timers. It does not
 /// need the epochs of earlier connections, which lead to the other server.
+///
+/// # Clusters
+///
+/// All keys of a namespace are in one slot. Its node says `MOVED` when it has given the slot away, and has not run the script, so the
+/// call is made again on a new connection. While the keys are moved from one node to another, a script would find some of them
+/// at neither. So each script names [a key that never exists](absent_key_of), besides the one it works on. Then the old node
+/// sends it away with `ASK`, and the new one would say `TRYAGAIN`, until the slot has moved: the call waits for that.
 pub(super) struct Connection {
-    client: Client,
+    servers: Arc<Servers>,
     /// Where the server is, without credentials.
     place: String,
     /// The name of the store.
     name: String,
+    /// In a cluster by namespace. One that is no call on a namespace has none.
+    lines: StdMutex<HashMap<Option<Namespace>, Arc<Line>>>,
+}
+
+/// A connection after the other.
+#[derive(Default)]
+struct Line {
     live: Mutex<Option<Arc<Link>>>,
-    /// Notified when a connection is given up.
+    /// Notified when one is given up.
     given_up: Arc<Notify>,
 }
 
@@ -99,17 +112,52 @@ impl Link {
         self.silence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a command. Dropping the future gives up waiting for the response.
-    async fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
+    /// Sends a command, and waits until what it has changed is on so many replicas. Dropping the future gives up waiting for
+    /// the response.
+    async fn send(&self, command: &Cmd, replicas: Option<Replicas>) -> Result<Value, RedisError> {
         let mut connection = self.connection.clone();
         let mut waiting = Waiting::on(self);
-        let answer = command.query_async(&mut connection).await;
+        let answer = match replicas {
+            None => command.query_async(&mut connection).await,
+            Some(replicas) => replicas.send(command, &mut connection).await,
+        };
         waiting.is_answered = true;
         drop(waiting);
         if answer.as_ref().is_err_and(ends_connection) {
             self.give_up();
         }
         answer
+    }
+}
+
+/// How many replicas are to have what a call has changed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Replicas(pub(super) usize);
+
+impl Replicas {
+    /// Sends a command and `WAIT` in one go: nothing comes between them.
+    async fn send(
+        self,
+        command: &Cmd,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<Value, RedisError> {
+        let mut both = ::redis::pipe();
+        both.add_command(command.clone());
+        both.cmd("WAIT")
+            .arg(self.0)
+            .arg(REPLICATED.as_millis() as usize);
+        let answers = connection.send_packed_commands(&both, 0, 2).await?;
+        let mut answers = answers.into_iter().map(Value::extract_error);
+        let answer = answers.next().unwrap_or(Ok(Value::Nil))?;
+        let reached: usize = from_redis_value(answers.next().unwrap_or(Ok(Value::Nil))?)?;
+        if reached < self.0 {
+            let text = format!(
+                "it is done, but only {reached} of {} replicas have it after {REPLICATED:?}",
+                self.0
+            );
+            return Err(io::Error::new(io::ErrorKind::NotConnected, text).into());
+        }
+        Ok(answer)
     }
 }
 
@@ -150,59 +198,46 @@ impl Connection {
     /// Takes a URL apart. Connects when it is first used.
     pub(super) fn new(url: &str) -> Result<Self, StoreError> {
         let place = without_credentials(url);
-        let refused = |error: RedisError| {
+        let servers = Servers::new(url).map_err(|error| {
             StoreError::refused(format_args!("the URL {place} cannot be used")).because_of(error)
-        };
-        let keepalive = TcpKeepalive::new().with_time(PROBE).with_interval(PROBE);
-        let tcp = TcpSettings::default()
-            .set_nodelay(true)
-            .set_keepalive(keepalive);
-        #[cfg(target_os = "linux")]
-        let tcp = tcp.set_user_timeout(UNACKNOWLEDGED);
-        let info = url.into_connection_info().map_err(refused)?;
-        if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
-            // The client takes the one of the process and panics if there is none. If the program has chosen one, it stays.
-            crypto::install()?;
-        }
-        let client = Client::open(info.set_tcp_settings(tcp)).map_err(refused)?;
+        })?;
         Ok(Connection {
-            client,
+            servers: Arc::new(servers),
             place,
             name: format!("{:016x}", RandomState::new().hash_one(0_u8)),
-            live: Mutex::default(),
-            given_up: Arc::default(),
+            lines: StdMutex::default(),
         })
     }
 
-    pub(super) fn client(&self) -> &Client {
-        &self.client
+    pub(super) fn servers(&self) -> &Arc<Servers> {
+        &self.servers
     }
 
     pub(super) fn place(&self) -> &str {
         &self.place
     }
 
-    /// Notified when a connection is given up.
-    pub(super) fn given_up(&self) -> &Arc<Notify> {
-        &self.given_up
+    /// Notified when a connection for calls on the namespace is given up.
+    pub(super) fn given_up(&self, namespace: &Namespace) -> Arc<Notify> {
+        Arc::clone(&self.line(Some(namespace)).given_up)
     }
 
-    /// The connection. Connects if there is none.
-    async fn link(&self) -> Result<Arc<Link>, RedisError> {
-        let mut live = self.live.lock().await;
+    fn line(&self, namespace: Option<&Namespace>) -> Arc<Line> {
+        let namespace = namespace.filter(|_| self.servers.is_cluster());
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(lines.entry(namespace.cloned()).or_default())
+    }
+
+    /// The connection for calls on a namespace. Connects if there is none.
+    async fn link(&self, namespace: Option<&Namespace>) -> Result<Arc<Link>, RedisError> {
+        let line = self.line(namespace);
+        let mut live = line.live.lock().await;
         let last_epoch = match &*live {
             Some(link) if !link.is_given_up.load(Ordering::Acquire) => return Ok(Arc::clone(link)),
             Some(link) => Some(link.epoch),
             None => None,
         };
-        // The caller has a limit for the whole call.
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None);
-        let connecting = self
-            .client
-            .get_multiplexed_async_connection_with_config(&config);
-        let mut connection = connecting.await?;
+        let mut connection = self.servers.connect(namespace).await?;
         let epoch = match last_epoch {
             // No other connection had the name before, so the server need not remember this one.
             None => 0,
@@ -217,7 +252,7 @@ impl Connection {
             epoch,
             silence: StdMutex::default(),
             is_given_up: AtomicBool::new(false),
-            given_up: Arc::clone(&self.given_up),
+            given_up: Arc::clone(&line.given_up),
         });
         *live = Some(Arc::clone(&link));
         Ok(link)
@@ -225,37 +260,85 @@ impl Connection {
 
     /// Sends a command.
     pub(super) async fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
-        self.link().await?.send(command).await
+        self.link(None).await?.send(command, None).await
     }
 
-    /// Runs a script on a namespace: one round trip, unless the server does not know the script yet.
+    /// Sends a command to each server that has timers.
+    pub(super) async fn send_to_each(&self, command: &Cmd) -> Result<Vec<Value>, RedisError> {
+        if !self.servers.is_cluster() {
+            return Ok(vec![self.send(command).await?]);
+        }
+        let mut answers = Vec::new();
+        for client in self.servers.clients().await? {
+            let mut connection = client.get_multiplexed_async_connection().await?;
+            answers.push(command.query_async(&mut connection).await?);
+        }
+        Ok(answers)
+    }
+
+    /// Runs a script on a namespace: one round trip, unless the server does not know the script yet, or another one has the
+    /// namespace. If it is to reach `replicas`, an answer means that so many have what it has changed.
     pub(super) async fn run(
         &self,
         script: &Script,
         namespace: &Namespace,
-        arguments: impl FnOnce(&mut Cmd),
+        replicas: Option<Replicas>,
+        arguments: impl Fn(&mut Cmd),
     ) -> Result<Value, StoreError> {
         let failed = |error: &RedisError| store_error(error, &self.place, Some(namespace));
-        let link = self.link().await.map_err(|error| failed(&error))?;
-        let mut command = ::redis::cmd("EVALSHA");
-        command.arg(script.hash()).arg(1).arg(key_of(namespace));
-        arguments(&mut command);
-        command.arg(&self.name).arg(link.epoch);
-        let mut answer = link.send(&command).await;
-        for _ in 0..LOADS {
-            if answer.as_ref().err().and_then(RedisError::code) != Some("NOSCRIPT") {
-                break;
+        let mut moves = 0;
+        loop {
+            let link = self
+                .link(Some(namespace))
+                .await
+                .map_err(|error| failed(&error))?;
+            let mut command = ::redis::cmd("EVALSHA");
+            command.arg(script.hash()).arg(2);
+            command.arg(key_of(namespace)).arg(absent_key_of(namespace));
+            arguments(&mut command);
+            command.arg(&self.name).arg(link.epoch);
+            let mut answer = link.send(&command, replicas).await;
+            for _ in 0..LOADS {
+                if answer.as_ref().err().and_then(RedisError::code) != Some("NOSCRIPT") {
+                    break;
+                }
+                answer = match link.send(&script.load(), None).await {
+                    Ok(_) => link.send(&command, replicas).await,
+                    Err(error) => Err(error),
+                };
             }
-            answer = match link.send(&script.load()).await {
-                Ok(_) => link.send(&command).await,
-                Err(error) => Err(error),
+            let error = match answer {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
             };
+            match Redirect::of(&error).filter(|_| self.servers.is_cluster()) {
+                Some(Redirect::Moved) => {
+                    self.servers.moved(&error);
+                    moves += 1;
+                    if moves == 1 {
+                        continue;
+                    }
+                }
+                Some(Redirect::Later) => {}
+                None => {
+                    if ends_connection(&error) {
+                        self.servers.doubt();
+                    }
+                    return Err(failed(&error));
+                }
+            }
+            // The caller has a limit for the whole call.
+            sleep(REDIRECTED).await;
         }
-        answer.map_err(|error| failed(&error))
     }
 }
 
 /// The key of what is known about a namespace. The others begin with it. The braces put all of them into one slot of a cluster.
 pub(super) fn key_of(namespace: &Namespace) -> String {
     format!("tickwheel:{{{namespace}}}")
+}
+
+/// A key of the namespace that never exists. A node that is moving the slot runs no script that names it.
+fn absent_key_of(namespace: &Namespace) -> String {
+    format!("{}:absent", key_of(namespace))
 }

@@ -18,8 +18,29 @@ pub(super) fn without_credentials(url: &str) -> String {
 
 /// Whether a connection that gave this error is of no use any more.
 pub(super) fn ends_connection(error: &RedisError) -> bool {
-    // After a failover this server refuses writes, and another one that has its name takes them.
-    error.is_io_error() || error.is_unrecoverable_error() || error.code() == Some("READONLY")
+    // After a failover this server refuses writes, and another one that has its name takes them. A node of a cluster that is
+    // cut off from the others says that the cluster is down.
+    error.is_io_error()
+        || error.is_unrecoverable_error()
+        || matches!(error.code(), Some("READONLY" | "MOVED" | "CLUSTERDOWN"))
+}
+
+/// What a node of a cluster says that has not run a script.
+pub(super) enum Redirect {
+    /// Another node has the slot.
+    Moved,
+    /// The slot is on its way to another node.
+    Later,
+}
+
+impl Redirect {
+    pub(super) fn of(error: &RedisError) -> Option<Self> {
+        match error.code()? {
+            "MOVED" => Some(Redirect::Moved),
+            "ASK" | "TRYAGAIN" => Some(Redirect::Later),
+            _ => None,
+        }
+    }
 }
 
 /// An error of the server at `place`, from a call on the namespace, if any.
@@ -52,7 +73,7 @@ pub(super) fn store_error(
         ),
         (_, "READONLY") => refused("it is a read-only replica; nothing was changed"),
         (_, "MOVED" | "ASK" | "CROSSSLOT") => refused(&format!(
-            "another node of the cluster has namespace {namespace}; connect to that one"
+            "another node of the cluster may have namespace {namespace}; connect with redis+cluster://"
         ))
         .because_of(error.clone()),
         (

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ::redis::{Client, RedisError};
+use ::redis::RedisError;
 use futures_util::StreamExt;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::connection::{Connection, key_of};
+use super::servers::Servers;
 use crate::race::race;
 use crate::store::Namespace;
 
@@ -43,10 +44,10 @@ impl Hints {
         let listener = listeners.entry(namespace.clone()).or_insert_with(|| {
             let hinted = Arc::<Notify>::default();
             let listening = listen(
-                connection.client().clone(),
+                Arc::clone(connection.servers()),
                 namespace.clone(),
                 Arc::clone(&hinted),
-                Arc::clone(connection.given_up()),
+                connection.given_up(namespace),
             );
             Listener {
                 hinted,
@@ -70,11 +71,16 @@ impl Drop for Hints {
 }
 
 /// Listens until it is aborted.
-async fn listen(client: Client, namespace: Namespace, hinted: Arc<Notify>, given_up: Arc<Notify>) {
+async fn listen(
+    servers: Arc<Servers>,
+    namespace: Namespace,
+    hinted: Arc<Notify>,
+    given_up: Arc<Notify>,
+) {
     let mut retry = FIRST_RETRY;
     let mut failing = false;
     loop {
-        match subscribe_and_listen(&client, &namespace, &hinted, &given_up).await {
+        match subscribe_and_listen(&servers, &namespace, &hinted, &given_up).await {
             Ok(()) => (retry, failing) = (FIRST_RETRY, false),
             Err(error) if !failing => {
                 failing = true;
@@ -90,7 +96,7 @@ async fn listen(client: Client, namespace: Namespace, hinted: Arc<Notify>, given
 /// Listens on one connection until it ends, or that of the calls is given up: the same server is silent here too, and says
 /// nothing of it.
 async fn subscribe_and_listen(
-    client: &Client,
+    servers: &Servers,
     namespace: &Namespace,
     hinted: &Notify,
     given_up: &Notify,
@@ -98,6 +104,8 @@ async fn subscribe_and_listen(
     // From now on, not only once it has subscribed.
     let given_up = given_up.notified();
     let subscribe = async {
+        // A node of a cluster hears the hints of all.
+        let client = servers.client(namespace).await?;
         let mut connection = client.get_async_pubsub().await?;
         connection
             .subscribe(format!("{}:hints", key_of(namespace)))

@@ -41,6 +41,7 @@ mod error;
 mod hints;
 mod reply;
 mod scripts;
+mod servers;
 
 use std::fmt;
 
@@ -50,7 +51,7 @@ use arguments::{
     dead_arguments, digits, limit_argument, near_arguments, settle_arguments, span, state_argument,
     write_arguments,
 };
-use connection::Connection;
+use connection::{Connection, Replicas};
 use error::store_error;
 use hints::Hints;
 use reply::Reply;
@@ -142,6 +143,7 @@ use crate::store::{
 pub struct Redis {
     connection: Connection,
     hints: Hints,
+    replicas: Option<Replicas>,
 }
 
 /// A load returns at most this many rows. A script blocks the server, so several short ones let other calls run in
@@ -165,6 +167,7 @@ impl Redis {
         let redis = Redis {
             connection: Connection::new(url)?,
             hints: Hints::default(),
+            replicas: None,
         };
         redis.send(&::redis::cmd("PING")).await?;
         Ok(redis)
@@ -187,19 +190,34 @@ impl Redis {
             ),
         ] {
             let mut command = ::redis::cmd("CONFIG");
-            let answer = self.send(command.arg("GET").arg(setting)).await?;
-            let mut reply = Reply::new(answer)?;
-            // Its name, then its value.
-            reply.bytes()?;
-            let value = String::from_utf8_lossy(&reply.bytes()?).into_owned();
-            if !allowed.split(' ').any(|allowed| allowed == value) {
-                let place = self.connection.place();
-                return Err(StoreError::refused(format_args!(
-                    "{place}: {setting} is {value}, and durable timers need one of: {allowed}"
-                )));
+            let place = self.connection.place();
+            let sending = self
+                .connection
+                .send_to_each(command.arg("GET").arg(setting));
+            let answers = sending.await;
+            for answer in answers.map_err(|error| store_error(&error, place, None))? {
+                let mut reply = Reply::new(answer)?;
+                // Its name, then its value.
+                reply.bytes()?;
+                let value = String::from_utf8_lossy(&reply.bytes()?).into_owned();
+                if !allowed.split(' ').any(|allowed| allowed == value) {
+                    return Err(StoreError::refused(format_args!(
+                        "{place}: {setting} is {value}, and durable timers need one of: {allowed}"
+                    )));
+                }
             }
         }
         Ok(())
+    }
+
+    /// Waits for replicas: a call that changes timers returns once this many replicas have what it has changed, or fails after a
+    /// second in which they have not received it. Then it may have taken effect, as after any error.
+    ///
+    /// A server that takes over from a primary that has crashed then has everything that calls have returned, if it is one of these
+    /// replicas: with one replica, or with as many as there are. See [failovers](Self#failovers).
+    pub fn wait_for_replicas(mut self, replicas: usize) -> Self {
+        self.replicas = (replicas > 0).then_some(Replicas(replicas));
+        self
     }
 
     async fn send(&self, command: &Cmd) -> Result<::redis::Value, StoreError> {
@@ -211,9 +229,11 @@ impl Redis {
         &self,
         script: &Script,
         namespace: &Namespace,
-        arguments: impl FnOnce(&mut Cmd),
+        arguments: impl Fn(&mut Cmd),
     ) -> Result<Reply, StoreError> {
-        let answer = self.connection.run(script, namespace, arguments).await?;
+        let replicas = self.replicas.filter(|_| script.changes());
+        let running = self.connection.run(script, namespace, replicas, arguments);
+        let answer = running.await?;
         Reply::new(answer)
     }
 }
@@ -391,7 +411,7 @@ impl Store for Redis {
                 });
                 command.arg(limit_argument(request.unloaded));
                 command.arg(u8::from(request.no_overlap));
-                for version in request.versions {
+                for &version in &request.versions {
                     command.arg(digits(version));
                 }
             });
@@ -453,7 +473,7 @@ impl Store for Redis {
         Box::pin(async move {
             let unmarking = self.run(&scripts::UNMARK, namespace, |command| {
                 command.arg(instance.0);
-                for version in versions {
+                for &version in &versions {
                     command.arg(digits(version));
                 }
             });
@@ -464,7 +484,7 @@ impl Store for Redis {
     fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>> {
         Box::pin(async move {
             let getting = self.run(&scripts::GET, namespace, |command| {
-                command.arg(key);
+                command.arg(&key);
             });
             Ok(getting.await?.all(read_row)?.pop())
         })

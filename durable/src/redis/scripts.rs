@@ -8,12 +8,24 @@ use ::redis::Cmd;
 pub(super) struct Script {
     code: &'static str,
     hash: String,
+    /// Whether it sets, fires or settles timers.
+    changes: bool,
 }
 
 impl Script {
     fn new(code: &'static str) -> Self {
         let hash = ::redis::Script::new(code).get_hash().to_owned();
-        Script { code, hash }
+        let changes = code.contains(CHANGES);
+        Script {
+            code,
+            hash,
+            changes,
+        }
+    }
+
+    /// Whether it sets, fires or settles timers.
+    pub(super) fn changes(&self) -> bool {
+        self.changes
     }
 
     pub(super) fn hash(&self) -> &str {
@@ -27,6 +39,9 @@ impl Script {
         command
     }
 }
+
+/// What the scripts share that change timers.
+const CHANGES: &str = include_str!("scripts/changes.lua");
 
 macro_rules! scripts {
     ($($name:ident = $($part:literal)+;)*) => {$(

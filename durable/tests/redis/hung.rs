@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use redis::Value;
 use tickwheel_durable::Moved;
 use tickwheel_durable::store::{LoadWindow, Namespace, Store};
 use tokio::time::{sleep, timeout};
@@ -18,16 +17,8 @@ const NEAR: LoadWindow = LoadWindow::new(Duration::ZERO, None);
 
 /// How far a server has got in the stream of replication. That is not above 0 before a replica has all that came earlier.
 async fn replicated(server: &Server, field: &str) -> i64 {
-    let info = match server.command(&["INFO", "replication"]).await {
-        Value::BulkString(text) => String::from_utf8_lossy(&text).into_owned(),
-        Value::VerbatimString { text, .. } => text,
-        other => panic!("{other:?}"),
-    };
-    let mut fields = info.lines().filter_map(|line| line.split_once(':'));
-    let (_, offset) = fields
-        .find(|(name, _)| *name == field)
-        .unwrap_or((field, "-1"));
-    offset.trim().parse().expect("it is a number")
+    let offset = server.info("replication", field).await;
+    offset.map_or(-1, |offset| offset.parse().expect("it is a number"))
 }
 
 /// Running instances never came back: their calls timed out on the old connection, whose peer's kernel acknowledged them.

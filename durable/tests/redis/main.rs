@@ -1,11 +1,14 @@
 //! The store in Redis keeps the promises, and says clearly what is wrong when something is.
 
+mod cluster;
 mod encrypted;
+mod failover;
 mod faults;
 mod hung;
 mod looks;
 mod proxy;
 mod refusals;
+mod sentinel;
 mod server;
 
 use tickwheel_durable::Redis;

@@ -31,6 +31,7 @@ pub(crate) struct Server {
     port: u16,
     folder: PathBuf,
     options: Vec<String>,
+    is_sentinel: bool,
     running: Option<(Child, u32)>,
 }
 
@@ -72,6 +73,33 @@ pub(crate) fn shared() -> Option<String> {
 impl Server {
     /// Starts a server with these options besides those that a durable one has. `None` if there is no such program.
     pub(crate) fn start(options: &[&str]) -> Option<Server> {
+        let mut server = Server::new()?;
+        server.options = options.iter().map(|&option| option.to_owned()).collect();
+        server.run();
+        Some(server)
+    }
+
+    /// Starts a Sentinel for a primary at this port. `None` if there is no such program.
+    pub(crate) fn start_sentinel(name: &str, primary: u16, quorum: usize) -> Option<Server> {
+        let mut server = Server::new()?;
+        server.is_sentinel = true;
+        let config = format!(
+            "port {}\nbind 127.0.0.1\nsentinel monitor {name} 127.0.0.1 {primary} {quorum}\n\
+             sentinel down-after-milliseconds {name} 500\nsentinel failover-timeout {name} 3000\n",
+            server.port
+        );
+        std::fs::write(server.config(), config).expect("the folder is there");
+        server.run();
+        Some(server)
+    }
+
+    /// What a Sentinel has written down.
+    fn config(&self) -> PathBuf {
+        self.folder.join("sentinel.conf")
+    }
+
+    /// A server that does not run yet. `None` if there is no such program.
+    fn new() -> Option<Server> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         if program().is_none() {
             not_run(&format!(
@@ -83,16 +111,13 @@ impl Server {
         let name = format!("tickwheel-redis-{}-{number}", std::process::id());
         let folder = env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).expect("the folder is made");
-        let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let mut server = Server {
-            port: free.local_addr().expect("it has one").port(),
+        Some(Server {
+            port: free_port(),
             folder,
-            options: options.iter().map(|&option| option.to_owned()).collect(),
+            options: Vec::new(),
+            is_sentinel: false,
             running: None,
-        };
-        drop(free);
-        server.run();
-        Some(server)
+        })
     }
 
     /// Starts it, or starts it again after it was killed.
@@ -102,26 +127,12 @@ impl Server {
             .args(["-c", GUARD, "guard"])
             .env("FOLDER", &self.folder);
         command.arg(program().expect("it was there"));
-        command.args([
-            "--port",
-            &self.port.to_string(),
-            "--bind",
-            "127.0.0.1",
-            "--dir",
-        ]);
-        command.arg(&self.folder);
-        command.args([
-            "--save",
-            "",
-            "--appendonly",
-            "yes",
-            "--appendfsync",
-            "always",
-        ]);
-        command
-            .args(&self.options)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
+        if self.is_sentinel {
+            command.arg(self.config()).arg("--sentinel");
+        } else {
+            self.add_arguments(&mut command);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut guard = command.spawn().expect("a shell starts");
         let mut line = String::new();
         let output = guard.stdout.take().expect("it is piped");
@@ -138,6 +149,26 @@ impl Server {
             );
             sleep(Duration::from_millis(10));
         }
+    }
+
+    fn add_arguments(&self, command: &mut Command) {
+        command.args([
+            "--port",
+            &self.port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--dir",
+        ]);
+        command.arg(&self.folder);
+        command.args([
+            "--save",
+            "",
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            "always",
+        ]);
+        command.args(&self.options);
     }
 
     /// Kills it with SIGKILL.
@@ -178,12 +209,31 @@ impl Server {
 
     /// Sends it a command, in words.
     pub(crate) async fn command(&self, words: &[&str]) -> redis::Value {
-        let client = redis::Client::open(self.url()).expect("it is a URL");
-        let connecting = client.get_multiplexed_async_connection();
-        let mut connection = connecting.await.expect("it connects");
-        let mut command = redis::cmd(words[0]);
-        let answer = command.arg(&words[1..]).query_async(&mut connection).await;
+        let answer = self.try_command(words).await;
         answer.expect("the server does as it is told")
+    }
+
+    pub(crate) async fn try_command(&self, words: &[&str]) -> redis::RedisResult<redis::Value> {
+        let client = redis::Client::open(self.url())?;
+        let mut connection = client.get_multiplexed_async_connection().await?;
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]).query_async(&mut connection).await
+    }
+
+    /// A field of what it says about itself, such as `role`. `None` if it does not answer, or has no such field.
+    pub(crate) async fn info(&self, section: &str, field: &str) -> Option<String> {
+        let words: &[&str] = match section {
+            "cluster" => &["CLUSTER", "INFO"],
+            section => &["INFO", section],
+        };
+        let text = match self.try_command(words).await.ok()? {
+            redis::Value::BulkString(text) => String::from_utf8_lossy(&text).into_owned(),
+            redis::Value::VerbatimString { text, .. } => text,
+            other => panic!("{other:?}"),
+        };
+        let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+        let (_, value) = fields.find(|(name, _)| *name == field)?;
+        Some(value.trim().to_owned())
     }
 }
 
@@ -192,6 +242,26 @@ impl Drop for Server {
         self.kill();
         // A file that is left over is harmless.
         let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A port that is free, and leaves room for that of the cluster's bus, which is greater by 10,000.
+fn free_port() -> u16 {
+    loop {
+        let port = fastrand::u16(15_000..32_000);
+        let bus = TcpListener::bind(("127.0.0.1", port + 10_000));
+        if bus.is_ok() && TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// Waits until that is so.
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so().await {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

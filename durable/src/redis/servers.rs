@@ -1,0 +1,565 @@
+//! Where the server is that has a namespace: the only one, or the one that Sentinels or the nodes of a cluster name.
+//!
+//! They are asked when a connection is made, never while one is good. The one that has answered is asked first the next time.
+//! One that fails, or names a server that cannot be reached, is asked last: it may hang, or be on the wrong side of a network
+//! that has parted.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
+use ::redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo,
+    Pipeline, RedisError, RedisResult, Value, from_redis_value,
+};
+use tokio::time::timeout;
+
+use super::connection::key_of;
+use crate::store::Namespace;
+
+/// A connection that carries nothing is probed after this time, and given up after three times as long.
+const PROBE: Duration = Duration::from_secs(5);
+
+/// The connection ends when its data is not acknowledged for this time.
+#[cfg(target_os = "linux")]
+const UNACKNOWLEDGED: Duration = Duration::from_secs(15);
+
+/// A Sentinel or a node has this time to name a server, and that server to show that it is the one.
+const ASK: Duration = Duration::from_millis(500);
+
+const SENTINEL_PORT: u16 = 26_379;
+
+/// Where the servers of a URL are.
+pub(super) enum Servers {
+    One(Client),
+    Sentinel {
+        sentinels: Nodes,
+        /// What the Sentinels call the primary.
+        primary: String,
+        /// How to connect to servers, but for the address.
+        server: ConnectionInfo,
+    },
+    Cluster(Nodes),
+}
+
+type Address = (String, u16);
+
+/// Servers that know where others are.
+pub(super) struct Nodes {
+    /// How to connect to them, but for the address.
+    node: ConnectionInfo,
+    /// The one to ask first is the first.
+    addresses: Mutex<VecDeque<Address>>,
+}
+
+impl Servers {
+    /// Takes a URL apart.
+    pub(super) fn new(url: &str) -> RedisResult<Self> {
+        let (scheme, rest) = url.split_once("://").unwrap_or_default();
+        match scheme.split_once('+') {
+            Some((scheme, "sentinel")) => {
+                let parts = Parts::of(rest);
+                let (path, query) = split_before(parts.tail, &['?', '#']);
+                let mut path = path.trim_matches('/').splitn(2, '/');
+                let (primary, database) = (path.next().unwrap_or_default(), path.next());
+                if primary.is_empty() {
+                    return Err(misused(
+                        "the URL names no primary: redis+sentinel://host/name",
+                    ));
+                }
+                let (query, fragment) = split_before(query, &['#']);
+                let (own, rest) = sentinel_credentials(query.trim_start_matches('?'));
+                let tail = format!("{}{rest}{fragment}", database.unwrap_or_default());
+                let sentinels = Nodes::of(scheme, &own, parts.hosts, fragment, SENTINEL_PORT)?;
+                Ok(Servers::Sentinel {
+                    sentinels,
+                    primary: primary.to_owned(),
+                    server: parts.info(scheme, &tail)?,
+                })
+            }
+            Some((scheme, "cluster")) => {
+                let parts = Parts::of(rest);
+                let node = parts.info(scheme, parts.tail.trim_start_matches('/'))?;
+                if node.redis_settings().db() != 0 {
+                    return Err(misused("a cluster has database 0 only"));
+                }
+                let nodes = Nodes {
+                    addresses: Mutex::new(addresses(scheme, parts.hosts, None)?),
+                    node,
+                };
+                Ok(Servers::Cluster(nodes))
+            }
+            _ => {
+                let info = prepared(url.into_connection_info()?);
+                Ok(Servers::One(Client::open(info)?))
+            }
+        }
+    }
+
+    /// Whether each namespace may lie in another server.
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self, Servers::Cluster(_))
+    }
+
+    /// The server of a namespace, and who has named it. Without a namespace that of any.
+    async fn find(&self, namespace: Option<&Namespace>) -> RedisResult<(Client, Option<Address>)> {
+        match self {
+            Servers::One(client) => Ok((client.clone(), None)),
+            Servers::Sentinel {
+                sentinels,
+                primary,
+                server,
+            } => {
+                let mut question = ::redis::pipe();
+                question
+                    .cmd("SENTINEL")
+                    .arg("GET-MASTER-ADDR-BY-NAME")
+                    .arg(primary);
+                let (named, by) = sentinels.ask(&question, named_by_sentinel).await?;
+                Ok((Client::open(at(server, named))?, Some(by)))
+            }
+            Servers::Cluster(nodes) => {
+                let (slots, by) = nodes.slots(namespace).await?;
+                let named = slots.into_iter().find_map(|slots| slots.primary);
+                let named = named.ok_or_else(|| away("no node has the slot"))?;
+                Ok((Client::open(at(&nodes.node, named))?, Some(by)))
+            }
+        }
+    }
+
+    /// Connects to the server of a namespace; without one to that of any.
+    pub(super) async fn connect(
+        &self,
+        namespace: Option<&Namespace>,
+    ) -> RedisResult<MultiplexedConnection> {
+        let (client, by) = self.find(namespace).await?;
+        let Some(by) = by else {
+            // The caller has a limit for the whole call.
+            return connect(&client).await;
+        };
+        let is_cluster = self.is_cluster();
+        let connecting = async {
+            let mut connection = connect(&client).await?;
+            if !is_cluster {
+                // A server that was the primary says so until it has learned better.
+                let role: Vec<Value> = ::redis::cmd("ROLE").query_async(&mut connection).await?;
+                let role: Option<String> =
+                    role.into_iter().next().map(from_redis_value).transpose()?;
+                if role.as_deref() != Some("master") {
+                    return Err(away("the server that the Sentinels name is no primary yet"));
+                }
+            }
+            Ok(connection)
+        };
+        let connected = within(connecting).await;
+        if connected.is_err() {
+            self.ask_last(&by);
+        }
+        connected
+    }
+
+    /// A client of the server of a namespace.
+    pub(super) async fn client(&self, namespace: &Namespace) -> RedisResult<Client> {
+        Ok(self.find(Some(namespace)).await?.0)
+    }
+
+    /// Clients of all servers that have timers.
+    pub(super) async fn clients(&self) -> RedisResult<Vec<Client>> {
+        let Servers::Cluster(nodes) = self else {
+            return Ok(vec![self.find(None).await?.0]);
+        };
+        let (slots, _) = nodes.slots(None).await?;
+        let mut primaries: Vec<_> = slots
+            .into_iter()
+            .filter_map(|slots| slots.primary)
+            .collect();
+        primaries.sort();
+        primaries.dedup();
+        let clients = primaries.into_iter();
+        clients
+            .map(|named| Client::open(at(&nodes.node, named)))
+            .collect()
+    }
+
+    /// A server has named another one that has the slot.
+    pub(super) fn moved(&self, error: &RedisError) {
+        if let (Servers::Cluster(nodes), Some((host, port))) = (self, error.redirect_node()) {
+            nodes.put(&(host.to_owned(), port), true);
+        }
+    }
+
+    /// A connection has failed: whoever named its server may know no better.
+    pub(super) fn doubt(&self) {
+        if let Servers::Sentinel {
+            sentinels: nodes, ..
+        }
+        | Servers::Cluster(nodes) = self
+        {
+            nodes.lock().rotate_left(1);
+        }
+    }
+
+    fn ask_last(&self, address: &Address) {
+        if let Servers::Sentinel {
+            sentinels: nodes, ..
+        }
+        | Servers::Cluster(nodes) = self
+        {
+            nodes.put(address, false);
+        }
+    }
+}
+
+/// Slots of a cluster that belong together.
+struct Slots {
+    primary: Option<Address>,
+}
+
+impl Nodes {
+    fn of(
+        scheme: &str,
+        credentials: &str,
+        hosts: &str,
+        fragment: &str,
+        port: u16,
+    ) -> RedisResult<Self> {
+        let first = hosts.split(',').next().unwrap_or_default();
+        let url = format!("{scheme}://{credentials}{first}{fragment}");
+        Ok(Nodes {
+            node: prepared(url.as_str().into_connection_info()?),
+            addresses: Mutex::new(addresses(scheme, hosts, Some(port))?),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Address>> {
+        self.addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts an address at the front, or at the back.
+    fn put(&self, address: &Address, first: bool) {
+        let mut addresses = self.lock();
+        addresses.retain(|other| other != address);
+        if first {
+            addresses.push_front(address.clone());
+        } else {
+            addresses.push_back(address.clone());
+        }
+    }
+
+    /// Asks one after the other until one answers. Returns the answer and who gave it.
+    async fn ask<T>(
+        &self,
+        question: &Pipeline,
+        read: impl Fn(Vec<Value>, &Address) -> RedisResult<T>,
+    ) -> RedisResult<(T, Address)> {
+        let addresses = self.lock().clone();
+        let mut failed = away("the URL names no server");
+        for address in addresses {
+            // The caller may give up while this one hangs.
+            self.put(&address, false);
+            let client = Client::open(at(&self.node, address.clone()))?;
+            let asking = async {
+                let mut connection = connect(&client).await?;
+                let count = question.len();
+                connection.send_packed_commands(question, 0, count).await
+            };
+            let answer = within(asking).await;
+            match answer.and_then(|answer| read(answer, &address)) {
+                Ok(answer) => {
+                    self.put(&address, true);
+                    return Ok((answer, address));
+                }
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+
+    /// The slots of a cluster; with a namespace, those that it is in. Remembers all nodes that are named.
+    async fn slots(&self, namespace: Option<&Namespace>) -> RedisResult<(Vec<Slots>, Address)> {
+        let mut question = ::redis::pipe();
+        question.cmd("CLUSTER").arg("SLOTS");
+        if let Some(namespace) = namespace {
+            question
+                .cmd("CLUSTER")
+                .arg("KEYSLOT")
+                .arg(key_of(namespace));
+        }
+        let read = |answer: Vec<Value>, by: &Address| {
+            let mut answer = answer.into_iter().map(Value::extract_error);
+            let ranges = answer.next().ok_or_else(|| away("no answer"))??;
+            let slot: Option<i64> = answer
+                .next()
+                .transpose()?
+                .map(from_redis_value)
+                .transpose()?;
+            let (mut slots, mut named) = (Vec::new(), Vec::new());
+            for range in from_redis_value::<Vec<Vec<Value>>>(ranges)? {
+                let mut range = range.into_iter();
+                let mut bound = || range.next().map(from_redis_value::<i64>).transpose();
+                let (first, last) = (bound()?.unwrap_or(0), bound()?.unwrap_or(-1));
+                let nodes: Vec<_> = range.filter_map(|node| address_of(node, by)).collect();
+                if slot.is_none_or(|slot| (first..=last).contains(&slot)) {
+                    let primary = nodes.first().cloned();
+                    slots.push(Slots { primary });
+                }
+                named.extend(nodes);
+            }
+            Ok((slots, named))
+        };
+        let ((slots, named), by) = self.ask(&question, read).await?;
+        let mut addresses = self.lock();
+        for address in named {
+            if !addresses.contains(&address) {
+                addresses.push_back(address);
+            }
+        }
+        drop(addresses);
+        Ok((slots, by))
+    }
+}
+
+/// Reads where a node of a cluster is. Without a host it is where the node is that has answered.
+fn address_of(node: Value, by: &Address) -> Option<Address> {
+    let mut node = from_redis_value::<Vec<Value>>(node).ok()?.into_iter();
+    let host: Option<String> = from_redis_value(node.next()?).ok()?;
+    let port: u16 = from_redis_value(node.next()?).ok()?;
+    let host = host.filter(|host| !host.is_empty() && host != "?");
+    Some((host.unwrap_or_else(|| by.0.clone()), port))
+}
+
+/// Reads the answer of a Sentinel.
+fn named_by_sentinel(answer: Vec<Value>, _by: &Address) -> RedisResult<Address> {
+    let answer = answer.into_iter().next().unwrap_or(Value::Nil);
+    let named: Option<(String, u16)> = from_redis_value(answer.extract_error()?)?;
+    named.ok_or_else(|| away("the Sentinel knows no primary of this name"))
+}
+
+/// Connects without limits on the time.
+async fn connect(client: &Client) -> RedisResult<MultiplexedConnection> {
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None);
+    client
+        .get_multiplexed_async_connection_with_config(&config)
+        .await
+}
+
+async fn within<T>(call: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
+    match timeout(ASK, call).await {
+        Ok(outcome) => outcome,
+        Err(elapsed) => Err(io::Error::from(elapsed).into()),
+    }
+}
+
+/// The parts of what follows `://` in a URL with several hosts.
+struct Parts<'a> {
+    /// With the `@`.
+    credentials: &'a str,
+    hosts: &'a str,
+    tail: &'a str,
+}
+
+impl<'a> Parts<'a> {
+    fn of(rest: &'a str) -> Self {
+        let at = rest.rfind('@').map_or(0, |at| at + 1);
+        let (credentials, rest) = rest.split_at(at);
+        let (hosts, tail) = split_before(rest, &['/', '?', '#']);
+        Parts {
+            credentials,
+            hosts,
+            tail,
+        }
+    }
+
+    /// How to connect to the first host. The tail has database, parameters and fragment.
+    fn info(&self, scheme: &str, tail: &str) -> RedisResult<ConnectionInfo> {
+        let first = self.hosts.split(',').next().unwrap_or_default();
+        let url = format!("{scheme}://{}{first}/{tail}", self.credentials);
+        Ok(prepared(url.as_str().into_connection_info()?))
+    }
+}
+
+/// Splits a text before the first of these letters.
+fn split_before<'a>(text: &'a str, letters: &[char]) -> (&'a str, &'a str) {
+    text.split_at(text.find(letters).unwrap_or(text.len()))
+}
+
+/// Takes the credentials for Sentinels out of the parameters: as `user:password@`, and the other parameters.
+fn sentinel_credentials(query: &str) -> (String, String) {
+    let (mut user, mut password, mut rest) = ("", None, String::new());
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        match parameter.split_once('=') {
+            Some(("sentinel_username", value)) => user = value,
+            Some(("sentinel_password", value)) => password = Some(value),
+            _ => {
+                rest.push(if rest.is_empty() { '?' } else { '&' });
+                rest.push_str(parameter);
+            }
+        }
+    }
+    let credentials = password.map(|password| format!("{user}:{password}@"));
+    (credentials.unwrap_or_default(), rest)
+}
+
+/// Reads hosts with ports between commas.
+fn addresses(scheme: &str, hosts: &str, port: Option<u16>) -> RedisResult<VecDeque<Address>> {
+    let read = |host: &str| {
+        let has_port = host
+            .rsplit_once(']')
+            .map_or(host, |(_, port)| port)
+            .contains(':');
+        let info = format!("{scheme}://{host}")
+            .as_str()
+            .into_connection_info()?;
+        match info.addr().clone() {
+            ConnectionAddr::Tcp(host, own)
+            | ConnectionAddr::TcpTls {
+                host, port: own, ..
+            } => Ok((host, port.filter(|_| !has_port).unwrap_or(own))),
+            _ => Err(misused("a host is needed")),
+        }
+    };
+    hosts.split(',').map(read).collect()
+}
+
+/// The same with another address.
+fn at(info: &ConnectionInfo, (host, port): Address) -> ConnectionInfo {
+    let address = match info.addr().clone() {
+        ConnectionAddr::TcpTls {
+            insecure,
+            tls_params,
+            ..
+        } => ConnectionAddr::TcpTls {
+            host,
+            port,
+            insecure,
+            tls_params,
+        },
+        _ => ConnectionAddr::Tcp(host, port),
+    };
+    info.clone().set_addr(address)
+}
+
+/// Sets what every connection has.
+fn prepared(info: ConnectionInfo) -> ConnectionInfo {
+    let keepalive = TcpKeepalive::new().with_time(PROBE).with_interval(PROBE);
+    let tcp = TcpSettings::default()
+        .set_nodelay(true)
+        .set_keepalive(keepalive);
+    #[cfg(target_os = "linux")]
+    let tcp = tcp.set_user_timeout(UNACKNOWLEDGED);
+    if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+        // The client takes the one of the process and panics if there is none. If the program has chosen one, it stays.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+    info.set_tcp_settings(tcp)
+}
+
+fn misused(what: &'static str) -> RedisError {
+    (ErrorKind::InvalidClientConfig, what).into()
+}
+
+fn away(what: &'static str) -> RedisError {
+    io::Error::new(io::ErrorKind::NotConnected, what).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses_of(nodes: &Nodes) -> Vec<Address> {
+        nodes.lock().iter().cloned().collect()
+    }
+
+    fn address(host: &str, port: u16) -> Address {
+        (host.to_owned(), port)
+    }
+
+    #[test]
+    fn url_of_sentinels_is_taken_apart() {
+        let url = "redis+sentinel://me:p%40ss@one,[::1]:5000,three:26380/orders/2?sentinel_password=s&protocol=resp3";
+        let Ok(Servers::Sentinel {
+            sentinels,
+            primary,
+            server,
+        }) = Servers::new(url)
+        else {
+            panic!("it is a URL of Sentinels");
+        };
+        assert_eq!(primary, "orders");
+        let expected = [
+            address("one", 26_379),
+            address("::1", 5_000),
+            address("three", 26_380),
+        ];
+        assert_eq!(addresses_of(&sentinels), expected);
+        assert_eq!(sentinels.node.redis_settings().password(), Some("s"));
+        assert_eq!(sentinels.node.redis_settings().db(), 0);
+        let settings = server.redis_settings();
+        assert_eq!(
+            (settings.username(), settings.password()),
+            (Some("me"), Some("p@ss"))
+        );
+        assert_eq!(settings.db(), 2);
+    }
+
+    #[test]
+    fn url_of_a_cluster_is_taken_apart() {
+        let Ok(Servers::Cluster(nodes)) = Servers::new("rediss+cluster://:secret@one:1,two") else {
+            panic!("it is a URL of a cluster");
+        };
+        assert_eq!(
+            addresses_of(&nodes),
+            [address("one", 1), address("two", 6_379)]
+        );
+        let at_three = at(&nodes.node, address("three", 3));
+        assert!(matches!(
+            at_three.addr(),
+            ConnectionAddr::TcpTls { host, port: 3, .. } if host == "three"
+        ));
+        assert_eq!(at_three.redis_settings().password(), Some("secret"));
+    }
+
+    #[test]
+    fn urls_without_what_they_need_are_refused() {
+        for (url, says) in [
+            ("redis+sentinel://one,two", "names no primary"),
+            ("redis+sentinel://one,two/", "names no primary"),
+            ("redis+sentinel://one:x/orders", ""),
+            ("redis+cluster://one/1", "database 0 only"),
+            ("redis+cluster://one,,two", ""),
+            ("http+cluster://one", ""),
+        ] {
+            let refused = Servers::new(url).err().expect("it is refused");
+            assert!(refused.to_string().contains(says), "{url}: {refused}");
+        }
+    }
+
+    #[test]
+    fn one_that_fails_is_asked_last() {
+        let Ok(servers @ Servers::Cluster(_)) = Servers::new("redis+cluster://a,b,c") else {
+            panic!("it is a URL of a cluster");
+        };
+        let hosts = || {
+            let Servers::Cluster(nodes) = &servers else {
+                unreachable!()
+            };
+            let hosts = nodes
+                .lock()
+                .iter()
+                .map(|(host, _)| host.clone())
+                .collect::<Vec<_>>();
+            hosts.join("")
+        };
+        servers.ask_last(&address("a", 6_379));
+        assert_eq!(hosts(), "bca");
+        servers.doubt();
+        assert_eq!(hosts(), "cab");
+    }
+}

@@ -1,0 +1,274 @@
+//! A cluster of servers, and namespaces that move between its nodes.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use redis::from_redis_value;
+use tickwheel::TimerWheel;
+use tickwheel_durable::{Claims, DurableTimers, Redis, Shards, builder};
+use tokio::time::{sleep, timeout};
+
+use crate::failover::Servers;
+use crate::faults::{delivered, start};
+use crate::server::{Server, connect, until};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The namespace of these tests, as a key.
+const KEY: &str = "tickwheel:{faults}";
+
+/// The first so many nodes have slots.
+const PRIMARIES: usize = 3;
+const SLOTS: usize = 16_384;
+
+/// Three primaries, and two replicas of the one that has the namespace.
+pub(crate) struct Cluster {
+    nodes: Vec<Server>,
+}
+
+impl Cluster {
+    async fn id(node: &Server) -> String {
+        let id = node.command(&["CLUSTER", "MYID"]).await;
+        from_redis_value(id).expect("it is a text")
+    }
+
+    /// The slot of the namespace.
+    async fn slot(&self) -> usize {
+        let slot = self.nodes[0].command(&["CLUSTER", "KEYSLOT", KEY]).await;
+        from_redis_value(slot).expect("it is a number")
+    }
+
+    /// Starts primaries, and so many replicas of the one that has the namespace.
+    async fn start_with(replicas: usize) -> Option<Cluster> {
+        let options = [
+            ["--cluster-enabled", "yes"],
+            ["--cluster-node-timeout", "1000"],
+            ["--cluster-require-full-coverage", "no"],
+            ["--repl-diskless-sync-delay", "0"],
+        ];
+        let nodes = (0..PRIMARIES + replicas).map(|_| Server::start(options.as_flattened()));
+        let cluster = Cluster {
+            nodes: nodes.collect::<Option<_>>()?,
+        };
+        let nodes = &cluster.nodes;
+        let part = SLOTS / PRIMARIES;
+        for (number, node) in nodes.iter().enumerate() {
+            let port = nodes[0].port().to_string();
+            if number > 0 {
+                node.command(&["CLUSTER", "MEET", "127.0.0.1", &port]).await;
+            }
+            if number < PRIMARIES {
+                let last = if number + 1 < PRIMARIES {
+                    part * (number + 1)
+                } else {
+                    SLOTS
+                };
+                let (from, to) = ((part * number).to_string(), (last - 1).to_string());
+                node.command(&["CLUSTER", "ADDSLOTSRANGE", &from, &to])
+                    .await;
+            }
+        }
+        let size = nodes.len().to_string();
+        for node in nodes {
+            until("the nodes know each other", async || {
+                node.info("cluster", "cluster_known_nodes").await.as_deref() == Some(&*size)
+                    && node.info("cluster", "cluster_state").await.as_deref() == Some("ok")
+            })
+            .await;
+        }
+        let owner = (cluster.slot().await / part).min(PRIMARIES - 1);
+        let id = Self::id(&nodes[owner]).await;
+        for replica in &nodes[PRIMARIES..] {
+            until("a node knows the primary", async || {
+                replica
+                    .try_command(&["CLUSTER", "REPLICATE", &id])
+                    .await
+                    .is_ok()
+            })
+            .await;
+        }
+        let count = replicas.to_string();
+        until("the replicas follow", async || {
+            let following = nodes[owner].info("replication", "connected_slaves").await;
+            following.as_deref() == Some(&*count)
+        })
+        .await;
+        Some(cluster)
+    }
+
+    /// The port of the node that has the slot, as this node knows it.
+    async fn named_by(node: &Server, slot: usize) -> Option<u16> {
+        let asking = node.try_command(&["CLUSTER", "SLOTS"]);
+        let answer = timeout(SECOND / 5, asking).await.ok()?.ok()?;
+        let ranges: Vec<Vec<redis::Value>> = from_redis_value(answer).ok()?;
+        let bound = |value: &redis::Value| from_redis_value::<usize>(value.clone()).ok();
+        let range = ranges.into_iter().find(|range| {
+            bound(&range[0]).is_some_and(|first| first <= slot)
+                && bound(&range[1]).is_some_and(|last| slot <= last)
+        });
+        let node: Vec<redis::Value> = from_redis_value(range?.swap_remove(2)).ok()?;
+        from_redis_value(node.into_iter().nth(1)?).ok()
+    }
+
+    async fn owner(&self) -> usize {
+        self.primary().await.expect("a node has the namespace")
+    }
+}
+
+impl Servers for Cluster {
+    async fn start() -> Option<Self> {
+        Cluster::start_with(2).await
+    }
+
+    /// The nodes that have other slots are enough to find the others.
+    fn url(&self) -> String {
+        let hosts = self.nodes[..PRIMARIES].iter();
+        let hosts = hosts.map(|node| format!("127.0.0.1:{}", node.port()));
+        let hosts: Vec<_> = hosts.collect();
+        format!("redis+cluster://{}", hosts.join(","))
+    }
+
+    async fn primary(&self) -> Option<usize> {
+        let slot = self.slot_of_any().await?;
+        let mut named = BTreeSet::new();
+        for node in &self.nodes {
+            named.extend(Self::named_by(node, slot).await);
+        }
+        let port = named.pop_first().filter(|_| named.is_empty())?;
+        let primary = self.nodes.iter().position(|node| node.port() == port)?;
+        let asking = self.nodes[primary].info("replication", "role");
+        let role = timeout(SECOND / 5, asking).await;
+        (role.ok()?? == "master").then_some(primary)
+    }
+
+    fn servers(&mut self) -> &mut [Server] {
+        &mut self.nodes
+    }
+}
+
+impl Cluster {
+    /// The slot of the namespace, by the first node that answers.
+    async fn slot_of_any(&self) -> Option<usize> {
+        for node in &self.nodes {
+            let asking = node.try_command(&["CLUSTER", "KEYSLOT", KEY]);
+            if let Ok(Ok(slot)) = timeout(SECOND / 5, asking).await {
+                return from_redis_value(slot).ok();
+            }
+        }
+        None
+    }
+
+    /// Moves the slot of the namespace to another node, key by key, as `redis-cli --cluster reshard` does.
+    async fn move_slot(&self, from: usize, to: usize) {
+        let (slot, from, to) = (
+            self.slot().await.to_string(),
+            &self.nodes[from],
+            &self.nodes[to],
+        );
+        let (from_id, to_id) = (Self::id(from).await, Self::id(to).await);
+        to.command(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id])
+            .await;
+        from.command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id])
+            .await;
+        let port = to.port().to_string();
+        loop {
+            let keys = from
+                .command(&["CLUSTER", "GETKEYSINSLOT", &slot, "1"])
+                .await;
+            let keys: Vec<String> = from_redis_value(keys).expect("they are texts");
+            let Some(key) = keys.first() else { break };
+            from.command(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"])
+                .await;
+            // Calls find some keys here and some there.
+            sleep(SECOND / 20).await;
+        }
+        for node in [to, from] {
+            node.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id])
+                .await;
+        }
+    }
+}
+
+type Instance = (DurableTimers<String, u64>, Claims<String, u64>);
+
+/// A script that ran while some of its keys were at one node and some at the other would lose rows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_wait_while_their_slot_moves() {
+    let Some(cluster) = Cluster::start_with(0).await else {
+        return;
+    };
+    let (timers, mut claims): Instance = start(connect(&cluster.url()).await).await;
+    let setting = tokio::spawn({
+        let timers = timers.clone();
+        async move {
+            let mut number = 0;
+            let mut failed = Vec::new();
+            while !timers.metrics().failing.load && number < 100_000 {
+                let set = timers.set_timer(&number.to_string(), &number, SECOND).await;
+                failed.extend(set.err());
+                number += 1;
+                if timers
+                    .deadline("stop")
+                    .await
+                    .is_ok_and(|stop| stop.is_some())
+                {
+                    break;
+                }
+            }
+            (number, failed)
+        }
+    });
+    for _ in 0..4 {
+        let owner = cluster.owner().await;
+        cluster.move_slot(owner, (owner + 1) % PRIMARIES).await;
+        until("all nodes know", async || cluster.primary().await.is_some()).await;
+        sleep(SECOND / 5).await;
+    }
+    let stop = timers.set_timer("stop", &u64::MAX, SECOND * 30).await;
+    stop.expect("it is set");
+    let (number, failed) = setting.await.expect("it ends");
+    assert!(failed.is_empty(), "{failed:?}");
+    assert!(number > 20, "{number} were set");
+    delivered(&mut claims, &(0..number).collect()).await;
+    let counts = timers.counts().await.expect("they count");
+    assert_eq!((counts.waiting, counts.in_flight), (1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shards_spread_over_the_nodes() {
+    let Some(cluster) = Cluster::start_with(0).await else {
+        return;
+    };
+    let store: Redis = connect(&cluster.url()).await;
+    store
+        .check_durability()
+        .await
+        .expect("all nodes are durable");
+    let wheel = TimerWheel::new();
+    let shards = Shards::namespaces(store, 8);
+    let started = builder::<String, u64>("shards").start(&wheel, shards).await;
+    let (timers, mut claims) = started.expect("it starts");
+    for number in 0..200 {
+        let set = timers.set_timer(&number.to_string(), &number, SECOND).await;
+        set.expect("it is set");
+    }
+    for node in &cluster.nodes {
+        let keys: usize = from_redis_value(node.command(&["DBSIZE"]).await).expect("a number");
+        assert!(keys > 0, "each node has some");
+    }
+    delivered(&mut claims, &(0..200).collect()).await;
+}
+
+/// One node was to be named, and connecting elsewhere left to the program.
+#[tokio::test]
+async fn error_of_a_node_says_how_to_connect() {
+    let Some(cluster) = Cluster::start_with(0).await else {
+        return;
+    };
+    let owner = cluster.owner().await;
+    let store = cluster.nodes[(owner + 1) % PRIMARIES].connect().await;
+    let wheel = TimerWheel::new();
+    let started = builder::<String, u64>("faults").start(&wheel, store);
+    let error = format!("{:#}", started.await.expect_err("another node has it"));
+    assert!(error.contains("connect with redis+cluster://"), "{error}");
+}

@@ -1,0 +1,154 @@
+//! A primary goes, and another server takes over: named by Sentinels, or in a cluster.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use tickwheel_durable::{Claims, DurableTimers, Moved, Redis};
+use tokio::time::{sleep, timeout};
+
+use crate::cluster::Cluster;
+use crate::faults::{delivered, set_at_last, start};
+use crate::sentinel::Watched;
+use crate::server::{Server, connect};
+
+const SECOND: Duration = Duration::from_secs(1);
+const FAR: Duration = Duration::from_secs(3_600);
+
+/// Servers of which one is the primary of what these tests set.
+pub(crate) trait Servers: Sized {
+    /// `None` if there is no such program.
+    async fn start() -> Option<Self>;
+
+    fn url(&self) -> String;
+
+    /// The number of the server that is the primary by its own account and by that of the others.
+    async fn primary(&self) -> Option<usize>;
+
+    fn servers(&mut self) -> &mut [Server];
+}
+
+async fn replicated(servers: &impl Servers) -> Redis {
+    let store = connect(&servers.url()).await;
+    store.wait_for_replicas(1)
+}
+
+/// Waits until another server is the primary. Returns how long that has taken.
+async fn until_replaced(servers: &impl Servers, old: usize) -> Duration {
+    let began = Instant::now();
+    loop {
+        match servers.primary().await {
+            Some(primary) if primary != old => return began.elapsed(),
+            _ => assert!(began.elapsed() < 60 * SECOND, "none takes over"),
+        }
+        sleep(SECOND / 50).await;
+    }
+}
+
+/// Sets timers until a call fails, and returns those whose calls have returned.
+async fn set_until_it_fails(timers: DurableTimers<String, u64>, task: u64) -> Vec<u64> {
+    let mut kept = Vec::new();
+    for number in 0..100_000 {
+        let value = task * 100_000 + number;
+        let key = value.to_string();
+        let set = timers.set_timer(&key, &value, 4 * SECOND).await;
+        if set.is_err() {
+            break;
+        }
+        kept.push(value);
+    }
+    kept
+}
+
+/// Nothing that a call has returned is lost, and calls work again within their time limit and two seconds after the others have
+/// a new primary.
+async fn survives_a_kill<S: Servers>() {
+    let Some(mut servers) = S::start().await else {
+        return;
+    };
+    let (timers, mut claims) = start(replicated(&servers).await).await;
+    let (other, other_claims) = start(replicated(&servers).await).await;
+    other_claims.shutdown().await;
+    let setters = (0..16).map(|task| tokio::spawn(set_until_it_fails(timers.clone(), task)));
+    let setters: Vec<_> = setters.collect();
+    sleep(SECOND).await;
+    let old = servers.primary().await.expect("there is one");
+    servers.servers()[old].kill();
+    let mut kept = BTreeSet::new();
+    for setter in setters {
+        kept.extend(setter.await.expect("it ends"));
+    }
+    assert!(kept.len() > 100, "{} were set", kept.len());
+    let waited = until_replaced(&servers, old).await;
+    let began = Instant::now();
+    set_at_last(&timers, "at last", u64::MAX).await;
+    let back = began.elapsed();
+    println!(
+        "{} were set; replaced after {waited:?}, back after {back:?}",
+        kept.len()
+    );
+    // Replicas first have to follow the new primary.
+    assert!(back < 4 * SECOND + FOLLOW, "{back:?}");
+    kept.insert(u64::MAX);
+    delivered(&mut claims, &kept).await;
+    // Hints are heard again: a poll would take a fifth of a second, too.
+    set_at_last(&other, "of the other", 7).await;
+    delivered(&mut claims, &BTreeSet::from([7])).await;
+}
+
+/// The replicas that are left have this time to follow a new primary: without one, no call is replicated.
+const FOLLOW: Duration = Duration::from_secs(10);
+
+/// A primary that hung, was replaced, and wakes up changes nothing any more.
+async fn survives_a_primary_that_hangs<S: Servers>() {
+    let Some(mut servers) = S::start().await else {
+        return;
+    };
+    let (timers, mut claims) = start(replicated(&servers).await).await;
+    let kept = timers.set_timer("kept", &1, FAR).await;
+    kept.expect("it is set");
+    let old = servers.primary().await.expect("there is one");
+    servers.servers()[old].signal("STOP");
+    let hung = timers.set_timer("kept", &100, FAR).await;
+    assert!(hung.is_err(), "it hangs");
+    until_replaced(&servers, old).await;
+    let began = Instant::now();
+    set_at_last(&timers, "at last", 2).await;
+    assert!(
+        began.elapsed() < 4 * SECOND + FOLLOW,
+        "{:?}",
+        began.elapsed()
+    );
+    let moved = timers.move_timer("kept", SECOND).await;
+    assert_eq!(moved, Ok(Moved::Yes));
+    servers.servers()[old].signal("CONT");
+    delivered(&mut claims, &BTreeSet::from([1, 2])).await;
+    sees_nothing(&mut claims).await;
+}
+
+async fn sees_nothing(claims: &mut Claims<String, u64>) {
+    while let Ok(Some(claim)) = timeout(3 * SECOND, claims.recv()).await {
+        // Delivered again, since its acknowledgement was lost.
+        assert!(claim.attempt > 1 && claim.value < 3, "{claim:?}");
+        claim.ack().await.expect("it is held");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_replace_a_primary_that_is_killed() {
+    survives_a_kill::<Watched>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_replace_a_primary_that_hangs() {
+    survives_a_primary_that_hangs::<Watched>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cluster_replaces_a_primary_that_is_killed() {
+    survives_a_kill::<Cluster>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cluster_replaces_a_primary_that_hangs() {
+    survives_a_primary_that_hangs::<Cluster>().await;
+}
