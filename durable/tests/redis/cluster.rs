@@ -227,7 +227,7 @@ async fn calls_wait_while_their_slot_moves() {
     let stop = timers.set_timer("stop", &u64::MAX, SECOND * 30).await;
     stop.expect("it is set");
     let (number, failed) = setting.await.expect("it ends");
-    assert!(failed.is_empty(), "{failed:?}");
+    assert!(failed.is_empty(), "{:?}", failed.first());
     assert!(number > 20, "{number} were set");
     delivered(&mut claims, &(0..number).collect()).await;
     let counts = timers.counts().await.expect("they count");
