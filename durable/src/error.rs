@@ -135,6 +135,16 @@ impl std::error::Error for Error {
 }
 
 impl Error {
+    /// Whether the same call may succeed later: the store did not respond in time, or was unavailable.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Error::Timeout { .. } => true,
+            Error::Store(error) => error.may_pass(),
+            Error::Shard { error, .. } => error.may_pass(),
+            _ => false,
+        }
+    }
+
     /// The error of a store, with the name of its shard, if it is one of several.
     pub(crate) fn in_shard(self, name: Option<&Arc<str>>) -> Self {
         match name {

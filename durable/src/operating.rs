@@ -47,6 +47,8 @@
 //! | another process has locked an SQLite file, or is stopped (`SIGSTOP`, a debugger) while it holds the lock | calls of all processes wait, and fail with [`Error::Timeout`](crate::Error::Timeout) after their call timeout; after a second a warning names the file. SQLite cannot take a lock away: let the process go on, or end it. Looks go on |
 //! | a primary of PostgreSQL fails, and its standby takes over | instances whose URL names both [find the new one](crate::Postgres#failover) within their call timeout and two seconds |
 //! | a Redis server hangs, and another one takes over its address | the instance drops the connection after the call timeout, and its next call connects to the other server |
+//! | a Redis primary is replaced by Sentinels or in a cluster | calls fail until then; [what it loses](crate::Redis#failovers) |
+//! | one of several [shards](crate::Shards) is unreachable | its timers wait, calls on its keys fail with [`Error::Shard`](crate::Error::Shard); others go on |
 //! | another session has locked rows in PostgreSQL | moves, removes and acknowledgements of these timers fail with [`Error::Timeout`](crate::Error::Timeout); the timers are delivered when the lock has ended. Other timers are not delayed |
 //! | a transaction of yours has [set a timer](crate::Postgres#in-your-own-transaction) in PostgreSQL and stays open | calls on its key wait for it, and fail with [`Error::Timeout`](crate::Error::Timeout) after their call timeout; other keys are not delayed |
 //! | a transaction of yours stays open in an SQLite file | calls of all instances on the file wait, as above |

@@ -39,10 +39,9 @@ fn settings() -> Builder<u32, String> {
 /// Whether the same call may succeed later.
 pub(crate) fn may_pass(error: &(dyn StdError + 'static)) -> bool {
     let errors = std::iter::successors(Some(error), |&error| error.source());
-    let mut passing = errors.map(|error| match error.downcast_ref() {
-        Some(Error::Timeout { .. }) => true,
-        Some(Error::Store(error)) => error.may_pass(),
-        _ => error.downcast_ref().is_some_and(StoreError::may_pass),
+    let mut passing = errors.map(|error| {
+        let call = error.downcast_ref().is_some_and(Error::may_pass);
+        call || error.downcast_ref().is_some_and(StoreError::may_pass)
     });
     passing.any(|may_pass| may_pass)
 }
@@ -73,6 +72,12 @@ async fn try_to_start(wheel: &TimerWheel, store: &str) -> Outcome<(Reminders, Du
         Some(("redis" | "rediss" | "unix", _)) => {
             let store = tickwheel_durable::Redis::connect(store).await?;
             settings().start(wheel, store).await
+        }
+        // Servers that replace each other.
+        #[cfg(feature = "redis")]
+        Some(("redis+sentinel" | "redis+cluster", _)) => {
+            let store = tickwheel_durable::Redis::connect(store).await?;
+            settings().start(wheel, store.wait_for_replicas(1)).await
         }
         Some((scheme, _)) => {
             return Err(format!("{scheme:?} is no store that this example knows").into());

@@ -40,7 +40,7 @@ pub(super) enum Servers {
         /// What the Sentinels call the primary.
         primary: String,
         /// How to connect to servers, but for the address.
-        server: ConnectionInfo,
+        server: Box<ConnectionInfo>,
     },
     Cluster(Nodes),
 }
@@ -50,7 +50,7 @@ type Address = (String, u16);
 /// Servers that know where others are.
 pub(super) struct Nodes {
     /// How to connect to them, but for the address.
-    node: ConnectionInfo,
+    node: Box<ConnectionInfo>,
     /// The one to ask first is the first.
     addresses: Mutex<VecDeque<Address>>,
 }
@@ -77,7 +77,7 @@ impl Servers {
                 Ok(Servers::Sentinel {
                     sentinels,
                     primary: primary.to_owned(),
-                    server: parts.info(scheme, &tail)?,
+                    server: Box::new(parts.info(scheme, &tail)?),
                 })
             }
             Some((scheme, "cluster")) => {
@@ -88,7 +88,7 @@ impl Servers {
                 }
                 let nodes = Nodes {
                     addresses: Mutex::new(addresses(scheme, parts.hosts, None)?),
-                    node,
+                    node: Box::new(node),
                 };
                 Ok(Servers::Cluster(nodes))
             }
@@ -229,7 +229,7 @@ impl Nodes {
         let first = hosts.split(',').next().unwrap_or_default();
         let url = format!("{scheme}://{credentials}{first}{fragment}");
         Ok(Nodes {
-            node: prepared(url.as_str().into_connection_info()?),
+            node: Box::new(prepared(url.as_str().into_connection_info()?)),
             addresses: Mutex::new(addresses(scheme, hosts, Some(port))?),
         })
     }

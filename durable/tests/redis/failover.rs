@@ -1,6 +1,8 @@
 //! A primary goes, and another server takes over: named by Sentinels, or in a cluster.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use tickwheel_durable::{Claims, DurableTimers, Moved, Redis};
@@ -9,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use crate::cluster::Cluster;
 use crate::faults::{delivered, set_at_last, start};
 use crate::sentinel::Watched;
-use crate::server::{Server, connect};
+use crate::server::{Server, connect, not_run};
 
 const SECOND: Duration = Duration::from_secs(1);
 const FAR: Duration = Duration::from_secs(3_600);
@@ -131,6 +133,48 @@ async fn sees_nothing(claims: &mut Claims<String, u64>) {
         assert!(claim.attempt > 1 && claim.value < 3, "{claim:?}");
         claim.ack().await.expect("it is held");
     }
+}
+
+/// The example program, if it was built.
+fn reminders() -> Option<PathBuf> {
+    let test = std::env::current_exe().expect("it has a path");
+    // target/debug/deps/redis-..
+    let program = test.parent()?.with_file_name("examples").join("reminders");
+    program.is_file().then_some(program)
+}
+
+/// The example fails if a reminder is lost, early, or comes twice without a reason, while its workers are killed, and here a
+/// server too.
+async fn reminders_survive_a_kill<S: Servers>() {
+    let Some(program) = reminders() else {
+        return not_run("the example `reminders` is not built");
+    };
+    let Some(mut servers) = S::start().await else {
+        return;
+    };
+    let mut command = tokio::process::Command::new(program);
+    command.args(["--timers", "2000", "--store", &servers.url()]);
+    command.stdout(Stdio::piped()).kill_on_drop(true);
+    let running = command.spawn().expect("it starts");
+    // The first reminders are due after three seconds, the last after fifteen.
+    sleep(8 * SECOND).await;
+    let old = servers.primary().await.expect("there is one");
+    servers.servers()[old].kill();
+    let ended = timeout(60 * SECOND, running.wait_with_output()).await;
+    let ended = ended.expect("it ends").expect("it is waited for");
+    let said = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success(), "{said}");
+    assert!(said.contains("redis+"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reminders_survive_a_failover_of_sentinels() {
+    reminders_survive_a_kill::<Watched>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reminders_survive_a_failover_in_a_cluster() {
+    reminders_survive_a_kill::<Cluster>().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
