@@ -6,6 +6,8 @@ use std::time::Duration;
 use redis::from_redis_value;
 use tickwheel::TimerWheel;
 use tickwheel_durable::{Claims, DurableTimers, Redis, Shards, builder};
+use tickwheel_durable_conformance::{Pace, Stores, conformance_tests};
+use tokio::sync::OnceCell;
 use tokio::time::{sleep, timeout};
 
 use crate::failover::Servers;
@@ -20,6 +22,46 @@ const KEY: &str = "tickwheel:{faults}";
 /// The first so many nodes have slots.
 const PRIMARIES: usize = 3;
 const SLOTS: usize = 16_384;
+
+/// The cluster that checks of the suite share.
+struct Shared(String);
+
+impl Stores for Shared {
+    type Store = Redis;
+
+    async fn connect(&self) -> Redis {
+        connect(&self.0).await
+    }
+}
+
+async fn shared() -> Option<Shared> {
+    static SHARED: OnceCell<Option<Cluster>> = OnceCell::const_new();
+    let cluster = SHARED.get_or_init(|| Cluster::start_with(0)).await;
+    Some(Shared(cluster.as_ref()?.url()))
+}
+
+// Each script at least once. With `TICKWHEEL_REDIS_URL=redis+cluster://..` all checks run on a cluster.
+conformance_tests! { @modules [#[tokio::test(flavor = "multi_thread", worker_threads = 2)]]
+    (match shared().await {
+        Some(shared) => shared,
+        None => return,
+    }, Pace::default())
+    contract {
+        sets_moves_and_removes,
+        loads_near_rows_once,
+        ends_the_life_of_an_id,
+        leaves_single_rows_to_others,
+        fires_what_is_due_and_exists,
+        repeats_in_the_step_that_fires,
+        hints_near_rows_that_no_instance_has_loaded,
+        settles_by_token,
+        keeps_namespaces_apart,
+        refuses_another_codec,
+        lists_counts_and_purges,
+        retries_dead_rows,
+        discards_dead_rows,
+    }
+}
 
 /// Three primaries, and two replicas of the one that has the namespace.
 pub(crate) struct Cluster {

@@ -135,6 +135,34 @@ async fn sees_nothing(claims: &mut Claims<String, u64>) {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn call_that_no_replica_receives_fails() {
+    let Some(primary) = Server::start(&["--repl-diskless-sync-delay", "0"]) else {
+        return;
+    };
+    let port = primary.port().to_string();
+    let replica = Server::start(&["--replicaof", "127.0.0.1", &port]).expect("there is one");
+    let store = primary.connect().await.wait_for_replicas(1);
+    let (timers, _claims) = start(store).await;
+    let mut set = timers.set_timer("timer", &1, FAR).await;
+    let began = Instant::now();
+    while set.is_err() && began.elapsed() < FOLLOW {
+        set = timers.set_timer("timer", &1, FAR).await;
+    }
+    assert_eq!(set, Ok(()), "the replica follows");
+    replica.signal("STOP");
+    let error = timers.set_timer("timer", &2, FAR).await;
+    let error = error.expect_err("the replica hangs");
+    assert!(error.may_pass(), "{error}");
+    let text = format!("{error:#}");
+    assert!(text.contains("only 0 of 1 replicas have it"), "{text}");
+    // It is done all the same, as after any error. Queries do not wait.
+    let entry = timers.admin().get("timer").await.expect("it answers");
+    assert_eq!(entry.expect("it is there").value, Ok(2));
+    replica.signal("CONT");
+    set_at_last(&timers, "timer", 3).await;
+}
+
 /// The example program, if it was built.
 fn reminders() -> Option<PathBuf> {
     let test = std::env::current_exe().expect("it has a path");
