@@ -18,7 +18,8 @@ const COUNT: RangeInclusive<usize> = 1..=256;
 /// * **Why.** [`stores`](Self::stores) spreads the load over several servers, and a server that is down stops only its own
 ///   timers. [`namespaces`](Self::namespaces) spreads it over the nodes of one [Redis Cluster](crate::Redis#clusters).
 /// * **A shard that is down** delays no timer of another one. Calls on its keys fail with [`Error::Shard`](crate::Error::Shard),
-///   which names it; so do calls about all timers, such as `counts`. But an instance starts only when all shards can be opened.
+///   which names it; so do calls about all timers, such as `counts`. An instance starts when one of its shards can be opened; the
+///   others are tried again each poll.
 /// * **Each shard has** its own [capacity](crate::Builder::capacity), polls, and store's clock. Claims come in the order in which
 ///   they fire, not by deadline across shards.
 ///

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::join;
 use tickwheel::TimerWheel;
-use tickwheel_durable::store::StoreError;
+use tickwheel_durable::store::{Namespace, Store, StoreError};
 use tickwheel_durable::{
     BuildError, Claims, Error, Memory, Moved, Rebalanced, Removed, Retry, Shards, builder,
 };
@@ -148,24 +148,77 @@ async fn shard_that_hangs_leaves_demand_to_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn instance_does_not_start_without_a_shard() {
+async fn instance_starts_while_a_shard_is_down() {
     let stores = stores();
+    stores[0].set_away(true);
     stores[2].set_away(true);
+    let (timers, mut claims) = start(shards(&stores, 3)).await;
+    let keys = NAMES.map(|name| key_in(&timers, name));
+    set(&timers, &keys[1], SECOND * 10).await;
+    let began = Instant::now();
+    for (name, key) in [("a", &keys[0]), ("c", &keys[2])] {
+        let error = timers.set_timer(key, &0, SECOND).await;
+        assert!(names_shard(&error.expect_err("it is away"), name));
+    }
+    assert!(timers.metrics().failing.load);
+    let claim = next(&mut claims).await;
+    assert_eq!(claim.key, keys[1]);
+    let late = began.elapsed().checked_sub(SECOND * 10);
+    assert!(late.expect("not early") < SECOND / 100, "{late:?}");
+    claim.ack().await.expect("its shard is there");
+    // One comes back, and has what another instance has set meanwhile.
+    stores[2].set_away(false);
+    sleep(SECOND * 2).await;
+    set(&timers, &keys[2], SECOND * 2).await;
+    let began = Instant::now();
+    let claim = next(&mut claims).await;
+    assert_eq!((&claim.key, claim.attempt), (&keys[2], 1));
+    assert!(began.elapsed() < SECOND * 2 + SECOND / 100);
+    claim.ack().await.expect("its shard is there");
+    let began = Instant::now();
+    timers.shutdown().await;
+    assert!(
+        began.elapsed() < SECOND,
+        "the one that is away was not opened"
+    );
+    assert!(claims.recv().await.is_none(), "the stream has ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn instance_does_not_start_without_any_shard() {
+    let stores = stores();
+    stores.iter().for_each(|store| store.set_away(true));
     let wheel = TimerWheel::new();
     let started = builder::<String, u32>("orders").start(&wheel, shards(&stores, 3));
-    let refused = started.await.expect_err("one is away");
+    let refused = started.await.expect_err("all are away");
     let BuildError::Open(error) = &refused else {
         panic!("{refused}");
     };
-    assert!(names_shard(error, "c"), "{error}");
+    assert!(names_shard(error, "a"), "{error}");
     assert!(matches!(
         error,
         Error::Shard { error, .. } if matches!(**error, Error::Store(StoreError::Unavailable { .. }))
     ));
-    // The others were opened, and run no tasks: nothing calls them.
-    let calls = stores[0].calls();
+}
+
+/// A shard that another codec has written will never open: the instance says so at once.
+#[tokio::test(start_paused = true)]
+async fn instance_does_not_start_with_a_shard_that_refuses() {
+    let stores = stores();
+    let space = Namespace::new("orders").expect("it is a name");
+    let opened = stores[2].open(&space, "another").await;
+    opened.expect("it opens");
+    stores[0].set_away(true);
+    let wheel = TimerWheel::new();
+    let started = builder::<String, u32>("orders").start(&wheel, shards(&stores, 3));
+    let BuildError::Open(error) = started.await.expect_err("it refuses") else {
+        panic!("it was opened");
+    };
+    assert!(names_shard(&error, "c"), "{error}");
+    // The other was opened, and runs no tasks: nothing calls it.
+    let calls = stores[1].calls();
     sleep(HOUR).await;
-    assert_eq!(stores[0].calls(), calls);
+    assert_eq!(stores[1].calls(), calls);
 }
 
 #[tokio::test(start_paused = true)]

@@ -83,7 +83,10 @@ impl Calls {
             metrics,
             lost_answer: AtomicBool::new(false),
             lanes: [
-                Lane::new(&["load", "unload", "unmark"], "timers are not loaded"),
+                Lane::new(
+                    &["load", "unload", "unmark", "open"],
+                    "timers are not loaded",
+                ),
                 Lane::new(&["fire"], "timers are not fired"),
                 Lane::new(&["write"], "timers are not set, moved or removed"),
                 Lane::new(&["settle"], "claims are not settled"),

@@ -72,6 +72,16 @@ impl Firing {
         }
     }
 
+    /// Returns `false` when the claims end or the wheel is shut down, while nothing is on the wheel.
+    pub(super) async fn ended(&mut self, expirations: &mut Expirations<Version, ()>) -> bool {
+        let stopped = async {
+            // An error means that the receiver is gone.
+            let _ = self.stopped.wait_for(|&stopped| stopped).await;
+        };
+        race(stopped, async { drop(expirations.recv().await) }).await;
+        false
+    }
+
     async fn next(
         &mut self,
         expirations: &mut Expirations<Version, ()>,

@@ -29,9 +29,9 @@ use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use tickwheel::{Expirations, Expired, KeyedTimers, SetTimerError, TimerWheel};
 use tokio::sync::{Mutex, Notify, Semaphore, watch};
 use tokio::time::{Instant, sleep};
@@ -284,19 +284,24 @@ pub(crate) async fn start(
         return Err(BuildError::WheelShutDown);
     }
     let metrics = Arc::<Metrics>::default();
-    let opening = shards.into_iter().map(|shard| {
-        let calls = Calls::new(shard, settings.call_timeout, Arc::clone(&metrics));
-        open(calls, codec, &settings)
-    });
-    // No task starts unless all are open.
-    let opened = try_join_all(opening).await?;
+    let calls = shards.into_iter();
+    let calls = calls.map(|shard| Calls::new(shard, settings.call_timeout, Arc::clone(&metrics)));
+    let calls: Vec<_> = calls.collect();
+    let opening = calls.iter().map(|calls| open(calls, codec, &settings));
+    // No task starts before it is clear that the instance does.
+    let opened = one_at_least(join_all(opening).await)?;
     let deliveries = Arc::new(Deliveries::new(settings.poll, opened.len()));
     let (stop, stopped) = watch::channel(false);
     let (end, ended) = watch::channel(());
     let (mut cores, mut writes) = (Vec::new(), Vec::new());
-    for (shard, opened) in opened.into_iter().enumerate() {
+    for (shard, (calls, opened)) in calls.into_iter().zip(opened).enumerate() {
         let (on_wheel, expirations) = wheel.keyed();
-        let calls = &opened.calls;
+        let unopened = opened.is_err().then(|| codec.to_owned());
+        let opened = opened.unwrap_or_else(|error| {
+            let name = calls.shard().map(|name| &**name);
+            tracing::warn!(namespace = %calls.namespace(), shard = name, error = %format_args!("{error:#}"), "a shard could not be opened; it is tried again each poll");
+            Opened::not_yet()
+        });
         let limit = settings.call_timeout;
         let (write, write_batches) = group("write", limit, calls.shard());
         let (settle, settle_batches) = group("settle", limit, calls.shard());
@@ -310,7 +315,7 @@ pub(crate) async fn start(
         ));
         let core = Arc::new(Core {
             clock: StoreClock::new(opened.sent, opened.received, opened.now),
-            calls: opened.calls,
+            calls,
             metrics: Arc::clone(&metrics),
             shard,
             id: AtomicI64::new(opened.instance.0),
@@ -320,7 +325,7 @@ pub(crate) async fn start(
             deliveries: Arc::clone(&deliveries),
             max_loaded: AtomicUsize::new(settings.max_loaded()),
             capacity: Arc::new(Semaphore::new(settings.capacity)),
-            loads: AtomicBool::new(true),
+            loads: AtomicBool::new(unopened.is_none()),
             more: AtomicBool::new(false),
             due_left: AtomicBool::new(false),
             load_now: Notify::new(),
@@ -335,7 +340,8 @@ pub(crate) async fn start(
             leases,
             stopped: stopped.clone(),
         };
-        drop(tokio::spawn(run_claims(firing, expirations, end.clone())));
+        let claims = run_claims(firing, expirations, unopened, end.clone());
+        drop(tokio::spawn(claims));
         cores.push(core);
         writes.push(write);
     }
@@ -352,7 +358,6 @@ pub(crate) async fn start(
 
 /// A shard that is open.
 struct Opened {
-    calls: Calls,
     instance: InstanceId,
     /// The store's time in the last call, and when that was.
     now: StoreTime,
@@ -360,8 +365,57 @@ struct Opened {
     received: Instant,
 }
 
+impl Opened {
+    /// In place of a shard that is not open. Nothing is loaded with that.
+    fn not_yet() -> Self {
+        let now = Instant::now();
+        Opened {
+            instance: InstanceId(0),
+            now: SystemTime::now().into(),
+            sent: now,
+            received: now,
+        }
+    }
+}
+
+/// An instance starts when one of its shards is open and the others may be later. Otherwise returns the error that says why it
+/// does not.
+fn one_at_least(
+    opened: Vec<Result<Opened, BuildError>>,
+) -> Result<Vec<Result<Opened, BuildError>>, BuildError> {
+    let may_pass =
+        |error: &BuildError| matches!(error, BuildError::Open(error) if error.may_pass());
+    let is_none_open = opened.iter().all(Result::is_err);
+    let (mut stays, mut left) = (None, Vec::new());
+    for opened in opened {
+        match opened {
+            Err(error) if stays.is_none() && (is_none_open || !may_pass(&error)) => {
+                stays = Some(error);
+            }
+            opened => left.push(opened),
+        }
+    }
+    stays.map_or(Ok(left), Err)
+}
+
+/// Opens a shard that could not be opened at the start, whenever that works.
+async fn open_at_last(core: &Core, codec: &str) {
+    let opened = loop {
+        sleep(jittered(core.settings.poll)).await;
+        if let Ok(opened) = open(&core.calls, codec, &core.settings).await {
+            break opened;
+        }
+    };
+    // The first estimate was a guess.
+    let _ = core.clock.observe(opened.sent, opened.received, opened.now);
+    core.id.store(opened.instance.0, Ordering::Release);
+    core.loads.store(true, Ordering::Release);
+    let name = core.calls.shard().map(|name| &**name);
+    tracing::info!(namespace = %core.calls.namespace(), shard = name, "a shard is open at last");
+}
+
 /// Opens the store of a shard.
-async fn open(calls: Calls, codec: &str, settings: &Settings) -> Result<Opened, BuildError> {
+async fn open(calls: &Calls, codec: &str, settings: &Settings) -> Result<Opened, BuildError> {
     for (setting, is_set, feature) in [
         (
             "max_attempts",
@@ -391,7 +445,6 @@ async fn open(calls: Calls, codec: &str, settings: &Settings) -> Result<Opened, 
         min = min.min((loaded.received - loaded.sent) * 2);
         if settings.lease >= min {
             return Ok(Opened {
-                calls,
                 instance,
                 now: loaded.answer.now,
                 sent: loaded.sent,
@@ -407,19 +460,40 @@ async fn open(calls: Calls, codec: &str, settings: &Settings) -> Result<Opened, 
     }
 }
 
-/// Loads and fires until the claims end, then gives everything back.
-async fn run_claims(firing: Firing, expirations: Expirations<Version, ()>, end: watch::Sender<()>) {
+/// Loads and fires until the claims end, then gives everything back. If the shard is not open, it is opened first with this
+/// codec.
+async fn run_claims(
+    mut firing: Firing,
+    mut expirations: Expirations<Version, ()>,
+    unopened: Option<String>,
+    end: watch::Sender<()>,
+) {
     let core = Arc::clone(&firing.core);
-    let serve = Box::pin(race(firing.run(expirations), loader::run(&core)));
-    race(serve, sweep(&core)).await;
+    let is_open = match unopened {
+        Some(codec) => {
+            let opening = async {
+                open_at_last(&core, &codec).await;
+                true
+            };
+            race(firing.ended(&mut expirations), opening).await
+        }
+        None => true,
+    };
+    if is_open {
+        let serve = Box::pin(race(firing.run(expirations), loader::run(&core)));
+        race(serve, sweep(&core)).await;
+    }
     core.loads.store(false, Ordering::Release);
     let unreceived = core.deliveries.close(core.shard);
     let release = unreceived
         .iter()
         .map(|delivery| delivery.lease.settle(Settlement::Unfire));
     // A claim whose release fails here is released again when it is dropped.
-    futures_util::future::join_all(release).await;
+    join_all(release).await;
     drop(unreceived);
+    if !is_open {
+        return;
+    }
     if let Err(error) = core.unload_all().await {
         tracing::warn!(namespace = %core.calls.namespace(), error = %format_args!("{error:#}"), "what was loaded could not be given back");
     }
