@@ -187,7 +187,9 @@ async fn instance_starts_while_a_shard_is_down() {
 #[tokio::test(start_paused = true)]
 async fn instance_does_not_start_without_any_shard() {
     let stores = stores();
-    stores.iter().for_each(|store| store.set_away(true));
+    for store in &stores {
+        store.set_away(true);
+    }
     let wheel = TimerWheel::new();
     let started = builder::<String, u32>("orders").start(&wheel, shards(&stores, 3));
     let refused = started.await.expect_err("all are away");

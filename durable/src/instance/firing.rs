@@ -78,7 +78,11 @@ impl Firing {
             // An error means that the receiver is gone.
             let _ = self.stopped.wait_for(|&stopped| stopped).await;
         };
-        race(stopped, async { drop(expirations.recv().await) }).await;
+        let shut_down = async {
+            // Nothing is on the wheel, so this is the end of it.
+            let _ = expirations.recv().await;
+        };
+        race(stopped, shut_down).await;
         false
     }
 

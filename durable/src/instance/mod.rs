@@ -23,13 +23,14 @@ mod firing;
 mod group_commit;
 mod lease;
 mod loader;
+mod opening;
 
 use std::fmt;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use tickwheel::{Expirations, Expired, KeyedTimers, SetTimerError, TimerWheel};
@@ -48,6 +49,7 @@ use group_commit::{Batches, group};
 pub(crate) use lease::Lease;
 use lease::Leases;
 pub use lease::RenewGuard;
+use opening::{Opened, one_at_least, open, open_at_last};
 
 use crate::error::{BuildError, Error};
 use crate::jitter::jittered;
@@ -56,8 +58,8 @@ use crate::race::race;
 use crate::settings::Settings;
 use crate::shards::Shards;
 use crate::store::{
-    Armed, DeadRows, Feature, InstanceId, Load, LoadWindow, Settle, Settled, Settlement, StoreTime,
-    Version, Write, WriteOutcome,
+    Armed, DeadRows, InstanceId, LoadWindow, Settle, Settled, Settlement, StoreTime, Version,
+    Write, WriteOutcome,
 };
 
 /// The state that the tasks, handles and claims of an instance share.
@@ -267,9 +269,6 @@ const FIRST_SWEEP: Duration = Duration::from_secs(60);
 /// The pause between two steps of a sweep, which is for other calls.
 const SWEEP_PAUSE: Duration = Duration::from_millis(20);
 
-/// How many round trips may show that the lease is long enough.
-const ROUND_TRIPS: u32 = 3;
-
 /// Opens the stores and starts the tasks of an instance.
 pub(crate) async fn start(
     shards: Shards,
@@ -354,110 +353,6 @@ pub(crate) async fn start(
             deliveries,
         }),
     })
-}
-
-/// A shard that is open.
-struct Opened {
-    instance: InstanceId,
-    /// The store's time in the last call, and when that was.
-    now: StoreTime,
-    sent: Instant,
-    received: Instant,
-}
-
-impl Opened {
-    /// In place of a shard that is not open. Nothing is loaded with that.
-    fn not_yet() -> Self {
-        let now = Instant::now();
-        Opened {
-            instance: InstanceId(0),
-            now: SystemTime::now().into(),
-            sent: now,
-            received: now,
-        }
-    }
-}
-
-/// An instance starts when one of its shards is open and the others may be later. Otherwise returns the error that says why it
-/// does not.
-fn one_at_least(
-    opened: Vec<Result<Opened, BuildError>>,
-) -> Result<Vec<Result<Opened, BuildError>>, BuildError> {
-    let may_pass =
-        |error: &BuildError| matches!(error, BuildError::Open(error) if error.may_pass());
-    let is_none_open = opened.iter().all(Result::is_err);
-    let (mut stays, mut left) = (None, Vec::new());
-    for opened in opened {
-        match opened {
-            Err(error) if stays.is_none() && (is_none_open || !may_pass(&error)) => {
-                stays = Some(error);
-            }
-            opened => left.push(opened),
-        }
-    }
-    stays.map_or(Ok(left), Err)
-}
-
-/// Opens a shard that could not be opened at the start, whenever that works.
-async fn open_at_last(core: &Core, codec: &str) {
-    let opened = loop {
-        sleep(jittered(core.settings.poll)).await;
-        if let Ok(opened) = open(&core.calls, codec, &core.settings).await {
-            break opened;
-        }
-    };
-    // The first estimate was a guess.
-    let _ = core.clock.observe(opened.sent, opened.received, opened.now);
-    core.id.store(opened.instance.0, Ordering::Release);
-    core.loads.store(true, Ordering::Release);
-    let name = core.calls.shard().map(|name| &**name);
-    tracing::info!(namespace = %core.calls.namespace(), shard = name, "a shard is open at last");
-}
-
-/// Opens the store of a shard.
-async fn open(calls: &Calls, codec: &str, settings: &Settings) -> Result<Opened, BuildError> {
-    for (setting, is_set, feature) in [
-        (
-            "max_attempts",
-            settings.max_attempts.is_some(),
-            Feature::DeadRows,
-        ),
-        ("no_overlap", settings.no_overlap, Feature::NoOverlap),
-    ] {
-        if is_set && !calls.supports(feature) {
-            return Err(BuildError::Unsupported { setting, feature });
-        }
-    }
-    let opened = calls.open(codec).await.map_err(BuildError::Open)?;
-    let instance = opened.answer.instance;
-    // The next round trip does not include connecting. Its load also makes this instance count as
-    // alive.
-    let request = Load {
-        instance,
-        window: settings.window,
-        limit: 0,
-        wanted: 0,
-        alive: settings.alive(),
-    };
-    let (mut min, mut round_trips) = (Duration::MAX, 0);
-    loop {
-        let loaded = calls.load(request).await.map_err(BuildError::Open)?;
-        min = min.min((loaded.received - loaded.sent) * 2);
-        if settings.lease >= min {
-            return Ok(Opened {
-                instance,
-                now: loaded.answer.now,
-                sent: loaded.sent,
-                received: loaded.received,
-            });
-        }
-        // One slow response does not make the store too slow.
-        round_trips += 1;
-        if round_trips == ROUND_TRIPS {
-            let value = settings.lease;
-            return Err(BuildError::Lease { value, min });
-        }
-    }
 }
 
 /// Loads and fires until the claims end, then gives everything back. If the shard is not open, it is opened first with this

@@ -35,6 +35,7 @@
 //! 4. A version is greater than the one before and than the clock in microseconds. So versions grow even if the server has lost
 //!    its last writes, and for the next two centuries they have 16 digits and sort as strings.
 
+mod answers;
 mod arguments;
 mod connection;
 mod error;
@@ -42,11 +43,13 @@ mod hints;
 mod reply;
 mod scripts;
 mod servers;
+mod url;
 
 use std::fmt;
 
 use ::redis::Cmd;
 
+use answers::{progress, read_fired, read_row, read_settled, read_written};
 use arguments::{
     dead_arguments, digits, limit_argument, near_arguments, settle_arguments, span, state_argument,
     write_arguments,
@@ -58,8 +61,8 @@ use reply::Reply;
 use scripts::Script;
 
 use crate::store::{
-    Answer, Armed, BoxFuture, Counts, DeadRows, Feature, Fire, FireReport, Fired, InstanceId, List,
-    Load, LoadWindow, Loaded, Missed, Namespace, Opened, Purged, Retried, Settle, Settled, Store,
+    Answer, BoxFuture, Counts, DeadRows, Feature, Fire, FireReport, InstanceId, List, Load,
+    LoadWindow, Loaded, Missed, Namespace, Opened, Purged, Retried, Settle, Settled, Store,
     StoreError, StoreTime, Stored, Version, Write, WriteOutcome,
 };
 
@@ -293,76 +296,6 @@ impl fmt::Debug for Redis {
             .field("server", &self.connection.place())
             .finish_non_exhaustive()
     }
-}
-
-/// Reads the outcome of a write from the numbers, and a removed value from the rest of the response.
-fn read_written(numbers: &mut Reply, values: &mut Reply) -> Result<WriteOutcome, StoreError> {
-    Ok(match numbers.int()? {
-        1 => WriteOutcome::Armed {
-            row: numbers.armed()?,
-            replaced: Some(numbers.version()?).filter(|version| version.0 != 0),
-        },
-        2 => WriteOutcome::Removed {
-            version: numbers.version()?,
-            value: values.bytes()?,
-        },
-        3 => WriteOutcome::Absent,
-        4 => WriteOutcome::Present,
-        _ => WriteOutcome::InFlight(numbers.version()?),
-    })
-}
-
-/// Reads a fired timer from the numbers, and its former row from the rest of the response.
-fn read_fired(numbers: &mut Reply, rows: &mut Reply) -> Result<Fired, StoreError> {
-    let (token, missed) = (numbers.version()?, numbers.count()?);
-    let row = rows.row()?;
-    Ok(Fired {
-        token,
-        key: row.key,
-        value: row.value,
-        deadline: row.deadline,
-        attempt: row.attempt.saturating_add(1),
-        missed,
-        repeats: row.period.is_some(),
-    })
-}
-
-/// The results of one step of a batch. There is at least one, or the batch would never end.
-fn progress<T>(answers: Vec<T>) -> Result<Vec<T>, StoreError> {
-    if answers.is_empty() {
-        let error = "the server has answered nothing of a batch";
-        return Err(StoreError::refused(error));
-    }
-    Ok(answers)
-}
-
-fn read_settled(numbers: &mut Reply) -> Result<Settled, StoreError> {
-    Ok(match numbers.version()? {
-        Version(-1) => Settled::Lost,
-        Version(0) => Settled::Done,
-        version => Settled::Armed(Armed {
-            version,
-            due: numbers.time()?,
-            loaded: numbers.flag()?,
-        }),
-    })
-}
-
-fn read_row(reply: &mut Reply) -> Result<Stored, StoreError> {
-    let (version, due, loader) = (reply.version()?, reply.time()?, reply.int()?);
-    let row = reply.row()?;
-    Ok(Stored {
-        version,
-        state: row.state,
-        due,
-        deadline: row.deadline,
-        attempt: row.attempt,
-        period: row.period,
-        loaded_by: Some(loader).filter(|id| *id > 0).map(InstanceId),
-        key: row.key,
-        value: row.value,
-        error: row.error,
-    })
 }
 
 impl Store for Redis {
