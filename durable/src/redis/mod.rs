@@ -143,8 +143,8 @@ use crate::store::{
 ///
 /// # Permissions
 ///
-/// All keys and channels begin with `tickwheel:`. Sentinels take `+role` and `+wait` besides, clusters `+cluster|slots`,
-/// `+cluster|keyslot` and `+wait`. With an access control list this user suffices:
+/// All keys and channels begin with `tickwheel:`. With Sentinels `+role` is needed besides, in
+/// clusters `+cluster|slots` and `+cluster|keyslot`, and for [`wait_for_replicas`](Self::wait_for_replicas) `+wait`. With an access control list this user suffices:
 ///
 /// ```text
 /// ACL SETUSER tickwheel on >s3cret resetkeys resetchannels ~tickwheel:* &tickwheel:* -@all +ping
