@@ -16,6 +16,7 @@ use tokio::time::sleep;
 use super::error::{Redirect, ends_connection, store_error, without_credentials};
 use super::scripts::Script;
 use super::servers::Servers;
+use crate::crypto;
 use crate::store::{Namespace, StoreError};
 
 /// How often one call loads a script that the server does not know: another client may flush
@@ -198,6 +199,10 @@ impl Connection {
     /// Takes a URL apart. Connects when it is first used.
     pub(super) fn new(url: &str) -> Result<Self, StoreError> {
         let place = without_credentials(url);
+        if url.starts_with("rediss") || url.starts_with("valkeys") {
+            // The client takes the provider of the process, and panics if there is none.
+            crypto::install()?;
+        }
         let servers = Servers::new(url).map_err(|error| {
             StoreError::refused(format_args!("the URL {place} cannot be used")).because_of(error)
         })?;

@@ -101,10 +101,6 @@ pub(super) fn prepared(info: ConnectionInfo) -> ConnectionInfo {
         .set_keepalive(keepalive);
     #[cfg(target_os = "linux")]
     let tcp = tcp.set_user_timeout(UNACKNOWLEDGED);
-    if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
-        // The client takes the one of the process and panics if there is none. If the program has chosen one, it stays.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    }
     info.set_tcp_settings(tcp)
 }
 
