@@ -70,6 +70,8 @@ pub struct Entry<K, V> {
     pub attempt: u32,
     /// The period of a repeating timer. `None` for an occurrence in flight.
     pub period: Option<Duration>,
+    /// The cron expression and the zone of a timer that repeats [by one](crate::calendars). `None` for an occurrence in flight.
+    pub schedule: Option<String>,
     /// Whether an instance has loaded it onto its wheel.
     pub loaded: bool,
     /// Its claim, if it has fired and is not settled.
@@ -394,6 +396,7 @@ impl<K, V> Admin<K, V> {
             deadline: stored.deadline.into(),
             attempt: stored.attempt,
             period: stored.period,
+            schedule: stored.schedule.clone(),
             loaded: stored.loaded_by.is_some(),
             in_flight: (stored.state == State::InFlight).then(|| InFlight {
                 token,

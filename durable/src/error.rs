@@ -36,6 +36,13 @@ pub enum Error {
         /// The shortest.
         min: Duration,
     },
+    /// The schedule cannot be used. Nothing was sent to the store.
+    Cron(CronError),
+    /// The store does not know what the call needs. Nothing was sent to it.
+    Unsupported {
+        /// What it would have to know.
+        feature: Feature,
+    },
     /// The codec cannot encode a key or a value. Nothing was sent to the store.
     Encode {
         /// `"key"` or `"value"`.
@@ -80,6 +87,56 @@ pub enum Error {
     Closed,
 }
 
+/// A cron expression or its zone cannot be used. Prints both what was given and the reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CronError {
+    /// Expression and zone are too long.
+    TooLong {
+        /// Their length in bytes.
+        len: usize,
+        /// The greatest length.
+        max: usize,
+    },
+    /// It is no cron expression.
+    Expression {
+        /// The expression.
+        expression: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The expression is valid, and there is no such time: the 30th of February.
+    NeverOccurs {
+        /// The expression.
+        expression: String,
+    },
+    /// There is no such time zone.
+    Zone {
+        /// The name.
+        zone: String,
+    },
+}
+
+impl fmt::Display for CronError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CronError::TooLong { len, max } => write!(
+                f,
+                "the cron expression and its zone have {len} bytes; at most {max} are allowed"
+            ),
+            CronError::Expression { expression, reason } => {
+                write!(f, "{expression:?} is no cron expression: {reason}")
+            }
+            CronError::NeverOccurs { expression } => {
+                write!(f, "the cron expression {expression:?} never occurs")
+            }
+            CronError::Zone { zone } => write!(f, "there is no time zone {zone:?}"),
+        }
+    }
+}
+
+impl std::error::Error for CronError {}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -97,6 +154,10 @@ impl fmt::Display for Error {
             }
             Error::Period { value, min } => {
                 write!(f, "the period is {value:?}; it must be at least {min:?}")
+            }
+            Error::Cron(error) => error.fmt(f),
+            Error::Unsupported { feature } => {
+                write!(f, "the store does not support {feature:?}")
             }
             Error::Encode { what, .. } => write!(f, "the {what} cannot be encoded"),
             Error::Decode { what, .. } => write!(f, "the stored {what} cannot be decoded"),

@@ -79,9 +79,11 @@
 mod admin;
 mod backoff;
 mod builder;
+pub mod calendars;
 mod claim;
 mod claims;
 mod codec;
+mod cron;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod crypto;
 mod error;
@@ -113,7 +115,7 @@ pub use builder::{Builder, builder};
 pub use claim::Claim;
 pub use claims::Claims;
 pub use codec::{Codec, Json, MAX_KEY_BYTES, MAX_VALUE_BYTES};
-pub use error::{BuildError, Error};
+pub use error::{BuildError, CronError, Error};
 pub use instance::RenewGuard;
 pub use memory::Memory;
 pub use metrics::{BatchSizes, DurableMetrics, Failing};

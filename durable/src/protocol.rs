@@ -81,7 +81,7 @@
 //! | D6 | The lease counts from firing, never from loading. | `d6_counts_the_lease_from_firing` |
 //! | D7 | Tokens grow under a key. Settling a lost claim returns an error and changes nothing. | `d7_fences_lost_claims`, `settles_by_token` |
 //! | D8 | What came due while no instance ran is delivered at start, earliest first; repeating timers by a rule. | `d8_delivers_what_was_missed_in_order`, `d8_repeats_by_each_rule` |
-//! | D9 | A repeating timer's next deadline is written in the step that fires it, and its cadence depends on no acknowledgement. | `d9_keeps_the_cadence_unacknowledged`, `d9_repeats_when_an_occurrence_dies`, `repeats_in_the_step_that_fires` |
+//! | D9 | A repeating timer's next deadline is written in the step that fires it, and its cadence depends on no acknowledgement. | `d9_keeps_the_cadence_unacknowledged`, `d9_repeats_when_an_occurrence_dies`, `repeats_in_the_step_that_fires`, `fires_scheduled_rows_by_their_plans` |
 //! | D10 | An instance claims what its program can take, and leaves the rest to others, which get their share. A backlog costs the store at most six row writes for each timer handled, renewals not counted, at any time and however slow the handlers are. | `d10_leaves_to_others_when_full`, `d10_shares_what_waits`, `d10_bounds_the_writes_of_a_backlog` |
 //! | D11 | While the store is unreachable or hangs, calls fail with a clear error, and nothing is delivered unconfirmed. The instance then recovers by itself. | `d11_recovers_when_the_store_is_back`, `survives_an_error_in_every_call`; Redis: `instance_recovers_from_a_primary_that_hangs` |
 //! | D12 | An idle instance makes at most one call for each poll, whatever the number of far timers. | `d12_is_quiet_when_idle` |
@@ -123,7 +123,8 @@
 //! is fired again only if its process stands still, or cannot reach the store, for half a lease.
 //!
 //! **Cadence (D9).** The step that fires an occurrence makes the next one waiting. So no crash can leave a repeating
-//! timer without its next occurrence.
+//! timer without its next occurrence. The times of a [cron expression](crate::calendars) only an instance can compute. It
+//! brings the next one to the fire, with the times for which that is the next one, and the store compares these with its clock.
 //!
 //! # Demand
 //!

@@ -71,7 +71,13 @@ async fn next_rows(
 async fn move_rows(cores: &Cores, from: &Core, rows: Vec<Stored>) -> Result<u64, Error> {
     let mut shards = vec![Vec::new(); cores.iter().len()];
     for row in rows {
-        let action = Action::set(row.value, Due::At(row.due), row.period, true);
+        let action = Action::Set {
+            value: row.value,
+            due: Due::At(row.due),
+            period: row.period,
+            schedule: row.schedule,
+            if_absent: true,
+        };
         shards[cores.shard_of(&row.key)].push(Write::new(row.key, action));
     }
     let mut moved = 0;

@@ -12,9 +12,9 @@ use serde::Serialize;
 use crate::admin::Admin;
 use crate::codec::Coder;
 use crate::error::Error;
-use crate::instance::{Cores, Group, Instance, Shutdown};
+use crate::instance::{Core, Cores, Group, Instance, Shutdown};
 use crate::metrics::DurableMetrics;
-use crate::store::{Action, Counts, Due, State, Write, WriteOutcome};
+use crate::store::{Action, Counts, Due, Missed, State, Write, WriteOutcome};
 use crate::token::Token;
 
 /// The shortest period of a repeating timer.
@@ -143,14 +143,82 @@ impl<K, V> DurableTimers<K, V> {
         K: Borrow<Q>,
         Q: Serialize + ?Sized,
     {
-        if period < MIN_PERIOD {
-            return Err(Error::Period {
-                value: period,
-                min: MIN_PERIOD,
-            });
-        }
+        check_period(period)?;
         let write = self.set(key, value, Due::In(period), Some(period), false);
         self.submit(write?).await.map(drop)
+    }
+
+    /// Sets a timer that is due at `first` and every `period` after it. If `first` has passed, it is due for the first time at
+    /// the next of these instants: every day at an hour, say, whenever the program starts. Otherwise as
+    /// [`set_interval`](Self::set_interval).
+    ///
+    /// The instants are equally far apart, so a clock on the wall shows another hour after it was changed.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_interval`](Self::set_interval).
+    pub async fn set_interval_at<Q>(
+        &self,
+        key: &Q,
+        value: &V,
+        first: SystemTime,
+        period: Duration,
+    ) -> Result<(), Error>
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+    {
+        check_period(period)?;
+        let (first, now) = (first.into(), self.core(key)?.now());
+        let first = if first > now {
+            first
+        } else {
+            Missed::Skip.next(first, period, now).due
+        };
+        let write = self.set(key, value, Due::At(first), Some(period), false);
+        self.submit(write?).await.map(drop)
+    }
+
+    /// Sets a timer that is due whenever clocks in a time zone show a time of a cron expression, until it is removed or set
+    /// to something else. With the feature `cron`. [The guide](crate::calendars) says what expressions mean.
+    ///
+    /// If the timer waits with the same expression and zone already, it keeps its deadline and only its value is replaced. So
+    /// a program can set its timers each time it starts, and an occurrence that is overdue then is delivered. Moving the
+    /// timer moves one occurrence.
+    ///
+    /// # Errors
+    ///
+    /// See [above](Self#errors). [`Error::Cron`] when the expression or the zone is none, and when the expression never
+    /// occurs. [`Error::Unsupported`] when the store does not know schedules.
+    #[cfg(feature = "cron")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "cron")))]
+    pub async fn set_cron<Q>(
+        &self,
+        key: &Q,
+        value: &V,
+        expression: &str,
+        zone: &str,
+    ) -> Result<(), Error>
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+    {
+        let core = self.core(key)?;
+        let first = crate::cron::Cron::first(expression, zone, core.now());
+        let (schedule, first) = first.map_err(Error::Cron)?;
+        let feature = crate::store::Feature::Schedules;
+        if !core.calls.supports(feature) {
+            return Err(Error::Unsupported { feature });
+        }
+        let write = Write {
+            key: self.coder.encode_key(&key)?,
+            action: Action::set_scheduled(
+                self.coder.encode_value(value)?,
+                Due::At(first),
+                schedule,
+            ),
+        };
+        self.submit(write).await.map(drop)
     }
 
     /// Sets a timer unless the key has one, waiting or in flight.
@@ -335,6 +403,15 @@ impl<K, V> DurableTimers<K, V> {
         })
     }
 
+    /// That of the shard that has the key.
+    fn core<Q>(&self, key: &Q) -> Result<&Arc<Core>, Error>
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+    {
+        Ok(self.cores.of_key(&self.coder.encode_key(&key)?))
+    }
+
     fn set<Q>(
         &self,
         key: &Q,
@@ -353,10 +430,21 @@ impl<K, V> DurableTimers<K, V> {
                 value: self.coder.encode_value(value)?,
                 due,
                 period,
+                schedule: None,
                 if_absent,
             },
         })
     }
+}
+
+fn check_period(period: Duration) -> Result<(), Error> {
+    if period < MIN_PERIOD {
+        return Err(Error::Period {
+            value: period,
+            min: MIN_PERIOD,
+        });
+    }
+    Ok(())
 }
 
 impl<K, V> Clone for DurableTimers<K, V> {

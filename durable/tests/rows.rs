@@ -429,3 +429,35 @@ async fn instance_that_is_behind_marks_no_near_rows() {
     assert_eq!(left.len(), 1, "{left:?}");
     assert_eq!(left[0].key, Ok("near".to_owned()));
 }
+
+/// An instance that cannot compute schedules shares a store with others that can.
+#[cfg(not(feature = "cron"))]
+#[tokio::test(start_paused = true)]
+async fn scheduled_timer_is_left_to_instances_with_the_feature() {
+    use tickwheel_durable::Moved;
+    use tickwheel_durable::store::{Action, Due, Load, LoadWindow, Namespace, Store, Write};
+
+    let store = Memory::new();
+    let (timers, mut claims) = start(store.clone(), |b| b).await;
+    let space = Namespace::new("orders").expect("it is a name");
+    let action = Action::set_scheduled(b"7".to_vec(), Due::In(SECOND), "* * * * * UTC".into());
+    let write = Write::new(b"\"cron\"".to_vec(), action);
+    let nobody = LoadWindow::new(Duration::ZERO, None);
+    let written = store.write(&space, vec![write], nobody).await;
+    written.expect("it writes");
+    sees_nothing(&mut claims, SECOND * 5).await;
+    // Moved by this instance, it is marked by it until it is due.
+    let moved = timers.move_timer("cron", SECOND).await;
+    assert_eq!(moved, Ok(Moved::Yes));
+    set(&timers, "once", SECOND * 2).await;
+    let claim = next(&mut claims).await;
+    assert_eq!(claim.key, "once");
+    claim.ack().await.expect("it is held");
+    let metrics = timers.metrics();
+    assert_eq!((metrics.left_to_others, metrics.loaded), (1, 0));
+
+    let id = store.open(&space, "json").await.expect("it opens").instance;
+    let load = Load::new(id, SECOND, 9, SECOND);
+    let loaded = store.load(&space, load).await.expect("it loads");
+    assert_eq!(loaded.scheduled.len(), 1, "another instance can have it");
+}

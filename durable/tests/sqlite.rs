@@ -1,5 +1,8 @@
 //! The store in an SQLite file keeps the promises. The clock is the real one.
 
+#[cfg(feature = "cron")]
+#[path = "support/cron.rs"]
+mod cron;
 #[path = "sqlite/transactions.rs"]
 mod transactions;
 
@@ -39,6 +42,13 @@ impl Stores for File {
     async fn connect(&self) -> Sqlite {
         Sqlite::open(self.folder.join("timers.db")).expect("the file opens")
     }
+}
+
+#[cfg(feature = "cron")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cron_timer_repeats_each_second() {
+    let file = File::new();
+    cron::repeats_each_second([file.connect().await, file.connect().await]).await;
 }
 
 conformance_tests! {

@@ -125,6 +125,11 @@ macro_rules! conformance_tests {
                 retries_dead_rows,
                 discards_dead_rows,
                 retries_and_discards_many_dead_rows,
+                fires_scheduled_rows_by_their_plans,
+                skips_and_holds_back_scheduled_rows,
+                loads_scheduled_rows_that_it_comes_upon,
+                leaves_unknown_schedules_to_others,
+                keeps_the_time_of_the_same_schedule,
             }
             promises {
                 d1_keeps_what_it_said_it_set,

@@ -4,13 +4,13 @@
 //! deadlines and leases that have passed or are far away, and the model learns from the answers which versions and times the
 //! store has given.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tickwheel_durable::store::{
     Action, Armed, DeadRows, Due, Fire, FireReport, Fired, InstanceId, Load, LoadWindow, Loaded,
-    Missed, Purged, Retried, Settle, Settled, Settlement, State, StoreTime, Stored, Version, Write,
-    WriteOutcome,
+    Purged, Retried, Scheduled, Settle, Settled, Settlement, State, StoreTime, Stored, Version,
+    Write, WriteOutcome,
 };
 
 /// What a store should answer.
@@ -93,16 +93,27 @@ impl Oracle {
             }
             (
                 Action::Set {
-                    value, due, period, ..
+                    value,
+                    due,
+                    period,
+                    schedule,
+                    ..
                 },
                 waiting,
             ) => {
-                let old = waiting.map(|row| self.rows.remove(row).version);
+                let old = waiting.map(|row| self.rows.remove(row));
                 self.discard_key(&key);
                 let never = StoreTime::NEVER;
                 let mut row = Stored::new(Version(0), State::Waiting, key, value, never);
                 row.period = period;
-                self.rearmed(row, due, near, old, answer);
+                row.schedule = schedule;
+                let replaced = old.as_ref().map(|old| old.version);
+                let old = old.filter(|old| row.schedule.is_some() && old.schedule == row.schedule);
+                let due = old.as_ref().map_or(due, |old| Due::At(old.due));
+                self.rearmed(row, due, near, replaced, answer);
+                if let Some(old) = old {
+                    self.rows.last_mut().expect("it was armed").deadline = old.deadline;
+                }
             }
             (Action::Move { due, .. }, Some(row)) => {
                 let row = self.rows.remove(row);
@@ -192,12 +203,13 @@ impl Oracle {
         self.arm(row, due, near, None, armed);
     }
 
-    pub(super) fn load(&mut self, request: Load, answer: &Loaded) {
+    pub(super) fn load(&mut self, request: &Load, answer: &Loaded) {
         self.living.insert(request.instance);
         let loadable = |row: &Stored| {
             let is_near = row.state != State::Dead && row.due <= answer.now
                 || (row.state == State::Waiting && row.due < FAR);
-            row.loaded_by.is_none() && is_near
+            let is_known = request.schedules.include(row.schedule.as_deref());
+            row.loaded_by.is_none() && is_near && is_known
         };
         let mut expected: Vec<_> = self.rows.iter().filter(|row| loadable(row)).collect();
         expected.sort_by_key(|row| (row.due, row.version));
@@ -209,6 +221,21 @@ impl Oracle {
             let row = self.by_version(version).expect("it is there");
             self.rows[row].loaded_by = Some(request.instance);
         }
+        let loaded = answer.rows.iter().map(|&(version, _)| version);
+        self.tells_schedules(loaded, &answer.scheduled);
+    }
+
+    /// An answer tells the schedules of those of the rows in it that are loaded.
+    fn tells_schedules(&self, rows: impl Iterator<Item = Version>, told: &[Scheduled]) {
+        let mut expected = BTreeMap::new();
+        for row in rows.filter_map(|version| self.rows.get(self.by_version(version)?)) {
+            if let Some(schedule) = row.schedule.clone().filter(|_| row.loaded_by.is_some()) {
+                let row = Scheduled::new(row.version, row.deadline, schedule);
+                expected.insert(row.version, row);
+            }
+        }
+        let told = told.iter().map(|row| (row.version, row.clone()));
+        assert_eq!(told.collect::<BTreeMap<_, _>>(), expected);
     }
 
     /// The store says that the instance goes on under the fresh id.
@@ -230,10 +257,11 @@ impl Oracle {
 
     pub(super) fn fire(&mut self, request: &Fire, answer: &FireReport) {
         let mut fired = answer.fired.iter();
-        let mut later = answer.later.iter();
+        let mut later = answer.later.iter().peekable();
         let mut next = answer.next.iter();
         let loadable = |row: &&Stored| {
-            row.state != State::Dead && row.loaded_by.is_none() && row.due <= answer.now
+            let is_known = request.schedules.include(row.schedule.as_deref());
+            row.state != State::Dead && row.loaded_by.is_none() && row.due <= answer.now && is_known
         };
         let mut unloaded: Vec<_> = self.rows.iter().filter(loadable).collect();
         unloaded.sort_by_key(|row| (row.due, row.version));
@@ -241,7 +269,8 @@ impl Oracle {
         assert!(answer.more || !is_cut, "there are more");
         let unloaded = unloaded.iter().map(|row| row.version);
         let unloaded: Vec<_> = unloaded.take(request.unloaded).collect();
-        for &version in request.versions.iter().chain(&unloaded) {
+        let named = request.versions.len();
+        for (number, &version) in request.versions.iter().chain(&unloaded).enumerate() {
             let Some(index) = self.by_version(version) else {
                 continue;
             };
@@ -254,10 +283,29 @@ impl Oracle {
                 assert_eq!(later.next(), Some(&expected));
                 continue;
             }
+            let plan = request.plan(version);
+            let plan = plan.filter(|plan| row.schedule.is_some() && plan.holds(answer.now));
+            if row.schedule.is_some() && plan.is_none() {
+                // It stays, and is loaded.
+                let loader = request.near.loader;
+                let loader = loader.filter(|loader| self.living.contains(loader));
+                let row = &mut self.rows[index];
+                row.loaded_by = row.loaded_by.or(loader);
+                let expected = Armed::new(version, row.due, row.loaded_by.is_some());
+                // One that was named may be named again.
+                let was_named = number >= named && request.versions.contains(&version);
+                let told = later.next_if(|&&armed| armed == expected);
+                assert!(told.is_some() || was_named, "{expected:?}");
+                continue;
+            }
             self.rows.remove(index);
             let is_flying = self.position(State::InFlight, &row.key).is_some();
-            if request.no_overlap && is_flying && row.period.is_some() {
-                let (due, deadline) = request.missed.wait(row.deadline, PERIOD, answer.now);
+            let repeats = row.period.is_some() || row.schedule.is_some();
+            if request.no_overlap && is_flying && repeats {
+                let (due, deadline) = match plan {
+                    Some(plan) => plan.wait(request.missed, row.deadline),
+                    None => request.missed.wait(row.deadline, PERIOD, answer.now),
+                };
                 let armed = *later.next().expect("it is held back");
                 self.arm(row, Due::At(due), request.near, None, armed);
                 self.rows.last_mut().expect("it was armed").deadline = deadline;
@@ -267,11 +315,11 @@ impl Oracle {
                 assert_eq!(period, PERIOD, "scripts use one period");
                 request.missed.next(row.deadline, period, answer.now)
             });
+            let rule = rule.or(plan.map(|plan| plan.next));
             let mut following = row.clone();
             following.attempt = 0;
             match rule {
                 Some(rule) if !rule.fires => {
-                    assert_eq!(request.missed, Missed::Skip);
                     let armed = *later.next().expect("the occurrence is skipped");
                     self.arm(following, Due::At(rule.due), request.near, None, armed);
                 }
@@ -291,6 +339,8 @@ impl Oracle {
             (fired.next(), later.next(), next.next()),
             (None, None, None)
         );
+        let armed = answer.later.iter().chain(&answer.next);
+        self.tells_schedules(armed.map(|row| row.version), &answer.scheduled);
     }
 
     fn fired(
@@ -305,13 +355,14 @@ impl Oracle {
         let (key, value) = (row.key.clone(), row.value.clone());
         let mut expected = Fired::new(fired.token, key, value, row.deadline, row.attempt + 1);
         expected.missed = missed;
-        expected.repeats = row.period.is_some();
+        expected.repeats = row.period.is_some() || row.schedule.is_some();
         assert_eq!(*fired, expected);
         if let Some(lease) = lease {
             row.version = fired.token;
             row.state = State::InFlight;
             row.attempt += 1;
             row.period = None;
+            row.schedule = None;
             row.due = now.after(lease);
             row.loaded_by = None;
             self.rows.push(row);

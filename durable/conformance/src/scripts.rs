@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use tickwheel_durable::store::{
     Action, DeadRows, Due, Feature, Fire, InstanceId, List, Load, LoadWindow, Missed, Namespace,
-    Settle, Settled, Settlement, State, Store, StoreTime, Stored, Version, Write,
+    NextOccurrence, Plan, Schedules, Settle, Settled, Settlement, State, Store, StoreTime, Stored,
+    Version, Write,
 };
 use tickwheel_durable::{Claim, Error, Moved, Removed};
 use tokio::time::{Instant, timeout_at};
@@ -18,6 +19,9 @@ use super::world::{Running, Stores, World, next_of};
 /// How many scripts a store runs, and how many calls each has.
 const SCRIPTS: u64 = 12;
 const CALLS: usize = 120;
+
+/// What rows repeat by.
+const SCHEDULES: [&str; 2] = ["0 9 * * * UTC", "@daily Europe/Berlin"];
 
 /// Far enough for what is far, and not for what is near.
 const WINDOW: Duration = Duration::from_secs(86_400);
@@ -121,6 +125,10 @@ impl<S: Store> Script<S> {
             let action = match self.random.below(5) {
                 0 => Action::Remove,
                 1 => Action::move_to(self.due()),
+                2 if self.stores[0].supports(Feature::Schedules) => {
+                    let schedule = self.random.of(&SCHEDULES).to_owned();
+                    Action::set_scheduled(vec![7], self.due(), schedule)
+                }
                 _ => Action::set(
                     vec![u8::try_from(self.random.below(256)).expect("it is a byte")],
                     self.due(),
@@ -141,15 +149,16 @@ impl<S: Store> Script<S> {
     }
 
     async fn load(&mut self) {
-        let request = Load::new(
+        let mut request = Load::new(
             self.random.of(&self.instances),
             WINDOW,
             self.random.below(4),
             LONG,
         );
+        request.schedules = self.schedules();
         let store = self.store();
-        let answer = self.stores[store].load(&self.space, request).await;
-        self.oracle.load(request, &answer.expect("it loads"));
+        let answer = self.stores[store].load(&self.space, request.clone()).await;
+        self.oracle.load(&request, &answer.expect("it loads"));
     }
 
     async fn fire(&mut self) {
@@ -166,10 +175,40 @@ impl<S: Store> Script<S> {
         for _ in 0..count {
             request.versions.push(self.version());
         }
+        request.schedules = self.schedules();
+        request.plans = self.plans(&request.versions);
         let store = self.store();
         let answer = self.stores[store].fire(&self.space, request.clone()).await;
         self.oracle.fire(&request, &answer.expect("it fires"));
         self.look();
+    }
+
+    /// What an instance knows.
+    fn schedules(&mut self) -> Schedules {
+        match self.random.below(4) {
+            0 => Schedules::None,
+            1 => Schedules::AllBut(vec![SCHEDULES[0].to_owned()]),
+            _ => Schedules::ALL,
+        }
+    }
+
+    /// Plans for some of the rows, some of which do not hold.
+    fn plans(&mut self, versions: &[Version]) -> Vec<Plan> {
+        let times = [StoreTime::from_micros(1_000_000), FAR];
+        let mut plans = BTreeMap::new();
+        for &version in versions {
+            let next = NextOccurrence::new(
+                !self.random.one_in(4),
+                self.random.below(3) as u64,
+                self.random.of(&times),
+            );
+            let from = if self.random.one_in(8) { FAR } else { times[0] };
+            let until = if self.random.one_in(8) { times[0] } else { FAR };
+            if !self.random.one_in(4) {
+                plans.insert(version, Plan::new(version, from, until, next));
+            }
+        }
+        plans.into_values().collect()
     }
 
     async fn settle(&mut self) {

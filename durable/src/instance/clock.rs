@@ -88,6 +88,12 @@ impl StoreClock {
         stepped.then_some(step)
     }
 
+    /// What the store's clock shows now, more or less.
+    pub(crate) fn now(&self) -> StoreTime {
+        let estimate = *self.estimate.lock().unwrap_or_else(PoisonError::into_inner);
+        StoreTime::from_micros(estimate.store_at(Instant::now()))
+    }
+
     /// The local instant at which the store's clock shows that time, or a little later.
     pub(crate) fn instant_of(&self, time: StoreTime) -> Instant {
         let estimate = *self.estimate.lock().unwrap_or_else(PoisonError::into_inner);

@@ -178,20 +178,32 @@ impl Firing {
         let settings = &core.settings;
         let mut retry = FIRST_RETRY;
         loop {
+            let versions = rows.iter().map(|&(_, version)| version);
+            let plans = core
+                .calendar
+                .plans(versions.clone(), settings.missed, core.now());
             let request = Fire {
-                versions: rows.iter().map(|&(_, version)| version).collect(),
+                versions: versions.collect(),
                 unloaded,
                 lease: (!settings.at_most_once).then_some(settings.lease),
                 missed: settings.missed,
                 no_overlap: settings.no_overlap,
                 near: core.near(),
+                plans,
+                schedules: core.calendar.known(),
             };
             match core.calls.fire(request).await {
                 Ok(timed) => {
                     core.observe(timed.sent, timed.received, timed.answer.now);
                     let done = rows.len().saturating_sub(timed.answer.left);
                     core.due.add(rows[done..].iter().copied());
-                    if unloaded > 0 && !timed.answer.more {
+                    let done = rows[..done].iter().map(|(_, version)| version);
+                    core.calendar.remove(done);
+                    // Rows that it should have loaded, and could not, are for the next load.
+                    let now = timed.answer.now;
+                    let mut later = timed.answer.later.iter();
+                    let is_left = later.any(|row| !row.loaded && row.due <= now);
+                    if unloaded > 0 && (!timed.answer.more || is_left) {
                         core.due_left.store(false, Ordering::Release);
                     }
                     return self.deliver(timed.answer, timed.sent, timed.received, permits);
@@ -212,8 +224,9 @@ impl Firing {
     ) {
         let core = &*self.core;
         let soonest = Instant::now() + EARLY_RETRY;
+        let unknown = core.learn(report.scheduled);
         for row in report.later {
-            if row.loaded {
+            if row.loaded && !unknown.contains(&row.version) {
                 let instant = core.clock.instant_of(row.due);
                 core.arm_at(row.version, instant.max(soonest));
             }
@@ -221,6 +234,7 @@ impl Firing {
         report
             .next
             .into_iter()
+            .filter(|row| !unknown.contains(&row.version))
             .for_each(|row| core.arm_if_loaded(row));
         core.metrics.claimed.add(report.fired.len());
         // The leases began after the call was sent. If the response took very long, most of that

@@ -158,14 +158,18 @@ async fn load(core: &Core, limit: usize) -> Result<Found, Error> {
         limit,
         wanted: core.demand().min(limit),
         alive: core.settings.alive(),
+        schedules: core.calendar.known(),
     };
-    let loaded = core.calls.load(request).await?;
+    let mut loaded = core.calls.load(request).await?;
     let (sent, received) = (loaded.sent, loaded.received);
+    let unknown = core.learn(std::mem::take(&mut loaded.answer.scheduled));
     let Loaded { now, rows, .. } = &loaded.answer;
     core.observe(sent, received, *now);
     core.metrics.loaded.add(rows.len());
     for &(version, due) in rows {
-        core.arm(version, due);
+        if !unknown.contains(&version) {
+            core.arm(version, due);
+        }
     }
     let overdue = |(_, due): &(Version, StoreTime)| now.since(*due) >= core.settings.patience();
     Ok(Found {
@@ -204,6 +208,7 @@ impl Core {
             return false;
         }
         self.metrics.left_to_others.add(rows.len());
+        self.calendar.remove(&rows);
         self.more.store(true, Ordering::Release);
         // After an error the next load first unloads everything.
         if let Ok(locked) = self.calls.unmark(self.id(), rows).await {

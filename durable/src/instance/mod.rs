@@ -13,6 +13,7 @@
 //! [deliveries](delivery) and their end. The claims end when the stream of claims is dropped,
 //! the instance or the wheel is shut down. From then on the instance only writes and settles.
 
+mod calendar;
 mod calls;
 mod clock;
 mod cores;
@@ -25,6 +26,7 @@ mod lease;
 mod loader;
 mod opening;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::future::pending;
 use std::sync::Arc;
@@ -37,6 +39,7 @@ use tickwheel::{Expirations, Expired, KeyedTimers, SetTimerError, TimerWheel};
 use tokio::sync::{Mutex, Notify, Semaphore, watch};
 use tokio::time::{Instant, sleep};
 
+use calendar::Calendar;
 pub(crate) use calls::Calls;
 use clock::StoreClock;
 pub(crate) use cores::Cores;
@@ -58,8 +61,8 @@ use crate::race::race;
 use crate::settings::Settings;
 use crate::shards::Shards;
 use crate::store::{
-    Armed, DeadRows, InstanceId, LoadWindow, Settle, Settled, Settlement, StoreTime, Version,
-    Write, WriteOutcome,
+    Armed, DeadRows, InstanceId, LoadWindow, Scheduled, Settle, Settled, Settlement, StoreTime,
+    Version, Write, WriteOutcome,
 };
 
 /// The state that the tasks, handles and claims of an instance share.
@@ -75,6 +78,8 @@ pub(crate) struct Core {
     /// [`loader`].
     unloading: Mutex<bool>,
     clock: StoreClock,
+    /// The schedules of loaded rows.
+    calendar: Calendar,
     /// The rows that this instance has loaded, by version.
     on_wheel: KeyedTimers<Version, ()>,
     /// The rows that have come due and wait to be fired.
@@ -105,6 +110,20 @@ impl Core {
             window: self.settings.window,
             loader: (self.room() > 0 && !self.is_behind()).then_some(id),
         }
+    }
+
+    /// The store's time, more or less.
+    pub(crate) fn now(&self) -> StoreTime {
+        self.clock.now()
+    }
+
+    /// Learns the schedules of rows that are loaded. Returns those that are left to other instances.
+    fn learn(&self, rows: Vec<Scheduled>) -> HashSet<Version> {
+        let unknown = self.calendar.add(rows, self.calls.namespace());
+        for &version in &unknown {
+            self.due.add_surplus(version);
+        }
+        unknown
     }
 
     fn id(&self) -> InstanceId {
@@ -167,6 +186,7 @@ impl Core {
     }
 
     fn disarm(&self, version: Version) {
+        self.calendar.remove(&[version]);
         // Without a timer, or after a shutdown, there is nothing to do. A row that is due makes a
         // wasted query.
         let _ = self.on_wheel.remove_timer(&version);
@@ -203,6 +223,7 @@ impl Core {
         // wheels at worst.
         drop(self.drain());
         self.due.clear();
+        self.calendar.clear();
         let InstanceId(fresh) = self.calls.unload(self.id()).await?;
         self.id.store(fresh, Ordering::Release);
         *unloading = false;
@@ -314,6 +335,7 @@ pub(crate) async fn start(
         ));
         let core = Arc::new(Core {
             clock: StoreClock::new(opened.sent, opened.received, opened.now),
+            calendar: Calendar::default(),
             calls,
             metrics: Arc::clone(&metrics),
             shard,

@@ -94,16 +94,13 @@ pub(super) async fn open(
     let instance = opened.answer.instance;
     // The next round trip does not include connecting. Its load also makes this instance count as
     // alive.
-    let request = Load {
-        instance,
-        window: settings.window,
-        limit: 0,
-        wanted: 0,
-        alive: settings.alive(),
-    };
+    let request = Load::new(instance, settings.window, 0, settings.alive());
     let (mut min, mut round_trips) = (Duration::MAX, 0);
     loop {
-        let loaded = calls.load(request).await.map_err(BuildError::Open)?;
+        let loaded = calls
+            .load(request.clone())
+            .await
+            .map_err(BuildError::Open)?;
         min = min.min((loaded.received - loaded.sent) * 2);
         if settings.lease >= min {
             return Ok(Opened {

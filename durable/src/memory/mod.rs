@@ -1,6 +1,7 @@
 //! A store in memory: for tests, and the shortest complete example of a [`Store`].
 
 mod dead;
+mod fire;
 mod settle;
 
 use std::collections::{BTreeSet, HashMap};
@@ -162,29 +163,7 @@ impl Store for Memory {
     }
 
     fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
-        self.call(namespace, move |call| {
-            let mut report = FireReport::at(call.now);
-            let mut size = AnswerSize::default();
-            let mut unloaded = Vec::new();
-            if request.unloaded > 0 {
-                let due = call.space.unloaded.range(..=(call.now, Version(i64::MAX)));
-                let mut due = due.map(|&(_, version)| version);
-                unloaded.extend(due.by_ref().take(request.unloaded));
-                report.more = due.next().is_some();
-            }
-            let rows = request.versions.iter().chain(&unloaded);
-            for (number, &version) in rows.enumerate() {
-                if size.is_enough() {
-                    report.left = request.versions.len().saturating_sub(number);
-                    report.more |= !unloaded.is_empty();
-                    break;
-                }
-                let fired = report.fired.len();
-                call.fire(version, &request, &mut report);
-                size.add(&report.fired[fired..]);
-            }
-            report
-        })
+        self.call(namespace, move |call| call.fire(&request))
     }
 
     fn settle<'a>(
@@ -271,7 +250,10 @@ impl Store for Memory {
     }
 
     fn supports(&self, feature: Feature) -> bool {
-        matches!(feature, Feature::DeadRows | Feature::NoOverlap)
+        matches!(
+            feature,
+            Feature::DeadRows | Feature::NoOverlap | Feature::Schedules
+        )
     }
 
     fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried> {
@@ -351,15 +333,20 @@ impl Call<'_> {
         self.space.rows.insert(version, row);
     }
 
+    /// Who loads what is near, if it counts as living.
+    fn living(&self, near: LoadWindow) -> Option<InstanceId> {
+        near.loader.filter(|loader| {
+            let alive = self.space.alive.get(loader);
+            alive.is_some_and(|&until| until >= self.now)
+        })
+    }
+
     /// Puts a waiting row in with a new version, loaded if it is near.
     fn arm(&mut self, mut row: Stored, near: LoadWindow) -> Armed {
         let is_near = row.due <= self.now.after(near.window);
         row.version = self.next_version();
         row.state = State::Waiting;
-        row.loaded_by = near.loader.filter(|_| is_near).filter(|loader| {
-            let alive = self.space.alive.get(loader);
-            alive.is_some_and(|&until| until >= self.now)
-        });
+        row.loaded_by = self.living(near).filter(|_| is_near);
         let armed = Armed::new(row.version, row.due, row.loaded_by.is_some());
         self.put(row);
         if is_near && !armed.loaded {
@@ -379,6 +366,7 @@ impl Call<'_> {
                 value,
                 due,
                 period,
+                schedule,
                 if_absent,
             } => {
                 if if_absent && self.space.waiting.contains_key(&key) {
@@ -387,12 +375,13 @@ impl Call<'_> {
                 if if_absent && unarmed != WriteOutcome::Absent {
                     return unarmed;
                 }
-                let replaced = self.take_waiting(&key).map(|row| row.version);
+                let replaced = self.take_waiting(&key);
                 self.space.dead.discard(&key);
-                let row = Stored::set(key, value, due.at(self.now), period);
+                let mut row = Stored::set(key, value, due.at(self.now), period, schedule);
+                row.keep_time(replaced.as_ref());
                 WriteOutcome::Armed {
                     row: self.arm(row, near),
-                    replaced,
+                    replaced: replaced.map(|row| row.version),
                 }
             }
             Action::Move { due } => match self.take_waiting(&key) {
@@ -432,6 +421,7 @@ impl Call<'_> {
             limit,
             wanted,
             alive,
+            schedules,
         } = request;
         let now = self.now;
         self.space.alive.insert(instance, now.after(alive));
@@ -445,14 +435,20 @@ impl Call<'_> {
         let until = now.after(window);
         let near = self.space.unloaded.range(..=(until, Version(i64::MAX)));
         let mut loadable = near
-            .filter(|(due, version)| *due <= now || rows[version].state == State::Waiting)
+            .filter(|(due, version)| {
+                let row = &rows[version];
+                let is_near = *due <= now || row.state == State::Waiting;
+                is_near && schedules.include(row.schedule.as_deref())
+            })
             .map(|&(due, version)| (version, due));
         let loaded: Vec<_> = loadable.by_ref().take(limit).collect();
         let more = loadable.next().is_some();
+        let mut scheduled = Vec::new();
         for &(version, due) in &loaded {
             self.space.unloaded.remove(&(due, version));
             let row = self.space.rows.get_mut(&version).expect("it is listed");
             row.loaded_by = Some(instance);
+            scheduled.extend(row.scheduled(true));
         }
         self.space.lacks.remove(&instance);
         let others_lack = self.space.lacks.values().sum();
@@ -465,6 +461,7 @@ impl Call<'_> {
             rows: loaded,
             more,
             others_lack,
+            scheduled,
         }
     }
 
@@ -498,47 +495,5 @@ impl Call<'_> {
             self.space.hint.notify_waiters();
         }
         Vec::new()
-    }
-
-    fn fire(&mut self, version: Version, request: &Fire, report: &mut FireReport) {
-        let Some(row) = self.space.rows.get(&version) else {
-            return;
-        };
-        if row.due > self.now {
-            report.later.push(row.not_due());
-            return;
-        }
-        let is_flying = self.space.in_flight.contains_key(&row.key);
-        let mut row = self.take(version).expect("it was just there");
-        if let Some(period) = row.period.filter(|_| request.no_overlap && is_flying) {
-            (row.due, row.deadline) = request.missed.wait(row.deadline, period, self.now);
-            report.later.push(self.arm(row, request.near));
-            return;
-        }
-        let mut missed = 0;
-        let mut repeats = false;
-        if let Some(period) = row.period.take() {
-            let next = request.missed.next(row.deadline, period, self.now);
-            let mut following = row.clone();
-            following.period = Some(period);
-            following.attempt = 0;
-            let armed = self.rearm(following, Due::At(next.due), request.near);
-            if !next.fires {
-                report.later.push(armed);
-                return;
-            }
-            report.next.push(armed);
-            missed = next.missed;
-            repeats = true;
-        }
-        row.version = self.next_version();
-        row.attempt += 1;
-        report.fired.push(row.fired(missed, repeats));
-        if let Some(lease) = request.lease {
-            row.state = State::InFlight;
-            row.due = self.now.after(lease);
-            row.loaded_by = None;
-            self.put(row);
-        }
     }
 }

@@ -6,11 +6,13 @@ use std::time::Duration;
 use tokio_postgres::{Error, Row};
 
 use super::lanes::Call;
-use super::read::{attempt, limit, micros, time, unsigned};
+use super::read::{attempt, limit, micros, time, unknown, unsigned};
 use super::session::Session;
 use super::space::{NearParameters, Space};
 use super::statements as sql;
-use crate::store::{ANSWER_BYTES, Armed, Fire, FireReport, Fired, Missed, StoreTime, Version};
+use crate::store::{
+    ANSWER_BYTES, Armed, Fire, FireReport, Fired, Missed, Scheduled, StoreTime, Version,
+};
 
 /// A fire tries again after this delay when another transaction has locked a row.
 const LOCKED: Duration = Duration::from_millis(10);
@@ -29,6 +31,7 @@ impl Call for FireCall<'_> {
             .filter(|&version| missing.insert(version))
             .collect();
         let named = missing.clone();
+        let plans = Plans::new(request, &versions);
         let lease = request.lease.map(micros);
         let rule = match request.missed {
             Missed::FireAll => 0,
@@ -49,6 +52,11 @@ impl Call for FireCall<'_> {
                     &limit(ANSWER_BYTES),
                     &limit(request.unloaded),
                     &request.no_overlap,
+                    &plans.from,
+                    &plans.until,
+                    &plans.due,
+                    &plans.missed,
+                    &unknown(&request.schedules),
                 ],
             )
             .await?;
@@ -85,15 +93,16 @@ impl Call for FireCall<'_> {
                 .collect();
             let left = session.query(sql::LEFT, &[&space.id, &missing]).await?;
             let soon = report.now.after(LOCKED);
-            later.extend(left.iter().map(|row| {
+            for row in &left {
                 let version = Version(row.get(0));
                 let armed = Armed {
                     version,
                     due: time(row.get(1)).max(soon),
                     loaded: row.get(2),
                 };
-                (version, armed)
-            }));
+                later.insert(version, armed);
+                add_scheduled(&mut report, armed, row.get(3), row.get(4));
+            }
         }
         for version in &request.versions[..request.versions.len() - report.left] {
             if let Some(armed) = later.get(version).copied() {
@@ -109,6 +118,45 @@ impl Call for FireCall<'_> {
     }
 }
 
+/// The plans for a batch of versions, in columns.
+#[derive(Default)]
+struct Plans {
+    from: Vec<Option<i64>>,
+    until: Vec<Option<i64>>,
+    due: Vec<Option<i64>>,
+    /// Less than zero: it does not fire.
+    missed: Vec<Option<i64>>,
+}
+
+impl Plans {
+    /// Empty columns, if there are no plans at all.
+    fn new(request: &Fire, versions: &[i64]) -> Self {
+        let mut plans = Plans::default();
+        if request.plans.is_empty() {
+            return plans;
+        }
+        for &version in versions {
+            let plan = request.plan(Version(version));
+            plans.from.push(plan.map(|plan| plan.from.as_micros()));
+            plans.until.push(plan.map(|plan| plan.until.as_micros()));
+            plans.due.push(plan.map(|plan| plan.next.due.as_micros()));
+            plans.missed.push(plan.map(|plan| {
+                let missed = i64::try_from(plan.next.missed).unwrap_or(i64::MAX);
+                if plan.next.fires { missed } else { -1 }
+            }));
+        }
+        plans
+    }
+}
+
+/// Adds what the instance has to know of a row that waits, if it has a schedule and is loaded.
+fn add_scheduled(report: &mut FireReport, row: Armed, schedule: Option<String>, deadline: i64) {
+    if let Some(schedule) = schedule.filter(|_| row.loaded) {
+        let scheduled = Scheduled::new(row.version, time(deadline), schedule);
+        report.scheduled.push(scheduled);
+    }
+}
+
 /// Adds one row of the server's response. Returns a row that does not fire, with the version that
 /// was sent.
 fn add(report: &mut FireReport, version: Version, row: &Row) -> Option<(Version, Armed)> {
@@ -119,13 +167,19 @@ fn add(report: &mut FireReport, version: Version, row: &Row) -> Option<(Version,
         due: time(row.get("next_due")),
         loaded: row.get("next_loaded"),
     });
+    let unchanged = || Armed {
+        version,
+        due: time(row.get("due")),
+        loaded: row.get("loaded"),
+    };
+    let waits = armed.or_else(|| (!fires).then(unchanged));
+    if let Some(waits) = waits {
+        let deadline: Option<i64> = row.get("next_deadline");
+        let deadline = deadline.unwrap_or_else(|| row.get("deadline"));
+        add_scheduled(report, waits, row.get("schedule"), deadline);
+    }
     if !fires {
-        let unchanged = || Armed {
-            version,
-            due: time(row.get("due")),
-            loaded: row.get("loaded"),
-        };
-        return Some((version, armed.unwrap_or_else(unchanged)));
+        return waits.map(|waits| (version, waits));
     }
     report.fired.push(Fired {
         token: Version(row.get("token")),

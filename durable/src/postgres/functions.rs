@@ -58,7 +58,9 @@ const COMPACT: &str = "
 /// Replaces `$1` and so on by names.
 fn named(sql: &str, names: &[&str]) -> String {
     let mut named = sql.to_owned();
-    for (number, name) in (1..).zip(names) {
+    // The last first: the text of `$1` is part of `$10`.
+    let numbered: Vec<_> = (1..).zip(names).collect();
+    for (number, name) in numbered.into_iter().rev() {
         named = named.replace(&format!("${number}"), name);
     }
     named
@@ -100,7 +102,13 @@ fn write() -> String {
     ];
     let set: Vec<_> = arms
         .into_iter()
-        .chain(["ARRAY[its_value]", "its_due", "ARRAY[false]", "ARRAY[NULL]"])
+        .chain([
+            "ARRAY[its_value]",
+            "its_due",
+            "ARRAY[false]",
+            "ARRAY[NULL]",
+            "'{}'",
+        ])
         .collect();
     let moved: Vec<_> = arms
         .into_iter()

@@ -3,11 +3,11 @@
 use tokio_postgres::Error;
 
 use super::lanes::Call;
-use super::read::{limit, micros, time, unsigned};
+use super::read::{limit, micros, time, unknown, unsigned};
 use super::session::Session;
 use super::space::Space;
 use super::statements as sql;
-use crate::store::{InstanceId, Load, Loaded, Purged, Version};
+use crate::store::{InstanceId, Load, Loaded, Purged, Scheduled, Version};
 
 /// One step of a purge deletes so many rows in each state. It takes some ten milliseconds, in which sets of these keys wait.
 const PURGED_AT_ONCE: i64 = 2_000;
@@ -40,6 +40,7 @@ impl Call for LoadCall<'_> {
                         &micros(request.window),
                         &limit(request.limit),
                         &limit(request.wanted),
+                        &unknown(&request.schedules),
                     ],
                 ),
             ])
@@ -49,11 +50,18 @@ impl Call for LoadCall<'_> {
             let version: Option<i64> = row.get(3);
             version.map(|version| (Version(version), time(row.get(4))))
         });
+        let scheduled = rows.iter().filter_map(|row| {
+            let schedule: Option<String> = row.get("schedule");
+            let schedule = schedule?;
+            let (version, deadline) = (Version(row.get(3)), time(row.get("deadline")));
+            Some(Scheduled::new(version, deadline, schedule))
+        });
         Ok(Loaded {
             now: time(rows[0].get(0)),
             more: rows[0].get(1),
             others_lack: usize::try_from(rows[0].get::<_, i64>(2)).unwrap_or(0),
             rows: loaded.collect(),
+            scheduled: scheduled.collect(),
         })
     }
 }

@@ -457,7 +457,10 @@ impl Store for Postgres {
     }
 
     fn supports(&self, feature: Feature) -> bool {
-        matches!(feature, Feature::DeadRows | Feature::NoOverlap)
+        matches!(
+            feature,
+            Feature::DeadRows | Feature::NoOverlap | Feature::Schedules
+        )
     }
 
     fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried> {

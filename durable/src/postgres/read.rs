@@ -9,7 +9,9 @@ use super::lanes::Call;
 use super::session::Session;
 use super::space::Space;
 use super::statements as sql;
-use crate::store::{ANSWER_BYTES, Counts, InstanceId, List, State, StoreTime, Stored, Version};
+use crate::store::{
+    ANSWER_BYTES, Counts, InstanceId, List, Schedules, State, StoreTime, Stored, Version,
+};
 
 /// Microseconds, rounded up, and few enough for sums.
 pub(super) fn micros(duration: Duration) -> i64 {
@@ -23,6 +25,14 @@ pub(super) fn time(micros: i64) -> StoreTime {
 /// A count for the server, small enough to add one.
 pub(super) fn limit(limit: usize) -> i64 {
     i64::from(u32::try_from(limit).unwrap_or(u32::MAX))
+}
+
+/// The schedules that an instance does not know, as the statements take them: null for all.
+pub(super) fn unknown(schedules: &Schedules) -> Option<&[String]> {
+    match schedules {
+        Schedules::None => None,
+        Schedules::AllBut(unknown) => Some(unknown),
+    }
 }
 
 /// A count from the server.
@@ -46,6 +56,7 @@ fn stored(row: &Row) -> Stored {
         period: row
             .get::<_, Option<_>>(7)
             .map(|micros| Duration::from_micros(unsigned(micros))),
+        schedule: row.get(11),
         loaded_by: row.get::<_, Option<_>>(8).map(InstanceId),
         error: row.get(9),
     }

@@ -66,13 +66,23 @@ struct Columns<'a> {
     at: Vec<i64>,
     relative: Vec<bool>,
     periods: Vec<Option<i64>>,
+    /// None at all, or as many as there are keys.
+    schedules: Vec<Option<&'a str>>,
 }
 
-impl Columns<'_> {
+impl<'a> Columns<'a> {
     fn at(&mut self, time: Due) {
         let (at, relative) = due(time);
         self.at.push(at);
         self.relative.push(relative);
+    }
+
+    /// The schedule of the last key, if it has one.
+    fn schedule(&mut self, schedule: Option<&'a str>) {
+        if schedule.is_some() || !self.schedules.is_empty() {
+            self.schedules.resize(self.keys.len() - 1, None);
+            self.schedules.push(schedule);
+        }
     }
 }
 
@@ -101,6 +111,7 @@ impl<'a> Part<'a> {
                     value,
                     due,
                     period,
+                    schedule,
                     if_absent,
                 } => {
                     let columns = if *if_absent {
@@ -113,6 +124,7 @@ impl<'a> Part<'a> {
                     columns.values.push(value);
                     columns.at(*due);
                     columns.periods.push(period.map(micros));
+                    columns.schedule(schedule.as_deref());
                 }
                 Action::Move { due } => {
                     part.conditional.push(key);
@@ -232,12 +244,13 @@ fn part_queries<'a>(part: &'a Part<'a>, head: &[&'a (dyn ToSql + Sync); 4]) -> V
     ] {
         if !set.keys.is_empty() {
             let mut parameters = head.to_vec();
-            parameters.extend::<[&'a (dyn ToSql + Sync); 5]>([
+            parameters.extend::<[&'a (dyn ToSql + Sync); 6]>([
                 &set.keys,
                 &set.values,
                 &set.at,
                 &set.relative,
                 &set.periods,
+                &set.schedules,
             ]);
             queries.push((sql, parameters, Answers::Armed));
         }

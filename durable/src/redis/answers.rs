@@ -34,7 +34,7 @@ pub(super) fn read_fired(numbers: &mut Reply, rows: &mut Reply) -> Result<Fired,
         deadline: row.deadline,
         attempt: row.attempt.saturating_add(1),
         missed,
-        repeats: row.period.is_some(),
+        repeats: row.repeats,
     })
 }
 
@@ -69,6 +69,7 @@ pub(super) fn read_row(reply: &mut Reply) -> Result<Stored, StoreError> {
         deadline: row.deadline,
         attempt: row.attempt,
         period: row.period,
+        schedule: reply.schedule()?.map(|(_, schedule)| schedule),
         loaded_by: Some(loader).filter(|id| *id > 0).map(InstanceId),
         key: row.key,
         value: row.value,

@@ -5,7 +5,8 @@ use std::time::Duration;
 use ::redis::Cmd;
 
 use crate::store::{
-    Action, DeadRows, Due, LoadWindow, Settle, Settlement, State, StoreTime, Version, Write, micros,
+    Action, DeadRows, Due, LoadWindow, NextOccurrence, Plan, Schedules, Settle, Settlement, State,
+    StoreTime, Version, Write, micros,
 };
 
 /// A duration as the scripts take it, which is never at most.
@@ -38,11 +39,18 @@ fn write_head(action: &Action) -> Vec<u8> {
         Action::Set {
             due,
             period,
+            ref schedule,
             if_absent,
             ..
-        } => (if if_absent { b'a' } else { b's' }, Some(due), period),
-        Action::Move { due } => (b'm', Some(due), None),
-        Action::Remove => (b'r', None, None),
+        } => {
+            let period = match schedule {
+                Some(_) => -1,
+                None => period.map_or(0, span),
+            };
+            (if if_absent { b'a' } else { b's' }, Some(due), period)
+        }
+        Action::Move { due } => (b'm', Some(due), 0),
+        Action::Remove => (b'r', None, 0),
     };
     let (base, due) = match due {
         Some(Due::In(delay)) => (b'+', span(delay)),
@@ -51,7 +59,7 @@ fn write_head(action: &Action) -> Vec<u8> {
     };
     let mut head = vec![op, base];
     head.extend(packed(due));
-    head.extend(packed(period.map_or(0, span)));
+    head.extend(packed(period));
     head
 }
 
@@ -62,8 +70,14 @@ pub(super) fn write_arguments(command: &mut Cmd, writes: &[Write]) {
         command.arg(&write.key);
     }
     for write in writes {
-        if let Action::Set { value, .. } = &write.action {
+        if let Action::Set {
+            value, schedule, ..
+        } = &write.action
+        {
             command.arg(value);
+            if let Some(schedule) = schedule {
+                command.arg(schedule);
+            }
         }
     }
 }
@@ -107,6 +121,30 @@ pub(super) fn dead_arguments(command: &mut Cmd, op: &str, limit: usize, which: &
         DeadRows::Key(key) => command.arg("key").arg(key),
         DeadRows::OlderThan(age) => command.arg("older").arg(span(*age)),
     };
+}
+
+/// The schedules that an instance does not know, as the scripts take them.
+pub(super) fn unknown_argument(schedules: &Schedules) -> String {
+    match schedules {
+        Schedules::None => "*".to_owned(),
+        Schedules::AllBut(unknown) => unknown.join("\n"),
+    }
+}
+
+/// How rows with a schedule repeat, as `fire.lua` takes it.
+pub(super) fn plans_argument(plans: &[Plan]) -> String {
+    let plans = plans.iter().map(|plan| {
+        let NextOccurrence { fires, missed, due } = plan.next;
+        let missed = if fires {
+            i64::try_from(missed).unwrap_or(StoreTime::NEVER.as_micros())
+        } else {
+            -1
+        };
+        let [from, until, due] = [plan.from, plan.until, due].map(StoreTime::as_micros);
+        let version = digits(plan.version);
+        format!("{version} {from} {until} {due} {missed}")
+    });
+    plans.collect::<Vec<_>>().join(" ")
 }
 
 /// A limit as the server takes it.

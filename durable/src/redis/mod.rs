@@ -19,6 +19,7 @@
 //! | `..:waiting`, `..:in-flight` | sorted sets by `due` | versions of the rows that no instance has loaded |
 //! | `..:waiting:<id>`, `..:in-flight:<id>` | sorted sets by `due` | versions of the rows that an instance has loaded under an id |
 //! | `..:loaded` | hash | version to the id under which it is loaded |
+//! | `..:schedules` | hash | version to deadline and schedule of each waiting row that repeats by one, in one text |
 //! | `..:instances` | sorted set by time | until when each id is live; 0 for those that were unloaded |
 //! | `..:dead` | sorted set by when they died | versions of dead rows |
 //! | `..:dead:rows`, `..:dead:keys` | hash, sorted set by name | the dead rows by version; length of the key, key and version of each |
@@ -51,8 +52,8 @@ use ::redis::Cmd;
 
 use answers::{progress, read_fired, read_row, read_settled, read_written};
 use arguments::{
-    dead_arguments, digits, limit_argument, near_arguments, settle_arguments, span, state_argument,
-    write_arguments,
+    dead_arguments, digits, limit_argument, near_arguments, plans_argument, settle_arguments, span,
+    state_argument, unknown_argument, write_arguments,
 };
 use connection::{Connection, Replicas};
 use error::store_error;
@@ -351,6 +352,7 @@ impl Store for Redis {
                 command.arg(request.instance.0).arg(span(request.window));
                 command.arg(limit_argument(limit)).arg(span(request.alive));
                 command.arg(limit_argument(request.wanted.min(limit)));
+                command.arg(unknown_argument(&request.schedules));
             });
             let mut reply = loading.await?;
             Ok(Loaded {
@@ -360,6 +362,7 @@ impl Store for Redis {
                 rows: reply
                     .numbers()?
                     .all(|numbers| Ok((numbers.version()?, numbers.time()?)))?,
+                scheduled: reply.scheduled()?,
             })
         })
     }
@@ -377,6 +380,8 @@ impl Store for Redis {
                 });
                 command.arg(limit_argument(request.unloaded));
                 command.arg(u8::from(request.no_overlap));
+                command.arg(unknown_argument(&request.schedules));
+                command.arg(plans_argument(&request.plans));
                 for &version in &request.versions {
                     command.arg(digits(version));
                 }
@@ -392,6 +397,7 @@ impl Store for Redis {
                 more,
                 later: reply.numbers()?.all(Reply::armed)?,
                 next: reply.numbers()?.all(Reply::armed)?,
+                scheduled: reply.scheduled()?,
                 fired: fired.all(|fired| read_fired(fired, &mut reply))?,
             })
         })
@@ -498,7 +504,10 @@ impl Store for Redis {
     }
 
     fn supports(&self, feature: Feature) -> bool {
-        matches!(feature, Feature::DeadRows | Feature::NoOverlap)
+        matches!(
+            feature,
+            Feature::DeadRows | Feature::NoOverlap | Feature::Schedules
+        )
     }
 
     fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried> {

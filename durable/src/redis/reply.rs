@@ -5,7 +5,7 @@ use std::{str, vec};
 
 use ::redis::Value;
 
-use crate::store::{Armed, State, StoreError, StoreTime, Version};
+use crate::store::{Armed, Scheduled, State, StoreError, StoreTime, Version};
 
 /// A row as the scripts pack it: `PACK_ROW` in `prelude.lua`.
 pub(super) struct Row {
@@ -13,6 +13,8 @@ pub(super) struct Row {
     pub(super) deadline: StoreTime,
     pub(super) attempt: u32,
     pub(super) period: Option<Duration>,
+    /// Whether it has a period or a schedule.
+    pub(super) repeats: bool,
     pub(super) key: Vec<u8>,
     pub(super) error: Option<String>,
     pub(super) value: Vec<u8>,
@@ -48,6 +50,7 @@ impl Row {
                 .ok()
                 .filter(|micros| *micros > 0)
                 .map(Duration::from_micros),
+            repeats: period != 0,
             key,
             error,
             value: bytes.split_off(value_at),
@@ -146,6 +149,28 @@ impl Reply {
             due: self.time()?,
             loaded: self.flag()?,
         })
+    }
+
+    /// The rows with a schedule of an array of versions, deadlines and schedules.
+    pub(super) fn scheduled(&mut self) -> Result<Vec<Scheduled>, StoreError> {
+        let values = self.0.next().unwrap_or(Value::Nil);
+        Reply::new(values)?.all(|reply| {
+            let version = Reply::numbers(reply)?.version()?;
+            match reply.schedule()? {
+                Some((deadline, schedule)) => Ok(Scheduled::new(version, deadline, schedule)),
+                None => Err(unexpected("a schedule", None)),
+            }
+        })
+    }
+
+    /// Deadline and schedule, which come as one text, or an empty one.
+    pub(super) fn schedule(&mut self) -> Result<Option<(StoreTime, String)>, StoreError> {
+        let text = String::from_utf8_lossy(&self.bytes()?).into_owned();
+        let parts = text.split_once(' ');
+        Ok(parts.and_then(|(deadline, schedule)| {
+            let deadline = StoreTime::from_micros(deadline.parse().ok()?);
+            Some((deadline, schedule.to_owned()))
+        }))
     }
 
     /// Reads items until nothing is left.

@@ -18,7 +18,7 @@ type Result<T> = rusqlite::Result<T>;
 
 /// The columns of [`read`], of dead rows.
 const COLUMNS: &str =
-    "version, 2, key, value, died, deadline, attempt, NULL, NULL, error FROM tickwheel_dead";
+    "version, 2, key, value, died, deadline, attempt, NULL, NULL, error, NULL FROM tickwheel_dead";
 
 /// A page of dead rows.
 pub(super) fn list(connection: &Connection, namespace: i64, request: List) -> Result<Vec<Stored>> {

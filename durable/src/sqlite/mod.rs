@@ -6,11 +6,12 @@
 //! ```
 //!
 //! A commit waits for the disk, and calls that come meanwhile share the next one. Each call has a
-//! savepoint: one that fails leaves the others alone. `rows` has the SQL of each call, `reading`
-//! that of the looks, `dead` that of dead rows.
+//! savepoint: one that fails leaves the others alone. `rows` has the SQL of each call, `fire` the
+//! rules of fires, `reading` has the SQL of the looks, `dead` that of dead rows.
 
 mod dead;
 mod file;
+mod fire;
 mod looks;
 mod purge;
 mod reading;
@@ -208,7 +209,10 @@ impl Store for Sqlite {
     }
 
     fn supports(&self, feature: Feature) -> bool {
-        matches!(feature, Feature::DeadRows | Feature::NoOverlap)
+        matches!(
+            feature,
+            Feature::DeadRows | Feature::NoOverlap | Feature::Schedules
+        )
     }
 
     fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried> {

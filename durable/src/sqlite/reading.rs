@@ -15,7 +15,7 @@ pub(super) const IN_FLIGHT: i64 = 1;
 const DEAD: i64 = 2;
 
 /// The columns of [`read`].
-pub(super) const COLUMNS: &str = "version, state, key, value, due, deadline, attempt, period, loaded_by, error FROM tickwheel_timers";
+pub(super) const COLUMNS: &str = "version, state, key, value, due, deadline, attempt, period, loaded_by, error, schedule FROM tickwheel_timers";
 
 /// The number of a namespace that was opened before, and how many dead rows it has.
 pub(super) fn namespace_id(
@@ -150,5 +150,6 @@ pub(super) fn read(row: &Row<'_>) -> Result<Stored> {
         period: period.map(|micros| Duration::from_micros(micros.unsigned_abs())),
         loaded_by: loaded_by.map(InstanceId),
         error: row.get(9)?,
+        schedule: row.get(10)?,
     })
 }

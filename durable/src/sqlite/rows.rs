@@ -10,9 +10,9 @@ use super::reading::{
 };
 use super::thread::Batch;
 use crate::store::{
-    Action, AnswerSize, Armed, Due, Fire, FireReport, InstanceId, Load, LoadWindow, Loaded,
-    Namespace, Opened, Settle, Settled, Settlement, State, StoreError, StoreTime, Stored, Version,
-    Write, WriteOutcome, micros,
+    Action, Armed, Due, InstanceId, Load, LoadWindow, Loaded, Namespace, Opened, Scheduled,
+    Schedules, Settle, Settled, Settlement, State, StoreError, StoreTime, Stored, Version, Write,
+    WriteOutcome, micros,
 };
 
 type Result<T> = rusqlite::Result<T>;
@@ -158,12 +158,12 @@ impl<'a> Call<'a> {
         self.select(rest, (self.namespace, key))
     }
 
-    fn in_flight(&self, key: &[u8]) -> Result<Option<Stored>> {
+    pub(super) fn in_flight(&self, key: &[u8]) -> Result<Option<Stored>> {
         let rest = "WHERE namespace = ?1 AND key = ?2 AND state = 1 ORDER BY version DESC LIMIT 1";
         self.select(rest, (self.namespace, key))
     }
 
-    fn row(&self, version: Version) -> Result<Option<Stored>> {
+    pub(super) fn row(&self, version: Version) -> Result<Option<Stored>> {
         self.select(
             "WHERE version = ?1 AND namespace = ?2",
             (version.0, self.namespace),
@@ -172,8 +172,8 @@ impl<'a> Call<'a> {
 
     pub(super) fn insert(&mut self, row: &Stored) -> Result<()> {
         let sql = "INSERT INTO tickwheel_timers
-            (version, namespace, state, key, value, due, deadline, attempt, period, loaded_by)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+            (version, namespace, state, key, value, due, deadline, attempt, period, loaded_by, schedule)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
         let period = row.period.map(micros);
         self.execute(
             sql,
@@ -188,6 +188,7 @@ impl<'a> Call<'a> {
                 row.attempt,
                 period,
                 row.loaded_by.map(|instance| instance.0),
+                row.schedule,
             ],
         )?;
         self.add_rows(row.state, 1);
@@ -195,9 +196,13 @@ impl<'a> Call<'a> {
     }
 
     /// Writes all of a row but key and value over what it was, under a new version.
-    fn update(&mut self, (version, state): (Version, State), row: &Stored) -> Result<()> {
+    pub(super) fn update(
+        &mut self,
+        (version, state): (Version, State),
+        row: &Stored,
+    ) -> Result<()> {
         let sql = "UPDATE tickwheel_timers SET version = ?2, state = ?3, due = ?4, deadline = ?5, attempt = ?6,
-            period = ?7, loaded_by = ?8 WHERE version = ?1";
+            period = ?7, loaded_by = ?8, schedule = ?9 WHERE version = ?1";
         let period = row.period.map(micros);
         self.execute(
             sql,
@@ -210,6 +215,7 @@ impl<'a> Call<'a> {
                 row.attempt,
                 period,
                 row.loaded_by.map(|instance| instance.0),
+                row.schedule,
             ],
         )?;
         self.add_rows(state, -1);
@@ -246,6 +252,7 @@ impl<'a> Call<'a> {
                 value,
                 due,
                 period,
+                schedule,
                 if_absent,
             } => {
                 if if_absent && waiting.is_some() {
@@ -256,12 +263,13 @@ impl<'a> Call<'a> {
                         return Ok(WriteOutcome::InFlight(row.version));
                     }
                 }
+                let mut row = Stored::set(key, value, due.at(self.now), period, schedule);
+                row.keep_time(waiting.as_ref());
                 let replaced = waiting.map(|row| row.version);
                 if let Some(version) = replaced {
                     self.delete((version, State::Waiting))?;
                 }
-                self.discard_of_key(&key)?;
-                let mut row = Stored::set(key, value, due.at(self.now), period);
+                self.discard_of_key(&row.key)?;
                 let armed = self.arm(&mut row, near)?;
                 self.insert(&row)?;
                 Ok(WriteOutcome::Armed {
@@ -302,7 +310,7 @@ impl<'a> Call<'a> {
     }
 
     /// Arms a stored row again with another deadline.
-    fn rearm(&mut self, mut row: Stored, due: Due, near: LoadWindow) -> Result<Armed> {
+    pub(super) fn rearm(&mut self, mut row: Stored, due: Due, near: LoadWindow) -> Result<Armed> {
         let old = (row.version, row.state);
         row.due = due.at(self.now);
         row.deadline = row.due;
@@ -318,6 +326,7 @@ impl<'a> Call<'a> {
             limit,
             wanted,
             alive,
+            schedules,
         } = request;
         let now = self.now;
         let sql = "INSERT INTO tickwheel_instances (id, namespace, alive_until, lacks) VALUES (?1, ?2, ?3, 0)
@@ -326,12 +335,12 @@ impl<'a> Call<'a> {
         self.execute(sql, (instance.0, self.namespace, until))?;
         self.unload_dead()?;
 
-        let mut rows = self.unloaded(now.after(window), limit)?;
+        let mut rows = self.unloaded(now.after(window), limit, &schedules)?;
         let more = rows.len() > limit;
         rows.truncate(limit);
-        for (version, _) in &rows {
-            let sql = "UPDATE tickwheel_timers SET loaded_by = ?2 WHERE version = ?1";
-            self.execute(sql, (version.0, instance.0))?;
+        let mut scheduled = Vec::new();
+        for &(version, _) in &rows {
+            scheduled.extend(self.mark(version, instance)?);
         }
         let due = rows.iter().filter(|(_, due)| *due <= now).count();
         let sql = "UPDATE tickwheel_instances SET lacks = ?2 WHERE id = ?1 AND lacks <> ?2";
@@ -344,25 +353,50 @@ impl<'a> Call<'a> {
             rows,
             more,
             others_lack: usize::try_from(others_lack).unwrap_or(0),
+            scheduled,
+        })
+    }
+
+    /// Marks a row as loaded. Returns what the instance has to know of it, if it has a schedule.
+    pub(super) fn mark(&self, version: Version, instance: InstanceId) -> Result<Option<Scheduled>> {
+        let sql = "UPDATE tickwheel_timers SET loaded_by = ?2 WHERE version = ?1 RETURNING schedule, deadline";
+        let mut update = self.batch.connection.prepare_cached(sql)?;
+        update.query_row((version.0, instance.0), |row| {
+            let schedule: Option<String> = row.get(0)?;
+            let deadline = time(row, 1)?;
+            Ok(schedule.map(|schedule| Scheduled::new(version, deadline, schedule)))
         })
     }
 
     /// The rows that no instance has loaded: those that wait and are due by `until`, and those
     /// whose lease has ended, earliest first. If there are more than `at_most`, some of the rest
     /// follow.
-    fn unloaded(&self, until: StoreTime, at_most: usize) -> Result<Vec<(Version, StoreTime)>> {
-        let sql = "SELECT version, due FROM tickwheel_timers
-            WHERE namespace = ?1 AND state = ?2 AND loaded_by IS NULL AND due <= ?3 ORDER BY due, version LIMIT ?4";
-        let mut select = self.batch.connection.prepare_cached(sql)?;
+    pub(super) fn unloaded(
+        &self,
+        until: StoreTime,
+        at_most: usize,
+        schedules: &Schedules,
+    ) -> Result<Vec<(Version, StoreTime)>> {
+        // Without the schedule the index has all columns.
+        let (schedule, limit) = if *schedules == Schedules::ALL {
+            ("NULL", number(at_most).saturating_add(1))
+        } else {
+            ("schedule", -1)
+        };
+        let sql = format!(
+            "SELECT version, due, {schedule} FROM tickwheel_timers
+            WHERE namespace = ?1 AND state = ?2 AND loaded_by IS NULL AND due <= ?3 ORDER BY due, version LIMIT ?4"
+        );
+        let mut select = self.batch.connection.prepare_cached(&sql)?;
         let mut rows = Vec::new();
         for (state, until) in [(WAITING, until), (IN_FLIGHT, self.now)] {
-            let at_most = number(at_most).saturating_add(1);
-            let found = select
-                .query_map((self.namespace, state, until.as_micros(), at_most), |row| {
-                    Ok((Version(row.get(0)?), time(row, 1)?))
-                })?;
-            for row in found {
-                rows.push(row?);
+            let mut found = select.query((self.namespace, state, until.as_micros(), limit))?;
+            let full = rows.len().saturating_add(at_most);
+            while let Some(row) = found.next()?.filter(|_| rows.len() <= full) {
+                let schedule: Option<String> = row.get(2)?;
+                if schedules.include(schedule.as_deref()) {
+                    rows.push((Version(row.get(0)?), time(row, 1)?));
+                }
             }
         }
         rows.sort_by_key(|&(version, due)| (due, version));
@@ -411,89 +445,6 @@ impl<'a> Call<'a> {
             let sql = "UPDATE tickwheel_timers SET loaded_by = NULL
                 WHERE namespace = ?1 AND state = ?2 AND loaded_by = ?3";
             self.hints |= self.execute(sql, (self.namespace, state, instance.0))? > 0;
-        }
-        Ok(())
-    }
-
-    pub(super) fn fire(&mut self, request: &Fire) -> Result<FireReport> {
-        let near = self.near(request.near)?;
-        // A token each, and as many again for the next occurrences.
-        self.reserve(2 * (request.versions.len() + request.unloaded))?;
-        let mut report = FireReport::at(self.now);
-        let mut size = AnswerSize::default();
-        let mut unloaded = Vec::new();
-        if request.unloaded > 0 {
-            let rows = self.unloaded(self.now, request.unloaded)?;
-            report.more = rows.len() > request.unloaded;
-            let rows = rows.into_iter().take(request.unloaded);
-            unloaded.extend(rows.map(|(version, _)| version));
-        }
-        for (number, &version) in request.versions.iter().chain(&unloaded).enumerate() {
-            if size.is_enough() {
-                report.left = request.versions.len().saturating_sub(number);
-                report.more |= !unloaded.is_empty();
-                break;
-            }
-            let Some(row) = self.row(version)? else {
-                continue;
-            };
-            if row.due > self.now {
-                report.later.push(row.not_due());
-                continue;
-            }
-            let fired = report.fired.len();
-            self.fire_due(row, request, near, &mut report)?;
-            size.add(&report.fired[fired..]);
-        }
-        Ok(report)
-    }
-
-    fn fire_due(
-        &mut self,
-        mut row: Stored,
-        request: &Fire,
-        near: LoadWindow,
-        report: &mut FireReport,
-    ) -> Result<()> {
-        if let Some(period) = row.period.filter(|_| request.no_overlap) {
-            if self.in_flight(&row.key)?.is_some() {
-                let old = (row.version, row.state);
-                (row.due, row.deadline) = request.missed.wait(row.deadline, period, self.now);
-                report.later.push(self.arm(&mut row, near)?);
-                return self.update(old, &row);
-            }
-        }
-        let next = row.period.map(|period| {
-            let next = request.missed.next(row.deadline, period, self.now);
-            (period, next)
-        });
-        if let Some((_, next)) = next.filter(|(_, next)| !next.fires) {
-            row.attempt = 0;
-            report.later.push(self.rearm(row, Due::At(next.due), near)?);
-            return Ok(());
-        }
-        let old = (row.version, row.state);
-        row.version = self.next_version()?;
-        row.attempt += 1;
-        row.period = None;
-        match request.lease {
-            Some(lease) => {
-                row.state = State::InFlight;
-                row.due = self.now.after(lease);
-                row.loaded_by = None;
-                self.update(old, &row)?;
-            }
-            None => self.delete(old)?,
-        }
-        let missed = next.map_or(0, |(_, next)| next.missed);
-        report.fired.push(row.fired(missed, next.is_some()));
-        if let Some((period, next)) = next {
-            row.period = Some(period);
-            row.attempt = 0;
-            row.due = next.due;
-            row.deadline = next.due;
-            report.next.push(self.arm(&mut row, near)?);
-            self.insert(&row)?;
         }
         Ok(())
     }

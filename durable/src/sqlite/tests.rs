@@ -56,6 +56,7 @@ fn set(key: &str, bytes: usize) -> Vec<Write> {
             value: vec![7; bytes],
             due: Due::In(Duration::from_secs(3_600)),
             period: None,
+            schedule: None,
             if_absent: false,
         },
     }]

@@ -11,6 +11,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::describe;
+#[cfg(feature = "cron")]
+use super::reading::now;
 use super::rows::{self, Call};
 use super::schema;
 use super::thread::{Batch, Hints};
@@ -161,6 +163,26 @@ impl<K, V> SqliteTransaction<'_, K, V> {
     {
         self.set(key, value, Due::At(deadline.into()), false)
             .map(drop)
+    }
+
+    /// Sets a timer that repeats, as [`DurableTimers::set_cron`](crate::DurableTimers::set_cron). With the feature `cron`.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_timer`](Self::set_timer), and [`Error::Cron`] when the expression or the zone is none, and when the expression
+    /// never occurs.
+    #[cfg(feature = "cron")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "cron")))]
+    pub fn set_cron<Q>(&self, key: &Q, value: &V, expression: &str, zone: &str) -> Result<(), Error>
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+    {
+        let first = crate::cron::Cron::first(expression, zone, now());
+        let (schedule, first) = first.map_err(Error::Cron)?;
+        let value = self.coder.encode_value(value)?;
+        let action = Action::set_scheduled(value, Due::At(first), schedule);
+        self.write(key, action).map(drop)
     }
 
     /// Sets a timer unless the key has one, waiting or in flight.

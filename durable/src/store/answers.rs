@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::ids::{InstanceId, Version};
 use super::requests::{State, Write};
+use super::schedule::Scheduled;
 use super::time::StoreTime;
 
 /// A namespace was opened.
@@ -101,6 +102,8 @@ pub struct Loaded {
     pub more: bool,
     /// How many due rows the other living instances lack, all together.
     pub others_lack: usize,
+    /// Those of the rows that repeat by a schedule.
+    pub scheduled: Vec<Scheduled>,
 }
 
 impl Loaded {
@@ -111,6 +114,7 @@ impl Loaded {
             rows,
             more: false,
             others_lack: 0,
+            scheduled: Vec::new(),
         }
     }
 }
@@ -131,6 +135,8 @@ pub struct FireReport {
     pub left: usize,
     /// Whether more rows may be due that no instance has loaded. Only a call that [asked](super::Fire::unloaded) for some can tell.
     pub more: bool,
+    /// Those of the rows in [`later`](Self::later) and [`next`](Self::next) that repeat by a schedule and are loaded.
+    pub scheduled: Vec<Scheduled>,
 }
 
 impl FireReport {
@@ -143,7 +149,20 @@ impl FireReport {
             next: Vec::new(),
             left: 0,
             more: false,
+            scheduled: Vec::new(),
         }
+    }
+
+    /// Adds a row that has not fired.
+    pub(crate) fn add_later(&mut self, armed: Armed, row: &Stored) {
+        self.scheduled.extend(row.scheduled(armed.loaded));
+        self.later.push(armed);
+    }
+
+    /// Adds the next occurrence of a row that has fired.
+    pub(crate) fn add_next(&mut self, armed: Armed, row: &Stored) {
+        self.scheduled.extend(row.scheduled(armed.loaded));
+        self.next.push(armed);
     }
 }
 
@@ -222,6 +241,8 @@ pub struct Stored {
     pub attempt: u32,
     /// If it repeats: how often.
     pub period: Option<Duration>,
+    /// If it repeats by a schedule: its text.
+    pub schedule: Option<String>,
     /// The instance that has loaded it, by the id that it had then.
     pub loaded_by: Option<InstanceId>,
     /// The last [error](super::Settle::error) that it was settled with.
@@ -246,6 +267,7 @@ impl Stored {
             deadline: due,
             attempt: 0,
             period: None,
+            schedule: None,
             loaded_by: None,
             error: None,
         }
@@ -257,10 +279,20 @@ impl Stored {
         value: Vec<u8>,
         due: StoreTime,
         period: Option<Duration>,
+        schedule: Option<String>,
     ) -> Self {
         let mut row = Stored::new(Version(0), State::Waiting, key, value, due);
         row.period = period;
+        row.schedule = schedule;
         row
+    }
+
+    /// A row that was just set with the schedule of the waiting row that it replaces is due when that one was.
+    pub(crate) fn keep_time(&mut self, replaced: Option<&Stored>) {
+        let same = |old: &&Stored| self.schedule.is_some() && old.schedule == self.schedule;
+        if let Some(old) = replaced.filter(same) {
+            (self.due, self.deadline) = (old.due, old.deadline);
+        }
     }
 
     /// The row as it is delivered when it has just fired: its version is the token, and its attempts count this one.
@@ -274,6 +306,12 @@ impl Stored {
             missed,
             repeats,
         }
+    }
+
+    /// What its instance has to know of it, if it repeats by a schedule and is loaded.
+    pub(crate) fn scheduled(&self, loaded: bool) -> Option<Scheduled> {
+        let schedule = self.schedule.clone().filter(|_| loaded)?;
+        Some(Scheduled::new(self.version, self.deadline, schedule))
     }
 
     /// Its answer in [`FireReport::later`], as it is not due.

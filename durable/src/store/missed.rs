@@ -19,7 +19,7 @@ pub enum Missed {
     Skip,
 }
 
-/// What the rule says about an occurrence that has come due. From [`Missed::next`].
+/// What the rule says about an occurrence that has come due. From [`Missed::next`] or a [`Plan`](super::Plan).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NextOccurrence {
@@ -29,6 +29,13 @@ pub struct NextOccurrence {
     pub missed: u64,
     /// The deadline of the next occurrence.
     pub due: StoreTime,
+}
+
+impl NextOccurrence {
+    /// An occurrence that fires or not, how many after it are missed, and the deadline of the next one.
+    pub fn new(fires: bool, missed: u64, due: StoreTime) -> Self {
+        NextOccurrence { fires, missed, due }
+    }
 }
 
 impl Missed {

@@ -30,6 +30,11 @@
 //! A row in one of the other states may be *loaded*, which is a mark with the id of an instance. That only shares the work: while the id
 //! counts as living it keeps others from loading the row, and takes no call away from anybody. The mark goes with the version.
 //!
+//! A waiting row may *repeat*: with a period, or by a schedule. A schedule is a text, such as a cron expression in a time zone,
+//! which stores keep and compare, and only instances understand. So the store tells it to the instance that has loaded the
+//! row, which computes a [`Plan`] of what follows and brings it to the [`fire`](Store::fire). An instance may not know some
+//! [schedules](Schedules), as one of an earlier version. The store does not give it their rows.
+//!
 //! # The contract
 //!
 //! 1. **Round trips.** A call is one round trip where the engine allows it, and atomic as a whole: either all of a batch has
@@ -72,7 +77,9 @@ mod answers;
 mod error;
 mod ids;
 mod missed;
+mod occurrence;
 mod requests;
+mod schedule;
 mod time;
 
 use std::future::{Future, pending, ready};
@@ -87,10 +94,12 @@ pub(crate) use error::write_causes;
 pub use error::{BoxError, Cause, StoreError};
 pub use ids::{InstanceId, Namespace, NamespaceError, Version};
 pub use missed::{Missed, NextOccurrence};
+pub(crate) use occurrence::Occurrence;
 pub use requests::{
-    Action, DeadRows, Due, Feature, Fire, List, Load, LoadWindow, MAX_ERROR_BYTES, Settle,
-    Settlement, State, Write,
+    Action, DeadRows, Due, Feature, Fire, List, Load, LoadWindow, MAX_ERROR_BYTES,
+    MAX_SCHEDULE_BYTES, Settle, Settlement, State, Write,
 };
+pub use schedule::{Plan, Scheduled, Schedules};
 pub use time::{StoreTime, micros};
 
 /// A future in a box.
@@ -212,10 +221,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Sets, moves and removes waiting rows by their keys. One answer for each write, in their order.
     ///
-    /// * Set: a waiting row under the key is replaced with everything it had. With
+    /// * Set: a waiting row under the key is replaced with everything it had. If it has the same
+    ///   [schedule](Action::Set::schedule) as is set, `due` and deadline stay. With
     ///   [`if_absent`](Action::Set::if_absent) nothing happens when the key has a row in either state: the answer is
     ///   [`WriteOutcome::Present`] or [`WriteOutcome::InFlight`].
-    /// * Move: the waiting row has another deadline and another version; value, period and count of attempts stay.
+    /// * Move: the waiting row has another deadline and another version; value, period, schedule and count of attempts stay.
     /// * Remove: the waiting row goes, and its value comes back.
     /// * Moving and removing a key without waiting row changes nothing: [`WriteOutcome::InFlight`] with the latest token if
     ///   the key has a row in flight, else [`WriteOutcome::Absent`].
@@ -228,7 +238,8 @@ pub trait Store: Send + Sync + 'static {
     ) -> Answer<'a, Vec<WriteOutcome>>;
 
     /// Marks rows as loaded by the instance and returns them, earliest `due` first: the waiting ones due within the window, and
-    /// those in flight whose lease has ended. At most `limit` of them.
+    /// those in flight whose lease has ended. At most `limit` of them, and none whose schedule the instance does not
+    /// [know](Load::schedules): these are in the way of no other row. It [tells](Loaded::scheduled) their schedules.
     ///
     /// It is also the sign of life of the instance, which keeps what it has loaded until [`alive`](Load::alive) from now has
     /// run out. And it unloads what is marked by ids that do not live: because their [`alive`](Load::alive) has run out, or
@@ -243,18 +254,24 @@ pub trait Store: Send + Sync + 'static {
     /// the row is deleted instead.
     ///
     /// Then it fires up to [`Fire::unloaded`] due rows that no instance has loaded, the waiting ones and those whose
-    /// lease has ended, earliest `due` first. [`FireReport::more`] says whether there may be others.
+    /// lease has ended, earliest `due` first, but for those whose schedules the instance does not [know](Fire::schedules).
+    /// [`FireReport::more`] says whether there may be others.
     ///
     /// A version that exists and is not due comes back in [`FireReport::later`], and stays as it is. One that does not exist is
     /// left out.
     ///
-    /// With [`no_overlap`](Fire::no_overlap) a waiting row with a period does not fire while its key has a row in flight, whether
+    /// With [`no_overlap`](Fire::no_overlap) a waiting row that repeats does not fire while its key has a row in flight, whether
     /// its lease has ended or not. It waits until the next time of its schedule, with a new version, and comes back in
-    /// [`FireReport::later`]. [`Missed::wait`] says until when, and what its deadline is then.
+    /// [`FireReport::later`]. [`Missed::wait`] says until when, and what its deadline is then, or [`Plan::wait`].
     ///
-    /// A waiting row with a period leaves the next occurrence waiting in the same step, with a new version and no attempts.
+    /// A waiting row that repeats leaves the next occurrence waiting in the same step, with a new version and no attempts.
     /// [`Missed::next`] says when, and whether this one fires at all. If it does not, the new waiting row comes back in
     /// [`FireReport::later`].
+    ///
+    /// Of a row with a schedule its [plan](Fire::plan) says so, if it [holds](Plan::holds) at the store's time. Without a plan
+    /// that holds, a row that is due stays, with its version, and comes back in [`FireReport::later`]. If no instance has loaded
+    /// it, the [loader](LoadWindow::loader) of the call has now, if that id counts as living.
+    /// [`FireReport::scheduled`] has the schedules of the rows that wait and are loaded.
     ///
     /// Once what has fired has [`ANSWER_BYTES`], the rest of the batch is [`left`](FireReport::left) as it is.
     fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport>;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::ids::{InstanceId, Version};
 use super::missed::Missed;
+use super::schedule::{Plan, Schedules};
 use super::time::StoreTime;
 
 /// What happens to rows that a call makes due soon.
@@ -61,10 +62,12 @@ impl Write {
         Write { key, action }
     }
 
-    /// How many bytes its key and value have.
+    /// How many bytes its key, value and schedule have.
     pub(crate) fn bytes(&self) -> usize {
         let value = match &self.action {
-            Action::Set { value, .. } => value.len(),
+            Action::Set {
+                value, schedule, ..
+            } => value.len() + schedule.as_ref().map_or(0, String::len),
             Action::Move { .. } | Action::Remove => 0,
         };
         self.key.len() + value
@@ -86,6 +89,9 @@ pub enum Action {
         due: Due,
         /// If it repeats: how often, at least a millisecond.
         period: Option<Duration>,
+        /// If it repeats by a schedule: at most [`MAX_SCHEDULE_BYTES`] of text that only instances understand, and without
+        /// line breaks. It has no period then. A waiting row with the same schedule keeps its `due` and its deadline.
+        schedule: Option<String>,
         /// Only if the key has no row in any state.
         if_absent: bool,
     },
@@ -106,7 +112,19 @@ impl Action {
             value,
             due,
             period,
+            schedule: None,
             if_absent,
+        }
+    }
+
+    /// [`Action::Set`], of a row that repeats by a schedule.
+    pub fn set_scheduled(value: Vec<u8>, due: Due, schedule: String) -> Self {
+        Action::Set {
+            value,
+            due,
+            period: None,
+            schedule: Some(schedule),
+            if_absent: false,
         }
     }
 
@@ -116,8 +134,11 @@ impl Action {
     }
 }
 
+/// A schedule has at most so many bytes.
+pub const MAX_SCHEDULE_BYTES: usize = 512;
+
 /// Asks for rows to be loaded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Load {
     /// The instance that loads.
@@ -131,10 +152,12 @@ pub struct Load {
     pub wanted: usize,
     /// How long from now the id of the instance counts as living.
     pub alive: Duration,
+    /// Rows with schedules other than these are left to other instances.
+    pub schedules: Schedules,
 }
 
 impl Load {
-    /// Asks for rows that need not be due: none are [`wanted`](Self::wanted).
+    /// Asks for rows with any schedule that need not be due: none are [`wanted`](Self::wanted).
     pub fn new(instance: InstanceId, window: Duration, limit: usize, alive: Duration) -> Self {
         Load {
             instance,
@@ -142,6 +165,7 @@ impl Load {
             limit,
             wanted: 0,
             alive,
+            schedules: Schedules::ALL,
         }
     }
 }
@@ -159,10 +183,14 @@ pub struct Fire {
     pub lease: Option<Duration>,
     /// What becomes of missed occurrences of repeating timers.
     pub missed: Missed,
-    /// Whether a waiting row with a period does not fire while its key has a row in flight.
+    /// Whether a waiting row that repeats does not fire while its key has a row in flight.
     pub no_overlap: bool,
     /// Who loads next occurrences that are due soon.
     pub near: LoadWindow,
+    /// How rows with a schedule repeat, by their versions.
+    pub plans: Vec<Plan>,
+    /// Rows with schedules other than these are not among the [`unloaded`](Self::unloaded) ones.
+    pub schedules: Schedules,
 }
 
 impl Fire {
@@ -175,6 +203,8 @@ impl Fire {
             missed: Missed::FireOnce,
             no_overlap: false,
             near,
+            plans: Vec::new(),
+            schedules: Schedules::ALL,
         }
     }
 }
@@ -261,6 +291,8 @@ pub enum Feature {
     DeadRows,
     /// [`Fire::no_overlap`].
     NoOverlap,
+    /// Rows that repeat by a schedule: [`Action::Set::schedule`], [`Fire::plans`].
+    Schedules,
 }
 
 /// Chooses dead rows.

@@ -45,10 +45,26 @@ async fn pages_of_loaded_rows_repeat_nothing() {
     // Those of one call are due at the same time. Some are loaded, and lie among others.
     write(&store, &space, 0..5).await;
     let mut load = Load::new(instance, 2 * HOUR, 3, HOUR);
-    assert_eq!(store.load(&space, load).await.expect("loads").rows.len(), 3);
+    assert_eq!(
+        store
+            .load(&space, load.clone())
+            .await
+            .expect("loads")
+            .rows
+            .len(),
+        3
+    );
     write(&store, &space, 5..9).await;
     load.limit = 4;
-    assert_eq!(store.load(&space, load).await.expect("loads").rows.len(), 4);
+    assert_eq!(
+        store
+            .load(&space, load.clone())
+            .await
+            .expect("loads")
+            .rows
+            .len(),
+        4
+    );
     let page = async |after: Option<(StoreTime, Version)>, limit| {
         let list = List::new(State::Waiting, after, limit);
         store.list(&space, list).await.expect("it lists")
@@ -122,7 +138,7 @@ async fn looks_that_wait_hold_up_no_other_call() {
         let row = store.get(&space, b"00001".to_vec()).await;
         assert!(row.expect("it reads").is_some());
         let load = Load::new(instance, SECOND, 10, HOUR);
-        store.load(&space, load).await.expect("it loads");
+        store.load(&space, load.clone()).await.expect("it loads");
     };
     timeout(60 * SECOND, others)
         .await

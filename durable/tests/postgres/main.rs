@@ -1,5 +1,8 @@
 //! The store in PostgreSQL keeps the promises, on a server of the tests' own. The clock is the real one.
 
+#[cfg(feature = "cron")]
+#[path = "../support/cron.rs"]
+mod cron;
 mod failover;
 mod faults;
 mod hints;
@@ -28,6 +31,16 @@ impl Stores for Database {
     async fn connect(&self) -> Postgres {
         Postgres::connect(&self.0).await.expect("it connects")
     }
+}
+
+#[cfg(feature = "cron")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cron_timer_repeats_each_second() {
+    let Some(url) = server::shared_url() else {
+        return server::missing();
+    };
+    let database = Database(url.to_owned());
+    cron::repeats_each_second([database.connect().await, database.connect().await]).await;
 }
 
 conformance_tests! {

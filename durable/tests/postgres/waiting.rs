@@ -90,7 +90,11 @@ async fn marks_of_locked_rows_stay_and_are_named() {
     let hour = Duration::from_secs(3_600);
     let mut load = Load::new(*instance, Duration::ZERO, 2, hour);
     load.wanted = 2;
-    let loaded = store.load(&space, load).await.expect("it loads").rows;
+    let loaded = store
+        .load(&space, load.clone())
+        .await
+        .expect("it loads")
+        .rows;
     let versions: Vec<_> = loaded.iter().map(|&(version, _)| version).collect();
     let mut other = client(&url).await;
     let lock = other.transaction().await.expect("it begins");
@@ -99,14 +103,24 @@ async fn marks_of_locked_rows_stay_and_are_named() {
     let left = store.unmark(&space, *instance, versions.clone()).await;
     assert_eq!(left, Ok(vec![Version(locked)]));
     assert_eq!(
-        store.load(&space, load).await.expect("it loads").rows.len(),
+        store
+            .load(&space, load.clone())
+            .await
+            .expect("it loads")
+            .rows
+            .len(),
         1
     );
     lock.rollback().await.expect("it ends");
     let left = store.unmark(&space, *instance, versions).await;
     assert_eq!(left, Ok(vec![]));
     assert_eq!(
-        store.load(&space, load).await.expect("it loads").rows.len(),
+        store
+            .load(&space, load.clone())
+            .await
+            .expect("it loads")
+            .rows
+            .len(),
         2
     );
 }

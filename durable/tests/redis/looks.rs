@@ -83,7 +83,7 @@ async fn loads_come_in_short_pages() {
         Duration::from_secs(60),
     );
     for (rows, more) in [(1_024, true), (476, false)] {
-        let loaded = store.load(&space, load).await.expect("it loads");
+        let loaded = store.load(&space, load.clone()).await.expect("it loads");
         assert_eq!((loaded.rows.len(), loaded.more), (rows, more));
     }
 }

@@ -1,6 +1,9 @@
 //! The store in Redis keeps the promises, and says clearly what is wrong when something is.
 
 mod cluster;
+#[cfg(feature = "cron")]
+#[path = "../support/cron.rs"]
+mod cron;
 mod encrypted;
 mod failover;
 mod faults;
@@ -25,6 +28,14 @@ impl Stores for Shared {
     async fn connect(&self) -> Redis {
         server::connect(&self.0).await
     }
+}
+
+#[cfg(feature = "cron")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cron_timer_repeats_each_second() {
+    let Some(url) = server::shared() else { return };
+    let stores = [server::connect(&url).await, server::connect(&url).await];
+    cron::repeats_each_second(stores).await;
 }
 
 conformance_tests! {

@@ -504,3 +504,32 @@ async fn plain_statements_do_what_calls_do() {
         assert_eq!(shop.counts().await, (0, 0, 0));
     }
 }
+
+#[cfg(feature = "cron")]
+#[tokio::test]
+async fn transactions_set_and_change_cron_timers() {
+    let mut shop = Shop::open(SECOND / 20).await;
+    let set = shop.commit(|timers| timers.set_cron("a", &7, "* * * * * *", "UTC"));
+    assert_eq!(set, Ok(()));
+    for _ in 0..2 {
+        let claim = timeout(20 * SECOND, shop.claims.recv()).await;
+        let claim = claim.expect("it comes").expect("the stream goes on");
+        assert_eq!(claim.value, 7);
+        claim.ack().await.expect("it is held");
+    }
+    let moved = shop.commit(|timers| timers.move_timer("a", HOUR));
+    assert_eq!(moved, Ok(Moved::Yes));
+    let schedule = async |shop: &Shop| {
+        let entry = shop.timers.admin().get("a").await.expect("it reads");
+        entry.expect("it waits").schedule
+    };
+    assert_eq!(schedule(&shop).await.as_deref(), Some("* * * * * * UTC"));
+    let set = shop.commit(|timers| timers.set_timer("a", &8, HOUR));
+    assert_eq!((set, schedule(&shop).await), (Ok(()), None));
+    shop.commit(|timers| timers.set_cron("a", &9, "@yearly", "UTC"))
+        .expect("it is set");
+    let removed = shop.commit(|timers| timers.remove_timer("a"));
+    assert_eq!(removed, Ok(Removed::Value(9)));
+    let never = shop.commit(|timers| timers.set_cron("a", &9, "0 0 30 2 *", "UTC"));
+    assert!(matches!(never, Err(Error::Cron(_))), "{never:?}");
+}

@@ -25,12 +25,13 @@ const ORDER: [&str; 18] = [
 ];
 
 /// The parts of `tickwheel-durable`, likewise.
-const ORDER_OF_DURABLE: [&str; 23] = [
+const ORDER_OF_DURABLE: [&str; 24] = [
     "race",
     "jitter",
     "store",
     "token",
     "error",
+    "cron",
     "metrics",
     "backoff",
     "retry",
@@ -69,7 +70,7 @@ const ORDER_OF_CONFORMANCE: [&str; 13] = [
 ];
 
 /// The root and pages of the documentation are no parts: they only name what there is.
-const NAMING: [&str; 4] = ["lib", "guide", "protocol", "operating"];
+const NAMING: [&str; 5] = ["lib", "guide", "protocol", "operating", "calendars"];
 
 /// The imports of a file from other parts of its crate, by `crate::` or by enough of `super::`.
 fn imports(file: &File) -> Vec<String> {

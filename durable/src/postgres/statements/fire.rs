@@ -10,25 +10,36 @@
 ///
 /// With `$10` a row with a period `is_held` while its key has a row in flight. It waits until the next time of its schedule.
 ///
-/// A row without period goes in flight, or goes. One with a period stays as its next occurrence, and a new row goes in flight.
+/// A row that does not repeat goes in flight, or goes. One that does stays as its next occurrence, and a new row goes in flight.
+///
+/// A row with a schedule repeats by the plan that comes with its version, in the arrays `$11` to `$14`: from when it holds, and
+/// until when, the next deadline, and how many it has missed, which is less than zero if it does not fire. If no plan holds,
+/// the row stays as it is, and is loaded. `$15` are the schedules that the instance does not know.
 pub(in crate::postgres) const FIRE: &str = concat!(
-    "WITH ", clock!(), ", ", items!("$5::bigint[]", "version"), ", named AS MATERIALIZED (
-        SELECT i.number, t.version, t.key, t.value, t.due, t.deadline, t.attempt, t.period, t.loaded_by
+    "WITH ", clock!(), ", ", items!(
+        "$5::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[]",
+        "version, plan_from, plan_until, plan_due, plan_missed"
+    ), ", named AS MATERIALIZED (
+        SELECT i.number, t.version, t.key, t.value, t.due, t.deadline, t.attempt, t.period, t.schedule, t.loaded_by,
+            i.plan_from, i.plan_until, i.plan_due, i.plan_missed
         FROM i, tickwheel_timers t
         WHERE t.version = i.version AND t.namespace + 0 = i.namespace
         FOR UPDATE OF t SKIP LOCKED
     ), waiting AS MATERIALIZED (
-        SELECT t.version, t.key, t.value, t.due, t.deadline, t.attempt, t.period, t.loaded_by FROM tickwheel_timers t
-        WHERE ", waiting!(), "
+        SELECT t.version, t.key, t.value, t.due, t.deadline, t.attempt, t.period, t.schedule, t.loaded_by
+        FROM tickwheel_timers t
+        WHERE ", waiting!(), " AND ", known!("$15"), "
         ORDER BY t.due, t.version LIMIT $9::bigint
         FOR UPDATE SKIP LOCKED
     ), lapsed AS MATERIALIZED (
-        SELECT t.version, t.key, t.value, t.due, t.deadline, t.attempt, t.period, t.loaded_by FROM tickwheel_timers t
+        SELECT t.version, t.key, t.value, t.due, t.deadline, t.attempt, t.period, t.schedule, t.loaded_by
+        FROM tickwheel_timers t
         WHERE ", lapsed!(), "
         ORDER BY t.due, t.version LIMIT $9
         FOR UPDATE SKIP LOCKED
     ), unloaded AS MATERIALIZED (
-        SELECT row_number() OVER (ORDER BY due, version) + cardinality($5::bigint[]) AS number, u.*
+        SELECT row_number() OVER (ORDER BY due, version) + cardinality($5::bigint[]) AS number, u.*,
+            NULL::bigint AS plan_from, NULL::bigint AS plan_until, NULL::bigint AS plan_due, NULL::bigint AS plan_missed
         FROM (SELECT * FROM waiting UNION ALL SELECT * FROM lapsed ORDER BY due, version LIMIT $9) u
         WHERE NOT EXISTS (SELECT FROM named WHERE named.version = u.version)
             AND (SELECT w.version FROM tickwheel_timers w WHERE w.version = u.version) IS NOT NULL
@@ -42,48 +53,58 @@ pub(in crate::postgres) const FIRE: &str = concat!(
     ), late AS (
         SELECT sized.*, sized.due <= clock.now AND room AS is_due,
             greatest(clock.now - sized.deadline, 0) / sized.period AS behind,
-            $10::bool AND sized.period IS NOT NULL AND (
+            sized.period IS NOT NULL OR sized.schedule IS NOT NULL AS repeats,
+            sized.schedule IS NULL OR coalesce(clock.now >= plan_from AND clock.now < plan_until, false) AS is_planned,
+            $10::bool AND (sized.period IS NOT NULL OR sized.schedule IS NOT NULL) AND (
                 SELECT max(f.version) FROM tickwheel_timers f
                 WHERE f.namespace = clock.namespace AND f.key = sized.key AND f.in_flight
             ) IS NOT NULL AS is_held
         FROM sized, clock
     ), ruled AS (
-        SELECT late.*, is_due AND NOT is_held AND (period IS NULL OR $7::int <> 2 OR behind = 0) AS fires,
-            CASE WHEN is_due AND period IS NOT NULL THEN
-                least(deadline + (CASE WHEN $7 = 0 AND NOT is_held THEN 1 ELSE behind + 1 END) * period, ", never!(), ")
+        SELECT late.*, is_due AND is_planned AND NOT is_held AND CASE
+                WHEN schedule IS NOT NULL THEN plan_missed >= 0
+                ELSE period IS NULL OR $7::int <> 2 OR behind = 0
+            END AS fires, CASE
+                WHEN NOT is_due OR NOT is_planned OR NOT repeats THEN NULL
+                WHEN schedule IS NOT NULL THEN CASE WHEN is_held THEN plan_until ELSE plan_due END
+                ELSE least(deadline + (CASE WHEN $7 = 0 AND NOT is_held THEN 1 ELSE behind + 1 END) * period, ", never!(), ")
             END AS next_due
         FROM late
     ), step AS MATERIALIZED (
-        SELECT ruled.*, clock.soon,
+        SELECT ruled.*, clock.soon, CASE WHEN is_held AND $7 <> 2 THEN deadline ELSE next_due END AS next_deadline,
             CASE WHEN fires THEN nextval('tickwheel_versions') END AS token,
             CASE WHEN next_due IS NOT NULL THEN nextval('tickwheel_versions') END AS next_version,
             CASE WHEN next_due <= clock.soon THEN clock.loader END AS next_loader,
+            CASE WHEN is_due AND NOT is_planned AND loaded_by IS NULL THEN clock.loader END AS new_loader,
             CASE WHEN $6::bigint IS NOT NULL THEN least(clock.now + $6, ", never!(), ") END AS lease_until
         FROM ruled, clock
     ), gone AS (
         DELETE FROM tickwheel_timers t USING step
-        WHERE t.version = step.version AND step.fires AND step.period IS NULL AND step.lease_until IS NULL
+        WHERE t.version = step.version AND step.fires AND NOT step.repeats AND step.lease_until IS NULL
     ), claimed AS (
         UPDATE tickwheel_timers t SET version = step.token, in_flight = true, due = step.lease_until,
             attempt = step.attempt + 1, loaded_by = NULL
         FROM step
-        WHERE t.version = step.version AND step.fires AND step.period IS NULL AND step.lease_until IS NOT NULL
+        WHERE t.version = step.version AND step.fires AND NOT step.repeats AND step.lease_until IS NOT NULL
     ), repeated AS (
-        UPDATE tickwheel_timers t SET version = step.next_version, due = step.next_due,
-            deadline = CASE WHEN step.is_held AND $7 <> 2 THEN step.deadline ELSE step.next_due END,
+        UPDATE tickwheel_timers t SET version = step.next_version, due = step.next_due, deadline = step.next_deadline,
             attempt = 0, loaded_by = step.next_loader
         FROM step WHERE t.version = step.version AND step.next_version IS NOT NULL
+    ), loaded AS (
+        UPDATE tickwheel_timers t SET loaded_by = step.new_loader
+        FROM step WHERE t.version = step.version AND step.new_loader IS NOT NULL
     ), occurred AS (
         INSERT INTO tickwheel_timers (version, namespace, key, value, in_flight, due, deadline, attempt)
         SELECT token, $1, key, value, true, lease_until, deadline, attempt + 1
-        FROM step WHERE fires AND period IS NOT NULL AND lease_until IS NOT NULL
+        FROM step WHERE fires AND repeats AND lease_until IS NOT NULL
     ), hint AS MATERIALIZED (
         SELECT pg_notify($4::text, '') FROM step WHERE next_due <= soon AND next_loader IS NULL LIMIT 1
     )
     SELECT clock.now, s.version, s.key, CASE WHEN s.fires THEN s.value END AS value, s.room, s.due, s.deadline, s.attempt,
-        s.loaded_by IS NOT NULL AS loaded, s.fires,
+        coalesce(s.loaded_by, s.new_loader) IS NOT NULL AS loaded, s.fires,
         s.token, s.next_version, s.next_due, s.next_loader IS NOT NULL AS next_loaded,
-        CASE WHEN $7 = 1 THEN coalesce(s.behind, 0) ELSE 0 END AS missed, (SELECT count(*) FROM hint),
+        CASE WHEN s.schedule IS NOT NULL THEN s.plan_missed WHEN $7 = 1 THEN coalesce(s.behind, 0) ELSE 0 END AS missed,
+        s.schedule, s.next_deadline, (SELECT count(*) FROM hint),
         (SELECT count(*) FROM waiting) + (SELECT count(*) FROM lapsed) >= $9 AS more
     FROM clock LEFT JOIN step s ON true ORDER BY s.number"
 );
@@ -92,6 +113,6 @@ pub(in crate::postgres) const FIRE: &str = concat!(
 pub(in crate::postgres) const LEFT: &str = concat!(
     "WITH ",
     items!("$2::bigint[]", "version"),
-    " SELECT t.version, t.due, t.loaded_by IS NOT NULL FROM i, tickwheel_timers t
+    " SELECT t.version, t.due, t.loaded_by IS NOT NULL, t.schedule, t.deadline FROM i, tickwheel_timers t
     WHERE t.version = i.version AND t.namespace + 0 = i.namespace"
 );

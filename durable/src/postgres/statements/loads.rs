@@ -41,17 +41,18 @@ pub(in crate::postgres) const ALIVE: &str = concat!(
 );
 
 /// Loads for `$2` what falls due within `$3` microseconds, at most `$4` rows, and notes what it lacks of `$5` that are due. Each
-/// row has the time, and what other living instances lack; the last has no version.
+/// row has the time, and what other living instances lack; the last has no version. `$6` are the schedules that the instance
+/// does not know.
 ///
 /// It locks no row that it does not load: a fire at the same moment would take a later row first.
 pub(in crate::postgres) const LOAD: &str = concat!(
     "WITH clock AS MATERIALIZED (SELECT ", now!(), " AS now), waiting AS MATERIALIZED (
-        SELECT t.version, t.due FROM tickwheel_timers t
-        WHERE ", waiting!(), " + $3::bigint
+        SELECT t.version, t.due, t.deadline, t.schedule FROM tickwheel_timers t
+        WHERE ", waiting!(), " + $3::bigint AND ", known!("$6"), "
         ORDER BY t.due, t.version LIMIT $4::bigint
         FOR UPDATE SKIP LOCKED
     ), lapsed AS MATERIALIZED (
-        SELECT t.version, t.due FROM tickwheel_timers t
+        SELECT t.version, t.due, t.deadline, t.schedule FROM tickwheel_timers t
         WHERE ", lapsed!(), "
         ORDER BY t.due, t.version LIMIT $4::bigint
         FOR UPDATE SKIP LOCKED
@@ -69,7 +70,7 @@ pub(in crate::postgres) const LOAD: &str = concat!(
     SELECT clock.now, CASE WHEN locked.rows <> $4 THEN locked.rows > $4 ELSE (
                 SELECT count(*) FROM (
                     SELECT FROM tickwheel_timers t
-                    WHERE ", waiting!(), " + $3
+                    WHERE ", waiting!(), " + $3 AND ", known!("$6"), "
                     LIMIT $4 + 1
                 ) seen
             ) + (
@@ -82,7 +83,8 @@ pub(in crate::postgres) const LOAD: &str = concat!(
         END AS more, (
             SELECT coalesce(sum(i.lacks), 0)::bigint FROM tickwheel_instances i
             WHERE i.namespace = $1 AND i.id <> $2 AND i.alive_until >= (SELECT now FROM clock)
-        ) AS others_lack, near.version, near.due
+        ) AS others_lack, near.version, near.due,
+        near.schedule, CASE WHEN near.schedule IS NOT NULL THEN near.deadline END AS deadline
     FROM clock, locked LEFT JOIN near ON true ORDER BY near.due, near.version"
 );
 

@@ -3,7 +3,8 @@
 /// The columns of a row, as `read::stored` reads them.
 macro_rules! stored {
     () => {
-        "SELECT version, in_flight, key, value, due, deadline, attempt, period, loaded_by, error, false AS dead
+        "SELECT version, in_flight, key, value, due, deadline, attempt, period, loaded_by, error, false AS dead,
+            schedule
         FROM tickwheel_timers "
     };
 }
@@ -12,7 +13,7 @@ macro_rules! stored {
 macro_rules! stored_dead {
     () => {
         "SELECT version, false AS in_flight, key, value, died AS due, deadline, attempt, NULL::bigint AS period,
-            NULL::bigint AS loaded_by, error, true AS dead
+            NULL::bigint AS loaded_by, error, true AS dead, NULL::text AS schedule
         FROM tickwheel_dead "
     };
 }

@@ -126,6 +126,17 @@ macro_rules! waiting {
     };
 }
 
+/// Whether a row has no schedule, or none in an array of those that its instance does not know. Null stands for all.
+macro_rules! known {
+    ($unknown:literal) => {
+        concat!(
+            "(t.schedule IS NULL OR t.schedule <> ALL(",
+            $unknown,
+            "::text[]))"
+        )
+    };
+}
+
 /// Whether a row is in flight, is not loaded, and its lease has ended.
 macro_rules! lapsed {
     () => {

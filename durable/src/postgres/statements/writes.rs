@@ -13,13 +13,14 @@ macro_rules! item_due {
     };
 }
 
-/// New waiting rows, from arrays of keys, values, times, whether these are relative, and periods.
+/// New waiting rows, from arrays of keys, values, times, whether these are relative, periods and schedules. The last may be
+/// empty.
 macro_rules! insert_waiting {
     () => {
         concat!(
             "INSERT INTO tickwheel_timers AS t
-                (version, namespace, key, value, in_flight, due, deadline, attempt, period, loaded_by)
-            SELECT nextval('tickwheel_versions'), i.namespace, i.key, i.value, false, d.due, d.due, 0, i.period,
+                (version, namespace, key, value, in_flight, due, deadline, attempt, period, schedule, loaded_by)
+            SELECT nextval('tickwheel_versions'), i.namespace, i.key, i.value, false, d.due, d.due, 0, i.period, i.schedule,
                 CASE WHEN d.due <= clock.soon THEN clock.loader END
             FROM clock, i, ",
             item_due!()
@@ -55,14 +56,18 @@ macro_rules! outdated {
     };
 }
 
-/// Sets the items that fulfil a condition.
+/// Sets the items that fulfil a condition. A row that is set to the schedule that it has keeps its time.
 macro_rules! set {
     ($items:expr, $condition:expr) => {
         concat!(
             "WITH ", clock!(), ", ", $items, ", armed AS (", insert_waiting!(), $condition,
             " ON CONFLICT (namespace, key) WHERE NOT in_flight DO UPDATE SET
-                version = nextval('tickwheel_versions'), value = excluded.value, due = excluded.due, deadline = excluded.deadline,
-                attempt = 0, period = excluded.period, loaded_by = excluded.loaded_by, replaces = t.version, error = NULL",
+                version = nextval('tickwheel_versions'), value = excluded.value, attempt = 0, period = excluded.period,
+                schedule = excluded.schedule, replaces = t.version, error = NULL,
+                due = CASE WHEN t.schedule = excluded.schedule THEN t.due ELSE excluded.due END,
+                deadline = CASE WHEN t.schedule = excluded.schedule THEN t.deadline ELSE excluded.deadline END,
+                loaded_by = CASE WHEN t.schedule = excluded.schedule
+                    THEN (SELECT loader FROM clock WHERE t.due <= soon) ELSE excluded.loaded_by END",
             armed_row!(), ")", outdated!(), armed!()
         )
     };
@@ -70,8 +75,8 @@ macro_rules! set {
 
 pub(in crate::postgres) const SET: &str = set!(
     items!(
-        "$5::bytea[], $6::bytea[], $7::bigint[], $8::bool[], $9::bigint[]",
-        "key, value, at, relative, period"
+        "$5::bytea[], $6::bytea[], $7::bigint[], $8::bool[], $9::bigint[], $10::text[]",
+        "key, value, at, relative, period, schedule"
     ),
     ""
 );
@@ -84,8 +89,8 @@ pub(in crate::postgres) const SET_ALONE: &str = set!(
         "i AS MATERIALIZED (SELECT $1::int AS namespace, u.*, ",
         key_hash!("u.key"),
         " AS hash
-            FROM unnest($5::bytea[], $6::bytea[], $7::bigint[], $8::bool[], $9::bigint[])
-            WITH ORDINALITY AS u(key, value, at, relative, period, number)
+            FROM unnest($5::bytea[], $6::bytea[], $7::bigint[], $8::bool[], $9::bigint[], $10::text[])
+            WITH ORDINALITY AS u(key, value, at, relative, period, schedule, number)
         ), ",
         hold!()
     ),
@@ -93,7 +98,7 @@ pub(in crate::postgres) const SET_ALONE: &str = set!(
 );
 
 pub(in crate::postgres) const SET_IF_ABSENT: &str = concat!(
-    "WITH ", clock!(), ", ", items!("$5::bytea[], $6::bytea[], $7::bigint[], $8::bool[], $9::bigint[]", "key, value, at, relative, period"), ", armed AS (", insert_waiting!(),
+    "WITH ", clock!(), ", ", items!("$5::bytea[], $6::bytea[], $7::bigint[], $8::bool[], $9::bigint[], $10::text[]", "key, value, at, relative, period, schedule"), ", armed AS (", insert_waiting!(),
     " WHERE NOT EXISTS (
         SELECT FROM tickwheel_timers f WHERE f.namespace = i.namespace AND f.key = i.key AND f.in_flight
     )

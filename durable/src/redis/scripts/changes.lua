@@ -11,7 +11,7 @@ local out_of = { [WAITING] = {}, [IN_FLIGHT] = {} }
 local out_of_keys, out_of_flights = {}, {}
 -- Members of the indexes of unloaded rows, and of the loader's.
 local into_waiting, into_in_flight, into_mine = {}, {}, {}
-local into_rows, into_keys, into_flights, into_loaded = {}, {}, {}, {}
+local into_rows, into_keys, into_flights, into_loaded, into_schedules = {}, {}, {}, {}, {}
 
 -- Takes rows out of the indexes. Most of them lie in the index of the `likely` id, or are unloaded.
 local function leave_index(state, versions, likely)
@@ -44,6 +44,9 @@ local function flush()
         leave_index(state, versions, likely_loader)
         call_with_many('HDEL', rows, versions)
     end
+    if out_of[WAITING][1] and any_schedule() then
+        call_with_many('HDEL', schedules, out_of[WAITING])
+    end
     call_with_many('HDEL', keys, out_of_keys)
     call_with_many('ZREM', flights, out_of_flights)
     call_with_many('HSET', rows, into_rows)
@@ -53,10 +56,11 @@ local function flush()
     call_with_many('HSET', loaded, into_loaded)
     call_with_many('HSET', keys, into_keys)
     call_with_many('ZADD', flights, into_flights)
+    call_with_many('HSET', schedules, into_schedules)
     out_of = { [WAITING] = {}, [IN_FLIGHT] = {} }
     out_of_keys, out_of_flights = {}, {}
     into_waiting, into_in_flight, into_mine = {}, {}, {}
-    into_rows, into_keys, into_flights, into_loaded = {}, {}, {}, {}
+    into_rows, into_keys, into_flights, into_loaded, into_schedules = {}, {}, {}, {}, {}
 end
 
 local function finish()
@@ -85,9 +89,14 @@ local function put_row(version, state, deadline, attempt, period, key, value, er
 end
 
 -- Puts a waiting row in, loaded if it is near. Returns its version, when it is due, and '1' if it is loaded.
-local function put_waiting(deadline, attempt, period, key, value, due, error)
+local function put_waiting(deadline, attempt, period, key, value, due, error, schedule)
     local version, due_digits, near = next_version(), format(DIGITS, due), due <= horizon
     put_row(version, WAITING, deadline, attempt, period, key, value, error)
+    if schedule then
+        has_any_schedule = true
+        local at = #into_schedules
+        into_schedules[at + 1], into_schedules[at + 2] = version, pack_schedule(deadline, schedule)
+    end
     local at = #into_keys
     into_keys[at + 1], into_keys[at + 2] = key, version
     if near and loader then

@@ -1,16 +1,46 @@
--- fire: window, loader, lease or '', 'all' | 'once' | 'skip', how many unloaded rows, '1' for no overlap, then versions
+-- fire: window, loader, lease or '', 'all' | 'once' | 'skip', how many unloaded rows, '1' for no overlap, unknown schedules,
+-- 'version from until due missed ..' for each row with a plan, where missed is less than 0 if it does not fire, then versions
 -- -> now, how many of the last are left for another call, whether there may be more unloaded rows, token, missed
---    for each that fired, version, due, loaded for each that is not due, the same for each next occurrence, then, of each that
---    fired, the row as it was.
+--    for each that fired, version, due, loaded for each that has not, the same for each next occurrence, version, deadline and
+--    schedule for each of these that is loaded and has a schedule, then, of each that fired, the row as it was.
 -- O(log n) for each row.
 
-local lease, rule, at_most, FIRST = tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5]), 7
+local lease, rule, at_most, FIRST = tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5]), 9
 local no_overlap = ARGV[6] == '1'
-local fired, later, following, answers = {}, {}, {}, { now, 0, 0, '', '', '' }
+local fired, later, following, scheduled = {}, {}, {}, {}
+local answers = { now, 0, 0, '', '', '', scheduled }
+
+local plan_of = {}
+for version, from, till, due, missed in ARGV[8]:gmatch('(%d+) (%d+) (%d+) (%d+) (-?%d+)') do
+    -- It has to hold now.
+    if tonumber(from) <= now and now < tonumber(till) then
+        plan_of[version] = { till = tonumber(till), due = tonumber(due), missed = tonumber(missed) }
+    end
+end
 
 local function answer_armed(list, version, due, is_loaded)
     local at = #list
     list[at + 1], list[at + 2], list[at + 3] = version, due, is_loaded
+    return version, is_loaded
+end
+local function answer_schedule(text, version, is_loaded)
+    if text and is_loaded == '1' then
+        local at = #scheduled
+        scheduled[at + 1], scheduled[at + 2] = version, text
+    end
+end
+
+-- A row that no instance has loaded is loaded, if it has a schedule. Returns whether it is loaded then.
+local function load_scheduled(version, due, instance)
+    if instance and living(instance) then
+        return '1'
+    elseif not loader then
+        return '0'
+    end
+    call('ZREM', index_of(WAITING, instance), version)
+    call('ZADD', index_of(WAITING, loader), format(DIGITS, due), version)
+    call('HSET', loaded, version, loader)
+    return '1'
 end
 
 -- The next time of a schedule, and how many have passed since the deadline.
@@ -35,9 +65,9 @@ end
 -- Adds versions that no instance has loaded to those in the call. Returns whether there may be more.
 local named, more = #ARGV, false
 local function add_unloaded()
-    local due, digits = {}, format(DIGITS, now)
+    local due = {}
     local function add_index(index)
-        local found = call('ZRANGEBYSCORE', index, '-inf', digits, 'WITHSCORES', 'LIMIT', 0, at_most)
+        local found = known_page(index, now, at_most, ARGV[7])
         for at = 1, #found, 2 do
             due[#due + 1] = { tonumber(found[at + 1]), found[at] }
         end
@@ -73,23 +103,37 @@ for at = FIRST, last do
         local state, deadline, attempt, period, key, value_at, error = unpack_row(row)
         -- A row that has not fired yet is due at its deadline, which is quicker to read. If it was dead, both have passed.
         local instance, due = nil, deadline
-        if attempt > 0 or due > now or period > 0 or state == IN_FLIGHT then
+        if attempt > 0 or due > now or period ~= 0 or state == IN_FLIGHT then
             instance, due = loader_and_due(version, state)
         end
-        if due > now then
-            answer_armed(later, version, format(DIGITS, due), instance and living(instance) and '1' or '0')
+        local text = period < 0 and call('HGET', schedules, version)
+        local plan = period < 0 and plan_of[version]
+        if due > now or period < 0 and not plan then
+            local is_loaded = instance and living(instance) and '1' or '0'
+            if due <= now then
+                is_loaded = load_scheduled(version, due, instance)
+            end
+            answer_schedule(text, answer_armed(later, version, format(DIGITS, due), is_loaded))
         else
             row_of[version] = false
-            take(version, state, key, period > 0)
-            local value, fires, missed = row:sub(value_at), true, 0
-            if period > 0 and no_overlap and latest_token(key) then
+            take(version, state, key, period ~= 0)
+            local value, fires, missed, list, kept = row:sub(value_at), true, 0, following, nil
+            if period ~= 0 and no_overlap and latest_token(key) then
                 -- It waits until the next time of its schedule, as `Missed::wait` says.
-                fires, due = false, next_time(deadline, period)
-                local kept = rule == 'skip' and due or deadline
-                answer_armed(later, put_waiting(kept, 0, period, key, value, due))
-            elseif period > 0 then
+                fires, list, due = false, later, plan and plan.till or next_time(deadline, period)
+                kept = rule == 'skip' and due or deadline
+            elseif plan then
+                fires, missed, due = plan.missed >= 0, plan.missed, plan.due
+                list, kept = fires and following or later, due
+            elseif period ~= 0 then
                 fires, missed, due = next_occurrence(deadline, period)
-                answer_armed(fires and following or later, put_waiting(due, 0, period, key, value, due))
+                list, kept = fires and following or later, due
+            end
+            if kept then
+                local schedule = text and select(2, unpack_schedule(text))
+                local next_text = text and pack_schedule(kept, schedule)
+                local next_row = { put_waiting(kept, 0, period, key, value, due, nil, schedule) }
+                answer_schedule(next_text, answer_armed(list, unpack(next_row)))
             end
             if fires then
                 local token = next_version()

@@ -1,5 +1,6 @@
--- load: instance, window, limit, alive, wanted -> now, whether there is more, what other instances lack, version, due for each row.
--- O((limit + ids that have ended) * log n).
+-- load: instance, window, limit, alive, wanted, unknown schedules -> now, whether there is more, what other instances lack,
+-- version, due for each row, version, deadline and schedule for each that has a schedule.
+-- O((limit + ids that have ended + rows passed by) * log n).
 
 local instance, limit = ARGV[1], tonumber(ARGV[3])
 even_when_full()
@@ -9,8 +10,9 @@ call('ZADD', instances, format(DIGITS, after(tonumber(ARGV[4]))), instance)
 local pages = {}
 local function open_page(state, owner, horizon)
     local index = index_of(state, owner)
-    local page = call('ZRANGEBYSCORE', index, '-inf', format(DIGITS, horizon), 'WITHSCORES', 'LIMIT', 0, limit + 1)
+    local page, passed = known_page(index, horizon, limit + 1, ARGV[6])
     if page[1] then
+        page.passed = passed
         page.index, page.state, page.at, page.due = index, state, 1, tonumber(page[2])
         pages[#pages + 1] = page
     end
@@ -48,7 +50,13 @@ end
 
 -- Takes the rows that were read of a page out of its index.
 local function shut(page)
-    if page.at > 1 then
+    if page.at > 1 and page.passed then
+        local taken = {}
+        for at = 1, page.at - 2, 2 do
+            taken[#taken + 1] = page[at]
+        end
+        call_with_many('ZREM', page.index, taken)
+    elseif page.at > 1 then
         call('ZREMRANGEBYRANK', page.index, 0, (page.at - 1) / 2 - 1)
     end
 end
@@ -103,4 +111,19 @@ if lacking > 0 then
 else
     call('ZREM', lacks, instance)
 end
-return { now, pages[1] and 1 or 0, others_lack, concat(found, ' ') }
+
+local scheduled = {}
+if found[1] and any_schedule() then
+    local versions = {}
+    for at = 1, #found, 2 do
+        versions[#versions + 1] = found[at]
+    end
+    local schedule_of = read(schedules, versions, 1, #versions)
+    for _, version in ipairs(versions) do
+        if schedule_of[version] then
+            local at = #scheduled
+            scheduled[at + 1], scheduled[at + 2] = version, schedule_of[version]
+        end
+    end
+end
+return { now, pages[1] and 1 or 0, others_lack, concat(found, ' '), scheduled }

@@ -3,7 +3,7 @@
 local SCHEMA = '2'
 local space = KEYS[1]
 local schema, codec, last = unpack(redis.call('HMGET', space, 'schema', 'codec', 'sequence'))
--- What the first schema has is part of the second, which adds errors and dead rows.
+-- What the first schema has is part of the second, which adds errors, dead rows and schedules.
 if schema and schema ~= SCHEMA and schema ~= '1' then
     return redis.error_reply('TICKWHEELSCHEMA ' .. schema .. ' ' .. SCHEMA)
 elseif codec and codec ~= ARGV[1] then

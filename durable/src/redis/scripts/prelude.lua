@@ -11,6 +11,7 @@ local NEVER = 9007199254740991
 local WAITING, IN_FLIGHT, DEAD = 'w', 'f', 'd'
 
 -- A row: state, deadline, attempt, period, length of the key, the key and the value. Unpacking ends with where the value begins.
+-- The period of a row that does not repeat is 0, and that of one with a schedule is less than 0.
 -- A row with an error has a capital for its state, and length and text of the error before the value.
 local PACK_ROW, UNPACK_ROW = '<c1dddHc0c0', '<c1dddHc0'
 local PACK_FAILED, UNPACK_ERROR = '<c1dddHc0Hc0c0', '<Hc0'
@@ -20,6 +21,7 @@ local pack, unpack_from, concat = struct.pack, struct.unpack, table.concat
 local space = KEYS[1]
 local rows, keys, flights = space .. ':rows', space .. ':keys', space .. ':flights'
 local dead, dead_rows, dead_keys = space .. ':dead', space .. ':dead:rows', space .. ':dead:keys'
+local schedules = space .. ':schedules'
 local loaded, instances, lacks = space .. ':loaded', space .. ':instances', space .. ':lacks'
 
 local schema, last = unpack(call('HMGET', space, 'schema', 'sequence'))
@@ -177,6 +179,60 @@ local function read_some(key, fields, from, to)
         end
     end
     return values, to
+end
+
+-- Whether any row has a schedule.
+local has_any_schedule
+local function any_schedule()
+    if has_any_schedule == nil then
+        has_any_schedule = call('EXISTS', schedules) == 1
+    end
+    return has_any_schedule
+end
+
+-- Deadline and schedule of a row, as they are kept: in one text.
+local function pack_schedule(deadline, schedule)
+    return format(DIGITS, deadline) .. ' ' .. schedule
+end
+local function unpack_schedule(text)
+    local deadline, schedule = text:match('^(%d+) (.*)$')
+    return tonumber(deadline), schedule
+end
+
+-- The first rows of an index that are due by a time, as versions and times, and whether rows were passed by because their
+-- schedules are `unknown`: '' for none, '*' for all, or some in lines. O(log n) for each, those passed by included.
+local function known_page(index, horizon, count, unknown)
+    local digits = format(DIGITS, horizon)
+    local page = call('ZRANGEBYSCORE', index, '-inf', digits, 'WITHSCORES', 'LIMIT', 0, count)
+    if unknown == '' or not page[1] or not any_schedule() then
+        return page, false
+    end
+    local is_unknown, known, from, passed = {}, {}, 0, false
+    for schedule in unknown:gmatch('[^\n]+') do
+        is_unknown[schedule] = true
+    end
+    repeat
+        local versions = {}
+        for at = 1, #page, 2 do
+            versions[#versions + 1] = page[at]
+        end
+        local schedule_of = read(schedules, versions, 1, #versions)
+        for at = 1, #page, 2 do
+            local schedule = schedule_of[page[at]]
+            if schedule and (is_unknown['*'] or is_unknown[select(2, unpack_schedule(schedule))]) then
+                passed = true
+            else
+                local to = #known
+                known[to + 1], known[to + 2] = page[at], page[at + 1]
+            end
+        end
+        if #known >= 2 * count or #versions < count then
+            break
+        end
+        from = from + count
+        page = call('ZRANGEBYSCORE', index, '-inf', digits, 'WITHSCORES', 'LIMIT', from, count)
+    until not page[1]
+    return known, passed
 end
 
 local function hint()

@@ -1,11 +1,13 @@
 -- How rows are read.
 
--- Adds version, due, loader or 0, and the row. Returns how many bytes the row has.
+-- Adds version, due, loader or 0, the row, and deadline and schedule or ''. Returns how many bytes the row has.
 local function describe(answers, version)
     local row, at = call('HGET', rows, version), #answers
     local instance, due = loader_and_due(version, row:sub(1, 1):lower())
     answers[at + 1], answers[at + 2] = tonumber(version), due
     answers[at + 3], answers[at + 4] = tonumber(instance and living(instance) or 0), row
+    local _, _, _, period = unpack_from('<c1ddd', row)
+    answers[at + 5] = period < 0 and call('HGET', schedules, version) or ''
     return #row
 end
 
@@ -13,7 +15,7 @@ end
 local function describe_dead(answers, version)
     local row, at = call('HGET', dead_rows, version), #answers
     answers[at + 1], answers[at + 2] = tonumber(version), tonumber(call('ZSCORE', dead, version))
-    answers[at + 3], answers[at + 4] = 0, row
+    answers[at + 3], answers[at + 4], answers[at + 5] = 0, row, ''
     return #row
 end
 

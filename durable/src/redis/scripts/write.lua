@@ -1,4 +1,5 @@
--- write: window, loader, for each write its head, packed as in HEAD, then their keys, then the values of those that set;
+-- write: window, loader, for each write its head, packed as in HEAD, then their keys, then the values of those that set, each
+-- with its schedule if its period is less than 0;
 -- the op is 's' set | 'a' set if absent | 'm' move | 'r' remove
 -- -> ARMED, version, due, loaded, replaced or 0 | REMOVED, version | ABSENT | PRESENT | FLYING, token for each, then the values of
 --    those that were removed; for fewer, if the last are left for another call.
@@ -35,9 +36,22 @@ local function take_waiting(version, key, stays_in_keys)
     end
     take(version, WAITING, key, stays_in_keys)
 end
-local function put(deadline, attempt, period, key, value, replaced, error)
-    local version = answer_armed(replaced, put_waiting(deadline, attempt, period, key, value, deadline, error))
+local function put(deadline, attempt, period, key, value, replaced, error, due, schedule)
+    local waiting = { put_waiting(deadline, attempt, period, key, value, due, error, schedule) }
+    local version = answer_armed(replaced, unpack(waiting))
     version_of[key], put_in[version] = version, true
+end
+
+-- Deadline and schedule of a waiting row, if it has a schedule.
+local function schedule_of(version)
+    if put_in[version] then
+        flush()
+        put_in = {}
+    end
+    local text = any_schedule() and call('HGET', schedules, version)
+    if text then
+        return unpack_schedule(text)
+    end
 end
 
 local value_at, bytes = FIRST + count, 0
@@ -46,9 +60,12 @@ for number = 1, count do
         break
     end
     local op, base, due, period = unpack_from(HEAD, heads, (number - 1) * HEAD_LENGTH + 1)
-    local key, value = ARGV[FIRST + number - 1], nil
+    local key, value, schedule = ARGV[FIRST + number - 1], nil, nil
     if op == 's' or op == 'a' then
         value, value_at = ARGV[value_at], value_at + 1
+    end
+    if period < 0 then
+        schedule, value_at = ARGV[value_at], value_at + 1
     end
     if base == '+' then
         due = after(due)
@@ -58,11 +75,20 @@ for number = 1, count do
     if token then
         answer(FLYING, token)
     elseif op == 's' or op == 'a' and not version then
+        local deadline = due
+        if version and schedule then
+            -- With the schedule that it has, it keeps its time.
+            local its_deadline, its_schedule = schedule_of(version)
+            if its_schedule == schedule then
+                local _, its_due = loader_and_due(version, WAITING)
+                deadline, due = its_deadline, its_due
+            end
+        end
         if version then
             take_waiting(version, key, true)
         end
         discard_dead_of(key)
-        put(due, 0, period, key, value, version)
+        put(deadline, 0, period, key, value, version, nil, due, schedule)
     elseif op == 'a' then
         answer(PRESENT)
     elseif not version then
@@ -84,7 +110,8 @@ for number = 1, count do
         local _, _, attempt, its_period, _, its_value_at, error = unpack_row(row)
         local its_value = row:sub(its_value_at)
         if op == 'm' then
-            put(due, attempt, its_period, key, its_value, version, error)
+            local its_schedule = its_period < 0 and select(2, schedule_of(version)) or nil
+            put(due, attempt, its_period, key, its_value, version, error, due, its_schedule)
         else
             version_of[key] = false
             discard_dead_of(key)

@@ -1,7 +1,7 @@
 //! The counts that calls keep, which must be those of the rows.
 
 use super::*;
-use crate::store::{DeadRows, Missed, Settlement, State, WriteOutcome};
+use crate::store::{DeadRows, Missed, Schedules, Settlement, State, WriteOutcome};
 
 /// Compares the counts with the rows.
 async fn counts_are_those_of_the_rows(store: &Sqlite, what: &str) {
@@ -35,6 +35,7 @@ fn due(key: u8, period: Option<Duration>, if_absent: bool) -> Vec<Write> {
             value: Vec::new(),
             due: Due::In(Duration::ZERO),
             period,
+            schedule: None,
             if_absent,
         },
     }]
@@ -84,6 +85,8 @@ async fn counts_stay_those_of_the_rows() {
                     missed: rules[random.usize(0..3)],
                     no_overlap: false,
                     near: NEAR,
+                    plans: Vec::new(),
+                    schedules: Schedules::ALL,
                 };
                 let report = store.fire(&space, fire).await.expect("it fires");
                 versions.extend(report.fired.iter().map(|fired| fired.token));
@@ -158,6 +161,8 @@ async fn steps_of_a_purge_are_counted() {
         missed: Missed::FireOnce,
         no_overlap: false,
         near: NEAR,
+        plans: Vec::new(),
+        schedules: Schedules::ALL,
     };
     let fired = store.fire(&space, fire).await.expect("it fires").fired;
     assert_eq!((written.len(), fired.len()), (700, 300));

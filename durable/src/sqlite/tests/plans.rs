@@ -8,7 +8,9 @@ use rusqlite::StatementStatus;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 
 use super::*;
-use crate::store::{DeadRows, Fire, List, Load, Missed, Settle, Settlement, State, WriteOutcome};
+use crate::store::{
+    DeadRows, Fire, List, Load, Missed, Schedules, Settle, Settlement, State, WriteOutcome,
+};
 
 /// The steps that each statement has taken in all its runs, by its text. SQLite takes some for each row that it looks at.
 static STEPS: Mutex<BTreeMap<String, i32>> = Mutex::new(BTreeMap::new());
@@ -78,6 +80,7 @@ async fn make_all_calls(store: &Sqlite, instance: InstanceId) -> InstanceId {
         value: b"v".to_vec(),
         due,
         period: None,
+        schedule: None,
         if_absent,
     };
     let batch = vec![
@@ -99,6 +102,7 @@ async fn make_all_calls(store: &Sqlite, instance: InstanceId) -> InstanceId {
         limit: 100,
         wanted: 0,
         alive: Duration::from_secs(60),
+        schedules: Schedules::ALL,
     };
     store.load(&space, load).await.expect("it loads");
     let fire = Fire {
@@ -108,6 +112,8 @@ async fn make_all_calls(store: &Sqlite, instance: InstanceId) -> InstanceId {
         missed: Missed::FireOnce,
         no_overlap: false,
         near,
+        plans: Vec::new(),
+        schedules: Schedules::ALL,
     };
     let fired = store.fire(&space, fire).await.expect("it fires").fired;
     assert_eq!(fired.len(), 3);

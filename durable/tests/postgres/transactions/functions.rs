@@ -64,6 +64,35 @@ async fn functions_answer_as_calls_do() {
     assert_eq!(timers.move_timer("a", HOUR).await, Ok(Moved::Yes));
 }
 
+#[cfg(feature = "cron")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn functions_change_cron_timers() {
+    let Some(url) = database("cron").await else {
+        return missing();
+    };
+    let (timers, _claims) = start(&url).await;
+    let user = client(&url).await;
+    for key in ["a", "b"] {
+        let set = timers.set_cron(key, &1, "@yearly", "UTC").await;
+        set.expect("it is set");
+    }
+    let schedule = async |key: &str| {
+        let entry = timers.admin().get(key).await.expect("it reads");
+        entry.expect("it waits").schedule
+    };
+    let moves = "SELECT tickwheel_move('orders', 'a', now() + interval '2 hours')";
+    assert_eq!(text(&user, moves).await, "moved");
+    assert_eq!(schedule("a").await.as_deref(), Some("@yearly UTC"));
+    let absent = "SELECT tickwheel_set_if_absent('orders', 'a', '2', now())";
+    assert_eq!(text(&user, absent).await, "present");
+    let set = "SELECT tickwheel_set('orders', 'a', '2', now() + interval '1 hour')";
+    assert_eq!(text(&user, set).await, "replaced");
+    assert_eq!(schedule("a").await, None, "it repeats no more");
+    let removed = one(&user, "SELECT result FROM tickwheel_remove('orders', 'b')").await;
+    assert_eq!(removed.get::<_, &str>(0), "removed");
+    assert_eq!(timers.deadline("b").await, Ok(None));
+}
+
 /// A key that is no string.
 type Key = (String, Vec<i64>, Option<bool>);
 
