@@ -14,6 +14,7 @@ SELECT set_config('search_path', (SELECT quote_ident(n.nspname) FROM pg_class c,
     WHERE c.oid = 'tickwheel_timers'::regclass AND n.oid = c.relnamespace) || ', pg_temp', true);
 ALTER TABLE tickwheel_instances ADD COLUMN load_window bigint NOT NULL DEFAULT 0;
 ALTER TABLE tickwheel_timers ADD COLUMN error text;
+ALTER TABLE tickwheel_timers ADD COLUMN schedule text;
 CREATE TABLE tickwheel_dead (
     version bigint PRIMARY KEY,
     died bigint NOT NULL,
@@ -90,13 +91,17 @@ FROM tickwheel_namespaces WHERE name = its_name::text LOOP END LOOP;
                 WHERE i.id = NULL::bigint::bigint AND i.namespace = its_space AND i.alive_until >= t.now
             ) AS loader
             FROM (SELECT (extract(epoch FROM now()) * 1000000)::bigint AS now) t
-        ), i AS MATERIALIZED (SELECT its_space::int AS namespace, u.* FROM unnest(its_keys::bytea[], ARRAY[its_value]::bytea[], its_due::bigint[], ARRAY[false]::bool[], ARRAY[NULL]::bigint[]) WITH ORDINALITY AS u(key, value, at, relative, period, number)), armed AS (INSERT INTO tickwheel_timers AS t
-            (version, namespace, key, value, in_flight, due, deadline, attempt, period, loaded_by)
-        SELECT nextval('tickwheel_versions'), i.namespace, i.key, i.value, false, d.due, d.due, 0, i.period,
+        ), i AS MATERIALIZED (SELECT its_space::int AS namespace, u.* FROM unnest(its_keys::bytea[], ARRAY[its_value]::bytea[], its_due::bigint[], ARRAY[false]::bool[], ARRAY[NULL]::bigint[], '{}'::text[]) WITH ORDINALITY AS u(key, value, at, relative, period, schedule, number)), armed AS (INSERT INTO tickwheel_timers AS t
+            (version, namespace, key, value, in_flight, due, deadline, attempt, period, schedule, loaded_by)
+        SELECT nextval('tickwheel_versions'), i.namespace, i.key, i.value, false, d.due, d.due, 0, i.period, i.schedule,
             CASE WHEN d.due <= clock.soon THEN clock.loader END
         FROM clock, i, LATERAL (SELECT least(CASE WHEN i.relative THEN clock.now + i.at ELSE i.at END, 9007199254740991) AS due) d ON CONFLICT (namespace, key) WHERE NOT in_flight DO UPDATE SET
-            version = nextval('tickwheel_versions'), value = excluded.value, due = excluded.due, deadline = excluded.deadline,
-            attempt = 0, period = excluded.period, loaded_by = excluded.loaded_by, replaces = t.version, error = NULL RETURNING t.key, t.version, t.due, t.loaded_by IS NOT NULL AS loaded, t.replaces, t.namespace), outdated AS (
+            version = nextval('tickwheel_versions'), value = excluded.value, attempt = 0, period = excluded.period,
+            schedule = excluded.schedule, replaces = t.version, error = NULL,
+            due = CASE WHEN t.schedule = excluded.schedule THEN t.due ELSE excluded.due END,
+            deadline = CASE WHEN t.schedule = excluded.schedule THEN t.deadline ELSE excluded.deadline END,
+            loaded_by = CASE WHEN t.schedule = excluded.schedule
+                THEN (SELECT loader FROM clock WHERE t.due <= soon) ELSE excluded.loaded_by END RETURNING t.key, t.version, t.due, t.loaded_by IS NOT NULL AS loaded, t.replaces, t.namespace), outdated AS (
         DELETE FROM tickwheel_dead d USING armed
         WHERE (SELECT true FROM tickwheel_dead WHERE namespace = its_space::int LIMIT 1) AND d.namespace = armed.namespace AND d.key = armed.key
     ), hint AS MATERIALIZED (
@@ -116,9 +121,9 @@ FOR UPDATE OF t LOOP END LOOP;
                 WHERE i.id = NULL::bigint::bigint AND i.namespace = its_space AND i.alive_until >= t.now
             ) AS loader
             FROM (SELECT (extract(epoch FROM now()) * 1000000)::bigint AS now) t
-        ), i AS MATERIALIZED (SELECT its_space::int AS namespace, u.* FROM unnest(its_keys::bytea[], ARRAY[its_value]::bytea[], its_due::bigint[], ARRAY[false]::bool[], ARRAY[NULL]::bigint[]) WITH ORDINALITY AS u(key, value, at, relative, period, number)), armed AS (INSERT INTO tickwheel_timers AS t
-            (version, namespace, key, value, in_flight, due, deadline, attempt, period, loaded_by)
-        SELECT nextval('tickwheel_versions'), i.namespace, i.key, i.value, false, d.due, d.due, 0, i.period,
+        ), i AS MATERIALIZED (SELECT its_space::int AS namespace, u.* FROM unnest(its_keys::bytea[], ARRAY[its_value]::bytea[], its_due::bigint[], ARRAY[false]::bool[], ARRAY[NULL]::bigint[], '{}'::text[]) WITH ORDINALITY AS u(key, value, at, relative, period, schedule, number)), armed AS (INSERT INTO tickwheel_timers AS t
+            (version, namespace, key, value, in_flight, due, deadline, attempt, period, schedule, loaded_by)
+        SELECT nextval('tickwheel_versions'), i.namespace, i.key, i.value, false, d.due, d.due, 0, i.period, i.schedule,
             CASE WHEN d.due <= clock.soon THEN clock.loader END
         FROM clock, i, LATERAL (SELECT least(CASE WHEN i.relative THEN clock.now + i.at ELSE i.at END, 9007199254740991) AS due) d WHERE NOT EXISTS (
     SELECT FROM tickwheel_timers f WHERE f.namespace = i.namespace AND f.key = i.key AND f.in_flight
