@@ -215,7 +215,12 @@ impl Server {
 
     pub(crate) async fn try_command(&self, words: &[&str]) -> redis::RedisResult<redis::Value> {
         let client = redis::Client::open(self.url())?;
-        let mut connection = client.get_multiplexed_async_connection().await?;
+        let patience = Some(Duration::from_secs(20));
+        let config = redis::AsyncConnectionConfig::new()
+            .set_connection_timeout(patience)
+            .set_response_timeout(patience);
+        let connecting = client.get_multiplexed_async_connection_with_config(&config);
+        let mut connection = connecting.await?;
         let mut command = redis::cmd(words[0]);
         command.arg(&words[1..]).query_async(&mut connection).await
     }
