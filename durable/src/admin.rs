@@ -14,8 +14,8 @@ use crate::error::Error;
 use crate::instance::{Core, Cores};
 use crate::rebalance::{Rebalanced, rebalance};
 use crate::store::{
-    DeadRows, List, Purged, Retried, Settle, Settled, Settlement, State, StoreError, StoreTime,
-    Stored, Version,
+    DeadRows, List, PrefixCursor, PrefixRows, Purged, Retried, Settle, Settled, Settlement, State,
+    StoreError, StoreTime, Stored, StoredInstance, Version,
 };
 use crate::token::Token;
 
@@ -105,9 +105,26 @@ pub struct Dead {
     pub since: SystemTime,
 }
 
+/// An instance of the namespace, as the store sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Member {
+    /// What the store knows of it.
+    pub instance: StoredInstance,
+    /// Whether it is the instance whose [`Admin`] was asked.
+    pub is_own: bool,
+    /// The name of the [shard](crate::Shards) whose timers it loads under this id, if there are several. An instance has an id
+    /// in each.
+    pub shard: Option<String>,
+}
+
 /// A position in a list, to continue after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position(StoreTime, Version, usize);
+
+/// A position in a list by prefix, where the next page begins.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PrefixPosition(usize, Option<PrefixCursor>);
 
 impl<K, V> Entry<K, V> {
     /// Its position in the list, to continue after it.
@@ -261,6 +278,105 @@ impl<K, V> Admin<K, V> {
         let shard = self.cores.shard_of(&key);
         let stored = self.cores.of_shard(shard).calls.get(key).await?;
         Ok(stored.map(|stored| self.entry(shard, &stored)))
+    }
+
+    /// All timers with this key: the waiting one, then those in flight, then the dead ones, each from the latest on. At most
+    /// [`MAX_KEY_ROWS`](crate::store::MAX_KEY_ROWS) of each.
+    ///
+    /// # Errors
+    ///
+    /// See [above](Self). [`StoreError::Refused`] from a store that has no [`Inspect`](crate::store::Inspect), here and in
+    /// the next three.
+    pub async fn all_of<Q>(&self, key: &Q) -> Result<Vec<Entry<K, V>>, Error>
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+    {
+        let key = self.coder.encode_key(&key)?;
+        let shard = self.cores.shard_of(&key);
+        let calls = &self.cores.of_shard(shard).calls;
+        let asking = calls.inspect("rows_of", |store, space| store.rows_of(space, key));
+        let rows = asking.await?;
+        Ok(rows
+            .iter()
+            .map(|stored| self.entry(shard, stored))
+            .collect())
+    }
+
+    /// A page of the timers in one state whose encoded keys begin with some bytes, and where the next page begins. `None` after
+    /// the last one. A page may be empty although others follow.
+    ///
+    /// # Errors
+    ///
+    /// As [`all_of`](Self::all_of).
+    pub async fn with_prefix(
+        &self,
+        state: State,
+        prefix: impl Into<Vec<u8>>,
+        after: Option<PrefixPosition>,
+        limit: usize,
+    ) -> Result<(Vec<Entry<K, V>>, Option<PrefixPosition>), Error> {
+        let PrefixPosition(shard, after) = after.unwrap_or_default();
+        let Some(core) = self.cores.iter().nth(shard) else {
+            return Ok((Vec::new(), None));
+        };
+        let mut request = PrefixRows::new(state, prefix.into(), limit);
+        request.after = after;
+        let asking = core.calls.inspect("rows_with_prefix", |store, space| {
+            store.rows_with_prefix(space, request)
+        });
+        let page = asking.await?;
+        let next = match page.next {
+            Some(next) => Some(PrefixPosition(shard, Some(next))),
+            None => {
+                (shard + 1 < self.cores.iter().len()).then_some(PrefixPosition(shard + 1, None))
+            }
+        };
+        let entries = page.rows.iter().map(|stored| self.entry(shard, stored));
+        Ok((entries.collect(), next))
+    }
+
+    /// The instances of the namespace, shard by shard.
+    ///
+    /// # Errors
+    ///
+    /// As [`all_of`](Self::all_of).
+    pub async fn instances(&self) -> Result<Vec<Member>, Error> {
+        let asking = self.cores.iter().enumerate().map(async |(shard, core)| {
+            let own = core.id();
+            let asking = core
+                .calls
+                .inspect("instances", |store, space| store.instances(space));
+            let instances = asking.await?.into_iter();
+            Ok::<_, Error>(instances.map(move |instance| Member {
+                instance,
+                is_own: instance.id == own,
+                shard: self.cores.name(shard).map(str::to_owned),
+            }))
+        });
+        Ok(try_join_all(asking).await?.into_iter().flatten().collect())
+    }
+
+    /// How many timers wait whose deadlines lie between each of these ascending times and the next, the first of both
+    /// included. Counting stops at [some thousands](crate::store::MAX_DUE_COUNT) for each.
+    ///
+    /// # Errors
+    ///
+    /// As [`all_of`](Self::all_of).
+    pub async fn count_due(&self, times: &[SystemTime]) -> Result<Vec<u64>, Error> {
+        let times: Vec<_> = times.iter().copied().map(StoreTime::from).collect();
+        let counting = self.cores.iter().map(|core| {
+            let times = times.clone();
+            core.calls
+                .inspect("count_due", |store, space| store.count_due(space, times))
+        });
+        let mut sums = vec![0; times.len().saturating_sub(1)];
+        for counts in try_join_all(counting).await? {
+            for (sum, count) in sums.iter_mut().zip(counts) {
+                *sum += count;
+            }
+        }
+        Ok(sums)
     }
 
     /// Releases a claim of any instance: the timer is delivered again at once. Use it to retry a quarantined timer.

@@ -12,7 +12,7 @@ use futures_core::Stream;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tracing::{Instrument, Span};
 
 use crate::claim::Claim;
@@ -307,6 +307,7 @@ struct Handling<F> {
     core: Arc<Core>,
     lease: Arc<Lease>,
     span: Span,
+    began: Instant,
     /// The future that the handler has returned, if it has not panicked.
     handler: std::thread::Result<F>,
 }
@@ -319,12 +320,14 @@ impl<F: Future<Output = Result<(), Retry>>> Handling<F> {
     ) -> Self {
         let lease = Arc::clone(&claim.lease);
         let span = lease.span();
+        let began = Instant::now();
         let handler = AssertUnwindSafe(|| span.in_scope(|| handler(claim)));
         let handler = std::panic::catch_unwind(handler);
         Handling {
             core: Arc::clone(cores.of_shard(lease.shard())),
             lease,
             span,
+            began,
             handler,
         }
     }
@@ -334,6 +337,7 @@ impl<F: Future<Output = Result<(), Retry>>> Handling<F> {
             core,
             lease,
             span,
+            began,
             handler,
         } = self;
         let namespace = core.calls.namespace();
@@ -351,6 +355,7 @@ impl<F: Future<Output = Result<(), Retry>>> Handling<F> {
             Err(panic) => Ok(Err(panic)),
         };
         drop(renewing);
+        core.metrics.handler_time.add([began.elapsed()]);
         let failed = match outcome {
             Ok(Ok(Ok(()))) => None,
             Ok(Ok(Err(retry))) => Some(retry),

@@ -100,6 +100,8 @@ mod rebalance;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 mod redis;
+#[cfg(feature = "metrics")]
+mod reporter;
 mod retry;
 mod settings;
 mod shards;
@@ -109,7 +111,7 @@ pub mod store;
 mod timers;
 mod token;
 
-pub use admin::{Admin, Dead, Entry, InFlight, Position};
+pub use admin::{Admin, Dead, Entry, InFlight, Member, Position, PrefixPosition};
 pub use backoff::Backoff;
 pub use builder::{Builder, builder};
 pub use claim::Claim;
@@ -126,6 +128,9 @@ pub use rebalance::Rebalanced;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use redis::Redis;
+#[cfg(feature = "metrics")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+pub use reporter::Reporter;
 pub use retry::Retry;
 /// The version of `rusqlite` whose transactions [`SqliteTransaction`] takes.
 #[cfg(feature = "sqlite")]

@@ -63,6 +63,8 @@ pub struct DurableMetrics {
     pub store_latency: DurationHistogram,
     /// How late timers were claimed, by the store's clock. Redeliveries do not count.
     pub lateness: DurationHistogram,
+    /// How long the handlers of [`dispatch`](crate::Claims::dispatch) ran, those that failed included.
+    pub handler_time: DurationHistogram,
 }
 
 /// Which kinds of store calls fail now: the latest call of the kind has failed, on any [shard](crate::Shards).
@@ -196,6 +198,7 @@ pub(crate) struct Metrics {
     pub(crate) settle_batches: Batches,
     pub(crate) store_latency: Durations,
     pub(crate) lateness: Durations,
+    pub(crate) handler_time: Durations,
 }
 
 impl Metrics {
@@ -229,6 +232,7 @@ impl Metrics {
             settle_batches: self.settle_batches.get(),
             store_latency: self.store_latency.get(),
             lateness: self.lateness.get(),
+            handler_time: self.handler_time.get(),
         }
     }
 }

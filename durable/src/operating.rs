@@ -65,7 +65,8 @@
 //!
 //! # What to watch
 //!
-//! [`metrics`](crate::DurableTimers::metrics) reads the counters of this instance.
+//! [`metrics`](crate::DurableTimers::metrics) reads the counters of this instance. With the feature `metrics`, `Reporter`
+//! publishes them through the facade of that name.
 //! [`counts`](crate::DurableTimers::counts) queries the store, which takes milliseconds and delays
 //! no other call.
 //!
@@ -113,6 +114,9 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! [`tickwheel-admin`](https://docs.rs/tickwheel-admin) does the same in a terminal, for scripts, and as a page, whatever the types
+//! of keys and values.
 //!
 //! With JSON, the default, keys and values can also be read in the store's own shell.
 //!

@@ -153,7 +153,7 @@ impl Shards {
         let whole = Namespace::new(namespace)?;
         let names = self.all.iter();
         let names = names.map(|shard| (shard.name.clone(), shard.drains));
-        let placement = Placement::new(names);
+        let placement = Placement::new(whole.clone(), names);
         let mut opening = Vec::<Opening>::new();
         for Shard { name, store, .. } in self.all {
             let mut namespace = whole.clone();
@@ -210,6 +210,8 @@ impl fmt::Debug for Shards {
 /// Says which shard has a key, by its number.
 #[derive(Debug)]
 pub(crate) struct Placement {
+    /// The namespace that the shards make up.
+    namespace: Namespace,
     /// The hash of each name; `None` for a shard that has no keys.
     hashes: Vec<Option<u64>>,
     names: Vec<Option<Arc<str>>>,
@@ -217,13 +219,24 @@ pub(crate) struct Placement {
 
 impl Placement {
     /// Of shards with these names, some of which drain.
-    fn new(shards: impl IntoIterator<Item = (Option<Arc<str>>, bool)>) -> Self {
+    fn new(
+        namespace: Namespace,
+        shards: impl IntoIterator<Item = (Option<Arc<str>>, bool)>,
+    ) -> Self {
         let hashed = shards.into_iter().map(|(name, drains)| {
             let hash = fnv(name.as_deref().unwrap_or_default().as_bytes());
             ((!drains).then_some(hash), name)
         });
         let (hashes, names) = hashed.unzip();
-        Placement { hashes, names }
+        Placement {
+            namespace,
+            hashes,
+            names,
+        }
+    }
+
+    pub(crate) fn namespace(&self) -> &Namespace {
+        &self.namespace
     }
 
     pub(crate) fn shard_of(&self, key: &[u8]) -> usize {
@@ -263,9 +276,13 @@ fn mix(mut hash: u64) -> u64 {
 mod tests {
     use super::*;
 
+    fn whole() -> Namespace {
+        Namespace::new("orders").expect("it is a name")
+    }
+
     fn placement(names: &[&str]) -> Placement {
         let names = names.iter().map(|&name| (Some(name.into()), false));
-        Placement::new(names)
+        Placement::new(whole(), names)
     }
 
     fn name_of(placement: &Placement, key: &str) -> String {
@@ -329,7 +346,7 @@ mod tests {
     fn draining_shard_has_no_keys_and_others_keep_theirs() {
         let names = [("a", false), ("b", true), ("c", false)];
         let names = names.map(|(name, drains)| (Some(name.into()), drains));
-        let (draining, removed) = (Placement::new(names), placement(&["a", "c"]));
+        let (draining, removed) = (Placement::new(whole(), names), placement(&["a", "c"]));
         for key in 0..1_000 {
             let key = key.to_string();
             assert_eq!(name_of(&draining, &key), name_of(&removed, &key));

@@ -403,6 +403,12 @@ impl<K, V> DurableTimers<K, V> {
         })
     }
 
+    /// For who reports its counters.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn cores(&self) -> &Arc<Cores> {
+        &self.cores
+    }
+
     /// That of the shard that has the key.
     fn core<Q>(&self, key: &Q) -> Result<&Arc<Core>, Error>
     where

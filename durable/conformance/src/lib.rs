@@ -130,6 +130,11 @@ macro_rules! conformance_tests {
                 loads_scheduled_rows_that_it_comes_upon,
                 leaves_unknown_schedules_to_others,
                 keeps_the_time_of_the_same_schedule,
+                names_the_namespaces_that_were_opened,
+                lists_instances,
+                lists_all_rows_of_a_key,
+                finds_rows_by_prefix,
+                counts_what_is_due_when,
             }
             promises {
                 d1_keeps_what_it_said_it_set,

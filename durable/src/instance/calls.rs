@@ -12,9 +12,9 @@ use crate::error::Error;
 use crate::metrics::{Failing, Metrics};
 use crate::shards::Opening;
 use crate::store::{
-    Answer, Counts, DeadRows, Feature, Fire, FireReport, InstanceId, List, Load, LoadWindow,
-    Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store, Stored, Version, Write,
-    WriteOutcome,
+    Answer, Counts, DeadRows, Feature, Fire, FireReport, Inspect, InstanceId, List, Load,
+    LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store, Stored,
+    Version, Write, WriteOutcome, cannot_be_inspected,
 };
 
 /// The calls of one instance on one namespace.
@@ -216,6 +216,21 @@ impl Calls {
     pub(crate) async fn discard_dead(&self, which: DeadRows) -> Result<Purged, Error> {
         let call = self.store.discard_dead(&self.namespace, which);
         Ok(self.call("discard_dead", 1, call).await?.answer)
+    }
+
+    /// What only some stores can be asked.
+    pub(crate) async fn inspect<'a, T>(
+        &'a self,
+        call: &'static str,
+        ask: impl FnOnce(&'a dyn Inspect, &'a Namespace) -> Answer<'a, T>,
+    ) -> Result<T, Error> {
+        let Some(inspect) = self.store.inspect() else {
+            return Err(Error::Store(cannot_be_inspected()));
+        };
+        Ok(self
+            .call(call, 1, ask(inspect, &self.namespace))
+            .await?
+            .answer)
     }
 
     pub(crate) async fn hinted(&self) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Core;
 use crate::metrics::{DurableMetrics, Failing};
 use crate::shards::Placement;
+use crate::store::Namespace;
 use crate::token::Token;
 
 /// The cores of an instance, one for each shard, in their order.
@@ -18,6 +19,11 @@ pub(crate) struct Cores {
 impl Cores {
     pub(super) fn new(placement: Placement, cores: Vec<Arc<Core>>) -> Self {
         Cores { placement, cores }
+    }
+
+    /// The namespace of the instance. A shard may have one of its own.
+    pub(crate) fn namespace(&self) -> &Namespace {
+        self.placement.namespace()
     }
 
     /// The number of the shard that has an encoded key.

@@ -126,7 +126,7 @@ impl Core {
         unknown
     }
 
-    fn id(&self) -> InstanceId {
+    pub(crate) fn id(&self) -> InstanceId {
         InstanceId(self.id.load(Ordering::Acquire))
     }
 

@@ -53,6 +53,16 @@ impl Dead {
         self.rows.get(place)
     }
 
+    /// The rows of a key, from the one that died last on.
+    pub(super) fn of(&self, key: &[u8]) -> impl Iterator<Item = &Stored> {
+        let places = self.by_key.get(key).into_iter().flatten().rev();
+        places.map(|place| &self.rows[place])
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Stored> {
+        self.rows.values()
+    }
+
     /// Takes all rows of a key. Returns the one that died last.
     pub(super) fn discard(&mut self, key: &[u8]) -> Option<Stored> {
         let places = self.by_key.get(key)?.clone();

@@ -2,6 +2,7 @@
 
 mod dead;
 mod fire;
+mod inspect;
 mod settle;
 
 use std::collections::{BTreeSet, HashMap};
@@ -18,8 +19,8 @@ use dead::Dead;
 
 use crate::store::{
     Action, Answer, AnswerSize, Armed, BoxFuture, Counts, DeadRows, Due, Feature, Fire, FireReport,
-    InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle,
-    Settled, State, Store, StoreError, StoreTime, Stored, Version, Write, WriteOutcome,
+    Inspect, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, Purged, Retried,
+    Settle, Settled, State, Store, StoreError, StoreTime, Stored, Version, Write, WriteOutcome,
 };
 
 /// A purge deletes at most this many rows at once.
@@ -262,6 +263,10 @@ impl Store for Memory {
 
     fn discard_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Purged> {
         self.call(namespace, |call| call.discard_dead(&which))
+    }
+
+    fn inspect(&self) -> Option<&dyn Inspect> {
+        Some(self)
     }
 
     fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {

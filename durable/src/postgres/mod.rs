@@ -28,6 +28,7 @@ mod fire;
 mod functions;
 mod hints;
 mod hosts;
+mod inspect;
 mod lanes;
 mod load;
 mod options;
@@ -50,9 +51,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::AbortHandle;
 
 use crate::store::{
-    Answer, BoxFuture, Counts, DeadRows, Feature, Fire, FireReport, InstanceId, List, Load,
-    LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store, StoreError,
-    Stored, Version, Write, WriteOutcome,
+    Answer, BoxFuture, Counts, DeadRows, Feature, Fire, FireReport, Inspect, InstanceId, List,
+    Load, LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store,
+    StoreError, Stored, Version, Write, WriteOutcome,
 };
 use dead::{DiscardCall, RetryCall};
 use fire::FireCall;
@@ -477,6 +478,10 @@ impl Store for Postgres {
             let call = DiscardCall(&space, which);
             self.inner.lanes.run(Lane::Admin, &call).await?.discarded()
         })
+    }
+
+    fn inspect(&self) -> Option<&dyn Inspect> {
+        Some(self)
     }
 
     fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {

@@ -40,7 +40,7 @@ pub(super) fn unsigned(number: i64) -> u64 {
     number.unsigned_abs()
 }
 
-fn stored(row: &Row) -> Stored {
+pub(super) fn stored(row: &Row) -> Stored {
     Stored {
         version: Version(row.get(0)),
         state: match (row.get(1), row.get(10)) {

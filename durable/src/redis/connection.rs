@@ -268,17 +268,16 @@ impl Connection {
         self.link(None).await?.send(command, None).await
     }
 
-    /// Sends a command to each server that has timers.
-    pub(super) async fn send_to_each(&self, command: &Cmd) -> Result<Vec<Value>, RedisError> {
+    /// Connections to each server that has timers.
+    pub(super) async fn to_each(&self) -> Result<Vec<MultiplexedConnection>, RedisError> {
         if !self.servers.is_cluster() {
-            return Ok(vec![self.send(command).await?]);
+            return Ok(vec![self.link(None).await?.connection.clone()]);
         }
-        let mut answers = Vec::new();
+        let mut connections = Vec::new();
         for client in self.servers.clients().await? {
-            let mut connection = client.get_multiplexed_async_connection().await?;
-            answers.push(command.query_async(&mut connection).await?);
+            connections.push(client.get_multiplexed_async_connection().await?);
         }
-        Ok(answers)
+        Ok(connections)
     }
 
     /// Runs a script on a namespace: one round trip, unless the server does not know the script yet, or another one has the

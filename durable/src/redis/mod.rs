@@ -41,6 +41,7 @@ mod arguments;
 mod connection;
 mod error;
 mod hints;
+mod inspect;
 mod reply;
 mod scripts;
 mod servers;
@@ -62,8 +63,8 @@ use reply::Reply;
 use scripts::Script;
 
 use crate::store::{
-    Answer, BoxFuture, Counts, DeadRows, Feature, Fire, FireReport, InstanceId, List, Load,
-    LoadWindow, Loaded, Missed, Namespace, Opened, Purged, Retried, Settle, Settled, Store,
+    Answer, BoxFuture, Counts, DeadRows, Feature, Fire, FireReport, Inspect, InstanceId, List,
+    Load, LoadWindow, Loaded, Missed, Namespace, Opened, Purged, Retried, Settle, Settled, Store,
     StoreError, StoreTime, Stored, Version, Write, WriteOutcome,
 };
 
@@ -154,6 +155,8 @@ use crate::store::{
 ///     +zremrangebyscore +exists +unlink
 /// ```
 ///
+/// [`Inspect`], and with it `tickwheel-admin`, needs `+scan +hscan +zscan` besides.
+///
 /// # Clusters
 ///
 /// The keys of a namespace lie in one slot, whose tag is the name of the namespace, so one node has the whole namespace.
@@ -217,6 +220,7 @@ impl Redis {
     ///
     /// [`StoreError::Refused`] names the setting, its value and what it must be, or says that this user may not ask.
     pub async fn check_durability(&self) -> Result<(), StoreError> {
+        let mut servers = self.checked(self.connection.to_each().await)?;
         for (setting, allowed) in [
             ("appendonly", "yes"),
             ("appendfsync", "always"),
@@ -227,12 +231,10 @@ impl Redis {
         ] {
             let mut command = ::redis::cmd("CONFIG");
             let place = self.connection.place();
-            let sending = self
-                .connection
-                .send_to_each(command.arg("GET").arg(setting));
-            let answers = sending.await;
-            for answer in answers.map_err(|error| store_error(&error, place, None))? {
-                let mut reply = Reply::new(answer)?;
+            command.arg("GET").arg(setting);
+            for server in &mut servers {
+                let answer = command.query_async(server).await;
+                let mut reply = Reply::new(self.checked(answer)?)?;
                 // Its name, then its value.
                 reply.bytes()?;
                 let value = String::from_utf8_lossy(&reply.bytes()?).into_owned();
@@ -258,7 +260,11 @@ impl Redis {
     }
 
     async fn send(&self, command: &Cmd) -> Result<::redis::Value, StoreError> {
-        let answer = self.connection.send(command).await;
+        self.checked(self.connection.send(command).await)
+    }
+
+    /// With an error that names the server.
+    fn checked<T>(&self, answer: ::redis::RedisResult<T>) -> Result<T, StoreError> {
         answer.map_err(|error| store_error(&error, self.connection.place(), None))
     }
 
@@ -522,6 +528,10 @@ impl Store for Redis {
             let (rows, more) = self.bury(namespace, "discard", &which).await?;
             Ok(Purged { rows, more })
         })
+    }
+
+    fn inspect(&self) -> Option<&dyn Inspect> {
+        Some(self)
     }
 
     fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {

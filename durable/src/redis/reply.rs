@@ -125,6 +125,13 @@ impl Reply {
         }
     }
 
+    pub(super) fn array(&mut self) -> Result<Reply, StoreError> {
+        match self.0.next() {
+            Some(array) => Reply::new(array),
+            None => Err(unexpected("an array", None)),
+        }
+    }
+
     pub(super) fn row(&mut self) -> Result<Row, StoreError> {
         let bytes = self.bytes()?;
         let length = bytes.len();

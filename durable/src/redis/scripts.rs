@@ -62,5 +62,9 @@ scripts! {
     GET = "prelude.lua" "dead.lua" "reading.lua" "get.lua";
     LIST = "prelude.lua" "reading.lua" "list.lua";
     COUNT = "prelude.lua" "reading.lua" "count.lua";
+    INSTANCES = "prelude.lua" "reading.lua" "instances.lua";
+    ROWS_OF = "prelude.lua" "dead.lua" "reading.lua" "rows_of.lua";
+    PREFIX = "prelude.lua" "reading.lua" "prefix.lua";
+    COUNT_DUE = "prelude.lua" "reading.lua" "count_due.lua";
     PURGE = "prelude.lua" "reading.lua" "purge.lua";
 }

@@ -17,7 +17,7 @@ use crate::store::{
 type Result<T> = rusqlite::Result<T>;
 
 /// The columns of [`read`], of dead rows.
-const COLUMNS: &str =
+pub(super) const COLUMNS: &str =
     "version, 2, key, value, died, deadline, attempt, NULL, NULL, error, NULL FROM tickwheel_dead";
 
 /// A page of dead rows.

@@ -12,6 +12,7 @@
 mod dead;
 mod file;
 mod fire;
+mod inspect;
 mod looks;
 mod purge;
 mod reading;
@@ -30,9 +31,9 @@ use looks::Looks;
 use rusqlite::{Connection, ErrorCode};
 
 use crate::store::{
-    Answer, BoxFuture, Counts, DeadRows, Feature, Fire, FireReport, InstanceId, List, Load,
-    LoadWindow, Loaded, Namespace, NamespaceError, Opened, Purged, Retried, Settle, Settled, State,
-    Store, StoreError, Stored, Version, Write, WriteOutcome,
+    Answer, BoxFuture, Counts, DeadRows, Feature, Fire, FireReport, Inspect, InstanceId, List,
+    Load, LoadWindow, Loaded, Namespace, NamespaceError, Opened, Purged, Retried, Settle, Settled,
+    State, Store, StoreError, Stored, Version, Write, WriteOutcome,
 };
 use rows::Call;
 use thread::Thread;
@@ -221,6 +222,10 @@ impl Store for Sqlite {
 
     fn discard_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Purged> {
         self.in_namespace(namespace, move |call| call.discard_dead(&which))
+    }
+
+    fn inspect(&self) -> Option<&dyn Inspect> {
+        Some(self)
     }
 
     fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {

@@ -33,7 +33,7 @@ pub(super) fn not_opened(namespace: &Namespace) -> StoreError {
 }
 
 /// The loaders that rows of a namespace may name: none, and each instance that counts as living.
-fn loaders(connection: &Connection, namespace: i64) -> Result<Vec<Option<i64>>> {
+pub(super) fn loaders(connection: &Connection, namespace: i64) -> Result<Vec<Option<i64>>> {
     let sql = "SELECT NULL UNION ALL SELECT id FROM tickwheel_instances WHERE namespace = ?1";
     let mut select = connection.prepare_cached(sql)?;
     let loaders = select.query_map([namespace], |row| row.get(0))?;

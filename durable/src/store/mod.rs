@@ -76,6 +76,7 @@
 mod answers;
 mod error;
 mod ids;
+mod inspect;
 mod missed;
 mod occurrence;
 mod requests;
@@ -93,6 +94,11 @@ pub use answers::{
 pub(crate) use error::write_causes;
 pub use error::{BoxError, Cause, StoreError};
 pub use ids::{InstanceId, Namespace, NamespaceError, Version};
+pub use inspect::{
+    Inspect, MAX_DUE_COUNT, MAX_KEY_ROWS, PrefixCursor, PrefixRows, RowPage, StoredInstance,
+    StoredNamespace,
+};
+pub(crate) use inspect::{KeyPlace, cannot_be_inspected, key_page, prefix_end};
 pub use missed::{Missed, NextOccurrence};
 pub(crate) use occurrence::Occurrence;
 pub use requests::{
@@ -192,6 +198,9 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 /// #   }
 /// #   fn discard_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Purged> {
 /// #       self.0.discard_dead(namespace, which)
+/// #   }
+/// #   fn inspect(&self) -> Option<&dyn Inspect> {
+/// #       self.0.inspect()
 /// #   }
 /// #   fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
 /// #       self.0.hinted(namespace)
@@ -359,6 +368,11 @@ pub trait Store: Send + Sync + 'static {
     fn discard_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Purged> {
         let _ = (namespace, which);
         Box::pin(ready(Err(keeps_none())))
+    }
+
+    /// What an operator reads of this store, if it can be read.
+    fn inspect(&self) -> Option<&dyn Inspect> {
+        None
     }
 
     /// Returns when another instance may have left near rows that nobody has loaded. Called again and again by one caller for

@@ -25,7 +25,7 @@ const ORDER: [&str; 18] = [
 ];
 
 /// The parts of `tickwheel-durable`, likewise.
-const ORDER_OF_DURABLE: [&str; 24] = [
+const ORDER_OF_DURABLE: [&str; 25] = [
     "race",
     "jitter",
     "store",
@@ -45,6 +45,7 @@ const ORDER_OF_DURABLE: [&str; 24] = [
     "rebalance",
     "admin",
     "timers",
+    "reporter",
     "builder",
     "memory",
     "sqlite",

@@ -3,6 +3,7 @@
 mod dying;
 mod firing;
 mod hinting;
+mod inspecting;
 mod loading;
 mod schedules;
 mod settling;
@@ -20,6 +21,7 @@ use super::world::{Stores, World};
 pub use dying::*;
 pub use firing::*;
 pub use hinting::*;
+pub use inspecting::*;
 pub use loading::*;
 pub use schedules::*;
 pub use settling::*;

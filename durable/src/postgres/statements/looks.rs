@@ -1,23 +1,5 @@
 //! The SQL of calls that only read: of one row, of lists and of counts. `$1` is the id of the namespace.
 
-/// The columns of a row, as `read::stored` reads them.
-macro_rules! stored {
-    () => {
-        "SELECT version, in_flight, key, value, due, deadline, attempt, period, loaded_by, error, false AS dead,
-            schedule
-        FROM tickwheel_timers "
-    };
-}
-
-/// The same of a dead row.
-macro_rules! stored_dead {
-    () => {
-        "SELECT version, false AS in_flight, key, value, died AS due, deadline, attempt, NULL::bigint AS period,
-            NULL::bigint AS loaded_by, error, true AS dead, NULL::text AS schedule
-        FROM tickwheel_dead "
-    };
-}
-
 pub(in crate::postgres) const GET: &str = concat!(
     "(",
     stored!(),
@@ -33,22 +15,6 @@ pub(in crate::postgres) const GET: &str = concat!(
     ORDER BY dead, in_flight LIMIT 1"
 );
 
-/// The rows of a page until they have enough bytes.
-macro_rules! sized_page {
-    ($bytes:literal) => {
-        concat!(
-            ", sized AS (
-        SELECT page.*, coalesce(sum(octet_length(key) + octet_length(value)) OVER (
-            ORDER BY due, version ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-        ), 0) AS before FROM page
-    )
-    SELECT * FROM sized WHERE before < ",
-            $bytes,
-            " ORDER BY due, version"
-        )
-    };
-}
-
 /// Rows in a state after a time and a version, until they have `$6` bytes. Those loaded are few, and are sorted.
 pub(in crate::postgres) const LIST: &str = concat!(
     "WITH page AS ((",
@@ -61,7 +27,7 @@ pub(in crate::postgres) const LIST: &str = concat!(
     "WHERE namespace = $1 AND in_flight = $2 AND loaded_by IS NOT NULL
         AND (due, version) > ($3, $4) ORDER BY due, version LIMIT $5)
     ORDER BY due, version LIMIT $5)",
-    sized_page!("$6::bigint")
+    sized_page!("$6::bigint", "due, version")
 );
 
 /// Dead rows after a time and a version, until they have `$5` bytes.
@@ -69,7 +35,7 @@ pub(in crate::postgres) const LIST_DEAD: &str = concat!(
     "WITH page AS (",
     stored_dead!(),
     "WHERE namespace = $1::int AND (died, version) > ($2::bigint, $3::bigint) ORDER BY died, version LIMIT $4::bigint)",
-    sized_page!("$5::bigint")
+    sized_page!("$5::bigint", "due, version")
 );
 
 /// How many rows there are in each state, up to one more than `$2`, and when the earliest waiting one is due.

@@ -157,8 +157,46 @@ macro_rules! items {
     };
 }
 
+/// The columns of a row, as `read::stored` reads them.
+macro_rules! stored {
+    () => {
+        "SELECT version, in_flight, key, value, due, deadline, attempt, period, loaded_by, error, false AS dead,
+            schedule
+        FROM tickwheel_timers "
+    };
+}
+
+/// The same of a dead row.
+macro_rules! stored_dead {
+    () => {
+        "SELECT version, false AS in_flight, key, value, died AS due, deadline, attempt, NULL::bigint AS period,
+            NULL::bigint AS loaded_by, error, true AS dead, NULL::text AS schedule
+        FROM tickwheel_dead "
+    };
+}
+
+/// The rows of a page until they have enough bytes.
+macro_rules! sized_page {
+    ($bytes:literal, $order:literal) => {
+        concat!(
+            ", sized AS (
+        SELECT page.*, coalesce(sum(octet_length(key) + octet_length(value)) OVER (
+            ORDER BY ",
+            $order,
+            " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ), 0) AS before FROM page
+    )
+    SELECT * FROM sized WHERE before < ",
+            $bytes,
+            " ORDER BY ",
+            $order
+        )
+    };
+}
+
 mod dead;
 mod fire;
+mod inspect;
 mod loads;
 mod locks;
 mod looks;
@@ -169,6 +207,9 @@ mod writes;
 
 pub(super) use dead::{DEAD_BEFORE, DEAD_OF_KEY, DISCARD, RETRY};
 pub(super) use fire::{FIRE, LEFT};
+pub(super) use inspect::{
+    COUNT_DUE, INSTANCES, NAMESPACES, PREFIX_DEAD, PREFIX_IN_FLIGHT, PREFIX_WAITING, ROWS_OF,
+};
 pub(super) use loads::{ALIVE, LOAD, STILL_MARKED, UNLOAD, UNMARK};
 pub(super) use locks::{HOLD, HOLD_CLAIMED, HOLD_DEAD, LOCK, LOCK_CLAIMS, SHARE, TAKE};
 pub(super) use looks::{COUNT, GET, LIST, LIST_DEAD, SAMPLE, SAMPLE_DEAD};

@@ -1,0 +1,60 @@
+//! How times are told apart from now.
+
+use std::time::Duration;
+
+use tickwheel_durable::store::StoreTime;
+
+/// How far a time is from now: `in 3 days`, `5.2 s ago`, `never`.
+pub(crate) fn from_now(time: StoreTime, now: StoreTime) -> String {
+    if time.is_never() {
+        return "never".to_owned();
+    }
+    if time >= now {
+        return format!("in {}", span(time.since(now)));
+    }
+    format!("{} ago", span(now.since(time)))
+}
+
+/// A duration with its largest unit, and the next one where that matters.
+pub(crate) fn span(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let pair = |large: u64, unit: &str, rest: u64, smaller: &str| match rest {
+        0 => format!("{large} {unit}"),
+        rest => format!("{large} {unit} {rest} {smaller}"),
+    };
+    match seconds {
+        0 => format!("{} ms", duration.as_millis()),
+        1..10 => format!("{:.1} s", duration.as_secs_f64()),
+        10..60 => format!("{seconds} s"),
+        60..3_600 => pair(seconds / 60, "min", seconds % 60, "s"),
+        3_600..86_400 => pair(seconds / 3_600, "h", seconds / 60 % 60, "min"),
+        _ => pair(seconds / 86_400, "d", seconds / 3_600 % 24, "h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn span_has_two_units_at_most() {
+        let spans =
+            [0, 7, 59, 60, 3_599, 3_600, 90_061].map(|secs| span(Duration::from_secs(secs)));
+        let expected = [
+            "0 ms",
+            "7.0 s",
+            "59 s",
+            "1 min",
+            "59 min 59 s",
+            "1 h",
+            "1 d 1 h",
+        ];
+        assert_eq!(spans, expected);
+        let now = StoreTime::from_micros(5_000_000);
+        assert_eq!(
+            from_now(StoreTime::from_micros(3_800_000), now),
+            "1.2 s ago"
+        );
+        assert_eq!(from_now(StoreTime::NEVER, now), "never");
+    }
+}

@@ -1,0 +1,37 @@
+//! Tables for people, JSON for scripts.
+
+use std::io::Write as _;
+
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{ContentArrangement, Table};
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// A line that is not read by a terminal has this many columns at most.
+const WIDTH: u16 = 160;
+
+/// A table with these columns, as wide as the terminal.
+pub(crate) fn table(columns: &[&str]) -> Table {
+    let mut table = Table::new();
+    let (_, width) = console::Term::stdout().size_checked().unwrap_or((0, WIDTH));
+    table
+        .load_preset(UTF8_HORIZONTAL_ONLY)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(width)
+        .set_header(columns);
+    table
+}
+
+/// Prints a line, or several.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "{text}")?;
+    Ok(output.flush()?)
+}
+
+/// Prints a record on one line.
+pub(crate) fn print_json(record: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string(record);
+    print(&text.map_err(|error| Failure::Failed(error.to_string()))?)
+}

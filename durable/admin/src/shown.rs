@@ -1,0 +1,144 @@
+//! How bytes of any codec are shown: as JSON or text where they are that, else as hexadecimal digits.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// Bytes, as what they seem to be.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "encoding", content = "data", rename_all = "snake_case")]
+pub(crate) enum Shown {
+    Json(Value),
+    Text(String),
+    Hex(String),
+}
+
+impl Shown {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        if let Ok(value) = serde_json::from_slice(bytes) {
+            return Shown::Json(value);
+        }
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Shown::Text(text.to_owned()),
+            Err(_) => Shown::Hex(hex(bytes)),
+        }
+    }
+}
+
+/// Bytes in one line that changes nothing around it, of at most so many characters: text as it is, but for characters that a
+/// terminal or a reader would take for something else.
+pub(crate) fn line(bytes: &[u8], most: usize) -> String {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return cut(
+            &format!("0x{}", hex(&bytes[..bytes.len().min(most)])),
+            most,
+            bytes.len(),
+        );
+    };
+    cut(&visible(text.chars().take(most + 1)), most, bytes.len())
+}
+
+/// The same of a text.
+pub(crate) fn text_line(text: &str, most: usize) -> String {
+    line(text.as_bytes(), most)
+}
+
+/// All of the bytes, on as many lines as they have.
+pub(crate) fn whole(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text
+            .lines()
+            .map(|line| visible(line.chars()))
+            .collect::<Vec<_>>()
+            .join("\n"),
+        Err(_) => format!("0x{}", hex(bytes)),
+    }
+}
+
+fn cut(text: &str, most: usize, bytes: usize) -> String {
+    match text.char_indices().nth(most) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}… ({bytes} bytes)", &text[..end]),
+    }
+}
+
+/// Writes the code of characters that do not show: controls, and those that turn the direction or have no width.
+fn visible(text: impl Iterator<Item = char>) -> String {
+    let mut visible = String::new();
+    for c in text {
+        if c.is_control() || is_invisible(c) {
+            visible.extend(c.escape_unicode());
+        } else {
+            visible.push(c);
+        }
+    }
+    visible
+}
+
+fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut digits, byte| {
+        write!(digits, "{byte:02x}").expect("a string takes it");
+        digits
+    })
+}
+
+/// The bytes of hexadecimal digits, with or without `0x`.
+pub(crate) fn from_hex(digits: &str) -> Option<Vec<u8>> {
+    let digits = digits.strip_prefix("0x").unwrap_or(digits).as_bytes();
+    if digits.len() % 2 != 0 || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    digits.chunks_exact(2).map(byte).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_what_they_seem_to_be() {
+        assert_eq!(Shown::of(b"\"order 17\""), Shown::Json("order 17".into()));
+        assert_eq!(Shown::of(b"order 17"), Shown::Text("order 17".into()));
+        assert_eq!(Shown::of(b"\xff\x01"), Shown::Hex("ff01".into()));
+    }
+
+    #[test]
+    fn line_hides_nothing_and_ends() {
+        assert_eq!(
+            line("a\u{1b}[2J\u{202e}b\n".as_bytes(), 100),
+            "a\\u{1b}[2J\\u{202e}b\\u{a}"
+        );
+        assert_eq!(line(&vec![b'x'; 1 << 20], 3), "xxx… (1048576 bytes)");
+        assert_eq!(line(&[0xff; 1000], 6), "0xffff… (1000 bytes)");
+        assert_eq!(line("üüü".as_bytes(), 3), "üüü");
+    }
+
+    #[test]
+    fn hex_reads_what_it_writes() {
+        assert_eq!(from_hex(&hex(&[0, 17, 255])), Some(vec![0, 17, 255]));
+        assert_eq!(from_hex("0x0A"), Some(vec![10]));
+        for wrong in ["1", "zz", "+1", "ü"] {
+            assert_eq!(from_hex(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! From a URL to a store.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tickwheel_durable::rusqlite::{Connection, OpenFlags};
+use tickwheel_durable::store::Store;
+use tickwheel_durable::{Postgres, Redis, Sqlite};
+use tokio::time::timeout;
+
+use crate::failure::Failure;
+
+/// Connects to the store at a URL, or opens an SQLite file that is there.
+pub(crate) async fn connect(url: &str, limit: Duration) -> Result<Box<dyn Store>, Failure> {
+    let connecting = async {
+        Ok(match url.split_once("://").map(|(scheme, _)| scheme) {
+            Some("postgres" | "postgresql") => Postgres::connect(url).await?.into(),
+            Some("redis" | "rediss" | "unix" | "redis+unix" | "valkey" | "valkeys") => {
+                Redis::connect(url).await?.into()
+            }
+            Some("sqlite") => open(url.trim_start_matches("sqlite://"))?,
+            // The rest may contain a password.
+            Some(scheme) => {
+                return Err(Failure::Usage(format!(
+                    "the URL begins with {scheme}://; it must be postgres://, redis://, rediss://, unix:// or sqlite://, or a path"
+                )));
+            }
+            None => open(url.strip_prefix("sqlite:").unwrap_or(url))?,
+        })
+    };
+    let connected = timeout(limit, connecting).await;
+    connected.map_err(|_| Failure::timeout(limit))?
+}
+
+/// Opens a file that has timers: to look must not make one.
+fn open(path: &str) -> Result<Box<dyn Store>, Failure> {
+    let file = Path::new(path);
+    if !file.is_file() {
+        return Err(Failure::NotFound(format!("there is no file {path}")));
+    }
+    let tables = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY)
+        .and_then(|file| file.table_exists(None, "tickwheel_meta"));
+    match tables {
+        Ok(true) => Ok(Sqlite::open(file)?.into()),
+        Ok(false) => Err(Failure::NotFound(format!("{path} has no timers"))),
+        Err(error) => Err(Failure::Failed(format!("SQLite file {path}: {error}"))),
+    }
+}

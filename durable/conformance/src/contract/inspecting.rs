@@ -1,0 +1,198 @@
+//! What an operator reads. Stores without [`Inspect`] pass.
+
+use std::time::Duration;
+
+use tickwheel_durable::store::{
+    Due, Inspect, Load, LoadWindow, MAX_DUE_COUNT, PrefixRows, Settlement, State, Store, StoreTime,
+    Stored, Write,
+};
+
+use super::{Case, FAR, HOUR, NOW, Stores, World, armed, set};
+
+impl<S: Store> Case<S> {
+    fn inspect(&self) -> Option<&dyn Inspect> {
+        self.store.inspect()
+    }
+
+    /// Reads all pages of so many rows.
+    async fn with_prefix(&self, state: State, prefix: &[u8], limit: usize) -> Vec<Stored> {
+        let inspect = self.inspect().expect("it can be inspected");
+        let mut request = PrefixRows::new(state, prefix.to_vec(), limit);
+        let mut rows = Vec::new();
+        loop {
+            let page = inspect.rows_with_prefix(&self.space, request.clone()).await;
+            let page = page.expect("it lists");
+            assert!(page.rows.len() <= limit, "{} rows", page.rows.len());
+            rows.extend(page.rows);
+            match page.next {
+                Some(next) => request.after = Some(next),
+                None => return rows,
+            }
+        }
+    }
+}
+
+/// The keys of rows, in order.
+fn keys(mut rows: Vec<Stored>) -> Vec<Vec<u8>> {
+    rows.sort_by_key(|row| (row.key.clone(), row.version));
+    rows.into_iter().map(|row| row.key).collect()
+}
+
+/// A namespace is listed with its codec once it was opened. A look at one that was not opened does not open it.
+pub async fn names_the_namespaces_that_were_opened<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let Some(inspect) = case.inspect() else {
+        return;
+    };
+    let other = world.part("never").namespace();
+    inspect
+        .instances(&other)
+        .await
+        .expect_err("nobody has opened it");
+    let namespaces = inspect.namespaces().await.expect("it lists");
+    let found = namespaces.iter().find(|found| found.name == case.space);
+    assert_eq!(found.map(|found| found.codec.as_str()), Some("test"));
+    assert!(namespaces.iter().all(|found| found.name != other));
+}
+
+/// An instance is listed from its first load on, with what it has loaded and what it lacks, until it is unloaded.
+pub async fn lists_instances<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let Some(inspect) = case.inspect() else {
+        return;
+    };
+    let (first, second) = (case.instance().await, case.instance().await);
+    for key in ["a", "b"] {
+        case.set(key, NOW).await;
+    }
+    case.load(first, HOUR, 10).await;
+    let mut load = Load::new(second, HOUR, 5, HOUR);
+    load.wanted = 3;
+    let loaded = case.store.load(&case.space, load).await.expect("it loads");
+    let instances = inspect.instances(&case.space).await.expect("it lists");
+    let figures = |id| {
+        let found = instances.iter().find(|instance| instance.id == id);
+        let found = found.expect("it is listed");
+        assert!(found.alive_until > loaded.now, "it is alive");
+        (found.loaded, found.lacks)
+    };
+    assert_eq!((figures(first), figures(second)), ((2, 0), (0, 3)));
+    case.unload(second).await;
+    let left = inspect.instances(&case.space).await.expect("it lists");
+    let alive = left
+        .iter()
+        .filter(|instance| instance.alive_until > loaded.now);
+    assert_eq!(
+        alive.map(|instance| instance.id).collect::<Vec<_>>(),
+        [first]
+    );
+}
+
+/// All rows of a key are listed at once, the waiting one first.
+pub async fn lists_all_rows_of_a_key<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let Some(inspect) = case.inspect() else {
+        return;
+    };
+    let claims = [case.fired("a").await, case.fired("a").await];
+    let waiting = case.set("a", FAR).await.version;
+    case.fired("ab").await;
+    let mut expected = vec![
+        (State::Waiting, waiting),
+        (State::InFlight, claims[1]),
+        (State::InFlight, claims[0]),
+    ];
+    if world.keeps_dead().await {
+        case.settle(claims[0], Settlement::Dead).await;
+        expected[2].0 = State::Dead;
+    }
+    let rows = inspect.rows_of(&case.space, b"a".to_vec()).await;
+    let rows = rows.expect("it lists");
+    let rows: Vec<_> = rows.iter().map(|row| (row.state, row.version)).collect();
+    assert_eq!(rows, expected);
+    let rows = inspect.rows_of(&case.space, b"b".to_vec()).await;
+    assert_eq!(rows, Ok(Vec::new()));
+}
+
+/// Rows in each state are found by what their keys begin with, page by page, whatever bytes that is.
+pub async fn finds_rows_by_prefix<T: Stores>(world: &World<T>) {
+    let mut names: Vec<Vec<u8>> = vec![
+        b"order*".to_vec(),
+        b"order\xff\xff".to_vec(),
+        b"order\xff\xff\x01".to_vec(),
+        b"order".to_vec(),
+        b"\"order\"".to_vec(),
+        b"orde".to_vec(),
+        b"[o]rder \xe2\x80\xae".to_vec(),
+        b"\xff\xff".to_vec(),
+    ];
+    names.extend((0..700).map(|number| format!("order {number:03}").into_bytes()));
+    for (part, state) in [
+        ("waiting", State::Waiting),
+        ("in-flight", State::InFlight),
+        ("dead", State::Dead),
+    ] {
+        let case = Case::open(&world.part(part)).await;
+        if case.inspect().is_none() || state == State::Dead && !world.keeps_dead().await {
+            continue;
+        }
+        let writes = names
+            .iter()
+            .map(|name| Write::new(name.clone(), set("", "value", NOW).action));
+        let written = case.write(writes.collect()).await;
+        if state != State::Waiting {
+            let versions = written.iter().map(|written| armed(written).0.version);
+            let fired = case.fire(versions.collect()).await.fired;
+            assert_eq!(fired.len(), names.len());
+            for fired in fired.iter().filter(|_| state == State::Dead) {
+                case.settle(fired.token, Settlement::Dead).await;
+            }
+        }
+        for (prefix, limit) in [
+            (&b"order "[..], 64),
+            (b"order\xff", 1),
+            (b"order*", 10),
+            (b"[o]", 10),
+            (b"\xff", 10),
+            (b"", 300),
+            (b"nothing", 10),
+        ] {
+            let expected = names.iter().filter(|name| name.starts_with(prefix));
+            let mut expected: Vec<_> = expected.cloned().collect();
+            expected.sort();
+            let found = keys(case.with_prefix(state, prefix, limit).await);
+            assert_eq!(found, expected, "{state:?}, {prefix:?}");
+        }
+    }
+}
+
+/// Waiting rows are counted by when they are due, whoever has loaded them; the end of a span is not part of it.
+pub async fn counts_what_is_due_when<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let Some(inspect) = case.inspect() else {
+        return;
+    };
+    let now = case.store.count(&case.space).await.expect("it counts").now;
+    let at = |minutes: u64| now.after(Duration::from_secs(60 * minutes));
+    let writes = [1, 2, 2, 5, 9, 10]
+        .iter()
+        .enumerate()
+        .map(|(key, &minutes)| set(&key.to_string(), "", Due::At(at(minutes))));
+    case.write(writes.collect()).await;
+    case.fired("fired").await;
+    let instance = case.instance().await;
+    case.load(instance, Duration::from_secs(150), 10).await;
+    let times: Vec<StoreTime> = [0, 1, 2, 3, 10].map(at).to_vec();
+    let counts = inspect.count_due(&case.space, times).await;
+    assert_eq!(counts, Ok(vec![0, 1, 2, 2]));
+    let counts = inspect.count_due(&case.space, vec![at(1)]).await;
+    assert_eq!(counts, Ok(Vec::new()));
+    let near = LoadWindow::new(Duration::ZERO, None);
+    for part in 0..11 {
+        let writes = (0..1_000).map(|key| set(&format!("{part} {key}"), "", Due::At(at(60))));
+        let written = case.store.write(&case.space, writes.collect(), near).await;
+        written.expect("it writes");
+    }
+    let counts = inspect.count_due(&case.space, vec![at(30), at(90)]).await;
+    assert_eq!(counts, Ok(vec![MAX_DUE_COUNT as u64]));
+}

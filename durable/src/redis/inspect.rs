@@ -1,0 +1,131 @@
+//! What an operator reads.
+
+use ::redis::aio::MultiplexedConnection;
+
+use super::arguments::{limit_argument, state_argument};
+use super::connection::key_of;
+use super::reply::Reply;
+use super::{LISTED_AT_ONCE, Redis, read_row, scripts};
+use crate::store::{
+    Answer, Inspect, InstanceId, MAX_DUE_COUNT, MAX_KEY_ROWS, Namespace, PrefixCursor, PrefixRows,
+    RowPage, StoreError, StoreTime, Stored, StoredInstance, StoredNamespace,
+};
+
+/// How many keys of the server one step looks at, to find namespaces.
+const KEYS_AT_ONCE: u32 = 1_000;
+
+impl Inspect for Redis {
+    fn namespaces(&self) -> Answer<'_, Vec<StoredNamespace>> {
+        Box::pin(async move {
+            let mut namespaces = Vec::new();
+            for mut server in self.checked(self.connection.to_each().await)? {
+                for name in self.names(&mut server).await? {
+                    let mut command = ::redis::cmd("HGET");
+                    command.arg(key_of(&name)).arg("codec");
+                    let codec = self.checked(command.query_async(&mut server).await)?;
+                    // It may have gone meanwhile.
+                    if let ::redis::Value::BulkString(codec) = codec {
+                        let codec = String::from_utf8_lossy(&codec).into_owned();
+                        namespaces.push(StoredNamespace::new(name, codec));
+                    }
+                }
+            }
+            namespaces.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
+            namespaces.dedup_by(|a, b| a.name == b.name);
+            Ok(namespaces)
+        })
+    }
+
+    fn instances<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<StoredInstance>> {
+        Box::pin(async move {
+            let asking = self.run(&scripts::INSTANCES, namespace, |_| {});
+            let mut instances = asking.await?.all(|reply| {
+                let mut instance = StoredInstance::new(InstanceId(reply.int()?), reply.time()?);
+                (instance.loaded, instance.lacks) = (reply.count()?, reply.count()?);
+                Ok(instance)
+            })?;
+            instances.sort_by_key(|instance| instance.id);
+            Ok(instances)
+        })
+    }
+
+    fn rows_of<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Vec<Stored>> {
+        Box::pin(async move {
+            let asking = self.run(&scripts::ROWS_OF, namespace, |command| {
+                command.arg(&key).arg(MAX_KEY_ROWS);
+            });
+            asking.await?.all(read_row)
+        })
+    }
+
+    fn rows_with_prefix<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        request: PrefixRows,
+    ) -> Answer<'a, RowPage> {
+        Box::pin(async move {
+            let PrefixRows {
+                state,
+                prefix,
+                after,
+                limit,
+            } = request;
+            if limit == 0 {
+                return Ok(RowPage::new(Vec::new(), None));
+            }
+            // The cursor of the server, then the last name of the page, if the page was divided.
+            let after = after.map_or(b"0 ".to_vec(), |PrefixCursor(after)| after);
+            let asking = self.run(&scripts::PREFIX, namespace, |command| {
+                command
+                    .arg(state_argument(state))
+                    .arg(limit_argument(limit.min(LISTED_AT_ONCE)))
+                    .arg(&prefix)
+                    .arg(&after);
+            });
+            let mut reply: Reply = asking.await?;
+            let next = Some(reply.bytes()?).filter(|cursor| cursor != b"");
+            Ok(RowPage::new(reply.all(read_row)?, next.map(PrefixCursor)))
+        })
+    }
+
+    fn count_due<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        times: Vec<StoreTime>,
+    ) -> Answer<'a, Vec<u64>> {
+        Box::pin(async move {
+            let counting = self.run(&scripts::COUNT_DUE, namespace, |command| {
+                command.arg(MAX_DUE_COUNT);
+                for time in &times {
+                    command.arg(time.as_micros());
+                }
+            });
+            counting.await?.all(Reply::count)
+        })
+    }
+}
+
+impl Redis {
+    /// The names of the namespaces of a server, which is asked for its keys step by step. It may name one twice.
+    async fn names(
+        &self,
+        server: &mut MultiplexedConnection,
+    ) -> Result<Vec<Namespace>, StoreError> {
+        let mut names: Vec<Namespace> = Vec::new();
+        let mut cursor = b"0".to_vec();
+        loop {
+            let mut command = ::redis::cmd("SCAN");
+            command.arg(&cursor).arg("MATCH").arg("tickwheel:{*}");
+            command.arg("COUNT").arg(KEYS_AT_ONCE);
+            let mut reply = Reply::new(self.checked(command.query_async(server).await)?)?;
+            cursor = reply.bytes()?;
+            let keys = reply.array()?.all(Reply::bytes)?;
+            let keys = keys.iter().filter_map(|key| std::str::from_utf8(key).ok());
+            let found = keys.filter_map(|key| key.strip_prefix("tickwheel:{")?.strip_suffix('}'));
+            names.extend(found.filter_map(|name| Namespace::new(name).ok()));
+            if cursor == b"0" {
+                return Ok(names);
+            }
+        }
+    }
+}

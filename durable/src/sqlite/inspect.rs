@@ -1,0 +1,152 @@
+//! What an operator reads: looks, on the connection that only reads.
+
+use rusqlite::{Connection, params};
+
+use super::reading::{
+    COLUMNS, IN_FLIGHT, WAITING, loaders, number, page, read, state_number, time,
+};
+use super::{Sqlite, dead};
+use crate::store::{
+    Answer, Inspect, InstanceId, KeyPlace, MAX_DUE_COUNT, MAX_KEY_ROWS, Namespace, PrefixRows,
+    RowPage, State, StoreTime, Stored, StoredInstance, StoredNamespace, key_page, prefix_end,
+};
+
+type Result<T> = rusqlite::Result<T>;
+
+impl Inspect for Sqlite {
+    fn namespaces(&self) -> Answer<'_, Vec<StoredNamespace>> {
+        self.looks.ask(|connection| {
+            let sql = "SELECT name, codec FROM tickwheel_namespaces ORDER BY name";
+            let mut select = connection.prepare_cached(sql)?;
+            let each = select.query_map((), |row| {
+                let name: String = row.get(0)?;
+                Ok(StoredNamespace::read(&name, row.get(1)?))
+            })?;
+            let namespaces: Result<Vec<_>> = each.collect();
+            Ok(Ok(namespaces?.into_iter().flatten().collect()))
+        })
+    }
+
+    fn instances<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<StoredInstance>> {
+        self.look(namespace, instances)
+    }
+
+    fn rows_of<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Vec<Stored>> {
+        self.look(namespace, move |connection, namespace| {
+            rows_of(connection, namespace, &key)
+        })
+    }
+
+    fn rows_with_prefix<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        request: PrefixRows,
+    ) -> Answer<'a, RowPage> {
+        let after = match KeyPlace::start(&request) {
+            Ok(after) => after,
+            Err(error) => return Box::pin(std::future::ready(Err(error))),
+        };
+        self.look(namespace, move |connection, namespace| {
+            rows_with_prefix(connection, namespace, &request, &after).map(key_page)
+        })
+    }
+
+    fn count_due<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        times: Vec<StoreTime>,
+    ) -> Answer<'a, Vec<u64>> {
+        self.look(namespace, move |connection, namespace| {
+            count_due(connection, namespace, &times)
+        })
+    }
+}
+
+fn instances(connection: &Connection, namespace: i64) -> Result<Vec<StoredInstance>> {
+    let sql = "SELECT id, alive_until, lacks, (
+            SELECT count(*) FROM tickwheel_timers t
+            WHERE t.namespace = i.namespace AND t.state IN (0, 1) AND t.loaded_by = i.id
+        ) FROM tickwheel_instances i WHERE namespace = ?1 ORDER BY id";
+    let mut select = connection.prepare_cached(sql)?;
+    let each = select.query_map([namespace], |row| {
+        let mut instance = StoredInstance::new(InstanceId(row.get(0)?), time(row, 1)?);
+        instance.lacks = unsigned(row.get(2)?);
+        instance.loaded = unsigned(row.get(3)?);
+        Ok(instance)
+    })?;
+    each.collect()
+}
+
+fn rows_of(connection: &Connection, namespace: i64, key: &[u8]) -> Result<Vec<Stored>> {
+    let limit = number(MAX_KEY_ROWS);
+    let mut rows = Vec::new();
+    let (columns, dead) = (COLUMNS, dead::COLUMNS);
+    for sql in [
+        format!("SELECT {columns} WHERE namespace = ?1 AND key = ?2 AND state = 0 LIMIT ?3"),
+        format!(
+            "SELECT {columns} WHERE namespace = ?1 AND key = ?2 AND state = 1 ORDER BY version DESC LIMIT ?3"
+        ),
+        format!(
+            "SELECT {dead} WHERE namespace = ?1 AND key = ?2 ORDER BY died DESC, version DESC LIMIT ?3"
+        ),
+    ] {
+        let mut select = connection.prepare_cached(&sql)?;
+        rows.push(page(select.query_map((namespace, key, limit), read)?)?);
+    }
+    page(rows.into_iter().flatten().map(Ok))
+}
+
+/// Each index by key has the rows of a prefix side by side.
+fn rows_with_prefix(
+    connection: &Connection,
+    namespace: i64,
+    request: &PrefixRows,
+    after: &KeyPlace,
+) -> Result<Vec<Stored>> {
+    let (columns, dead) = (COLUMNS, dead::COLUMNS);
+    let sql = match state_number(request.state) {
+        WAITING => format!(
+            "SELECT {columns} WHERE namespace = ?1 AND state = 0 AND key < ?2 AND (key, version) > (?3, ?5) AND ?4 IS NOT NULL
+            ORDER BY key LIMIT ?6"
+        ),
+        IN_FLIGHT => format!(
+            "SELECT {columns} WHERE namespace = ?1 AND state = 1 AND key < ?2 AND (key, version) > (?3, ?5) AND ?4 IS NOT NULL
+            ORDER BY key, version LIMIT ?6"
+        ),
+        _ => format!(
+            "SELECT {dead} WHERE namespace = ?1 AND key < ?2 AND (key, died, version) > (?3, ?4, ?5)
+            ORDER BY key, died, version LIMIT ?6"
+        ),
+    };
+    let (end, limit) = (prefix_end(&request.prefix), number(request.limit));
+    let mut select = connection.prepare_cached(&sql)?;
+    let rows = select.query_map(
+        params![namespace, end, after.key, after.died, after.version, limit],
+        read,
+    )?;
+    page(rows)
+}
+
+fn count_due(connection: &Connection, namespace: i64, times: &[StoreTime]) -> Result<Vec<u64>> {
+    let sql = "SELECT count(*) FROM (SELECT 1 FROM tickwheel_timers
+        WHERE namespace = ?1 AND state = ?2 AND loaded_by IS ?3 AND due >= ?4 AND due < ?5 LIMIT ?6)";
+    let mut select = connection.prepare_cached(sql)?;
+    let loaders = loaders(connection, namespace)?;
+    let state = state_number(State::Waiting);
+    let limit = number(MAX_DUE_COUNT);
+    let counts = times.windows(2).map(|span| {
+        let (from, until) = (span[0].as_micros(), span[1].as_micros());
+        let mut rows = 0;
+        for loader in &loaders {
+            let parameters = (namespace, state, *loader, from, until, limit);
+            let counted: i64 = select.query_row(parameters, |row| row.get(0))?;
+            rows += unsigned(counted);
+        }
+        Ok(rows)
+    });
+    counts.collect()
+}
+
+fn unsigned(number: i64) -> u64 {
+    number.unsigned_abs()
+}

@@ -1,0 +1,259 @@
+//! What an operator reads of a store, beside the calls of instances.
+
+use std::fmt;
+
+use super::answers::Stored;
+use super::ids::{InstanceId, Namespace};
+use super::requests::State;
+use super::time::StoreTime;
+use super::{Answer, StoreError};
+
+/// What an operator reads of a store: its namespaces, its instances, and rows by key.
+///
+/// Optional: a store that has it returns itself from [`Store::inspect`](super::Store::inspect). No call changes anything or
+/// opens a namespace, and each is a *look*: it delays no other call by more than a few milliseconds, however many rows there
+/// are. See rule 3 of [the contract](super#the-contract).
+pub trait Inspect: Send + Sync {
+    /// The namespaces that were opened, by name.
+    fn namespaces(&self) -> Answer<'_, Vec<StoredNamespace>>;
+
+    /// The instances of a namespace, by id: those that count as living, and those whose time has run out and whose rows no
+    /// other instance has unloaded yet.
+    fn instances<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<StoredInstance>>;
+
+    /// The rows under a key: the waiting one, then those in flight, then the dead ones, each from the latest on. At most
+    /// [`MAX_KEY_ROWS`] in each state, and no more once they have [`ANSWER_BYTES`](super::ANSWER_BYTES).
+    fn rows_of<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Vec<Stored>>;
+
+    /// A page of the rows in one state whose keys begin with some bytes. Follow [`RowPage::next`] until it is `None`.
+    ///
+    /// Each row that is there from the first page to the last is listed. One that changes meanwhile may be listed twice, or
+    /// not.
+    fn rows_with_prefix<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        request: PrefixRows,
+    ) -> Answer<'a, RowPage>;
+
+    /// How many rows wait whose `due` lies between each of these ascending times and the next, the first of both included. So
+    /// there is one number less than times. A number is at most [`MAX_DUE_COUNT`] for each living instance and once more:
+    /// so many are counted.
+    fn count_due<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        times: Vec<StoreTime>,
+    ) -> Answer<'a, Vec<u64>>;
+}
+
+impl fmt::Debug for dyn Inspect + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Inspect")
+    }
+}
+
+/// [`Inspect::rows_of`] returns at most so many rows in each state.
+pub const MAX_KEY_ROWS: usize = 100;
+
+/// [`Inspect::count_due`] stops counting at so many rows.
+pub const MAX_DUE_COUNT: usize = 10_000;
+
+/// A namespace of a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredNamespace {
+    /// Its name.
+    pub name: Namespace,
+    /// The name of the codec of its keys and values.
+    pub codec: String,
+}
+
+impl StoredNamespace {
+    /// A namespace whose keys and values have this codec.
+    pub fn new(name: Namespace, codec: String) -> Self {
+        StoredNamespace { name, codec }
+    }
+
+    /// From names that a store has read. Those that are no names were not opened by this crate.
+    #[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
+    pub(crate) fn read(name: &str, codec: String) -> Option<Self> {
+        Some(StoredNamespace::new(Namespace::new(name).ok()?, codec))
+    }
+}
+
+/// An instance, as the store sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredInstance {
+    /// The id that it loads under now.
+    pub id: InstanceId,
+    /// Until when the id counts as living, unless it loads again.
+    pub alive_until: StoreTime,
+    /// How many rows are marked as loaded by it.
+    pub loaded: u64,
+    /// How many due rows it [lacks](super::Load::wanted).
+    pub lacks: u64,
+}
+
+impl StoredInstance {
+    /// An instance that has loaded nothing and lacks nothing.
+    pub fn new(id: InstanceId, alive_until: StoreTime) -> Self {
+        StoredInstance {
+            id,
+            alive_until,
+            loaded: 0,
+            lacks: 0,
+        }
+    }
+}
+
+/// Asks for rows whose keys begin with some bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PrefixRows {
+    /// In this state.
+    pub state: State,
+    /// What their encoded keys begin with.
+    pub prefix: Vec<u8>,
+    /// After that page.
+    pub after: Option<PrefixCursor>,
+    /// At most this many.
+    pub limit: usize,
+}
+
+impl PrefixRows {
+    /// Asks for the first page.
+    pub fn new(state: State, prefix: Vec<u8>, limit: usize) -> Self {
+        PrefixRows {
+            state,
+            prefix,
+            after: None,
+            limit,
+        }
+    }
+}
+
+/// The end of a page, which means something to its store only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrefixCursor(pub Vec<u8>);
+
+/// A page of rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RowPage {
+    /// Its rows. There may be none although others follow.
+    pub rows: Vec<Stored>,
+    /// Where the next page begins; `None` after the last.
+    pub next: Option<PrefixCursor>,
+}
+
+impl RowPage {
+    /// A page of these rows.
+    pub fn new(rows: Vec<Stored>, next: Option<PrefixCursor>) -> Self {
+        RowPage { rows, next }
+    }
+}
+
+pub(crate) fn cannot_be_inspected() -> StoreError {
+    StoreError::refused("this store cannot be inspected")
+}
+
+/// A row's place in the order by key, then by when it died if it is dead, then by version.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct KeyPlace {
+    pub(crate) key: Vec<u8>,
+    pub(crate) died: i64,
+    pub(crate) version: i64,
+}
+
+impl KeyPlace {
+    /// Where a list of rows with this prefix begins: before all of them.
+    pub(crate) fn start(request: &PrefixRows) -> Result<Self, StoreError> {
+        let Some(PrefixCursor(cursor)) = &request.after else {
+            return Ok(KeyPlace {
+                key: request.prefix.clone(),
+                died: -1,
+                version: -1,
+            });
+        };
+        let place = || {
+            let (died, rest) = cursor.split_first_chunk()?;
+            let (version, key) = rest.split_first_chunk()?;
+            Some(KeyPlace {
+                key: key.to_vec(),
+                died: i64::from_be_bytes(*died),
+                version: i64::from_be_bytes(*version),
+            })
+        };
+        place().ok_or_else(|| {
+            StoreError::refused(format_args!(
+                "the cursor has {} bytes, and needs 16 at least",
+                cursor.len()
+            ))
+        })
+    }
+
+    pub(crate) fn of(row: &Stored) -> Self {
+        let died = (row.state == State::Dead).then(|| row.due.as_micros());
+        KeyPlace {
+            key: row.key.clone(),
+            died: died.unwrap_or(0),
+            version: row.version.0,
+        }
+    }
+
+    pub(crate) fn cursor(&self) -> PrefixCursor {
+        let mut cursor = self.died.to_be_bytes().to_vec();
+        cursor.extend(self.version.to_be_bytes());
+        cursor.extend(&self.key);
+        PrefixCursor(cursor)
+    }
+}
+
+/// Keys have at most half as many bytes.
+const LONGER_THAN_KEYS: usize = 2048;
+
+/// The first key after all that begin with the prefix.
+pub(crate) fn prefix_end(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    vec![u8::MAX; LONGER_THAN_KEYS]
+}
+
+/// A page of rows that are in the order by key. The page after the last one is empty.
+pub(crate) fn key_page(rows: Vec<Stored>) -> RowPage {
+    let next = rows.last().map(|row| KeyPlace::of(row).cursor());
+    RowPage { rows, next }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefix_ends_before_the_next_key() {
+        assert_eq!(prefix_end(b"ab"), b"ac");
+        assert_eq!(prefix_end(b"a\xff\xff"), b"b");
+        assert!(prefix_end(b"\xff") > vec![u8::MAX; 1024]);
+        assert_eq!(prefix_end(b""), prefix_end(b"\xff"));
+    }
+
+    #[test]
+    fn place_survives_its_cursor() {
+        let place = KeyPlace {
+            key: b"order 17".to_vec(),
+            died: 5,
+            version: 1 << 40,
+        };
+        let mut request = PrefixRows::new(State::Dead, b"order".to_vec(), 10);
+        request.after = Some(place.cursor());
+        assert_eq!(KeyPlace::start(&request), Ok(place));
+        request.after = Some(PrefixCursor(vec![0; 15]));
+        let error = KeyPlace::start(&request).expect_err("it is too short");
+        assert!(error.to_string().contains("15"), "{error}");
+    }
+}
