@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tickwheel_durable::rusqlite::{Connection, OpenFlags};
 use tickwheel_durable::store::Store;
-use tickwheel_durable::{Postgres, Redis, Sqlite};
+use tickwheel_durable::{Postgres, PostgresOptions, Redis, Sqlite};
 use tokio::time::timeout;
 
 use crate::failure::Failure;
@@ -14,15 +14,17 @@ use crate::failure::Failure;
 pub(crate) async fn connect(url: &str, limit: Duration) -> Result<Box<dyn Store>, Failure> {
     let connecting = async {
         Ok(match url.split_once("://").map(|(scheme, _)| scheme) {
-            Some("postgres" | "postgresql") => Postgres::connect(url).await?.into(),
-            Some("redis" | "rediss" | "unix" | "redis+unix" | "valkey" | "valkeys") => {
-                Redis::connect(url).await?.into()
+            Some("postgres" | "postgresql") => {
+                // To look must not make tables.
+                let options = PostgresOptions::new(url)?.create_tables(false);
+                Postgres::connect_with(options).await?.into()
             }
+            Some(scheme) if is_redis(scheme) => Redis::connect(url).await?.into(),
             Some("sqlite") => open(url.trim_start_matches("sqlite://"))?,
             // The rest may contain a password.
             Some(scheme) => {
                 return Err(Failure::Usage(format!(
-                    "the URL begins with {scheme}://; it must be postgres://, redis://, rediss://, unix:// or sqlite://, or a path"
+                    "the URL begins with {scheme}://; it must be postgres://, redis://, rediss://, redis+sentinel://, redis+cluster://, unix:// or sqlite://, or a path"
                 )));
             }
             None => open(url.strip_prefix("sqlite:").unwrap_or(url))?,
@@ -30,6 +32,14 @@ pub(crate) async fn connect(url: &str, limit: Duration) -> Result<Box<dyn Store>
     };
     let connected = timeout(limit, connecting).await;
     connected.map_err(|_| Failure::timeout(limit))?
+}
+
+fn is_redis(scheme: &str) -> bool {
+    let base = scheme.trim_end_matches("+sentinel");
+    matches!(
+        base.trim_end_matches("+cluster"),
+        "redis" | "rediss" | "unix" | "redis+unix" | "valkey" | "valkeys"
+    )
 }
 
 /// Opens a file that has timers: to look must not make one.
