@@ -467,6 +467,7 @@ impl<K, V> Clone for DurableTimers<K, V> {
 impl<K, V> fmt::Debug for DurableTimers<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DurableTimers")
+            .field("namespace", self.cores.namespace())
             .field("cores", &self.cores)
             .finish_non_exhaustive()
     }
