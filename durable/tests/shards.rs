@@ -168,6 +168,13 @@ async fn instance_starts_while_a_shard_is_down() {
     claim.ack().await.expect("its shard is there");
     // One comes back, and has what another instance has set meanwhile.
     stores[2].set_away(false);
+    let early = timers.set_timer(&keys[2], &0, SECOND).await;
+    let early = early.expect_err("its namespace is not there yet");
+    assert!(names_shard(&early, "c"), "{early}");
+    let Error::Shard { error, .. } = early else {
+        unreachable!();
+    };
+    assert!(matches!(*error, Error::Store(error) if error.may_pass()));
     sleep(SECOND * 2).await;
     set(&timers, &keys[2], SECOND * 2).await;
     let began = Instant::now();

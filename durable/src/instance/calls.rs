@@ -13,8 +13,8 @@ use crate::metrics::{Failing, Metrics};
 use crate::shards::Opening;
 use crate::store::{
     Answer, Counts, DeadRows, Feature, Fire, FireReport, Inspect, InstanceId, List, Load,
-    LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store, Stored,
-    Version, Write, WriteOutcome, cannot_be_inspected,
+    LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store, StoreError,
+    Stored, Version, Write, WriteOutcome, cannot_be_inspected,
 };
 
 /// The calls of one instance on one namespace.
@@ -25,6 +25,8 @@ pub(crate) struct Calls {
     shard: Option<Arc<str>>,
     limit: Duration,
     metrics: Arc<Metrics>,
+    /// Whether this instance has opened the namespace: a shard may be opened later than others.
+    is_open: AtomicBool,
     /// Whether the response of a call in a lane was lost since this was last read. Other calls mark
     /// no rows.
     lost_answer: AtomicBool,
@@ -81,6 +83,7 @@ impl Calls {
             shard: opening.name,
             limit,
             metrics,
+            is_open: AtomicBool::new(false),
             lost_answer: AtomicBool::new(false),
             lanes: [
                 Lane::new(
@@ -123,8 +126,10 @@ impl Calls {
     }
 
     pub(crate) async fn open(&self, codec: &str) -> Result<Timed<Opened>, Error> {
-        self.call("open", 1, self.store.open(&self.namespace, codec))
-            .await
+        let opening = self.store.open(&self.namespace, codec);
+        let opened = self.call("open", 1, opening).await?;
+        self.is_open.store(true, Ordering::Release);
+        Ok(opened)
     }
 
     pub(crate) async fn write(
@@ -259,6 +264,10 @@ impl Calls {
                     sent,
                     received,
                 });
+            }
+            // The namespace may not be there yet.
+            Ok(Err(error)) if call != "open" && !self.is_open.load(Ordering::Acquire) => {
+                Error::Store(StoreError::unavailable("it is not open yet").because_of(error))
             }
             Ok(Err(error)) => Error::Store(error),
             Err(_) => Error::Timeout {

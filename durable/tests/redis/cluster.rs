@@ -114,11 +114,18 @@ impl Cluster {
         }
         let size = nodes.len().to_string();
         for node in nodes {
-            until("the nodes know each other", async || {
-                node.info("cluster", "cluster_known_nodes").await.as_deref() == Some(&*size)
-                    && node.info("cluster", "cluster_state").await.as_deref() == Some("ok")
-            })
-            .await;
+            // The state is fine before all slots are known, since a part of them is enough to serve.
+            let complete = [
+                ("cluster_known_nodes", &*size),
+                ("cluster_slots_assigned", &*SLOTS.to_string()),
+                ("cluster_state", "ok"),
+            ];
+            for (field, value) in complete {
+                until("the nodes know each other", async || {
+                    node.info("cluster", field).await.as_deref() == Some(value)
+                })
+                .await;
+            }
         }
         let owner = (cluster.slot().await / part).min(PRIMARIES - 1);
         let id = Self::id(&nodes[owner]).await;
@@ -154,8 +161,15 @@ impl Cluster {
         from_redis_value(node.into_iter().nth(1)?).ok()
     }
 
+    /// A busy node may be silent for a moment, or not know yet what the others know.
     async fn owner(&self) -> usize {
-        self.primary().await.expect("a node has the namespace")
+        let mut owner = None;
+        until("all nodes know the owner", async || {
+            owner = self.primary().await;
+            owner.is_some()
+        })
+        .await;
+        owner.expect("it is known")
     }
 }
 
