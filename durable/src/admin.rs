@@ -14,8 +14,8 @@ use crate::error::Error;
 use crate::instance::{Core, Cores};
 use crate::rebalance::{Rebalanced, rebalance};
 use crate::store::{
-    DeadRows, List, PrefixCursor, PrefixRows, Purged, Retried, Settle, Settled, Settlement, State,
-    StoreError, StoreTime, Stored, StoredInstance, Version,
+    DeadRows, InstanceId, List, PrefixCursor, PrefixRows, Purged, Retried, Settle, Settled,
+    Settlement, State, StoreError, StoreTime, Stored, StoredInstance, Version,
 };
 use crate::token::Token;
 
@@ -93,6 +93,8 @@ pub struct InFlight {
     pub token: Token,
     /// When its lease ends; `None` if it is quarantined, as by an earlier version of this crate.
     pub lease_until: Option<SystemTime>,
+    /// The [instance](Member) that has claimed it, by the id that it had then.
+    pub by: Option<InstanceId>,
 }
 
 /// The death of a timer.
@@ -517,6 +519,7 @@ impl<K, V> Admin<K, V> {
             in_flight: (stored.state == State::InFlight).then(|| InFlight {
                 token,
                 lease_until: lease_until.map(SystemTime::from),
+                by: stored.claimed_by,
             }),
             dead: (stored.state == State::Dead).then(|| Dead {
                 token,

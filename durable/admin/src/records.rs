@@ -61,8 +61,12 @@ pub(crate) struct TimerRecord {
     due: Option<String>,
     attempt: u32,
     period_seconds: Option<f64>,
+    /// The cron expression and the zone of a timer that repeats by one.
+    schedule: Option<String>,
     /// The instance that has it on its wheel.
     loaded_by: Option<i64>,
+    /// The instance that has claimed it.
+    claimed_by: Option<i64>,
     /// The token of its claim, or of its last one if it is dead.
     token: Option<i64>,
     lease_until: Option<String>,
@@ -82,7 +86,9 @@ impl From<&Stored> for TimerRecord {
             due: due_if(State::Waiting),
             attempt: row.attempt,
             period_seconds: row.period.map(|period| period.as_secs_f64()),
+            schedule: row.schedule.clone(),
             loaded_by: row.loaded_by.map(|id| id.0),
+            claimed_by: row.claimed_by.map(|id| id.0),
             token: (row.state != State::Waiting).then_some(row.version.0),
             lease_until: due_if(State::InFlight),
             died: due_if(State::Dead),

@@ -74,7 +74,7 @@ impl Oracle {
         row.state = State::Waiting;
         row.due = armed.due;
         row.deadline = armed.due;
-        row.loaded_by = loader;
+        (row.loaded_by, row.claimed_by) = (loader, None);
         self.rows.push(row);
     }
 
@@ -326,7 +326,7 @@ impl Oracle {
                 rule => {
                     let fired = fired.next().expect("it fires");
                     let missed = rule.map_or(0, |rule| rule.missed);
-                    self.fired(row, fired, missed, request.lease, answer.now);
+                    self.fired(row, fired, missed, request, answer.now);
                     if let Some(rule) = rule {
                         assert!(fired.repeats);
                         let armed = *next.next().expect("the next one waits");
@@ -348,7 +348,7 @@ impl Oracle {
         mut row: Stored,
         fired: &Fired,
         missed: u64,
-        lease: Option<Duration>,
+        request: &Fire,
         now: StoreTime,
     ) {
         self.learn(fired.token);
@@ -357,14 +357,14 @@ impl Oracle {
         expected.missed = missed;
         expected.repeats = row.period.is_some() || row.schedule.is_some();
         assert_eq!(*fired, expected);
-        if let Some(lease) = lease {
+        if let Some(lease) = request.lease {
             row.version = fired.token;
             row.state = State::InFlight;
             row.attempt += 1;
             row.period = None;
             row.schedule = None;
             row.due = now.after(lease);
-            row.loaded_by = None;
+            (row.loaded_by, row.claimed_by) = (None, request.by);
             self.rows.push(row);
         }
     }
@@ -397,7 +397,7 @@ impl Oracle {
                 let mut row = self.rows.remove(index);
                 row.state = State::Dead;
                 row.due = row_now.expect("it is dead").due;
-                row.loaded_by = None;
+                (row.loaded_by, row.claimed_by) = (None, None);
                 self.rows.push(row);
                 return;
             }

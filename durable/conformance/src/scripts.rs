@@ -168,6 +168,9 @@ impl<S: Store> Script<S> {
         let mut request = Fire::new(Vec::new(), self.random.of(&lease), self.near());
         request.unloaded = self.random.below(4);
         request.missed = self.random.of(&missed);
+        request.by = self
+            .random
+            .of(&[None, Some(InstanceId(1)), Some(InstanceId(2))]);
         // Whether a row that is deleted as it fires stands in the way of those after it is the store's choice.
         request.no_overlap = request.lease.is_some()
             && self.stores[0].supports(Feature::NoOverlap)

@@ -15,6 +15,7 @@ SELECT set_config('search_path', (SELECT quote_ident(n.nspname) FROM pg_class c,
 ALTER TABLE tickwheel_instances ADD COLUMN load_window bigint NOT NULL DEFAULT 0;
 ALTER TABLE tickwheel_timers ADD COLUMN error text;
 ALTER TABLE tickwheel_timers ADD COLUMN schedule text;
+ALTER TABLE tickwheel_timers ADD COLUMN claimed_by bigint;
 CREATE TABLE tickwheel_dead (
     version bigint PRIMARY KEY,
     died bigint NOT NULL,

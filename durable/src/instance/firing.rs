@@ -191,6 +191,7 @@ impl Firing {
                 near: core.near(),
                 plans,
                 schedules: core.calendar.known(),
+                by: Some(core.id()),
             };
             match core.calls.fire(request).await {
                 Ok(timed) => {

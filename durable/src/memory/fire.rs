@@ -74,6 +74,7 @@ impl Call<'_> {
             row.state = State::InFlight;
             row.due = self.now.after(lease);
             row.loaded_by = None;
+            row.claimed_by = request.by;
             self.put(row);
         }
     }

@@ -352,6 +352,7 @@ impl Call<'_> {
         row.version = self.next_version();
         row.state = State::Waiting;
         row.loaded_by = self.living(near).filter(|_| is_near);
+        row.claimed_by = None;
         let armed = Armed::new(row.version, row.due, row.loaded_by.is_some());
         self.put(row);
         if is_near && !armed.loaded {

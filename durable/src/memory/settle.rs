@@ -26,7 +26,7 @@ impl Call<'_> {
             Settlement::Dead => {
                 row.state = State::Dead;
                 row.due = self.now;
-                row.loaded_by = None;
+                (row.loaded_by, row.claimed_by) = (None, None);
                 self.space.dead.put(row);
                 return Settled::Done;
             }

@@ -57,6 +57,7 @@ impl Call for FireCall<'_> {
                     &plans.due,
                     &plans.missed,
                     &unknown(&request.schedules),
+                    &request.by.map(|instance| instance.0),
                 ],
             )
             .await?;

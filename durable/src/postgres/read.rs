@@ -58,6 +58,7 @@ pub(super) fn stored(row: &Row) -> Stored {
             .map(|micros| Duration::from_micros(unsigned(micros))),
         schedule: row.get(11),
         loaded_by: row.get::<_, Option<_>>(8).map(InstanceId),
+        claimed_by: row.get::<_, Option<_>>(12).map(InstanceId),
         error: row.get(9),
     }
 }

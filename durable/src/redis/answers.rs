@@ -71,6 +71,7 @@ pub(super) fn read_row(reply: &mut Reply) -> Result<Stored, StoreError> {
         period: row.period,
         schedule: reply.schedule()?.map(|(_, schedule)| schedule),
         loaded_by: Some(loader).filter(|id| *id > 0).map(InstanceId),
+        claimed_by: row.claimed_by,
         key: row.key,
         value: row.value,
         error: row.error,

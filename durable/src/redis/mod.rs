@@ -388,6 +388,7 @@ impl Store for Redis {
                 command.arg(u8::from(request.no_overlap));
                 command.arg(unknown_argument(&request.schedules));
                 command.arg(plans_argument(&request.plans));
+                command.arg(request.by.map_or(0, |instance| instance.0));
                 for &version in &request.versions {
                     command.arg(digits(version));
                 }

@@ -5,7 +5,7 @@ use std::{str, vec};
 
 use ::redis::Value;
 
-use crate::store::{Armed, Scheduled, State, StoreError, StoreTime, Version};
+use crate::store::{Armed, InstanceId, Scheduled, State, StoreError, StoreTime, Version};
 
 /// A row as the scripts pack it: `PACK_ROW` in `prelude.lua`.
 pub(super) struct Row {
@@ -13,6 +13,8 @@ pub(super) struct Row {
     pub(super) deadline: StoreTime,
     pub(super) attempt: u32,
     pub(super) period: Option<Duration>,
+    /// Who fired it, in flight.
+    pub(super) claimed_by: Option<InstanceId>,
     /// Whether it has a period or a schedule.
     pub(super) repeats: bool,
     pub(super) key: Vec<u8>,
@@ -25,7 +27,7 @@ impl Row {
         let (head, rest) = bytes.split_first_chunk::<27>()?;
         let deadline = number(head, 1)?;
         let attempt = number(head, 9)?;
-        let period = number(head, 17)?;
+        let mut period = number(head, 17)?;
         let key_length = usize::from(u16::from_le_bytes([head[25], head[26]]));
         let key = rest.get(..key_length)?.to_vec();
         let state = match head[0].to_ascii_lowercase() {
@@ -34,6 +36,11 @@ impl Row {
             b'd' => State::Dead,
             _ => return None,
         };
+        let mut claimed_by = None;
+        if state == State::InFlight {
+            claimed_by = Some(period).filter(|id| *id > 0).map(InstanceId);
+            period = 0;
+        }
         let mut value_at = head.len() + key_length;
         let mut error = None;
         if head[0].is_ascii_uppercase() {
@@ -50,6 +57,7 @@ impl Row {
                 .ok()
                 .filter(|micros| *micros > 0)
                 .map(Duration::from_micros),
+            claimed_by,
             repeats: period != 0,
             key,
             error,

@@ -17,8 +17,7 @@ use crate::store::{
 type Result<T> = rusqlite::Result<T>;
 
 /// The columns of [`read`], of dead rows.
-pub(super) const COLUMNS: &str =
-    "version, 2, key, value, died, deadline, attempt, NULL, NULL, error, NULL FROM tickwheel_dead";
+pub(super) const COLUMNS: &str = "version, 2, key, value, died, deadline, attempt, NULL, NULL, error, NULL, NULL FROM tickwheel_dead";
 
 /// A page of dead rows.
 pub(super) fn list(connection: &Connection, namespace: i64, request: List) -> Result<Vec<Stored>> {

@@ -76,7 +76,7 @@ impl Call<'_> {
             Some(lease) => {
                 row.state = State::InFlight;
                 row.due = self.now.after(lease);
-                row.loaded_by = None;
+                (row.loaded_by, row.claimed_by) = (None, request.by);
                 self.update(old, &row)?;
             }
             None => self.delete(old)?,

@@ -15,7 +15,7 @@ pub(super) const IN_FLIGHT: i64 = 1;
 const DEAD: i64 = 2;
 
 /// The columns of [`read`].
-pub(super) const COLUMNS: &str = "version, state, key, value, due, deadline, attempt, period, loaded_by, error, schedule FROM tickwheel_timers";
+pub(super) const COLUMNS: &str = "version, state, key, value, due, deadline, attempt, period, loaded_by, error, schedule, claimed_by FROM tickwheel_timers";
 
 /// The number of a namespace that was opened before, and how many dead rows it has.
 pub(super) fn namespace_id(
@@ -135,6 +135,7 @@ pub(super) fn time(row: &Row<'_>, column: usize) -> Result<StoreTime> {
 pub(super) fn read(row: &Row<'_>) -> Result<Stored> {
     let period: Option<i64> = row.get(7)?;
     let loaded_by: Option<i64> = row.get(8)?;
+    let claimed_by: Option<i64> = row.get(11)?;
     Ok(Stored {
         version: Version(row.get(0)?),
         state: match row.get(1)? {
@@ -151,5 +152,6 @@ pub(super) fn read(row: &Row<'_>) -> Result<Stored> {
         loaded_by: loaded_by.map(InstanceId),
         error: row.get(9)?,
         schedule: row.get(10)?,
+        claimed_by: claimed_by.map(InstanceId),
     })
 }

@@ -172,8 +172,8 @@ impl<'a> Call<'a> {
 
     pub(super) fn insert(&mut self, row: &Stored) -> Result<()> {
         let sql = "INSERT INTO tickwheel_timers
-            (version, namespace, state, key, value, due, deadline, attempt, period, loaded_by, schedule)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+            (version, namespace, state, key, value, due, deadline, attempt, period, loaded_by, schedule, claimed_by)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
         let period = row.period.map(micros);
         self.execute(
             sql,
@@ -189,6 +189,7 @@ impl<'a> Call<'a> {
                 period,
                 row.loaded_by.map(|instance| instance.0),
                 row.schedule,
+                row.claimed_by.map(|instance| instance.0),
             ],
         )?;
         self.add_rows(row.state, 1);
@@ -202,7 +203,7 @@ impl<'a> Call<'a> {
         row: &Stored,
     ) -> Result<()> {
         let sql = "UPDATE tickwheel_timers SET version = ?2, state = ?3, due = ?4, deadline = ?5, attempt = ?6,
-            period = ?7, loaded_by = ?8, schedule = ?9 WHERE version = ?1";
+            period = ?7, loaded_by = ?8, schedule = ?9, claimed_by = ?10 WHERE version = ?1";
         let period = row.period.map(micros);
         self.execute(
             sql,
@@ -216,6 +217,7 @@ impl<'a> Call<'a> {
                 period,
                 row.loaded_by.map(|instance| instance.0),
                 row.schedule,
+                row.claimed_by.map(|instance| instance.0),
             ],
         )?;
         self.add_rows(state, -1);
@@ -236,6 +238,7 @@ impl<'a> Call<'a> {
         row.version = self.next_version()?;
         row.state = State::Waiting;
         row.loaded_by = near.loader.filter(|_| is_near);
+        row.claimed_by = None;
         self.hints |= is_near && row.loaded_by.is_none();
         Ok(Armed {
             version: row.version,

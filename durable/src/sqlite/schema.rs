@@ -66,10 +66,11 @@ pub(super) const TABLES: &str = "
 /// From each version of the schema to the next, the first from version 1. An older file is upgraded when it is opened.
 ///
 /// 2. Dead rows: `died` says when, `error` why. `dead` is how many a namespace has. Rows of timers have the last error, too.
-///    And the schedule of rows that repeat by one: its text, or null.
+///    The schedule of rows that repeat by one: its text, or null. And the id of the instance that fired a row in flight.
 const UPGRADES: [&str; 1] = ["
     ALTER TABLE tickwheel_timers ADD COLUMN error TEXT;
     ALTER TABLE tickwheel_timers ADD COLUMN schedule TEXT;
+    ALTER TABLE tickwheel_timers ADD COLUMN claimed_by INTEGER;
     ALTER TABLE tickwheel_namespaces ADD COLUMN dead INTEGER NOT NULL DEFAULT 0;
     CREATE TABLE tickwheel_dead (
         version INTEGER PRIMARY KEY,

@@ -245,6 +245,8 @@ pub struct Stored {
     pub schedule: Option<String>,
     /// The instance that has loaded it, by the id that it had then.
     pub loaded_by: Option<InstanceId>,
+    /// In flight: [who](super::Fire::by) has fired it, by the id that it had then.
+    pub claimed_by: Option<InstanceId>,
     /// The last [error](super::Settle::error) that it was settled with.
     pub error: Option<String>,
 }
@@ -269,6 +271,7 @@ impl Stored {
             period: None,
             schedule: None,
             loaded_by: None,
+            claimed_by: None,
             error: None,
         }
     }

@@ -191,6 +191,8 @@ pub struct Fire {
     pub plans: Vec<Plan>,
     /// Rows with schedules other than these are not among the [`unloaded`](Self::unloaded) ones.
     pub schedules: Schedules,
+    /// Who asks. The store keeps it with the claims, for operators.
+    pub by: Option<InstanceId>,
 }
 
 impl Fire {
@@ -205,6 +207,7 @@ impl Fire {
             near,
             plans: Vec::new(),
             schedules: Schedules::ALL,
+            by: None,
         }
     }
 }

@@ -255,6 +255,7 @@ pub(crate) const FIRST_SCHEMA: &str = "
     DROP TABLE tickwheel_dead;
     ALTER TABLE tickwheel_timers DROP COLUMN error;
     ALTER TABLE tickwheel_timers DROP COLUMN schedule;
+    ALTER TABLE tickwheel_timers DROP COLUMN claimed_by;
     ALTER TABLE tickwheel_instances DROP COLUMN load_window;
     UPDATE tickwheel_schema SET version = 1";
 

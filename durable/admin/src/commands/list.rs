@@ -132,7 +132,14 @@ fn rows_table(rows: &[Stored], now: StoreTime) -> String {
     let mut shown = table(&["key", "value", "state", "when", "attempt", "token", "error"]);
     for row in rows {
         let when = match row.state {
-            State::InFlight => format!("lease ends {}", from_now(row.due, now)),
+            State::InFlight => {
+                let by = row.claimed_by.map(|id| format!(", claimed by {}", id.0));
+                format!(
+                    "lease ends {}{}",
+                    from_now(row.due, now),
+                    by.unwrap_or_default()
+                )
+            }
             State::Dead => format!("died {}", from_now(row.due, now)),
             _ => format!("due {}", from_now(row.due, now)),
         };
@@ -193,6 +200,12 @@ fn details(row: &Stored, now: StoreTime) -> String {
     }
     if let Some(period) = row.period {
         lines.push(("every", span(period)));
+    }
+    if let Some(schedule) = &row.schedule {
+        lines.push(("every", schedule.clone()));
+    }
+    if let Some(id) = row.claimed_by {
+        lines.push(("claimed by", id.0.to_string()));
     }
     if let Some(id) = row.loaded_by {
         lines.push(("on the wheel of", id.0.to_string()));

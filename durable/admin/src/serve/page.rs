@@ -247,11 +247,16 @@ fn rows(
         @if rows.is_empty() { p { "None." } }
         @else {
             table {
-                thead { tr { th { "key" } th { "value" } th { (when) } th { "attempt" } th { "error" } th {} } }
+                thead { tr {
+                    th { "key" } th { "value" } th { (when) }
+                    @if state == State::InFlight { th { "claimed by" } }
+                    th { "attempt" } th { "error" } th {}
+                } }
                 tbody { @for row in rows { tr {
                     td { a href={ "/n/" (namespace) "/timer/" (hex(&row.key)) } { bdi { (line(&row.key, CELL)) } } }
                     td { bdi { (line(&row.value, CELL)) } }
                     td title=(row.due) { (from_now(row.due, now)) }
+                    @if state == State::InFlight { td { @if let Some(id) = row.claimed_by { (id.0) } } }
                     td { (row.attempt) }
                     td { @if let Some(error) = &row.error { bdi { (text_line(error, CELL)) } } }
                     td { (buttons(frame, namespace, row)) }
@@ -336,6 +341,8 @@ pub(super) fn timers(
                     }
                     dt { "attempt" } dd { (row.attempt) }
                     @if let Some(period) = row.period { dt { "every" } dd { (span(period)) } }
+                    @if let Some(schedule) = &row.schedule { dt { "every" } dd { (schedule) } }
+                    @if let Some(id) = row.claimed_by { dt { "claimed by" } dd { (id.0) } }
                     @if let Some(id) = row.loaded_by { dt { "on the wheel of" } dd { (id.0) } }
                     @if let Some(error) = &row.error { dt { "error" } dd { pre { (whole(error.as_bytes())) } } }
                     dt { "value" } dd { pre { (whole(&row.value)) } }

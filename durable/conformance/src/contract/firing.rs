@@ -6,7 +6,7 @@ use tickwheel_durable::store::{
     Action, Due, Feature, Fire, Missed, Settled, Settlement, State, Store, StoreTime, Version,
 };
 
-use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, repeating, set, versions, write};
+use super::{CLAIMANT, Case, FAR, HOUR, NOW, UNLOADED, armed, repeating, set, versions, write};
 use crate::world::{Stores, World};
 
 /// A row fires if its version exists and it is due, in the order asked for, with a new token each.
@@ -46,6 +46,7 @@ pub async fn fires_what_is_due_and_exists<T: Stores>(world: &World<T>) {
             "the lease begins when it fires"
         );
         assert_eq!((row.period, row.loaded_by, row.attempt), (None, None, 1));
+        assert_eq!(row.claimed_by, Some(CLAIMANT));
     }
     assert_eq!(case.list(State::InFlight).await.len(), 2);
 }

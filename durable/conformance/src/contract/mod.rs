@@ -39,6 +39,9 @@ const NOW: Due = Due::In(Duration::ZERO);
 /// Nothing is loaded in passing.
 const UNLOADED: LoadWindow = LoadWindow::new(Duration::ZERO, None);
 
+/// Who fires.
+const CLAIMANT: InstanceId = InstanceId(17);
+
 /// A store and a namespace, with calls that must succeed.
 struct Case<S> {
     store: S,
@@ -96,6 +99,7 @@ impl<S: Store> Case<S> {
     /// Fires these rows, and so many that no instance has loaded.
     async fn fire_besides(&self, versions: Vec<Version>, unloaded: usize) -> FireReport {
         let mut request = Fire::new(versions, Some(HOUR), UNLOADED);
+        request.by = Some(CLAIMANT);
         request.unloaded = unloaded;
         self.fire_as(request).await
     }

@@ -14,7 +14,7 @@
 ///
 /// A row with a schedule repeats by the plan that comes with its version, in the arrays `$11` to `$14`: from when it holds, and
 /// until when, the next deadline, and how many it has missed, which is less than zero if it does not fire. If no plan holds,
-/// the row stays as it is, and is loaded. `$15` are the schedules that the instance does not know.
+/// the row stays as it is, and is loaded. `$15` are the schedules that the instance does not know. `$16` is the instance.
 pub(in crate::postgres) const FIRE: &str = concat!(
     "WITH ", clock!(), ", ", items!(
         "$5::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[]",
@@ -83,7 +83,7 @@ pub(in crate::postgres) const FIRE: &str = concat!(
         WHERE t.version = step.version AND step.fires AND NOT step.repeats AND step.lease_until IS NULL
     ), claimed AS (
         UPDATE tickwheel_timers t SET version = step.token, in_flight = true, due = step.lease_until,
-            attempt = step.attempt + 1, loaded_by = NULL
+            attempt = step.attempt + 1, loaded_by = NULL, claimed_by = $16::bigint
         FROM step
         WHERE t.version = step.version AND step.fires AND NOT step.repeats AND step.lease_until IS NOT NULL
     ), repeated AS (
@@ -94,8 +94,8 @@ pub(in crate::postgres) const FIRE: &str = concat!(
         UPDATE tickwheel_timers t SET loaded_by = step.new_loader
         FROM step WHERE t.version = step.version AND step.new_loader IS NOT NULL
     ), occurred AS (
-        INSERT INTO tickwheel_timers (version, namespace, key, value, in_flight, due, deadline, attempt)
-        SELECT token, $1, key, value, true, lease_until, deadline, attempt + 1
+        INSERT INTO tickwheel_timers (version, namespace, key, value, in_flight, due, deadline, attempt, claimed_by)
+        SELECT token, $1, key, value, true, lease_until, deadline, attempt + 1, $16
         FROM step WHERE fires AND repeats AND lease_until IS NOT NULL
     ), hint AS MATERIALIZED (
         SELECT pg_notify($4::text, '') FROM step WHERE next_due <= soon AND next_loader IS NULL LIMIT 1

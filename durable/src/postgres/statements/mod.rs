@@ -161,7 +161,7 @@ macro_rules! items {
 macro_rules! stored {
     () => {
         "SELECT version, in_flight, key, value, due, deadline, attempt, period, loaded_by, error, false AS dead,
-            schedule
+            schedule, CASE WHEN in_flight THEN claimed_by END AS claimed_by
         FROM tickwheel_timers "
     };
 }
@@ -170,7 +170,7 @@ macro_rules! stored {
 macro_rules! stored_dead {
     () => {
         "SELECT version, false AS in_flight, key, value, died AS due, deadline, attempt, NULL::bigint AS period,
-            NULL::bigint AS loaded_by, error, true AS dead, NULL::text AS schedule
+            NULL::bigint AS loaded_by, error, true AS dead, NULL::text AS schedule, NULL::bigint AS claimed_by
         FROM tickwheel_dead "
     };
 }

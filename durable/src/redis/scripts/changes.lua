@@ -82,6 +82,7 @@ local function take(version, state, key, stays_in_keys)
     end
 end
 
+-- In flight it has the id of an instance in place of a period.
 local function put_row(version, state, deadline, attempt, period, key, value, error)
     local at = #into_rows
     into_rows[at + 1] = version

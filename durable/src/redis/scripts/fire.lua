@@ -1,12 +1,13 @@
 -- fire: window, loader, lease or '', 'all' | 'once' | 'skip', how many unloaded rows, '1' for no overlap, unknown schedules,
--- 'version from until due missed ..' for each row with a plan, where missed is less than 0 if it does not fire, then versions
+-- 'version from until due missed ..' for each row with a plan, where missed is less than 0 if it does not fire, who fires
+--   or 0, then versions
 -- -> now, how many of the last are left for another call, whether there may be more unloaded rows, token, missed
 --    for each that fired, version, due, loaded for each that has not, the same for each next occurrence, version, deadline and
 --    schedule for each of these that is loaded and has a schedule, then, of each that fired, the row as it was.
 -- O(log n) for each row.
 
-local lease, rule, at_most, FIRST = tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5]), 9
-local no_overlap = ARGV[6] == '1'
+local lease, rule, at_most, FIRST = tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5]), 10
+local no_overlap, by = ARGV[6] == '1', tonumber(ARGV[9])
 local fired, later, following, scheduled = {}, {}, {}, {}
 local answers = { now, 0, 0, '', '', '', scheduled }
 
@@ -138,7 +139,7 @@ for at = FIRST, last do
             if fires then
                 local token = next_version()
                 if lease then
-                    put_row(token, IN_FLIGHT, deadline, attempt + 1, 0, key, value, error)
+                    put_row(token, IN_FLIGHT, deadline, attempt + 1, by, key, value, error)
                     local at = #into_in_flight
                     into_in_flight[at + 1], into_in_flight[at + 2] = lease_ends, token
                     into_flights[at + 1], into_flights[at + 2] = '0', flight(key, token)

@@ -11,7 +11,8 @@ local NEVER = 9007199254740991
 local WAITING, IN_FLIGHT, DEAD = 'w', 'f', 'd'
 
 -- A row: state, deadline, attempt, period, length of the key, the key and the value. Unpacking ends with where the value begins.
--- The period of a row that does not repeat is 0, and that of one with a schedule is less than 0.
+-- The period of a row that does not repeat is 0, and that of one with a schedule is less than 0. A row in flight has none: in
+-- its place is the id of the instance that fired it, or 0.
 -- A row with an error has a capital for its state, and length and text of the error before the value.
 local PACK_ROW, UNPACK_ROW = '<c1dddHc0c0', '<c1dddHc0'
 local PACK_FAILED, UNPACK_ERROR = '<c1dddHc0Hc0c0', '<Hc0'
@@ -38,14 +39,18 @@ local function pack_row(state, deadline, attempt, period, key, value, error)
     return pack(PACK_FAILED, state:upper(), deadline, attempt, period, #key, key, #error, error, value)
 end
 
--- State, deadline, attempt, period, key, where the value begins, and the error, if there is one.
+-- State, deadline, attempt, period, key, where the value begins, the error, if there is one, and who fired it.
 local function unpack_row(row)
     local state, deadline, attempt, period, key, value_at = unpack_from(UNPACK_ROW, row)
-    if state >= 'a' then
-        return state, deadline, attempt, period, key, value_at
+    local error = nil
+    if state < 'a' then
+        state = state:lower()
+        error, value_at = unpack_from(UNPACK_ERROR, row, value_at)
     end
-    local error, at = unpack_from(UNPACK_ERROR, row, value_at)
-    return state:lower(), deadline, attempt, period, key, at, error
+    if state == IN_FLIGHT then
+        return state, deadline, attempt, 0, key, value_at, error, period
+    end
+    return state, deadline, attempt, period, key, value_at, error, 0
 end
 
 local time = call('TIME')

@@ -16,9 +16,9 @@ local waiting_under, row_of, last = {}, read_some(rows, ARGV, FIRST, LAST)
 for at = FIRST, last do
     local token, how = ARGV[at], how_of[at]
     local row, answer = row_of[token], DONE
-    local state, deadline, attempt, period, key, value_at, error
+    local state, deadline, attempt, _, key, value_at, error, by
     if row then
-        state, deadline, attempt, period, key, value_at, error = unpack_row(row)
+        state, deadline, attempt, _, key, value_at, error, by = unpack_row(row)
         error = error_of[at] or error
     end
     if state ~= IN_FLIGHT then
@@ -44,13 +44,13 @@ for at = FIRST, last do
             call('ZADD', index_of(IN_FLIGHT, instance), format(DIGITS, due), token)
             unloaded = unloaded or how ~= 'extend' and due == now
             if how == 'unfire' or error_of[at] then
-                put_row(token, IN_FLIGHT, deadline, attempt, period, key, row:sub(value_at), error)
+                put_row(token, IN_FLIGHT, deadline, attempt, by, key, row:sub(value_at), error)
             end
         else
             row_of[token], waiting_under[key] = false, true
             take(token, IN_FLIGHT, key)
             local rearmed, value = how == 'again' and due or deadline, row:sub(value_at)
-            answer = concat({ put_waiting(rearmed, attempt, period, key, value, due, error) }, ' ')
+            answer = concat({ put_waiting(rearmed, attempt, 0, key, value, due, error) }, ' ')
         end
     end
     answers[#answers + 1] = answer

@@ -87,6 +87,7 @@ async fn counts_stay_those_of_the_rows() {
                     near: NEAR,
                     plans: Vec::new(),
                     schedules: Schedules::ALL,
+                    by: None,
                 };
                 let report = store.fire(&space, fire).await.expect("it fires");
                 versions.extend(report.fired.iter().map(|fired| fired.token));
@@ -163,6 +164,7 @@ async fn steps_of_a_purge_are_counted() {
         near: NEAR,
         plans: Vec::new(),
         schedules: Schedules::ALL,
+        by: None,
     };
     let fired = store.fire(&space, fire).await.expect("it fires").fired;
     assert_eq!((written.len(), fired.len()), (700, 300));

@@ -114,6 +114,7 @@ async fn make_all_calls(store: &Sqlite, instance: InstanceId) -> InstanceId {
         near,
         plans: Vec::new(),
         schedules: Schedules::ALL,
+        by: None,
     };
     let fired = store.fire(&space, fire).await.expect("it fires").fired;
     assert_eq!(fired.len(), 3);
