@@ -1,4 +1,4 @@
-//! The table of promises in the design chapter: each row names the tests that hold it.
+//! The table of promises in the design chapter: each row names the tests that hold it. README names one of each.
 
 use super::{File, rust_files};
 
@@ -6,6 +6,8 @@ use super::{File, rust_files};
 const PROMISES: usize = 17;
 
 const CHAPTER: &str = include_str!("../../../src/guide/design.rs");
+
+const README: &str = include_str!("../../../README.md");
 
 #[derive(Debug)]
 struct Row {
@@ -65,6 +67,11 @@ fn complaints(row: &Row, tests: &[String]) -> Vec<String> {
     complaints
 }
 
+/// The number of the promise that a test is named for.
+fn number(test: &str) -> Option<usize> {
+    test.strip_prefix('p')?.split_once('_')?.0.parse().ok()
+}
+
 fn all_tests() -> Vec<String> {
     let files = [rust_files("src"), rust_files("tests")].concat();
     files.iter().flat_map(tests_in).collect()
@@ -87,6 +94,18 @@ fn names_tests_that_run_for_every_promise() {
         .flat_map(|row| complaints(row, &tests))
         .collect();
     assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+}
+
+#[test]
+fn front_page_names_tests_that_hold_promises() {
+    let named = README.split('`').skip(1).step_by(2);
+    let named: Vec<&str> = named.filter(|name| number(name).is_some()).collect();
+    assert!(named.len() > 10, "{named:?}");
+    let tests = rows(CHAPTER).into_iter().map(|row| row.tests);
+    let tests = tests.collect::<String>();
+    for name in named {
+        assert!(tests.contains(&format!("`{name}`")), "{name}");
+    }
 }
 
 #[test]
@@ -118,13 +137,6 @@ fn complains_about_a_row_without_a_test_that_runs() {
 
 #[test]
 fn names_no_test_for_a_promise_that_was_not_made() {
-    let number = |name: &str| {
-        name.strip_prefix('p')?
-            .split_once('_')?
-            .0
-            .parse::<usize>()
-            .ok()
-    };
     let stray = |name: &String| number(name).is_some_and(|n| !(1..=PROMISES).contains(&n));
     let stray: Vec<String> = all_tests().into_iter().filter(stray).collect();
     assert_eq!(stray, Vec::<String>::new());
