@@ -273,6 +273,7 @@ impl Sleep {
     /// assert_eq!(Instant::now(), deadline);
     /// # }
     /// ```
+    #[inline]
     pub fn set_deadline(&mut self, deadline: Instant) {
         self.reset_to(deadline, self.tick_of(deadline));
     }

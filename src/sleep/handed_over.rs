@@ -210,6 +210,7 @@ impl Sleep {
         }
     }
 
+    #[inline]
     pub(super) fn tick_of(&self, deadline: Instant) -> u64 {
         match &self.entry {
             Some(entry) => pool::tick(&entry.context().shared, deadline),
