@@ -19,6 +19,9 @@ use super::servers::Servers;
 use crate::crypto;
 use crate::store::{Namespace, StoreError};
 
+/// A server has this time to let a store connect, or a listener connect and subscribe.
+pub(super) const CONNECT: Duration = Duration::from_secs(5);
+
 /// How often one call loads a script that the server does not know: another client may flush
 /// scripts meanwhile.
 const LOADS: usize = 3;
@@ -204,7 +207,9 @@ impl Connection {
             crypto::install()?;
         }
         let servers = Servers::new(url).map_err(|error| {
-            StoreError::refused(format_args!("the URL {place} cannot be used")).because_of(error)
+            let like = "it must be like redis://user:password@host:6379/0";
+            StoreError::refused(format_args!("the URL {place} cannot be used: {like}"))
+                .because_of(error)
         })?;
         Ok(Connection {
             servers: Arc::new(servers),

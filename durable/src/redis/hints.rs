@@ -10,13 +10,10 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::connection::{Connection, key_of};
+use super::connection::{CONNECT, Connection, key_of};
 use super::servers::Servers;
 use crate::race::race;
 use crate::store::Namespace;
-
-/// How long connecting and subscribing may take.
-const CONNECT: Duration = Duration::from_secs(5);
 
 /// The delay before the first attempt to connect again. It doubles with each attempt, up to the
 /// last.

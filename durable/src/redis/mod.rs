@@ -50,13 +50,14 @@ mod url;
 use std::fmt;
 
 use ::redis::Cmd;
+use tokio::time::timeout;
 
 use answers::{progress, read_fired, read_row, read_settled, read_written};
 use arguments::{
     dead_arguments, digits, limit_argument, near_arguments, plans_argument, settle_arguments, span,
     state_argument, unknown_argument, write_arguments,
 };
-use connection::{Connection, Replicas};
+use connection::{CONNECT, Connection, Replicas};
 use error::store_error;
 use hints::Hints;
 use reply::Reply;
@@ -201,14 +202,16 @@ impl Redis {
     /// # Errors
     ///
     /// [`StoreError::Refused`] when the URL cannot be used or the server does not let this user in,
-    /// [`StoreError::Unavailable`] when it does not respond. No text contains the password.
+    /// [`StoreError::Unavailable`] when it does not respond within 5 s. No text contains the password.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         let redis = Redis {
             connection: Connection::new(url)?,
             hints: Hints::default(),
             replicas: None,
         };
-        redis.send(&::redis::cmd("PING")).await?;
+        let ping = ::redis::cmd("PING");
+        let ping = timeout(CONNECT, redis.connection.send(&ping)).await;
+        redis.checked(ping.unwrap_or_else(|late| Err(std::io::Error::from(late).into())))?;
         Ok(redis)
     }
 
@@ -257,10 +260,6 @@ impl Redis {
     pub fn wait_for_replicas(mut self, replicas: usize) -> Self {
         self.replicas = (replicas > 0).then_some(Replicas(replicas));
         self
-    }
-
-    async fn send(&self, command: &Cmd) -> Result<::redis::Value, StoreError> {
-        self.checked(self.connection.send(command).await)
     }
 
     /// With an error that names the server.

@@ -1,10 +1,11 @@
 //! A server that hangs: it neither answers nor closes its connections.
 
 use std::collections::BTreeSet;
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use tickwheel_durable::Moved;
-use tickwheel_durable::store::{LoadWindow, Namespace, Store};
+use tickwheel_durable::store::{LoadWindow, Namespace, Store, StoreError};
+use tickwheel_durable::{Moved, Redis};
 use tokio::time::{sleep, timeout};
 
 use crate::faults::{delivered, set, set_at_last, start};
@@ -14,6 +15,19 @@ use crate::server::{Server, connect};
 const SECOND: Duration = Duration::from_secs(1);
 const FAR: Duration = Duration::from_secs(3_600);
 const NEAR: LoadWindow = LoadWindow::new(Duration::ZERO, None);
+
+/// It waited forever, as for a server without TLS at the end of a `rediss` URL.
+#[tokio::test(start_paused = true)]
+async fn connect_fails_when_the_server_says_nothing() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("it binds");
+    let address = silent.local_addr().expect("it is bound");
+    for scheme in ["redis", "rediss"] {
+        let connecting = Redis::connect(&format!("{scheme}://{address}")).await;
+        let error = connecting.expect_err("it cannot connect");
+        assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
+        assert!(format!("{error:#}").contains(&address.to_string()));
+    }
+}
 
 /// How far a server has got in the stream of replication. That is not above 0 before a replica has all that came earlier.
 async fn replicated(server: &Server, field: &str) -> i64 {
