@@ -1,16 +1,16 @@
 //! What a handler that has failed says about its timer.
 
-use std::error::Error;
 use std::fmt::Display;
 use std::time::Duration;
 
-use crate::store::MAX_ERROR_BYTES;
+use crate::store::{BoxError, MAX_ERROR_BYTES};
 
 /// Returned by a handler that has failed: when its timer is delivered again, and why it failed.
 ///
-/// Any error becomes one with `?`: the timer is delivered again after the [backoff](crate::Builder::backoff), and the text
-/// of the error and of its causes is kept with it. After the last of [`max_attempts`](crate::Builder::max_attempts) the
-/// timer is [dead](crate::operating#timers-that-fail) instead, whatever the handler asked for.
+/// Any error becomes one with `?`, and so do boxed errors, `anyhow`'s and texts: the timer is delivered again after the
+/// [backoff](crate::Builder::backoff), and the text of the error and of its causes is kept with it. After the last of
+/// [`max_attempts`](crate::Builder::max_attempts) the timer is [dead](crate::operating#timers-that-fail) instead, whatever
+/// the handler asked for.
 ///
 /// # Examples
 ///
@@ -24,7 +24,7 @@ use crate::store::MAX_ERROR_BYTES;
 ///         200 => Ok(()),
 ///         404 => Err(Retry::never("there is no such customer")),
 ///         429 => Err(Retry::after(Duration::from_secs(60)).because("too many requests")),
-///         status => Err(Retry::backoff(format!("status {status}"))),
+///         status => Err(format!("status {status}").into()),
 ///     }
 /// }
 /// ```
@@ -74,8 +74,9 @@ impl Retry {
     }
 }
 
-impl<E: Error> From<E> for Retry {
+impl<E: Into<BoxError>> From<E> for Retry {
     fn from(error: E) -> Self {
+        let error = error.into();
         let mut text = error.to_string();
         let mut source = error.source();
         while let Some(cause) = source {
@@ -122,6 +123,16 @@ mod tests {
         assert_eq!(error.when, RetryWhen::Backoff);
         let text = "the store refuses: file orders.db: full";
         assert_eq!(error.error.as_deref(), Some(text));
+    }
+
+    #[test]
+    fn boxed_errors_and_texts_become_one() {
+        fn boxed() -> Result<(), Retry> {
+            let failed: Result<(), BoxError> = Err(io::Error::other("full").into());
+            Ok(failed?)
+        }
+        assert_eq!(boxed(), Err(Retry::backoff("full")));
+        assert_eq!(Retry::from("too slow"), Retry::backoff("too slow"));
     }
 
     #[test]
