@@ -1,5 +1,7 @@
 //! The operator's view of all timers: lists, releases, dead timers, and purge.
 
+mod entry;
+
 use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
@@ -9,13 +11,15 @@ use futures_util::future::try_join_all;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
+pub use entry::{Dead, Entry, InFlight, Position};
+
 use crate::codec::Coder;
 use crate::error::Error;
 use crate::instance::{Core, Cores};
 use crate::rebalance::{Rebalanced, rebalance};
 use crate::store::{
-    DeadRows, InstanceId, List, PrefixCursor, PrefixRows, Purged, Retried, Settle, Settled,
-    Settlement, State, StoreError, StoreTime, Stored, StoredInstance, Version,
+    DeadRows, List, PrefixCursor, PrefixRows, Purged, Retried, Settle, Settled, Settlement, State,
+    StoreError, StoreTime, Stored, StoredInstance, Version,
 };
 use crate::token::Token;
 
@@ -56,57 +60,6 @@ pub struct Admin<K, V> {
     coder: Arc<dyn Coder<K, V>>,
 }
 
-/// A timer as it lies in the store.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct Entry<K, V> {
-    /// Its key, if it decodes.
-    pub key: Result<K, Error>,
-    /// Its value, if it decodes.
-    pub value: Result<V, Error>,
-    /// Its deadline, by the store's clock.
-    pub deadline: SystemTime,
-    /// How often it has been delivered.
-    pub attempt: u32,
-    /// The period of a repeating timer. `None` for an occurrence in flight.
-    pub period: Option<Duration>,
-    /// The cron expression and the zone of a timer that repeats [by one](crate::calendars). `None` for an occurrence in flight.
-    pub schedule: Option<String>,
-    /// Whether an instance has loaded it onto its wheel.
-    pub loaded: bool,
-    /// Its claim, if it has fired and is not settled.
-    pub in_flight: Option<InFlight>,
-    /// Its death, if it has failed for good.
-    pub dead: Option<Dead>,
-    /// The error of its last attempt that failed with one.
-    pub error: Option<String>,
-    /// The name of the [shard](crate::Shards) that it lies in, if there are several.
-    pub shard: Option<String>,
-    position: Position,
-}
-
-/// A claim, as the store sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct InFlight {
-    /// Its token.
-    pub token: Token,
-    /// When its lease ends; `None` if it is quarantined, as by an earlier version of this crate.
-    pub lease_until: Option<SystemTime>,
-    /// The [instance](Member) that has claimed it, by the id that it had then.
-    pub by: Option<InstanceId>,
-}
-
-/// The death of a timer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Dead {
-    /// The token of its last claim.
-    pub token: Token,
-    /// When it died, by the store's clock.
-    pub since: SystemTime,
-}
-
 /// An instance of the namespace, as the store sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -120,20 +73,9 @@ pub struct Member {
     pub shard: Option<String>,
 }
 
-/// A position in a list, to continue after.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Position(StoreTime, Version, usize);
-
 /// A position in a list by prefix, where the next page begins.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PrefixPosition(usize, Option<PrefixCursor>);
-
-impl<K, V> Entry<K, V> {
-    /// Its position in the list, to continue after it.
-    pub fn position(&self) -> Position {
-        self.position
-    }
-}
 
 impl<K, V> Admin<K, V> {
     pub(crate) fn new(cores: Arc<Cores>, coder: Arc<dyn Coder<K, V>>) -> Self {

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use crate::error::Error;
 use crate::instance::{Lease, RenewGuard};
 use crate::retry::Retry;
-use crate::store::Settlement;
+use crate::store::{Settlement, StoreTime};
 use crate::token::Token;
 
 /// A timer that has fired. From [`Claims`](crate::Claims).
@@ -145,7 +145,7 @@ impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for Claim<K, V> {
         f.debug_struct("Claim")
             .field("key", &self.key)
             .field("value", &self.value)
-            .field("deadline", &self.deadline)
+            .field("deadline", &StoreTime::from(self.deadline))
             .field("attempt", &self.attempt)
             .field("missed", &self.missed)
             .field("lease", &self.lease)

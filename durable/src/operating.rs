@@ -96,7 +96,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use tickwheel_durable::{Memory, builder};
+//! use tickwheel_durable::{Memory, builder, store::StoreTime};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -106,7 +106,7 @@
 //!
 //! let admin = timers.admin();
 //! for entry in admin.pending(None, 100).await? {
-//!     println!("{:?} is due at {:?}, attempt {}", entry.key, entry.deadline, entry.attempt);
+//!     println!("{:?} is due at {}, attempt {}", entry.key, StoreTime::from(entry.deadline), entry.attempt);
 //! }
 //! for entry in admin.dead(None, 100).await? {
 //!     println!("{:?} failed {} times: {:?}", entry.key, entry.attempt, entry.error);

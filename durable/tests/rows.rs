@@ -3,10 +3,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tickwheel::TimerWheel;
-use tickwheel_durable::{Builder, Claims, Failing, Memory};
+use tickwheel_durable::{Builder, Claims, Failing, Memory, Retry};
 use tickwheel_durable_conformance::Faulty;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -25,6 +25,28 @@ async fn ask_for_two(claims: &mut Claims<String, u32>) {
     let mut received = Vec::new();
     let asked = timeout(SECOND / 10, claims.recv_many(&mut received, 2)).await;
     assert!(asked.is_err(), "nothing is due yet");
+}
+
+/// `SystemTime { tv_sec: 1795442128, .. }` told an operator nothing.
+#[tokio::test(start_paused = true)]
+async fn debug_output_shows_deadlines_as_times() {
+    let store = Memory::new();
+    store.set_clock(UNIX_EPOCH + SECOND * 1_795_442_128);
+    let (timers, mut claims) = start(store, |b| b).await;
+    set(&timers, "a", SECOND).await;
+    let time = "2026-11-23T13:55:29.000000Z";
+    let waiting = timers.admin().pending(None, 1).await.expect("it lists");
+    assert!(format!("{waiting:?}").contains(time), "{waiting:?}");
+
+    let claim = next(&mut claims).await;
+    assert!(format!("{claim:?}").contains(time), "{claim:?}");
+    let in_flight = timers.admin().in_flight(None, 1).await.expect("it lists");
+    let lease = "lease_until: Some(2026-11-23T13:56:";
+    assert!(format!("{in_flight:?}").contains(lease), "{in_flight:?}");
+    claim.fail(Retry::never("no")).await.expect("it is held");
+    let dead = timers.admin().dead(None, 1).await.expect("it lists");
+    let since = "since: 2026-11-23T13:55:";
+    assert!(format!("{dead:?}").contains(since), "{dead:?}");
 }
 
 /// While the store was slow to fire, a claim that had waited for most of its lease was handed out.
