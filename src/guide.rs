@@ -79,6 +79,9 @@
 //! handler works. [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive) approximates it from
 //! the bytes alone, and lists where it cannot.
 //!
+//! A consumer that removes guards from a map by their keys
+//! [asks them first](crate::WatchGuard::is_watched): a key may have a new watch.
+//!
 //! [`WatchOptions::max_age`](crate::WatchOptions::max_age) ends a watch at an age, however active
 //! it is, and [`WatchGuard::expire_now`](crate::WatchGuard::expire_now) ends it at once, for
 //! example at a logout. [`Expired::cause`](crate::Expired::cause) says why it ended.

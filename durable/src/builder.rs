@@ -38,7 +38,7 @@ use crate::timers::DurableTimers;
 ///     .start(&wheel, Memory::new())
 ///     .await?;
 ///
-/// timers.set_timer("order 1", &30, Duration::from_secs(3 * 86_400)).await?;
+/// timers.set_timer("order 1", &30, Duration::from_secs(3_600)).await?;
 ///
 /// let claim = claims.recv().await.ok_or("closed")?;
 /// assert_eq!((claim.key.as_str(), claim.value, claim.attempt), ("order 1", 30, 1));

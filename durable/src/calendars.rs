@@ -67,3 +67,37 @@
 //! An instance without the feature `cron`, or whose parser or zones do not know a schedule, leaves the timer to other
 //! instances and logs one warning. If there is no other, the timer waits, and is overdue when one comes that knows it.
 //! Such an instance can still move and remove the timer.
+//!
+//! # Testing
+//!
+//! A [`Memory`](crate::Memory) and a paused clock go through the nights of a year in moments:
+//!
+#![cfg_attr(feature = "cron", doc = "```")]
+#![cfg_attr(not(feature = "cron"), doc = "```ignore")]
+//! use std::time::{Duration, SystemTime};
+//!
+//! use jiff::Timestamp;
+//! use tickwheel::TimerWheel;
+//! use tickwheel_durable::{Memory, builder};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let time = |text: &str| text.parse::<Timestamp>().map(SystemTime::from);
+//! let store = Memory::new();
+//! store.set_clock(time("2026-03-28T12:00:00Z")?);
+//! let (timers, mut claims) = builder::<String, u32>("jobs")
+//!     .poll(Duration::from_secs(600)) // fewer polls, a faster test
+//!     .window(Duration::from_secs(3_600))
+//!     .start(&TimerWheel::new(), store)
+//!     .await?;
+//! timers.set_cron("nightly", &1, "30 2 * * *", "Europe/Berlin").await?;
+//!
+//! // On the 29th clocks in Berlin go from 2:00 to 3:00.
+//! for due in ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"] {
+//!     let claim = claims.recv().await.ok_or("closed")?;
+//!     assert_eq!(claim.deadline, time(due)?);
+//!     claim.ack().await?;
+//! }
+//! # Ok(())
+//! # }
+//! ```

@@ -161,7 +161,8 @@ pin_project! {
     /// woken once when a limit is reached.
     ///
     /// For a task in each direction, use [`tokio::io::split`]. To take the inner stream back, join
-    /// the halves with [`unsplit`](tokio::io::ReadHalf::unsplit).
+    /// the halves with [`unsplit`](tokio::io::ReadHalf::unsplit). Where only reading is limited,
+    /// wrap the half that a socket's own `into_split` returns: its tasks share no lock.
     ///
     /// # Cancel safety
     ///
@@ -185,6 +186,7 @@ pin_project! {
     /// let _socket = socket.into_inner();
     /// # }
     /// ```
+    #[doc(alias = "into_split")]
     pub struct IdleStream<S> {
         #[pin]
         inner: S,

@@ -349,6 +349,31 @@ impl<K, V> WatchGuard<K, V> {
 
     /// Whether the watch goes on: it has not ended, the stream was not dropped, and the wheel is
     /// not shut down.
+    ///
+    /// # Examples
+    ///
+    /// A map of guards. When an expiration is received, its key may have the guard of a new watch,
+    /// which stays:
+    ///
+    /// ```
+    /// # use std::collections::HashMap;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (reaper, mut ended) = wheel.reaper::<&str, ()>(Duration::from_secs(60));
+    /// let mut sessions = HashMap::from([("alice", reaper.watch("alice", ())?)]);
+    /// tokio::time::sleep(Duration::from_secs(61)).await;
+    /// sessions.insert("alice", reaper.watch("alice", ())?); // she is back
+    ///
+    /// let key = ended.recv().await.ok_or("closed")?.key;
+    /// if sessions.get(key).is_some_and(|session| !session.is_watched()) {
+    ///     sessions.remove(key);
+    /// }
+    /// assert!(sessions["alice"].is_watched());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn is_watched(&self) -> bool {
         self.activity.last().is_some()
     }

@@ -58,7 +58,8 @@ pub struct KeyedTimers<K, V> {
 /// A handle that does not keep the stream of expirations open. Made by [`KeyedTimers::downgrade`].
 ///
 /// The stream ends once no [`KeyedTimers`] and no timer is left. A handler that sets timers of its
-/// own set holds a weak handle, and [upgrades](Self::upgrade) it to set them.
+/// own set holds a weak handle, and [upgrades](Self::upgrade) it to set them. Keep a strong handle
+/// elsewhere, or it can set none.
 ///
 /// # Examples
 ///

@@ -28,7 +28,9 @@ const PURGED_AT_ONCE: usize = 512;
 
 /// A store in the memory of this process. Clones share their timers.
 ///
-/// Its clock is Tokio's, which tests can pause. Nothing survives the process: rule 2 holds among the instances of one process,
+/// Its clock is Tokio's, which tests can pause, and [`set_clock`](Self::set_clock) gives it a date. Paused days pass as fast as
+/// the polls in them: a test of days sets a longer [`poll`](crate::Builder::poll) and [`window`](crate::Builder::window), as
+/// [here](crate::calendars#testing). Nothing survives the process: rule 2 holds among the instances of one process,
 /// as when each stands for a process of its own in a test.
 #[derive(Clone)]
 pub struct Memory {

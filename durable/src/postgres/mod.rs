@@ -132,6 +132,7 @@ use write::WriteCall;
 ///
 /// * The key is a `text` for keys that are strings, or `jsonb` for others: `to_jsonb(17)`, `jsonb_build_array('user', 5)`. An
 ///   object is refused. The namespace has the codec [`Json`](crate::Json), and an instance has opened it before.
+/// * A client that binds the value as text casts it: `tickwheel_set('orders', $1, $2::jsonb, $3)`.
 /// * A `due` in the past is due at once, and `infinity` is never. `now()` is when the transaction began.
 /// * A hint goes out at the commit, if an instance loads timers that are due then. So a near timer is delivered as soon as one
 ///   that a call has set.
