@@ -73,6 +73,8 @@
 //! is 1.85.
 
 #![forbid(unsafe_code)]
+// An example is pasted as it is, and brings no warning.
+#![doc(test(attr(deny(unused_imports, unused_must_use))))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The documentation names features only.
 #![cfg_attr(docsrs, doc(auto_cfg(hide(tickwheel_loom, tickwheel_shuttle))))]

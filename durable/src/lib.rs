@@ -74,6 +74,8 @@
 //! The oldest supported Rust is 1.85. The crate needs Tokio's `rt`, `sync` and `time`, from version 1.49 on.
 
 #![forbid(unsafe_code)]
+// An example is pasted as it is, and brings no warning.
+#![doc(test(attr(deny(unused_imports, unused_must_use))))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod admin;

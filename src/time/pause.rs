@@ -16,7 +16,7 @@ use super::registry;
 /// # Examples
 ///
 /// ```
-/// use tickwheel::time::{self, Duration, Instant};
+/// use tickwheel::time::{self, Duration};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
