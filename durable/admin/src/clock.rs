@@ -15,6 +15,14 @@ pub(crate) fn from_now(time: StoreTime, now: StoreTime) -> String {
     format!("{} ago", span(now.since(time)))
 }
 
+/// For how long something goes on that ends then: `for 5.2 s`, `no`.
+pub(crate) fn goes_on(until: StoreTime, now: StoreTime) -> String {
+    if until < now {
+        return "no".to_owned();
+    }
+    format!("for {}", span(until.since(now)))
+}
+
 /// A duration with its largest unit, and the next one where that matters.
 pub(crate) fn span(duration: Duration) -> String {
     let seconds = duration.as_secs();
@@ -56,5 +64,7 @@ mod tests {
             "1.2 s ago"
         );
         assert_eq!(from_now(StoreTime::NEVER, now), "never");
+        assert_eq!(goes_on(StoreTime::from_micros(8_000_000), now), "for 3.0 s");
+        assert_eq!(goes_on(StoreTime::from_micros(4_999_999), now), "no");
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::output::{print, print_json, table};
 use crate::args::Common;
-use crate::clock::from_now;
+use crate::clock::{from_now, goes_on};
 use crate::failure::Failure;
 use crate::operator::{Asked, Operator};
 use crate::records::{InstanceRecord, InstancesRecord, NamespaceRecord, StatsRecord};
@@ -95,14 +95,9 @@ fn instances_table(
 ) -> String {
     let mut shown = table(&["instance", "alive", "loaded", "lacks"]);
     for instance in instances {
-        let alive = if instance.alive_until >= now {
-            format!("ends {}", from_now(instance.alive_until, now))
-        } else {
-            "ended".to_owned()
-        };
         shown.add_row([
             instance.id.0.to_string(),
-            alive,
+            goes_on(instance.alive_until, now),
             instance.loaded.to_string(),
             instance.lacks.to_string(),
         ]);

@@ -7,7 +7,7 @@ use tickwheel_durable::Counts;
 use tickwheel_durable::store::{State, StoreTime, Stored, StoredInstance, StoredNamespace};
 
 use super::picture::{Bar, bars, count};
-use crate::clock::{from_now, span};
+use crate::clock::{from_now, goes_on, span};
 use crate::operator::position;
 use crate::records::state_name;
 use crate::shown::{hex, line, text_line, whole};
@@ -216,10 +216,7 @@ fn instances(instances: &[StoredInstance], now: StoreTime) -> Markup {
                     @for instance in instances {
                         tr {
                             td { (instance.id.0) }
-                            td {
-                                @if instance.alive_until >= now { "ends " (from_now(instance.alive_until, now)) }
-                                @else { "ended" }
-                            }
+                            td { (goes_on(instance.alive_until, now)) }
                             td { (instance.loaded) }
                             td { (instance.lacks) }
                         }
