@@ -13,8 +13,6 @@ use std::time::Duration;
 use axum::extract::ConnectInfo;
 use axum::http::StatusCode;
 use axum::{Router, routing::get};
-use tickwheel::adapters::axum::{IdleListener, drain};
-use tickwheel::adapters::tower::StatusTimeoutLayer;
 use tickwheel::{IdleLimits, TimerWheel};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -31,6 +29,9 @@ mod server_args;
 mod stop;
 
 // --- the recipe ---
+
+use tickwheel::adapters::axum::{IdleListener, drain};
+use tickwheel::adapters::tower::StatusTimeoutLayer;
 
 async fn serve(
     listener: TcpListener,

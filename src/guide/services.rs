@@ -29,6 +29,9 @@
 //! first:
 //!
 //! ```ignore
+//! use tickwheel::adapters::axum::{IdleListener, drain};
+//! use tickwheel::adapters::tower::StatusTimeoutLayer;
+//!
 //! async fn serve(
 //!     listener: TcpListener,
 //!     wheel: &TimerWheel,
