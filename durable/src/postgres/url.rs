@@ -15,7 +15,8 @@ pub(super) fn parse(url: &str) -> Result<(Config, Option<PathBuf>), StoreError> 
     let config: Config = url.parse().map_err(|_| {
         StoreError::refused(
             "the PostgreSQL URL cannot be parsed: it must be like \
-             postgres://user:password@host:5432/database?sslmode=require, with reserved characters percent-encoded",
+             postgres://user:password@host:5432/database?sslmode=require, with reserved characters percent-encoded, \
+             and only with options that `tokio_postgres::Config` knows",
         )
     })?;
     Ok((config, roots))
