@@ -32,7 +32,7 @@ const PURGED_AT_ONCE: usize = 512;
 /// the polls in them: a test of days sets a longer [`poll`](crate::Builder::poll) and [`window`](crate::Builder::window), as
 /// [here](crate::calendars#testing). Calls of other stores time out under a paused clock.
 ///
-/// Nothing survives the process. [Rule 2](crate::store::Store) holds among its instances, each of which may stand for a process
+/// Nothing survives the process. [Rule 2](crate::store) holds among its instances, each of which may stand for a process
 /// in a test.
 #[derive(Clone)]
 pub struct Memory {
