@@ -48,9 +48,11 @@ fn open(path: &str) -> Result<Box<dyn Store>, Failure> {
     if !file.is_file() {
         return Err(Failure::NotFound(format!("there is no file {path}")));
     }
-    let tables = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY)
-        .and_then(|file| file.table_exists(None, "tickwheel_meta"));
-    match tables {
+    let has_tables = |file: Connection| {
+        let tables = "SELECT 1 FROM sqlite_schema WHERE name = 'tickwheel_meta'";
+        file.prepare(tables)?.exists(())
+    };
+    match Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(has_tables) {
         Ok(true) => Ok(Sqlite::open(file)?.into()),
         Ok(false) => Err(Failure::NotFound(format!("{path} has no timers"))),
         Err(error) => Err(Failure::Failed(format!("SQLite file {path}: {error}"))),
