@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use support::{File, Run, run};
 use tickwheel_durable::Retry;
+use tickwheel_durable::rusqlite::Connection;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -111,6 +112,19 @@ async fn exit_code_tells_what_is_wrong() {
     let Run { code, errors, .. } = run(&file, &["stats"]);
     assert_eq!(code, 3, "{errors}");
     assert!(!file.path().exists(), "to look makes no file");
+    let foreign = Connection::open(file.path()).expect("it opens");
+    let made = foreign.execute("CREATE TABLE orders (id INTEGER)", ());
+    made.expect("it is made");
+    for (expected, error) in [(3, "has no timers"), (1, "not a database")] {
+        let before = std::fs::read(file.path()).expect("it is read");
+        let Run { code, errors, .. } = run(&file, &["stats"]);
+        assert_eq!(code, expected, "{errors}");
+        assert!(errors.contains(error), "{errors}");
+        let after = std::fs::read(file.path()).expect("it is read");
+        assert!(before == after, "to look changes nothing");
+        std::fs::write(file.path(), "no database".repeat(99)).expect("it is written");
+    }
+    std::fs::remove_file(file.path()).expect("it is removed");
     let (timers, _claims) = file.instance().await;
     let set = timers.set_timer("a", &"v".to_owned(), HOUR).await;
     set.expect("it is set");
