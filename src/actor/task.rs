@@ -2,9 +2,8 @@
 //!
 //! Everything reaches it as a [command](crate::shared::command). It awaits its own notification and
 //! its own timer, never a consumer, and has no periodic tick. The driver of that timer [runs the turn](super::hosted) that
-//! is due then. Its turns are bounded, so that
-//! neither a flood of commands nor a storm of expirations starves the other, or the rest of the
-//! runtime.
+//! is due then. Its turns are bounded, so that neither a flood of commands nor a storm of
+//! expirations starves the other, or the rest of the runtime.
 //!
 //! # A turn
 //!
@@ -46,6 +45,7 @@ use std::time::Duration;
 use super::barrier::Barrier;
 use super::keyed_wheel::KeyedWheel;
 use super::lateness::{Lateness, Pause};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -131,11 +131,13 @@ impl Actor {
         }
     }
 
-    /// Runs as a task until a command ends it, or until no handle and no armed timer is left. The `driver`'s waker
-    /// [polls it](super::hosted).
-    pub(crate) async fn run(mut self, driver: Waker) {
+    /// Runs as a task of this runtime until a command ends it, or until no handle and no armed timer is left. The
+    /// `driver`'s waker [polls it](super::hosted).
+    ///
+    /// Each poll enters the runtime: a `block_on` may keep another one entered, which perhaps no thread drives.
+    pub(crate) async fn run(mut self, driver: Waker, runtime: Handle) {
         let span = tracing::debug_span!("tickwheel", wheel = %self.shared.name);
-        async move {
+        let run = async move {
             loop {
                 match self.step() {
                     Step::Again => self.yield_to_others().await,
@@ -143,8 +145,12 @@ impl Actor {
                     Step::End => break,
                 }
             }
-        }
-        .instrument(span)
+        };
+        let mut run = pin!(run.instrument(span));
+        poll_fn(|cx| {
+            let _entered = runtime.enter();
+            run.as_mut().poll(cx)
+        })
         .await;
     }
 

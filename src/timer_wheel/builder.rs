@@ -284,7 +284,8 @@ impl Builder {
         let shared = self.shared(ActorNotifier::for_task(&runtime), Some(&runtime))?;
         drop(within);
         let actor = Actor::new(Arc::clone(&shared), slots, timer);
-        drop(runtime.spawn(hosted::run(|driver| actor.run(driver))));
+        let actors = runtime.clone();
+        drop(runtime.spawn(hosted::run(|driver| actor.run(driver, actors))));
         Ok(shared)
     }
 

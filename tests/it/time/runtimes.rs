@@ -4,7 +4,9 @@
 //! is on shows in the wheel's counts, and whether it fires shows that its runtime is driven. The package `tests/plain` runs
 //! them too, in a build whose clock cannot be paused.
 
+use std::pin::pin;
 use std::sync::{Barrier, mpsc};
+use std::task::{Context, Waker};
 use std::thread;
 
 use super::{HOUR, current_thread, made, ms, multi_thread};
@@ -155,6 +157,30 @@ fn uses_the_runtime_entered_on_a_plain_thread() {
         }
     });
     thread.join().unwrap();
+}
+
+/// The future that a `current_thread` runtime blocks on can keep another runtime entered while tasks run.
+#[test]
+fn wheel_runs_while_another_runtime_stays_entered() {
+    let untimed = Builder::new_current_thread().build().unwrap();
+    for foreign in [current_thread(), untimed] {
+        current_thread().block_on(async {
+            let (timers, mut expirations) = time::wheel().keyed();
+            // Tokio's timer is registered with this runtime.
+            let mut control = pin!(tokio::time::sleep(ms(10_000)));
+            let mut cx = Context::from_waker(Waker::noop());
+            assert!(control.as_mut().poll(&mut cx).is_pending());
+            let _within = foreign.enter();
+            for round in 0..3 {
+                timers.set_timer(round, (), ms(2)).unwrap();
+                tokio::select! {
+                    biased;
+                    expired = expirations.recv() => assert_eq!(expired.unwrap().key, round),
+                    () = &mut control => panic!("the timer did not expire"),
+                }
+            }
+        });
+    }
 }
 
 #[test]
