@@ -534,6 +534,9 @@ impl Drop for Actor {
             self.barrier.add(0, 0, done);
         }
         self.barrier.close();
+        if let ActorNotifier::Task(notifier) = shared.mailbox.notifier() {
+            notifier.ended();
+        }
         shared.end.end();
     }
 }

@@ -10,7 +10,8 @@
 //!   computation or a synchronous call, and the actor waits for as long. Hence [`notify`](Notifier::notify) spawns an empty
 //!   task after it has woken the actor from a worker of the actor's own runtime. The empty task takes the slot, and thereby
 //!   pushes the actor into the worker's queue; Tokio then wakes another worker, if one is idle, which steals it. If yet
-//!   another task takes the slot in between, that one has pushed the actor out already.
+//!   another task takes the slot in between, that one has pushed the actor out already. A task may have entered another
+//!   runtime, which hides whose worker it runs on, so a thread with another current runtime spawns the empty task too.
 //! * *The deferred tasks.* [`yield_now`](tokio::task::yield_now) keeps a task on a private list of its worker until that
 //!   has run its local queue or polls the drivers. The queue holds the very tasks that the actor has just woken, any of
 //!   which may block. Hence the actor wakes itself between turns and returns `Pending` once
@@ -32,8 +33,9 @@
 //! after that is [no delay of the timers](crate::actor) that are armed later.
 
 use std::future::poll_fn;
-use std::sync::OnceLock;
+// Not loom's, nor the explorer's: neither runs a task.
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Poll;
 use std::thread::Thread;
 use std::time::Duration;
@@ -61,9 +63,11 @@ pub(crate) enum ActorNotifier {
 #[derive(Debug)]
 pub(crate) struct TaskNotifier {
     permit: Notify,
-    /// The actor's runtime, if it has several workers. A handle instead of the id would keep the runtime's drivers and
-    /// their file descriptors open after the runtime is dropped.
+    /// The actor's runtime, if it has several workers.
     several_workers: Option<Id>,
+    /// The same runtime. `None` once the actor has ended: the handle would keep the runtime's drivers and their file
+    /// descriptors open after the runtime is dropped. It is locked only to be cloned or taken.
+    runtime: Mutex<Option<Handle>>,
     last: LastNotified,
 }
 
@@ -103,6 +107,7 @@ impl ActorNotifier {
         ActorNotifier::Task(TaskNotifier {
             permit: Notify::new(),
             several_workers: has_several.then(|| runtime.id()),
+            runtime: Mutex::new(has_several.then(|| runtime.clone())),
             last: LastNotified::new(),
         })
     }
@@ -143,13 +148,29 @@ impl TaskNotifier {
     fn notify(&self) {
         self.last.set();
         self.permit.notify_one();
-        // This pushes the actor out of the LIFO slot: see the module.
-        if self.several_workers.is_some() {
-            let here = Handle::try_current().ok();
-            if let Some(here) = here.filter(|here| Some(here.id()) == self.several_workers) {
-                drop(here.spawn(async {}));
-            }
+        if self.several_workers.is_none() {
+            return;
         }
+        // Each worker has a current runtime.
+        let here = Handle::try_current().ok();
+        let runtime = match here {
+            Some(here) if Some(here.id()) != self.several_workers => self.runtime().clone(),
+            here => here,
+        };
+        // This pushes the actor out of the LIFO slot: see the module.
+        if let Some(runtime) = runtime {
+            drop(runtime.spawn(async {}));
+        }
+    }
+
+    /// The actor has ended.
+    pub(crate) fn ended(&self) {
+        let runtime = self.runtime().take();
+        drop(runtime);
+    }
+
+    fn runtime(&self) -> MutexGuard<'_, Option<Handle>> {
+        (self.runtime.lock()).unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for a notification.
