@@ -47,6 +47,7 @@ use super::keyed_wheel::KeyedWheel;
 use super::lateness::{Lateness, Pause};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::task;
 use tokio::time::Instant;
 use tracing::Instrument;
 
@@ -138,9 +139,14 @@ impl Actor {
     pub(crate) async fn run(mut self, driver: Waker, runtime: Handle) {
         let span = tracing::debug_span!("tickwheel", wheel = %self.shared.name);
         let run = async move {
+            // The task polls first, before a driver does.
+            let task = task::try_id();
             loop {
                 match self.step() {
-                    Step::Again => self.yield_to_others().await,
+                    Step::Again => {
+                        let notifier = self.shared.mailbox.notifier();
+                        notifier.yield_to_others(task::try_id() == task).await;
+                    }
                     Step::Wait => self.wait(&driver).await,
                     Step::End => break,
                 }
@@ -256,13 +262,6 @@ impl Actor {
         let keyed = self.keyed.as_ref();
         let keyed = keyed.and_then(|keyed| keyed.wheel.last_wake_in(ticks));
         sleeps.max(keyed).unwrap_or(tick)
-    }
-
-    /// Lets other tasks run between two turns.
-    async fn yield_to_others(&self) {
-        if let ActorNotifier::Task(notifier) = self.shared.mailbox.notifier() {
-            notifier.yield_to_others().await;
-        }
     }
 
     /// Waits for a notification, or for the tick at which a wheel has something to do.
@@ -534,9 +533,7 @@ impl Drop for Actor {
             self.barrier.add(0, 0, done);
         }
         self.barrier.close();
-        if let ActorNotifier::Task(notifier) = shared.mailbox.notifier() {
-            notifier.ended();
-        }
+        shared.mailbox.notifier().actor_ended();
         shared.end.end();
     }
 }

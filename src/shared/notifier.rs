@@ -21,7 +21,8 @@
 //! Both measures are needed: an actor that waits is notified, one that has more to do yields.
 //!
 //! A runtime with one worker has no other to steal tasks. There `yield_now` is better, since it lets the drivers run
-//! between turns, and a notification costs no task. From threads that are no workers the actor goes into the runtime's
+//! between turns, and a notification costs no task. But it takes a task: a driver that runs a turn may have woken the
+//! deferred tasks already, as Tokio's alternative timer does, and would then park with a new one on the list. From threads that are no workers the actor goes into the runtime's
 //! common queue, which all workers serve.
 //!
 //! The empty task costs some tenths of a microsecond, and only when the actor is notified, which is rare by the
@@ -126,6 +127,22 @@ impl ActorNotifier {
             ActorNotifier::Explored(_) => None,
         }
     }
+
+    /// Lets other tasks run between two turns. `in_task` says whether the actor's task calls it, and not a driver.
+    pub(crate) async fn yield_to_others(&self, in_task: bool) {
+        if let ActorNotifier::Task(task) = self {
+            task.yield_to_others(in_task).await;
+        }
+    }
+
+    /// The actor has ended.
+    pub(crate) fn actor_ended(&self) {
+        if let ActorNotifier::Task(task) = self {
+            // Not while it is locked: this may be the last handle, whose drop runs a user's code.
+            let runtime = task.runtime().take();
+            drop(runtime);
+        }
+    }
 }
 
 impl Notifier for ActorNotifier {
@@ -163,12 +180,6 @@ impl TaskNotifier {
         }
     }
 
-    /// The actor has ended.
-    pub(crate) fn ended(&self) {
-        let runtime = self.runtime().take();
-        drop(runtime);
-    }
-
     fn runtime(&self) -> MutexGuard<'_, Option<Handle>> {
         (self.runtime.lock()).unwrap_or_else(PoisonError::into_inner)
     }
@@ -178,12 +189,11 @@ impl TaskNotifier {
         self.permit.notified()
     }
 
-    /// Lets other tasks run, once.
-    pub(crate) async fn yield_to_others(&self) {
-        if self.several_workers.is_none() {
+    async fn yield_to_others(&self, in_task: bool) {
+        if self.several_workers.is_none() && in_task {
             return tokio::task::yield_now().await;
         }
-        // This queues the actor where other workers can steal it: see the module.
+        // This queues the actor's task where its worker finds it, and others can steal it: see the module.
         let mut has_yielded = false;
         poll_fn(|cx| {
             if has_yielded {

@@ -1,5 +1,8 @@
 //! Near sleeps beside a flood of commands, on a runtime that gives the actor one turn for each round of its tasks.
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::{late_step as step, *};
 
 /// Arms and drops sleeps: a command for each, except for the few that this thread's pool keeps.
@@ -66,4 +69,52 @@ async fn storm_keeps_turn_from_catching_up() {
     assert_eq!(step(&mut actor), "again");
     assert_eq!(fired(&wheel), 256);
     assert_eq!(wheel.metrics().commands - before, 4_096);
+}
+
+/// A driver may have woken the deferred tasks of its worker already, as Tokio's alternative timer has, and park next.
+#[tokio::test(start_paused = true)]
+async fn turn_in_a_driver_queues_the_task_if_work_is_left() {
+    let (actor, wheel) = start();
+    let (timers, _expirations) = wheel.keyed();
+    for key in 0..3 * TIMERS_PER_TURN {
+        timers.set_timer(key, (), ms(10)).unwrap();
+    }
+    let woken = Arc::<Woken>::default();
+    let waker = Waker::from(Arc::clone(&woken));
+    let run = actor.run(Waker::noop().clone(), Handle::current());
+    let run = Arc::new(Mutex::new(Box::pin(run)));
+    let poll = move || {
+        let mut run = run.lock().unwrap();
+        assert!(
+            run.as_mut()
+                .poll(&mut Context::from_waker(&waker))
+                .is_pending()
+        );
+    };
+    let task = tokio::spawn({
+        let poll = poll.clone();
+        async move {
+            // It applies the commands, then waits.
+            for _ in 0..10 {
+                poll();
+                tokio::task::yield_now().await;
+            }
+        }
+    });
+    task.await.unwrap();
+    time::advance(ms(11)).await;
+    let before = woken.0.load(Ordering::SeqCst);
+    // This is no task, as a driver is none.
+    poll();
+    assert!(!timers.is_empty(), "work is left");
+    assert_eq!(woken.0.load(Ordering::SeqCst), before + 1);
+}
+
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
 }
