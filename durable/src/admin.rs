@@ -366,11 +366,11 @@ impl<K, V> Admin<K, V> {
     ///
     /// See [above](Self).
     pub async fn purge(&self) -> Result<u64, Error> {
-        in_steps(async || {
+        let step = || async {
             let Purged { rows, more } = self.purge_batch().await?;
             Ok((rows, more))
-        })
-        .await
+        };
+        in_steps(step).await
     }
 
     /// Deletes as many timers of the namespace as the store can delete without delaying other calls. Use it to show the
@@ -498,23 +498,34 @@ async fn list(
 }
 
 async fn retry(core: &Core, which: impl Fn() -> DeadRows) -> Result<u64, Error> {
-    in_steps(async || {
-        let Retried { rows, more } = core.calls.retry_dead(which()).await?;
-        Ok((rows, more))
-    })
-    .await
+    let step = || {
+        let retrying = core.calls.retry_dead(which());
+        async move {
+            let Retried { rows, more } = retrying.await?;
+            Ok((rows, more))
+        }
+    };
+    in_steps(step).await
 }
 
 async fn discard_rows(core: &Core, which: impl Fn() -> DeadRows) -> Result<u64, Error> {
-    in_steps(async || {
-        let Purged { rows, more } = core.calls.discard_dead(which()).await?;
-        Ok((rows, more))
-    })
-    .await
+    let step = || {
+        let discarding = core.calls.discard_dead(which());
+        async move {
+            let Purged { rows, more } = discarding.await?;
+            Ok((rows, more))
+        }
+    };
+    in_steps(step).await
 }
 
 /// Repeats a call that returns how many rows it has changed, and whether there are more. Returns the sum.
-async fn in_steps(step: impl AsyncFn() -> Result<(u64, bool), Error>) -> Result<u64, Error> {
+///
+/// Not an `AsyncFn`: callers could not spawn the future.
+async fn in_steps<F>(step: impl Fn() -> F) -> Result<u64, Error>
+where
+    F: Future<Output = Result<(u64, bool), Error>>,
+{
     let mut sum = 0;
     loop {
         let began = Instant::now();

@@ -448,3 +448,27 @@ async fn no_more_claims_are_received_than_asked_for() {
         assert_eq!(received.len(), before + count);
     }
 }
+
+/// A compiler cannot tell of every future that is `Send` that it is.
+#[tokio::test(start_paused = true)]
+async fn calls_of_operators_can_be_spawned() {
+    let (timers, _claims) = start(Memory::new(), |b| b).await;
+    let calls = tokio::spawn(async move {
+        let admin = timers.admin();
+        for key in ["a", "b"].map(str::to_owned) {
+            admin.retry_dead_key(&key).await?;
+            admin.discard_dead_key(&key).await?;
+        }
+        for entry in admin.dead(None, 1).await? {
+            let token = entry.dead.expect("it is dead").token;
+            admin.retry_dead(token).await?;
+            admin.discard_dead(token).await?;
+        }
+        admin.retry_all_dead().await?;
+        admin.discard_all_dead().await?;
+        admin.instances().await?;
+        admin.rebalance().await?;
+        admin.purge().await
+    });
+    assert_eq!(calls.await.expect("it does not panic"), Ok(0));
+}
