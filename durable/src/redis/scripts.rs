@@ -8,14 +8,14 @@ use ::redis::Cmd;
 pub(super) struct Script {
     code: &'static str,
     hash: String,
-    /// Whether it sets, fires or settles timers.
+    /// Whether it sets, fires, settles or deletes timers.
     changes: bool,
 }
 
 impl Script {
     fn new(code: &'static str) -> Self {
         let hash = ::redis::Script::new(code).get_hash().to_owned();
-        let changes = code.contains(CHANGES);
+        let changes = [CHANGES, PURGES].iter().any(|part| code.contains(part));
         Script {
             code,
             hash,
@@ -23,7 +23,7 @@ impl Script {
         }
     }
 
-    /// Whether it sets, fires or settles timers.
+    /// Whether it sets, fires, settles or deletes timers.
     pub(super) fn changes(&self) -> bool {
         self.changes
     }
@@ -42,6 +42,8 @@ impl Script {
 
 /// What the scripts share that change timers.
 const CHANGES: &str = include_str!("scripts/changes.lua");
+/// It shares nothing with them.
+const PURGES: &str = include_str!("scripts/purge.lua");
 
 macro_rules! scripts {
     ($($name:ident = $($part:literal)+;)*) => {$(

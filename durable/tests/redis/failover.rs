@@ -166,6 +166,9 @@ async fn call_that_no_replica_receives_fails() {
     // It is done all the same, as after any error. Queries do not wait.
     let entry = timers.admin().get("timer").await.expect("it answers");
     assert_eq!(entry.expect("it is there").value, Ok(2));
+    let error = timers.admin().purge().await;
+    let error = error.expect_err("the replica hangs");
+    assert!(error.may_pass(), "{error}");
     replica.signal("CONT");
     set_at_last(&timers, "timer", 3).await;
 }
