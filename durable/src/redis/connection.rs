@@ -90,6 +90,8 @@ struct Link {
     connection: MultiplexedConnection,
     epoch: i64,
     silence: StdMutex<Silence>,
+    /// When replicas last had what a call has changed.
+    replicated: StdMutex<Option<Instant>>,
     is_given_up: AtomicBool,
     given_up: Arc<Notify>,
 }
@@ -116,6 +118,18 @@ impl Link {
         self.silence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn replicated(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.replicated
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether replicas have just had what a call has changed.
+    fn have_followed(&self) -> bool {
+        self.replicated()
+            .is_some_and(|at| at.elapsed() < REPLICATED)
+    }
+
     /// Sends a command, and waits until what it has changed is on so many replicas. Dropping the future gives up waiting for
     /// the response.
     async fn send(&self, command: &Cmd, replicas: Option<Replicas>) -> Result<Value, RedisError> {
@@ -123,7 +137,13 @@ impl Link {
         let mut waiting = Waiting::on(self);
         let answer = match replicas {
             None => command.query_async(&mut connection).await,
-            Some(replicas) => replicas.send(command, &mut connection).await,
+            Some(replicas) => {
+                let sent = replicas.send(command, &mut connection, self.have_followed());
+                let answer = sent.await;
+                let followed = answer.is_ok().then(Instant::now);
+                *self.replicated() = followed;
+                answer
+            }
         };
         waiting.is_answered = true;
         drop(waiting);
@@ -136,32 +156,49 @@ impl Link {
 
 /// How many replicas are to have what a call has changed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Replicas(pub(super) usize);
+pub(super) struct Replicas {
+    pub(super) count: usize,
+    /// Whether the call is to change nothing without them.
+    ///
+    /// What a call has fired that fails afterwards is delivered to nobody. While replicas are away, each timer that comes due would
+    /// lose an attempt to each instance, or be lost itself if it is delivered at most once.
+    pub(super) needed: bool,
+}
 
 impl Replicas {
-    /// Sends a command and `WAIT` in one go: nothing comes between them.
+    /// Sends a command and `WAIT` in one go: nothing comes between them. If the replicas are needed, and it is not known that they
+    /// `have_followed`, waits for them before, too.
     async fn send(
         self,
         command: &Cmd,
         connection: &mut MultiplexedConnection,
+        have_followed: bool,
     ) -> Result<Value, RedisError> {
+        let mut wait = ::redis::cmd("WAIT");
+        wait.arg(self.count).arg(REPLICATED.as_millis() as usize);
+        if self.needed && !have_followed {
+            let reached: usize = wait.query_async(connection).await?;
+            self.check(reached, "nothing was changed:", "follow")?;
+        }
         let mut both = ::redis::pipe();
-        both.add_command(command.clone());
-        both.cmd("WAIT")
-            .arg(self.0)
-            .arg(REPLICATED.as_millis() as usize);
+        both.add_command(command.clone()).add_command(wait);
         let answers = connection.send_packed_commands(&both, 0, 2).await?;
         let mut answers = answers.into_iter().map(Value::extract_error);
         let answer = answers.next().unwrap_or(Ok(Value::Nil))?;
         let reached: usize = from_redis_value(answers.next().unwrap_or(Ok(Value::Nil))?)?;
-        if reached < self.0 {
-            let text = format!(
-                "it is done, but only {reached} of {} replicas have it after {REPLICATED:?}",
-                self.0
-            );
-            return Err(io::Error::new(io::ErrorKind::NotConnected, text).into());
-        }
+        self.check(reached, "it is done, but", "have it")?;
         Ok(answer)
+    }
+
+    fn check(self, reached: usize, what: &str, verb: &str) -> Result<(), RedisError> {
+        if reached >= self.count {
+            return Ok(());
+        }
+        let text = format!(
+            "{what} only {reached} of {} replicas {verb} after {REPLICATED:?}",
+            self.count
+        );
+        Err(io::Error::new(io::ErrorKind::NotConnected, text).into())
     }
 }
 
@@ -261,6 +298,7 @@ impl Connection {
             connection,
             epoch,
             silence: StdMutex::default(),
+            replicated: StdMutex::default(),
             is_given_up: AtomicBool::new(false),
             given_up: Arc::clone(&line.given_up),
         });

@@ -183,7 +183,7 @@ use crate::store::{
 pub struct Redis {
     connection: Connection,
     hints: Hints,
-    replicas: Option<Replicas>,
+    replicas: Option<usize>,
 }
 
 /// A load returns at most this many rows. A script blocks the server, so several short ones let other calls run in
@@ -254,11 +254,13 @@ impl Redis {
     /// Waits for replicas: a call that changes timers returns once this many replicas have what it has changed, or fails after a
     /// second in which they have not received it. Then it may have taken effect, as after any error.
     ///
+    /// Nothing is fired once they have not followed for a second. What is due waits for them, and loses no attempts.
+    ///
     /// A server that takes over from a primary that has crashed then has everything that calls have returned, if it is one of these
     /// replicas: with one replica, or with as many as there are. See [failovers](Self#failovers).
     #[must_use]
     pub fn wait_for_replicas(mut self, replicas: usize) -> Self {
-        self.replicas = (replicas > 0).then_some(Replicas(replicas));
+        self.replicas = (replicas > 0).then_some(replicas);
         self
     }
 
@@ -274,6 +276,10 @@ impl Redis {
         arguments: impl Fn(&mut Cmd),
     ) -> Result<Reply, StoreError> {
         let replicas = self.replicas.filter(|_| script.changes());
+        let replicas = replicas.map(|count| Replicas {
+            count,
+            needed: script.fires(),
+        });
         let running = self.connection.run(script, namespace, replicas, arguments);
         let answer = running.await?;
         Reply::new(answer)

@@ -10,6 +10,8 @@ pub(super) struct Script {
     hash: String,
     /// Whether it sets, fires, settles or deletes timers.
     changes: bool,
+    /// Whether it fires timers.
+    fires: bool,
 }
 
 impl Script {
@@ -20,12 +22,18 @@ impl Script {
             code,
             hash,
             changes,
+            fires: code.contains(FIRES),
         }
     }
 
     /// Whether it sets, fires, settles or deletes timers.
     pub(super) fn changes(&self) -> bool {
         self.changes
+    }
+
+    /// Whether it fires timers.
+    pub(super) fn fires(&self) -> bool {
+        self.fires
     }
 
     pub(super) fn hash(&self) -> &str {
@@ -42,7 +50,8 @@ impl Script {
 
 /// What the scripts share that change timers.
 const CHANGES: &str = include_str!("scripts/changes.lua");
-/// It shares nothing with them.
+const FIRES: &str = include_str!("scripts/fire.lua");
+/// It shares nothing with those that change timers.
 const PURGES: &str = include_str!("scripts/purge.lua");
 
 macro_rules! scripts {

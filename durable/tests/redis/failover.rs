@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use tickwheel_durable::{Claims, DurableTimers, Moved, Redis};
+use tickwheel::TimerWheel;
+use tickwheel_durable::{Claims, DurableTimers, Moved, Redis, builder};
 use tokio::time::{sleep, timeout};
 
 use crate::cluster::Cluster;
 use crate::faults::{delivered, set_at_last, start};
 use crate::sentinel::Watched;
-use crate::server::{Server, connect, not_run};
+use crate::server::{Server, connect, not_run, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 const FAR: Duration = Duration::from_secs(3_600);
@@ -171,6 +172,34 @@ async fn call_that_no_replica_receives_fails() {
     assert!(error.may_pass(), "{error}");
     replica.signal("CONT");
     set_at_last(&timers, "timer", 3).await;
+}
+
+/// What was fired and reached no replica was delivered to nobody: it had lost an attempt, or was gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn timer_is_not_fired_while_replicas_are_away() {
+    let Some(primary) = Server::start(&["--repl-diskless-sync-delay", "0"]) else {
+        return;
+    };
+    let port = primary.port().to_string();
+    let replica = Server::start(&["--replicaof", "127.0.0.1", &port]).expect("there is one");
+    let store = primary.connect().await.wait_for_replicas(1);
+    let wheel = TimerWheel::new();
+    let builder = builder::<String, u64>("faults").poll(SECOND / 5);
+    let started = builder.at_most_once().start(&wheel, store).await;
+    let (timers, mut claims) = started.expect("it starts");
+    until("the replica follows", async || {
+        timers.set_timer("timer", &1, FAR).await.is_ok()
+    })
+    .await;
+    let moved = timers.move_timer("timer", 2 * SECOND).await;
+    assert_eq!(moved, Ok(Moved::Yes));
+    replica.signal("STOP");
+    let fired = timeout(5 * SECOND, claims.recv()).await;
+    assert!(fired.is_err(), "{fired:?}");
+    replica.signal("CONT");
+    let claim = timeout(30 * SECOND, claims.recv()).await;
+    let claim = claim.expect("it is there").expect("it comes");
+    assert_eq!((&*claim.key, claim.value), ("timer", 1));
 }
 
 /// The example program, if it was built.
