@@ -19,7 +19,7 @@ const COUNT: RangeInclusive<usize> = 1..=256;
 ///   timers. [`namespaces`](Self::namespaces) spreads it over the nodes of one [Redis Cluster](crate::Redis#clusters).
 /// * **A shard that is down** delays no timer of another one. Calls on its keys fail with [`Error::Shard`](crate::Error::Shard),
 ///   which names it; so do calls about all timers, such as `counts`. An instance starts when one of its shards can be opened; the
-///   others are tried again each poll.
+///   others are tried again each poll. `connect_lazy` makes a store whose server is down.
 /// * **Each shard has** its own [capacity](crate::Builder::capacity), polls, and store's clock. Claims come in the order in which
 ///   they fire, not by deadline across shards.
 ///

@@ -95,7 +95,7 @@ impl Postgres {
             statement,
             parameters,
         };
-        self.inner.lanes.run(Lane::Admin, &call).await
+        self.lanes().await?.run(Lane::Admin, &call).await
     }
 }
 

@@ -60,6 +60,17 @@ pub(super) const MAX_CONNECTIONS: usize = Lane::Admin as usize + 3;
 /// One for all lanes, one for reads, and one that listens.
 const MIN_CONNECTIONS: usize = 3;
 
+/// Checks the number of connections.
+pub(super) fn check_connections(connections: usize) -> Result<(), StoreError> {
+    if (MIN_CONNECTIONS..=MAX_CONNECTIONS).contains(&connections) {
+        return Ok(());
+    }
+    let message = format!(
+        "connections is {connections}; it must be from {MIN_CONNECTIONS} to {MAX_CONNECTIONS}"
+    );
+    Err(StoreError::refused(message))
+}
+
 /// A call that can be run again when the server says that nothing of it has happened.
 pub(super) trait Call: Sync {
     type Answer: Send;
@@ -82,12 +93,6 @@ pub(super) struct Lanes {
 impl Lanes {
     /// Connects for reads and writes. Makes the tables if they are not there.
     pub(super) async fn connect(target: Target, connections: usize) -> Result<Self, StoreError> {
-        if !(MIN_CONNECTIONS..=MAX_CONNECTIONS).contains(&connections) {
-            let message = format!(
-                "connections is {connections}; it must be from {MIN_CONNECTIONS} to {MAX_CONNECTIONS}"
-            );
-            return Err(StoreError::refused(message));
-        }
         let reads = dial(&target).await?;
         let writes = dial(&target).await?;
         pooler::refuse_shared([&reads, &writes], &target).await?;
@@ -123,10 +128,6 @@ impl Lanes {
         let client = dial(&self.target).await?;
         let seen = self.seen.load(Ordering::Acquire);
         Session::on(client, &self.target, &self.tables, seen).await
-    }
-
-    pub(super) fn target(&self) -> &Target {
-        &self.target
     }
 
     fn orphans(&self) -> StdMutexGuard<'_, Vec<Backend>> {

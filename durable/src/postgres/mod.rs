@@ -48,6 +48,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::OnceCell;
 use tokio::task::AbortHandle;
 
 use crate::store::{
@@ -226,7 +227,10 @@ pub struct Postgres {
 }
 
 struct Inner {
-    lanes: Lanes,
+    target: Target,
+    connections: usize,
+    /// Once it has connected.
+    lanes: OnceCell<Lanes>,
     hints: Arc<Hints>,
     spaces: Mutex<HashMap<Namespace, Arc<Space>>>,
     listener: AbortHandle,
@@ -275,19 +279,48 @@ impl Postgres {
     ///
     /// Outside a Tokio runtime.
     pub async fn connect_with(options: PostgresOptions) -> Result<Self, StoreError> {
+        let postgres = Self::connect_lazy(options)?;
+        postgres.lanes().await?;
+        Ok(postgres)
+    }
+
+    /// Connects when it is first used: for a [shard](crate::Shards) whose server may be down when the program starts. Calls
+    /// fail then as [`connect_with`](Self::connect_with) does.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Refused`] when a setting is out of its range or cannot be used.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
+    pub fn connect_lazy(options: PostgresOptions) -> Result<Self, StoreError> {
         let connections = options.connections;
+        lanes::check_connections(connections)?;
         let target = Target::new(options)?;
-        let lanes = Lanes::connect(target.clone(), connections).await?;
         let hints = Arc::<Hints>::default();
-        let listener = tokio::spawn(hints::listen(target, Arc::clone(&hints)));
+        let listener = tokio::spawn(hints::listen(target.clone(), Arc::clone(&hints)));
         Ok(Postgres {
             inner: Arc::new(Inner {
-                lanes,
+                target,
+                connections,
+                lanes: OnceCell::new(),
                 hints,
                 spaces: Mutex::default(),
                 listener: listener.abort_handle(),
             }),
         })
+    }
+
+    async fn lanes(&self) -> Result<&Lanes, StoreError> {
+        let Inner {
+            target,
+            connections,
+            lanes,
+            ..
+        } = &*self.inner;
+        let connecting = || Lanes::connect(target.clone(), *connections);
+        lanes.get_or_try_init(connecting).await
     }
 
     fn spaces(&self) -> MutexGuard<'_, HashMap<Namespace, Arc<Space>>> {
@@ -301,7 +334,7 @@ impl Postgres {
         if let Some(space) = known {
             return Ok(space);
         }
-        let found = self.inner.lanes.read(&FindCall(namespace)).await?;
+        let found = self.lanes().await?.read(&FindCall(namespace)).await?;
         let Some(space) = found.map(Arc::new) else {
             let error = format!("namespace {namespace} was not opened");
             return Err(StoreError::refused(error));
@@ -322,7 +355,7 @@ fn version_of(written: &WriteOutcome) -> Option<Version> {
 impl fmt::Debug for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Postgres")
-            .field("target", self.inner.lanes.target())
+            .field("target", &self.inner.target)
             .finish_non_exhaustive()
     }
 }
@@ -331,7 +364,7 @@ impl Store for Postgres {
     fn open<'a>(&'a self, namespace: &'a Namespace, codec: &'a str) -> Answer<'a, Opened> {
         Box::pin(async move {
             let call = OpenCall { namespace, codec };
-            let (space, opened) = self.inner.lanes.run(Lane::Load, &call).await??;
+            let (space, opened) = self.lanes().await?.run(Lane::Load, &call).await??;
             self.spaces().insert(namespace.clone(), Arc::new(space));
             Ok(opened)
         })
@@ -350,10 +383,9 @@ impl Store for Postgres {
                 writes,
                 near,
             };
-            let written = self.inner.lanes.run(Lane::Write, &call).await?;
-            self.inner
-                .lanes
-                .saw(written.iter().flatten().filter_map(version_of));
+            let lanes = self.lanes().await?;
+            let written = lanes.run(Lane::Write, &call).await?;
+            lanes.saw(written.iter().flatten().filter_map(version_of));
             let writes = call.writes.into_iter().zip(written);
             let written =
                 writes.map(|(write, outcome)| outcome.unwrap_or(WriteOutcome::Locked(write)));
@@ -365,9 +397,10 @@ impl Store for Postgres {
         Box::pin(async move {
             let space = self.space(namespace).await?;
             let call = LoadCall(&space, request);
-            let loaded = self.inner.lanes.run(Lane::Load, &call).await?;
+            let lanes = self.lanes().await?;
+            let loaded = lanes.run(Lane::Load, &call).await?;
             let versions = loaded.rows.iter().map(|&(version, _)| version);
-            self.inner.lanes.saw(versions);
+            lanes.saw(versions);
             Ok(loaded)
         })
     }
@@ -376,10 +409,11 @@ impl Store for Postgres {
         Box::pin(async move {
             let space = self.space(namespace).await?;
             let call = FireCall(&space, request);
-            let report = self.inner.lanes.run(Lane::Fire, &call).await?;
+            let lanes = self.lanes().await?;
+            let report = lanes.run(Lane::Fire, &call).await?;
             let tokens = report.fired.iter().map(|fired| fired.token);
             let next = report.next.iter().map(|armed| armed.version);
-            self.inner.lanes.saw(tokens.chain(next));
+            lanes.saw(tokens.chain(next));
             Ok(report)
         })
     }
@@ -397,7 +431,7 @@ impl Store for Postgres {
                 settles,
                 near,
             };
-            self.inner.lanes.run(Lane::Settle, &call).await
+            self.lanes().await?.run(Lane::Settle, &call).await
         })
     }
 
@@ -409,7 +443,7 @@ impl Store for Postgres {
         Box::pin(async move {
             let space = self.space(namespace).await?;
             let call = UnloadCall(&space, instance);
-            self.inner.lanes.run(Lane::Load, &call).await
+            self.lanes().await?.run(Lane::Load, &call).await
         })
     }
 
@@ -422,7 +456,7 @@ impl Store for Postgres {
         Box::pin(async move {
             let space = self.space(namespace).await?;
             let call = UnmarkCall(&space, instance, versions);
-            self.inner.lanes.run(Lane::Load, &call).await
+            self.lanes().await?.run(Lane::Load, &call).await
         })
     }
 
@@ -430,7 +464,7 @@ impl Store for Postgres {
         Box::pin(async move {
             let space = self.space(namespace).await?;
             let call = GetCall(&space, key);
-            self.inner.lanes.read(&call).await
+            self.lanes().await?.read(&call).await
         })
     }
 
@@ -438,7 +472,7 @@ impl Store for Postgres {
         Box::pin(async move {
             let space = self.space(namespace).await?;
             let call = ListCall(&space, request);
-            self.inner.lanes.run(Lane::Admin, &call).await
+            self.lanes().await?.run(Lane::Admin, &call).await
         })
     }
 
@@ -446,7 +480,7 @@ impl Store for Postgres {
         Box::pin(async move {
             let space = self.space(namespace).await?;
             let call = CountCall(&space);
-            self.inner.lanes.run(Lane::Admin, &call).await
+            self.lanes().await?.run(Lane::Admin, &call).await
         })
     }
 
@@ -454,7 +488,7 @@ impl Store for Postgres {
         Box::pin(async move {
             let space = self.space(namespace).await?;
             let call = PurgeCall(&space);
-            self.inner.lanes.run(Lane::Admin, &call).await
+            self.lanes().await?.run(Lane::Admin, &call).await
         })
     }
 
@@ -469,7 +503,7 @@ impl Store for Postgres {
         Box::pin(async move {
             let space = self.space(namespace).await?;
             let call = RetryCall(&space, which);
-            self.inner.lanes.run(Lane::Admin, &call).await?.retried()
+            self.lanes().await?.run(Lane::Admin, &call).await?.retried()
         })
     }
 
@@ -477,7 +511,11 @@ impl Store for Postgres {
         Box::pin(async move {
             let space = self.space(namespace).await?;
             let call = DiscardCall(&space, which);
-            self.inner.lanes.run(Lane::Admin, &call).await?.discarded()
+            self.lanes()
+                .await?
+                .run(Lane::Admin, &call)
+                .await?
+                .discarded()
         })
     }
 

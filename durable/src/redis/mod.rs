@@ -48,6 +48,7 @@ mod servers;
 mod url;
 
 use std::fmt;
+use std::time::Duration;
 
 use ::redis::Cmd;
 use tokio::time::timeout;
@@ -204,15 +205,25 @@ impl Redis {
     /// [`StoreError::Refused`] when the URL cannot be used or the server does not let this user in,
     /// [`StoreError::Unavailable`] when it does not respond within 5 s. No text contains the password.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
-        let redis = Redis {
+        let redis = Self::connect_lazy(url)?;
+        let ping = ::redis::cmd("PING");
+        let pong = timeout(CONNECT, redis.connection.send(&ping)).await;
+        redis.checked(pong.unwrap_or_else(|late| Err(std::io::Error::from(late).into())))?;
+        Ok(redis)
+    }
+
+    /// Connects when it is first used: for a [shard](crate::Shards) whose server may be down when the program starts. Calls
+    /// fail then as [`connect`](Self::connect) does.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Refused`] when the URL cannot be used.
+    pub fn connect_lazy(url: &str) -> Result<Self, StoreError> {
+        Ok(Redis {
             connection: Connection::new(url)?,
             hints: Hints::default(),
             replicas: None,
-        };
-        let ping = ::redis::cmd("PING");
-        let ping = timeout(CONNECT, redis.connection.send(&ping)).await;
-        redis.checked(ping.unwrap_or_else(|late| Err(std::io::Error::from(late).into())))?;
-        Ok(redis)
+        })
     }
 
     /// Checks that what a call has written survives a crash of the server, and that the server forgets no timers when its memory

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use tickwheel::TimerWheel;
-use tickwheel_durable::{Claims, DurableTimers, Error, Shards, builder};
-use tokio::time::timeout;
+use tickwheel_durable::{Claims, DurableTimers, Error, Redis, Shards, builder};
+use tokio::time::{sleep, timeout};
 
 use crate::faults::delivered;
 use crate::server::Server;
@@ -67,4 +67,33 @@ async fn server_that_is_killed_delays_no_timer_of_another() {
     );
     two.run();
     delivered(&mut claims, &BTreeSet::from([1_000])).await;
+}
+
+/// No instance could be started while one of the servers was down: its store could not be made.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn instance_starts_while_a_server_is_down() {
+    let Some(one) = Server::start(&[]) else {
+        return;
+    };
+    let mut two = Server::start(&[]).expect("there is a program");
+    two.kill();
+    let lazy = |server: &Server| Redis::connect_lazy(&server.url()).expect("the URL is right");
+    let shards = Shards::stores([("one", lazy(&one)), ("two", lazy(&two))]);
+    let builder = builder::<String, u64>("shards").poll(SECOND / 5);
+    let wheel = TimerWheel::new();
+    let started = builder.call_timeout(2 * SECOND).start(&wheel, shards).await;
+    let (timers, mut claims) = started.expect("one of them is there");
+    let keys: Vec<String> = (0..20).map(|number| number.to_string()).collect();
+    for key in &keys {
+        let set = timers.set_timer(key, &1, SECOND).await;
+        let is_down = timers.shard_of(key) == Ok(Some("two"));
+        assert_eq!(set.is_err(), is_down, "{set:?}");
+    }
+    two.run();
+    for (key, value) in keys.iter().zip(2..) {
+        while timers.set_timer(key, &value, SECOND).await.is_err() {
+            sleep(SECOND / 10).await;
+        }
+    }
+    delivered(&mut claims, &(2..22).collect()).await;
 }
