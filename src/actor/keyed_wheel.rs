@@ -24,8 +24,9 @@ const KEPT_BATCH: usize = 1024;
 /// The cost of an attempt to lock a set that is locked by another thread. The unit is one timer.
 const CONTENDED_COST: usize = if EXPLORED { 1 } else { 64 };
 
-/// The actor waits for the lock of a set after this many failed attempts.
-const ATTEMPTS: u32 = if EXPLORED { 2 } else { 2_048 };
+/// The actor waits for the lock of a set after this many failed attempts. Meanwhile it does not advance the wheel beyond what
+/// the set needs, so more of them would delay every timer.
+pub(in crate::actor) const ATTEMPTS: u32 = if EXPLORED { 2 } else { 64 };
 
 /// The list of sets with due timers keeps memory for this many.
 const KEPT_DUE: usize = 64;

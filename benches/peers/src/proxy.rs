@@ -19,11 +19,12 @@ use crate::sides::{Floor, Tickwheel, Timer, Tokio, runtime, wheel_on};
 /// How long the timers of each request are, in seconds, where lengths are not mixed.
 const LENGTHS: [u64; 4] = [30, 60, 10, 5];
 
-/// How long the timers of a request are: always the same, or each at random between one second and thirty.
+/// How long the timers of a request are: always the same, or each at random between ten seconds and thirty. The first also
+/// runs while it is the turn of other sides, which takes seconds.
 fn lengths(mixed: bool) -> [Duration; 4] {
     LENGTHS.map(|secs| {
         if mixed {
-            Duration::from_millis(fastrand::u64(1_000..30_000))
+            Duration::from_millis(fastrand::u64(10_000..30_000))
         } else {
             Duration::from_secs(secs)
         }

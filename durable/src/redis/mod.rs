@@ -48,7 +48,6 @@ mod servers;
 mod url;
 
 use std::fmt;
-use std::time::Duration;
 
 use ::redis::Cmd;
 use tokio::time::timeout;

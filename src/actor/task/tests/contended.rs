@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 
 use super::*;
 use crate::Expirations;
+use crate::actor::keyed_wheel::ATTEMPTS;
 
 /// A key by which a thread can be held up while it has the lock of the set.
 struct Key(u64, Option<Arc<Gate>>);
@@ -126,7 +127,7 @@ async fn waits_for_a_set_that_is_locked_again_and_again() {
     set(&locked, 1, 10);
     let (go_on, holder) = hold(&locked, 0);
     jump(ms(10));
-    for _ in 0..2_048 {
+    for _ in 0..ATTEMPTS {
         assert_eq!(step(&mut actor), "again");
     }
     let opener = thread::spawn(move || {
