@@ -154,8 +154,8 @@
 //! |---|---|---|---|
 //! | median lateness of a lone sleep, of 100 us or of any length | 1.1 ms | 1.1 ms | 0.1 ms |
 //! | median lateness at 10,000 sleeps a second | 1.1 ms | 0.7 ms | 0.4 ms |
-//! | CPU time for each of 1,000 sleeps a second, on two workers | 1 | 1.2 of Tokio's | 1.5 of Tokio's |
-//! | of 10,000 | 1 | 1.0 | 1.5 |
+//! | CPU time for each of 1,000 sleeps a second, on two workers | 1 | 1.1 of Tokio's | 1.3 of Tokio's |
+//! | of 10,000 | 1 | 1.2 | 1.5 |
 //! | of 100,000 | 1 | 1.2 | 1.3 |
 //!
 //! Dense timers share wake-ups, as [`Builder`]'s `precise` says. After a quiet moment timers are precise again.
