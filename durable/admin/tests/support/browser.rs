@@ -42,6 +42,11 @@ impl Browser {
             "--no-sandbox",
             "--disable-gpu",
             "--disable-dev-shm-usage",
+            // It asks nobody on the network.
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--no-first-run",
             "--remote-debugging-pipe",
             "--window-size=1100,900",
         ]);
