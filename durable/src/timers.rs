@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::admin::Admin;
 use crate::codec::Coder;
 use crate::error::Error;
-use crate::instance::{Core, Cores, Group, Instance, Shutdown};
+use crate::instance::{Cores, Group, Instance, Shutdown};
 use crate::metrics::DurableMetrics;
 use crate::store::{Action, Counts, Due, Missed, State, Write, WriteOutcome};
 use crate::token::Token;
@@ -171,14 +171,16 @@ impl<K, V> DurableTimers<K, V> {
         Q: Serialize + ?Sized,
     {
         check_period(period)?;
-        let (first, now) = (first.into(), self.core(key)?.now());
+        let key = self.coder.encode_key(&key)?;
+        let (first, now) = (first.into(), self.cores.of_key(&key).now());
         let first = if first > now {
             first
         } else {
             Missed::Skip.next(first, period, now).due
         };
-        let write = self.set(key, value, Due::At(first), Some(period), false);
-        self.submit(write?).await.map(drop)
+        let value = self.coder.encode_value(value)?;
+        let action = Action::set(value, Due::At(first), Some(period), false);
+        self.submit(Write { key, action }).await.map(drop)
     }
 
     /// Sets a timer that is due whenever clocks in a time zone show a time of a cron expression, until it is removed or set
@@ -205,22 +207,17 @@ impl<K, V> DurableTimers<K, V> {
         K: Borrow<Q>,
         Q: Serialize + ?Sized,
     {
-        let core = self.core(key)?;
+        let key = self.coder.encode_key(&key)?;
+        let core = self.cores.of_key(&key);
         let first = crate::cron::Cron::first(expression, zone, core.now());
         let (schedule, first) = first.map_err(Error::Cron)?;
         let feature = crate::store::Feature::Schedules;
         if !core.calls.supports(feature) {
             return Err(Error::Unsupported { feature });
         }
-        let write = Write {
-            key: self.coder.encode_key(&key)?,
-            action: Action::set_scheduled(
-                self.coder.encode_value(value)?,
-                Due::At(first),
-                schedule,
-            ),
-        };
-        self.submit(write).await.map(drop)
+        let value = self.coder.encode_value(value)?;
+        let action = Action::set_scheduled(value, Due::At(first), schedule);
+        self.submit(Write { key, action }).await.map(drop)
     }
 
     /// Sets a timer unless the key has one, waiting or in flight.
@@ -240,7 +237,7 @@ impl<K, V> DurableTimers<K, V> {
     {
         let write = self.set(key, value, Due::In(delay), None, true)?;
         let shard = self.cores.shard_of(&write.key);
-        Ok(match self.submit(write).await? {
+        Ok(match self.writes[shard].submit(write).await? {
             WriteOutcome::Armed { .. } => SetIfAbsent::Set,
             WriteOutcome::InFlight(version) => SetIfAbsent::InFlight(Token { version, shard }),
             _ => SetIfAbsent::Present,
@@ -312,11 +309,15 @@ impl<K, V> DurableTimers<K, V> {
     {
         let key = self.coder.encode_key(&key)?;
         let (action, shard) = (Action::Remove, self.cores.shard_of(&key));
-        Ok(match self.submit(Write { key, action }).await? {
-            WriteOutcome::Removed { value, .. } => Removed::Value(self.coder.decode_value(&value)?),
-            WriteOutcome::InFlight(version) => Removed::InFlight(Token { version, shard }),
-            _ => Removed::Absent,
-        })
+        Ok(
+            match self.writes[shard].submit(Write { key, action }).await? {
+                WriteOutcome::Removed { value, .. } => {
+                    Removed::Value(self.coder.decode_value(&value)?)
+                }
+                WriteOutcome::InFlight(version) => Removed::InFlight(Token { version, shard }),
+                _ => Removed::Absent,
+            },
+        )
     }
 
     /// When the timer with this key is due, by the store's clock. `None` if there is none, or it has fired.
@@ -398,26 +399,19 @@ impl<K, V> DurableTimers<K, V> {
     {
         let key = self.coder.encode_key(&key)?;
         let (action, shard) = (Action::Move { due }, self.cores.shard_of(&key));
-        Ok(match self.submit(Write { key, action }).await? {
-            WriteOutcome::Armed { .. } => Moved::Yes,
-            WriteOutcome::InFlight(version) => Moved::InFlight(Token { version, shard }),
-            _ => Moved::Absent,
-        })
+        Ok(
+            match self.writes[shard].submit(Write { key, action }).await? {
+                WriteOutcome::Armed { .. } => Moved::Yes,
+                WriteOutcome::InFlight(version) => Moved::InFlight(Token { version, shard }),
+                _ => Moved::Absent,
+            },
+        )
     }
 
     /// For who reports its counters.
     #[cfg(feature = "metrics")]
     pub(crate) fn cores(&self) -> &Arc<Cores> {
         &self.cores
-    }
-
-    /// That of the shard that has the key.
-    fn core<Q>(&self, key: &Q) -> Result<&Arc<Core>, Error>
-    where
-        K: Borrow<Q>,
-        Q: Serialize + ?Sized,
-    {
-        Ok(self.cores.of_key(&self.coder.encode_key(&key)?))
     }
 
     fn set<Q>(
@@ -434,13 +428,7 @@ impl<K, V> DurableTimers<K, V> {
     {
         Ok(Write {
             key: self.coder.encode_key(&key)?,
-            action: Action::Set {
-                value: self.coder.encode_value(value)?,
-                due,
-                period,
-                schedule: None,
-                if_absent,
-            },
+            action: Action::set(self.coder.encode_value(value)?, due, period, if_absent),
         })
     }
 }
