@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures_util::future::try_join_all;
+use futures_util::future::{TryFutureExt, try_join_all};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::instance::{Core, Cores};
 use crate::rebalance::{Rebalanced, rebalance};
 use crate::store::{
-    DeadRows, List, PrefixCursor, PrefixRows, Purged, Retried, Settle, Settled, Settlement, State,
+    DeadRows, List, PrefixCursor, PrefixRows, Purged, Settle, Settled, Settlement, State,
     StoreError, StoreTime, Stored, StoredInstance, Version,
 };
 use crate::token::Token;
@@ -366,11 +366,8 @@ impl<K, V> Admin<K, V> {
     ///
     /// See [above](Self).
     pub async fn purge(&self) -> Result<u64, Error> {
-        let step = || async {
-            let Purged { rows, more } = self.purge_batch().await?;
-            Ok((rows, more))
-        };
-        in_steps(step).await
+        let step = || self.purge_batch();
+        in_steps(|| step().map_ok(|purged| (purged.rows, purged.more))).await
     }
 
     /// Deletes as many timers of the namespace as the store can delete without delaying other calls. Use it to show the
@@ -498,25 +495,13 @@ async fn list(
 }
 
 async fn retry(core: &Core, which: impl Fn() -> DeadRows) -> Result<u64, Error> {
-    let step = || {
-        let retrying = core.calls.retry_dead(which());
-        async move {
-            let Retried { rows, more } = retrying.await?;
-            Ok((rows, more))
-        }
-    };
-    in_steps(step).await
+    let step = || core.calls.retry_dead(which());
+    in_steps(|| step().map_ok(|retried| (retried.rows, retried.more))).await
 }
 
 async fn discard_rows(core: &Core, which: impl Fn() -> DeadRows) -> Result<u64, Error> {
-    let step = || {
-        let discarding = core.calls.discard_dead(which());
-        async move {
-            let Purged { rows, more } = discarding.await?;
-            Ok((rows, more))
-        }
-    };
-    in_steps(step).await
+    let step = || core.calls.discard_dead(which());
+    in_steps(|| step().map_ok(|discarded| (discarded.rows, discarded.more))).await
 }
 
 /// Repeats a call that returns how many rows it has changed, and whether there are more. Returns the sum.
