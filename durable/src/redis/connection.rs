@@ -313,11 +313,11 @@ impl Connection {
 
     /// Connections to each server that has timers.
     pub(super) async fn to_each(&self) -> Result<Vec<MultiplexedConnection>, RedisError> {
-        if !self.servers.is_cluster() {
+        let Some(clients) = self.servers.primaries().await? else {
             return Ok(vec![self.link(None).await?.connection.clone()]);
-        }
+        };
         let mut connections = Vec::new();
-        for client in self.servers.clients().await? {
+        for client in clients {
             connections.push(client.get_multiplexed_async_connection().await?);
         }
         Ok(connections)

@@ -115,8 +115,8 @@ impl Servers {
                 Ok((Client::open(at(server, named))?, Some(by)))
             }
             Servers::Cluster(nodes) => {
-                let (slots, by) = nodes.slots(namespace).await?;
-                let named = slots.into_iter().find_map(|slots| slots.primary);
+                let (primaries, by) = nodes.primaries(namespace).await?;
+                let named = primaries.into_iter().next();
                 let named = named.ok_or_else(|| away("no node has the slot"))?;
                 Ok((Client::open(at(&nodes.node, named))?, Some(by)))
             }
@@ -159,22 +159,17 @@ impl Servers {
         Ok(self.find(Some(namespace)).await?.0)
     }
 
-    /// Clients of all servers that have timers.
-    pub(super) async fn clients(&self) -> RedisResult<Vec<Client>> {
+    /// Clients of the nodes of a cluster that have slots; `None` where one server has all timers.
+    pub(super) async fn primaries(&self) -> RedisResult<Option<Vec<Client>>> {
         let Servers::Cluster(nodes) = self else {
-            return Ok(vec![self.find(None).await?.0]);
+            return Ok(None);
         };
-        let (slots, _) = nodes.slots(None).await?;
-        let mut primaries: Vec<_> = slots
-            .into_iter()
-            .filter_map(|slots| slots.primary)
-            .collect();
+        let (mut primaries, _) = nodes.primaries(None).await?;
         primaries.sort();
         primaries.dedup();
         let clients = primaries.into_iter();
-        clients
-            .map(|named| Client::open(at(&nodes.node, named)))
-            .collect()
+        let clients = clients.map(|named| Client::open(at(&nodes.node, named)));
+        clients.collect::<RedisResult<_>>().map(Some)
     }
 
     /// A server has named another one that has the slot.
@@ -186,29 +181,25 @@ impl Servers {
 
     /// A connection has failed: whoever named its server may know no better.
     pub(super) fn doubt(&self) {
-        if let Servers::Sentinel {
-            sentinels: nodes, ..
-        }
-        | Servers::Cluster(nodes) = self
-        {
+        if let Some(nodes) = self.nodes() {
             nodes.lock().rotate_left(1);
         }
     }
 
     fn ask_last(&self, address: &Address) {
-        if let Servers::Sentinel {
-            sentinels: nodes, ..
-        }
-        | Servers::Cluster(nodes) = self
-        {
+        if let Some(nodes) = self.nodes() {
             nodes.put(address, false);
         }
     }
-}
 
-/// Slots of a cluster that belong together.
-struct Slots {
-    primary: Option<Address>,
+    /// Those that name servers.
+    fn nodes(&self) -> Option<&Nodes> {
+        match self {
+            Servers::One(_) => None,
+            Servers::Sentinel { sentinels, .. } => Some(sentinels),
+            Servers::Cluster(nodes) => Some(nodes),
+        }
+    }
 }
 
 impl Nodes {
@@ -273,8 +264,12 @@ impl Nodes {
         Err(failed)
     }
 
-    /// The slots of a cluster; with a namespace, those that it is in. Remembers all nodes that are named.
-    async fn slots(&self, namespace: Option<&Namespace>) -> RedisResult<(Vec<Slots>, Address)> {
+    /// The primaries of the slots of a cluster, or of the slot of a namespace, and who has named them. Remembers all nodes that
+    /// are named.
+    async fn primaries(
+        &self,
+        namespace: Option<&Namespace>,
+    ) -> RedisResult<(Vec<Address>, Address)> {
         let mut question = ::redis::pipe();
         question.cmd("CLUSTER").arg("SLOTS");
         if let Some(namespace) = namespace {
@@ -291,21 +286,20 @@ impl Nodes {
                 .transpose()?
                 .map(from_redis_value)
                 .transpose()?;
-            let (mut slots, mut named) = (Vec::new(), Vec::new());
+            let (mut primaries, mut named) = (Vec::new(), Vec::new());
             for range in from_redis_value::<Vec<Vec<Value>>>(ranges)? {
                 let mut range = range.into_iter();
                 let mut bound = || range.next().map(from_redis_value::<i64>).transpose();
                 let (first, last) = (bound()?.unwrap_or(0), bound()?.unwrap_or(-1));
                 let nodes: Vec<_> = range.filter_map(|node| address_of(node, by)).collect();
                 if slot.is_none_or(|slot| (first..=last).contains(&slot)) {
-                    let primary = nodes.first().cloned();
-                    slots.push(Slots { primary });
+                    primaries.extend(nodes.first().cloned());
                 }
                 named.extend(nodes);
             }
-            Ok((slots, named))
+            Ok((primaries, named))
         };
-        let ((slots, named), by) = self.ask(&question, read).await?;
+        let ((primaries, named), by) = self.ask(&question, read).await?;
         let mut addresses = self.lock();
         for address in named {
             if !addresses.contains(&address) {
@@ -313,7 +307,7 @@ impl Nodes {
             }
         }
         drop(addresses);
-        Ok((slots, by))
+        Ok((primaries, by))
     }
 }
 
