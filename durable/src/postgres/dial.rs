@@ -41,6 +41,25 @@ pub(super) type Dial = dyn Fn(Config) -> BoxFuture<'static, Result<Dialed, BoxEr
 pub(super) type Prepare =
     dyn Fn(Config) -> BoxFuture<'static, Result<Config, BoxError>> + Send + Sync;
 
+/// Connects by a function.
+pub(super) fn by_function<F, R, S, T, E>(function: F) -> Arc<Dial>
+where
+    F: Fn(Config) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<(Client, Connection<S, T>), E>> + Send + 'static,
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    E: Into<BoxError>,
+{
+    Arc::new(move |config| {
+        let connected = function(config);
+        Box::pin(async move {
+            let (client, mut connection) = connected.await.map_err(Into::into)?;
+            let messages: Messages = Box::pin(poll_fn(move |cx| connection.poll_message(cx)));
+            Ok((client, messages))
+        })
+    })
+}
+
 /// Connects with a TLS connector.
 pub(super) fn by_connector<T>(tls: T) -> Arc<Dial>
 where
@@ -49,32 +68,18 @@ where
     T::TlsConnect: Send,
     <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
 {
-    Arc::new(move |config| {
+    by_function(move |config| {
         let tls = tls.clone();
-        Box::pin(async move {
-            let (client, connection) = config.connect(tls).await?;
-            Ok((client, messages(connection)))
-        })
+        async move { config.connect(tls).await }
     })
 }
 
 /// Connects with TLS, and trusts what the file has signed, else what the system trusts. Both are read each time.
 pub(super) fn by_system(roots: Option<PathBuf>) -> Arc<Dial> {
-    Arc::new(move |config| {
+    by_function(move |config| {
         let tls = tls::connector(roots.as_deref());
-        Box::pin(async move {
-            let (client, connection) = config.connect(tls?).await?;
-            Ok((client, messages(connection)))
-        })
+        async move { Ok::<_, BoxError>(config.connect(tls?).await?) }
     })
-}
-
-pub(super) fn messages<S, T>(mut connection: Connection<S, T>) -> Messages
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    Box::pin(poll_fn(move |cx| connection.poll_message(cx)))
 }
 
 /// Connects, for calls.

@@ -9,7 +9,7 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{Client, Config, Connection, Socket};
 
-use super::dial::{Dial, Prepare, by_connector, messages};
+use super::dial::{Dial, Prepare, by_connector, by_function};
 use super::lanes::MAX_CONNECTIONS;
 use super::url;
 use crate::store::{BoxError, StoreError};
@@ -109,13 +109,7 @@ impl PostgresOptions {
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         E: Into<BoxError>,
     {
-        self.dial = Some(Arc::new(move |config| {
-            let connected = function(config);
-            Box::pin(async move {
-                let (client, connection) = connected.await.map_err(Into::into)?;
-                Ok((client, messages(connection)))
-            })
-        }));
+        self.dial = Some(by_function(function));
         self
     }
 
