@@ -41,6 +41,8 @@ if [ ! -d "$folder" ]; then
     fi
 fi
 cd "$folder"
+# Else what an earlier server said stands there until the new one has opened it.
+rm -f "$folder/log"
 $as "$bin/postgres" -D data -p "$port" -k "$folder" "$@" >"$folder/log" 2>&1 </dev/null &
 server=$!
 while ! grep -qs "ready to accept .*connections" "$folder/log"; do
