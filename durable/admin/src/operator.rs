@@ -9,12 +9,15 @@ use tickwheel_durable::store::{
     Settle, Settled, Settlement, State, Store, StoreTime, Stored, StoredInstance, StoredNamespace,
     Version,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::failure::Failure;
 
 /// Released timers that are due are hinted to the instances; how far ahead does not matter.
 const NEAR: LoadWindow = LoadWindow::new(Duration::from_secs(1), None);
+
+/// The shortest pause between two steps, which is for other calls.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// A store, asked with a time limit.
 #[derive(Clone)]
@@ -217,6 +220,25 @@ impl From<Retried> for Step {
 impl From<Purged> for Step {
     fn from(Purged { rows, more, .. }: Purged) -> Self {
         Step { rows, more }
+    }
+}
+
+/// Makes steps until there are no more, and reports the rows of each. Half of the time is for other calls.
+pub(crate) async fn all_steps<F, Fut>(mut step: F, progress: impl Fn(u64)) -> Result<u64, Failure>
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Result<Step, Failure>>,
+{
+    let mut sum = 0;
+    loop {
+        let began = Instant::now();
+        let Step { rows, more } = step().await?;
+        sum += rows;
+        progress(rows);
+        if !more {
+            return Ok(sum);
+        }
+        sleep(began.elapsed().max(PAUSE)).await;
     }
 }
 

@@ -1,20 +1,16 @@
 //! Changes: releases, retries, discards, purges.
 
 use std::io::{BufRead as _, IsTerminal as _};
-use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tickwheel_durable::store::{DeadRows, PrefixRows, Settlement, State, Version};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::output::{print, print_json};
 use crate::args::{Claims, Dead};
 use crate::failure::Failure;
-use crate::operator::{Operator, Step};
+use crate::operator::{Operator, Step, all_steps};
 use crate::records::ChangedRecord;
-
-/// The shortest pause between two steps, which is for other calls.
-const PAUSE: Duration = Duration::from_millis(2);
 
 /// So many dead timers of a prefix are found at once.
 const FOUND_AT_ONCE: usize = 100;
@@ -23,24 +19,6 @@ const FOUND_AT_ONCE: usize = 100;
 fn progress(total: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:40} {human_pos}/{human_len} {eta}");
     ProgressBar::new(total).with_style(style.expect("the template is right"))
-}
-
-/// Makes steps until there are no more. Half of the time is for other calls.
-async fn all_steps(
-    bar: &ProgressBar,
-    mut step: impl AsyncFnMut() -> Result<Step, Failure>,
-) -> Result<u64, Failure> {
-    let mut sum = 0;
-    loop {
-        let began = Instant::now();
-        let Step { rows, more } = step().await?;
-        sum += rows;
-        bar.inc(rows);
-        if !more {
-            return Ok(sum);
-        }
-        sleep(began.elapsed().max(PAUSE)).await;
-    }
 }
 
 /// Prints how many there were. None is a failure.
@@ -111,10 +89,8 @@ async fn change_dead(
     let began = Instant::now();
     if which.all {
         // One that dies again meanwhile is left alone.
-        return all_steps(&bar, async || {
-            change(DeadRows::OlderThan(began.elapsed())).await
-        })
-        .await;
+        let step = || change(DeadRows::OlderThan(began.elapsed()));
+        return all_steps(step, |rows| bar.inc(rows)).await;
     }
     if let Some(prefix) = &which.prefix {
         return change_prefix(operator, operator.prefix(prefix), &bar, change).await;
@@ -133,7 +109,7 @@ async fn change_dead(
     };
     let mut changed = 0;
     for which in chosen {
-        changed += all_steps(&bar, async || change(which.clone()).await).await?;
+        changed += all_steps(|| change(which.clone()), |rows| bar.inc(rows)).await?;
     }
     Ok(changed)
 }
@@ -152,7 +128,7 @@ async fn change_prefix(
         let page = operator.with_prefix(request.clone()).await?;
         for row in page.rows.into_iter().filter(|row| row.due <= now) {
             let token = DeadRows::Token(row.version);
-            changed += all_steps(bar, async || change(token.clone()).await).await?;
+            changed += all_steps(|| change(token.clone()), |rows| bar.inc(rows)).await?;
         }
         match page.next {
             Some(next) => request.after = Some(next),
@@ -170,7 +146,7 @@ pub(super) async fn purge(operator: &Operator, json: bool, yes: bool) -> Result<
         ));
     }
     let bar = progress(total);
-    let purged = all_steps(&bar, async || operator.purge().await).await?;
+    let purged = all_steps(|| operator.purge(), |rows| bar.inc(rows)).await?;
     bar.finish_and_clear();
     if json {
         return print_json(&ChangedRecord {

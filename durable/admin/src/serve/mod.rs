@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::args::{Common, Serve};
 use crate::failure::Failure;
-use crate::operator::{Asked, Operator};
+use crate::operator::{Asked, Operator, all_steps};
 use crate::shown::{from_hex, hex};
 use guard::{Guard, secure};
 use page::{BARS, Frame, LATE, Overview, WINDOWS};
@@ -38,9 +38,6 @@ const FORM: usize = 16 * 1024;
 
 /// After a wrong token.
 const PAUSE: Duration = Duration::from_millis(500);
-
-/// Half of the time of long work is for other calls, and this at least.
-const STEP_PAUSE: Duration = Duration::from_millis(2);
 
 struct Site {
     asked: Asked,
@@ -386,19 +383,11 @@ async fn change(
 
 /// Retries or discards all timers that are dead now, step by step.
 async fn all(operator: &Operator, retries: bool) -> Result<u64, Failure> {
-    let (began, mut sum) = (Instant::now(), 0);
-    loop {
-        let step_began = Instant::now();
-        let which = DeadRows::OlderThan(began.elapsed());
-        let step = if retries {
-            operator.retry(which).await?
-        } else {
-            operator.discard(which).await?
-        };
-        sum += step.rows;
-        if !step.more {
-            return Ok(sum);
-        }
-        sleep(step_began.elapsed().max(STEP_PAUSE)).await;
+    let began = Instant::now();
+    let which = || DeadRows::OlderThan(began.elapsed());
+    if retries {
+        all_steps(|| operator.retry(which()), |_| ()).await
+    } else {
+        all_steps(|| operator.discard(which()), |_| ()).await
     }
 }
