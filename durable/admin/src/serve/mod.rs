@@ -205,13 +205,23 @@ impl Site {
         Ok(all)
     }
 
-    async fn operator(&self, name: &str) -> Result<Operator, Failure> {
+    /// The namespaces that are shown, and the operator of the one with this name.
+    async fn namespaces_and_operator(
+        &self,
+        name: &str,
+    ) -> Result<(Vec<StoredNamespace>, Operator), Failure> {
         let namespaces = self.namespaces().await?;
-        let mut found = namespaces.into_iter();
+        let mut found = namespaces.iter();
         let found = found.find(|found| found.name.as_str() == name);
         let found =
             found.ok_or_else(|| Failure::NotFound("there is no such namespace".to_owned()))?;
-        Ok(self.asked.operator(found))
+        let operator = self.asked.operator(found.clone());
+        Ok((namespaces, operator))
+    }
+
+    async fn operator(&self, name: &str) -> Result<Operator, Failure> {
+        let (_, operator) = self.namespaces_and_operator(name).await?;
+        Ok(operator)
     }
 }
 
@@ -233,8 +243,7 @@ async fn overview(
     Path(name): Path<String>,
     Query(look): Query<Look>,
 ) -> Result<Html<String>, Failure> {
-    let namespaces = site.namespaces().await?;
-    let operator = site.operator(&name).await?;
+    let (namespaces, operator) = site.namespaces_and_operator(&name).await?;
     let window = look
         .window
         .filter(|window| WINDOWS.iter().any(|(known, _)| known == window));
@@ -314,7 +323,7 @@ async fn list(
     Path((name, state)): Path<(String, String)>,
     Query(after): Query<After>,
 ) -> Result<Html<String>, Failure> {
-    let operator = site.operator(&name).await?;
+    let (namespaces, operator) = site.namespaces_and_operator(&name).await?;
     let states = [RowState::Waiting, RowState::InFlight, RowState::Dead];
     let mut states = states.into_iter();
     let state = states.find(|known| crate::records::state_name(*known) == state);
@@ -322,7 +331,7 @@ async fn list(
     let after = after.due.zip(after.version);
     let after = after.map(|(due, version)| (StoreTime::from_micros(due), Version(version)));
     let rows = operator.list(List::new(state, after, ROWS)).await?;
-    let (namespaces, now) = (site.namespaces().await?, operator.counts().await?.now);
+    let now = operator.counts().await?.now;
     let frame = site.frame(&namespaces, None);
     Ok(Html(
         page::list(&frame, &name, state, &rows, now).into_string(),
@@ -333,7 +342,7 @@ async fn timer(
     State(site): Shared,
     Path((name, key)): Path<(String, String)>,
 ) -> Result<Html<String>, Failure> {
-    let operator = site.operator(&name).await?;
+    let (namespaces, operator) = site.namespaces_and_operator(&name).await?;
     let key = from_hex(&key).ok_or_else(|| Failure::Usage("the key is no digits".to_owned()))?;
     let rows = operator.rows_of(key).await?;
     if rows.is_empty() {
@@ -341,7 +350,7 @@ async fn timer(
             "there is no timer with this key any more".to_owned(),
         ));
     }
-    let (namespaces, now) = (site.namespaces().await?, operator.counts().await?.now);
+    let now = operator.counts().await?.now;
     let frame = site.frame(&namespaces, None);
     Ok(Html(page::timers(&frame, &name, &rows, now).into_string()))
 }
