@@ -106,6 +106,15 @@ pub(crate) fn state_name(state: State) -> &'static str {
     }
 }
 
+/// The label of the `due` of rows in this state.
+pub(crate) fn due_name(state: State) -> &'static str {
+    match state {
+        State::InFlight => "lease ends",
+        State::Dead => "died",
+        _ => "due",
+    }
+}
+
 #[derive(Debug, Serialize)]
 pub(crate) struct InstanceRecord {
     id: i64,

@@ -7,7 +7,7 @@ use crate::args::{Chosen, Key};
 use crate::clock::{from_now, span};
 use crate::failure::Failure;
 use crate::operator::{Operator, position};
-use crate::records::{TimersRecord, state_name};
+use crate::records::{TimersRecord, due_name, state_name};
 use crate::shown::{from_hex, hex, line, text_line, whole};
 
 /// A key, value or error in a table has at most so many characters.
@@ -131,18 +131,10 @@ async fn with_prefix(
 fn rows_table(rows: &[Stored], now: StoreTime) -> String {
     let mut shown = table(&["key", "value", "state", "when", "attempt", "token", "error"]);
     for row in rows {
-        let when = match row.state {
-            State::InFlight => {
-                let by = row.claimed_by.map(|id| format!(", claimed by {}", id.0));
-                format!(
-                    "lease ends {}{}",
-                    from_now(row.due, now),
-                    by.unwrap_or_default()
-                )
-            }
-            State::Dead => format!("died {}", from_now(row.due, now)),
-            _ => format!("due {}", from_now(row.due, now)),
-        };
+        let mut when = format!("{} {}", due_name(row.state), from_now(row.due, now));
+        if let (State::InFlight, Some(id)) = (row.state, row.claimed_by) {
+            when = format!("{when}, claimed by {}", id.0);
+        }
         let token = (row.state != State::Waiting).then(|| row.version.0.to_string());
         shown.add_row([
             line(&row.key, KEY),
@@ -189,11 +181,7 @@ fn details(row: &Stored, now: StoreTime) -> String {
     let at = |time: StoreTime| format!("{time} ({})", from_now(time, now));
     lines.push(("state", state_name(row.state).replace('_', " ")));
     lines.push(("deadline", at(row.deadline)));
-    match row.state {
-        State::InFlight => lines.push(("lease ends", at(row.due))),
-        State::Dead => lines.push(("died", at(row.due))),
-        _ => lines.push(("due", at(row.due))),
-    }
+    lines.push((due_name(row.state), at(row.due)));
     lines.push(("attempt", row.attempt.to_string()));
     if row.state != State::Waiting {
         lines.push(("token", row.version.0.to_string()));

@@ -9,7 +9,7 @@ use tickwheel_durable::store::{State, StoreTime, Stored, StoredInstance, StoredN
 use super::picture::{Bar, bars, count};
 use crate::clock::{from_now, goes_on, span};
 use crate::operator::position;
-use crate::records::state_name;
+use crate::records::{due_name, state_name};
 use crate::shown::{hex, line, text_line, whole};
 
 /// A key, value or error in a table has at most so many characters.
@@ -235,17 +235,12 @@ fn rows(
     rows: &[Stored],
     now: StoreTime,
 ) -> Markup {
-    let when = match state {
-        State::InFlight => "lease ends",
-        State::Dead => "died",
-        _ => "due",
-    };
     html! {
         @if rows.is_empty() { p { "None." } }
         @else {
             table {
                 thead { tr {
-                    th { "key" } th { "value" } th { (when) }
+                    th { "key" } th { "value" } th { (due_name(state)) }
                     @if state == State::InFlight { th { "claimed by" } }
                     th { "attempt" } th { "error" } th {}
                 } }
@@ -331,11 +326,7 @@ pub(super) fn timers(
                 dl.details {
                     dt { "key" } dd { bdi { (line(&row.key, 4_096)) } }
                     dt { "deadline" } dd { (row.deadline) " (" (from_now(row.deadline, now)) ")" }
-                    @match row.state {
-                        State::InFlight => { dt { "lease ends" } dd { (from_now(row.due, now)) } }
-                        State::Dead => { dt { "died" } dd { (from_now(row.due, now)) } }
-                        _ => { dt { "due" } dd { (from_now(row.due, now)) } }
-                    }
+                    dt { (due_name(row.state)) } dd { (from_now(row.due, now)) }
                     dt { "attempt" } dd { (row.attempt) }
                     @if let Some(period) = row.period { dt { "every" } dd { (span(period)) } }
                     @if let Some(schedule) = &row.schedule { dt { "every" } dd { (schedule) } }
