@@ -1,4 +1,4 @@
-//! How bytes of any codec are shown: as JSON or text where they are that, else as hexadecimal digits.
+//! How bytes and counts are shown. Bytes of any codec are JSON or text where they are that, else hexadecimal digits.
 
 use std::fmt::Write as _;
 
@@ -109,6 +109,14 @@ pub(crate) fn from_hex(digits: &str) -> Option<Vec<u8>> {
     }
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     digits.chunks_exact(2).map(byte).collect()
+}
+
+/// A number, as an estimate if it is one.
+pub(crate) fn count(number: u64, is_estimate: bool) -> String {
+    if is_estimate {
+        return format!("~{number}");
+    }
+    number.to_string()
 }
 
 #[cfg(test)]

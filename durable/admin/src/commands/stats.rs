@@ -12,7 +12,7 @@ use crate::clock::{from_now, goes_on};
 use crate::failure::Failure;
 use crate::operator::{Asked, Operator};
 use crate::records::{InstanceRecord, InstancesRecord, NamespaceRecord, StatsRecord};
-use crate::serve::picture::count;
+use crate::shown::{count, text_line};
 
 /// What is counted of each namespace that was asked for.
 async fn count_all(
@@ -58,7 +58,7 @@ fn stats_table(counted: &[(Operator, tickwheel_durable::Counts)]) -> String {
             .map(|earliest| from_now(earliest, counts.now));
         stats.add_row([
             operator.namespace.to_string(),
-            crate::shown::text_line(&operator.codec, 40),
+            text_line(&operator.codec, 40),
             shown(counts.waiting),
             shown(counts.in_flight),
             shown(counts.dead),

@@ -2,7 +2,7 @@
 
 mod guard;
 mod page;
-pub(crate) mod picture;
+mod picture;
 
 use std::sync::Arc;
 use std::time::Duration;

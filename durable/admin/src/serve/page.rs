@@ -6,11 +6,11 @@ use maud::{DOCTYPE, Markup, html};
 use tickwheel_durable::Counts;
 use tickwheel_durable::store::{State, StoreTime, Stored, StoredInstance, StoredNamespace};
 
-use super::picture::{Bar, bars, count};
+use super::picture::{Bar, bars};
 use crate::clock::{from_now, goes_on, span};
 use crate::operator::position;
 use crate::records::{due_name, state_name};
-use crate::shown::{hex, line, text_line, whole};
+use crate::shown::{count, hex, line, text_line, whole};
 
 /// A key, value or error in a table has at most so many characters.
 const CELL: usize = 120;

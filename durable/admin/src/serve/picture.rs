@@ -3,25 +3,17 @@
 use maud::{Markup, html};
 
 /// A bar: how many, and the text that says of what.
-pub(crate) struct Bar {
-    pub(crate) count: u64,
-    pub(crate) label: String,
+pub(super) struct Bar {
+    pub(super) count: u64,
+    pub(super) label: String,
 }
 
 /// The size of a picture, in its own units.
 const WIDTH: u64 = 960;
 const HEIGHT: u64 = 120;
 
-/// A number, as an estimate if it is one.
-pub(crate) fn count(number: u64, is_estimate: bool) -> String {
-    if is_estimate {
-        return format!("~{number}");
-    }
-    number.to_string()
-}
-
 /// Bars side by side, the highest as high as the picture, and texts below them from left to right.
-pub(crate) fn bars(bars: &[Bar], below: &[String]) -> Markup {
+pub(super) fn bars(bars: &[Bar], below: &[String]) -> Markup {
     let most = bars.iter().map(|bar| bar.count).max().unwrap_or(0).max(1);
     let pitch = WIDTH / (bars.len() as u64).max(1);
     // One timer among thousands shows, too.
