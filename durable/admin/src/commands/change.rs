@@ -21,13 +21,17 @@ fn progress(total: u64) -> ProgressBar {
     ProgressBar::new(total).with_style(style.expect("the template is right"))
 }
 
+fn print_changed(operator: &Operator, changed: u64) -> Result<(), Failure> {
+    print_json(&ChangedRecord {
+        namespace: operator.namespace.to_string(),
+        changed,
+    })
+}
+
 /// Prints how many there were. None is a failure.
 fn finish(operator: &Operator, json: bool, done: &str, changed: u64) -> Result<(), Failure> {
     if json {
-        print_json(&ChangedRecord {
-            namespace: operator.namespace.to_string(),
-            changed,
-        })?;
+        print_changed(operator, changed)?;
     } else if changed > 0 {
         print(&format!("{changed} {done}"))?;
     }
@@ -149,10 +153,7 @@ pub(super) async fn purge(operator: &Operator, json: bool, yes: bool) -> Result<
     let purged = all_steps(|| operator.purge(), |rows| bar.inc(rows)).await?;
     bar.finish_and_clear();
     if json {
-        return print_json(&ChangedRecord {
-            namespace: operator.namespace.to_string(),
-            changed: purged,
-        });
+        return print_changed(operator, purged);
     }
     print(&format!("{purged} deleted"))
 }
