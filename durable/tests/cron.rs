@@ -17,6 +17,9 @@ use support::{HOUR, SECOND, Timers, next, set, start};
 
 #[path = "support/log.rs"]
 mod log;
+#[path = "support/pass_on.rs"]
+#[macro_use]
+mod pass_on;
 mod support;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -409,7 +412,8 @@ async fn interval_begins_at_an_instant() {
     assert!(matches!(short, Err(Error::Period { .. })), "{short:?}");
 }
 
-/// A store in which the zone `UTC` has another name for this instance, which it may not know, and which may not know schedules.
+/// A store in which the zone `UTC` has another name, which the instance may not know. With `supported` it has the
+/// features of the store behind it.
 struct Other {
     store: Memory,
     supported: bool,
@@ -431,17 +435,8 @@ impl Other {
 }
 
 impl Store for Other {
-    fn open<'a>(&'a self, namespace: &'a Namespace, codec: &'a str) -> Answer<'a, Opened> {
-        self.store.open(namespace, codec)
-    }
-    fn write<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        writes: Vec<Write>,
-        near: LoadWindow,
-    ) -> Answer<'a, Vec<WriteOutcome>> {
-        self.store.write(namespace, writes, near)
-    }
+    pass_on!(store);
+
     fn load<'a>(&'a self, namespace: &'a Namespace, mut request: Load) -> Answer<'a, Loaded> {
         Box::pin(async move {
             self.known(&mut request.schedules);
@@ -462,41 +457,6 @@ impl Store for Other {
             Ok(report)
         })
     }
-    fn settle<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        settles: Vec<Settle>,
-        near: LoadWindow,
-    ) -> Answer<'a, Vec<Settled>> {
-        self.store.settle(namespace, settles, near)
-    }
-    fn unload<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        instance: InstanceId,
-    ) -> Answer<'a, InstanceId> {
-        self.store.unload(namespace, instance)
-    }
-    fn unmark<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        instance: InstanceId,
-        versions: Vec<Version>,
-    ) -> Answer<'a, Vec<Version>> {
-        self.store.unmark(namespace, instance, versions)
-    }
-    fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>> {
-        self.store.get(namespace, key)
-    }
-    fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {
-        self.store.list(namespace, request)
-    }
-    fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts> {
-        self.store.count(namespace)
-    }
-    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged> {
-        self.store.purge(namespace)
-    }
     fn supports(&self, feature: Feature) -> bool {
         self.supported && self.store.supports(feature)
     }
@@ -505,8 +465,5 @@ impl Store for Other {
     }
     fn discard_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Purged> {
         self.store.discard_dead(namespace, which)
-    }
-    fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
-        self.store.hinted(namespace)
     }
 }

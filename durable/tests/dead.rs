@@ -17,6 +17,9 @@ use support::{HOUR, SECOND, Timers, next, set, start};
 
 #[path = "support/log.rs"]
 mod log;
+#[path = "support/pass_on.rs"]
+#[macro_use]
+mod pass_on;
 mod support;
 
 async fn dead(timers: &Timers) -> Vec<Entry<String, u32>> {
@@ -250,60 +253,13 @@ async fn handlers_run_in_a_span() {
 struct Plain(Memory);
 
 impl Store for Plain {
-    fn open<'a>(&'a self, namespace: &'a Namespace, codec: &'a str) -> Answer<'a, Opened> {
-        self.0.open(namespace, codec)
-    }
-    fn write<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        writes: Vec<Write>,
-        near: LoadWindow,
-    ) -> Answer<'a, Vec<WriteOutcome>> {
-        self.0.write(namespace, writes, near)
-    }
+    pass_on!(0);
+
     fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
         self.0.load(namespace, request)
     }
     fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
         self.0.fire(namespace, request)
-    }
-    fn settle<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        settles: Vec<Settle>,
-        near: LoadWindow,
-    ) -> Answer<'a, Vec<Settled>> {
-        self.0.settle(namespace, settles, near)
-    }
-    fn unload<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        instance: InstanceId,
-    ) -> Answer<'a, InstanceId> {
-        self.0.unload(namespace, instance)
-    }
-    fn unmark<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        instance: InstanceId,
-        versions: Vec<Version>,
-    ) -> Answer<'a, Vec<Version>> {
-        self.0.unmark(namespace, instance, versions)
-    }
-    fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>> {
-        self.0.get(namespace, key)
-    }
-    fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {
-        self.0.list(namespace, request)
-    }
-    fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts> {
-        self.0.count(namespace)
-    }
-    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged> {
-        self.0.purge(namespace)
-    }
-    fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
-        self.0.hinted(namespace)
     }
 }
 
