@@ -9,7 +9,7 @@ use tickwheel_durable::store::{
 };
 use tokio::time::timeout;
 
-use super::server::{client, database, missing, until};
+use super::server::{client, count_loaded, database, missing, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -45,26 +45,10 @@ async fn pages_of_loaded_rows_repeat_nothing() {
     // Those of one call are due at the same time. Some are loaded, and lie among others.
     write(&store, &space, 0..5).await;
     let mut load = Load::new(instance, 2 * HOUR, 3, HOUR);
-    assert_eq!(
-        store
-            .load(&space, load.clone())
-            .await
-            .expect("loads")
-            .rows
-            .len(),
-        3
-    );
+    assert_eq!(count_loaded(&store, &space, &load).await, 3);
     write(&store, &space, 5..9).await;
     load.limit = 4;
-    assert_eq!(
-        store
-            .load(&space, load.clone())
-            .await
-            .expect("loads")
-            .rows
-            .len(),
-        4
-    );
+    assert_eq!(count_loaded(&store, &space, &load).await, 4);
     let page = async |after: Option<(StoreTime, Version)>, limit| {
         let list = List::new(State::Waiting, after, limit);
         store.list(&space, list).await.expect("it lists")

@@ -15,6 +15,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use tickwheel_durable::Postgres;
+use tickwheel_durable::store::{Load, Namespace, Store as _};
 use tokio_postgres::NoTls;
 
 /// Starts a server in a new folder, says so, and does what it reads: `freeze` stops all processes of the server where they
@@ -277,6 +279,12 @@ pub(crate) async fn database(name: &str) -> Option<String> {
     client.batch_execute(&create).await.expect("it is made");
     let (server, _) = shared.rsplit_once('/').expect("it names a database");
     Some(format!("{server}/{name}"))
+}
+
+/// Loads, and returns how many rows that were.
+pub(crate) async fn count_loaded(store: &Postgres, space: &Namespace, load: &Load) -> usize {
+    let loaded = store.load(space, load.clone()).await.expect("it loads");
+    loaded.rows.len()
 }
 
 /// Waits until something holds, for ten seconds at most.

@@ -12,7 +12,7 @@ use tickwheel_durable::store::{
     Write,
 };
 
-use super::server::{client, database, missing, until};
+use super::server::{client, count_loaded, database, missing, until};
 
 const UNLOADED: LoadWindow = LoadWindow::new(Duration::ZERO, None);
 
@@ -102,27 +102,11 @@ async fn marks_of_locked_rows_stay_and_are_named() {
     let locked: i64 = lock.query_one(row, &[]).await.expect("it locks").get(0);
     let left = store.unmark(&space, *instance, versions.clone()).await;
     assert_eq!(left, Ok(vec![Version(locked)]));
-    assert_eq!(
-        store
-            .load(&space, load.clone())
-            .await
-            .expect("it loads")
-            .rows
-            .len(),
-        1
-    );
+    assert_eq!(count_loaded(store, &space, &load).await, 1);
     lock.rollback().await.expect("it ends");
     let left = store.unmark(&space, *instance, versions).await;
     assert_eq!(left, Ok(vec![]));
-    assert_eq!(
-        store
-            .load(&space, load.clone())
-            .await
-            .expect("it loads")
-            .rows
-            .len(),
-        2
-    );
+    assert_eq!(count_loaded(store, &space, &load).await, 2);
 }
 
 /// One round of everything that an instance does, on a few keys.
