@@ -178,57 +178,54 @@ async fn counts_wake_ups_and_turns() {
     assert_eq!(wheel.metrics().commands, 5_000);
 }
 
+/// The actor takes a turn and waits. Returns for when it has armed Tokio's timers, from `origin` on.
+fn waits(actor: &mut Actor, origin: Instant) -> [Option<Duration>; 2] {
+    assert_eq!(step(actor), "wait");
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(pin!(actor.wait(Waker::noop())).poll(&mut cx).is_pending());
+    actor.timer.armed_tokio().map(|at| at.map(|at| at - origin))
+}
+
 #[tokio::test(start_paused = true)]
 async fn arms_a_second_timer_for_the_turn_after_the_next() {
     let (mut actor, wheel) = start();
     let origin = Instant::now();
-    let mut cx = Context::from_waker(Waker::noop());
-    let mut waits = |actor: &mut Actor| {
-        assert_eq!(step(actor), "wait");
-        assert!(pin!(actor.wait(Waker::noop())).poll(&mut cx).is_pending());
-        actor.timer.armed_tokio().map(|at| at.map(|at| at - origin))
-    };
     let _sleeps = [5, 6, 9].map(|at| armed(&wheel, ms(at)));
     // Tokio's timer for the first would wake the actor for another one within the same millisecond, too.
     let _near = armed(&wheel, Duration::from_micros(5_500));
-    assert_eq!(waits(&mut actor), [5, 9].map(|at| Some(ms(at))));
+    assert_eq!(waits(&mut actor, origin), [5, 9].map(|at| Some(ms(at))));
     tokio::time::advance(ms(6)).await;
-    assert_eq!(waits(&mut actor), [Some(ms(9)), None]);
+    assert_eq!(waits(&mut actor, origin), [Some(ms(9)), None]);
     let _later = armed(&wheel, ms(14));
-    assert_eq!(waits(&mut actor), [9, 20].map(|at| Some(ms(at))));
+    assert_eq!(waits(&mut actor, origin), [9, 20].map(|at| Some(ms(at))));
 }
 
 #[tokio::test(start_paused = true)]
 async fn arms_a_tokio_timer_only_while_a_wheel_holds_one() {
     let (mut actor, wheel) = start();
     let origin = Instant::now();
-    let mut cx = Context::from_waker(Waker::noop());
-    let mut waits = |actor: &mut Actor| {
-        assert_eq!(step(actor), "wait");
-        assert!(pin!(actor.wait(Waker::noop())).poll(&mut cx).is_pending());
-        actor.timer.armed_tokio()[0].map(|at| at - origin)
-    };
-    assert_eq!(waits(&mut actor), None);
+    let first = |actor: &mut Actor| waits(actor, origin)[0];
+    assert_eq!(first(&mut actor), None);
     let years = armed(&wheel, 2 * LONGEST_SLEEP);
     assert!(was_notified(&actor.shared));
-    assert_eq!(waits(&mut actor), Some(LONGEST_SLEEP));
+    assert_eq!(first(&mut actor), Some(LONGEST_SLEEP));
     drop(years);
     let far = armed(&wheel, ms(40));
     assert!(was_notified(&actor.shared));
-    assert_eq!(waits(&mut actor), Some(ms(40)));
+    assert_eq!(first(&mut actor), Some(ms(40)));
     let near = armed(&wheel, ms(20));
     assert!(was_notified(&actor.shared));
-    assert_eq!(waits(&mut actor), Some(ms(20)));
+    assert_eq!(first(&mut actor), Some(ms(20)));
     jump(ms(20));
-    assert_eq!(waits(&mut actor), Some(ms(40)));
+    assert_eq!(first(&mut actor), Some(ms(40)));
     assert!(near.is_elapsed());
     jump(ms(20));
     let cancelled = LONGEST_SLEEP + ms(40);
-    assert_eq!(waits(&mut actor), Some(cancelled), "a year from now");
+    assert_eq!(first(&mut actor), Some(cancelled), "a year from now");
     assert!(far.is_elapsed());
     jump(2 * LONGEST_SLEEP);
     while step(&mut actor) == "again" {}
-    assert_eq!(waits(&mut actor), None);
+    assert_eq!(first(&mut actor), None);
 }
 
 // --- the bounds of a turn ---
