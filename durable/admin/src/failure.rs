@@ -16,7 +16,7 @@ pub(crate) enum Failure {
     Usage(String),
     /// There is no such file, namespace, timer or claim: exit code 3.
     NotFound(String),
-    /// Nobody reads the output any more, as with `| head`: exit code 0.
+    /// The reader of the output has gone, as with `| head`: exit code 0.
     Unread,
 }
 

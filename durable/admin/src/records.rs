@@ -6,7 +6,7 @@ use tickwheel_durable::store::{Counts, State, StoreTime, Stored, StoredInstance}
 use crate::shown::{Shown, hex};
 
 /// Microseconds as seconds.
-#[expect(clippy::cast_precision_loss, reason = "nobody reads as many digits")]
+#[expect(clippy::cast_precision_loss, reason = "operators read fewer digits")]
 fn seconds(micros: i64) -> f64 {
     micros as f64 / 1e6
 }

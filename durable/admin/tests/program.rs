@@ -87,7 +87,7 @@ async fn dead_timer_is_retried_by_key_and_discarded_by_prefix() {
     assert_eq!(run(&file, &["discard", "--all"]).code, 3);
 }
 
-/// Of a release and an acknowledgement of one claim one takes effect.
+/// Either the release of a claim takes effect or its acknowledgement, not both.
 #[tokio::test]
 async fn released_claim_is_lost_to_its_worker() {
     let file = File::new();

@@ -14,7 +14,7 @@ use crate::operator::{Asked, Operator};
 use crate::records::{InstanceRecord, InstancesRecord, NamespaceRecord, StatsRecord};
 use crate::shown::{count, text_line};
 
-/// What is counted of each namespace that was asked for.
+/// Counts the timers of the namespace that is named, or else of each one.
 async fn count_all(
     asked: &Asked,
     common: &Common,

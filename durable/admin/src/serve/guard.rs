@@ -1,8 +1,8 @@
-//! Who may ask for a page, and who may change something.
+//! Decides which requests get a page, and which change something.
 //!
-//! 1. On the loopback anybody on this machine may look. A page elsewhere that a browser was led to (DNS rebinding) is refused
-//!    by its `Host`.
-//! 2. With a token, only those who have it: in the header `Authorization: Bearer`, or in the cookie that the login sets.
+//! 1. On the loopback each user of this machine may look. A page elsewhere that a browser was led to (DNS rebinding) is
+//!    refused by its `Host`.
+//! 2. With a token, a request needs it: in the header `Authorization: Bearer`, or in the cookie that the login sets.
 //! 3. A form changes something only if changes are allowed, the browser says that it comes from this page, and it has the
 //!    secret that only these pages show.
 

@@ -42,7 +42,7 @@ impl Browser {
             "--no-sandbox",
             "--disable-gpu",
             "--disable-dev-shm-usage",
-            // It asks nobody on the network.
+            // The browser asks no server on the network.
             "--disable-background-networking",
             "--disable-component-update",
             "--disable-sync",
