@@ -428,7 +428,7 @@ impl<K, V> Admin<K, V> {
     ) -> Result<Vec<Entry<K, V>>, Error> {
         let listing = self.cores.iter().enumerate().map(async |(shard, core)| {
             let after = after.map(|Position(due, version, last)| {
-                // Of rows with the same deadline and version, those in the first shards come first.
+                // Rows with the same deadline and version come in the order of their shards.
                 (due, Version(version.0 - i64::from(shard > last)))
             });
             let rows = list(core, state, after, limit).await?;

@@ -408,7 +408,7 @@ impl<K, V> DurableTimers<K, V> {
         )
     }
 
-    /// For who reports its counters.
+    /// The cores, whose counters the reporter publishes.
     #[cfg(feature = "metrics")]
     pub(crate) fn cores(&self) -> &Arc<Cores> {
         &self.cores

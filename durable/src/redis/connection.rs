@@ -160,8 +160,8 @@ pub(super) struct Replicas {
     pub(super) count: usize,
     /// Whether the call is to change nothing without them.
     ///
-    /// What a call has fired that fails afterwards is delivered to nobody. While replicas are away, each timer that comes due would
-    /// lose an attempt to each instance, or be lost itself if it is delivered at most once.
+    /// A call that fails after it has fired timers delivers them to no instance. While replicas are away, each timer
+    /// that comes due would lose an attempt to each instance, or be lost itself if it is delivered at most once.
     pub(super) needed: bool,
 }
 

@@ -179,7 +179,8 @@ impl Servers {
         }
     }
 
-    /// A connection has failed: whoever named its server may know no better.
+    /// Asks another node first from now on. A connection has failed, and the node that named its server may know no
+    /// better.
     pub(super) fn doubt(&self) {
         if let Some(nodes) = self.nodes() {
             nodes.lock().rotate_left(1);
@@ -192,7 +193,7 @@ impl Servers {
         }
     }
 
-    /// Those that name servers.
+    /// The nodes that name servers.
     fn nodes(&self) -> Option<&Nodes> {
         match self {
             Servers::One(_) => None,
