@@ -48,7 +48,7 @@ pub async fn names_the_namespaces_that_were_opened<T: Stores>(world: &World<T>) 
     inspect
         .instances(&other)
         .await
-        .expect_err("nobody has opened it");
+        .expect_err("no instance has opened it");
     let namespaces = inspect.namespaces().await.expect("it lists");
     let found = namespaces.iter().find(|found| found.name == case.space);
     assert_eq!(found.map(|found| found.codec.as_str()), Some("test"));
@@ -166,7 +166,8 @@ pub async fn finds_rows_by_prefix<T: Stores>(world: &World<T>) {
     }
 }
 
-/// Waiting rows are counted by when they are due, whoever has loaded them; the end of a span is not part of it.
+/// The store counts waiting rows by when they are due, whether an instance has loaded them or not. The end of a span is
+/// not part of it.
 pub async fn counts_what_is_due_when<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let Some(inspect) = case.inspect() else {

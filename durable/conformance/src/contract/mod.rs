@@ -39,7 +39,7 @@ const NOW: Due = Due::In(Duration::ZERO);
 /// Nothing is loaded in passing.
 const UNLOADED: LoadWindow = LoadWindow::new(Duration::ZERO, None);
 
-/// Who fires.
+/// The instance that fires.
 const CLAIMANT: InstanceId = InstanceId(17);
 
 /// A store and a namespace, with calls that must succeed.
