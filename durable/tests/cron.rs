@@ -279,7 +279,8 @@ async fn refuses_what_it_cannot_keep() {
     }
 }
 
-/// One of two instances does not know the zone. It takes no timer from the other, whoever set, moved or loaded it.
+/// One of two instances does not know the zone. It takes no timer from the other, whichever of the two set, moved or
+/// loaded it.
 #[tokio::test(start_paused = true)]
 async fn unknown_schedule_is_left_to_the_instance_that_knows_it() {
     let store = store_at(MARCH_28);
@@ -329,7 +330,7 @@ async fn unknown_schedule_is_left_to_the_instance_that_knows_it() {
     assert_eq!(removed, Ok(Removed::Value(7)));
 }
 
-/// Nobody knows the schedule: the timer is in nobody's way, and is there when somebody comes that knows it.
+/// No instance knows the schedule: the timer delays no other one, and is there when an instance starts that knows it.
 #[tokio::test(start_paused = true)]
 async fn unknown_schedule_waits_for_an_instance_that_knows_it() {
     let store = store_at(MARCH_28);

@@ -464,8 +464,8 @@ async fn scheduled_timer_is_left_to_instances_with_the_feature() {
     let space = Namespace::new("orders").expect("it is a name");
     let action = Action::set_scheduled(b"7".to_vec(), Due::In(SECOND), "* * * * * UTC".into());
     let write = Write::new(b"\"cron\"".to_vec(), action);
-    let nobody = LoadWindow::new(Duration::ZERO, None);
-    let written = store.write(&space, vec![write], nobody).await;
+    let unloaded = LoadWindow::new(Duration::ZERO, None);
+    let written = store.write(&space, vec![write], unloaded).await;
     written.expect("it writes");
     sees_nothing(&mut claims, SECOND * 5).await;
     // Moved by this instance, it is marked by it until it is due.

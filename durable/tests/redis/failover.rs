@@ -174,7 +174,7 @@ async fn call_that_no_replica_receives_fails() {
     set_at_last(&timers, "timer", 3).await;
 }
 
-/// What was fired and reached no replica was delivered to nobody: it had lost an attempt, or was gone.
+/// A timer that fired and reached no replica was delivered to no instance: it had lost an attempt, or was gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn timer_is_not_fired_while_replicas_are_away() {
     let Some(primary) = Server::start(&["--repl-diskless-sync-delay", "0"]) else {

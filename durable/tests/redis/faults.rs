@@ -160,7 +160,7 @@ async fn makes_its_scripts_known_again_after_a_flush() {
     for round in 0..5 {
         server.command(&["SCRIPT", "FLUSH"]).await;
         let set = timers.set_timer("timer", &round, SECOND / 10).await;
-        set.expect("nobody notices");
+        set.expect("the caller notices nothing");
         server.command(&["SCRIPT", "FLUSH"]).await;
         delivered(&mut claims, &BTreeSet::from([round])).await;
     }
