@@ -13,11 +13,11 @@
 //!
 //! 1. *The driver waits for no one.* If it finds the future locked, it wakes the task instead, which polls it once more.
 //!    The task does wait for the driver, for the length of a turn.
-//! 2. *No wake-up is lost.* The future is always polled with the task's waker, whoever polls it, and passes the driver's
-//!    waker to its timer alone. The driver's waker is called after the timer has elapsed, and by 1 a poll then begins that
-//!    sees it elapsed.
-//! 3. *Whoever finishes the future takes it out.* A driver then wakes the task, which ends. A panic in the driver is an end
-//!    too: Tokio must not see it.
+//! 2. *No wake-up is lost.* Both parties poll the future with the task's waker, and it passes the driver's waker to its
+//!    timer alone. The driver's waker is called after the timer has elapsed, and by 1 a poll then begins that sees it
+//!    elapsed.
+//! 3. *The party that finishes the future takes it out.* A driver then wakes the task, which ends. A panic in a driver
+//!    is an end too: Tokio must not see it.
 //! 4. *The task owns the future,* but while a driver polls. The driver's waker refers to it weakly, since the timer in the
 //!    future refers to the waker.
 
