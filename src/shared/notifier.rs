@@ -22,8 +22,8 @@
 //!
 //! A runtime with one worker has no other to steal tasks. There `yield_now` is better, since it lets the drivers run
 //! between turns, and a notification costs no task. But it takes a task: a driver that runs a turn may have woken the
-//! deferred tasks already, as Tokio's alternative timer does, and would then park with a new one on the list. From threads that are no workers the actor goes into the runtime's
-//! common queue, which all workers serve.
+//! deferred tasks already, as Tokio's alternative timer does, and would then park with a new one on the list. From
+//! threads that are no workers the actor goes into the runtime's common queue, which all workers serve.
 //!
 //! The empty task costs some tenths of a microsecond, and only when the actor is notified, which is rare by the
 //! [wake rule](crate::shared::mailbox).
