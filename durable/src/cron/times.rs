@@ -30,7 +30,7 @@ impl Cron {
             .year(Year::Disallowed)
             .build();
         let parsed = parser.parse(expression);
-        let parsed = parsed.map_err(|error| CronError::Expression {
+        let expression = parsed.map_err(|error| CronError::Expression {
             expression: expression.to_owned(),
             reason: error.to_string(),
         })?;
@@ -40,7 +40,6 @@ impl Cron {
             let zone = zone.to_owned();
             return Err(CronError::Zone { zone });
         };
-        let expression = parsed;
         Ok(Cron { expression, zone })
     }
 
