@@ -300,8 +300,7 @@ impl Oracle {
             }
             self.rows.remove(index);
             let is_flying = self.position(State::InFlight, &row.key).is_some();
-            let repeats = row.period.is_some() || row.schedule.is_some();
-            if request.no_overlap && is_flying && repeats {
+            if request.no_overlap && is_flying && row.repeats() {
                 let (due, deadline) = match plan {
                     Some(plan) => plan.wait(request.missed, row.deadline),
                     None => request.missed.wait(row.deadline, PERIOD, answer.now),
@@ -355,7 +354,7 @@ impl Oracle {
         let (key, value) = (row.key.clone(), row.value.clone());
         let mut expected = Fired::new(fired.token, key, value, row.deadline, row.attempt + 1);
         expected.missed = missed;
-        expected.repeats = row.period.is_some() || row.schedule.is_some();
+        expected.repeats = row.repeats();
         assert_eq!(*fired, expected);
         if let Some(lease) = request.lease {
             row.version = fired.token;

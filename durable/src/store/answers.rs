@@ -276,6 +276,11 @@ impl Stored {
         }
     }
 
+    /// Whether it repeats: by a period, or by a schedule.
+    pub fn repeats(&self) -> bool {
+        self.period.is_some() || self.schedule.is_some()
+    }
+
     /// A row that was just set, before it has a version.
     pub(crate) fn set(
         key: Vec<u8>,

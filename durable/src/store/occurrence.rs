@@ -31,7 +31,7 @@ impl Fire {
 
     /// Whether a row that repeats does not fire while its key has a row in flight.
     pub(crate) fn holds_back(&self, row: &Stored) -> bool {
-        self.no_overlap && (row.period.is_some() || row.schedule.is_some())
+        self.no_overlap && row.repeats()
     }
 
     /// What becomes of a row that is due now. `waits` if it is held back.
