@@ -35,8 +35,8 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// # Dead timers
 ///
 /// A timer that has [failed for good](crate::operating#timers-that-fail) is dead: listed by [`dead`](Self::dead), and
-/// retried or discarded by its token, by its key, or with all others. Of a retry and a discard of the same timer one takes
-/// effect, and the other returns that it has found nothing.
+/// retried or discarded by its token, by its key, or with all others. Either a retry or a discard of the same timer takes
+/// effect, and the other one returns that it has found nothing.
 ///
 /// A retried timer is due at once, and its attempts begin again. If its key has a newer timer, it is delivered beside it.
 ///

@@ -102,7 +102,7 @@ pub enum CronError {
     Expression {
         /// The expression.
         expression: String,
-        /// What is wrong with it.
+        /// Why it cannot be read.
         reason: String,
     },
     /// The expression is valid, and there is no such time: the 30th of February.

@@ -168,8 +168,8 @@
 //! A write to a key that has another timer in flight or waiting does the same about dead ones, unless it returns
 //! `InFlight` or `Present`.
 //!
-//! Of a repeating timer only the occurrence dies, and the timer goes on. Each occurrence that fails for good is a dead timer
-//! of its own. Setting the timer again discards them.
+//! When a repeating timer fails, only the occurrence dies, and the timer goes on. Each occurrence that fails for good is a
+//! dead timer of its own. Setting the timer again discards them.
 //!
 //! `cargo run -p tickwheel-durable --example retries` shows all of this.
 //!

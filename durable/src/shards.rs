@@ -38,7 +38,7 @@ const COUNT: RangeInclusive<usize> = 1..=256;
 ///
 /// An `n`th shard takes one of `n` keys. They have to be moved while no instance runs:
 ///
-/// 1. Shut all instances down. What was claimed is handled or released.
+/// 1. Shut all instances down. Claims are handled or released then.
 /// 2. Start one with the new shards, and [shut down](crate::DurableTimers::shutdown) its claims. To remove a shard, first give it
 ///    to [`draining`](Self::draining), so that it keeps no keys.
 /// 3. Call [`Admin::rebalance`](crate::Admin::rebalance) until it has left nothing.
@@ -218,7 +218,7 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// Of shards with these names, some of which drain.
+    /// For shards with these names, some of which drain.
     fn new(
         namespace: Namespace,
         shards: impl IntoIterator<Item = (Option<Arc<str>>, bool)>,

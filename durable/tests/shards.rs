@@ -452,7 +452,7 @@ async fn rebalance_leaves_dead_timers_and_those_in_flight() {
     let keys = (0..).map(|number| format!("key {number}"));
     let moving = keys.filter(|key| before.shard_of(key) == Ok(Some("c")));
     let keys: Vec<String> = moving.take(3).collect();
-    // Of the first an occurrence dies, and the next one waits.
+    // An occurrence of the first dies, and the next one waits.
     let repeating = timers.set_interval(&keys[0], &0, HOUR).await;
     repeating.expect("it is set");
     let moved = timers.move_timer(&keys[0], SECOND).await;

@@ -40,7 +40,7 @@
 //!     }
 //! }
 //!
-//! /// Of a crate that uses Tokio's timers.
+//! /// A function of a crate that uses Tokio's timers.
 //! async fn connect() -> Result<u32, tokio::time::error::Elapsed> {
 //!     tokio::time::timeout(Duration::from_secs(1), std::future::pending()).await
 //! }

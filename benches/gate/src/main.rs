@@ -2,7 +2,7 @@
 //!
 //! Everything runs on one thread, and next to nothing depends on how fast it runs, so that the number of instructions is
 //! the same each time but for a few. For that the wheels have a long tick: the first timeout of each tick takes more
-//! instructions than the others, and how many there are in a tick depends on the machine. What is done before and after
+//! instructions than the others, and how many there are in a tick depends on the machine. The work before and after
 //! does not depend on the number of rounds: the difference between two runs is what the rounds took.
 
 use std::future::{Future, poll_fn};

@@ -13,7 +13,7 @@ use crate::table::Row;
 
 const INK: RGBColor = RGBColor(40, 44, 52);
 const PALE: RGBColor = RGBColor(205, 210, 218);
-// Of the palette by Okabe and Ito, whose colours differ for colour-blind readers too.
+// From the palette by Okabe and Ito, whose colours differ for colour-blind readers too.
 const BETTER: RGBColor = RGBColor(0, 114, 178);
 const WORSE: RGBColor = RGBColor(213, 94, 0);
 const EQUAL: RGBColor = RGBColor(150, 150, 150);

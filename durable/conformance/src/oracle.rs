@@ -64,7 +64,7 @@ impl Oracle {
                 }
             }
         }
-        // What is near is due already; the rest is far.
+        // Near timers are due already; the others are far.
         let is_near = armed.due < FAR;
         let loader = near
             .loader

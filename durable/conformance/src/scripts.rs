@@ -260,7 +260,7 @@ impl<S: Store> Script<S> {
         let versions: Vec<_> = (0..count).map(|_| self.version()).collect();
         let store = self.store();
         let left = self.stores[store].unmark(&self.space, instance, versions.clone());
-        assert_eq!(left.await, Ok(Vec::new()), "nobody has locked a row");
+        assert_eq!(left.await, Ok(Vec::new()), "no row is locked");
         self.oracle.unmark(instance, &versions);
     }
 
@@ -352,7 +352,7 @@ struct Program<'a, T: Stores> {
     held: Vec<Claim<String, u64>>,
 }
 
-/// What is known about each value. A key belongs to one value at a time, and each value is set once.
+/// All that is known about each value. A key belongs to one value at a time, and each value is set once.
 #[derive(Default)]
 struct Books {
     keys: BTreeMap<String, u64>,

@@ -2,8 +2,8 @@
 //!
 //! Only an instance can compute the times of a schedule, and only the store's clock counts. So the
 //! instance computes a [`Plan`] when it fires a row, from the row's deadline and what it takes the
-//! store's time to be, and the store compares. Of a row whose plan does not hold, and of one that
-//! came without its schedule, the store returns the schedule, and the instance fires it again.
+//! store's time to be, and the store compares. If a plan does not hold, or a row
+//! came without its schedule, the store returns the schedule, and the instance fires the row again.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,7 +32,7 @@ pub(super) struct Calendar {
 struct State {
     /// The rows, with their deadlines.
     rows: HashMap<Version, (StoreTime, Arc<Cron>)>,
-    /// What is read of each schedule.
+    /// The schedules that were read, by their texts.
     read: HashMap<String, Arc<Cron>>,
     /// The schedules that cannot be computed.
     unknown: Vec<String>,

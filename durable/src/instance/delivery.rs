@@ -140,7 +140,7 @@ impl State {
 }
 
 impl Deliveries {
-    /// Of so many shards.
+    /// For this number of shards.
     pub(super) fn new(poll: Duration, shards: usize) -> Self {
         let state = State {
             firing: vec![0; shards],

@@ -69,7 +69,7 @@ struct Item<I, O> {
 enum Reply<O> {
     To(oneshot::Sender<Result<O, Error>>),
     /// No caller waits for the response. The item is sent until then, if its key is locked.
-    Nobody {
+    Detached {
         until: Option<Instant>,
     },
 }
@@ -79,7 +79,7 @@ impl<I, O> Item<I, O> {
     fn is_given_up(&self) -> bool {
         match &self.reply {
             Reply::To(reply) => reply.is_closed(),
-            Reply::Nobody { until } => until.is_some_and(|until| until <= Instant::now()),
+            Reply::Detached { until } => until.is_some_and(|until| until <= Instant::now()),
         }
     }
 }
@@ -137,7 +137,7 @@ impl<I, O> Group<I, O> {
     /// Puts an item into the queue without waiting for the response.
     pub(crate) fn submit_detached(&self, item: I) {
         // After a shutdown the task is gone. Then the lease ends by itself.
-        let reply = Reply::Nobody { until: None };
+        let reply = Reply::Detached { until: None };
         let _ = self.queue.send(Item { item, reply });
     }
 }
@@ -176,7 +176,7 @@ impl<I, O> Batches<I, O> {
                 let answer = match answer {
                     Ok(Ok(answer)) => Ok(answer),
                     Ok(Err(item)) => {
-                        if let Reply::Nobody { until } = &mut reply {
+                        if let Reply::Detached { until } = &mut reply {
                             until.get_or_insert_with(|| Instant::now() + self.limit);
                         }
                         deferred.add(key(&item), Item { item, reply });
@@ -440,7 +440,7 @@ mod tests {
         let ((), answer) = join(run, calls).await;
         let (call, after) = ("write", LIMIT);
         assert_eq!(answer, Err(Error::Timeout { call, after }));
-        // It ends although a call that nobody waits for was locked too.
+        // It ends although a call that no caller waits for was locked too.
         assert!(began.elapsed() < 2 * LIMIT);
         assert!(done.is_empty(), "{done:?}");
     }

@@ -342,7 +342,7 @@ impl Call<'_> {
         self.space.rows.insert(version, row);
     }
 
-    /// Who loads what is near, if it counts as living.
+    /// The instance that loads near timers, if it counts as living.
     fn living(&self, near: LoadWindow) -> Option<InstanceId> {
         near.loader.filter(|loader| {
             let alive = self.space.alive.get(loader);

@@ -174,8 +174,8 @@ use write::WriteCall;
 /// * Sets, moves, removes and put-backs of one key take turns by an advisory lock, until they are committed. There are 512 for
 ///   each namespace, so large batches of several processes take turns too. A batch takes 832 locks at most.
 /// * Manual row locks delay moves and removes of these keys and settles of these claims, until their time limit, and what
-///   takes turns with these. Everything else goes on without the rows. What is due meanwhile comes within a poll of the end of
-///   the lock.
+///   takes turns with these. Everything else goes on without the rows. Timers that are due meanwhile come within a poll of the
+///   end of the lock.
 ///
 /// # Poolers
 ///

@@ -111,10 +111,10 @@ pub(super) fn settle_arguments(command: &mut Cmd, settles: &[Settle]) {
     }
 }
 
-/// What is done with which dead rows, as `bury.lua` takes it.
+/// Tells `bury.lua` which dead rows to change, and how.
 pub(super) fn dead_arguments(command: &mut Cmd, op: &str, limit: usize, which: &DeadRows) {
-    let nobody = LoadWindow::new(Duration::ZERO, None);
-    near_arguments(command, nobody);
+    let unloaded = LoadWindow::new(Duration::ZERO, None);
+    near_arguments(command, unloaded);
     command.arg(op).arg(limit_argument(limit));
     match which {
         DeadRows::Token(token) => command.arg("token").arg(digits(*token)),

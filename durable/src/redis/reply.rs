@@ -13,7 +13,7 @@ pub(super) struct Row {
     pub(super) deadline: StoreTime,
     pub(super) attempt: u32,
     pub(super) period: Option<Duration>,
-    /// Who fired it, in flight.
+    /// The instance that fired it, while it is in flight.
     pub(super) claimed_by: Option<InstanceId>,
     /// Whether it has a period or a schedule.
     pub(super) repeats: bool,

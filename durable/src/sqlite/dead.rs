@@ -150,8 +150,8 @@ impl Call<'_> {
         row.attempt = 0;
         row.due = self.now;
         if self.waiting(&row.key)?.is_none() {
-            let nobody = LoadWindow::new(std::time::Duration::ZERO, None);
-            self.arm(&mut row, nobody)?;
+            let unloaded = LoadWindow::new(std::time::Duration::ZERO, None);
+            self.arm(&mut row, unloaded)?;
         } else {
             // Beside the newer one.
             row.version = self.next_version()?;

@@ -22,8 +22,8 @@ pub enum StoreError {
         /// Why.
         cause: Option<Cause>,
     },
-    /// The store refuses: a file that is read-only or full, a missing permission, a damaged table. Nothing was changed. It
-    /// takes somebody to look at it.
+    /// The store refuses: a file that is read-only or full, a missing permission, a damaged table. Nothing was changed. An
+    /// operator has to look at it.
     #[non_exhaustive]
     Refused {
         /// What happened.

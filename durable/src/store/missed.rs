@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::time::{StoreTime, micros};
 
-/// What a repeating timer does about occurrences that were missed, because nobody ran or had capacity.
+/// What a repeating timer does about occurrences that were missed, because no instance ran or had capacity.
 ///
 /// An occurrence is missed once the next one is due too. A store need not match the rules: [`next`](Self::next) applies them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -28,7 +28,7 @@
 //! | get | the latest of them, if the key has no other row |
 //!
 //! A row in one of the other states may be *loaded*, which is a mark with the id of an instance. That only shares the work: while the id
-//! counts as living it keeps others from loading the row, and takes no call away from anybody. The mark goes with the version.
+//! counts as living it keeps others from loading the row, and stops no call of another instance. The mark goes with the version.
 //!
 //! A waiting row may *repeat*: with a period, or by a schedule. A schedule is a text, such as a cron expression in a time zone,
 //! which stores keep and compare, and only instances understand. So the store tells it to the instance that has loaded the
@@ -277,9 +277,9 @@ pub trait Store: Send + Sync + 'static {
     /// [`Missed::next`] says when, and whether this one fires at all. If it does not, the new waiting row comes back in
     /// [`FireReport::later`].
     ///
-    /// Of a row with a schedule its [plan](Fire::plan) says so, if it [holds](Plan::holds) at the store's time. Without a plan
-    /// that holds, a row that is due stays, with its version, and comes back in [`FireReport::later`]. If no instance has loaded
-    /// it, the [loader](LoadWindow::loader) of the call has now, if that id counts as living.
+    /// A row with a schedule follows its [plan](Fire::plan) instead, if that [holds](Plan::holds) at the store's time. Without
+    /// a plan that holds, a row that is due stays, with its version, and comes back in [`FireReport::later`]. If no instance
+    /// has loaded it, the [loader](LoadWindow::loader) of the call has now, if that id counts as living.
     /// [`FireReport::scheduled`] has the schedules of the rows that wait and are loaded.
     ///
     /// Once what has fired has [`ANSWER_BYTES`], the rest of the batch is [`left`](FireReport::left) as it is.
@@ -307,7 +307,7 @@ pub trait Store: Send + Sync + 'static {
     /// Ends the life of an id, takes away its marks, and sends a hint if there were any. Returns a fresh id, under which the
     /// instance goes on: a version from the sequence.
     ///
-    /// Marks that cannot be taken away at once, because somebody has locked the row, may stay: see rule 6. The call does not
+    /// Marks that cannot be taken away at once, because a transaction has locked the row, may stay: see rule 6. The call does not
     /// wait for them. It can be made again for the same id, when its answer was lost, and then returns another one.
     fn unload<'a>(
         &'a self,
@@ -315,10 +315,10 @@ pub trait Store: Send + Sync + 'static {
         instance: InstanceId,
     ) -> Answer<'a, InstanceId>;
 
-    /// Takes the mark of the instance off rows that it leaves to others, and sends a hint if there were any. What is not marked
-    /// by that id is left alone. If there were any, no instance counts as lacking rows until it loads again.
+    /// Takes the mark of the instance off rows that it leaves to others, and sends a hint if there were any. Rows that
+    /// are not marked by that id are left alone. If there were any, no instance counts as lacking rows until it loads again.
     ///
-    /// Returns the versions whose marks stay, because somebody has locked the row. The call does not wait for them.
+    /// Returns the versions whose marks stay, because a transaction has locked the row. The call does not wait for them.
     fn unmark<'a>(
         &'a self,
         namespace: &'a Namespace,
@@ -375,8 +375,8 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
-    /// Returns when another instance may have left near rows that nobody has loaded. Called again and again by one caller for
-    /// an instance. Cancel safe. A store without hints keeps this one, which never returns: rows are found by the poll.
+    /// Returns when another instance may have left near rows that no instance has loaded. One caller for an instance calls it
+    /// again and again. Cancel safe. A store without hints keeps this one, which never returns: rows are found by the poll.
     fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
         let _ = namespace;
         Box::pin(pending())

@@ -74,7 +74,7 @@ impl Write {
     }
 }
 
-/// What is done with the waiting row under a key.
+/// How a write changes the waiting row under a key.
 ///
 /// Rule 11 of [the contract](super#the-contract) says what a store does about one that it does not know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -185,13 +185,13 @@ pub struct Fire {
     pub missed: Missed,
     /// Whether a waiting row that repeats does not fire while its key has a row in flight.
     pub no_overlap: bool,
-    /// Who loads next occurrences that are due soon.
+    /// The instance that loads next occurrences that are due soon.
     pub near: LoadWindow,
     /// How rows with a schedule repeat, by their versions.
     pub plans: Vec<Plan>,
     /// Rows with schedules other than these are not among the [`unloaded`](Self::unloaded) ones.
     pub schedules: Schedules,
-    /// Who asks. The store keeps it with the claims, for operators.
+    /// The instance that asks. The store keeps it with the claims, for operators.
     pub by: Option<InstanceId>,
 }
 

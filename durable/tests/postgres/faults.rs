@@ -368,8 +368,8 @@ async fn names_what_is_refused_and_no_password() {
     let claim = claims.recv().await.expect("the stream goes on");
     claim.ack().await.expect("it is held");
     assert!(!format!("{timers:?}").contains("s3cret"));
-    let nobody = url.rsplit_once('/').expect("it has a name").0;
-    let text = format!("{:#}", refused(&format!("{nobody}/nothing")).await);
+    let server = url.rsplit_once('/').expect("it has a name").0;
+    let text = format!("{:#}", refused(&format!("{server}/nothing")).await);
     assert!(
         text.contains("/nothing as postgres: ")
             && text.contains("database \"nothing\" does not exist"),

@@ -48,7 +48,7 @@ async fn objects(url: &str) -> Vec<String> {
         ORDER BY 1";
     let rows = client(url).await.query(sql, &[]).await;
     let rows = rows.expect("it reads");
-    // What is left of a text does not begin where the code's does.
+    // The rest of a text does not begin where the code's does.
     let lines = rows.iter().flat_map(|row| row.get::<_, &str>(0).lines());
     lines
         .map(|line| line.trim().to_owned())

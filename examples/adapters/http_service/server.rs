@@ -111,7 +111,7 @@ fn application(wheel: &TimerWheel, page: PrometheusHandle) -> Router {
         .route("/metrics", get(move || ready(page.render())))
 }
 
-/// axum takes bodies of up to 2 MB. Of a body that stalls it would make 400.
+/// axum takes bodies of up to 2 MB. It would answer a body that stalls with 400.
 async fn echo(body: Result<Bytes, BytesRejection>) -> Result<Bytes, StatusCode> {
     body.map_err(|rejection| match rejection.status() {
         _ if is_elapsed(&rejection) => StatusCode::REQUEST_TIMEOUT,

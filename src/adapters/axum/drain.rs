@@ -251,7 +251,7 @@ impl<S> DrainStream<S> {
         &self.inner
     }
 
-    /// The connection. What is read from it directly is not drained.
+    /// The connection. Bytes that are read from it directly are not drained.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }

@@ -73,7 +73,7 @@ async fn set_if_absent_of_a_removed_key_keeps_only_the_new_timer() {
     assert_eq!(start.elapsed(), ms(100));
 }
 
-/// Of the threads that race for a key while others remove and replace it, exactly one sets each timer.
+/// Threads race for a key while others remove and replace it. Exactly one of them sets each timer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn set_if_absent_lets_one_of_many_threads_pass() {
     const THREADS: usize = 4;

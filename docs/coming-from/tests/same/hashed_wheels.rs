@@ -9,7 +9,7 @@ use crate::support::{at, ms};
 
 type Timers = KeyedTimers<String, u32>;
 
-/// What was executed when.
+/// The timers that were executed, and when.
 type Executed = UnboundedReceiver<(u128, String, u32)>;
 
 fn start(wheel: &TimerWheel) -> (Timers, Executed) {

@@ -11,7 +11,7 @@ use crate::support::ms;
 /// Long enough for a busy machine to make its calls before anything expires.
 const TTL: Duration = Duration::from_secs(2);
 
-/// Those that were told, sorted: the order of several that expire at once is nobody's promise there.
+/// Those that were told, sorted: moka promises no order of several that expire at once.
 async fn told(mut ended: UnboundedReceiver<(String, u32)>, count: usize) -> Vec<(String, u32)> {
     let mut told = Vec::new();
     for _ in 0..count {

@@ -29,7 +29,7 @@ impl Side {
     }
 }
 
-/// What was read when.
+/// The values that were read, and when.
 async fn play(side: &Side, seed: u64) -> Vec<(u128, String, Option<u32>)> {
     let start = Instant::now();
     let mut choices = Choices::new(seed);

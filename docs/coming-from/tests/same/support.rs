@@ -46,7 +46,7 @@ impl Choices {
 
 /// Lets the other tasks run for so long, under the paused clock.
 pub async fn pause(length: Duration) {
-    // What was sent at this instant is processed before time goes on.
+    // Messages of this instant are processed before time goes on.
     for _ in 0..4 {
         tokio::task::yield_now().await;
     }

@@ -298,7 +298,7 @@ pub async fn retries_dead_rows<T: Stores>(world: &World<T>) {
     assert_eq!((fired.len(), fired[0].attempt), (1, 1));
     assert!(fired[0].token > newer.version);
 
-    // Of several under one key the one that died first waits under it.
+    // When several have died under one key, the first of them waits under it.
     let mut tokens = Vec::new();
     for value in ["1", "2", "3"] {
         let (row, _) = armed(&case.write(vec![set("c", value, NOW)]).await[0]);

@@ -163,7 +163,7 @@ pub async fn leaves_single_rows_to_others<T: Stores>(world: &World<T>) {
     assert_eq!(versions(&case.load(first, HOUR, 10).await).len(), 3);
     let unmark = async |instance, rows: &[Version]| {
         let unmarked = case.store.unmark(&case.space, instance, rows.to_vec());
-        assert_eq!(unmarked.await, Ok(Vec::new()), "nobody has locked a row");
+        assert_eq!(unmarked.await, Ok(Vec::new()), "no row is locked");
     };
     // Not its own, and not there.
     unmark(other, &[kept, left, token]).await;

@@ -184,7 +184,7 @@ pub async fn gives_each_row_to_one_of_many<T: Stores>(world: &World<T>) {
     assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), 100);
 }
 
-/// Of sets of one key by many connections at once, each replaces one other, and the last one stays.
+/// When many connections set one key at once, each set replaces one other, and the last one stays.
 pub async fn keeps_one_row_under_a_key<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let mut stores = Vec::new();
@@ -213,7 +213,7 @@ pub async fn keeps_one_row_under_a_key<T: Stores>(world: &World<T>) {
     assert_eq!(case.list(State::Waiting).await.len(), 2);
 }
 
-/// Answers have at most [`ANSWER_BYTES`] of keys and values, and one row more. What is left out comes when it is asked for, and
+/// Answers have at most [`ANSWER_BYTES`] of keys and values, and one row more. The other rows come when they are asked for, and
 /// batches about large rows are answered as a whole.
 pub async fn bounds_answers_in_bytes<T: Stores>(world: &World<T>) {
     async fn release<S: Store>(case: &Case<S>, fired: &[Fired]) {

@@ -58,8 +58,8 @@ pub(in crate::postgres) const PREFIX_DEAD: &str = concat!(
     sized_page!("$7::bigint", "key, due, version")
 );
 
-/// How many rows wait that are due between each of the times `$2` and the next. Of the rows that no instance has loaded, `$3`
-/// are counted at most. Those loaded are few, and are read once.
+/// How many rows wait that are due between each of the times `$2` and the next. It counts at most `$3` of the rows that no
+/// instance has loaded. Loaded rows are few, and are read once.
 pub(in crate::postgres) const COUNT_DUE: &str = "
     WITH span AS (
         SELECT u.number, u.since, lead(u.since) OVER (ORDER BY u.number) AS until

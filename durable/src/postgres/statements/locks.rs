@@ -96,10 +96,10 @@ macro_rules! hold_rows {
     };
 }
 
-/// Of claims, by their tokens.
+/// Locks the keys of claims, by their tokens.
 pub(in crate::postgres) const HOLD_CLAIMED: &str = hold_rows!("tickwheel_timers");
 
-/// Of dead rows.
+/// Locks the keys of dead rows, by their tokens.
 pub(in crate::postgres) const HOLD_DEAD: &str = hold_rows!("tickwheel_dead");
 
 /// Shares the lock of transactions of the key `$2`, for a transaction of a user.

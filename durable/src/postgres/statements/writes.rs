@@ -124,8 +124,8 @@ pub(in crate::postgres) const MOVE: &str = concat!(
     armed!()
 );
 
-/// From an array of keys. Discards the dead rows of those that have a waiting row, or none in flight. Of keys without waiting
-/// row it returns the one that died last.
+/// From an array of keys. Discards the dead rows of those that have a waiting row, or none in flight. For keys without a
+/// waiting row it returns the one that died last.
 pub(in crate::postgres) const REMOVE: &str = concat!(
     "WITH ",
     items!("$2::bytea[]", "key"),

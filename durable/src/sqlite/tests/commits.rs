@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::*;
 use crate::sqlite::thread::{LONG_TURN, PAUSE};
 
-/// Keeps the thread busy until the sender is dropped. What is called meanwhile shares the next transaction.
+/// Keeps the thread busy until the sender is dropped. Calls that are made meanwhile share the next transaction.
 async fn occupy(store: &Sqlite) -> mpsc::Sender<()> {
     let (release, released) = mpsc::channel();
     let (begin, begun) = tokio::sync::oneshot::channel();

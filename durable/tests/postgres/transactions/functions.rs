@@ -225,7 +225,7 @@ async fn timer_shares_the_fate_of_its_transaction() {
     let counts = timers.counts().await.expect("it counts");
     assert_eq!((counts.waiting, counts.in_flight), (0, 0));
 
-    // What is removed in a transaction that is rolled back is still there.
+    // A timer that was removed in a transaction that is rolled back is still there.
     timers.set_timer("kept", &3, HOUR).await.expect("it is set");
     let undone = "BEGIN; SELECT tickwheel_remove('orders', 'kept'); ROLLBACK;
         BEGIN; SELECT tickwheel_move('orders', 'kept', now()); ROLLBACK;

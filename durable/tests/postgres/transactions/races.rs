@@ -11,8 +11,8 @@ use tokio::time::timeout;
 use super::super::server::{client, database, missing};
 use super::{HOUR, SECOND, run, start, text};
 
-/// A key that has a timer at every instant is never said to have none, whoever sets and moves it meanwhile, and whatever is
-/// rolled back.
+/// No writer is told that a key has no timer while it has one at every instant, whichever writer sets and moves it, and
+/// whatever is rolled back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn timer_of_racing_writers_never_seems_absent() {
     let Some(url) = database("never_absent").await else {
@@ -43,7 +43,7 @@ async fn timer_of_racing_writers_never_seems_absent() {
             run(&user, "BEGIN").await;
             let said = user.query_one(&format!("SELECT {call}"), &[&key]).await;
             let said: String = said.expect("it is answered").get(0);
-            // What has fired is in flight, and then it may be set beside it.
+            // A timer that has fired is in flight, and then it may be set beside it.
             assert!(
                 [says, "in_flight", "set"].contains(&&*said),
                 "{call} says {said}"
