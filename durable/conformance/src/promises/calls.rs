@@ -1,0 +1,49 @@
+//! D11 and D12: the calls that an instance makes to its store, when they fail and when it is idle.
+
+use std::collections::BTreeSet;
+
+use futures_util::future::join_all;
+use tickwheel_durable::{Error, SetIfAbsent};
+
+use super::{FAR, key};
+use crate::world::{Stores, World, collect};
+
+/// D11: while the store is unreachable, calls fail and nothing is delivered; then everything is.
+pub async fn d11_recovers_when_the_store_is_back<T: Stores>(world: &World<T>) {
+    let mut instance = world.instance().await;
+    let numbers: Vec<_> = (0..20).map(|number| (key(number), number)).collect();
+    let delay = world.units(8);
+    let set = numbers.iter().map(|(key, number)| (key, number, delay));
+    instance.timers.set_many(set).await.expect("they are set");
+    world.wait(2).await;
+    instance.faults.set_away(true);
+    let failed = instance.timers.set_timer("late", &0, FAR).await;
+    assert!(
+        matches!(failed, Err(Error::Store(_) | Error::Shard { .. })),
+        "{failed:?}"
+    );
+    // Much longer than the first retries are apart.
+    instance.sees_nothing(40).await;
+    instance.faults.set_away(false);
+    let mut one = [instance];
+    let claims = collect(&mut one, world.units(8)).await;
+    let delivered: BTreeSet<_> = claims.iter().map(|claim| claim.value).collect();
+    assert_eq!((claims.len(), delivered.len()), (20, 20));
+    let set = one[0].timers.set_if_absent("late", &0, FAR).await;
+    assert_eq!(set, Ok(SetIfAbsent::Set));
+}
+
+/// D12: an instance with far timers only asks the store once for each poll.
+pub async fn d12_is_quiet_when_idle<T: Stores>(world: &World<T>) {
+    let instance = world.instance().await;
+    let keys: Vec<_> = (0..100).map(key).collect();
+    let set = |key| instance.timers.set_timer(key, &1, FAR);
+    for set in join_all(keys.iter().map(set)).await {
+        set.expect("it is set");
+    }
+    world.wait(2).await;
+    let before = instance.faults.calls();
+    world.wait(20).await;
+    let calls = instance.faults.calls() - before;
+    assert!((1..=20).contains(&calls), "{calls} calls in 20 polls");
+}

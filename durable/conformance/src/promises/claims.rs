@@ -1,0 +1,154 @@
+//! D2, D3, D6 and D7: claims, from when they fire until they are settled, lost or dropped.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use tickwheel_durable::Error;
+
+use super::{FAR, Settings, key};
+use crate::world::{Stores, World, next_of};
+
+/// D2: claims that are not settled within the lease are delivered again, by another instance too, and counted. Each fires
+/// between the end of its lease and the next poll.
+pub async fn d2_delivers_again_after_the_lease<T: Stores>(world: &World<T>) {
+    let mut first = world.instance_with(|b| b.lease(world.units(8))).await;
+    // Their leases end at different times between two polls.
+    for number in 0..8 {
+        let delay = world.units(1) * number / 4;
+        let key = key(number.into());
+        let set = first.timers.set_timer(&key, &1, delay).await;
+        set.expect("it is set");
+    }
+    let mut deadlines = BTreeMap::new();
+    let mut held = Vec::new();
+    for _ in 0..8 {
+        let claim = first.next().await;
+        assert_eq!(claim.attempt, 1);
+        deadlines.insert(claim.key.clone(), claim.deadline);
+        held.push(claim);
+    }
+    let ended = first.leases().await;
+    assert_eq!(ended.len(), 8);
+    first.kill();
+    let mut second = world.instance().await;
+    let mut again = Vec::new();
+    for _ in 0..8 {
+        let claim = second.next().await;
+        assert_eq!((claim.value, claim.attempt), (1, 2));
+        assert_eq!(deadlines.remove(&claim.key), Some(claim.deadline));
+        again.push(claim);
+    }
+    for (key, lease_until) in second.leases().await {
+        // A lease begins in the step that fires.
+        let fired = lease_until - world.units(20);
+        let after = fired.duration_since(ended[&key]);
+        let after = after.expect("not before the lease has ended");
+        assert!(after <= world.longest_poll(), "{key}: {after:?} after it");
+    }
+    for claim in again {
+        claim.ack().await.expect("it is held");
+    }
+    second.sees_nothing(6).await;
+}
+
+/// D2: in the mode, what was delivered is never delivered again.
+pub async fn d2_at_most_once_is_a_mode<T: Stores>(world: &World<T>) {
+    let mode = |b: Settings| b.at_most_once().lease(world.units(2));
+    let mut first = world.instance_with(mode).await;
+    first.set("a", 1, 0).await;
+    let claim = first.next().await;
+    claim.ack().await.expect("acknowledging does nothing");
+    let token = claim.token();
+    assert_eq!(claim.retry_after(FAR).await, Err(Error::Settled { token }));
+    assert_eq!(claim.extend(FAR).await, Err(Error::Settled { token }));
+    drop(claim);
+    assert_eq!(first.timers.counts().await.expect("it counts").in_flight, 0);
+    let mut second = world.instance_with(mode).await;
+    second.sees_nothing(5).await;
+    first.sees_nothing(1).await;
+}
+
+/// D3: no timer is delivered before its deadline by the store's clock.
+pub async fn d3_is_never_early<T: Stores>(world: &World<T>) {
+    let mut instance = world.instance().await;
+    for number in 0..60 {
+        let delay = world.units(5) * number / 60;
+        let key = key(number.into());
+        let set = instance.timers.set_timer(&key, &0, delay).await;
+        set.expect("it is set");
+    }
+    for _ in 0..60 {
+        let claim = instance.next_acked().await;
+        let now = instance.timers.counts().await.expect("it counts").now;
+        assert!(
+            SystemTime::from(now) >= claim.deadline,
+            "{claim:?} at {now}"
+        );
+    }
+}
+
+/// D6: a timer that was loaded long before it is due has its whole lease when it fires.
+pub async fn d6_counts_the_lease_from_firing<T: Stores>(world: &World<T>) {
+    let brief = world.units(5);
+    let set = |b: Settings| b.lease(brief).window(world.units(40));
+    let mut both = [
+        world.instance_with(set).await,
+        world.instance_with(set).await,
+    ];
+    both[0].set("a", 1, 12).await;
+    let (_, claim) = next_of(&mut both).await;
+    assert_eq!(claim.attempt, 1);
+    world.wait(2).await;
+    claim
+        .ack()
+        .await
+        .expect("two of five units have passed since it fired");
+    for instance in &mut both {
+        instance.sees_nothing(4).await;
+    }
+}
+
+/// D7: tokens grow, and a claim that was lost changes nothing.
+pub async fn d7_fences_lost_claims<T: Stores>(world: &World<T>) {
+    let mut instance = world.instance_with(|b| b.lease(world.units(6))).await;
+    instance.set("a", 1, 0).await;
+    let first = instance.next().await;
+    let second = instance.next().await;
+    assert_eq!((first.attempt, second.attempt), (1, 2));
+    assert!(first.token() < second.token());
+    let token = first.token();
+    for outcome in [
+        first.ack().await,
+        first.extend(FAR).await,
+        first.retry_after(Duration::ZERO).await,
+    ] {
+        assert_eq!(outcome, Err(Error::Lost { token }));
+    }
+    second.extend(world.units(40)).await.expect("it is held");
+    instance.sees_nothing(9).await;
+    second.ack().await.expect("it was extended");
+    instance.set("a", 2, 0).await;
+    let third = instance.next_acked().await;
+    assert!(second.token() < third.token());
+    assert_eq!((third.value, third.attempt), (2, 1));
+    instance.sees_nothing(8).await;
+}
+
+/// A claim that is dropped is delivered again long before its lease ends.
+pub async fn releases_dropped_claims_at_once<T: Stores>(world: &World<T>) {
+    let mut instance = world.instance_with(|b| b.lease(FAR)).await;
+    instance.set("a", 1, 0).await;
+    let first = instance.next().await;
+    let deadline = first.deadline;
+    drop(first);
+    let second = instance.next().await;
+    assert_eq!((second.attempt, second.deadline), (2, deadline));
+    second
+        .retry_after(world.units(2))
+        .await
+        .expect("it is held");
+    let third = instance.next_acked().await;
+    assert_eq!(third.attempt, 3);
+    assert!(third.deadline > deadline);
+    instance.sees_nothing(4).await;
+}

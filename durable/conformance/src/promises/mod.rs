@@ -1,0 +1,28 @@
+//! D1 to D12, through whole instances.
+
+mod cadence;
+mod calls;
+mod claims;
+mod sharing;
+mod undecodable;
+mod writes;
+
+use std::time::Duration;
+
+use tickwheel_durable::Builder;
+
+pub use cadence::*;
+pub use calls::*;
+pub use claims::*;
+pub use sharing::*;
+pub use undecodable::*;
+pub use writes::*;
+
+/// A time within which nothing comes due.
+const FAR: Duration = Duration::from_secs(360_000);
+
+type Settings = Builder<String, u64>;
+
+fn key(number: u64) -> String {
+    format!("key {number}")
+}
