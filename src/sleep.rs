@@ -9,7 +9,7 @@ pub(crate) mod timeout;
 use std::fmt;
 use std::future::Future;
 use std::mem;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -18,6 +18,7 @@ use tokio::task::coop;
 use tokio::time::{self, Instant};
 
 pub use interval::Interval;
+pub(crate) use pool::Reserved;
 pub use timeout::Timeout;
 
 use crate::clock::{self, CAN_PAUSE};
@@ -119,30 +120,6 @@ enum Stage {
     /// Like `Tokio`, with a new deadline that Tokio's timer does not know yet.
     TokioUnarmed,
     Done,
-}
-
-/// A wheel's part of a new sleep: an entry, and the tick of its deadline.
-///
-/// Two words, so that it is passed in registers. Copying a whole sleep takes longer than finding
-/// the wheel.
-pub(crate) struct Reserved {
-    entry: Arc<SleepEntry>,
-    tick: u64,
-}
-
-impl Reserved {
-    /// For a sleep until `deadline`; for one that never completes if there is none.
-    #[inline]
-    pub(crate) fn new(context: &Arc<SleepContext>, deadline: Option<Instant>) -> Self {
-        let (entry, tick) = pool::take(context, deadline);
-        Reserved { entry, tick }
-    }
-
-    /// The instant to show for a sleep that never completes.
-    #[cold]
-    fn never(&self) -> Instant {
-        self.entry.context().shared.ticks.never()
-    }
 }
 
 impl Sleep {
@@ -475,40 +452,6 @@ impl Sleep {
         pool::give_any(&mut self.entry, scheduled, is_cancelled);
     }
 
-    #[cold]
-    fn poll_fallback(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.stage == Stage::Fallback {
-            if self.is_due() {
-                self.stage = Stage::Done;
-                return Poll::Ready(());
-            }
-        } else {
-            if self.is_due() {
-                return self.poll_due();
-            }
-            // Making a timer may panic, so the sleep is counted after that.
-            self.fallback = Some(Arc::new(fallback::sleep_until(self.tokios_deadline())));
-            self.stage = Stage::Fallback;
-            self.count(Event::SleepHandedOver);
-        }
-        let is_never = self.tick == NEVER;
-        let Some(mut fallback) = self.fallback() else {
-            return Poll::Ready(());
-        };
-        loop {
-            // The caller takes care of the budget: a timeout elapses even when its future has used
-            // all of it.
-            ready!(pin!(coop::unconstrained(fallback.as_mut())).poll(cx));
-            if !is_never {
-                break;
-            }
-            // It fired at the instant that stands for never, decades away.
-            fallback.as_mut().reset(far_future());
-        }
-        self.stage = Stage::Done;
-        Poll::Ready(())
-    }
-
     /// Polls it, which `tokio-console` sees.
     #[inline]
     fn poll_shown<T>(&mut self, poll: impl FnOnce(&mut Self) -> Poll<T>) -> Poll<T> {
@@ -516,11 +459,6 @@ impl Sleep {
         let polled = resource.poll(self.deadline, || poll(self));
         self.resource = resource;
         polled
-    }
-
-    fn fallback(&mut self) -> Option<Pin<&mut time::Sleep>> {
-        // No other reference exists.
-        Some(Arc::get_mut(self.fallback.as_mut()?)?.as_mut())
     }
 }
 

@@ -1,13 +1,61 @@
 //! The timer with which a sleep goes on when its wheel has ended.
 
-use std::future::pending;
+use std::future::{Future, pending};
 use std::io;
-use std::pin::Pin;
-use std::sync::OnceLock;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
 use std::thread;
 
 use tokio::runtime::{self, Handle};
+use tokio::task::coop;
 use tokio::time::{self, Instant};
+
+use super::{Sleep, Stage};
+use crate::metrics::Event;
+use crate::tick::{NEVER, far_future};
+
+impl Sleep {
+    /// Polls the timer, and makes it if there is none yet.
+    #[cold]
+    pub(super) fn poll_fallback(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.stage == Stage::Fallback {
+            if self.is_due() {
+                self.stage = Stage::Done;
+                return Poll::Ready(());
+            }
+        } else {
+            if self.is_due() {
+                return self.poll_due();
+            }
+            // Making a timer may panic, so the sleep is counted after that.
+            self.fallback = Some(Arc::new(sleep_until(self.tokios_deadline())));
+            self.stage = Stage::Fallback;
+            self.count(Event::SleepHandedOver);
+        }
+        let is_never = self.tick == NEVER;
+        let Some(mut fallback) = self.fallback() else {
+            return Poll::Ready(());
+        };
+        loop {
+            // The caller takes care of the budget: a timeout elapses even when its future has used
+            // all of it.
+            ready!(pin!(coop::unconstrained(fallback.as_mut())).poll(cx));
+            if !is_never {
+                break;
+            }
+            // It fired at the instant that stands for never, decades away.
+            fallback.as_mut().reset(far_future());
+        }
+        self.stage = Stage::Done;
+        Poll::Ready(())
+    }
+
+    pub(super) fn fallback(&mut self) -> Option<Pin<&mut time::Sleep>> {
+        // No other reference exists.
+        Some(Arc::get_mut(self.fallback.as_mut()?)?.as_mut())
+    }
+}
 
 /// A timer of the current Tokio runtime. Outside a runtime, it belongs to a thread of the process
 /// that starts at first use and stays.

@@ -196,13 +196,34 @@ thread_local! {
     static POOLS: RefCell<Vec<Pool>> = const { RefCell::new(Vec::new()) };
 }
 
+/// A wheel's part of a new sleep: an entry, and the tick of its deadline.
+///
+/// Two words, so that it is passed in registers. Copying a whole sleep takes longer than finding
+/// the wheel.
+pub(crate) struct Reserved {
+    pub(super) entry: Arc<SleepEntry>,
+    pub(super) tick: u64,
+}
+
+impl Reserved {
+    /// For a sleep until `deadline`; for one that never completes if there is none.
+    #[inline]
+    pub(crate) fn new(context: &Arc<SleepContext>, deadline: Option<Instant>) -> Self {
+        let (entry, tick) = take(context, deadline);
+        Reserved { entry, tick }
+    }
+
+    /// The instant to show for a sleep that never completes.
+    #[cold]
+    pub(super) fn never(&self) -> Instant {
+        self.entry.context().shared.ticks.never()
+    }
+}
+
 /// An entry for a new sleep due at `deadline`, or never, and its tick. It is a cancelled one if one fits or the pool has
 /// several, else a new one.
 #[inline]
-pub(crate) fn take(
-    context: &Arc<SleepContext>,
-    deadline: Option<Instant>,
-) -> (Arc<SleepEntry>, u64) {
+fn take(context: &Arc<SleepContext>, deadline: Option<Instant>) -> (Arc<SleepEntry>, u64) {
     let taken = with_first(|pool| {
         if !pool.has(context) {
             return None;
