@@ -37,6 +37,50 @@ fn flood(wheel: &TimerWheel) -> Vec<Sleep> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn timers_wait_for_commands_that_may_come_before_them() {
+    let (mut actor, wheel) = start();
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    jump(ms(10));
+    assert_eq!(step(&mut actor), "wait");
+    // Its index is the first dirty one, and it was armed last, with more indices in between than a turn applies. All are due.
+    let now = |key| {
+        timers
+            .set_timer(key, (), Duration::ZERO)
+            .expect("there is room");
+    };
+    now(0);
+    for key in 1..5_000 {
+        timers.set_timer(key, (), ms(200)).expect("there is room");
+    }
+    now(9_000);
+    now(0);
+    jump(ms(5));
+    assert_eq!(step(&mut actor), "again");
+    assert!(
+        stream.try_recv().is_err(),
+        "one that was set before is left"
+    );
+    assert_eq!(step(&mut actor), "wait");
+    let keys = [stream.try_recv(), stream.try_recv()].map(|fired| fired.map(|fired| fired.key));
+    assert_eq!(keys, [Ok(9_000), Ok(0)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn storm_fires_before_commands_that_are_due_later() {
+    let (mut actor, wheel) = start();
+    let _storm: Vec<_> = (0..300).map(|_| armed(&wheel, ms(5))).collect();
+    let _later = [9, 10].map(|n| armed(&wheel, ms(n)));
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(10));
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(fired(&wheel), 256);
+    let _flood: Vec<_> = (0..5_000).map(|_| armed(&wheel, FAR)).collect();
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(fired(&wheel), 302, "all of the flood is later");
+    assert_eq!(step(&mut actor), "wait");
+}
+
+#[tokio::test(start_paused = true)]
 async fn p4_timers_armed_behind_a_backlog_fire_by_tick() {
     let (mut actor, wheel) = start();
     let order = Order::default();

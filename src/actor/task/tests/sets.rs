@@ -1,0 +1,87 @@
+//! Sets of keyed timers: the order in which they are delivered, and their end.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn delivers_sets_that_are_due_together_by_turns() {
+    let (mut actor, wheel) = start();
+    let mut sets: Vec<_> = (0..2).map(|_| wheel.keyed::<u64, ()>()).collect();
+    for key in 0..350 {
+        for (timers, _) in &sets {
+            timers.set_timer(key, (), ms(5)).expect("there is room");
+        }
+    }
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(5));
+    let mut received = [0; 2];
+    // The first turns process due timers. Nothing is delivered before all timers of its tick are known.
+    for delivered in [[0, 0], [0, 0], [0, 256], [256, 256], [350, 350]] {
+        assert_eq!(step(&mut actor) == "wait", delivered == [350, 350]);
+        for (n, (_, stream)) in received.iter_mut().zip(&mut sets) {
+            while stream.try_recv().is_ok() {
+                *n += 1;
+            }
+        }
+        let mut least_first = received;
+        least_first.sort_unstable();
+        assert_eq!(least_first, delivered);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn drops_a_set_without_users_and_timers() {
+    let (mut actor, wheel) = start();
+    let shared = Arc::clone(wheel.shared());
+    let (timers, stream) = wheel.keyed::<u64, ()>();
+    set_far(&timers, 0..3);
+    assert_eq!(step(&mut actor), "wait");
+    timers.remove_timer(&0).expect("it is open");
+    drop((timers, stream));
+    assert_eq!((actor.items(), shared.sets.all().len()), (3, 1));
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!((actor.items(), shared.sets.all().len()), (0, 0));
+
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    timers.set_timer(0, (), ms(5)).expect("there is room");
+    drop(timers);
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(5));
+    assert_eq!(step(&mut actor), "wait");
+    assert!(stream.try_recv().is_ok());
+    drop(stream);
+    assert_eq!(shared.sets.all().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn drops_a_set_after_its_due_timers() {
+    let (mut actor, wheel) = start();
+    let shared = Arc::clone(wheel.shared());
+    let (timers, stream) = wheel.keyed::<u64, ()>();
+    for key in 0..300 {
+        timers.set_timer(key, (), ms(5)).expect("there is room");
+    }
+    assert_eq!(step(&mut actor), "wait");
+    jump(ms(5));
+    assert_eq!(step(&mut actor), "again");
+    drop((timers, stream));
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!((actor.items(), shared.sets.all().len()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn delivers_moved_timers_after_earlier_ticks() {
+    let (mut actor, wheel) = start();
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    timers.set_timer(300, (), ms(3)).expect("there is room");
+    for key in 0..300 {
+        timers.set_timer(key, (), ms(5)).expect("there is room");
+    }
+    assert_eq!(step(&mut actor), "wait");
+    timers.move_timer(&300, ms(9)).expect("it is open");
+    jump(ms(10));
+    assert_eq!(step(&mut actor), "again");
+    while step(&mut actor) == "again" {}
+    for key in 0..=300 {
+        assert_eq!(stream.try_recv().map(|fired| fired.key), Ok(key));
+    }
+}
