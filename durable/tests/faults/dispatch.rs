@@ -1,0 +1,70 @@
+//! `dispatch`: what becomes of claims whose handlers return, fail or panic.
+
+use tickwheel_durable::{Claim, Memory, Retry};
+use tokio::time::timeout;
+
+use super::{SECOND, set, start};
+
+#[tokio::test(start_paused = true)]
+async fn dispatches_acknowledges_and_tries_again() {
+    let (timers, mut claims) = start(Memory::new()).await;
+    for key in ["fine", "failing", "panicking"] {
+        set(&timers, key, SECOND).await.expect("it is set");
+    }
+    let mut seen = Vec::new();
+    let handle = |claim: Claim<String, String>| {
+        seen.push((claim.key.clone(), claim.attempt));
+        async move {
+            let first = claim.attempt == 1;
+            assert!(
+                !(first && claim.key == "panicking"),
+                "the handler panics, as the test wants"
+            );
+            if first && claim.key == "failing" {
+                return Err(Retry::after(SECOND * 3));
+            }
+            Ok(())
+        }
+    };
+    // The stream never ends.
+    let ended = timeout(SECOND * 60, claims.dispatch(4, handle)).await;
+    assert!(ended.is_err());
+    seen.sort();
+    let expected = [
+        ("failing", 1),
+        ("failing", 2),
+        ("fine", 1),
+        ("panicking", 1),
+        ("panicking", 2),
+    ];
+    assert_eq!(
+        seen,
+        expected.map(|(key, attempt)| (key.to_owned(), attempt))
+    );
+    let counts = timers.counts().await.expect("it counts");
+    assert_eq!((counts.waiting, counts.in_flight), (0, 0));
+    let metrics = timers.metrics();
+    assert_eq!(
+        (metrics.delivered, metrics.redelivered, metrics.unsettled),
+        (5, 2, 0)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn dispatches_in_a_task_of_its_own() {
+    let (timers, mut claims) = start(Memory::new()).await;
+    set(&timers, "a", SECOND).await.expect("it is set");
+    let handling = tokio::spawn(async move {
+        let handle = |claim: Claim<String, String>| async move {
+            tokio::time::sleep(SECOND).await;
+            assert_eq!(claim.key, "a");
+            Ok(())
+        };
+        claims.dispatch(4, handle).await;
+    });
+    tokio::time::sleep(SECOND * 3).await;
+    timers.shutdown().await;
+    handling.await.expect("it ends with the stream");
+    let counts = timers.counts().await.expect("it counts");
+    assert_eq!((counts.waiting, counts.in_flight), (0, 0));
+}

@@ -1,0 +1,167 @@
+//! A store that is slow or away, or whose answers are lost.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tickwheel::TimerWheel;
+use tickwheel_durable::{BuildError, Claim, Claims, DurableTimers, Error, Memory};
+use tickwheel_durable_conformance::{FaultPoint, Faulty};
+use tokio::time::{Instant, timeout};
+
+use super::{HOUR, SECOND, orders, set, start};
+
+#[tokio::test(start_paused = true)]
+async fn limits_the_time_of_every_call() {
+    let store = Faulty::new(Memory::new());
+    let (timers, claims) = start(store.clone()).await;
+    store.kill();
+    let (key, value) = ("a".to_owned(), String::new());
+    let after = SECOND * 5;
+    let began = Instant::now();
+    for (call, outcome) in [
+        ("write", timers.set_timer(&key, &value, HOUR).await.err()),
+        ("write", timers.move_timer(&key, HOUR).await.err()),
+        ("write", timers.remove_timer(&key).await.err()),
+        ("get", timers.deadline(&key).await.err()),
+        ("count", timers.counts().await.err()),
+        ("list", timers.admin().pending(None, 1).await.err()),
+        ("purge", timers.admin().purge().await.err()),
+    ] {
+        assert_eq!(outcome, Some(Error::Timeout { call, after }));
+    }
+    assert!(began.elapsed() < after * 8);
+    let began = Instant::now();
+    claims.shutdown().await;
+    assert!(began.elapsed() <= after * 3, "{:?}", began.elapsed());
+    let opening = orders().start(&TimerWheel::new(), store).await;
+    let error = opening.expect_err("nobody answers");
+    assert_eq!(
+        error,
+        BuildError::Open(Error::Timeout {
+            call: "open",
+            after
+        })
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn does_not_write_what_was_given_up_while_the_store_was_slow() {
+    let memory = Memory::new();
+    let store = Faulty::new(memory.clone());
+    let (timers, _claims) = start(store.clone()).await;
+    store.set_delay(SECOND * 4);
+    let first = set(&timers, "first", HOUR);
+    let given_up = async {
+        tokio::time::sleep(SECOND).await;
+        let set = timeout(SECOND, set(&timers, "given up", HOUR)).await;
+        assert!(set.is_err());
+    };
+    let (first, ()) = tokio::join!(first, given_up);
+    first.expect("it is set");
+    store.set_delay(Duration::ZERO);
+    tokio::time::sleep(SECOND * 5).await;
+    assert_eq!(timers.deadline("given up").await, Ok(None));
+    assert!(timers.deadline("first").await.expect("it reads").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn gives_nothing_back_in_the_middle_of_a_load() {
+    let poll = SECOND / 10;
+    let memory = Memory::new();
+    let store = Faulty::new(memory.clone());
+    let builder = orders().capacity(1).poll(poll);
+    let started = builder.start(&TimerWheel::new(), store.clone()).await;
+    let (timers, mut claims) = started.expect("it starts");
+    let builder = orders().capacity(1).poll(poll);
+    let started = builder.start(&TimerWheel::new(), memory).await;
+    let (_others_timers, mut others_claims) = started.expect("it starts");
+    for number in 0..20 {
+        set(&timers, &number.to_string(), SECOND)
+            .await
+            .expect("it is set");
+    }
+    // Most of the time a load is under way. The store panics if one reaches it after the unload of its id.
+    store.set_delay(poll * 3 / 4);
+    let handled = AtomicU32::new(0);
+    let handle = |claim: Claim<String, String>| {
+        let handled = &handled;
+        async move {
+            assert_eq!(claim.attempt, 1);
+            tokio::time::sleep(SECOND).await;
+            handled.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+    };
+    let both = async {
+        tokio::join!(
+            claims.dispatch(1, handle),
+            others_claims.dispatch(1, handle)
+        )
+    };
+    assert!(timeout(SECOND * 20, both).await.is_err());
+    assert_eq!(handled.into_inner(), 20);
+    let left_to_others = timers.metrics().left_to_others;
+    assert!((7..=13).contains(&left_to_others), "{left_to_others}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_answer_was_lost_can_be_made_again() {
+    let store = Faulty::new(Memory::new());
+    let (timers, mut claims) = start(store.clone()).await;
+    store.fail_at(store.calls(), FaultPoint::After);
+    let failed = set(&timers, "a", SECOND).await;
+    assert!(matches!(failed, Err(Error::Store(_))), "{failed:?}");
+    set(&timers, "a", SECOND).await.expect("it is set");
+    let claim = claims.recv().await.expect("it comes");
+    store.fail_at(store.calls(), FaultPoint::Before);
+    assert!(matches!(claim.ack().await, Err(Error::Store(_))));
+    claim.ack().await.expect("the second one reaches the store");
+    claim.ack().await.expect("another one does nothing");
+    assert!(timeout(SECOND * 100, claims.recv()).await.is_err());
+}
+
+/// The next claim, which comes before long.
+async fn next(claims: &mut Claims<String, String>) -> Claim<String, String> {
+    let claim = timeout(HOUR * 2, claims.recv()).await;
+    claim.expect("it comes").expect("the stream goes on")
+}
+
+/// Sets so many timers that are due after a second.
+async fn set_many(timers: &DurableTimers<String, String>, number: usize) {
+    for number in 0..number {
+        let set = set(timers, &number.to_string(), SECOND).await;
+        set.expect("it is set");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn delivers_to_a_program_that_waits_though_the_store_is_slower_than_the_lease() {
+    let store = Faulty::new(Memory::new());
+    let builder = orders().lease(SECOND);
+    let started = builder.start(&TimerWheel::new(), store.clone()).await;
+    let (timers, mut claims) = started.expect("it starts");
+    store.set_delay(SECOND * 3);
+    set_many(&timers, 1).await;
+    let claim = next(&mut claims).await;
+    assert_eq!((claim.attempt, timers.metrics().lapsed), (1, 0));
+    claim.ack().await.expect("nobody else can have it so soon");
+}
+
+/// The wait between two tries had no bound: after an hour without store a timer came half an hour late.
+#[tokio::test(start_paused = true)]
+async fn fires_soon_after_a_long_outage() {
+    let store = Faulty::new(Memory::new());
+    let (timers, mut claims) = start(store.clone()).await;
+    set(&timers, "a", SECOND * 5).await.expect("it is set");
+    let away = async {
+        tokio::time::sleep(SECOND * 4).await;
+        store.set_away(true);
+        tokio::time::sleep(HOUR).await;
+        store.set_away(false);
+        Instant::now()
+    };
+    let (back, claim) = tokio::join!(away, next(&mut claims));
+    let late = back.elapsed();
+    assert!(late <= SECOND * 2, "{late:?}");
+    claim.ack().await.expect("it is held");
+}
