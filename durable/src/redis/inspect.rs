@@ -2,10 +2,11 @@
 
 use ::redis::aio::MultiplexedConnection;
 
-use super::arguments::{limit_argument, state_argument};
+use super::arguments::limit_argument;
 use super::connection::key_of;
+use super::read::{LISTED_AT_ONCE, read_row, state_argument};
 use super::reply::Reply;
-use super::{LISTED_AT_ONCE, Redis, read_row, scripts};
+use super::{Redis, scripts};
 use crate::store::{
     Answer, Inspect, InstanceId, MAX_DUE_COUNT, MAX_KEY_ROWS, Namespace, PrefixCursor, PrefixRows,
     RowPage, StoreError, StoreTime, Stored, StoredInstance, StoredNamespace,

@@ -7,6 +7,8 @@
 //!
 //! A script is named by its hash; when the server does not know it, it is loaded and called again. All scripts share
 //! `scripts/prelude.lua`. The head of each says what it takes, what it returns and what that costs.
+//! `write`, `load`, `fire`, `settle`, `dead` and `read` send what their scripts take, and read what
+//! these return.
 //!
 //! # The keys of a namespace
 //!
@@ -36,27 +38,28 @@
 //! 4. A version is greater than the one before and than the clock in microseconds. So versions grow even if the server has lost
 //!    its last writes, and for the next two centuries they have 16 digits and sort as strings.
 
-mod answers;
 mod arguments;
 mod connection;
+mod dead;
 mod error;
+mod fire;
 mod hints;
 mod inspect;
+mod load;
+mod read;
 mod reply;
 mod scripts;
 mod servers;
+mod settle;
 mod url;
+mod write;
 
 use std::fmt;
 
 use ::redis::Cmd;
 use tokio::time::timeout;
 
-use answers::{progress, read_fired, read_row, read_settled, read_written};
-use arguments::{
-    dead_arguments, digits, limit_argument, near_arguments, plans_argument, settle_arguments, span,
-    state_argument, unknown_argument, write_arguments,
-};
+use arguments::digits;
 use connection::{CONNECT, Connection, Replicas};
 use error::store_error;
 use hints::Hints;
@@ -65,8 +68,8 @@ use scripts::Script;
 
 use crate::store::{
     Answer, BoxFuture, Counts, DeadRows, Feature, Fire, FireReport, Inspect, InstanceId, List,
-    Load, LoadWindow, Loaded, Missed, Namespace, Opened, Purged, Retried, Settle, Settled, Store,
-    StoreError, StoreTime, Stored, Version, Write, WriteOutcome,
+    Load, LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store,
+    StoreError, Stored, Version, Write, WriteOutcome,
 };
 
 /// A store in a Redis or Valkey server. With the feature `redis`.
@@ -186,16 +189,6 @@ pub struct Redis {
     replicas: Option<usize>,
 }
 
-/// A load returns at most this many rows. A script blocks the server, so several short ones let other calls run in
-/// between, such as those that fire due timers.
-const LOADED_AT_ONCE: usize = 1024;
-
-/// One step retries or discards at most this many dead rows, which takes the server some milliseconds.
-const BURIED_AT_ONCE: usize = 256;
-
-/// A list has at most this many rows, which take the server half a millisecond: looks are in no hurry.
-const LISTED_AT_ONCE: usize = 128;
-
 impl Redis {
     /// Connects to a server.
     ///
@@ -296,22 +289,6 @@ impl Redis {
     }
 }
 
-impl Redis {
-    /// Retries or discards dead rows. Returns how many, and whether there are more.
-    async fn bury(
-        &self,
-        namespace: &Namespace,
-        op: &str,
-        which: &DeadRows,
-    ) -> Result<(u64, bool), StoreError> {
-        let burying = self.run(&scripts::BURY, namespace, |command| {
-            dead_arguments(command, op, BURIED_AT_ONCE, which);
-        });
-        let mut reply = burying.await?;
-        Ok((reply.count()?, reply.flag()?))
-    }
-}
-
 impl fmt::Debug for Redis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Redis")
@@ -349,80 +326,15 @@ impl Store for Redis {
         writes: Vec<Write>,
         near: LoadWindow,
     ) -> Answer<'a, Vec<WriteOutcome>> {
-        Box::pin(async move {
-            let mut written = Vec::with_capacity(writes.len());
-            while written.len() < writes.len() {
-                let writing = self.run(&scripts::WRITE, namespace, |command| {
-                    near_arguments(command, near);
-                    write_arguments(command, &writes[written.len()..]);
-                });
-                let mut values = writing.await?;
-                let mut numbers = values.numbers()?;
-                written.extend(progress(
-                    numbers.all(|numbers| read_written(numbers, &mut values))?,
-                )?);
-            }
-            Ok(written)
-        })
+        Box::pin(write::write(self, namespace, writes, near))
     }
 
     fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
-        Box::pin(async move {
-            let limit = request.limit.min(LOADED_AT_ONCE);
-            let loading = self.run(&scripts::LOAD, namespace, |command| {
-                command.arg(request.instance.0).arg(span(request.window));
-                command.arg(limit_argument(limit)).arg(span(request.alive));
-                command.arg(limit_argument(request.wanted.min(limit)));
-                command.arg(unknown_argument(&request.schedules));
-            });
-            let mut reply = loading.await?;
-            Ok(Loaded {
-                now: reply.time()?,
-                more: reply.flag()?,
-                others_lack: usize::try_from(reply.count()?).unwrap_or(usize::MAX),
-                rows: reply
-                    .numbers()?
-                    .all(|numbers| Ok((numbers.version()?, numbers.time()?)))?,
-                scheduled: reply.scheduled()?,
-            })
-        })
+        Box::pin(load::load(self, namespace, request))
     }
 
     fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
-        Box::pin(async move {
-            let firing = self.run(&scripts::FIRE, namespace, |command| {
-                near_arguments(command, request.near);
-                let lease = request.lease.map(|lease| span(lease).to_string());
-                command.arg(lease.unwrap_or_default());
-                command.arg(match request.missed {
-                    Missed::FireAll => "all",
-                    Missed::FireOnce => "once",
-                    Missed::Skip => "skip",
-                });
-                command.arg(limit_argument(request.unloaded));
-                command.arg(u8::from(request.no_overlap));
-                command.arg(unknown_argument(&request.schedules));
-                command.arg(plans_argument(&request.plans));
-                command.arg(request.by.map_or(0, |instance| instance.0));
-                for &version in &request.versions {
-                    command.arg(digits(version));
-                }
-            });
-            let mut reply = firing.await?;
-            let now = reply.time()?;
-            let left = usize::try_from(reply.count()?).unwrap_or(usize::MAX);
-            let more = reply.flag()?;
-            let mut fired = reply.numbers()?;
-            Ok(FireReport {
-                now,
-                left,
-                more,
-                later: reply.numbers()?.all(Reply::armed)?,
-                next: reply.numbers()?.all(Reply::armed)?,
-                scheduled: reply.scheduled()?,
-                fired: fired.all(|fired| read_fired(fired, &mut reply))?,
-            })
-        })
+        Box::pin(fire::fire(self, namespace, request))
     }
 
     fn settle<'a>(
@@ -431,18 +343,7 @@ impl Store for Redis {
         settles: Vec<Settle>,
         near: LoadWindow,
     ) -> Answer<'a, Vec<Settled>> {
-        Box::pin(async move {
-            let mut settled = Vec::with_capacity(settles.len());
-            while settled.len() < settles.len() {
-                let rest = &settles[settled.len()..];
-                let settling = self.run(&scripts::SETTLE, namespace, |command| {
-                    near_arguments(command, near);
-                    settle_arguments(command, rest);
-                });
-                settled.extend(progress(settling.await?.numbers()?.all(read_settled)?)?);
-            }
-            Ok(settled)
-        })
+        Box::pin(settle::settle(self, namespace, settles, near))
     }
 
     fn unload<'a>(
@@ -476,43 +377,15 @@ impl Store for Redis {
     }
 
     fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>> {
-        Box::pin(async move {
-            let getting = self.run(&scripts::GET, namespace, |command| {
-                command.arg(&key);
-            });
-            Ok(getting.await?.all(read_row)?.pop())
-        })
+        Box::pin(read::get(self, namespace, key))
     }
 
     fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {
-        Box::pin(async move {
-            let listing = self.run(&scripts::LIST, namespace, |command| {
-                command
-                    .arg(state_argument(request.state))
-                    .arg(limit_argument(request.limit.min(LISTED_AT_ONCE)));
-                if let Some((due, version)) = request.after {
-                    command.arg(due.as_micros()).arg(digits(version));
-                }
-            });
-            listing.await?.all(read_row)
-        })
+        Box::pin(read::list(self, namespace, request))
     }
 
     fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts> {
-        Box::pin(async move {
-            let counting = self.run(&scripts::COUNT, namespace, |_| {});
-            let mut reply = counting.await?;
-            Ok(Counts {
-                now: reply.time()?,
-                waiting: reply.count()?,
-                in_flight: reply.count()?,
-                earliest: Some(reply.int()?)
-                    .filter(|micros| *micros >= 0)
-                    .map(StoreTime::from_micros),
-                dead: reply.count()?,
-                is_estimate: false,
-            })
-        })
+        Box::pin(read::count(self, namespace))
     }
 
     fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged> {
@@ -533,17 +406,11 @@ impl Store for Redis {
     }
 
     fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried> {
-        Box::pin(async move {
-            let (rows, more) = self.bury(namespace, "retry", &which).await?;
-            Ok(Retried { rows, more })
-        })
+        Box::pin(dead::retry(self, namespace, which))
     }
 
     fn discard_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Purged> {
-        Box::pin(async move {
-            let (rows, more) = self.bury(namespace, "discard", &which).await?;
-            Ok(Purged { rows, more })
-        })
+        Box::pin(dead::discard(self, namespace, which))
     }
 
     fn inspect(&self) -> Option<&dyn Inspect> {

@@ -200,3 +200,12 @@ impl Reply {
         Ok(all)
     }
 }
+
+/// The results of one step of a batch. There is at least one, or the batch would never end.
+pub(super) fn progress<T>(answers: Vec<T>) -> Result<Vec<T>, StoreError> {
+    if answers.is_empty() {
+        let error = "the server has answered nothing of a batch";
+        return Err(StoreError::refused(error));
+    }
+    Ok(answers)
+}

@@ -1,0 +1,33 @@
+//! Loads rows that are due soon.
+
+use super::arguments::{limit_argument, span, unknown_argument};
+use super::{Redis, scripts};
+use crate::store::{Load, Loaded, Namespace, StoreError};
+
+/// A load returns at most this many rows. A script blocks the server, so several short ones let other calls run in
+/// between, such as those that fire due timers.
+const LOADED_AT_ONCE: usize = 1024;
+
+pub(super) async fn load(
+    redis: &Redis,
+    namespace: &Namespace,
+    request: Load,
+) -> Result<Loaded, StoreError> {
+    let limit = request.limit.min(LOADED_AT_ONCE);
+    let loading = redis.run(&scripts::LOAD, namespace, |command| {
+        command.arg(request.instance.0).arg(span(request.window));
+        command.arg(limit_argument(limit)).arg(span(request.alive));
+        command.arg(limit_argument(request.wanted.min(limit)));
+        command.arg(unknown_argument(&request.schedules));
+    });
+    let mut reply = loading.await?;
+    Ok(Loaded {
+        now: reply.time()?,
+        more: reply.flag()?,
+        others_lack: usize::try_from(reply.count()?).unwrap_or(usize::MAX),
+        rows: reply
+            .numbers()?
+            .all(|numbers| Ok((numbers.version()?, numbers.time()?)))?,
+        scheduled: reply.scheduled()?,
+    })
+}
