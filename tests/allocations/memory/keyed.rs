@@ -1,0 +1,239 @@
+//! The memory of keyed timers, intervals and watches that have ended.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::support::{HOUR, ms};
+use tickwheel::Expirations;
+use tokio::time;
+
+use super::{KEPT_BYTES, MILLION, assert_freed, measured, paused_runtime, used_wheel, yield_often};
+
+/// More timers than any part keeps memory for.
+const CROWD: u64 = 300_000;
+
+/// Receives everything that was delivered. Returns how many expirations that were.
+fn receive_all<K, V>(stream: &mut Expirations<K, V>) -> u64 {
+    std::iter::from_fn(|| stream.try_recv().ok()).count() as u64
+}
+
+#[test]
+fn frees_the_memory_of_keyed_timers_received() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let (timers, mut stream) = wheel.keyed::<u64, u64>();
+    let info = measured(&runtime, async {
+        for key in 0..CROWD {
+            timers.set_timer(key, key, ms(key % 100)).unwrap();
+        }
+        let mut received = Vec::new();
+        let mut n = 0;
+        while n < CROWD {
+            n += stream.recv_many(&mut received, 1_000).await as u64;
+            received.clear();
+        }
+        drop(received);
+        wheel.settle().await;
+    });
+    assert_freed(&info, 10_000_000);
+    drop((timers, stream));
+}
+
+#[test]
+fn frees_the_memory_of_keyed_timers_received_late() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let (timers, mut stream) = wheel.keyed::<u64, u64>();
+    let info = measured(&runtime, async {
+        for key in 0..CROWD {
+            timers.set_timer(key, key, ms(key % 100)).unwrap();
+        }
+        time::advance(ms(100)).await;
+        wheel.settle().await;
+        assert!(timers.is_empty());
+        assert_eq!(receive_all(&mut stream), CROWD);
+        wheel.settle().await;
+    });
+    assert_freed(&info, 10_000_000);
+    drop((timers, stream));
+}
+
+#[test]
+fn frees_the_memory_of_keyed_timers_removed_or_drained() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let (timers, stream) = wheel.keyed::<u64, u64>();
+    let info = measured(&runtime, async {
+        for is_drained in [false, true] {
+            for key in 0..CROWD {
+                timers.set_timer(key, key, HOUR).unwrap();
+            }
+            wheel.settle().await;
+            if is_drained {
+                assert_eq!(timers.drain().unwrap().len() as u64, CROWD);
+            } else {
+                for key in 0..CROWD {
+                    assert_eq!(timers.remove_timer(&key), Ok(Some(key)));
+                }
+            }
+            wheel.settle().await;
+        }
+        yield_often().await;
+    });
+    assert_freed(&info, 10_000_000);
+    drop((timers, stream));
+}
+
+#[test]
+fn one_keyed_timer_that_stays_keeps_little_memory() {
+    const MANY: u64 = MILLION as u64 / 4;
+    for stays in [0, MANY / 2, MANY - 1] {
+        let runtime = paused_runtime();
+        let wheel = used_wheel(&runtime);
+        let (timers, stream) = wheel.keyed::<u64, u64>();
+        let info = measured(&runtime, async {
+            for key in 0..MANY {
+                timers.set_timer(key, key, HOUR).unwrap();
+            }
+            wheel.settle().await;
+            for key in (0..MANY).filter(|&key| key != stays) {
+                assert_eq!(timers.remove_timer(&key), Ok(Some(key)));
+            }
+            wheel.settle().await;
+            yield_often().await;
+        });
+        assert!(info.bytes_max > 20_000_000, "{info:?}");
+        assert!(info.bytes_current < 4 * KEPT_BYTES, "{stays}: {info:?}");
+        drop((timers, stream));
+    }
+}
+
+#[test]
+fn frees_the_memory_of_intervals() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let (timers, mut stream) = wheel.keyed::<u64, u64>();
+    let info = measured(&runtime, async {
+        for key in 0..CROWD {
+            timers.set_interval(key, key, HOUR).unwrap();
+        }
+        time::advance(HOUR).await;
+        wheel.settle().await;
+        assert_eq!(receive_all(&mut stream), CROWD);
+        for key in 0..CROWD {
+            timers.remove_timer(&key).unwrap();
+        }
+        wheel.settle().await;
+        yield_often().await;
+    });
+    assert_freed(&info, 10_000_000);
+    drop((timers, stream));
+}
+
+#[test]
+fn frees_the_memory_of_watches_reaped() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let (reaper, mut idle) = wheel.reaper::<u64, u64>(HOUR);
+    let info = measured(&runtime, async {
+        let watches: Vec<_> = (0..CROWD)
+            .map(|key| reaper.watch(key, key).unwrap())
+            .collect();
+        let mut n = 0;
+        while n < CROWD {
+            assert_eq!(idle.recv().await.map(|expired| expired.key), Some(n));
+            n += 1;
+        }
+        assert!(watches.iter().all(|watch| !watch.touch()));
+        drop(watches);
+        wheel.settle().await;
+    });
+    assert_freed(&info, 10_000_000);
+    drop((reaper, idle));
+}
+
+/// A key whose `Hash` panics once its switch is set.
+struct PanickingHash(u64, Arc<AtomicBool>);
+
+impl Hash for PanickingHash {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        assert!(!self.1.load(Ordering::SeqCst), "Hash panics");
+        self.0.hash(state);
+    }
+}
+
+impl PartialEq for PanickingHash {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for PanickingHash {}
+
+#[test]
+fn frees_the_memory_of_keys_whose_hash_panics() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let (timers, mut stream) = wheel.keyed::<PanickingHash, u64>();
+    let calm = Arc::new(AtomicBool::new(false));
+    let info = measured(&runtime, async {
+        for round in 0..5 {
+            let switch = Arc::new(AtomicBool::new(false));
+            for key in 0..20_000 {
+                let key = PanickingHash(key, Arc::clone(&switch));
+                timers.set_timer(key, round, HOUR).unwrap();
+            }
+            wheel.settle().await;
+            switch.store(true, Ordering::SeqCst);
+            match round {
+                // Equal keys whose `Hash` does not panic find them.
+                0 => {
+                    for key in 0..20_000 {
+                        let removed = timers.remove_timer(&PanickingHash(key, Arc::clone(&calm)));
+                        assert_eq!(removed, Ok(Some(round)));
+                    }
+                }
+                1 => assert_eq!(timers.drain().unwrap().len(), 20_000),
+                _ => {
+                    time::advance(HOUR).await;
+                    wheel.settle().await;
+                    for key in 0..20_000 {
+                        assert_eq!(stream.try_recv().unwrap().key.0, key);
+                    }
+                }
+            }
+            assert!(timers.is_empty());
+        }
+        wheel.settle().await;
+        yield_often().await;
+    });
+    assert_freed(&info, 1_000_000);
+    drop((timers, stream));
+}
+
+#[test]
+fn uses_the_memory_of_removed_timers_again() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let (timers, stream) = wheel.keyed::<u64, u64>();
+    let rounds = async |rounds: u64| {
+        for round in 0..rounds {
+            for key in 0..500 {
+                timers.set_timer(key, round, HOUR).unwrap();
+            }
+            for key in 0..500 {
+                assert_eq!(timers.remove_timer(&key), Ok(Some(round)));
+            }
+            if round % 7 == 0 {
+                wheel.settle().await;
+            }
+        }
+        wheel.settle().await;
+    };
+    runtime.block_on(rounds(20));
+    let info = measured(&runtime, rounds(2_000));
+    assert!(info.bytes_max < 200_000, "{info:?}");
+    assert!(info.bytes_current < 50_000, "{info:?}");
+    drop((timers, stream));
+}
