@@ -1,4 +1,4 @@
-//! The actor's turns, its waits between them, and its end.
+//! The actor: its turns, and its waits between them.
 //!
 //! Everything reaches it as a [command](crate::shared::command). It awaits its own notification and
 //! its own timer, never a consumer, and has no periodic tick. The driver of that timer [runs the turn](super::hosted) that
@@ -25,13 +25,10 @@
 //! [parks](crate::shared::mailbox::Mailbox::park), and waits for the next tick of its wheels or a
 //! notification.
 //!
-//! # The end
-//!
-//! It ends by a command, or when no handle is left and nothing is armed. In every case, also when
-//! its runtime is dropped, it closes what it holds: sleeping futures wake up and go on with Tokio's
-//! own timer, and keyed timers go back to their stream. Wakers are user code and may panic, so each
-//! is called on its own.
+//! It ends by a command, or when no handle is left and nothing is armed. Then it [closes](end) what
+//! it holds.
 
+mod end;
 #[cfg(test)]
 mod tests;
 
@@ -55,7 +52,7 @@ use crate::actor::sleep_wheel::{SleepWheel, fetch};
 use crate::actor::timer::ActorTimer;
 use crate::clock;
 use crate::metrics::Event;
-use crate::panic::{catch_panic, wake};
+use crate::panic::wake;
 use crate::shared::command::Command;
 use crate::shared::entry::Expiration;
 use crate::shared::mailbox::Backlog;
@@ -510,41 +507,4 @@ impl Actor {
             }
         }
     }
-}
-
-impl Drop for Actor {
-    /// Closes everything, step by step. A panic in one step is caught, and the next step follows.
-    fn drop(&mut self) {
-        let shared = Arc::clone(&self.shared);
-        shared.mailbox.close(&mut self.backlog);
-        while let Some(command) = self.backlog.pop() {
-            close(command);
-        }
-        for entry in self.sleeps.drain() {
-            wake(entry.close());
-        }
-        for set in shared.sets.close() {
-            catch_panic(
-                "a waker panicked as its set was closed: its task may not be woken",
-                || set.close(),
-            );
-        }
-        for done in self.second_round.drain(..) {
-            self.barrier.add(0, 0, done);
-        }
-        self.barrier.close();
-        shared.mailbox.notifier().actor_ended();
-        shared.end.end();
-    }
-}
-
-/// Closes the entry of a command. Dropping the command may wake a task, or drop a set with its keys and values.
-fn close(command: Command) {
-    if let Command::Sleep(entry) = &command {
-        wake(entry.close());
-    }
-    catch_panic(
-        "a waker or value panicked as the wheel ended: a task may not be woken, and memory may leak",
-        || drop(command),
-    );
 }

@@ -1,0 +1,48 @@
+//! The end of the actor.
+//!
+//! However it ends, also when its runtime is dropped, it closes what it holds: sleeping futures wake
+//! up and go on with Tokio's own timer, and keyed timers go back to their stream. Wakers are user
+//! code and may panic, so each is called on its own.
+
+use std::sync::Arc;
+
+use super::Actor;
+use crate::panic::{catch_panic, wake};
+use crate::shared::command::Command;
+
+impl Drop for Actor {
+    /// Closes everything, step by step. A panic in one step is caught, and the next step follows.
+    fn drop(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        shared.mailbox.close(&mut self.backlog);
+        while let Some(command) = self.backlog.pop() {
+            close(command);
+        }
+        for entry in self.sleeps.drain() {
+            wake(entry.close());
+        }
+        for set in shared.sets.close() {
+            catch_panic(
+                "a waker panicked as its set was closed: its task may not be woken",
+                || set.close(),
+            );
+        }
+        for done in self.second_round.drain(..) {
+            self.barrier.add(0, 0, done);
+        }
+        self.barrier.close();
+        shared.mailbox.notifier().actor_ended();
+        shared.end.end();
+    }
+}
+
+/// Closes the entry of a command. Dropping the command may wake a task, or drop a set with its keys and values.
+fn close(command: Command) {
+    if let Command::Sleep(entry) = &command {
+        wake(entry.close());
+    }
+    catch_panic(
+        "a waker or value panicked as the wheel ended: a task may not be woken, and memory may leak",
+        || drop(command),
+    );
+}
