@@ -130,12 +130,12 @@ use crate::store::{
 /// | [`wait_for_replicas(1)`](Self::wait_for_replicas) | 0 of 79,951 | 0 of 79,457 | a round trip to a replica for each call |
 ///
 /// Measured with 64 tasks that set timers, Redis 7.0, a primary with two replicas and three Sentinels on one host, five or six runs in
-/// each case but one of two. What is lost in the first column depends on the network between the servers, which here has no
-/// delay.
+/// each case but one of two. The losses of the first column depend on the network between the servers, which here has no delay.
 ///
-/// So for timers that must not be lost: `wait_for_replicas(1)`, two replicas or more, and `min-replicas-to-write 1`, which refuses
-/// calls at once where the other one has them wait for a second. Sentinels and clusters promote the reachable replica that has
-/// received most.
+/// So for timers that must not be lost: `wait_for_replicas(n)` with all `n` replicas, and `min-replicas-to-write n`, which refuses
+/// calls at once where the other one has them wait for a second. Then each replica has to answer. With fewer than all, calls go on
+/// while a replica is away, and a failover may rarely lose the last of them: Sentinels and clusters promote the reachable replica
+/// that has received most, by reports that are up to a second old.
 ///
 /// # How much work
 ///
@@ -257,7 +257,7 @@ impl Redis {
     /// Waits for replicas: a call that changes timers returns once this many replicas have what it has changed, or fails after a
     /// second in which they have not received it. Then it may have taken effect, as after any error.
     ///
-    /// Nothing is fired once they have not followed for a second. What is due waits for them, and loses no attempts.
+    /// Nothing is fired once they have not followed for a second. Due timers wait for them, and lose no attempts.
     ///
     /// A server that takes over from a primary that has crashed then has everything that calls have returned, if it is one of these
     /// replicas: with one replica, or with as many as there are. See [failovers](Self#failovers).
