@@ -34,7 +34,7 @@ async fn limits_the_time_of_every_call() {
     claims.shutdown().await;
     assert!(began.elapsed() <= after * 3, "{:?}", began.elapsed());
     let opening = orders().start(&TimerWheel::new(), store).await;
-    let error = opening.expect_err("nobody answers");
+    let error = opening.expect_err("no server answers");
     assert_eq!(
         error,
         BuildError::Open(Error::Timeout {
@@ -144,7 +144,7 @@ async fn delivers_to_a_program_that_waits_though_the_store_is_slower_than_the_le
     set_many(&timers, 1).await;
     let claim = next(&mut claims).await;
     assert_eq!((claim.attempt, timers.metrics().lapsed), (1, 0));
-    claim.ack().await.expect("nobody else can have it so soon");
+    claim.ack().await.expect("no other instance has it yet");
 }
 
 /// The wait between two tries had no bound: after an hour without store a timer came half an hour late.
