@@ -1,8 +1,8 @@
-//! What `tokio-console` sees of the timers: with the feature `console`, the spans and events by which Tokio shows its own.
+//! The timers as `tokio-console` sees them: with the feature `console`, the spans and events by which Tokio shows its own.
 //! Without it, everything here is of size zero and does nothing.
 //!
 //! A timer is a *resource*: a span `runtime.resource` with its type, its kind, and the place in the program that made it.
-//! What a task waits for is an *operation* of the resource, a span `runtime.resource.async_op`. Each poll of the operation
+//! A task waits for an *operation* of the resource, a span `runtime.resource.async_op`. Each poll of the operation
 //! is one entry into its span `runtime.resource.async_op.poll`, within the other two, and ends with an event that says
 //! whether it was ready. Other events update the *state* of the resource: how far away its deadline is, or how many timers
 //! a set has.

@@ -1,4 +1,4 @@
-//! What durable timers cost on PostgreSQL, beside the plain ways on the same server in the same run.
+//! The cost of durable timers on PostgreSQL, beside the plain ways on the same server in the same run.
 //!
 //! ```sh
 //! cargo bench -p tickwheel-durable --features postgres --bench postgres            # all
@@ -76,7 +76,7 @@ fn main() {
     });
 }
 
-/// What a program without this crate does: a transaction for each set, 64 connections.
+/// A program without this crate: a transaction for each set, 64 connections.
 async fn plain_sets(url: &str) {
     let table = "DROP TABLE IF EXISTS plain; CREATE TABLE plain (key bigint PRIMARY KEY, value bigint, due timestamptz);
         CREATE INDEX ON plain (due)";

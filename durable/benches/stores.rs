@@ -1,4 +1,4 @@
-//! What durable timers cost on an SQLite file, against a plain transaction for each set.
+//! The cost of durable timers on an SQLite file, against a plain transaction for each set.
 //!
 //! ```sh
 //! cargo bench -p tickwheel-durable              # all
@@ -74,7 +74,7 @@ impl Drop for Folder {
     }
 }
 
-/// What a program without this crate does: one transaction for each set.
+/// A program without this crate: one transaction for each set.
 fn plain_sets() {
     let folder = Folder::new("plain");
     let connection = rusqlite::Connection::open(folder.file()).expect("it opens");

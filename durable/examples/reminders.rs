@@ -34,7 +34,7 @@ mod worker;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// What the command line says.
+/// The options of the command line.
 struct Arguments {
     timers: u32,
     /// Where the timers lie; a file in a new folder by default.

@@ -64,7 +64,7 @@ pub struct Admin<K, V> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Member {
-    /// What the store knows of it.
+    /// Its entry in the store.
     pub instance: StoredInstance,
     /// Whether it is the instance whose [`Admin`] was asked.
     pub is_own: bool,

@@ -386,7 +386,7 @@ impl<F: Future<Output = Result<(), Retry>>> Handling<F> {
     }
 }
 
-/// What a handler has panicked with.
+/// The message of the panic of a handler.
 fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

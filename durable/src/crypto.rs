@@ -1,4 +1,4 @@
-//! What encrypts connections: the program's choice, or that of the crate's features.
+//! The provider that encrypts connections: the program's choice, or that of the crate's features.
 
 use std::sync::Arc;
 

@@ -40,7 +40,7 @@ pub enum Error {
     Cron(CronError),
     /// The store does not know what the call needs. Nothing was sent to it.
     Unsupported {
-        /// What it would have to know.
+        /// The feature that it would have to know.
         feature: Feature,
     },
     /// The codec cannot encode a key or a value. Nothing was sent to the store.

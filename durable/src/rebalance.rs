@@ -15,7 +15,7 @@ const BATCH: usize = 512;
 /// No instance claims, so none is to load or to be given a hint.
 const NEAR: LoadWindow = LoadWindow::new(Duration::ZERO, None);
 
-/// What [`Admin::rebalance`](crate::Admin::rebalance) has done.
+/// The result of [`Admin::rebalance`](crate::Admin::rebalance).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Rebalanced {

@@ -1,4 +1,4 @@
-//! What a handler that has failed says about its timer.
+//! The answer of a handler that has failed: whether and when its timer is retried.
 
 use std::fmt::Display;
 use std::time::Duration;

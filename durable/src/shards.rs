@@ -290,7 +290,7 @@ mod tests {
         placement.name(shard).expect("it has one").to_owned()
     }
 
-    /// What every version of the crate, and a client in another language, has to come to.
+    /// The shard that every version of the crate, and a client in another language, has to come to.
     #[test]
     fn key_keeps_its_shard_in_all_versions() {
         assert_eq!(fnv(b""), 0xcbf2_9ce4_8422_2325);

@@ -121,7 +121,7 @@ async fn a_guard_renews_until_it_is_dropped() {
     assert_eq!(next(&mut claims).await.attempt, 2);
 }
 
-/// What waited for its program lost its lease, was fired again, and counted as an attempt.
+/// A claim that waited for its program lost its lease, was fired again, and counted as an attempt.
 #[tokio::test(start_paused = true)]
 async fn gives_back_what_waits_for_half_a_lease() {
     let store = Memory::new();

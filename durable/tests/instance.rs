@@ -1,4 +1,4 @@
-//! What one instance holds, waits for and gives up: rows on its wheel, leases, hints, retries.
+//! One instance: rows on its wheel, leases, hints, retries.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -286,7 +286,7 @@ async fn near_timers_beyond_the_room_are_left_to_others() {
     assert_eq!(pending.filter(|entry| !entry.loaded).count(), 76);
 }
 
-/// What falls due within the window is on the wheel before it is due, though the program asks for one claim at a time.
+/// A timer that falls due within the window is on the wheel before that, though the program asks for one claim at a time.
 #[tokio::test(start_paused = true)]
 async fn near_rows_are_loaded_before_they_are_due() {
     let store = Memory::new();

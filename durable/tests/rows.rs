@@ -118,7 +118,7 @@ async fn rows_beyond_the_wheel_are_left_to_others_at_once() {
     );
 }
 
-/// What another instance lacks, and cannot get as the rows are locked, stays due here.
+/// Rows that another instance lacks, and cannot get as they are locked, stay due here.
 #[tokio::test(start_paused = true)]
 async fn locked_rows_that_others_lack_are_kept() {
     let memory = Memory::new();
@@ -349,7 +349,7 @@ async fn gets_its_share_when_handlers_take_longer_than_a_poll() {
     assert!(idle.iter().all(|pause| *pause <= longest), "{idle:?}");
 }
 
-/// What an instance has room for is not what its program asks for.
+/// Others get as many rows as their programs ask for, not as many as they have room for.
 #[tokio::test(start_paused = true)]
 async fn others_are_given_what_their_program_asks_for() {
     let store = Memory::new();

@@ -165,7 +165,7 @@ pub(crate) struct ActorGuard<'a, T, L: ActorLink> {
     after: AfterUnlock<'a, L>,
 }
 
-/// What the drop of a guard does when the set is unlocked.
+/// Runs when a guard is dropped and the set is unlocked.
 struct AfterUnlock<'a, L: ActorLink> {
     link: &'a L,
     /// The tick for the wake rule, if something was pushed.

@@ -1,4 +1,4 @@
-//! What the wheel knows of one timer: the protocol between the timer's owner and the actor.
+//! The wheel's knowledge of one timer: the protocol between the timer's owner and the actor.
 //!
 //! # The idea
 //!

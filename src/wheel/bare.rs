@@ -350,7 +350,7 @@ impl<T> Iterator for Due<'_, T> {
                     return Some(wheel.arena.remove(index));
                 }
                 if wheel.now == self.target {
-                    // What cascades at this tick has cascaded before the bucket was handed out.
+                    // Items that cascade at this tick have cascaded before the bucket was returned.
                     return None;
                 }
             }

@@ -1,4 +1,4 @@
-//! What `tokio-console` shows of the timers, read over its protocol.
+//! The timers as `tokio-console` shows them, read over its protocol.
 
 use std::future::pending;
 use std::pin::Pin;

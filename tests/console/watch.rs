@@ -60,7 +60,7 @@ fn console() -> SocketAddr {
 /// Tests take turns: where two threads are the first to emit an event, the console misses one of the two.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// What the console has shown so far.
+/// All that the console has shown so far.
 pub(crate) struct Watch {
     _turn: MutexGuard<'static, ()>,
     updates: Streaming<Update>,

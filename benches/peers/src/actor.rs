@@ -1,4 +1,4 @@
-//! What the actor does for one timer, in CPU time of its thread. From it follows how many timers one wheel can serve.
+//! The actor's work for one timer, in CPU time of its thread. From it follows how many timers one wheel can serve.
 
 use std::fs;
 use std::future::Future;
@@ -111,7 +111,7 @@ impl CostPerTimer {
         CostPerTimer { timers, before }
     }
 
-    /// What it was since the last time.
+    /// Emits the CPU time since the last call.
     fn emit(&mut self, what: &str) {
         let now = actor_cpu();
         let spent = now.saturating_sub(self.before);

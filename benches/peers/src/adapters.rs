@@ -1,4 +1,4 @@
-//! What the adapters of hyper, quinn and tower cost, next to these crates' own timers on Tokio.
+//! The cost of the adapters of hyper, quinn and tower, next to these crates' own timers on Tokio.
 
 use std::convert::Infallible;
 use std::future::poll_fn;

@@ -15,7 +15,7 @@ pub const LONG: Duration = Duration::from_secs(30);
 const CONSTANT: [Duration; 1] = [LONG];
 const MIXED: [Duration; 3] = [LONG, Duration::from_secs(5), Duration::from_millis(50)];
 
-/// What the wheel is set against.
+/// The peers of the wheel in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Against {
     /// Timers on the same runtime.
@@ -30,7 +30,7 @@ pub enum Against {
 /// take.
 pub const CORES: &str = "a cache line";
 
-/// What `tickwheel::time` costs above the wheel held by hand.
+/// The cost of `tickwheel::time` above the wheel held by hand.
 pub const ABOVE_BY_HAND: &str = "tickwheel::time, above the wheel by hand";
 
 /// Many tasks, each arming one timeout after the other. The figure is the cost above that of the same loop

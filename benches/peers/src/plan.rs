@@ -46,7 +46,7 @@ pub enum Workload {
     Bytes,
     Allocations,
     Idle(Idle),
-    /// What the actor does for a timer.
+    /// The actor's work for a timer.
     Actor,
     /// hyper's and quinn's timers.
     Adapters,

@@ -1,4 +1,4 @@
-//! What ends the program, and its exit codes.
+//! The failures that end the program, and their exit codes.
 
 use std::fmt;
 use std::io;

@@ -150,7 +150,7 @@ impl Operator {
         Ok(rows)
     }
 
-    /// What the keys begin with of which a person writes this.
+    /// The first bytes of the keys whose text begins with this.
     pub(crate) fn prefix(&self, prefix: &str) -> Vec<u8> {
         if !self.is_json() {
             return prefix.into();

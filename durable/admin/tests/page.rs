@@ -16,7 +16,7 @@ use tickwheel_durable::Retry;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// What would be an element, or turn the page around, if it was not escaped.
+/// A text that would be an element, or turn the page around, if it was not escaped.
 const HOSTILE: &str =
     "\"'><script>window.hostile = 1</script><img src=x onerror='window.hostile = 1'>\u{202e}&lt;";
 

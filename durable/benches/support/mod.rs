@@ -1,4 +1,4 @@
-//! What the benchmarks of the stores share: the table, the command line, and how timers come into a store.
+//! Parts that the benchmarks of the stores share: the table, the command line, and how timers come into a store.
 //!
 //! The stores run on this host, and the measuring process shares its cores with them.
 

@@ -1,4 +1,4 @@
-//! What an operator does to a running instance.
+//! An operator's calls on a running instance.
 
 use tickwheel_durable::Error;
 use tokio::time::timeout;

@@ -16,7 +16,7 @@ use super::world::{Running, Stores, World};
 /// So many runs go on at once.
 const AT_ONCE: u64 = 4;
 
-/// What the program was told.
+/// The answers that the program got.
 #[derive(Debug, Default)]
 struct Told {
     /// Values that are set for certain, and not removed, acknowledged or replaced.

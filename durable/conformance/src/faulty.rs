@@ -30,7 +30,7 @@ pub enum FaultPoint {
     After,
 }
 
-/// What goes wrong, and in which call.
+/// A fault, and the call that it happens in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Plan {
     Nothing,
@@ -159,7 +159,7 @@ impl<S> Faulty<S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What happens to the call that is made now: when it fails, and whether it returns.
+    /// The fate of the call that is made now: when it fails, and whether it returns.
     fn fate(&self, call: &'static str) -> Option<(FaultPoint, bool)> {
         let mut state = self.lock();
         let number = state.calls;

@@ -13,7 +13,7 @@ use tickwheel_durable::store::{
     Write, WriteOutcome,
 };
 
-/// What a store should answer.
+/// The answers that a store should give.
 #[derive(Debug, Default)]
 pub(super) struct Oracle {
     pub(super) rows: Vec<Stored>,

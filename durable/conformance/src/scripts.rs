@@ -20,7 +20,7 @@ use super::world::{Running, Stores, World, next_of};
 const SCRIPTS: u64 = 12;
 const CALLS: usize = 120;
 
-/// What rows repeat by.
+/// How rows repeat.
 const SCHEDULES: [&str; 2] = ["0 9 * * * UTC", "@daily Europe/Berlin"];
 
 /// Far enough for what is far, and not for what is near.
@@ -186,7 +186,7 @@ impl<S: Store> Script<S> {
         self.look();
     }
 
-    /// What an instance knows.
+    /// An instance's knowledge.
     fn schedules(&mut self) -> Schedules {
         match self.random.below(4) {
             0 => Schedules::None,

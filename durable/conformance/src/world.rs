@@ -1,4 +1,4 @@
-//! What a check runs in: a store, a namespace of its own, and instances.
+//! The world of a check: a store, a namespace of its own, and instances.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
@@ -66,7 +66,7 @@ const CALLS_IN_A_UNIT: u32 = 20;
 /// The pace is made slower by this at most.
 const SLOWEST: u32 = 3;
 
-/// What one check runs in.
+/// The world of one check.
 #[derive(Debug)]
 pub struct World<T> {
     stores: Arc<T>,
@@ -78,7 +78,7 @@ pub struct World<T> {
 pub(super) struct Running<S> {
     pub(super) timers: DurableTimers<String, u64>,
     pub(super) claims: Claims<String, u64>,
-    /// What can fail it.
+    /// Its store, which fails on demand.
     pub(super) faults: Faulty<S>,
     pub(super) unit: Duration,
 }

@@ -47,7 +47,7 @@ struct Receipt {
 struct Reminder {
     /// The deadline it was set or moved to last.
     deadline: u64,
-    /// What it may have been moved to: the answer was lost.
+    /// The deadlines that it may have been moved to: the answer was lost.
     doubtful_deadline: Option<u64>,
     removed: bool,
     /// It may have been removed: the answer was lost.
@@ -153,7 +153,7 @@ impl Books {
     /// How many were delivered again though the worker that had it before lives and has acknowledged it.
     fn twice(&mut self) -> usize {
         let twice = |reminder: &mut Reminder| {
-            // What a worker receives when its lease is over it may tell late.
+            // A worker may report late on a claim that it receives when its lease is over.
             reminder.deliveries.sort_unstable();
             let (killed, unacknowledged) = (&self.killed, &reminder.unacknowledged_by);
             let twice = |pair: &&[Receipt]| {

@@ -22,7 +22,7 @@ use super::books::quantile;
 use super::store::{LEASE, LONGEST_POLL, POLL, Reminders};
 use super::worker::{in_micros, micros};
 
-/// What loading, firing and telling may take on a busy machine, besides what first deliveries are
+/// The time that loading, firing and reporting may take on a busy machine, besides what first deliveries are
 /// late by. Long enough that a disk or a core that stands still for a moment is no failure; the
 /// table says how late they really are.
 const SLACK: Duration = Duration::from_secs(1);

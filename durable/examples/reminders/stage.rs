@@ -26,7 +26,7 @@ const SPREAD: Duration = Duration::from_secs(12);
 /// One in so many is moved, and one in so many removed, each second.
 const SOME: u32 = 100;
 
-/// What a worker says, and its number.
+/// A line of a worker, and its number.
 type Lines = mpsc::UnboundedSender<(u32, String)>;
 
 pub(crate) async fn run(timers: u32, store: Option<String>) -> Outcome<bool> {
@@ -208,7 +208,7 @@ async fn change_some(reminders: &Reminders, timers: u32, books: &mut Books) -> O
     Ok(())
 }
 
-/// What a clock in microseconds can show.
+/// The instant as a clock in microseconds shows it.
 fn whole_micros(time: SystemTime) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_micros(micros(time))
 }

@@ -22,7 +22,7 @@ pub(crate) const POLL: Duration = Duration::from_millis(200);
 /// A poll is up to a tenth longer, so that instances spread.
 pub(crate) const LONGEST_POLL: Duration = Duration::from_millis(220);
 
-/// What failed because the store was away is tried again after this,
+/// Calls that failed because the store was away are tried again after this,
 pub(crate) const RETRY: Duration = Duration::from_millis(100);
 
 /// and for as long as this.

@@ -223,7 +223,7 @@ impl Calls {
         Ok(self.call("discard_dead", 1, call).await?.answer)
     }
 
-    /// What only some stores can be asked.
+    /// The calls that only some stores have.
     pub(crate) async fn inspect<'a, T>(
         &'a self,
         call: &'static str,

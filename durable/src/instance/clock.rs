@@ -88,7 +88,7 @@ impl StoreClock {
         stepped.then_some(step)
     }
 
-    /// What the store's clock shows now, more or less.
+    /// The time that the store's clock shows now, more or less.
     pub(crate) fn now(&self) -> StoreTime {
         let estimate = *self.estimate.lock().unwrap_or_else(PoisonError::into_inner);
         StoreTime::from_micros(estimate.store_at(Instant::now()))

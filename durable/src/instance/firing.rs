@@ -38,7 +38,7 @@ pub(super) struct Firing {
     pub(super) stopped: watch::Receiver<bool>,
 }
 
-/// What happens next.
+/// The next event.
 enum Event {
     /// The claims have ended, or the wheel is shut down.
     End,

@@ -91,7 +91,7 @@ pub(crate) struct Batches<I, O> {
     limit: Duration,
 }
 
-/// What became of an item: its result, or the item again if its key is locked. All items of the key in the batch are then.
+/// The outcome of an item: its result, or the item again if its key is locked. All items of the key in the batch are then.
 pub(crate) type Outcome<I, O> = Result<O, I>;
 
 /// A group whose calls may take as long as `limit`, waiting included.

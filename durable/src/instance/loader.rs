@@ -54,7 +54,7 @@ const LOOKS: u32 = 4;
 /// Hints that come within this time of each other make one load.
 const HINTS_APART: Duration = Duration::from_millis(5);
 
-/// What a load has found.
+/// The result of a load.
 #[derive(Clone, Copy)]
 struct Found {
     left: Left,
@@ -63,7 +63,7 @@ struct Found {
     others_lack: usize,
 }
 
-/// What a load has left.
+/// The rows that a load has left.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Left {
     Nothing,

@@ -1,4 +1,4 @@
-//! What an operator reads.
+//! The reads of an operator.
 
 use std::future::ready;
 

@@ -1,4 +1,4 @@
-//! What becomes of claims.
+//! Settles claims.
 
 use std::time::Duration;
 

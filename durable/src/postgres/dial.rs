@@ -31,7 +31,7 @@ const READS_ONLY: &str = "SELECT current_setting('transaction_read_only') = 'on'
 /// A client, and what its server sends.
 pub(super) type Dialed = (Client, Messages);
 
-/// What a server sends unasked. The connection works while this is read.
+/// The messages that a server sends unasked. The connection works while this is read.
 pub(super) type Messages = Pin<Box<dyn Stream<Item = Result<AsyncMessage, Error>> + Send>>;
 
 /// Connects to one host.

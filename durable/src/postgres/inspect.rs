@@ -1,4 +1,4 @@
-//! What an operator reads: calls that run in the lane of looks.
+//! The reads of an operator: calls that run in the lane of looks.
 
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};

@@ -1,4 +1,4 @@
-//! What several calls send, as the scripts take it.
+//! Arguments that several calls send, as the scripts take them.
 
 use std::time::Duration;
 

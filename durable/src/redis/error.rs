@@ -25,7 +25,7 @@ pub(super) fn ends_connection(error: &RedisError) -> bool {
         || matches!(error.code(), Some("READONLY" | "MOVED" | "CLUSTERDOWN"))
 }
 
-/// What a node of a cluster says that has not run a script.
+/// The error of a node of a cluster that has not run a script.
 pub(super) enum Redirect {
     /// Another node has the slot.
     Moved,

@@ -48,7 +48,7 @@ impl Script {
     }
 }
 
-/// What the scripts share that change timers.
+/// The code that the scripts share that change timers.
 const CHANGES: &str = include_str!("scripts/changes.lua");
 const FIRES: &str = include_str!("scripts/fire.lua");
 /// It shares nothing with those that change timers.

@@ -32,7 +32,7 @@ pub(super) enum Servers {
     One(Client),
     Sentinel {
         sentinels: Nodes,
-        /// What the Sentinels call the primary.
+        /// The name of the primary among the Sentinels.
         primary: String,
         /// How to connect to servers, but for the address.
         server: Box<ConnectionInfo>,

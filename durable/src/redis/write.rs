@@ -35,7 +35,7 @@ fn packed(number: i64) -> [u8; 8] {
     (number as f64).to_le_bytes()
 }
 
-/// What a write does, packed as `write.lua` takes it, without key and value.
+/// The action of a write, packed as `write.lua` takes it, without key and value.
 fn write_head(action: &Action) -> Vec<u8> {
     let (op, due, period) = match *action {
         Action::Set {

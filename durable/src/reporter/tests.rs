@@ -13,7 +13,7 @@ use crate::{Claims, Memory, builder};
 #[derive(Debug, Default)]
 struct Seen(Arc<Mutex<BTreeMap<String, Vec<f64>>>>);
 
-/// What one metric is published to.
+/// The cell that one metric is published to.
 struct Slot {
     name: String,
     all: Arc<Mutex<BTreeMap<String, Vec<f64>>>>,

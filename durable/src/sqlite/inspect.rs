@@ -1,4 +1,4 @@
-//! What an operator reads: looks, on the connection that only reads.
+//! The reads of an operator: looks, on the connection that only reads.
 
 use rusqlite::{Connection, params};
 

@@ -1,4 +1,4 @@
-//! What a store answers, and how large answers are.
+//! The answers of a store, and their size.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl Armed {
     }
 }
 
-/// What became of a [`Write`].
+/// The outcome of a [`Write`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WriteOutcome {
@@ -119,7 +119,7 @@ impl Loaded {
     }
 }
 
-/// What became of a [`Fire`](super::Fire).
+/// The outcome of a [`Fire`](super::Fire).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FireReport {
@@ -207,7 +207,7 @@ impl Fired {
     }
 }
 
-/// What became of a [`Settle`](super::Settle).
+/// The outcome of a [`Settle`](super::Settle).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settled {
@@ -316,7 +316,7 @@ impl Stored {
         }
     }
 
-    /// What its instance has to know of it, if it repeats by a schedule and is loaded.
+    /// The schedule that its instance has to know, if it repeats by a schedule and is loaded.
     pub(crate) fn scheduled(&self, loaded: bool) -> Option<Scheduled> {
         let schedule = self.schedule.clone().filter(|_| loaded)?;
         Some(Scheduled::new(self.version, self.deadline, schedule))

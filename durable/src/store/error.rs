@@ -1,4 +1,4 @@
-//! What can go wrong in a store.
+//! The errors of a store.
 
 use std::error::Error;
 use std::fmt;
@@ -8,7 +8,7 @@ use super::ids::Namespace;
 
 /// A call of a store failed. Its text names the value and the bound it is about, and never contains a password.
 ///
-/// What the engine or its client says is the [source](Error::source), and is not printed but with `{:#}`, which prints all
+/// The error of the engine or its client is the [source](Error::source), and is not printed but with `{:#}`, which prints all
 /// causes, each once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -17,7 +17,7 @@ pub enum StoreError {
     /// not known, unless the text says so.
     #[non_exhaustive]
     Unavailable {
-        /// What happened.
+        /// A description of the failure.
         message: String,
         /// Why.
         cause: Option<Cause>,
@@ -26,7 +26,7 @@ pub enum StoreError {
     /// operator has to look at it.
     #[non_exhaustive]
     Refused {
-        /// What happened.
+        /// A description of the failure.
         message: String,
         /// Why.
         cause: Option<Cause>,
@@ -151,7 +151,7 @@ pub(crate) fn write_causes(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt
 /// Any error.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// What another library says: a client, an engine, a codec. Shared by clones; two are equal if they print the same.
+/// The error of another library: a client, an engine, a codec. Shared by clones; two are equal if they print the same.
 #[derive(Clone)]
 pub struct Cause(Arc<dyn Error + Send + Sync>);
 

@@ -1,4 +1,4 @@
-//! What namespaces, rows and instances are called.
+//! The names of namespaces, rows and instances.
 
 use std::error::Error;
 use std::fmt;
@@ -64,7 +64,7 @@ impl Error for NamespaceError {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub i64);
 
-/// What an instance that has opened a namespace loads under, until it unloads. No instance ever gets one that was in use.
+/// The id under which an instance that has opened a namespace loads, until it unloads. No instance ever gets one that was in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstanceId(pub i64);
 

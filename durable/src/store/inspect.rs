@@ -1,4 +1,4 @@
-//! What an operator reads of a store, beside the calls of instances.
+//! The reads of an operator, beside the calls of instances.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::requests::State;
 use super::time::StoreTime;
 use super::{Answer, StoreError};
 
-/// What an operator reads of a store: its namespaces, its instances, and rows by key.
+/// The reads of an operator: its namespaces, its instances, and rows by key.
 ///
 /// Optional: a store that has it returns itself from [`Store::inspect`](super::Store::inspect). No call changes anything or
 /// opens a namespace, and each is a *look*: it delays no other call by more than a few milliseconds, however many rows there
@@ -112,7 +112,7 @@ impl StoredInstance {
 pub struct PrefixRows {
     /// In this state.
     pub state: State,
-    /// What their encoded keys begin with.
+    /// The first bytes of their encoded keys.
     pub prefix: Vec<u8>,
     /// After that page.
     pub after: Option<PrefixCursor>,

@@ -1,10 +1,10 @@
-//! What becomes of missed occurrences.
+//! The rules for missed occurrences.
 
 use std::time::Duration;
 
 use super::time::{StoreTime, micros};
 
-/// What a repeating timer does about occurrences that were missed, because no instance ran or had capacity.
+/// The rule for occurrences of a repeating timer that were missed, because no instance ran or had capacity.
 ///
 /// An occurrence is missed once the next one is due too. A store need not match the rules: [`next`](Self::next) applies them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,7 +19,7 @@ pub enum Missed {
     Skip,
 }
 
-/// What the rule says about an occurrence that has come due. From [`Missed::next`] or a [`Plan`](super::Plan).
+/// The decision of the rule about an occurrence that has come due. From [`Missed::next`] or a [`Plan`](super::Plan).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NextOccurrence {

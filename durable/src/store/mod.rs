@@ -1,4 +1,4 @@
-//! What a store has to do: the trait [`Store`], and the rows that travel through it.
+//! The contract of stores: the trait [`Store`], and the rows that travel through it.
 //!
 //! A store keeps the timers of any number of *namespaces*. An *instance* is one running copy of the program that has opened a
 //! namespace. It loads under an id, and under a fresh one after each [`unload`](Store::unload). Everything else the crate does
@@ -111,7 +111,7 @@ pub use time::{StoreTime, micros};
 /// A future in a box.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What a call of a [`Store`] returns. It need not be cancel safe: see rule 3 of [the contract](self#the-contract).
+/// The future that a call of a [`Store`] returns. It need not be cancel safe: see rule 3 of [the contract](self#the-contract).
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// Keeps timers. [The module](self) says what every implementation promises.
@@ -370,7 +370,7 @@ pub trait Store: Send + Sync + 'static {
         Box::pin(ready(Err(keeps_none())))
     }
 
-    /// What an operator reads of this store, if it can be read.
+    /// The reads of an operator, if the store has them.
     fn inspect(&self) -> Option<&dyn Inspect> {
         None
     }

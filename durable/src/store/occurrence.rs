@@ -1,4 +1,4 @@
-//! What a fire does with a row that is due.
+//! Decides what a fire does with a row that is due.
 
 use super::answers::Stored;
 use super::ids::Version;
@@ -7,7 +7,7 @@ use super::requests::Fire;
 use super::schedule::Plan;
 use super::time::StoreTime;
 
-/// What becomes of a row that is due.
+/// The fate of a row that is due.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Occurrence {
     /// It fires, and does not repeat.
@@ -34,7 +34,7 @@ impl Fire {
         self.no_overlap && row.repeats()
     }
 
-    /// What becomes of a row that is due now. `waits` if it is held back.
+    /// Decides what becomes of a row that is due now. `waits` if it is held back.
     pub(crate) fn occurrence(&self, row: &Stored, waits: bool, now: StoreTime) -> Occurrence {
         let (next, wait) = match (row.period, &row.schedule) {
             (Some(period), _) => {

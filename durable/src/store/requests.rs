@@ -1,4 +1,4 @@
-//! What an instance asks its store for.
+//! The requests of an instance to its store.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::missed::Missed;
 use super::schedule::{Plan, Schedules};
 use super::time::StoreTime;
 
-/// What happens to rows that a call makes due soon.
+/// The time that counts as soon, and the instance that loads the rows that a call makes due soon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoadWindow {
@@ -181,7 +181,7 @@ pub struct Fire {
     pub unloaded: usize,
     /// How long each claim lasts, from now. `None` deletes what fires.
     pub lease: Option<Duration>,
-    /// What becomes of missed occurrences of repeating timers.
+    /// The rule for missed occurrences of repeating timers.
     pub missed: Missed,
     /// Whether a waiting row that repeats does not fire while its key has a row in flight.
     pub no_overlap: bool,
@@ -218,7 +218,7 @@ impl Fire {
 pub struct Settle {
     /// The token of the claim.
     pub token: Version,
-    /// What becomes of it.
+    /// How it is settled.
     pub settlement: Settlement,
     /// The error to keep with the row, if it stays: at most [`MAX_ERROR_BYTES`] long, and without `'\0'`. Without one the row
     /// keeps the error that it has.
@@ -251,7 +251,7 @@ impl Settle {
 /// An error that is kept with a row is at most so many bytes long. A longer one is cut.
 pub const MAX_ERROR_BYTES: usize = 1024;
 
-/// What becomes of a row in flight.
+/// How a row in flight is settled.
 ///
 /// Rule 11 of [the contract](super#the-contract) says what a store does about one that it does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -285,7 +285,7 @@ pub enum State {
     Dead,
 }
 
-/// What a later version of the contract has added, and a store need not know.
+/// An addition of a later version of the contract, which a store need not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Feature {

@@ -66,7 +66,7 @@ pub struct Plan {
     pub from: StoreTime,
     /// The plan holds before this time, which is the next of the schedule.
     pub until: StoreTime,
-    /// What becomes of the row if it is due at a time for which the plan holds.
+    /// Decides what becomes of the row if it is due at a time for which the plan holds.
     pub next: NextOccurrence,
 }
 

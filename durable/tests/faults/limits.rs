@@ -53,7 +53,7 @@ async fn delivers_all_though_the_wheel_is_small() {
     }
 }
 
-/// What a store leaves out of an answer, as it has enough bytes, is fired next, in its order.
+/// Rows that a store leaves out of an answer, as it has enough bytes, are fired next, in their order.
 #[tokio::test(start_paused = true)]
 async fn large_values_are_delivered_in_their_order() {
     const TIMERS: usize = 12;

@@ -81,7 +81,7 @@ async fn start(url: &str) -> (Timers, Claims<String, u64>) {
     started.expect("it starts")
 }
 
-/// What became of the timers.
+/// The fate of the timers.
 #[derive(Default)]
 struct Books {
     /// Those whose set has returned, and when it was called.

@@ -1,4 +1,4 @@
-//! What goes wrong with a server, for real.
+//! Faults of a real server.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

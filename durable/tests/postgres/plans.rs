@@ -15,7 +15,7 @@ use super::server::{Server, client, missing};
 
 const FAR: Duration = Duration::from_secs(3_600);
 
-/// What the server says of how it has read the timers: a line for each scan, and the one below it.
+/// The plan by which the server has read the timers: a line for each scan, and the one below it.
 fn scans(log: &str) -> Vec<(&str, &str)> {
     let lines: Vec<_> = log.lines().map(str::trim).collect();
     let below = lines.iter().skip(1).chain([&""]);

@@ -230,7 +230,7 @@ pub(crate) fn free_port() -> u16 {
     listener.local_addr().expect("it is bound").port()
 }
 
-/// What a test that cannot run does.
+/// Ends a test that cannot run.
 pub(crate) fn missing() {
     let text = "NOT RUN: no PostgreSQL: install it, or set TICKWHEEL_POSTGRES_URL";
     assert!(std::env::var_os("CI").is_none(), "{text}");

@@ -1,4 +1,4 @@
-//! What stands between a store and its server, and outlives both.
+//! A proxy between a store and its server, which outlives both.
 
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! What a server or a URL is refused for, and what the error says.
+//! The servers and URLs that are refused, and the errors.
 
 use std::time::Duration;
 

@@ -25,7 +25,7 @@ impl Watched {
         Some(port)
     }
 
-    /// What the Sentinel says of the primary.
+    /// The Sentinel's view of the primary.
     async fn knows(sentinel: &Server, field: &str) -> Option<usize> {
         let answer = sentinel.try_command(&["SENTINEL", "MASTER", NAME]).await;
         let fields: Vec<String> = from_redis_value(answer.ok()?).ok()?;

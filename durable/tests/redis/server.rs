@@ -93,7 +93,7 @@ impl Server {
         Some(server)
     }
 
-    /// What a Sentinel has written down.
+    /// The configuration, which a Sentinel rewrites.
     fn config(&self) -> PathBuf {
         self.folder.join("sentinel.conf")
     }

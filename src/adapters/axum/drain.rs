@@ -98,7 +98,7 @@ struct Sources {
     done: Notify,
 }
 
-/// What the task of a source does.
+/// The state of the task of a source.
 #[derive(Debug)]
 enum State {
     /// It has not polled yet.

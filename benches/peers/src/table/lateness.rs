@@ -46,7 +46,7 @@ pub(super) fn light(c: &mut Checks) {
     }
 }
 
-/// What precision costs.
+/// The cost of precision.
 fn at_rates(c: &mut Checks) {
     let (cost, p50, p99) = (("cpu", "us"), ("p50", "ms"), ("p99", "ms"));
     for (group, per_second) in rates::RATES {

@@ -84,7 +84,7 @@ pub(super) fn storm(c: &mut Checks) {
     early(c, "S9");
 }
 
-/// What Tokio's alternative timer costs.
+/// The cost of Tokio's alternative timer.
 pub(super) fn alternative(c: &mut Checks) {
     for (id, what, bar) in [
         (

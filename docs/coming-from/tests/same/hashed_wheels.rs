@@ -1,4 +1,4 @@
-//! What Netty's and go-zero's own tests ask of their wheels, asked of the code on the page.
+//! The scripts of Netty's and go-zero's own tests, played to the code on the page.
 
 use tickwheel::{KeyedTimers, SetTimerError, TimerWheel};
 use tickwheel_coming_from::hashed_wheels::after;

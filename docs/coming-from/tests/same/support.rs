@@ -1,4 +1,4 @@
-//! What the scripts share.
+//! Helpers of the scripts.
 
 use std::time::Duration;
 

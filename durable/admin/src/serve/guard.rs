@@ -34,9 +34,9 @@ const HEADERS: [(&str, &str); 7] = [
 pub(super) struct Guard {
     listen: SocketAddr,
     token: Option<String>,
-    /// What the cookie of a login has.
+    /// The secret in the cookie of a login.
     session: String,
-    /// What each form has.
+    /// The secret in each form.
     pub(super) csrf: String,
 }
 

@@ -118,7 +118,7 @@ fn router(site: Arc<Site>) -> axum::Router {
         .with_state(site)
 }
 
-/// What stands before each page.
+/// Stands before each page, and refuses what the guard does.
 async fn guarded(State(site): Shared, request: Request, next: Next) -> Response {
     let headers = request.headers();
     let path = request.uri().path();

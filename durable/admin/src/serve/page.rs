@@ -38,7 +38,7 @@ pub(super) struct Frame<'a> {
     pub(super) notice: Option<&'a str>,
 }
 
-/// What the page of a namespace shows.
+/// The contents of the page of a namespace.
 pub(super) struct Overview {
     pub(super) namespace: StoredNamespace,
     pub(super) counts: Counts,

@@ -1,4 +1,4 @@
-//! What an operator reads. Stores without [`Inspect`] pass.
+//! The reads of an operator. Stores without [`Inspect`] pass.
 
 use std::time::Duration;
 

@@ -43,7 +43,7 @@ pub async fn loads_near_rows_once<T: Stores>(world: &World<T>) {
     assert!(versions(&far).contains(&moved.version));
 }
 
-/// What an instance leaves or dies with is loaded by others.
+/// Rows that an instance leaves or dies with are loaded by others.
 pub async fn loads_what_others_left<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let (first, second) = (case.instance().await, case.instance().await);
@@ -242,7 +242,7 @@ pub async fn loads_lapsed_claims_in_their_order<T: Stores>(world: &World<T>) {
     }
 }
 
-/// What several instances have died with, and what no instance had loaded, is loaded piece by piece, each row once.
+/// Rows that several instances have died with, and those that no instance had loaded, are loaded piece by piece, each once.
 pub async fn loads_what_the_dead_left_piece_by_piece<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let mut rows = BTreeSet::new();

@@ -9,7 +9,7 @@ use tickwheel_durable::store::{
 use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, set, versions, write};
 use crate::world::{Stores, World};
 
-/// What a store makes of it does not matter to it.
+/// A schedule. Stores keep it without reading it.
 const SCHEDULE: &str = "0 9 * * MON-FRI Europe/Berlin";
 
 fn scheduled(key: &str, due: Due, schedule: &str) -> Write {

@@ -38,7 +38,7 @@ pub async fn d5_delivers_once_among_many<T: Stores>(world: &World<T>) {
 
 /// D10: an instance whose capacity is used up claims no more, and others get what is due.
 pub async fn d10_leaves_to_others_when_full<T: Stores>(world: &World<T>) {
-    // What it holds stays its own, however slow the machine is.
+    // Its claims stay its own, however slow the machine is.
     let settings = |b: Settings| b.capacity(2).lease(world.units(200));
     let mut full = world.instance_with(settings).await;
     let keys: Vec<_> = (0..10).map(key).collect();

@@ -1,4 +1,4 @@
-//! What claims are settled by.
+//! The statements that settle claims.
 
 /// From an array of tokens.
 pub(in crate::postgres) const ACK: &str = concat!(

@@ -163,7 +163,7 @@ async fn role_with_execute_alone_may_call() {
     denied("SELECT tickwheel_move('orders', 'a', now())").await;
     denied("SELECT * FROM tickwheel_timers").await;
     denied("SELECT tickwheel_write('orders', 'a', 'b', now(), 'set')").await;
-    // What it makes itself is not used with the owner's rights.
+    // Objects that it makes itself are not used with the owner's rights.
     run(&user, "CREATE TEMP TABLE tickwheel_timers (version int); CREATE TEMP TABLE tickwheel_namespaces (id int);
         CREATE FUNCTION pg_temp.tickwheel_write(text, bytea, bytea, timestamptz, text) RETURNS record LANGUAGE sql
             AS 'SELECT 1/0, 1'; SET search_path = pg_temp, public").await;

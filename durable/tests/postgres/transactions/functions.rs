@@ -1,4 +1,4 @@
-//! What the functions answer and refuse, and what becomes of it at the end of the transaction.
+//! The answers and errors of the functions, and their effect at the end of the transaction.
 
 use std::time::{Duration, SystemTime};
 

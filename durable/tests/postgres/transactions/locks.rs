@@ -112,7 +112,7 @@ async fn call_on_a_locked_key_fails_in_time() {
     assert_eq!(timers.remove_timer("released").await, Ok(Removed::Value(2)));
 }
 
-/// What a transaction has locked stays loaded where it was, and fires when it is rolled back.
+/// A timer that a transaction has locked stays loaded where it was, and fires when it is rolled back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn due_timer_waits_for_the_transaction() {
     let Some(url) = database("due_in_transaction").await else {
