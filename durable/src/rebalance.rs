@@ -1,7 +1,6 @@
 //! Moving timers to the shards that have their keys.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use crate::error::Error;
 use crate::instance::{Core, Cores};
@@ -11,9 +10,6 @@ use crate::store::{
 
 /// So many rows are read and moved at once.
 const BATCH: usize = 512;
-
-/// No instance claims, so none is to load or to be given a hint.
-const NEAR: LoadWindow = LoadWindow::new(Duration::ZERO, None);
 
 /// The result of [`Admin::rebalance`](crate::Admin::rebalance).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -86,7 +82,7 @@ async fn move_rows(cores: &Cores, from: &Core, rows: Vec<Stored>) -> Result<u64,
             continue;
         }
         let keys: Vec<_> = sets.iter().map(|set| set.key.clone()).collect();
-        let outcomes = core.calls.write(sets, NEAR).await?;
+        let outcomes = core.calls.write(sets, LoadWindow::NONE).await?;
         let is_there = |outcome: &WriteOutcome| {
             // A timer that is there already is newer, or was moved by a call that did not get to remove the old one.
             matches!(outcome, WriteOutcome::Armed { .. } | WriteOutcome::Present)
@@ -99,7 +95,7 @@ async fn move_rows(cores: &Cores, from: &Core, rows: Vec<Stored>) -> Result<u64,
         if removes.is_empty() {
             continue;
         }
-        let removed = from.calls.write(removes, NEAR).await?;
+        let removed = from.calls.write(removes, LoadWindow::NONE).await?;
         let removed = removed.iter();
         let removed = removed.filter(|outcome| matches!(outcome, WriteOutcome::Removed { .. }));
         moved += removed.count() as u64;

@@ -121,7 +121,7 @@ impl Call<'_> {
             row.attempt = 0;
             row.due = self.now;
             if !self.space.waiting.contains_key(&row.key) {
-                self.arm(row, LoadWindow::new(std::time::Duration::ZERO, None));
+                self.arm(row, LoadWindow::NONE);
                 continue;
             }
             row.version = self.next_version();

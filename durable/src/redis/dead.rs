@@ -1,7 +1,5 @@
 //! Retries and discards dead rows.
 
-use std::time::Duration;
-
 use ::redis::Cmd;
 
 use super::arguments::{digits, limit_argument, near_arguments, span};
@@ -45,8 +43,7 @@ async fn bury(
 
 /// Tells `bury.lua` which dead rows to change, and how.
 fn dead_arguments(command: &mut Cmd, op: &str, limit: usize, which: &DeadRows) {
-    let unloaded = LoadWindow::new(Duration::ZERO, None);
-    near_arguments(command, unloaded);
+    near_arguments(command, LoadWindow::NONE);
     command.arg(op).arg(limit_argument(limit));
     match which {
         DeadRows::Token(token) => command.arg("token").arg(digits(*token)),

@@ -150,8 +150,7 @@ impl Call<'_> {
         row.attempt = 0;
         row.due = self.now;
         if self.waiting(&row.key)?.is_none() {
-            let unloaded = LoadWindow::new(std::time::Duration::ZERO, None);
-            self.arm(&mut row, unloaded)?;
+            self.arm(&mut row, LoadWindow::NONE)?;
         } else {
             // Beside the newer one.
             row.version = self.next_version()?;

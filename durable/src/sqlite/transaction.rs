@@ -307,7 +307,7 @@ impl<K, V> SqliteTransaction<'_, K, V> {
             Ok(call) => call,
             Err(error) => return Ok(Err(error)),
         };
-        let written = call.write(write, LoadWindow::new(Duration::ZERO, None))?;
+        let written = call.write(write, LoadWindow::NONE)?;
         call.finish(&self.namespace)?;
         Ok(Ok(written))
     }

@@ -18,6 +18,9 @@ pub struct LoadWindow {
 }
 
 impl LoadWindow {
+    /// No row counts as soon, so none is loaded, and no instance is given a hint.
+    pub(crate) const NONE: LoadWindow = LoadWindow::new(Duration::ZERO, None);
+
     /// Rows due at most that long after the store's time are loaded by this instance.
     pub const fn new(window: Duration, loader: Option<InstanceId>) -> Self {
         LoadWindow { window, loader }
