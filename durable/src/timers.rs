@@ -309,15 +309,12 @@ impl<K, V> DurableTimers<K, V> {
     {
         let key = self.coder.encode_key(&key)?;
         let (action, shard) = (Action::Remove, self.cores.shard_of(&key));
-        Ok(
-            match self.writes[shard].submit(Write { key, action }).await? {
-                WriteOutcome::Removed { value, .. } => {
-                    Removed::Value(self.coder.decode_value(&value)?)
-                }
-                WriteOutcome::InFlight(version) => Removed::InFlight(Token { version, shard }),
-                _ => Removed::Absent,
-            },
-        )
+        let written = self.writes[shard].submit(Write { key, action });
+        Ok(match written.await? {
+            WriteOutcome::Removed { value, .. } => Removed::Value(self.coder.decode_value(&value)?),
+            WriteOutcome::InFlight(version) => Removed::InFlight(Token { version, shard }),
+            _ => Removed::Absent,
+        })
     }
 
     /// When the timer with this key is due, by the store's clock. `None` if there is none, or it has fired.
@@ -399,13 +396,12 @@ impl<K, V> DurableTimers<K, V> {
     {
         let key = self.coder.encode_key(&key)?;
         let (action, shard) = (Action::Move { due }, self.cores.shard_of(&key));
-        Ok(
-            match self.writes[shard].submit(Write { key, action }).await? {
-                WriteOutcome::Armed { .. } => Moved::Yes,
-                WriteOutcome::InFlight(version) => Moved::InFlight(Token { version, shard }),
-                _ => Moved::Absent,
-            },
-        )
+        let written = self.writes[shard].submit(Write { key, action });
+        Ok(match written.await? {
+            WriteOutcome::Armed { .. } => Moved::Yes,
+            WriteOutcome::InFlight(version) => Moved::InFlight(Token { version, shard }),
+            _ => Moved::Absent,
+        })
     }
 
     /// The cores, whose counters the reporter publishes.
