@@ -10,7 +10,7 @@ use tickwheel_durable_conformance::{Pace, Stores, conformance_tests};
 use tokio::sync::OnceCell;
 use tokio::time::{sleep, timeout};
 
-use crate::failover::Servers;
+use crate::failover::{Servers, until_primary};
 use crate::faults::{delivered, start};
 use crate::server::{Server, connect, until};
 
@@ -160,17 +160,6 @@ impl Cluster {
         let node: Vec<redis::Value> = from_redis_value(range?.swap_remove(2)).ok()?;
         from_redis_value(node.into_iter().nth(1)?).ok()
     }
-
-    /// A busy node may be silent for a moment, or not know yet what the others know.
-    async fn owner(&self) -> usize {
-        let mut owner = None;
-        until("all nodes know the owner", async || {
-            owner = self.primary().await;
-            owner.is_some()
-        })
-        .await;
-        owner.expect("it is known")
-    }
 }
 
 impl Servers for Cluster {
@@ -277,9 +266,9 @@ async fn calls_wait_while_their_slot_moves() {
         }
     });
     for _ in 0..4 {
-        let owner = cluster.owner().await;
+        let owner = until_primary(&cluster, None).await;
         cluster.move_slot(owner, (owner + 1) % PRIMARIES).await;
-        until("all nodes know", async || cluster.primary().await.is_some()).await;
+        until_primary(&cluster, None).await;
         sleep(SECOND / 5).await;
     }
     let stop = timers.set_timer("stop", &u64::MAX, SECOND * 30).await;
@@ -324,7 +313,7 @@ async fn error_of_a_node_says_how_to_connect() {
     let Some(cluster) = Cluster::start_with(0).await else {
         return;
     };
-    let owner = cluster.owner().await;
+    let owner = until_primary(&cluster, None).await;
     let store = cluster.nodes[(owner + 1) % PRIMARIES].connect().await;
     let wheel = TimerWheel::new();
     let started = builder::<String, u64>("faults").start(&wheel, store);
