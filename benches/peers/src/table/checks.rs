@@ -32,28 +32,31 @@ impl Checks {
         &mut self,
         id: &'static str,
         what: &'static str,
-        (metric, unit): (&'static str, &'static str),
+        metric: (&'static str, &'static str),
         ours: Series,
         theirs: Series,
         bar: Option<f64>,
     ) {
-        self.0.push(Check {
-            id,
-            what,
-            metric,
-            unit,
-            ours,
-            theirs: Some(theirs),
-            bar,
-        });
+        self.row(id, what, metric, (ours, Some(theirs)), bar);
     }
 
     pub(super) fn absolute(
         &mut self,
         id: &'static str,
         what: &'static str,
-        (metric, unit): (&'static str, &'static str),
+        metric: (&'static str, &'static str),
         ours: Series,
+        bar: Option<f64>,
+    ) {
+        self.row(id, what, metric, (ours, None), bar);
+    }
+
+    fn row(
+        &mut self,
+        id: &'static str,
+        what: &'static str,
+        (metric, unit): (&'static str, &'static str),
+        (ours, theirs): (Series, Option<Series>),
         bar: Option<f64>,
     ) {
         self.0.push(Check {
@@ -62,7 +65,7 @@ impl Checks {
             metric,
             unit,
             ours,
-            theirs: None,
+            theirs,
             bar,
         });
     }
