@@ -52,8 +52,9 @@ fn armed(wheel: &TimerWheel, n: usize) -> Vec<Sleep> {
     sleeps
 }
 
-/// Lets the actor take turns, each of which frees some memory.
-async fn yield_often() {
+/// Lets the actor do what is left, and take turns, each of which frees some memory.
+async fn settle_and_free(wheel: &TimerWheel) {
+    wheel.settle().await;
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }

@@ -3,15 +3,25 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::support::{HOUR, ms};
-use tickwheel::Expirations;
+use tickwheel::{Expirations, KeyedTimers};
 use tokio::time;
 
-use super::{KEPT_BYTES, MILLION, assert_freed, measured, paused_runtime, used_wheel, yield_often};
+use super::{
+    KEPT_BYTES, MILLION, assert_freed, measured, paused_runtime, settle_and_free, used_wheel,
+};
 
 /// More timers than any part keeps memory for.
 const CROWD: u64 = 300_000;
+
+/// Sets a timer for each key below `keys`, whose value is the key.
+fn set_many(timers: &KeyedTimers<u64, u64>, keys: u64, delay: impl Fn(u64) -> Duration) {
+    for key in 0..keys {
+        timers.set_timer(key, key, delay(key)).unwrap();
+    }
+}
 
 /// Receives everything that was delivered. Returns how many expirations that were.
 fn receive_all<K, V>(stream: &mut Expirations<K, V>) -> u64 {
@@ -24,9 +34,7 @@ fn frees_the_memory_of_keyed_timers_received() {
     let wheel = used_wheel(&runtime);
     let (timers, mut stream) = wheel.keyed::<u64, u64>();
     let info = measured(&runtime, async {
-        for key in 0..CROWD {
-            timers.set_timer(key, key, ms(key % 100)).unwrap();
-        }
+        set_many(&timers, CROWD, |key| ms(key % 100));
         let mut received = Vec::new();
         let mut n = 0;
         while n < CROWD {
@@ -46,9 +54,7 @@ fn frees_the_memory_of_keyed_timers_received_late() {
     let wheel = used_wheel(&runtime);
     let (timers, mut stream) = wheel.keyed::<u64, u64>();
     let info = measured(&runtime, async {
-        for key in 0..CROWD {
-            timers.set_timer(key, key, ms(key % 100)).unwrap();
-        }
+        set_many(&timers, CROWD, |key| ms(key % 100));
         time::advance(ms(100)).await;
         wheel.settle().await;
         assert!(timers.is_empty());
@@ -66,9 +72,7 @@ fn frees_the_memory_of_keyed_timers_removed_or_drained() {
     let (timers, stream) = wheel.keyed::<u64, u64>();
     let info = measured(&runtime, async {
         for is_drained in [false, true] {
-            for key in 0..CROWD {
-                timers.set_timer(key, key, HOUR).unwrap();
-            }
+            set_many(&timers, CROWD, |_| HOUR);
             wheel.settle().await;
             if is_drained {
                 assert_eq!(timers.drain().unwrap().len() as u64, CROWD);
@@ -79,7 +83,7 @@ fn frees_the_memory_of_keyed_timers_removed_or_drained() {
             }
             wheel.settle().await;
         }
-        yield_often().await;
+        settle_and_free(&wheel).await;
     });
     assert_freed(&info, 10_000_000);
     drop((timers, stream));
@@ -93,15 +97,12 @@ fn one_keyed_timer_that_stays_keeps_little_memory() {
         let wheel = used_wheel(&runtime);
         let (timers, stream) = wheel.keyed::<u64, u64>();
         let info = measured(&runtime, async {
-            for key in 0..MANY {
-                timers.set_timer(key, key, HOUR).unwrap();
-            }
+            set_many(&timers, MANY, |_| HOUR);
             wheel.settle().await;
             for key in (0..MANY).filter(|&key| key != stays) {
                 assert_eq!(timers.remove_timer(&key), Ok(Some(key)));
             }
-            wheel.settle().await;
-            yield_often().await;
+            settle_and_free(&wheel).await;
         });
         assert!(info.bytes_max > 20_000_000, "{info:?}");
         assert!(info.bytes_current < 4 * KEPT_BYTES, "{stays}: {info:?}");
@@ -124,8 +125,7 @@ fn frees_the_memory_of_intervals() {
         for key in 0..CROWD {
             timers.remove_timer(&key).unwrap();
         }
-        wheel.settle().await;
-        yield_often().await;
+        settle_and_free(&wheel).await;
     });
     assert_freed(&info, 10_000_000);
     drop((timers, stream));
@@ -205,8 +205,7 @@ fn frees_the_memory_of_keys_whose_hash_panics() {
             }
             assert!(timers.is_empty());
         }
-        wheel.settle().await;
-        yield_often().await;
+        settle_and_free(&wheel).await;
     });
     assert_freed(&info, 1_000_000);
     drop((timers, stream));

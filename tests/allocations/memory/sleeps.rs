@@ -5,7 +5,7 @@ use tickwheel::Sleep;
 use tokio::time::{self, Instant};
 use tokio_test::assert_pending;
 
-use super::{KEPT_BYTES, MILLION, armed, measured, paused_runtime, used_wheel, yield_often};
+use super::{KEPT_BYTES, MILLION, armed, measured, paused_runtime, settle_and_free, used_wheel};
 
 #[test]
 fn p7_million_sleeps_in_turn_reuse_memory() {
@@ -32,8 +32,7 @@ fn p7_million_dropped_sleeps_are_freed_early() {
         let sleeps = armed(&wheel, MILLION);
         wheel.settle().await;
         drop(sleeps);
-        wheel.settle().await;
-        yield_often().await;
+        settle_and_free(&wheel).await;
         assert!(wheel.metrics().sleeps_cancelled > MILLION as u64);
     });
     assert!(
@@ -67,8 +66,7 @@ fn p7_one_sleep_that_stays_keeps_little_memory() {
             wheel.settle().await;
             survivor = Some(sleeps.swap_remove(stays));
             drop(sleeps);
-            wheel.settle().await;
-            yield_often().await;
+            settle_and_free(&wheel).await;
         });
         assert!(info.bytes_max > 20_000_000, "{info:?}");
         // The thread's pool keeps some cancelled sleeps, which may lie in chunks of their own.
