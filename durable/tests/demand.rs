@@ -94,6 +94,21 @@ async fn a_lost_renewal_is_logged_and_counted() {
     again.ack().await.expect("it is held");
 }
 
+/// A renewal that began with an eighth of the lease left had room for no failure.
+#[tokio::test(start_paused = true)]
+async fn renewal_leaves_half_of_the_lease() {
+    let lease = SECOND * 16;
+    let (timers, mut claims) = start(Memory::new(), |b| b.lease(lease)).await;
+    set(&timers, "a", SECOND).await;
+    let claim = next(&mut claims).await;
+    let _renewing = claim.auto_renew();
+    for _ in 0..1_000 {
+        sleep(SECOND / 10).await;
+        let left = claim.lease_remaining();
+        assert!(left >= lease / 2 - SECOND / 10, "{left:?} are left");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_guard_renews_until_it_is_dropped() {
     let (timers, mut claims) = start(Memory::new(), |b| b.lease(SECOND * 2)).await;

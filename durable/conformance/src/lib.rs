@@ -160,6 +160,9 @@ macro_rules! conformance_tests {
             }
             administration {
                 released_claim_is_delivered_again,
+                operator_sees_and_changes_one_namespace,
+                pages_repeat_no_timer,
+                retry_of_all_ends_although_they_die_again,
             }
             demand {
                 d5_handles_once_however_long_it_takes,

@@ -8,6 +8,7 @@ mod encrypted;
 mod failover;
 mod faults;
 mod hung;
+mod leftovers;
 mod looks;
 mod proxy;
 mod refusals;

@@ -4,7 +4,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Due, Fire, InstanceId, Load, LoadWindow, Settle, Settled, Settlement, Store, Version,
+    Action, DeadRows, Due, Fire, InstanceId, Load, LoadWindow, Settle, Settled, Settlement, Store,
+    Version,
 };
 use tokio::time::timeout;
 
@@ -131,6 +132,16 @@ pub async fn hints_near_rows_that_no_instance_has_loaded<T: Stores>(world: &Worl
     let fresh = listening.sees_a_hint("an unload", case.unload(instance));
     let fresh = fresh.await;
     assert!(listening.load_for(fresh, Duration::ZERO).await > 1);
+
+    if world.keeps_dead().await {
+        let token = case.fired("dead").await;
+        assert_eq!(case.settle(token, Settlement::Dead).await, Settled::Done);
+        let retry = async || store.retry_dead(&case.space, DeadRows::Token(token)).await;
+        let retried = listening.sees_a_hint("a retry", retry()).await;
+        assert_eq!(retried.map(|retried| retried.rows), Ok(1));
+        let (_, is_hinted) = listening.is_hinted(retry()).await;
+        assert!(!is_hinted, "nothing was retried");
+    }
 
     // A live instance has marked the row in the same step, so no other instance needs a hint.
     let living = case.instance().await;

@@ -1,0 +1,95 @@
+//! What stays on the server when rows and instances have gone: nothing that grows.
+
+use std::time::Duration;
+
+use redis::Value;
+use tickwheel_durable::Redis;
+use tickwheel_durable::store::{
+    Action, Due, Fire, Load, LoadWindow, Namespace, Settle, Settlement, Store, Write,
+};
+use tokio::time::sleep;
+
+use crate::server::Server;
+
+const UNLOADED: LoadWindow = LoadWindow::new(Duration::ZERO, None);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+async fn open(server: &Server) -> (Redis, Namespace) {
+    let (store, space) = (server.connect().await, Namespace::new("leftovers"));
+    let space = space.expect("it is a name");
+    store.open(&space, "json").await.expect("it opens");
+    (store, space)
+}
+
+/// The last parts of the names of all keys, but for those that only instances have.
+async fn kept(server: &Server) -> Vec<String> {
+    let keys: Value = server.command(&["KEYS", "*leftovers*"]).await;
+    let mut keys: Vec<String> = redis::from_redis_value(keys).expect("they are texts");
+    keys.sort();
+    keys
+}
+
+/// A purge left the values of dead timers on the server.
+#[tokio::test]
+async fn purge_leaves_no_row_in_any_state() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let (store, space) = open(&server).await;
+    let before = kept(&server).await;
+    let now = Due::In(Duration::ZERO);
+    let set = |key: &str| {
+        let action = Action::set(b"value".to_vec(), now, None, false);
+        Write::new(key.into(), action)
+    };
+    let scheduled = Action::set_scheduled(b"value".to_vec(), now, "a schedule".to_owned());
+    let writes = vec![
+        set("dead"),
+        set("flies"),
+        Write::new(b"scheduled".to_vec(), scheduled),
+    ];
+    let written = store.write(&space, writes, UNLOADED).await;
+    assert_eq!(written.expect("it writes").len(), 3);
+    let mut fire = Fire::new(Vec::new(), Some(HOUR), UNLOADED);
+    fire.unloaded = 2;
+    let fired = store.fire(&space, fire).await.expect("it fires").fired;
+    let dies = Settle::new(fired[0].token, Settlement::Dead).with_error("why");
+    let settled = store.settle(&space, vec![dies], UNLOADED).await;
+    settled.expect("it settles");
+    let counts = store.count(&space).await.expect("it counts");
+    assert_eq!((counts.waiting, counts.in_flight, counts.dead), (1, 1, 1));
+    assert!(kept(&server).await.len() > before.len());
+    while store.purge(&space).await.expect("it purges").more {}
+    assert_eq!(kept(&server).await, before);
+}
+
+/// What dead instances lacked stayed forever.
+#[tokio::test]
+async fn dead_instances_leave_nothing() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let (store, space) = open(&server).await;
+    let living = store.open(&space, "json").await.expect("it opens").instance;
+    let alive = Duration::from_millis(20);
+    for _ in 0..3 {
+        let dead = store.open(&space, "json").await.expect("it opens").instance;
+        let mut load = Load::new(dead, HOUR, 5, alive);
+        load.wanted = 5;
+        store.load(&space, load).await.expect("it loads");
+    }
+    sleep(alive * 4).await;
+    let load = Load::new(living, HOUR, 5, HOUR);
+    store.load(&space, load).await.expect("it loads");
+    for name in ["lacks", "instances"] {
+        let keys = kept(&server).await;
+        let key = keys.iter().find(|key| key.ends_with(&format!(":{name}")));
+        let left = match key {
+            Some(key) => server.command(&["ZRANGE", key, "0", "-1"]).await,
+            None => Value::Array(Vec::new()),
+        };
+        let left: Vec<String> = redis::from_redis_value(left).expect("they are texts");
+        let living = living.0.to_string();
+        assert!(left.iter().all(|id| *id == living), "{name}: {left:?}");
+    }
+}
