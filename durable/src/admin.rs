@@ -16,7 +16,6 @@ pub use entry::{Dead, Entry, InFlight, Position};
 use crate::codec::Coder;
 use crate::error::Error;
 use crate::instance::{Core, Cores};
-use crate::rebalance::{Rebalanced, rebalance};
 use crate::store::{
     DeadRows, List, PrefixCursor, PrefixRows, Purged, Settle, Settled, Settlement, State,
     StoreError, StoreTime, Stored, StoredInstance, Version,
@@ -68,9 +67,6 @@ pub struct Member {
     pub instance: StoredInstance,
     /// Whether it is the instance whose [`Admin`] was asked.
     pub is_own: bool,
-    /// The name of the [shard](crate::Shards) whose timers it loads under this id, if there are several. An instance has an id
-    /// in each.
-    pub shard: Option<String>,
 }
 
 /// A position in a list by prefix, where the next page begins.
@@ -219,9 +215,9 @@ impl<K, V> Admin<K, V> {
         Q: Serialize + ?Sized,
     {
         let key = self.coder.encode_key(&key)?;
-        let shard = self.cores.shard_of(&key);
-        let stored = self.cores.of_shard(shard).calls.get(key).await?;
-        Ok(stored.map(|stored| self.entry(shard, &stored)))
+        let part = self.cores.part_of(&key);
+        let stored = self.cores.of_part(part).calls.get(key).await?;
+        Ok(stored.map(|stored| self.entry(part, &stored)))
     }
 
     /// All timers with this key: the waiting one, then those in flight, then the dead ones, each from the latest on. At most
@@ -237,14 +233,11 @@ impl<K, V> Admin<K, V> {
         Q: Serialize + ?Sized,
     {
         let key = self.coder.encode_key(&key)?;
-        let shard = self.cores.shard_of(&key);
-        let calls = &self.cores.of_shard(shard).calls;
+        let part = self.cores.part_of(&key);
+        let calls = &self.cores.of_part(part).calls;
         let asking = calls.inspect("rows_of", |store, space| store.rows_of(space, key));
         let rows = asking.await?;
-        Ok(rows
-            .iter()
-            .map(|stored| self.entry(shard, stored))
-            .collect())
+        Ok(rows.iter().map(|stored| self.entry(part, stored)).collect())
     }
 
     /// A page of the timers in one state whose encoded keys begin with some bytes, and where the next page begins. `None` after
@@ -260,8 +253,8 @@ impl<K, V> Admin<K, V> {
         after: Option<PrefixPosition>,
         limit: usize,
     ) -> Result<(Vec<Entry<K, V>>, Option<PrefixPosition>), Error> {
-        let PrefixPosition(shard, after) = after.unwrap_or_default();
-        let Some(core) = self.cores.iter().nth(shard) else {
+        let PrefixPosition(part, after) = after.unwrap_or_default();
+        let Some(core) = self.cores.iter().nth(part) else {
             return Ok((Vec::new(), None));
         };
         let mut request = PrefixRows::new(state, prefix.into(), limit);
@@ -271,22 +264,20 @@ impl<K, V> Admin<K, V> {
         });
         let page = asking.await?;
         let next = match page.next {
-            Some(next) => Some(PrefixPosition(shard, Some(next))),
-            None => {
-                (shard + 1 < self.cores.iter().len()).then_some(PrefixPosition(shard + 1, None))
-            }
+            Some(next) => Some(PrefixPosition(part, Some(next))),
+            None => (part + 1 < self.cores.iter().len()).then_some(PrefixPosition(part + 1, None)),
         };
-        let entries = page.rows.iter().map(|stored| self.entry(shard, stored));
+        let entries = page.rows.iter().map(|stored| self.entry(part, stored));
         Ok((entries.collect(), next))
     }
 
-    /// The instances of the namespace, shard by shard.
+    /// The instances of the namespace.
     ///
     /// # Errors
     ///
     /// As [`all_of`](Self::all_of).
     pub async fn instances(&self) -> Result<Vec<Member>, Error> {
-        let asking = self.cores.iter().enumerate().map(async |(shard, core)| {
+        let asking = self.cores.iter().map(async |core| {
             let own = core.id();
             let asking = core
                 .calls
@@ -295,7 +286,6 @@ impl<K, V> Admin<K, V> {
             Ok::<_, Error>(instances.map(move |instance| Member {
                 instance,
                 is_own: instance.id == own,
-                shard: self.cores.name(shard).map(str::to_owned),
             }))
         });
         Ok(try_join_all(asking).await?.into_iter().flatten().collect())
@@ -339,21 +329,6 @@ impl<K, V> Admin<K, V> {
     /// As [`release`](Self::release).
     pub async fn discard(&self, token: Token) -> Result<(), Error> {
         self.settle(token, Settlement::Ack).await
-    }
-
-    /// Moves waiting timers that lie in another [shard](crate::Shards) than the one that has their key. It is a step of
-    /// [adding and removing shards](crate::Shards#adding-and-removing-shards), while no instance claims timers of the namespace
-    /// and no other program changes any.
-    ///
-    /// Deadline, value and period of a timer stay. Its attempts begin again. If the right shard has a timer of the same key,
-    /// that one is newer and stays. A timer is set before it is removed elsewhere, so after an error or a crash none is lost, and the
-    /// call can be made again.
-    ///
-    /// # Errors
-    ///
-    /// See [above](Self).
-    pub async fn rebalance(&self) -> Result<Rebalanced, Error> {
-        rebalance(&self.cores).await
     }
 
     /// Deletes every timer of the namespace, those in flight and dead ones included, and returns how many it deleted. It deletes in
@@ -426,25 +401,25 @@ impl<K, V> Admin<K, V> {
         after: Option<Position>,
         limit: usize,
     ) -> Result<Vec<Entry<K, V>>, Error> {
-        let listing = self.cores.iter().enumerate().map(async |(shard, core)| {
+        let listing = self.cores.iter().enumerate().map(async |(part, core)| {
             let after = after.map(|Position(due, version, last)| {
-                // Rows with the same deadline and version come in the order of their shards.
-                (due, Version(version.0 - i64::from(shard > last)))
+                // Rows with the same deadline and version come in the order of their parts.
+                (due, Version(version.0 - i64::from(part > last)))
             });
             let rows = list(core, state, after, limit).await?;
-            Ok::<_, Error>(rows.into_iter().map(move |row| (shard, row)))
+            Ok::<_, Error>(rows.into_iter().map(move |row| (part, row)))
         });
         let mut rows: Vec<_> = try_join_all(listing).await?.into_iter().flatten().collect();
-        rows.sort_by_key(|(shard, row)| (row.due, row.version, *shard));
+        rows.sort_by_key(|(part, row)| (row.due, row.version, *part));
         rows.truncate(limit);
-        let entries = rows.iter().map(|(shard, row)| self.entry(*shard, row));
+        let entries = rows.iter().map(|(part, row)| self.entry(*part, row));
         Ok(entries.collect())
     }
 
-    fn entry(&self, shard: usize, stored: &Stored) -> Entry<K, V> {
+    fn entry(&self, part: usize, stored: &Stored) -> Entry<K, V> {
         let token = Token {
             version: stored.version,
-            shard,
+            part,
         };
         let lease_until = Some(stored.due).filter(|due| !due.is_never());
         Entry {
@@ -465,13 +440,12 @@ impl<K, V> Admin<K, V> {
                 since: stored.due.into(),
             }),
             error: stored.error.clone(),
-            shard: self.cores.name(shard).map(str::to_owned),
-            position: Position(stored.due, stored.version, shard),
+            position: Position(stored.due, stored.version, part),
         }
     }
 }
 
-/// The next rows of a shard.
+/// The next rows of a part.
 async fn list(
     core: &Core,
     state: State,

@@ -15,8 +15,7 @@ use crate::codec::{Codec, Coder, Json};
 use crate::error::BuildError;
 use crate::instance;
 use crate::settings::Settings;
-use crate::shards::Shards;
-use crate::store::Missed;
+use crate::store::{Missed, Store};
 use crate::timers::DurableTimers;
 
 /// Configures an instance on the timers of a namespace, with keys `K` and values `V`.
@@ -86,8 +85,6 @@ impl<K, V, C: Codec> Builder<K, V, C> {
 
     /// Sets how many claims may be unsettled at once, those not received yet included: from 1 to a million. The default is
     /// 1024.
-    ///
-    /// Each [shard](crate::Shards) has its own capacity.
     ///
     /// The capacity bounds programs that receive claims and do not wait for their handlers. Otherwise
     /// [demand](crate::Claims#demand) decides how many timers are claimed: `dispatch(16, ..)` has few more than 16 at
@@ -199,8 +196,7 @@ impl<K, V, C: Codec> Builder<K, V, C> {
 
     /// Opens the store and starts the instance, whose tasks run on the current Tokio runtime.
     ///
-    /// Takes a [`Store`](crate::store::Store), a `Box<dyn Store>` that was chosen at run time, or [`Shards`]: several stores, or
-    /// several namespaces of one. Timers that came due while no instance ran are
+    /// Takes a store, or a `Box<dyn Store>` that was chosen at run time. Timers that came due while no instance ran are
     /// delivered at once, earliest first.
     ///
     /// # Errors
@@ -213,7 +209,7 @@ impl<K, V, C: Codec> Builder<K, V, C> {
     pub async fn start(
         self,
         wheel: &TimerWheel,
-        store: impl Into<Shards>,
+        store: impl Into<Box<dyn Store>>,
     ) -> Result<(DurableTimers<K, V>, Claims<K, V>), BuildError>
     where
         K: Serialize + DeserializeOwned,
@@ -221,7 +217,7 @@ impl<K, V, C: Codec> Builder<K, V, C> {
     {
         let (namespace, codec) = (&self.namespace, self.codec.name());
         let instance =
-            instance::start(store.into(), namespace, codec, self.settings, wheel).await?;
+            instance::start(store.into().into(), namespace, codec, self.settings, wheel).await?;
         let coder: Arc<dyn Coder<K, V>> = Arc::new(self.codec);
         let timers = DurableTimers::new(&instance, Arc::clone(&coder));
         let claims = Claims::new(instance.cores, coder, instance.shutdown);

@@ -245,9 +245,9 @@ impl<K, V> Claims<K, V> {
         self.shutdown.ended().await;
     }
 
-    /// The core of the shard that a claim is from.
+    /// The core of the part that a claim is from.
     fn core_of(&self, lease: &Lease) -> &Arc<Core> {
-        self.cores.of_shard(lease.shard())
+        self.cores.of_part(lease.part())
     }
 
     /// Makes a claim of a delivery; ends what does not decode.
@@ -324,7 +324,7 @@ impl<F: Future<Output = Result<(), Retry>>> Handling<F> {
         let handler = AssertUnwindSafe(|| span.in_scope(|| handler(claim)));
         let handler = std::panic::catch_unwind(handler);
         Handling {
-            core: Arc::clone(cores.of_shard(lease.shard())),
+            core: Arc::clone(cores.of_part(lease.part())),
             lease,
             span,
             began,

@@ -2,10 +2,9 @@
 
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::store::{Cause, Feature, Namespace, NamespaceError, StoreError, write_causes};
+use crate::store::{Cause, Feature, NamespaceError, StoreError, write_causes};
 use crate::token::Token;
 
 /// A call of a handle or a claim failed.
@@ -66,13 +65,6 @@ pub enum Error {
     },
     /// The store has failed. Prints like its [`StoreError`].
     Store(StoreError),
-    /// The store of one of several [shards](crate::Shards) has failed or did not respond in time.
-    Shard {
-        /// The name of the shard.
-        name: Arc<str>,
-        /// [`Store`](Self::Store) or [`Timeout`](Self::Timeout).
-        error: Box<Error>,
-    },
     /// The claim is lost: its lease had ended, and the timer was delivered again. Nothing was changed.
     Lost {
         /// The token of the claim.
@@ -167,10 +159,6 @@ impl fmt::Display for Error {
             ),
             // With their causes.
             Error::Store(error) => return error.fmt(f),
-            Error::Shard { name, error } => {
-                write!(f, "shard {name}: ")?;
-                return error.fmt(f);
-            }
             Error::Lost { token } => write!(
                 f,
                 "the claim with token {token} is lost: its lease ended and the timer was delivered again"
@@ -188,7 +176,6 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Store(error) => error.source(),
-            Error::Shard { error, .. } => error.source(),
             Error::Encode { cause, .. } | Error::Decode { cause, .. } => Some(cause.get()),
             _ => None,
         }
@@ -201,19 +188,7 @@ impl Error {
         match self {
             Error::Timeout { .. } => true,
             Error::Store(error) => error.may_pass(),
-            Error::Shard { error, .. } => error.may_pass(),
             _ => false,
-        }
-    }
-
-    /// The error of a store, with the name of its shard, if it is one of several.
-    pub(crate) fn in_shard(self, name: Option<&Arc<str>>) -> Self {
-        match name {
-            Some(name) => Error::Shard {
-                name: Arc::clone(name),
-                error: Box::new(self),
-            },
-            None => self,
         }
     }
 }
@@ -268,20 +243,6 @@ pub enum BuildError {
         /// The shortest that the round trip allows.
         min: Duration,
     },
-    /// There are too few or too many [shards](crate::Shards) to put keys in.
-    Shards {
-        /// How many there are.
-        value: usize,
-        /// How many there may be.
-        bounds: RangeInclusive<usize>,
-    },
-    /// The name of a [shard](crate::Shards) is not 1 to 64 ASCII letters, digits, `_`, `-` and `.`, or is given twice.
-    ShardName {
-        /// The name.
-        name: String,
-        /// Whether another shard has the name.
-        is_taken: bool,
-    },
     /// The store could not be opened. The [source](std::error::Error::source) says why.
     Open(Error),
     /// The wheel was shut down.
@@ -323,21 +284,6 @@ impl fmt::Display for BuildError {
             BuildError::Lease { value, min } => write!(
                 f,
                 "the lease is {value:?}; with the store's present round trip it must be at least {min:?}"
-            ),
-            BuildError::Shards { value, bounds } => write!(
-                f,
-                "the number of shards with keys is {value}; it must be from {} to {}",
-                bounds.start(),
-                bounds.end()
-            ),
-            BuildError::ShardName {
-                name,
-                is_taken: true,
-            } => write!(f, "two shards have the name {name:?}"),
-            BuildError::ShardName { name, .. } => write!(
-                f,
-                "a shard has the name {name:?}; it must be 1 to {} ASCII letters, digits, '_', '-' or '.'",
-                Namespace::MAX_LEN
             ),
             BuildError::Open(_) => f.write_str("the store could not be opened"),
             BuildError::WheelShutDown => f.write_str("the wheel was shut down"),

@@ -44,7 +44,6 @@
 //! # Where to go on
 //!
 //! * [`builder`](builder()), [`DurableTimers`], [`Claims`] and [`Claim`] are all there is to call.
-//! * [`Shards`]: the timers of one instance in several stores.
 //! * [`SqliteTransaction`], and [functions in PostgreSQL](Postgres#in-your-own-transaction): timers that are set in a
 //!   transaction of your own.
 //! * [`protocol`]: how instances share timers, the [promises](protocol#the-promises) with their
@@ -98,7 +97,6 @@ pub mod operating;
 mod postgres;
 pub mod protocol;
 mod race;
-mod rebalance;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 mod redis;
@@ -106,7 +104,6 @@ mod redis;
 mod reporter;
 mod retry;
 mod settings;
-mod shards;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 pub mod store;
@@ -126,7 +123,6 @@ pub use metrics::{BatchSizes, DurableMetrics, Failing};
 #[cfg(feature = "postgres")]
 #[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
 pub use postgres::{Postgres, PostgresOptions};
-pub use rebalance::Rebalanced;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use redis::Redis;
@@ -138,7 +134,6 @@ pub use retry::Retry;
 #[cfg(feature = "sqlite")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
 pub use rusqlite;
-pub use shards::Shards;
 #[cfg(feature = "sqlite")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
 pub use sqlite::{Sqlite, SqliteTransaction};

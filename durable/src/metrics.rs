@@ -67,7 +67,7 @@ pub struct DurableMetrics {
     pub handler_time: DurationHistogram,
 }
 
-/// Which kinds of store calls fail now: the latest call of the kind has failed, on any [shard](crate::Shards).
+/// Which kinds of store calls fail now: the latest call of the kind has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(
     clippy::struct_excessive_bools,

@@ -8,7 +8,8 @@
 //! 5. [Starting and stopping](#starting-and-stopping)
 //! 6. [Writing handlers](#writing-handlers)
 //! 7. [Timers that fail](#timers-that-fail)
-//! 8. [When to use a job queue](#when-to-use-a-job-queue)
+//! 8. [More than one server](#more-than-one-server)
+//! 9. [When to use a job queue](#when-to-use-a-job-queue)
 //!
 //! # Sizing
 //!
@@ -48,7 +49,6 @@
 //! | a primary of PostgreSQL fails, and its standby takes over | instances whose URL names both [find the new one](crate::Postgres#failover) within their call timeout and two seconds |
 //! | a Redis server hangs, and another one takes over its address | the instance drops the connection after the call timeout, and its next call connects to the other server |
 //! | a Redis primary is replaced by Sentinels or in a cluster | calls fail until then; [what it loses](crate::Redis#failovers) |
-//! | one of several [shards](crate::Shards) is unreachable | its timers wait, calls on its keys fail with [`Error::Shard`](crate::Error::Shard); others go on |
 //! | another session has locked rows in PostgreSQL | moves, removes and acknowledgements of these timers fail with [`Error::Timeout`](crate::Error::Timeout); the timers are delivered when the lock has ended. Other timers are not delayed |
 //! | a transaction of yours has [set a timer](crate::Postgres#in-your-own-transaction) in PostgreSQL and stays open | calls on its key wait for it, and fail with [`Error::Timeout`](crate::Error::Timeout) after their call timeout; other keys are not delayed |
 //! | a transaction of yours stays open in an SQLite file | calls of all instances on the file wait, as above |
@@ -172,6 +172,31 @@
 //! dead timer of its own. Setting the timer again discards them.
 //!
 //! `cargo run -p tickwheel-durable --example retries` shows all of this.
+//!
+//! # More than one server
+//!
+//! Replicas serve failure, not size. Where one server is too small, run an instance on each of several, and choose one by a
+//! hash of the key that never changes:
+//!
+//! ```
+//! # use std::time::Duration;
+//! # use tickwheel_durable::{DurableTimers, Error};
+//! /// The timers on the server that has this key. FNV-1a: the hashes of the standard library change between versions.
+//! fn of_key<'a>(servers: &'a [DurableTimers<String, u32>], key: &str) -> &'a DurableTimers<String, u32> {
+//!     let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+//!         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+//!     });
+//!     &servers[(hash >> 32) as usize % servers.len()]
+//! }
+//!
+//! # async fn example(servers: Vec<DurableTimers<String, u32>>) -> Result<(), Error> {
+//! of_key(&servers, "order 17").set_timer("order 17", &30, Duration::from_secs(60)).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Each server has its own stream of claims, tokens and [`Admin`](crate::Admin). The number of servers cannot change while
+//! timers wait: begin with more databases than servers, and move a whole database when one server becomes too small.
 //!
 //! # When to use a job queue
 //!

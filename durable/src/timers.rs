@@ -33,7 +33,7 @@ const MIN_PERIOD: Duration = Duration::from_millis(1);
 /// All calls fail with [`Error::Store`] when the store reports a failure, and with [`Error::Timeout`] when it does not
 /// respond within the [call timeout](crate::Builder::call_timeout), which counts from the call. Then the call may have
 /// taken effect or not, and may be made again. It may also take effect later, after calls of other instances, but never
-/// after a later call of the same instance. With [shards](crate::Shards) it is [`Error::Shard`] around these. Keys and
+/// after a later call of the same instance. Keys and
 /// values that are too long or cannot be encoded, and a [`period`](Error::Period) that is too short, are refused before
 /// anything is sent.
 ///
@@ -42,7 +42,7 @@ const MIN_PERIOD: Duration = Duration::from_millis(1);
 /// If a future is dropped, its call may have taken effect or not.
 pub struct DurableTimers<K, V> {
     cores: Arc<Cores>,
-    /// Those of each shard.
+    /// Those of each part.
     writes: Arc<[Group<Write, WriteOutcome>]>,
     coder: Arc<dyn Coder<K, V>>,
     shutdown: Arc<Shutdown>,
@@ -236,10 +236,10 @@ impl<K, V> DurableTimers<K, V> {
         Q: Serialize + ?Sized,
     {
         let write = self.set(key, value, Due::In(delay), None, true)?;
-        let shard = self.cores.shard_of(&write.key);
-        Ok(match self.writes[shard].submit(write).await? {
+        let part = self.cores.part_of(&write.key);
+        Ok(match self.writes[part].submit(write).await? {
             WriteOutcome::Armed { .. } => SetIfAbsent::Set,
-            WriteOutcome::InFlight(version) => SetIfAbsent::InFlight(Token { version, shard }),
+            WriteOutcome::InFlight(version) => SetIfAbsent::InFlight(Token { version, part }),
             _ => SetIfAbsent::Present,
         })
     }
@@ -308,11 +308,11 @@ impl<K, V> DurableTimers<K, V> {
         Q: Serialize + ?Sized,
     {
         let key = self.coder.encode_key(&key)?;
-        let (action, shard) = (Action::Remove, self.cores.shard_of(&key));
-        let written = self.writes[shard].submit(Write { key, action });
+        let (action, part) = (Action::Remove, self.cores.part_of(&key));
+        let written = self.writes[part].submit(Write { key, action });
         Ok(match written.await? {
             WriteOutcome::Removed { value, .. } => Removed::Value(self.coder.decode_value(&value)?),
-            WriteOutcome::InFlight(version) => Removed::InFlight(Token { version, shard }),
+            WriteOutcome::InFlight(version) => Removed::InFlight(Token { version, part }),
             _ => Removed::Absent,
         })
     }
@@ -342,22 +342,8 @@ impl<K, V> DurableTimers<K, V> {
     pub async fn counts(&self) -> Result<Counts, Error> {
         let counting = self.cores.iter().map(|core| core.calls.count());
         let counts = try_join_all(counting).await?;
-        // There is one shard at least.
+        // There is one part at least.
         Ok(counts.into_iter().reduce(Counts::with).unwrap_or_default())
-    }
-
-    /// The name of the [shard](crate::Shards) that has this key. `None` if the store is not divided into shards.
-    ///
-    /// # Errors
-    ///
-    /// If the key is too long or cannot be encoded.
-    pub fn shard_of<Q>(&self, key: &Q) -> Result<Option<&str>, Error>
-    where
-        K: Borrow<Q>,
-        Q: Serialize + ?Sized,
-    {
-        let key = self.coder.encode_key(&key)?;
-        Ok(self.cores.name(self.cores.shard_of(&key)))
     }
 
     /// A view of all timers of the namespace, for operators.
@@ -381,12 +367,12 @@ impl<K, V> DurableTimers<K, V> {
         self.shutdown.ended().await;
     }
 
-    /// Sends a write to the shard of its key.
+    /// Sends a write to the part that has its key.
     fn submit(
         &self,
         write: Write,
     ) -> impl Future<Output = Result<WriteOutcome, Error>> + use<K, V> {
-        self.writes[self.cores.shard_of(&write.key)].submit(write)
+        self.writes[self.cores.part_of(&write.key)].submit(write)
     }
 
     async fn move_to<Q>(&self, key: &Q, due: Due) -> Result<Moved, Error>
@@ -395,11 +381,11 @@ impl<K, V> DurableTimers<K, V> {
         Q: Serialize + ?Sized,
     {
         let key = self.coder.encode_key(&key)?;
-        let (action, shard) = (Action::Move { due }, self.cores.shard_of(&key));
-        let written = self.writes[shard].submit(Write { key, action });
+        let (action, part) = (Action::Move { due }, self.cores.part_of(&key));
+        let written = self.writes[part].submit(Write { key, action });
         Ok(match written.await? {
             WriteOutcome::Armed { .. } => Moved::Yes,
-            WriteOutcome::InFlight(version) => Moved::InFlight(Token { version, shard }),
+            WriteOutcome::InFlight(version) => Moved::InFlight(Token { version, part }),
             _ => Moved::Absent,
         })
     }

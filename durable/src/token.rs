@@ -9,20 +9,18 @@ use crate::store::Version;
 /// A later claim under the same key has a greater token, whichever instance holds it. A resource can remember the
 /// greatest token of each key and refuse smaller ones. It is then safe from a claimant that was delayed for longer than
 /// its lease.
-///
-/// Tokens of different keys may be equal as numbers if the keys are in different [shards](crate::Shards).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token {
     pub(crate) version: Version,
-    /// The number of the shard that has the key.
-    pub(crate) shard: usize,
+    /// The number of the part of the namespace that has the key.
+    pub(crate) part: usize,
 }
 
 impl Token {
-    /// A token of a store that is not divided into shards.
+    /// A token of a namespace that is not divided into parts.
     #[cfg(feature = "sqlite")]
-    pub(crate) fn unsharded(version: Version) -> Self {
-        Token { version, shard: 0 }
+    pub(crate) fn whole(version: Version) -> Self {
+        Token { version, part: 0 }
     }
 
     /// The token as a number, at least 1.

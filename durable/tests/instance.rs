@@ -467,7 +467,6 @@ async fn calls_of_operators_can_be_spawned() {
         admin.retry_all_dead().await?;
         admin.discard_all_dead().await?;
         admin.instances().await?;
-        admin.rebalance().await?;
         admin.purge().await
     });
     assert_eq!(calls.await.expect("it does not panic"), Ok(0));

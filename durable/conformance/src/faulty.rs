@@ -398,6 +398,10 @@ impl<S: Store> Store for Faulty<S> {
         Box::pin(self.call("purge", move || self.store.purge(namespace)))
     }
 
+    fn parts(&self) -> usize {
+        self.store.parts()
+    }
+
     fn supports(&self, feature: Feature) -> bool {
         self.store.supports(feature)
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use tickwheel::TimerWheel;
 use tickwheel_durable::store::{Action, Due, Feature, LoadWindow, Namespace, Store, Write};
-use tickwheel_durable::{Builder, Claim, Claims, DurableTimers, Entry, Shards, builder};
+use tickwheel_durable::{Builder, Claim, Claims, DurableTimers, Entry, builder};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::faulty::Faulty;
@@ -23,9 +23,6 @@ pub trait Stores: Send + Sync + 'static {
 
     /// Whether the store gives [hints](Store::hinted): true unless said otherwise.
     const HINTS: bool = true;
-
-    /// Instances are started on so many [namespaces](tickwheel_durable::Shards::namespaces) of it, if there are several.
-    const SHARDS: usize = 1;
 
     /// Connects to it. All connections see the same timers.
     fn connect(&self) -> impl Future<Output = Self::Store> + Send;
@@ -182,11 +179,7 @@ impl<T: Stores> World<T> {
             .poll(self.units(1))
             .window(self.units(20))
             .lease(self.units(20));
-        let shards = match T::SHARDS {
-            1 => faults.clone().into(),
-            count => Shards::namespaces(faults.clone(), count),
-        };
-        let started = set(builder).start(&wheel, shards).await;
+        let started = set(builder).start(&wheel, faults.clone()).await;
         let (timers, claims) = started.expect("the instance starts");
         Running {
             timers,

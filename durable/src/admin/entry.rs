@@ -31,8 +31,6 @@ pub struct Entry<K, V> {
     pub dead: Option<Dead>,
     /// The error of its last attempt that failed with one.
     pub error: Option<String>,
-    /// The name of the [shard](crate::Shards) that it lies in, if there are several.
-    pub shard: Option<String>,
     pub(super) position: Position,
 }
 
@@ -84,7 +82,6 @@ impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for Entry<K, V> {
             in_flight,
             dead,
             error,
-            shard,
             position: _,
         } = self;
         f.debug_struct("Entry")
@@ -98,7 +95,6 @@ impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for Entry<K, V> {
             .field("in_flight", in_flight)
             .field("dead", dead)
             .field("error", error)
-            .field("shard", shard)
             .finish_non_exhaustive()
     }
 }

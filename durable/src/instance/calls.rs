@@ -10,23 +10,18 @@ use tracing::Instrument;
 
 use crate::error::Error;
 use crate::metrics::{Failing, Metrics};
-use crate::shards::Opening;
 use crate::store::{
     Answer, Counts, DeadRows, Feature, Fire, FireReport, Inspect, InstanceId, List, Load,
-    LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store, StoreError,
-    Stored, Version, Write, WriteOutcome, cannot_be_inspected,
+    LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store, Stored,
+    Version, Write, WriteOutcome, cannot_be_inspected,
 };
 
 /// The calls of one instance on one namespace.
 pub(crate) struct Calls {
     store: Arc<dyn Store>,
     namespace: Namespace,
-    /// The name of the shard, if there are several.
-    shard: Option<Arc<str>>,
     limit: Duration,
     metrics: Arc<Metrics>,
-    /// Whether this instance has opened the namespace: a shard may be opened later than others.
-    is_open: AtomicBool,
     /// Whether the response of a call in a lane was lost since this was last read. Other calls mark
     /// no rows.
     lost_answer: AtomicBool,
@@ -53,15 +48,15 @@ impl Lane {
     }
 
     fn note(&self, of: &Calls, failed: Option<&Error>) {
-        let (namespace, shard, effect) = (&of.namespace, of.shard.as_deref(), self.effect);
+        let (namespace, effect) = (&of.namespace, self.effect);
         match failed {
             Some(error) if !self.failing.swap(true, Ordering::AcqRel) => {
-                tracing::warn!(%namespace, shard, lane = self.calls[0], error = %format_args!("{error:#}"), "{effect}: calls of the store fail");
+                tracing::warn!(%namespace, lane = self.calls[0], error = %format_args!("{error:#}"), "{effect}: calls of the store fail");
             }
             None if self.failing.load(Ordering::Acquire)
                 && self.failing.swap(false, Ordering::AcqRel) =>
             {
-                tracing::info!(%namespace, shard, lane = self.calls[0], "calls of the store work again");
+                tracing::info!(%namespace, lane = self.calls[0], "calls of the store work again");
             }
             _ => {}
         }
@@ -76,14 +71,17 @@ pub(crate) struct Timed<T> {
 }
 
 impl Calls {
-    pub(crate) fn new(opening: Opening, limit: Duration, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        namespace: Namespace,
+        limit: Duration,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Calls {
-            store: opening.store,
-            namespace: opening.namespace,
-            shard: opening.name,
+            store,
+            namespace,
             limit,
             metrics,
-            is_open: AtomicBool::new(false),
             lost_answer: AtomicBool::new(false),
             lanes: [
                 Lane::new(
@@ -116,20 +114,13 @@ impl Calls {
         self.lost_answer.swap(false, Ordering::AcqRel)
     }
 
-    /// The name of the shard, if there are several.
-    pub(crate) fn shard(&self) -> Option<&Arc<str>> {
-        self.shard.as_ref()
-    }
-
     pub(crate) fn namespace(&self) -> &Namespace {
         &self.namespace
     }
 
     pub(crate) async fn open(&self, codec: &str) -> Result<Timed<Opened>, Error> {
         let opening = self.store.open(&self.namespace, codec);
-        let opened = self.call("open", 1, opening).await?;
-        self.is_open.store(true, Ordering::Release);
-        Ok(opened)
+        self.call("open", 1, opening).await
     }
 
     pub(crate) async fn write(
@@ -265,17 +256,12 @@ impl Calls {
                     received,
                 });
             }
-            // The namespace may not be there yet.
-            Ok(Err(error)) if call != "open" && !self.is_open.load(Ordering::Acquire) => {
-                Error::Store(StoreError::unavailable("it is not open yet").because_of(error))
-            }
             Ok(Err(error)) => Error::Store(error),
             Err(_) => Error::Timeout {
                 call,
                 after: self.limit,
             },
         };
-        let error = error.in_shard(self.shard());
         self.metrics.store_errors.add(1);
         if let Some(lane) = lane {
             self.lost_answer.store(true, Ordering::Release);

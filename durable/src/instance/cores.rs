@@ -1,54 +1,51 @@
-//! The cores of an instance, one for each shard.
+//! The cores of an instance, one for each part of its namespace.
+//!
+//! A store may [divide](crate::store::Store::parts) a namespace into parts, whose number never changes. A key belongs to one
+//! part, by a hash of the encoded key.
 
 use std::slice::Iter;
 use std::sync::Arc;
 
 use super::Core;
 use crate::metrics::{DurableMetrics, Failing};
-use crate::shards::Placement;
-use crate::store::Namespace;
+use crate::store::{Namespace, NamespaceError};
 use crate::token::Token;
 
-/// The cores of an instance, one for each shard, in their order.
+/// The cores of an instance, one for each part, in their order. There is one at least.
 #[derive(Debug)]
 pub(crate) struct Cores {
-    placement: Placement,
+    namespace: Namespace,
     cores: Vec<Arc<Core>>,
 }
 
 impl Cores {
-    pub(super) fn new(placement: Placement, cores: Vec<Arc<Core>>) -> Self {
-        Cores { placement, cores }
+    pub(super) fn new(namespace: Namespace, cores: Vec<Arc<Core>>) -> Self {
+        Cores { namespace, cores }
     }
 
-    /// The namespace of the instance. A shard may have one of its own.
+    /// The namespace of the instance. A part has one of its own.
     pub(crate) fn namespace(&self) -> &Namespace {
-        self.placement.namespace()
+        &self.namespace
     }
 
-    /// The number of the shard that has an encoded key.
-    pub(crate) fn shard_of(&self, key: &[u8]) -> usize {
-        self.placement.shard_of(key)
-    }
-
-    /// The name of the shard with this number, if there are several.
-    pub(crate) fn name(&self, shard: usize) -> Option<&str> {
-        self.placement.name(shard)
+    /// The number of the part that has an encoded key.
+    pub(crate) fn part_of(&self, key: &[u8]) -> usize {
+        part_of(key, self.cores.len())
     }
 
     /// The one that has an encoded key.
     pub(crate) fn of_key(&self, key: &[u8]) -> &Arc<Core> {
-        &self.cores[self.shard_of(key)]
+        &self.cores[self.part_of(key)]
     }
 
-    /// The one that has given a token. A token of another instance may be of a shard that this one lacks.
+    /// The one that has given a token, if it is a token of this namespace.
     pub(crate) fn of_token(&self, token: Token) -> Option<&Arc<Core>> {
-        self.cores.get(token.shard)
+        self.cores.get(token.part)
     }
 
     /// The one with this number.
-    pub(crate) fn of_shard(&self, shard: usize) -> &Arc<Core> {
-        &self.cores[shard]
+    pub(crate) fn of_part(&self, part: usize) -> &Arc<Core> {
+        &self.cores[part]
     }
 
     pub(crate) fn iter(&self) -> Iter<'_, Arc<Core>> {
@@ -67,5 +64,53 @@ impl Cores {
         // All count in the same.
         let metrics = &self.cores[0].metrics;
         metrics.read(on_wheel, due, unsettled, failing)
+    }
+}
+
+/// The namespaces of the parts: the namespace itself, or `orders.0`, `orders.1` and so on.
+pub(super) fn namespaces(
+    whole: &Namespace,
+    parts: usize,
+) -> Result<Vec<Namespace>, NamespaceError> {
+    match parts {
+        0 | 1 => Ok(vec![whole.clone()]),
+        parts => (0..parts)
+            .map(|part| Namespace::new(&format!("{whole}.{part}")))
+            .collect(),
+    }
+}
+
+/// FNV-1a of the key, mixed by the finalizer of `MurmurHash3`. It is the same in every version of the crate.
+fn part_of(key: &[u8], parts: usize) -> usize {
+    let mut hash = key.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^= hash >> 33;
+    usize::try_from(hash % parts as u64).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_keeps_its_part_in_all_versions() {
+        let keys = ["\"order 1\"", "\"order 2\"", "17", "", "\"ä\""];
+        let parts = keys.map(|key| part_of(key.as_bytes(), 4));
+        assert_eq!(parts, [0, 1, 0, 2, 2]);
+    }
+
+    #[test]
+    fn keys_spread_evenly() {
+        let mut counts = [0_usize; 5];
+        for key in 0..10_000 {
+            counts[part_of(format!("\"order {key}\"").as_bytes(), 5)] += 1;
+        }
+        assert!(
+            counts.iter().all(|count| count.abs_diff(2_000) < 200),
+            "{counts:?}"
+        );
     }
 }

@@ -16,8 +16,8 @@
 //!    decides when to fire: a place that comes free fires a row that is here, without a load. While
 //!    a program works on what is ahead of it, half of that is gathered before the next call.
 //!
-//!    [Shards](crate::Shards) share this queue, and each fires up to the demand. A shard counts what waits here and what
-//!    itself is firing, but not what others are firing: one whose store hangs would hold them up. So of `n` shards that
+//!    The [parts](super::cores) of a namespace share this queue, and each fires up to the demand. A part counts what waits here and what
+//!    itself is firing, but not what others are firing: one whose store hangs would hold them up. So of `n` parts that
 //!    fire at the same moment, all but one may fire what the program does not ask for: up to `n - 1` times the demand.
 //! 4. **Loaded**, of what is due already, are as many rows as that, and as many again as may be
 //!    ahead, less those that are due here. When a load has left due rows out, the instance fires
@@ -70,7 +70,7 @@ pub(crate) struct Want {
 #[derive(Debug)]
 pub(crate) struct Deliveries {
     state: Mutex<State>,
-    /// Notifies the task of each shard that fires when the program can take more.
+    /// Notifies the task of each part that fires when the program can take more.
     asked: Vec<Notify>,
     /// A program that receives nothing for this time has nothing ahead of it.
     poll: Duration,
@@ -87,14 +87,14 @@ struct State {
     wanted: usize,
     /// How many claims may wait for the program, as long as it receives them.
     ahead: usize,
-    /// When the program received the first claim of this part of a poll, and how many it has
-    /// received since. A new part starts when the program waits.
-    part: Option<(Instant, usize)>,
-    /// How many each shard is firing.
+    /// When the program received the first claim of this eighth of a poll, and how many it has
+    /// received since. A new one starts when the program waits.
+    burst: Option<(Instant, usize)>,
+    /// How many each part is firing.
     firing: Vec<usize>,
     /// When the program last received a claim.
     received: Option<Instant>,
-    /// How many shards have not closed it.
+    /// How many parts have not closed it.
     open: usize,
     /// The program has stopped receiving.
     abandoned: bool,
@@ -109,9 +109,9 @@ impl State {
     }
 
     /// How many more claims the program can take, and how many of these are ahead of it.
-    fn demand(&self, shard: usize, poll: Duration) -> (usize, usize) {
+    fn demand(&self, part: usize, poll: Duration) -> (usize, usize) {
         let ahead = self.ahead(poll);
-        let there = self.queue.len() + self.firing[shard];
+        let there = self.queue.len() + self.firing[part];
         ((self.wanted + ahead).saturating_sub(there), ahead)
     }
 
@@ -120,18 +120,18 @@ impl State {
         let now = Instant::now();
         self.ahead = self.ahead(poll);
         self.received = Some(now);
-        let (began, received) = self.part.get_or_insert((now, 0));
+        let (began, received) = self.burst.get_or_insert((now, 0));
         *received += 1;
         if now - *began >= poll / PARTS {
             self.ahead = self.ahead.min(*received);
-            self.part = None;
+            self.burst = None;
         }
     }
 
     /// Notes that the program has come back for more. If that was soon, twice as many may wait for it next time.
     fn come_back(&mut self, poll: Duration) {
-        let part = self.part.take();
-        let is_quick = part.is_some_and(|(began, _)| began.elapsed() < poll / PARTS);
+        let burst = self.burst.take();
+        let is_quick = burst.is_some_and(|(began, _)| began.elapsed() < poll / PARTS);
         self.ahead = self.ahead(poll);
         if is_quick {
             self.ahead = 2 * self.ahead + 1;
@@ -140,16 +140,16 @@ impl State {
 }
 
 impl Deliveries {
-    /// For this number of shards.
-    pub(super) fn new(poll: Duration, shards: usize) -> Self {
+    /// For this number of parts.
+    pub(super) fn new(poll: Duration, parts: usize) -> Self {
         let state = State {
-            firing: vec![0; shards],
-            open: shards,
+            firing: vec![0; parts],
+            open: parts,
             ..State::default()
         };
         Deliveries {
             state: Mutex::new(state),
-            asked: (0..shards).map(|_| Notify::new()).collect(),
+            asked: (0..parts).map(|_| Notify::new()).collect(),
             poll,
         }
     }
@@ -162,35 +162,35 @@ impl Deliveries {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many more claims the program can take from a shard, and how many of these are ahead of it.
-    pub(super) fn demand(&self, shard: usize) -> (usize, usize) {
-        self.lock().demand(shard, self.poll)
+    /// How many more claims the program can take from a part, and how many of these are ahead of it.
+    pub(super) fn demand(&self, part: usize) -> (usize, usize) {
+        self.lock().demand(part, self.poll)
     }
 
     /// Returns when the program waits for a claim, or can take half of what may be ahead of it.
-    pub(super) async fn demanded(&self, shard: usize) {
-        while !self.is_demanded(shard) {
-            self.asked[shard].notified().await;
+    pub(super) async fn demanded(&self, part: usize) {
+        while !self.is_demanded(part) {
+            self.asked[part].notified().await;
         }
     }
 
     /// A program that does not wait has claims to work on, so what it can take meanwhile is gathered to a larger batch.
-    fn is_demanded(&self, shard: usize) -> bool {
+    fn is_demanded(&self, part: usize) -> bool {
         let state = self.lock();
-        let (demand, ahead) = state.demand(shard, self.poll);
+        let (demand, ahead) = state.demand(part, self.poll);
         demand > 0 && (state.wanted > 0 || demand >= ahead / 2)
     }
 
     /// So many are being fired, until the next [`push`](Self::push).
-    pub(super) fn begin_firing(&self, shard: usize, rows: usize) {
-        self.lock().firing[shard] = rows;
+    pub(super) fn begin_firing(&self, part: usize, rows: usize) {
+        self.lock().firing[part] = rows;
     }
 
-    /// Adds what a shard has fired. The shard closes it after its last call of this.
-    pub(super) fn push(&self, shard: usize, deliveries: Vec<Delivery>) {
+    /// Adds what a part has fired. The part closes it after its last call of this.
+    pub(super) fn push(&self, part: usize, deliveries: Vec<Delivery>) {
         let receiver = {
             let mut state = self.lock();
-            state.firing[shard] = 0;
+            state.firing[part] = 0;
             state.queue.extend(deliveries);
             if state.queue.is_empty() {
                 None
@@ -203,7 +203,7 @@ impl Deliveries {
         }
     }
 
-    /// Takes the next one; `None` once all shards have closed it.
+    /// Takes the next one; `None` once all parts have closed it.
     pub(crate) fn poll_next(&self, cx: &mut Context<'_>, want: Want) -> Poll<Option<Delivery>> {
         let mut state = self.lock();
         if let Some(delivery) = state.queue.pop_front() {
@@ -262,15 +262,15 @@ impl Deliveries {
         drop(gone);
     }
 
-    /// Ends the stream for a shard, and returns what was not received of it and can be released. The rest comes before the
-    /// end, which comes when all shards have ended it.
-    pub(super) fn close(&self, shard: usize) -> Vec<Delivery> {
+    /// Ends the stream for a part, and returns what was not received of it and can be released. The rest comes before the
+    /// end, which comes when all parts have ended it.
+    pub(super) fn close(&self, part: usize) -> Vec<Delivery> {
         let (unreceived, receiver) = {
             let mut state = self.lock();
             state.open -= 1;
             let queue = std::mem::take(&mut state.queue).into_iter();
             let (held, rest): (Vec<_>, Vec<_>) = queue
-                .partition(|delivery| delivery.lease.shard() == shard && delivery.lease.is_held());
+                .partition(|delivery| delivery.lease.part() == part && delivery.lease.is_held());
             if state.open > 0 || !state.abandoned {
                 state.queue = rest.into();
             }

@@ -72,20 +72,6 @@ impl Firing {
         }
     }
 
-    /// Returns `false` when the claims end or the wheel is shut down, while nothing is on the wheel.
-    pub(super) async fn ended(&mut self, expirations: &mut Expirations<Version, ()>) -> bool {
-        let stopped = async {
-            // An error means that the receiver is gone.
-            let _ = self.stopped.wait_for(|&stopped| stopped).await;
-        };
-        let shut_down = async {
-            // Nothing is on the wheel, so this is the end of it.
-            let _ = expirations.recv().await;
-        };
-        race(stopped, shut_down).await;
-        false
-    }
-
     async fn next(
         &mut self,
         expirations: &mut Expirations<Version, ()>,
@@ -111,7 +97,7 @@ impl Firing {
             if core.due.len() == 0 && !core.due_left() && !core.could_load() {
                 return pending().await;
             }
-            core.deliveries.demanded(core.shard).await;
+            core.deliveries.demanded(core.part).await;
             // The semaphore is never closed.
             drop(core.capacity.acquire().await);
             Event::Demand
@@ -136,7 +122,7 @@ impl Firing {
     /// Fires as much as the program asks for, and has more loaded meanwhile.
     async fn fire_some(&self) {
         let core = &*self.core;
-        let (wanted, _) = core.deliveries.demand(core.shard);
+        let (wanted, _) = core.deliveries.demand(core.part);
         let wanted = wanted.min(core.capacity.available_permits()).min(BATCH);
         let rows = core.due.take(wanted);
         let unloaded = if core.due_left() {
@@ -151,7 +137,7 @@ impl Firing {
         let Ok(permits) = permits else {
             return;
         };
-        core.deliveries.begin_firing(core.shard, firing);
+        core.deliveries.begin_firing(core.part, firing);
         core.load_if_wanted();
         if firing > 0 {
             self.fire(rows, unloaded, permits).await;
@@ -255,6 +241,6 @@ impl Firing {
             }
             Delivery { fired, lease }
         });
-        core.deliveries.push(core.shard, deliveries.collect());
+        core.deliveries.push(core.part, deliveries.collect());
     }
 }

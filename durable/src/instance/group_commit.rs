@@ -13,7 +13,6 @@
 
 use std::future::Future;
 use std::hash::Hash;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -44,8 +43,6 @@ pub(crate) struct Group<I, O> {
     queue: mpsc::UnboundedSender<Item<I, O>>,
     call: &'static str,
     limit: Duration,
-    /// The name of the shard, if there are several.
-    shard: Option<Arc<str>>,
 }
 
 impl<I, O> Clone for Group<I, O> {
@@ -54,7 +51,6 @@ impl<I, O> Clone for Group<I, O> {
             queue: self.queue.clone(),
             call: self.call,
             limit: self.limit,
-            shard: self.shard.clone(),
         }
     }
 }
@@ -95,17 +91,12 @@ pub(crate) struct Batches<I, O> {
 pub(crate) type Outcome<I, O> = Result<O, I>;
 
 /// A group whose calls may take as long as `limit`, waiting included.
-pub(crate) fn group<I, O>(
-    call: &'static str,
-    limit: Duration,
-    shard: Option<&Arc<str>>,
-) -> (Group<I, O>, Batches<I, O>) {
+pub(crate) fn group<I, O>(call: &'static str, limit: Duration) -> (Group<I, O>, Batches<I, O>) {
     let (sender, queue) = mpsc::unbounded_channel();
     let group = Group {
         queue: sender,
         call,
         limit,
-        shard: shard.cloned(),
     };
     (group, Batches { queue, limit })
 }
@@ -118,7 +109,7 @@ impl<I, O> Group<I, O> {
         let (reply, answer) = oneshot::channel();
         let reply = Reply::To(reply);
         let sent = self.queue.send(Item { item, reply }).is_ok();
-        let (call, limit, shard) = (self.call, self.limit, self.shard.clone());
+        let (call, limit) = (self.call, self.limit);
         async move {
             if !sent {
                 return Err(Error::Closed);
@@ -126,10 +117,7 @@ impl<I, O> Group<I, O> {
             match timeout(limit, answer).await {
                 Ok(Ok(answer)) => answer,
                 Ok(Err(_)) => Err(Error::Closed),
-                Err(_) => {
-                    let error = Error::Timeout { call, after: limit };
-                    Err(error.in_shard(shard.as_ref()))
-                }
+                Err(_) => Err(Error::Timeout { call, after: limit }),
             }
         }
     }
@@ -249,7 +237,7 @@ mod tests {
     /// A thousand values of a megabyte were one batch of a gigabyte, which blocked a server for half a minute.
     #[tokio::test(start_paused = true)]
     async fn batches_are_bounded_in_bytes() {
-        let (group, batches) = group::<usize, usize>("write", LIMIT, None);
+        let (group, batches) = group::<usize, usize>("write", LIMIT);
         let sizes = [
             MAX_BYTES,
             1,
@@ -283,7 +271,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn lone_caller_does_not_wait_for_others() {
-        let (group, batches) = group("write", LIMIT, None);
+        let (group, batches) = group("write", LIMIT);
         let flush = |batch: Vec<u32>| async { Ok(batch.into_iter().map(Ok).collect()) };
         let run = batches.run(|_| 1, |&item| item, flush);
         let calls = async move {
@@ -298,7 +286,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn every_caller_is_told_of_an_error() {
-        let (group, batches) = group::<u32, u32>("write", LIMIT, None);
+        let (group, batches) = group::<u32, u32>("write", LIMIT);
         let answers: Vec<_> = (0..1_500).map(|item| group.submit(item)).collect();
         drop(group);
         let refused = Error::Timeout {
@@ -319,7 +307,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn wait_in_the_queue_counts_towards_the_limit() {
-        let (group, batches) = group("write", LIMIT, None);
+        let (group, batches) = group("write", LIMIT);
         let flush = |batch: Vec<u32>| async {
             sleep(LIMIT * 3 / 5).await;
             Ok(batch.into_iter().map(Ok).collect())
@@ -365,7 +353,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn locked_key_holds_up_no_other() {
-        let (group, batches) = group("write", LIMIT, None);
+        let (group, batches) = group("write", LIMIT);
         let began = Instant::now();
         let calls = async move {
             let locked = group.submit(100);
@@ -387,7 +375,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn more_locked_items_than_a_batch_keep_their_order() {
-        let (group, batches) = group("write", LIMIT, None);
+        let (group, batches) = group("write", LIMIT);
         let began = Instant::now();
         let items = || (0..3_000).map(|n| 100 * (n % 2) + n % 100);
         let answers: Vec<_> = items().map(|item| group.submit(item)).collect();
@@ -408,7 +396,7 @@ mod tests {
     /// The lock ends while the first call waits to be sent again.
     #[tokio::test(start_paused = true)]
     async fn later_call_on_a_locked_key_waits_for_the_first() {
-        let (group, batches) = group("write", LIMIT, None);
+        let (group, batches) = group("write", LIMIT);
         let began = Instant::now();
         let calls = async move {
             let first = group.submit(100);
@@ -427,7 +415,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn locked_key_fails_its_own_calls_in_time() {
-        let (group, batches) = group("write", LIMIT, None);
+        let (group, batches) = group("write", LIMIT);
         let began = Instant::now();
         let calls = async move {
             group.submit_detached(101);

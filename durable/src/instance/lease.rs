@@ -28,8 +28,8 @@ pub(crate) struct Leases {
     settles: Group<Settle, Settled>,
     metrics: Arc<Metrics>,
     settings: Settings,
-    /// The number of the shard.
-    shard: usize,
+    /// The number of the part.
+    part: usize,
     /// Whether the store keeps dead timers. Otherwise those that fail for good are quarantined.
     keeps_dead: bool,
     renewed: Mutex<Renewed>,
@@ -57,7 +57,7 @@ impl Leases {
         settles: Group<Settle, Settled>,
         metrics: Arc<Metrics>,
         settings: Settings,
-        shard: usize,
+        part: usize,
         keeps_dead: bool,
     ) -> Self {
         Leases {
@@ -65,7 +65,7 @@ impl Leases {
             settles,
             metrics,
             settings,
-            shard,
+            part,
             keeps_dead,
             renewed: Mutex::default(),
         }
@@ -199,13 +199,13 @@ impl Lease {
     pub(crate) fn token(&self) -> Token {
         Token {
             version: self.token,
-            shard: self.shard(),
+            part: self.part(),
         }
     }
 
-    /// The number of the shard.
-    pub(crate) fn shard(&self) -> usize {
-        self.leases.shard
+    /// The number of the part.
+    pub(crate) fn part(&self) -> usize {
+        self.leases.part
     }
 
     /// The encoded key, as a text.

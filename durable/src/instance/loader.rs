@@ -87,7 +87,7 @@ pub(super) async fn run(core: &Core) {
         // Whether there is or may be more that is due. A load that asks for nothing does not learn it.
         let mut more = demand == 0 && core.more.load(Ordering::Acquire);
         if let Some(first) = found {
-            let behind = core.due.len() > core.deliveries.demand(core.shard).1;
+            let behind = core.due.len() > core.deliveries.demand(core.part).1;
             gives = behind && (gives || first.others_lack > 0);
             if was_woken || first.overdue {
                 takes_until = began + poll;
@@ -188,7 +188,7 @@ impl Core {
     /// How many due rows may be loaded: as many as the program asks for and as may wait for it,
     /// less those that are here.
     fn demand(&self) -> usize {
-        let (wanted, ahead) = self.deliveries.demand(self.shard);
+        let (wanted, ahead) = self.deliveries.demand(self.part);
         let wanted = wanted.min(self.capacity.available_permits());
         (wanted + ahead).saturating_sub(self.due.len())
     }
@@ -196,7 +196,7 @@ impl Core {
     /// Leaves rows that other instances lack to them: rows that have been due here for long, and
     /// that the program will not take soon.
     async fn give(&self, others_lack: usize) -> bool {
-        let (_, ahead) = self.deliveries.demand(self.shard);
+        let (_, ahead) = self.deliveries.demand(self.part);
         let patience = self.settings.patience();
         let rows = self.due.take_old(ahead, patience, others_lack);
         self.leave(rows).await
@@ -233,7 +233,7 @@ impl Core {
     /// Tells the loader if there is more in the store, and demand and room for it. Not for each single row: what is due here
     /// has to be half used up. And not for rows that are due: these are fired without being loaded.
     pub(super) fn load_if_wanted(&self) {
-        let (_, ahead) = self.deliveries.demand(self.shard);
+        let (_, ahead) = self.deliveries.demand(self.part);
         let few = self.due.len() <= ahead / 2;
         if few && !self.due_left() && self.could_load() && self.demand() > 0 {
             self.more.store(false, Ordering::Release);

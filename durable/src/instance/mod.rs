@@ -8,8 +8,8 @@
 //! | settles | [group commit](group_commit) of what becomes of claims | with the last claim |
 //! | [renewals](lease) | keeps the leases of claims whose handlers run | with the last claim |
 //!
-//! The tasks share a [`Core`], which knows no types of keys and values. An instance on several [shards](crate::Shards) has such
-//! tasks and a core for each, so that a shard whose store hangs delays no other. They share the counters, the queue of
+//! The tasks share a [`Core`], which knows no types of keys and values. An instance on a namespace of several
+//! [parts](cores) has such tasks and a core for each, so that a part whose server hangs delays no other. They share the counters, the queue of
 //! [deliveries](delivery) and their end. The claims end when the stream of claims is dropped,
 //! the instance or the wheel is shut down. From then on the instance only writes and settles.
 
@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join_all, try_join_all};
 use tickwheel::{Expirations, Expired, KeyedTimers, SetTimerError, TimerWheel};
 use tokio::sync::{Mutex, Notify, Semaphore, watch};
 use tokio::time::{Instant, sleep};
@@ -52,17 +52,16 @@ use group_commit::{Batches, group};
 pub(crate) use lease::Lease;
 use lease::Leases;
 pub use lease::RenewGuard;
-use opening::{Opened, one_at_least, open, open_at_last};
+use opening::open;
 
 use crate::error::{BuildError, Error};
 use crate::jitter::jittered;
 use crate::metrics::Metrics;
 use crate::race::race;
 use crate::settings::Settings;
-use crate::shards::Shards;
 use crate::store::{
-    Armed, DeadRows, InstanceId, LoadWindow, Scheduled, Settle, Settled, Settlement, StoreTime,
-    Version, Write, WriteOutcome,
+    Armed, DeadRows, InstanceId, LoadWindow, Namespace, Scheduled, Settle, Settled, Settlement,
+    Store, StoreTime, Version, Write, WriteOutcome,
 };
 
 /// The state that the tasks, handles and claims of an instance share.
@@ -70,8 +69,8 @@ pub(crate) struct Core {
     pub(crate) calls: Calls,
     pub(crate) settings: Settings,
     pub(crate) metrics: Arc<Metrics>,
-    /// The number of the shard.
-    shard: usize,
+    /// The number of the part.
+    part: usize,
     /// The id under which it loads: another one after each unload.
     id: AtomicI64,
     /// Held during a load or unload. True when an unload has started and not succeeded: see
@@ -136,7 +135,7 @@ impl Core {
 
     /// Whether more is due here than the program can take.
     fn is_behind(&self) -> bool {
-        self.due.len() > 0 && self.deliveries.demand(self.shard).0 == 0
+        self.due.len() > 0 && self.deliveries.demand(self.part).0 == 0
     }
 
     /// Puts a row that this instance has loaded on the wheel.
@@ -245,7 +244,7 @@ impl fmt::Debug for Core {
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub(crate) cores: Arc<Cores>,
-    /// Those of each shard.
+    /// Those of each part.
     pub(crate) writes: Arc<[Group<Write, WriteOutcome>]>,
     pub(crate) shutdown: Arc<Shutdown>,
 }
@@ -290,47 +289,44 @@ const FIRST_SWEEP: Duration = Duration::from_secs(60);
 /// The pause between two steps of a sweep, which is for other calls.
 const SWEEP_PAUSE: Duration = Duration::from_millis(20);
 
-/// Opens the stores and starts the tasks of an instance.
+/// Opens the store and starts the tasks of an instance.
 pub(crate) async fn start(
-    shards: Shards,
+    store: Arc<dyn Store>,
     namespace: &str,
     codec: &str,
     settings: Settings,
     wheel: &TimerWheel,
 ) -> Result<Instance, BuildError> {
-    let (placement, shards) = shards.open(namespace)?;
+    let namespace = Namespace::new(namespace)?;
     settings.check()?;
     if wheel.is_shutdown() {
         return Err(BuildError::WheelShutDown);
     }
     let metrics = Arc::<Metrics>::default();
-    let calls = shards.into_iter();
-    let calls = calls.map(|shard| Calls::new(shard, settings.call_timeout, Arc::clone(&metrics)));
+    let calls = cores::namespaces(&namespace, store.parts())?.into_iter();
+    let calls = calls.map(|part| {
+        let (store, metrics) = (Arc::clone(&store), Arc::clone(&metrics));
+        Calls::new(store, part, settings.call_timeout, metrics)
+    });
     let calls: Vec<_> = calls.collect();
     let opening = calls.iter().map(|calls| open(calls, codec, &settings));
     // No task starts before it is clear that the instance does.
-    let opened = one_at_least(join_all(opening).await)?;
+    let opened = try_join_all(opening).await?;
     let deliveries = Arc::new(Deliveries::new(settings.poll, opened.len()));
     let (stop, stopped) = watch::channel(false);
     let (end, ended) = watch::channel(());
     let (mut cores, mut writes) = (Vec::new(), Vec::new());
-    for (shard, (calls, opened)) in calls.into_iter().zip(opened).enumerate() {
+    for (part, (calls, opened)) in calls.into_iter().zip(opened).enumerate() {
         let (on_wheel, expirations) = wheel.keyed();
-        let unopened = opened.is_err().then(|| codec.to_owned());
-        let opened = opened.unwrap_or_else(|error| {
-            let name = calls.shard().map(|name| &**name);
-            tracing::warn!(namespace = %calls.namespace(), shard = name, error = %format_args!("{error:#}"), "a shard could not be opened; it is tried again each poll");
-            Opened::not_yet()
-        });
         let limit = settings.call_timeout;
-        let (write, write_batches) = group("write", limit, calls.shard());
-        let (settle, settle_batches) = group("settle", limit, calls.shard());
+        let (write, write_batches) = group("write", limit);
+        let (settle, settle_batches) = group("settle", limit);
         let leases = Arc::new(Leases::new(
             calls.namespace().clone(),
             settle,
             Arc::clone(&metrics),
             settings.clone(),
-            shard,
+            part,
             calls.keeps_dead(),
         ));
         let core = Arc::new(Core {
@@ -338,7 +334,7 @@ pub(crate) async fn start(
             calendar: Calendar::default(),
             calls,
             metrics: Arc::clone(&metrics),
-            shard,
+            part,
             id: AtomicI64::new(opened.instance.0),
             unloading: Mutex::new(false),
             on_wheel,
@@ -346,7 +342,7 @@ pub(crate) async fn start(
             deliveries: Arc::clone(&deliveries),
             max_loaded: AtomicUsize::new(settings.max_loaded()),
             capacity: Arc::new(Semaphore::new(settings.capacity)),
-            loads: AtomicBool::new(unopened.is_none()),
+            loads: AtomicBool::new(true),
             more: AtomicBool::new(false),
             due_left: AtomicBool::new(false),
             load_now: Notify::new(),
@@ -361,13 +357,13 @@ pub(crate) async fn start(
             leases,
             stopped: stopped.clone(),
         };
-        let claims = run_claims(firing, expirations, unopened, end.clone());
+        let claims = run_claims(firing, expirations, end.clone());
         drop(tokio::spawn(claims));
         cores.push(core);
         writes.push(write);
     }
     Ok(Instance {
-        cores: Arc::new(Cores::new(placement, cores)),
+        cores: Arc::new(Cores::new(namespace, cores)),
         writes: writes.into(),
         shutdown: Arc::new(Shutdown {
             stop,
@@ -377,40 +373,19 @@ pub(crate) async fn start(
     })
 }
 
-/// Loads and fires until the claims end, then gives everything back. If the shard is not open, it is opened first with this
-/// codec.
-async fn run_claims(
-    mut firing: Firing,
-    mut expirations: Expirations<Version, ()>,
-    unopened: Option<String>,
-    end: watch::Sender<()>,
-) {
+/// Loads and fires until the claims end, then gives everything back.
+async fn run_claims(firing: Firing, expirations: Expirations<Version, ()>, end: watch::Sender<()>) {
     let core = Arc::clone(&firing.core);
-    let is_open = match unopened {
-        Some(codec) => {
-            let opening = async {
-                open_at_last(&core, &codec).await;
-                true
-            };
-            race(firing.ended(&mut expirations), opening).await
-        }
-        None => true,
-    };
-    if is_open {
-        let serve = Box::pin(race(firing.run(expirations), loader::run(&core)));
-        race(serve, sweep(&core)).await;
-    }
+    let serve = Box::pin(race(firing.run(expirations), loader::run(&core)));
+    race(serve, sweep(&core)).await;
     core.loads.store(false, Ordering::Release);
-    let unreceived = core.deliveries.close(core.shard);
+    let unreceived = core.deliveries.close(core.part);
     let release = unreceived
         .iter()
         .map(|delivery| delivery.lease.settle(Settlement::Unfire));
     // A claim whose release fails here is released again when it is dropped.
     join_all(release).await;
     drop(unreceived);
-    if !is_open {
-        return;
-    }
     if let Err(error) = core.unload_all().await {
         tracing::warn!(namespace = %core.calls.namespace(), error = %format_args!("{error:#}"), "what was loaded could not be given back");
     }

@@ -1,20 +1,18 @@
-//! Opening the store of a shard, at the start or later.
+//! Opening a namespace at the start.
 
-use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use super::{Calls, Core};
+use super::Calls;
 use crate::error::BuildError;
-use crate::jitter::jittered;
 use crate::settings::Settings;
 use crate::store::{Feature, InstanceId, Load, StoreTime};
 
 /// How many round trips may show that the lease is long enough.
 const ROUND_TRIPS: u32 = 3;
 
-/// A shard that is open.
+/// A namespace that is open.
 pub(super) struct Opened {
     pub(super) instance: InstanceId,
     /// The store's time in the last call, and when that was.
@@ -23,56 +21,7 @@ pub(super) struct Opened {
     pub(super) received: Instant,
 }
 
-impl Opened {
-    /// In place of a shard that is not open. Nothing is loaded with that.
-    pub(super) fn not_yet() -> Self {
-        let now = Instant::now();
-        Opened {
-            instance: InstanceId(0),
-            now: SystemTime::now().into(),
-            sent: now,
-            received: now,
-        }
-    }
-}
-
-/// An instance starts when one of its shards is open and the others may be later. Otherwise returns the error that says why it
-/// does not.
-pub(super) fn one_at_least(
-    opened: Vec<Result<Opened, BuildError>>,
-) -> Result<Vec<Result<Opened, BuildError>>, BuildError> {
-    let may_pass =
-        |error: &BuildError| matches!(error, BuildError::Open(error) if error.may_pass());
-    let is_none_open = opened.iter().all(Result::is_err);
-    let (mut stays, mut left) = (None, Vec::new());
-    for opened in opened {
-        match opened {
-            Err(error) if stays.is_none() && (is_none_open || !may_pass(&error)) => {
-                stays = Some(error);
-            }
-            opened => left.push(opened),
-        }
-    }
-    stays.map_or(Ok(left), Err)
-}
-
-/// Opens a shard that could not be opened at the start, whenever that works.
-pub(super) async fn open_at_last(core: &Core, codec: &str) {
-    let opened = loop {
-        sleep(jittered(core.settings.poll)).await;
-        if let Ok(opened) = open(&core.calls, codec, &core.settings).await {
-            break opened;
-        }
-    };
-    // The first estimate was a guess.
-    let _ = core.clock.observe(opened.sent, opened.received, opened.now);
-    core.id.store(opened.instance.0, Ordering::Release);
-    core.loads.store(true, Ordering::Release);
-    let name = core.calls.shard().map(|name| &**name);
-    tracing::info!(namespace = %core.calls.namespace(), shard = name, "a shard is open at last");
-}
-
-/// Opens the store of a shard.
+/// Opens a namespace.
 pub(super) async fn open(
     calls: &Calls,
     codec: &str,

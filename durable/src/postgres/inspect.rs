@@ -95,7 +95,7 @@ impl Postgres {
             statement,
             parameters,
         };
-        self.lanes().await?.run(Lane::Admin, &call).await
+        self.lanes().run(Lane::Admin, &call).await
     }
 }
 

@@ -48,7 +48,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::OnceCell;
 use tokio::task::AbortHandle;
 
 use crate::store::{
@@ -228,9 +227,7 @@ pub struct Postgres {
 
 struct Inner {
     target: Target,
-    connections: usize,
-    /// Once it has connected.
-    lanes: OnceCell<Lanes>,
+    lanes: Lanes,
     hints: Arc<Hints>,
     spaces: Mutex<HashMap<Namespace, Arc<Space>>>,
     listener: AbortHandle,
@@ -279,32 +276,16 @@ impl Postgres {
     ///
     /// Outside a Tokio runtime.
     pub async fn connect_with(options: PostgresOptions) -> Result<Self, StoreError> {
-        let postgres = Self::connect_lazy(options)?;
-        postgres.lanes().await?;
-        Ok(postgres)
-    }
-
-    /// Connects when it is first used: for a [shard](crate::Shards) whose server may be down when the program starts. Calls
-    /// fail then as [`connect_with`](Self::connect_with) does.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Refused`] when a setting is out of its range or cannot be used.
-    ///
-    /// # Panics
-    ///
-    /// Outside a Tokio runtime.
-    pub fn connect_lazy(options: PostgresOptions) -> Result<Self, StoreError> {
         let connections = options.connections;
         lanes::check_connections(connections)?;
         let target = Target::new(options)?;
+        let lanes = Lanes::connect(target.clone(), connections).await?;
         let hints = Arc::<Hints>::default();
         let listener = tokio::spawn(hints::listen(target.clone(), Arc::clone(&hints)));
         Ok(Postgres {
             inner: Arc::new(Inner {
                 target,
-                connections,
-                lanes: OnceCell::new(),
+                lanes,
                 hints,
                 spaces: Mutex::default(),
                 listener: listener.abort_handle(),
@@ -312,15 +293,8 @@ impl Postgres {
         })
     }
 
-    async fn lanes(&self) -> Result<&Lanes, StoreError> {
-        let Inner {
-            target,
-            connections,
-            lanes,
-            ..
-        } = &*self.inner;
-        let connecting = || Lanes::connect(target.clone(), *connections);
-        lanes.get_or_try_init(connecting).await
+    fn lanes(&self) -> &Lanes {
+        &self.inner.lanes
     }
 
     fn spaces(&self) -> MutexGuard<'_, HashMap<Namespace, Arc<Space>>> {
@@ -334,7 +308,7 @@ impl Postgres {
         if let Some(space) = known {
             return Ok(space);
         }
-        let found = self.lanes().await?.read(&FindCall(namespace)).await?;
+        let found = self.lanes().read(&FindCall(namespace)).await?;
         let Some(space) = found.map(Arc::new) else {
             let error = format!("namespace {namespace} was not opened");
             return Err(StoreError::refused(error));
@@ -364,7 +338,7 @@ impl Store for Postgres {
     fn open<'a>(&'a self, namespace: &'a Namespace, codec: &'a str) -> Answer<'a, Opened> {
         Box::pin(async move {
             let call = OpenCall { namespace, codec };
-            let (space, opened) = self.lanes().await?.run(Lane::Load, &call).await??;
+            let (space, opened) = self.lanes().run(Lane::Load, &call).await??;
             self.spaces().insert(namespace.clone(), Arc::new(space));
             Ok(opened)
         })
@@ -383,7 +357,7 @@ impl Store for Postgres {
                 writes,
                 near,
             };
-            let lanes = self.lanes().await?;
+            let lanes = self.lanes();
             let written = lanes.run(Lane::Write, &call).await?;
             lanes.saw(written.iter().flatten().filter_map(version_of));
             let writes = call.writes.into_iter().zip(written);
@@ -397,7 +371,7 @@ impl Store for Postgres {
         Box::pin(async move {
             let space = self.space(namespace).await?;
             let call = LoadCall(&space, request);
-            let lanes = self.lanes().await?;
+            let lanes = self.lanes();
             let loaded = lanes.run(Lane::Load, &call).await?;
             let versions = loaded.rows.iter().map(|&(version, _)| version);
             lanes.saw(versions);
@@ -409,7 +383,7 @@ impl Store for Postgres {
         Box::pin(async move {
             let space = self.space(namespace).await?;
             let call = FireCall(&space, request);
-            let lanes = self.lanes().await?;
+            let lanes = self.lanes();
             let report = lanes.run(Lane::Fire, &call).await?;
             let tokens = report.fired.iter().map(|fired| fired.token);
             let next = report.next.iter().map(|armed| armed.version);
@@ -431,7 +405,7 @@ impl Store for Postgres {
                 settles,
                 near,
             };
-            self.lanes().await?.run(Lane::Settle, &call).await
+            self.lanes().run(Lane::Settle, &call).await
         })
     }
 
@@ -443,7 +417,7 @@ impl Store for Postgres {
         Box::pin(async move {
             let space = self.space(namespace).await?;
             let call = UnloadCall(&space, instance);
-            self.lanes().await?.run(Lane::Load, &call).await
+            self.lanes().run(Lane::Load, &call).await
         })
     }
 
@@ -456,7 +430,7 @@ impl Store for Postgres {
         Box::pin(async move {
             let space = self.space(namespace).await?;
             let call = UnmarkCall(&space, instance, versions);
-            self.lanes().await?.run(Lane::Load, &call).await
+            self.lanes().run(Lane::Load, &call).await
         })
     }
 
@@ -464,7 +438,7 @@ impl Store for Postgres {
         Box::pin(async move {
             let space = self.space(namespace).await?;
             let call = GetCall(&space, key);
-            self.lanes().await?.read(&call).await
+            self.lanes().read(&call).await
         })
     }
 
@@ -472,7 +446,7 @@ impl Store for Postgres {
         Box::pin(async move {
             let space = self.space(namespace).await?;
             let call = ListCall(&space, request);
-            self.lanes().await?.run(Lane::Admin, &call).await
+            self.lanes().run(Lane::Admin, &call).await
         })
     }
 
@@ -480,7 +454,7 @@ impl Store for Postgres {
         Box::pin(async move {
             let space = self.space(namespace).await?;
             let call = CountCall(&space);
-            self.lanes().await?.run(Lane::Admin, &call).await
+            self.lanes().run(Lane::Admin, &call).await
         })
     }
 
@@ -488,7 +462,7 @@ impl Store for Postgres {
         Box::pin(async move {
             let space = self.space(namespace).await?;
             let call = PurgeCall(&space);
-            self.lanes().await?.run(Lane::Admin, &call).await
+            self.lanes().run(Lane::Admin, &call).await
         })
     }
 
@@ -503,7 +477,7 @@ impl Store for Postgres {
         Box::pin(async move {
             let space = self.space(namespace).await?;
             let call = RetryCall(&space, which);
-            self.lanes().await?.run(Lane::Admin, &call).await?.retried()
+            self.lanes().run(Lane::Admin, &call).await?.retried()
         })
     }
 
@@ -511,11 +485,7 @@ impl Store for Postgres {
         Box::pin(async move {
             let space = self.space(namespace).await?;
             let call = DiscardCall(&space, which);
-            self.lanes()
-                .await?
-                .run(Lane::Admin, &call)
-                .await?
-                .discarded()
+            self.lanes().run(Lane::Admin, &call).await?.discarded()
         })
     }
 

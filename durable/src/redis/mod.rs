@@ -164,8 +164,7 @@ use crate::store::{
 /// # Clusters
 ///
 /// The keys of a namespace lie in one slot, whose tag is the name of the namespace, so one node has the whole namespace.
-/// [`Shards::namespaces`](crate::Shards::namespaces) divides timers among several. Each namespace has a connection of its own to the
-/// node that has its slot. A call that meets another node follows it. While a slot is moved to another node, calls on its
+/// Each namespace has a connection of its own to the node that has its slot. A call that meets another node follows it. While a slot is moved to another node, calls on its
 /// namespaces wait until that is done, or fail after their time limit: the keys of a namespace are few and large, and each blocks
 /// the nodes while it is moved.
 ///
@@ -197,25 +196,15 @@ impl Redis {
     /// [`StoreError::Refused`] when the URL cannot be used or the server does not let this user in,
     /// [`StoreError::Unavailable`] when it does not respond within 5 s. No text contains the password.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
-        let redis = Self::connect_lazy(url)?;
+        let redis = Redis {
+            connection: Connection::new(url)?,
+            hints: Hints::default(),
+            replicas: None,
+        };
         let ping = ::redis::cmd("PING");
         let pong = timeout(CONNECT, redis.connection.send(&ping)).await;
         redis.checked(pong.unwrap_or_else(|late| Err(std::io::Error::from(late).into())))?;
         Ok(redis)
-    }
-
-    /// Connects when it is first used: for a [shard](crate::Shards) whose server may be down when the program starts. Calls
-    /// fail then as [`connect`](Self::connect) does.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Refused`] when the URL cannot be used.
-    pub fn connect_lazy(url: &str) -> Result<Self, StoreError> {
-        Ok(Redis {
-            connection: Connection::new(url)?,
-            hints: Hints::default(),
-            replicas: None,
-        })
     }
 
     /// Checks that what a call has written survives a crash of the server, and that the server forgets no timers when its memory

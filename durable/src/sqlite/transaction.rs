@@ -202,7 +202,7 @@ impl<K, V> SqliteTransaction<'_, K, V> {
     {
         Ok(match self.set(key, value, Due::In(delay), true)? {
             WriteOutcome::Armed { .. } => SetIfAbsent::Set,
-            WriteOutcome::InFlight(token) => SetIfAbsent::InFlight(Token::unsharded(token)),
+            WriteOutcome::InFlight(token) => SetIfAbsent::InFlight(Token::whole(token)),
             _ => SetIfAbsent::Present,
         })
     }
@@ -245,7 +245,7 @@ impl<K, V> SqliteTransaction<'_, K, V> {
     {
         Ok(match self.write(key, Action::Remove)? {
             WriteOutcome::Removed { value, .. } => Removed::Value(self.coder.decode_value(&value)?),
-            WriteOutcome::InFlight(token) => Removed::InFlight(Token::unsharded(token)),
+            WriteOutcome::InFlight(token) => Removed::InFlight(Token::whole(token)),
             _ => Removed::Absent,
         })
     }
@@ -264,7 +264,7 @@ impl<K, V> SqliteTransaction<'_, K, V> {
     {
         Ok(match self.write(key, Action::move_to(due))? {
             WriteOutcome::Armed { .. } => Moved::Yes,
-            WriteOutcome::InFlight(token) => Moved::InFlight(Token::unsharded(token)),
+            WriteOutcome::InFlight(token) => Moved::InFlight(Token::whole(token)),
             _ => Moved::Absent,
         })
     }

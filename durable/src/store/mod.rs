@@ -340,6 +340,12 @@ pub trait Store: Send + Sync + 'static {
     /// some milliseconds, and at least one if there are any. The caller goes on until there are no [`more`](Purged::more).
     fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged>;
 
+    /// How many parts each namespace has. The number is the same for all stores that reach the namespace, and never changes.
+    /// An instance opens a namespace for each part, `orders.0`, `orders.1` and so on, and knows which has a key.
+    fn parts(&self) -> usize {
+        1
+    }
+
     /// Whether this store knows a feature that a later version of the contract has added. An instance does not ask it for
     /// others, and does not start if its program needs one.
     fn supports(&self, feature: Feature) -> bool {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tickwheel::TimerWheel;
-use tickwheel_durable::store::{Namespace, Store, StoreError};
+use tickwheel_durable::store::StoreError;
 use tickwheel_durable::{Claims, DurableTimers, Postgres, PostgresOptions, builder};
 use tokio::net::TcpStream;
 use tokio_postgres::config::{Config, Host};
@@ -196,22 +196,4 @@ async fn function_makes_all_connections() {
     })
     .await;
     assert!(made.load(Ordering::Relaxed) > 7);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lazy_store_connects_when_it_is_used() {
-    let Some(mut server) = Server::start(&["fsync=off"]) else {
-        return missing();
-    };
-    server.stop();
-    let lazy = Postgres::connect_lazy(options(&server.url())).expect("the settings are right");
-    let namespace = Namespace::new("lazy").expect("it is a name");
-    let error = lazy.open(&namespace, "json").await;
-    let error = error.expect_err("the server is down");
-    assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
-    server.start_again();
-    let opened = lazy.open(&namespace, "json").await;
-    opened.expect("the server is back");
-    let refused = Postgres::connect_lazy(options(&server.url()).connections(2));
-    assert!(matches!(refused, Err(StoreError::Refused { .. })));
 }

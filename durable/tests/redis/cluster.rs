@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::from_redis_value;
 use tickwheel::TimerWheel;
-use tickwheel_durable::{Claims, DurableTimers, Redis, Shards, builder};
+use tickwheel_durable::{Claims, DurableTimers, Redis, builder};
 use tickwheel_durable_conformance::{Pace, Stores, conformance_tests};
 use tokio::sync::OnceCell;
 use tokio::time::{sleep, timeout};
@@ -279,32 +279,6 @@ async fn calls_wait_while_their_slot_moves() {
     delivered(&mut claims, &(0..number).collect()).await;
     let counts = timers.counts().await.expect("they count");
     assert_eq!((counts.waiting, counts.in_flight), (1, 0));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shards_spread_over_the_nodes() {
-    let Some(cluster) = Cluster::start_with(0).await else {
-        return;
-    };
-    let store: Redis = connect(&cluster.url()).await;
-    store
-        .check_durability()
-        .await
-        .expect("all nodes are durable");
-    let wheel = TimerWheel::new();
-    let shards = Shards::namespaces(store, 8);
-    let builder = builder::<String, u64>("shards").call_timeout(20 * SECOND);
-    let started = builder.start(&wheel, shards).await;
-    let (timers, mut claims) = started.expect("it starts");
-    for number in 0..200 {
-        let set = timers.set_timer(&number.to_string(), &number, SECOND).await;
-        set.expect("it is set");
-    }
-    for node in &cluster.nodes {
-        let keys: usize = from_redis_value(node.command(&["DBSIZE"]).await).expect("a number");
-        assert!(keys > 0, "each node has some");
-    }
-    delivered(&mut claims, &(0..200).collect()).await;
 }
 
 /// One node was to be named, and connecting elsewhere left to the program.

@@ -14,7 +14,6 @@ mod proxy;
 mod refusals;
 mod sentinel;
 mod server;
-mod shards;
 
 use tickwheel_durable::Redis;
 use tickwheel_durable_conformance::{Pace, Stores, conformance_tests};

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tickwheel::TimerWheel;
-use tickwheel_durable::{Builder, Claim, Claims, DurableTimers, Shards, builder};
+use tickwheel_durable::store::Store;
+use tickwheel_durable::{Builder, Claim, Claims, DurableTimers, builder};
 use tokio::time::timeout;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
@@ -15,7 +16,7 @@ pub(crate) type Instance = (Timers, Claims<String, u32>);
 /// Starts an instance on a wheel.
 pub(crate) async fn start_on(
     wheel: &TimerWheel,
-    store: impl Into<Shards>,
+    store: impl Into<Box<dyn Store>>,
     set: impl FnOnce(Builder<String, u32>) -> Builder<String, u32>,
 ) -> Instance {
     let started = set(builder("orders")).start(wheel, store).await;
@@ -24,7 +25,7 @@ pub(crate) async fn start_on(
 
 /// Starts an instance on a wheel of its own.
 pub(crate) async fn start(
-    store: impl Into<Shards>,
+    store: impl Into<Box<dyn Store>>,
     set: impl FnOnce(Builder<String, u32>) -> Builder<String, u32>,
 ) -> Instance {
     start_on(&TimerWheel::new(), store, set).await

@@ -25,7 +25,7 @@ const ORDER: [&str; 18] = [
 ];
 
 /// The parts of `tickwheel-durable`, likewise.
-const ORDER_OF_DURABLE: [&str; 25] = [
+const ORDER_OF_DURABLE: [&str; 23] = [
     "race",
     "jitter",
     "store",
@@ -36,13 +36,11 @@ const ORDER_OF_DURABLE: [&str; 25] = [
     "backoff",
     "retry",
     "settings",
-    "shards",
     "codec",
     "crypto",
     "instance",
     "claim",
     "claims",
-    "rebalance",
     "admin",
     "timers",
     "reporter",

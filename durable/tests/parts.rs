@@ -1,23 +1,47 @@
-//! The checks of the suite that are about whole instances, on an instance with shards.
+//! The checks of the suite that are about whole instances, on a store that divides each namespace into parts.
 
 use tickwheel_durable::Memory;
+use tickwheel_durable::store::{
+    Answer, BoxFuture, Counts, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded,
+    Namespace, Opened, Purged, Settle, Settled, Store, Stored, Version, Write, WriteOutcome,
+};
 use tickwheel_durable_conformance::{Pace, Stores, conformance_tests};
 
-struct Sharded(Memory);
+#[macro_use]
+#[path = "support/pass_on.rs"]
+mod pass_on;
 
-impl Stores for Sharded {
-    type Store = Memory;
+struct InParts(Memory);
 
-    const SHARDS: usize = 3;
+impl Store for InParts {
+    pass_on!(0);
 
-    async fn connect(&self) -> Memory {
-        self.0.clone()
+    fn parts(&self) -> usize {
+        3
+    }
+
+    fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
+        self.0.load(namespace, request)
+    }
+
+    fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
+        self.0.fire(namespace, request)
+    }
+}
+
+struct Parted(Memory);
+
+impl Stores for Parted {
+    type Store = InParts;
+
+    async fn connect(&self) -> InParts {
+        InParts(self.0.clone())
     }
 }
 
 // Left out are those that look into the namespace by hand, and those about the order of claims, the capacity or the number of
-// calls, which each shard has for itself.
-conformance_tests! { @modules [#[tokio::test(start_paused = true)]] (Sharded(Memory::new()), Pace::paused())
+// calls, which each part has for itself.
+conformance_tests! { @modules [#[tokio::test(start_paused = true)]] (Parted(Memory::new()), Pace::paused())
     promises {
         d1_keeps_what_it_said_it_set,
         d2_delivers_again_after_the_lease,
