@@ -1,5 +1,6 @@
-//! The operator's view of all timers: lists, releases, dead timers, and purge.
+//! The operator's view of all timers: lists, changes, releases, dead timers, and purge.
 
+mod change;
 mod entry;
 
 use std::borrow::Borrow;
@@ -11,6 +12,7 @@ use futures_util::future::{TryFutureExt, try_join_all};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
+pub use change::Changed;
 pub use entry::{Dead, Entry, InFlight, Position};
 
 use crate::codec::Coder;
@@ -388,9 +390,7 @@ impl<K, V> Admin<K, V> {
         let settled = core.calls.settle(vec![settle], near).await?;
         match settled[..] {
             [Settled::Lost] => Err(Error::Lost { token }),
-            [Settled::Locked] => Err(Error::Store(StoreError::unavailable(format_args!(
-                "a transaction has changed the key of token {token} and has not ended"
-            )))),
+            [Settled::Locked] => Err(locked(&format!("the key of token {token}"))),
             _ => Ok(()),
         }
     }
@@ -443,6 +443,12 @@ impl<K, V> Admin<K, V> {
             position: Position(stored.due, stored.version, part),
         }
     }
+}
+
+fn locked(what: &str) -> Error {
+    Error::Store(StoreError::unavailable(format_args!(
+        "a transaction has changed {what} and has not ended"
+    )))
 }
 
 /// The next rows of a part.

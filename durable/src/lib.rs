@@ -110,7 +110,7 @@ pub mod store;
 mod timers;
 mod token;
 
-pub use admin::{Admin, Dead, Entry, InFlight, Member, Position, PrefixPosition};
+pub use admin::{Admin, Changed, Dead, Entry, InFlight, Member, Position, PrefixPosition};
 pub use backoff::Backoff;
 pub use builder::{Builder, builder};
 pub use claim::Claim;
@@ -137,7 +137,7 @@ pub use rusqlite;
 #[cfg(feature = "sqlite")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
 pub use sqlite::{Sqlite, SqliteTransaction};
-pub use store::{BoxError, Counts, Missed, Purged};
+pub use store::{BoxError, Change, ChangedRows, Counts, Missed, Purged};
 pub use timers::{DurableTimers, Moved, Removed, SetIfAbsent};
 pub use token::Token;
 

@@ -92,7 +92,8 @@
 //! # Looking into the store
 //!
 //! [`Admin`](crate::Admin) lists timers that wait, are in flight or dead, whichever instance has them,
-//! shows one key, releases or discards a claim, retries or discards dead timers, and purges a namespace:
+//! shows one key, releases or discards a claim, retries or discards dead timers, removes, moves or runs those that wait by key
+//! or by prefix, and purges a namespace:
 //!
 //! ```
 //! use std::time::Duration;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use tickwheel_durable::store::{State, Store};
-use tickwheel_durable::{Entry, Error, Position, Retry};
+use tickwheel_durable::{Change, Changed, Entry, Error, Position, Retry};
 use tokio::time::{sleep, timeout};
 
 use super::world::{Running, Stores, World};
@@ -114,6 +114,97 @@ pub async fn operator_sees_and_changes_one_namespace<T: Stores>(world: &World<T>
     assert_eq!(purged, 3);
     assert_eq!(mine.counted().await, [0, 0, 0]);
     assert_eq!(other.counted().await, [4, 0, 0]);
+}
+
+/// An operator removes, moves and runs timers by key and by prefix, each once, and the answers are true.
+pub async fn operator_changes_waiting_timers<T: Stores>(world: &World<T>) {
+    /// More than two steps.
+    const ORDERS: u64 = 300;
+    let mut instance = world.instance().await;
+    let other = world.part("other").instance().await;
+    let admin = instance.timers.admin();
+    let absent = admin.change_key("order 1", Change::Remove).await;
+    assert_eq!(absent, Ok(Changed::Absent));
+    let far = world.units(10_000);
+    let names: Vec<_> = (0..ORDERS)
+        .map(|number| format!("order {number}"))
+        .collect();
+    for running in [&instance, &other] {
+        let set = names.iter().map(|name| (name.as_str(), &1, far));
+        running.timers.set_many(set).await.expect("they are set");
+        running.set("a", 2, 10_000).await;
+    }
+    instance.set("order", 3, 0).await;
+    let claim = instance.next().await;
+    for change in [Change::Remove, Change::Run, Change::MoveIn(far)] {
+        let changed = admin.change_key("order", change).await;
+        assert_eq!(changed, Ok(Changed::InFlight(claim.token())), "{change:?}");
+    }
+    claim.ack().await.expect("the claim is held");
+
+    // By key.
+    let moved = admin.change_key("a", Change::MoveIn(2 * far)).await;
+    assert_eq!(moved, Ok(Changed::Yes));
+    let deadline = instance.timers.deadline("a").await.expect("it reads");
+    assert!(deadline.expect("it waits") > instance.now().await + far);
+    assert_eq!(admin.change_key("a", Change::Run).await, Ok(Changed::Yes));
+    assert_eq!(instance.next_acked().await.key, "a");
+    instance.set("a", 2, 10_000).await;
+    assert_eq!(
+        admin.change_key("a", Change::Remove).await,
+        Ok(Changed::Yes)
+    );
+    assert_eq!(
+        admin.change_key("a", Change::Run).await,
+        Ok(Changed::Absent)
+    );
+    instance.set("b", 4, 10_000).await;
+    if !instance.is_inspected() {
+        return;
+    }
+
+    // By prefix: to one instant.
+    let changed = async |prefix: &str, change| {
+        let changed = admin.change_prefix(format!("\"{prefix}"), change).await;
+        let changed = changed.expect("it changes");
+        assert_eq!(
+            (changed.in_flight, changed.locked, changed.more),
+            (0, 0, false)
+        );
+        changed.rows
+    };
+    assert_eq!(changed("none", Change::Remove).await, 0);
+    assert_eq!(changed("order", Change::MoveIn(far / 2)).await, ORDERS);
+    let listed = admin.pending(None, 1_000).await.expect("it lists");
+    let deadlines: BTreeSet<_> = listed[..names.len()]
+        .iter()
+        .map(|row| row.deadline)
+        .collect();
+    assert_eq!(deadlines.len(), 1, "all of them, and not the other");
+    // A timer that repeats, and comes again while others are run, runs once more for that.
+    let period = Duration::from_millis(1);
+    let repeats = instance.timers.set_interval("order 299", &1, period);
+    repeats.await.expect("it is set");
+    let moved = admin.change_key("order 299", Change::MoveIn(far)).await;
+    assert_eq!(moved, Ok(Changed::Yes));
+    let limit = world.units(600) + Duration::from_secs(60);
+    let run = timeout(limit, changed("order", Change::Run)).await;
+    assert_eq!(run.expect("it ends"), ORDERS);
+    let mut came = BTreeSet::new();
+    while came.len() < names.len() {
+        came.insert(instance.next_acked().await.key);
+    }
+    assert!(came.iter().all(|name| name.starts_with("order ")));
+    assert_eq!(
+        changed("order", Change::Remove).await,
+        1,
+        "the one that repeats"
+    );
+    assert_eq!(instance.counted().await[0], 1);
+    assert_eq!(other.counted().await[0], ORDERS + 1);
+    let theirs = other.timers.admin().change_prefix("", Change::Remove).await;
+    assert_eq!(theirs.map(|changed| changed.rows), Ok(ORDERS + 1));
+    assert_eq!(instance.counted().await[0], 1);
 }
 
 /// Timers with one deadline are listed in pages, each once.

@@ -160,6 +160,7 @@ macro_rules! conformance_tests {
             }
             administration {
                 released_claim_is_delivered_again,
+                operator_changes_waiting_timers,
                 operator_sees_and_changes_one_namespace,
                 pages_repeat_no_timer,
                 retry_of_all_ends_although_they_die_again,

@@ -11,9 +11,9 @@ use tracing::Instrument;
 use crate::error::Error;
 use crate::metrics::{Failing, Metrics};
 use crate::store::{
-    Answer, Counts, DeadRows, Feature, Fire, FireReport, Inspect, InstanceId, List, Load,
-    LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store, Stored,
-    Version, Write, WriteOutcome, cannot_be_inspected,
+    Answer, ChangedRows, Counts, DeadRows, Feature, Fire, FireReport, Inspect, InstanceId, List,
+    Load, LoadWindow, Loaded, Namespace, Opened, PrefixChange, Purged, Retried, Settle, Settled,
+    Store, Stored, Version, Write, WriteOutcome, cannot_be_inspected,
 };
 
 /// The calls of one instance on one namespace.
@@ -227,6 +227,12 @@ impl Calls {
             .call(call, 1, ask(inspect, &self.namespace))
             .await?
             .answer)
+    }
+
+    /// Makes a step of a change of many rows.
+    pub(crate) async fn change(&self, changes: &mut PrefixChange) -> Result<ChangedRows, Error> {
+        let step = changes.step(&*self.store, &self.namespace);
+        Ok(self.call("change", 1, Box::pin(step)).await?.answer)
     }
 
     pub(crate) async fn hinted(&self) {

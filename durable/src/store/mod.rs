@@ -79,6 +79,7 @@ mod ids;
 mod inspect;
 mod missed;
 mod occurrence;
+mod prefix_change;
 mod requests;
 mod schedule;
 mod time;
@@ -101,6 +102,7 @@ pub use inspect::{
 pub(crate) use inspect::{KeyPlace, cannot_be_inspected, key_page, prefix_end};
 pub use missed::{Missed, NextOccurrence};
 pub(crate) use occurrence::Occurrence;
+pub use prefix_change::{Change, ChangedRows, PrefixChange};
 pub use requests::{
     Action, DeadRows, Due, Feature, Fire, List, Load, LoadWindow, MAX_ERROR_BYTES,
     MAX_SCHEDULE_BYTES, Settle, Settlement, State, Write,

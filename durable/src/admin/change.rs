@@ -1,0 +1,83 @@
+//! Changes of waiting timers by an operator.
+
+use std::borrow::Borrow;
+
+use serde::Serialize;
+use tokio::time::{Instant, sleep};
+
+use super::{Admin, PAUSE, locked};
+use crate::error::Error;
+use crate::store::{Change, ChangedRows, PrefixChange, Write, WriteOutcome};
+use crate::token::Token;
+
+/// The result of [`Admin::change_key`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Changed {
+    /// The timer is changed.
+    Yes,
+    /// The key has no timer that waits.
+    Absent,
+    /// It has fired and is not settled. Nothing was changed.
+    InFlight(Token),
+}
+
+impl<K, V> Admin<K, V> {
+    /// Removes, moves or runs the waiting timer with this key.
+    ///
+    /// # Errors
+    ///
+    /// See [above](Self). [`StoreError::Unavailable`](crate::store::StoreError::Unavailable) if an open transaction has changed
+    /// the key.
+    pub async fn change_key<Q>(&self, key: &Q, change: Change) -> Result<Changed, Error>
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+    {
+        let key = self.coder.encode_key(&key)?;
+        let part = self.cores.part_of(&key);
+        let core = self.cores.of_part(part);
+        // Any instance may load it.
+        let mut near = core.near();
+        near.loader = None;
+        let writes = vec![Write::new(key, change.action())];
+        match core.calls.write(writes, near).await?[..] {
+            [WriteOutcome::Armed { .. } | WriteOutcome::Removed { .. }] => Ok(Changed::Yes),
+            [WriteOutcome::InFlight(version)] => Ok(Changed::InFlight(Token { version, part })),
+            [WriteOutcome::Locked(_)] => Err(locked("the key")),
+            _ => Ok(Changed::Absent),
+        }
+    }
+
+    /// Removes, moves or runs all waiting timers whose encoded keys begin with some bytes, each once, in
+    /// batches with pauses for other calls.
+    ///
+    /// A key of JSON begins with a quote: `"order 1` finds `order 1` and `order 17`. A timer that is set meanwhile is
+    /// changed or not. After an error, or when the future is dropped, some may be changed.
+    ///
+    /// # Errors
+    ///
+    /// As [`all_of`](Self::all_of).
+    pub async fn change_prefix(
+        &self,
+        prefix: impl Into<Vec<u8>>,
+        change: Change,
+    ) -> Result<ChangedRows, Error> {
+        let changes = PrefixChange::new(prefix, change);
+        let mut sum = ChangedRows::default();
+        for core in self.cores.iter() {
+            let mut changes = changes.clone();
+            loop {
+                let began = Instant::now();
+                let step = core.calls.change(&mut changes).await?;
+                sum = sum.and(step);
+                if !step.more {
+                    break;
+                }
+                // Half of the time is for other calls.
+                sleep(began.elapsed().max(PAUSE)).await;
+            }
+        }
+        Ok(sum)
+    }
+}

@@ -1,0 +1,165 @@
+//! Changes of all waiting rows whose keys begin with some bytes.
+//!
+//! A step lists a page of rows and writes a batch about their keys. Others write meanwhile, and the rows that a step has
+//! changed may be listed again. So that each timer is changed once and the steps end:
+//!
+//! 1. A move goes to one instant, which the first step chooses. A row that is due then already is left as it is.
+//! 2. A store that lists by key lists rows that a step has changed again only if they have the last key of its page. The next
+//!    step leaves that key out. This holds for a timer that repeats and has fired in between, too.
+
+use std::time::Duration;
+
+use super::inspect::{PrefixRows, cannot_be_inspected};
+use super::{
+    Action, Due, LoadWindow, Namespace, State, Store, StoreError, StoreTime, Stored, Write,
+    WriteOutcome,
+};
+
+/// One step changes at most so many rows, which takes a store some milliseconds.
+const CHANGED_AT_ONCE: usize = 128;
+
+/// Rows that become due within this long are hinted to the instances. How far ahead does not matter.
+const NEAR: LoadWindow = LoadWindow::new(Duration::from_secs(1), None);
+
+/// What an operator does to waiting timers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Change {
+    /// Removes them, and with them dead timers of their keys.
+    Remove,
+    /// Moves them: they are due that long after the call, by the store's clock.
+    MoveIn(Duration),
+    /// Makes them due at once. Of many, those that are due already stay as they are.
+    Run,
+}
+
+impl Change {
+    /// The change of one key, whenever the store makes it.
+    pub fn action(self) -> Action {
+        match self {
+            Change::Remove => Action::Remove,
+            Change::MoveIn(delay) => Action::move_to(Due::In(delay)),
+            Change::Run => Action::move_to(Due::In(Duration::ZERO)),
+        }
+    }
+}
+
+/// Changes all waiting timers whose encoded keys begin with some bytes, [step](Self::step) by step.
+#[derive(Debug, Clone)]
+pub struct PrefixChange {
+    change: Change,
+    request: PrefixRows,
+    /// When moved rows are due.
+    to: Option<StoreTime>,
+    last_key: Option<Vec<u8>>,
+}
+
+/// What a step of a [`PrefixChange`] has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct ChangedRows {
+    /// How many timers it has changed.
+    pub rows: u64,
+    /// How many it has found in flight: they fired before the change reached them, and stay as they are.
+    pub in_flight: u64,
+    /// How many it has not changed because an open transaction has changed their keys.
+    pub locked: u64,
+    /// Whether there may be more.
+    pub more: bool,
+}
+
+impl ChangedRows {
+    /// The sum of these and those of a later step.
+    #[must_use]
+    pub fn and(self, later: ChangedRows) -> Self {
+        ChangedRows {
+            rows: self.rows + later.rows,
+            in_flight: self.in_flight + later.in_flight,
+            locked: self.locked + later.locked,
+            more: later.more,
+        }
+    }
+}
+
+impl PrefixChange {
+    /// Changes timers whose encoded keys begin with these bytes.
+    pub fn new(prefix: impl Into<Vec<u8>>, change: Change) -> Self {
+        PrefixChange {
+            change,
+            request: PrefixRows::new(State::Waiting, prefix.into(), CHANGED_AT_ONCE),
+            to: None,
+            last_key: None,
+        }
+    }
+
+    /// Makes one step, which takes the store some milliseconds. The caller goes on until there are no
+    /// [`more`](ChangedRows::more).
+    ///
+    /// # Errors
+    ///
+    /// Those of the store, and [`StoreError::Refused`] if it has no [`Inspect`](super::Inspect).
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, or the step fails, it may have changed timers or not. The next step makes it again.
+    pub async fn step(
+        &mut self,
+        store: &dyn Store,
+        namespace: &Namespace,
+    ) -> Result<ChangedRows, StoreError> {
+        let inspect = store.inspect().ok_or_else(cannot_be_inspected)?;
+        let action = match self.change {
+            Change::Remove => Action::Remove,
+            Change::MoveIn(delay) => self.move_after(delay, store, namespace).await?,
+            Change::Run => self.move_after(Duration::ZERO, store, namespace).await?,
+        };
+        let page = inspect.rows_with_prefix(namespace, self.request.clone());
+        let page = page.await?;
+        let last_key = page.rows.last().map(|row| row.key.clone());
+        let chosen = page.rows.into_iter().filter(|row| self.is_chosen(row));
+        let writes: Vec<_> = chosen
+            .map(|row| Write::new(row.key, action.clone()))
+            .collect();
+        let mut changed = ChangedRows {
+            more: page.next.is_some(),
+            ..ChangedRows::default()
+        };
+        if !writes.is_empty() {
+            for outcome in store.write(namespace, writes, NEAR).await? {
+                match outcome {
+                    WriteOutcome::Armed { .. } | WriteOutcome::Removed { .. } => changed.rows += 1,
+                    WriteOutcome::InFlight(_) => changed.in_flight += 1,
+                    WriteOutcome::Locked(_) => changed.locked += 1,
+                    WriteOutcome::Absent | WriteOutcome::Present => {}
+                }
+            }
+        }
+        self.request.after = page.next;
+        self.last_key = last_key.or_else(|| self.last_key.take());
+        Ok(changed)
+    }
+
+    /// A move to the instant that long after the first step.
+    async fn move_after(
+        &mut self,
+        delay: Duration,
+        store: &dyn Store,
+        namespace: &Namespace,
+    ) -> Result<Action, StoreError> {
+        let to = match self.to {
+            Some(to) => to,
+            None => store.count(namespace).await?.now.after(delay),
+        };
+        self.to = Some(to);
+        Ok(Action::move_to(Due::At(to)))
+    }
+
+    fn is_chosen(&self, row: &Stored) -> bool {
+        let is_there = match (self.change, self.to) {
+            (Change::MoveIn(_), Some(to)) => row.due == to,
+            (Change::Run, Some(to)) => row.due <= to,
+            _ => false,
+        };
+        !is_there && self.last_key.as_ref() != Some(&row.key)
+    }
+}
