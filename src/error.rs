@@ -8,11 +8,13 @@ use std::time::Duration;
 /// The error of a [`Timeout`](crate::Timeout) whose deadline came before its future completed.
 ///
 /// It converts into an [`io::Error`] of kind [`TimedOut`](io::ErrorKind::TimedOut).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Elapsed(());
 
 impl Elapsed {
-    pub(crate) fn new() -> Self {
+    /// Makes the error, for a limit that your own code enforces, or to test code that handles it.
+    #[must_use]
+    pub fn new() -> Self {
         Elapsed(())
     }
 }

@@ -10,7 +10,7 @@
 //! 8. [Observability](#observability)
 //!
 //! Further chapters: [switching] from `tokio::time`; [recipes] for debounce, throttle and a map whose items expire;
-//! [services] on hyper, axum, tower and quinn; [what each operation costs](costs); [how the crate is built](design).
+//! [what each operation costs](costs); [how the crate is built](design).
 //!
 //! # Which timer for what
 //!
@@ -27,6 +27,7 @@
 //! | expire unused sessions, or close idle connections from one place | [`TimerWheel::reaper`] |
 //! | fail reads and writes on a silent connection | [`TimerWheel::idle_stream`] |
 //! | close a connection between requests, never during one | [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive), or a [`BusyGuard`] for each request |
+//! | limit requests, bodies and connections of axum, hyper, tower or quinn | the package [`tickwheel-adapters`](https://docs.rs/tickwheel-adapters) |
 //! | detect in one task that nothing has happened for a while | [`TimerWheel::idle_timer`] |
 //! | drive timers from an event loop or runtime other than Tokio's | [`wheel::Wheel`](crate::wheel::Wheel); the example `other_runtime` in the repository makes sleeps of it for any executor |
 //!
@@ -235,7 +236,6 @@
 pub mod costs;
 pub mod design;
 pub mod recipes;
-pub mod services;
 pub mod switching;
 
 // For the links above.

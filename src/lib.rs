@@ -12,6 +12,9 @@
 //!   [`reaper`](TimerWheel::reaper) detect idle connections and sessions.
 //! * [`wheel`] is the data structure alone, for an event loop of your own.
 //!
+//! [`tickwheel-adapters`](https://docs.rs/tickwheel-adapters) puts servers and clients on axum,
+//! hyper, tower and quinn on the wheel, and publishes its counters through `metrics`.
+//!
 //! # Quick start
 //!
 //! ```
@@ -63,10 +66,10 @@
 //!
 //! # Features
 //!
-//! No feature is on by default. `axum`, `hyper`, `tower`, `quinn` and `metrics` enable the [`adapters`] for these crates.
-//! `precise` makes timers punctual below a millisecond on Linux: see [accuracy](mod@guide#accuracy-and-ticks). It adds
-//! Tokio's `net`, and takes CPU time where timers are dense. `test-util` adds `pause`, `advance` and `resume` to
-//! [`time`], and switches on Tokio's feature of that name: it belongs in your dev-dependencies. `console` shows timers in
+//! No feature is on by default. `precise` makes timers punctual below a millisecond on Linux: see
+//! [accuracy](mod@guide#accuracy-and-ticks). It adds Tokio's `net`, and takes CPU time where timers
+//! are dense. `test-util` adds `pause`, `advance` and `resume` to [`time`], and switches on Tokio's
+//! feature of that name: it belongs in your dev-dependencies. `console` shows timers in
 //! [tokio-console](mod@guide#observability).
 //!
 //! The crate needs Tokio's `rt`, `sync` and `time`, from version 1.49 on. The oldest supported Rust
@@ -94,8 +97,6 @@ mod tick;
 pub mod wheel;
 
 mod actor;
-#[cfg(not(tickwheel_loom))]
-pub mod adapters;
 #[cfg(all(test, tickwheel_shuttle))]
 #[path = "model/explore/mod.rs"]
 mod explore;

@@ -72,25 +72,6 @@ fn errors_and_reports_are_as_their_contents() {
 }
 
 #[test]
-#[cfg(all(feature = "tower", feature = "quinn", feature = "metrics"))]
-fn adapters_are_as_their_contents() {
-    use tickwheel::adapters::{metrics, quinn, tower};
-
-    sends_and_shares::<metrics::Reporter>();
-    sends_and_shares::<quinn::WheelRuntime>();
-    sends_and_shares::<tower::TimeoutLayer>();
-    sends_and_shares::<tower::StatusTimeoutLayer>();
-    sends_and_shares::<tower::RequestBodyTimeoutLayer>();
-    sends_and_shares::<tower::ResponseBodyTimeoutLayer>();
-    sends_and_shares::<tower::Timeout<u32>>();
-    sends_and_shares::<tower::StatusTimeout<u32>>();
-    sends_and_shares::<tower::RequestBodyTimeout<u32>>();
-    sends_and_shares::<tower::ResponseBodyTimeout<u32>>();
-    sends_and_shares::<tower::ResponseFuture<Pending<u32>>>();
-    sends_and_shares::<tower::TimeoutBody<u32>>();
-}
-
-#[test]
 fn futures_of_calls_can_be_spawned() {
     fn spawns(_: impl Future<Output: Send> + Send + 'static) {}
     fn calls(wheel: TimerWheel, mut stream: Expirations<u32, Sent>) {

@@ -9,8 +9,9 @@ use std::time::Instant;
 use hyper::rt::Timer;
 use hyper_util::rt::TokioTimer;
 use quinn::{Runtime, TokioRuntime};
-use tickwheel::adapters::quinn::WheelRuntime;
-use tickwheel::adapters::tower::TimeoutLayer;
+use tickwheel_adapters::hyper::WheelTimer;
+use tickwheel_adapters::quinn::WheelRuntime;
+use tickwheel_adapters::tower::TimeoutLayer;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt, service_fn};
 
 use crate::churn::LONG;
@@ -26,7 +27,7 @@ pub fn timers(scale: Scale) {
     let runtime = runtime(WORKERS);
     let wheel = wheel_on(&runtime);
     let hyper: [Arc<dyn Timer + Send + Sync>; 2] =
-        [Arc::new(TokioTimer::new()), Arc::new(wheel.clone())];
+        [Arc::new(TokioTimer::new()), Arc::new(WheelTimer::new(&wheel))];
     let quinn: [Arc<dyn Runtime>; 2] =
         [Arc::new(TokioRuntime), Arc::new(WheelRuntime::new(&wheel))];
     let series = [

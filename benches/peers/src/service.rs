@@ -12,7 +12,8 @@ use hyper::server::conn::http1;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tickwheel::adapters::tower::TimeoutLayer;
+use tickwheel_adapters::hyper::WheelTimer;
+use tickwheel_adapters::tower::TimeoutLayer;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tower::{BoxError, Service, ServiceBuilder, service_fn};
@@ -38,7 +39,7 @@ pub fn run(scale: Scale) {
     let addresses = [
         serve(&server, None::<TokioTimer>, service),
         serve(&server, Some(TokioTimer::new()), tokio),
-        serve(&server, Some(wheel.clone()), ours),
+        serve(&server, Some(WheelTimer::new(&wheel)), ours),
     ];
     let requests = alternate_under_load(scale, &runtime(1), &series, &addresses);
     let metrics = wheel.metrics();

@@ -3,7 +3,7 @@
 use super::{File, code_of, part, path_in_crate};
 
 /// The parts: each file or folder below `src`, those that import nothing first.
-const ORDER: [&str; 18] = [
+const ORDER: [&str; 17] = [
     "collections",
     "wheel",
     "sync",
@@ -21,7 +21,6 @@ const ORDER: [&str; 18] = [
     "idle",
     "timer_wheel",
     "time",
-    "adapters",
 ];
 
 /// The parts of `tickwheel-durable`, likewise.
@@ -157,17 +156,6 @@ fn builder_alone_imports_the_actor() {
     files.retain(|file| imports(file).contains(&"actor".to_owned()));
     let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
     assert_eq!(paths, ["src/timer_wheel/builder.rs"]);
-}
-
-#[test]
-fn adapters_import_nothing_internal() {
-    for file in parts("src") {
-        if part(&file) == "adapters" {
-            let mut imports = imports(&file);
-            imports.retain(|import| ["keyed", "shared", "timer_set", "wheel"].contains(&&**import));
-            assert!(imports.is_empty(), "{} imports {imports:?}", file.path);
-        }
-    }
 }
 
 #[test]

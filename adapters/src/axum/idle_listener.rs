@@ -1,0 +1,84 @@
+//! A listener whose connections are idle streams.
+
+use std::io;
+use std::time::Duration;
+
+use axum::serve::{Listener, ListenerExt, TapIo};
+use tickwheel::{IdleLimits, IdleStream, TimerWheel};
+
+/// An [`IdleListener`] as `axum::serve` takes it.
+///
+/// axum lets handlers take `ConnectInfo<SocketAddr>` for its own listeners only, and [`TapIo`] is one of them. This one taps
+/// nothing.
+pub type TappedListener<L> = TapIo<IdleListener<L>, fn(&mut IdleStream<<L as Listener>::Io>)>;
+
+/// A listener for `axum::serve` that wraps each connection into an [`IdleStream`].
+///
+/// See the [module](crate::axum) for an example, and for which connections are closed when.
+#[derive(Debug)]
+pub struct IdleListener<L> {
+    listener: L,
+    wheel: TimerWheel,
+    limits: IdleLimits,
+}
+
+impl<L: Listener> IdleListener<L> {
+    /// Closes each connection of `listener` once no request is in flight and nothing has happened for `idle`: it has
+    /// the limit [`keep_alive`](IdleLimits::keep_alive).
+    ///
+    /// Handlers can take `ConnectInfo<L::Addr>`, such as `ConnectInfo<SocketAddr>`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `idle` is zero.
+    #[allow(clippy::new_ret_no_self)] // axum gives handlers the peer's address for this type only
+    #[track_caller]
+    pub fn new(listener: L, wheel: &TimerWheel, idle: Duration) -> TappedListener<L> {
+        Self::with_limits(listener, wheel, IdleLimits::none().keep_alive(idle))
+    }
+
+    /// Closes each connection of `listener` once it reaches one of the limits. Otherwise like [`new`](Self::new).
+    ///
+    /// # Examples
+    ///
+    /// Half a request ends after five minutes without a byte, and no handler takes as long:
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{IdleLimits, TimerWheel};
+    /// # use tickwheel_adapters::axum::IdleListener;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> std::io::Result<()> {
+    /// # let (wheel, listener) = (TimerWheel::new(), tokio::net::TcpListener::bind("127.0.0.1:0").await?);
+    /// let limits = IdleLimits::none()
+    ///     .keep_alive(Duration::from_secs(60))
+    ///     .read(Duration::from_secs(300));
+    /// let listener = IdleListener::with_limits(listener, &wheel, limits);
+    /// # drop(axum::serve(listener, axum::Router::new()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_limits(listener: L, wheel: &TimerWheel, limits: IdleLimits) -> TappedListener<L> {
+        let listener = IdleListener {
+            listener,
+            wheel: wheel.clone(),
+            limits,
+        };
+        let nothing: fn(&mut IdleStream<L::Io>) = |_| {};
+        listener.tap_io(nothing)
+    }
+}
+
+impl<L: Listener> Listener for IdleListener<L> {
+    type Io = IdleStream<L::Io>;
+    type Addr = L::Addr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        let (io, peer) = self.listener.accept().await;
+        (self.wheel.idle_stream_with(io, self.limits), peer)
+    }
+
+    fn local_addr(&self) -> io::Result<Self::Addr> {
+        self.listener.local_addr()
+    }
+}

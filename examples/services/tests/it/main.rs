@@ -1,0 +1,4 @@
+//! The services as programs, under clients that have nothing to do with the wheel.
+
+mod examples;
+mod quic_echo;
