@@ -93,7 +93,7 @@ impl<K, V> Admin<K, V> {
         self.list(State::Waiting, after, limit).await
     }
 
-    /// The next `limit` timers in flight after a position, by the end of their leases. Quarantined ones come last.
+    /// The next `limit` timers in flight after a position, by the end of their leases.
     ///
     /// # Errors
     ///
@@ -227,8 +227,7 @@ impl<K, V> Admin<K, V> {
     ///
     /// # Errors
     ///
-    /// See [above](Self). [`StoreError::Refused`] from a store that has no [`Inspect`](crate::store::Inspect), here and in
-    /// the next three.
+    /// See [above](Self).
     pub async fn all_of<Q>(&self, key: &Q) -> Result<Vec<Entry<K, V>>, Error>
     where
         K: Borrow<Q>,
@@ -315,7 +314,7 @@ impl<K, V> Admin<K, V> {
         Ok(sums)
     }
 
-    /// Releases a claim of any instance: the timer is delivered again at once. Use it to retry a quarantined timer.
+    /// Releases a claim of any instance: the timer is delivered again at once.
     ///
     /// # Errors
     ///
@@ -324,7 +323,7 @@ impl<K, V> Admin<K, V> {
         self.settle(token, Settlement::Release).await
     }
 
-    /// Acknowledges a claim of any instance. Use it to discard a quarantined timer.
+    /// Acknowledges a claim of any instance.
     ///
     /// # Errors
     ///

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::store::{Cause, Feature, NamespaceError, StoreError, write_causes};
+use crate::store::{Cause, NamespaceError, StoreError, write_causes};
 use crate::token::Token;
 
 /// A call of a handle or a claim failed.
@@ -37,11 +37,6 @@ pub enum Error {
     },
     /// The schedule cannot be used. Nothing was sent to the store.
     Cron(CronError),
-    /// The store does not know what the call needs. Nothing was sent to it.
-    Unsupported {
-        /// The feature that it would have to know.
-        feature: Feature,
-    },
     /// The codec cannot encode a key or a value. Nothing was sent to the store.
     Encode {
         /// `"key"` or `"value"`.
@@ -148,9 +143,6 @@ impl fmt::Display for Error {
                 write!(f, "the period is {value:?}; it must be at least {min:?}")
             }
             Error::Cron(error) => error.fmt(f),
-            Error::Unsupported { feature } => {
-                write!(f, "the store does not support {feature:?}")
-            }
             Error::Encode { what, .. } => write!(f, "the {what} cannot be encoded"),
             Error::Decode { what, .. } => write!(f, "the stored {what} cannot be decoded"),
             Error::Timeout { call, after } => write!(
@@ -228,13 +220,6 @@ pub enum BuildError {
         /// Its bounds.
         bounds: RangeInclusive<u32>,
     },
-    /// A setting needs a feature that the store [does not support](crate::store::Store::supports).
-    Unsupported {
-        /// The name of the setting.
-        setting: &'static str,
-        /// The feature.
-        feature: Feature,
-    },
     /// The lease is shorter than two round trips to the store, by the fastest of three: claims would expire before the
     /// program could use them.
     Lease {
@@ -275,12 +260,6 @@ impl fmt::Display for BuildError {
                 bounds.start(),
                 bounds.end()
             ),
-            BuildError::Unsupported { setting, feature } => {
-                write!(
-                    f,
-                    "{setting} needs a store that supports {feature:?}, and this one does not"
-                )
-            }
             BuildError::Lease { value, min } => write!(
                 f,
                 "the lease is {value:?}; with the store's present round trip it must be at least {min:?}"

@@ -45,8 +45,6 @@ pub struct DurableMetrics {
     pub unsettled: usize,
     /// Timers that died here: those that failed for good, and those that do not decode.
     pub dead: u64,
-    /// Timers quarantined because they failed for good, and the store keeps no dead timers.
-    pub quarantined: u64,
     /// Rows that came due here and were left to other instances that asked for them.
     pub left_to_others: u64,
     /// Calls of the store that failed or timed out.
@@ -190,7 +188,6 @@ pub(crate) struct Metrics {
     pub(crate) slow_handlers: Counter,
     pub(crate) timed_out: Counter,
     pub(crate) dead: Counter,
-    pub(crate) quarantined: Counter,
     pub(crate) left_to_others: Counter,
     pub(crate) store_errors: Counter,
     pub(crate) write_batches: Batches,
@@ -223,7 +220,6 @@ impl Metrics {
             timed_out: self.timed_out.get(),
             unsettled,
             dead: self.dead.get(),
-            quarantined: self.quarantined.get(),
             left_to_others: self.left_to_others.get(),
             store_errors: self.store_errors.get(),
             failing,

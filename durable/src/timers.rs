@@ -193,7 +193,7 @@ impl<K, V> DurableTimers<K, V> {
     /// # Errors
     ///
     /// See [above](Self#errors). [`Error::Cron`] when the expression or the zone is none, and when the expression never
-    /// occurs. [`Error::Unsupported`] when the store does not know schedules.
+    /// occurs.
     #[cfg(feature = "cron")]
     #[cfg_attr(docsrs, doc(cfg(feature = "cron")))]
     pub async fn set_cron<Q>(
@@ -211,10 +211,6 @@ impl<K, V> DurableTimers<K, V> {
         let core = self.cores.of_key(&key);
         let first = crate::cron::Cron::first(expression, zone, core.now());
         let (schedule, first) = first.map_err(Error::Cron)?;
-        let feature = crate::store::Feature::Schedules;
-        if !core.calls.supports(feature) {
-            return Err(Error::Unsupported { feature });
-        }
         let value = self.coder.encode_value(value)?;
         let action = Action::set_scheduled(value, Due::At(first), schedule);
         self.submit(Write { key, action }).await.map(drop)

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tickwheel_durable::store::{
-    Answer, BoxFuture, Counts, DeadRows, Feature, Fire, FireReport, InstanceId, List, Load,
+    Answer, BoxFuture, Counts, DeadRows, Fire, FireReport, Inspect, InstanceId, List, Load,
     LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Schedules, Settle, Settled, Store,
     Stored, Version, Write, WriteOutcome,
 };
@@ -261,22 +261,6 @@ async fn refuses_what_it_cannot_keep() {
     );
     assert_eq!(nowhere, Error::Cron(CronError::Zone { zone }));
     assert_eq!(timers.counts().await.expect("it counts").waiting, 0);
-    for supported in [false, true] {
-        let store = Other {
-            store: Memory::new(),
-            supported,
-            zone: "UTC",
-        };
-        let (timers, _claims) = start(store, |b| b).await;
-        let set = timers.set_cron("a", &1, "0 0 * * *", "UTC").await;
-        let feature = Feature::Schedules;
-        let expected = if supported {
-            Ok(())
-        } else {
-            Err(Error::Unsupported { feature })
-        };
-        assert_eq!(set, expected);
-    }
 }
 
 /// One of two instances does not know the zone. It takes no timer from the other, whichever of the two set, moved or
@@ -288,7 +272,6 @@ async fn unknown_schedule_is_left_to_the_instance_that_knows_it() {
     let _capturing = log.capture();
     let ignorant = Other {
         store: store.clone(),
-        supported: true,
         zone: "Mars/Olympus",
     };
     let (others, mut theirs) = start(ignorant, |b| b).await;
@@ -342,7 +325,6 @@ async fn unknown_schedule_waits_for_an_instance_that_knows_it() {
     drop(claims);
     let ignorant = Other {
         store: store.clone(),
-        supported: true,
         zone: "Mars/Olympus",
     };
     let (others, mut theirs) = start(ignorant, |b| b.capacity(4)).await;
@@ -413,11 +395,9 @@ async fn interval_begins_at_an_instant() {
     assert!(matches!(short, Err(Error::Period { .. })), "{short:?}");
 }
 
-/// A store in which the zone `UTC` has another name, which the instance may not know. With `supported` it has the
-/// features of the store behind it.
+/// A store in which the zone `UTC` has another name, which the instance may not know.
 struct Other {
     store: Memory,
-    supported: bool,
     zone: &'static str,
 }
 
@@ -457,14 +437,5 @@ impl Store for Other {
             }
             Ok(report)
         })
-    }
-    fn supports(&self, feature: Feature) -> bool {
-        self.supported && self.store.supports(feature)
-    }
-    fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried> {
-        self.store.retry_dead(namespace, which)
-    }
-    fn discard_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Purged> {
-        self.store.discard_dead(namespace, which)
     }
 }

@@ -4,12 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use tickwheel::TimerWheel;
-use tickwheel_durable::store::{
-    Action, Answer, BoxFuture, Counts, Due, Feature, Fire, FireReport, InstanceId, List, Load,
-    LoadWindow, Loaded, Namespace, Opened, Purged, Settle, Settled, Store, Stored, Version, Write,
-    WriteOutcome,
-};
-use tickwheel_durable::{Backoff, BuildError, Claim, Entry, Error, Memory, Retry, builder};
+use tickwheel_durable::{Backoff, Claim, Entry, Error, Memory, Retry, builder};
 use tokio::time::{Instant, sleep, timeout};
 
 use log::Log;
@@ -17,9 +12,6 @@ use support::{HOUR, SECOND, Timers, next, set, start};
 
 #[path = "support/log.rs"]
 mod log;
-#[path = "support/pass_on.rs"]
-#[macro_use]
-mod pass_on;
 mod support;
 
 async fn dead(timers: &Timers) -> Vec<Entry<String, u32>> {
@@ -247,75 +239,4 @@ async fn handlers_run_in_a_span() {
     // Nothing was asked for when it came due. The second attempt is on time.
     assert_eq!(log.with(&["called", "attempt=1", "lateness=3"]), 1);
     assert_eq!(log.with(&["called", "attempt=2", "lateness=3"]), 0);
-}
-
-/// A store of an earlier version, which keeps no dead timers.
-struct Plain(Memory);
-
-impl Store for Plain {
-    pass_on!(0);
-
-    fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
-        self.0.load(namespace, request)
-    }
-    fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
-        self.0.fire(namespace, request)
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn store_without_dead_timers_quarantines() {
-    let store = Memory::new();
-    let limited = builder::<String, u32>("orders").max_attempts(3);
-    let refused = limited
-        .start(&TimerWheel::new(), Plain(store.clone()))
-        .await;
-    let error = refused.expect_err("it limits them");
-    let (setting, feature) = ("max_attempts", Feature::DeadRows);
-    assert_eq!(error, BuildError::Unsupported { setting, feature });
-    assert!(
-        error
-            .to_string()
-            .starts_with("max_attempts needs a store that")
-    );
-    let held = builder::<String, u32>("orders").no_overlap();
-    let refused = held.start(&TimerWheel::new(), Plain(store.clone())).await;
-    let (setting, feature) = ("no_overlap", Feature::NoOverlap);
-    let error = refused.expect_err("it does not hold them back");
-    assert_eq!(error, BuildError::Unsupported { setting, feature });
-
-    let (timers, mut claims) = start(Plain(store.clone()), |b| b).await;
-    let poison = Action::set("not a number".into(), Due::In(SECOND), None, false);
-    let poison = Write::new(b"\"poison\"".to_vec(), poison);
-    let space = Namespace::new("orders").expect("it is a name");
-    let near = LoadWindow::new(SECOND, None);
-    store
-        .write(&space, vec![poison], near)
-        .await
-        .expect("it writes");
-    set(&timers, "a", SECOND).await;
-    let claim = next(&mut claims).await;
-    claim.fail(Retry::never("why")).await.expect("it is held");
-    assert!(timeout(HOUR, claims.recv()).await.is_err());
-    let metrics = timers.metrics();
-    assert_eq!(
-        (metrics.quarantined, metrics.dead, metrics.unsettled),
-        (2, 0, 0)
-    );
-    let quarantined = timers.admin().in_flight(None, 10).await;
-    let quarantined = quarantined.expect("it lists");
-    assert_eq!(quarantined.len(), 2);
-    for entry in quarantined {
-        let claim = entry.in_flight.expect("it is in flight");
-        assert_eq!(claim.lease_until, None);
-        assert!(entry.error.is_some());
-        timers
-            .admin()
-            .discard(claim.token)
-            .await
-            .expect("it is there");
-    }
-    assert_eq!(dead(&timers).await, []);
-    let retried = timers.admin().retry_all_dead().await;
-    assert!(matches!(retried, Err(Error::Store(_))), "{retried:?}");
 }

@@ -2,8 +2,9 @@
 
 use tickwheel_durable::Memory;
 use tickwheel_durable::store::{
-    Answer, BoxFuture, Counts, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded,
-    Namespace, Opened, Purged, Settle, Settled, Store, Stored, Version, Write, WriteOutcome,
+    Answer, BoxFuture, Counts, DeadRows, Fire, FireReport, Inspect, InstanceId, List, Load,
+    LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store, Stored,
+    Version, Write, WriteOutcome,
 };
 use tickwheel_durable_conformance::{Pace, Stores, conformance_tests};
 

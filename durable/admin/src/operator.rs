@@ -38,9 +38,7 @@ impl Asked {
     }
 
     fn inspect(&self) -> &dyn Inspect {
-        self.store
-            .inspect()
-            .expect("each store of this program has it")
+        self.store.inspect()
     }
 
     pub(crate) async fn namespaces(&self) -> Result<Vec<StoredNamespace>, Failure> {

@@ -46,10 +46,6 @@ impl<S: Store> Running<S> {
         }
     }
 
-    fn is_inspected(&self) -> bool {
-        self.faults.inspect().is_some()
-    }
-
     /// How many timers are waiting, in flight and dead.
     async fn counted(&self) -> [u64; 3] {
         let counts = self.timers.counts().await.expect("it counts");
@@ -65,9 +61,6 @@ fn key(entry: Entry<String, u64>) -> String {
 pub async fn operator_sees_and_changes_one_namespace<T: Stores>(world: &World<T>) {
     let mut mine = world.instance().await;
     let mut other = world.part("other").instance().await;
-    if !mine.is_inspected() {
-        return;
-    }
     for instance in [&mine, &other] {
         for name in ["a 1", "a 2", "b"] {
             instance.set(name, 1, 10_000).await;
@@ -89,19 +82,17 @@ pub async fn operator_sees_and_changes_one_namespace<T: Stores>(world: &World<T>
     let found = theirs.all_of("a 3").await.expect("it lists");
     assert_eq!(found.into_iter().map(key).collect::<Vec<_>>(), ["a 3"]);
 
-    if world.keeps_dead().await {
-        mine.kill_timers(&["a 1"]).await;
-        other.kill_timers(&["a 1", "a 4"]).await;
-        assert_eq!(mine.with_prefix(State::Dead, "a", 1).await, ["a 1"]);
-        assert_eq!(ours.retry_dead_key("a 4").await, Ok(0));
-        assert_eq!(ours.discard_dead_key("a 4").await, Ok(0));
-        assert_eq!(ours.discard_all_dead().await, Ok(1));
-        assert_eq!(ours.retry_all_dead().await, Ok(0));
-        assert_eq!(other.counted().await[2], 2);
-        assert_eq!(theirs.discard_all_dead().await, Ok(2));
-        mine.set("a 1", 1, 10_000).await;
-        other.set("a 1", 1, 10_000).await;
-    }
+    mine.kill_timers(&["a 1"]).await;
+    other.kill_timers(&["a 1", "a 4"]).await;
+    assert_eq!(mine.with_prefix(State::Dead, "a", 1).await, ["a 1"]);
+    assert_eq!(ours.retry_dead_key("a 4").await, Ok(0));
+    assert_eq!(ours.discard_dead_key("a 4").await, Ok(0));
+    assert_eq!(ours.discard_all_dead().await, Ok(1));
+    assert_eq!(ours.retry_all_dead().await, Ok(0));
+    assert_eq!(other.counted().await[2], 2);
+    assert_eq!(theirs.discard_all_dead().await, Ok(2));
+    mine.set("a 1", 1, 10_000).await;
+    other.set("a 1", 1, 10_000).await;
     let mut purged = 0;
     loop {
         let step = ours.purge_batch().await.expect("it purges");
@@ -159,9 +150,6 @@ pub async fn operator_changes_waiting_timers<T: Stores>(world: &World<T>) {
         Ok(Changed::Absent)
     );
     instance.set("b", 4, 10_000).await;
-    if !instance.is_inspected() {
-        return;
-    }
 
     // By prefix: to one instant.
     let changed = async |prefix: &str, change| {
@@ -235,9 +223,6 @@ pub async fn pages_repeat_no_timer<T: Stores>(world: &World<T>) {
 
 /// A retry of all dead timers ends, although each of them dies again at once, and retries each once.
 pub async fn retry_of_all_ends_although_they_die_again<T: Stores>(world: &World<T>) {
-    if !world.keeps_dead().await {
-        return;
-    }
     let mut instance = world.instance().await;
     let names: Vec<_> = (0..MANY).map(|number| number.to_string()).collect();
     let set = names.iter().map(|name| (name.as_str(), &1, Duration::ZERO));

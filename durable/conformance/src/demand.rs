@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{Either, join, join_all, select};
-use tickwheel_durable::store::{Feature, Store};
+use tickwheel_durable::store::Store;
 use tickwheel_durable::{Builder, Claim};
 use tokio::time::{sleep, timeout};
 
@@ -264,10 +264,6 @@ fn failing<S>(instance: &Running<S>) -> [bool; 4] {
 /// With `no_overlap` a repeating timer is handled by one instance at a time, however long its handlers take. Without, several
 /// handle it at once.
 pub async fn repeating_timer_does_not_overlap<T: Stores>(world: &World<T>) {
-    let store = world.store().await;
-    if !store.supports(Feature::NoOverlap) {
-        return;
-    }
     let period = world.units(2);
     for no_overlap in [false, true] {
         let part = world.part(&no_overlap.to_string());

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Answer, Armed, BoxFuture, Counts, DeadRows, Feature, Fire, FireReport, Inspect, InstanceId,
-    List, Load, LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled,
-    Settlement, Store, StoreError, Stored, Version, Write, WriteOutcome,
+    Answer, Armed, BoxFuture, Counts, DeadRows, Fire, FireReport, Inspect, InstanceId, List, Load,
+    LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Settlement, Store,
+    StoreError, Stored, Version, Write, WriteOutcome,
 };
 use tokio::time::sleep;
 
@@ -402,12 +402,8 @@ impl<S: Store> Store for Faulty<S> {
         self.store.parts()
     }
 
-    fn supports(&self, feature: Feature) -> bool {
-        self.store.supports(feature)
-    }
-
     /// Not counted, and never made to fail: no instance asks.
-    fn inspect(&self) -> Option<&dyn Inspect> {
+    fn inspect(&self) -> &dyn Inspect {
         self.store.inspect()
     }
 

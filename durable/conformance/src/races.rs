@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{join, join_all};
 use tickwheel_durable::store::{
-    Action, DeadRows, Due, Feature, Fire, InstanceId, List, Load, LoadWindow, Namespace, Settle,
-    Settled, Settlement, State, Store, Version, Write, WriteOutcome,
+    Action, DeadRows, Due, Fire, InstanceId, List, Load, LoadWindow, Namespace, Settle, Settled,
+    Settlement, State, Store, Version, Write, WriteOutcome,
 };
 use tokio::task::yield_now;
 
@@ -216,9 +216,6 @@ pub async fn retries_of_dead_rows_meet_writes<T: Stores>(world: &World<T>) {
     let space = world.namespace();
     let (store, other) = (world.store().await, world.store().await);
     store.open(&space, "test").await.expect("it opens");
-    if !store.supports(Feature::DeadRows) {
-        return;
-    }
     let remove = || vec![write("a", Action::Remove)];
     let put = |if_absent| vec![write("a", set(if_absent))];
     for meeting in 0..MEETINGS {

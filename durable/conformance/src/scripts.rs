@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use tickwheel_durable::store::{
-    Action, DeadRows, Due, Feature, Fire, InstanceId, List, Load, LoadWindow, Missed, Namespace,
+    Action, DeadRows, Due, Fire, InstanceId, List, Load, LoadWindow, Missed, Namespace,
     NextOccurrence, Plan, Schedules, Settle, Settled, Settlement, State, Store, StoreTime, Stored,
     Version, Write,
 };
@@ -125,7 +125,7 @@ impl<S: Store> Script<S> {
             let action = match self.random.below(5) {
                 0 => Action::Remove,
                 1 => Action::move_to(self.due()),
-                2 if self.stores[0].supports(Feature::Schedules) => {
+                2 => {
                     let schedule = self.random.of(&SCHEDULES).to_owned();
                     Action::set_scheduled(vec![7], self.due(), schedule)
                 }
@@ -172,9 +172,7 @@ impl<S: Store> Script<S> {
             .random
             .of(&[None, Some(InstanceId(1)), Some(InstanceId(2))]);
         // Whether a row that is deleted as it fires stands in the way of those after it is the store's choice.
-        request.no_overlap = request.lease.is_some()
-            && self.stores[0].supports(Feature::NoOverlap)
-            && self.random.one_in(2);
+        request.no_overlap = request.lease.is_some() && self.random.one_in(2);
         for _ in 0..count {
             request.versions.push(self.version());
         }
@@ -217,9 +215,8 @@ impl<S: Store> Script<S> {
     async fn settle(&mut self) {
         let near = self.near();
         let again = [Duration::ZERO, LONG];
-        let keeps_dead = self.stores[0].supports(Feature::DeadRows);
         let settlement = match self.random.below(8) {
-            6..8 if keeps_dead => Settlement::Dead,
+            6..8 => Settlement::Dead,
             0 => Settlement::Release,
             5 => Settlement::Unfire,
             1 => Settlement::Extend(self.random.of(&again)),
@@ -227,7 +224,7 @@ impl<S: Store> Script<S> {
             _ => Settlement::Ack,
         };
         let mut settle = Settle::new(self.version(), settlement);
-        if keeps_dead && self.random.one_in(2) {
+        if self.random.one_in(2) {
             settle = settle.with_error(format!("error {}", self.random.below(100)));
         }
         let store = self.store();
@@ -267,9 +264,6 @@ impl<S: Store> Script<S> {
     /// Retries or discards dead rows.
     async fn dead(&mut self) {
         let store = self.store();
-        if !self.stores[store].supports(Feature::DeadRows) {
-            return;
-        }
         let token = self.version();
         if self.random.one_in(2) {
             let which = DeadRows::Token(token);
@@ -300,10 +294,7 @@ impl<S: Store> Script<S> {
     /// All rows of the store.
     async fn rows(&mut self) -> Vec<Stored> {
         let mut rows = Vec::new();
-        let dead = self.stores[0]
-            .supports(Feature::DeadRows)
-            .then_some(State::Dead);
-        for state in [State::Waiting, State::InFlight].into_iter().chain(dead) {
+        for state in [State::Waiting, State::InFlight, State::Dead] {
             let request = List::new(state, None, 1_000);
             let store = self.store();
             let listed = self.stores[store].list(&self.space, request).await;

@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use tickwheel::TimerWheel;
-use tickwheel_durable::store::{Action, Due, Feature, LoadWindow, Namespace, Store, Write};
+use tickwheel_durable::store::{Action, Due, LoadWindow, Namespace, Store, Write};
 use tickwheel_durable::{Builder, Claim, Claims, DurableTimers, Entry, builder};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -157,10 +157,6 @@ impl<T: Stores> World<T> {
     /// Another connection to the store.
     pub(super) async fn store(&self) -> T::Store {
         self.stores.connect().await
-    }
-
-    pub(super) async fn keeps_dead(&self) -> bool {
-        self.store().await.supports(Feature::DeadRows)
     }
 
     /// Starts an instance with its defaults, in units: a poll of 1, a window of 20, a lease of 20.

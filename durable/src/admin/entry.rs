@@ -40,7 +40,7 @@ pub struct Entry<K, V> {
 pub struct InFlight {
     /// Its token.
     pub token: Token,
-    /// When its lease ends; `None` if it is quarantined, as by an earlier version of this crate.
+    /// When its lease ends; `None` if it was extended to the end of time.
     pub lease_until: Option<SystemTime>,
     /// The [instance](crate::Member) that has claimed it, by the id that it had then.
     pub by: Option<InstanceId>,

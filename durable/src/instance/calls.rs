@@ -11,9 +11,9 @@ use tracing::Instrument;
 use crate::error::Error;
 use crate::metrics::{Failing, Metrics};
 use crate::store::{
-    Answer, ChangedRows, Counts, DeadRows, Feature, Fire, FireReport, Inspect, InstanceId, List,
-    Load, LoadWindow, Loaded, Namespace, Opened, PrefixChange, Purged, Retried, Settle, Settled,
-    Store, Stored, Version, Write, WriteOutcome, cannot_be_inspected,
+    Answer, ChangedRows, Counts, DeadRows, Fire, FireReport, Inspect, InstanceId, List, Load,
+    LoadWindow, Loaded, Namespace, Opened, PrefixChange, Purged, Retried, Settle, Settled, Store,
+    Stored, Version, Write, WriteOutcome,
 };
 
 /// The calls of one instance on one namespace.
@@ -196,14 +196,6 @@ impl Calls {
         Ok(self.call("purge", 1, call).await?.answer)
     }
 
-    pub(crate) fn supports(&self, feature: Feature) -> bool {
-        self.store.supports(feature)
-    }
-
-    pub(crate) fn keeps_dead(&self) -> bool {
-        self.supports(Feature::DeadRows)
-    }
-
     pub(crate) async fn retry_dead(&self, which: DeadRows) -> Result<Retried, Error> {
         let call = self.store.retry_dead(&self.namespace, which);
         Ok(self.call("retry_dead", 1, call).await?.answer)
@@ -214,17 +206,14 @@ impl Calls {
         Ok(self.call("discard_dead", 1, call).await?.answer)
     }
 
-    /// The calls that only some stores have.
+    /// The reads of an operator.
     pub(crate) async fn inspect<'a, T>(
         &'a self,
         call: &'static str,
         ask: impl FnOnce(&'a dyn Inspect, &'a Namespace) -> Answer<'a, T>,
     ) -> Result<T, Error> {
-        let Some(inspect) = self.store.inspect() else {
-            return Err(Error::Store(cannot_be_inspected()));
-        };
         Ok(self
-            .call(call, 1, ask(inspect, &self.namespace))
+            .call(call, 1, ask(self.store.inspect(), &self.namespace))
             .await?
             .answer)
     }

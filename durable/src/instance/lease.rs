@@ -30,8 +30,6 @@ pub(crate) struct Leases {
     settings: Settings,
     /// The number of the part.
     part: usize,
-    /// Whether the store keeps dead timers. Otherwise those that fail for good are quarantined.
-    keeps_dead: bool,
     renewed: Mutex<Renewed>,
 }
 
@@ -58,7 +56,6 @@ impl Leases {
         metrics: Arc<Metrics>,
         settings: Settings,
         part: usize,
-        keeps_dead: bool,
     ) -> Self {
         Leases {
             namespace,
@@ -66,7 +63,6 @@ impl Leases {
             metrics,
             settings,
             part,
-            keeps_dead,
             renewed: Mutex::default(),
         }
     }
@@ -286,30 +282,18 @@ impl Lease {
         self.settle_with(Settlement::RetryAfter(delay), error).await
     }
 
-    /// Makes the timer dead; quarantines it if the store keeps no dead timers.
+    /// Makes the timer dead.
     async fn end_for_good(&self, error: Option<String>) -> Result<(), Error> {
-        let Leases {
-            namespace,
-            metrics,
-            keeps_dead,
-            ..
-        } = &*self.leases;
-        let settlement = if *keeps_dead {
-            Settlement::Dead
-        } else {
-            Settlement::Extend(Duration::MAX)
-        };
-        self.settle_with(settlement, error.clone()).await?;
-        self.end(SETTLED);
-        let (key, token, attempt) = (self.key(), self.token(), self.attempt);
+        self.settle_with(Settlement::Dead, error.clone()).await?;
+        self.leases.metrics.dead.add(1);
+        let (namespace, key, token, attempt) = (
+            &self.leases.namespace,
+            self.key(),
+            self.token(),
+            self.attempt,
+        );
         let error = error.as_deref().unwrap_or("it was put back");
-        if *keeps_dead {
-            metrics.dead.add(1);
-            tracing::warn!(%namespace, %key, %token, attempt, error, "a timer is dead: see `Admin::dead`");
-        } else {
-            metrics.quarantined.add(1);
-            tracing::warn!(%namespace, %key, %token, attempt, error, "a timer was quarantined: see `Admin::in_flight`");
-        }
+        tracing::warn!(%namespace, %key, %token, attempt, error, "a timer is dead: see `Admin::dead`");
         Ok(())
     }
 

@@ -28,7 +28,6 @@ mod opening;
 
 use std::collections::HashSet;
 use std::fmt;
-use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
@@ -327,7 +326,6 @@ pub(crate) async fn start(
             Arc::clone(&metrics),
             settings.clone(),
             part,
-            calls.keeps_dead(),
         ));
         let core = Arc::new(Core {
             clock: StoreClock::new(opened.sent, opened.received, opened.now),
@@ -394,9 +392,6 @@ async fn run_claims(firing: Firing, expirations: Expirations<Version, ()>, end: 
 
 /// Discards timers that have been dead for long, until it is dropped.
 async fn sweep(core: &Core) {
-    if !core.calls.keeps_dead() {
-        return pending().await;
-    }
     let settings = &core.settings;
     let mut pause = settings.sweep().min(FIRST_SWEEP);
     loop {

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::Calls;
 use crate::error::BuildError;
 use crate::settings::Settings;
-use crate::store::{Feature, InstanceId, Load, StoreTime};
+use crate::store::{InstanceId, Load, StoreTime};
 
 /// How many round trips may show that the lease is long enough.
 const ROUND_TRIPS: u32 = 3;
@@ -27,18 +27,6 @@ pub(super) async fn open(
     codec: &str,
     settings: &Settings,
 ) -> Result<Opened, BuildError> {
-    for (setting, is_set, feature) in [
-        (
-            "max_attempts",
-            settings.max_attempts.is_some(),
-            Feature::DeadRows,
-        ),
-        ("no_overlap", settings.no_overlap, Feature::NoOverlap),
-    ] {
-        if is_set && !calls.supports(feature) {
-            return Err(BuildError::Unsupported { setting, feature });
-        }
-    }
     let opened = calls.open(codec).await.map_err(BuildError::Open)?;
     let instance = opened.answer.instance;
     // The next round trip does not include connecting. Its load also makes this instance count as

@@ -18,9 +18,9 @@ use tokio::time::Instant;
 use dead::Dead;
 
 use crate::store::{
-    Action, Answer, AnswerSize, Armed, BoxFuture, Counts, DeadRows, Due, Feature, Fire, FireReport,
-    Inspect, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, Purged, Retried,
-    Settle, Settled, State, Store, StoreError, StoreTime, Stored, Version, Write, WriteOutcome,
+    Action, Answer, AnswerSize, Armed, BoxFuture, Counts, DeadRows, Due, Fire, FireReport, Inspect,
+    InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle,
+    Settled, State, Store, StoreError, StoreTime, Stored, Version, Write, WriteOutcome,
 };
 
 /// A purge deletes at most this many rows at once.
@@ -254,13 +254,6 @@ impl Store for Memory {
         })
     }
 
-    fn supports(&self, feature: Feature) -> bool {
-        matches!(
-            feature,
-            Feature::DeadRows | Feature::NoOverlap | Feature::Schedules
-        )
-    }
-
     fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried> {
         self.call(namespace, |call| call.retry_dead(&which))
     }
@@ -269,8 +262,8 @@ impl Store for Memory {
         self.call(namespace, |call| call.discard_dead(&which))
     }
 
-    fn inspect(&self) -> Option<&dyn Inspect> {
-        Some(self)
+    fn inspect(&self) -> &dyn Inspect {
+        self
     }
 
     fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {

@@ -51,9 +51,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::AbortHandle;
 
 use crate::store::{
-    Answer, BoxFuture, Counts, DeadRows, Feature, Fire, FireReport, Inspect, InstanceId, List,
-    Load, LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store,
-    StoreError, Stored, Version, Write, WriteOutcome,
+    Answer, BoxFuture, Counts, DeadRows, Fire, FireReport, Inspect, InstanceId, List, Load,
+    LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store, StoreError,
+    Stored, Version, Write, WriteOutcome,
 };
 use dead::{DiscardCall, RetryCall};
 use fire::FireCall;
@@ -466,13 +466,6 @@ impl Store for Postgres {
         })
     }
 
-    fn supports(&self, feature: Feature) -> bool {
-        matches!(
-            feature,
-            Feature::DeadRows | Feature::NoOverlap | Feature::Schedules
-        )
-    }
-
     fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried> {
         Box::pin(async move {
             let space = self.space(namespace).await?;
@@ -489,8 +482,8 @@ impl Store for Postgres {
         })
     }
 
-    fn inspect(&self) -> Option<&dyn Inspect> {
-        Some(self)
+    fn inspect(&self) -> &dyn Inspect {
+        self
     }
 
     fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {

@@ -67,9 +67,9 @@ use reply::Reply;
 use scripts::Script;
 
 use crate::store::{
-    Answer, BoxFuture, Counts, DeadRows, Feature, Fire, FireReport, Inspect, InstanceId, List,
-    Load, LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store,
-    StoreError, Stored, Version, Write, WriteOutcome,
+    Answer, BoxFuture, Counts, DeadRows, Fire, FireReport, Inspect, InstanceId, List, Load,
+    LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store, StoreError,
+    Stored, Version, Write, WriteOutcome,
 };
 
 /// A store in a Redis or Valkey server. With the feature `redis`.
@@ -387,13 +387,6 @@ impl Store for Redis {
         })
     }
 
-    fn supports(&self, feature: Feature) -> bool {
-        matches!(
-            feature,
-            Feature::DeadRows | Feature::NoOverlap | Feature::Schedules
-        )
-    }
-
     fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried> {
         Box::pin(dead::retry(self, namespace, which))
     }
@@ -402,8 +395,8 @@ impl Store for Redis {
         Box::pin(dead::discard(self, namespace, which))
     }
 
-    fn inspect(&self) -> Option<&dyn Inspect> {
-        Some(self)
+    fn inspect(&self) -> &dyn Inspect {
+        self
     }
 
     fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {

@@ -158,7 +158,6 @@ fn each_counter_shows_the_field_in_its_name() {
         slow_handlers,
         timed_out,
         dead,
-        quarantined,
         left_to_others,
         store_errors,
         // Published under other names.
@@ -184,7 +183,6 @@ fn each_counter_shows_the_field_in_its_name() {
         slow_handlers,
         timed_out,
         dead,
-        quarantined,
         left_to_others,
         store_errors,
     ];

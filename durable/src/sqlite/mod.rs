@@ -31,9 +31,9 @@ use looks::Looks;
 use rusqlite::{Connection, ErrorCode};
 
 use crate::store::{
-    Answer, BoxFuture, Counts, DeadRows, Feature, Fire, FireReport, Inspect, InstanceId, List,
-    Load, LoadWindow, Loaded, Namespace, NamespaceError, Opened, Purged, Retried, Settle, Settled,
-    State, Store, StoreError, Stored, Version, Write, WriteOutcome,
+    Answer, BoxFuture, Counts, DeadRows, Fire, FireReport, Inspect, InstanceId, List, Load,
+    LoadWindow, Loaded, Namespace, NamespaceError, Opened, Purged, Retried, Settle, Settled, State,
+    Store, StoreError, Stored, Version, Write, WriteOutcome,
 };
 use rows::Call;
 use thread::Thread;
@@ -209,13 +209,6 @@ impl Store for Sqlite {
         self.in_namespace(namespace, purge::purge)
     }
 
-    fn supports(&self, feature: Feature) -> bool {
-        matches!(
-            feature,
-            Feature::DeadRows | Feature::NoOverlap | Feature::Schedules
-        )
-    }
-
     fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried> {
         self.in_namespace(namespace, move |call| call.retry_dead(&which))
     }
@@ -224,8 +217,8 @@ impl Store for Sqlite {
         self.in_namespace(namespace, move |call| call.discard_dead(&which))
     }
 
-    fn inspect(&self) -> Option<&dyn Inspect> {
-        Some(self)
+    fn inspect(&self) -> &dyn Inspect {
+        self
     }
 
     fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {

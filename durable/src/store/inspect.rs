@@ -153,10 +153,6 @@ impl RowPage {
     }
 }
 
-pub(crate) fn cannot_be_inspected() -> StoreError {
-    StoreError::refused("this store cannot be inspected")
-}
-
 /// A row's place in the order by key, then by when it died if it is dead, then by version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct KeyPlace {

@@ -64,12 +64,6 @@
 //! 10. **Errors** are [`StoreError`]s that name the value and the bound they concern, and never contain a password. A store
 //!     that was away recovers by itself: the next call connects again. The caller sets a limit on the time of every call and
 //!     drops the future when it is over, so a store needs no time limits of its own beyond that.
-//! 11. **Later versions** of this crate may add fields to requests and answers, and variants to what a store matches. So a
-//!     store makes its answers with their constructors. A field that a later version adds asks for nothing, unless a program
-//!     uses what came with it. A store that finds an [`Action`], a [`Settlement`] or a rule of [`Missed`] that it does not know
-//!     changes nothing in this call, and returns a [`StoreError::Refused`] that says what it does not know. The same holds for
-//!     a [`State`] and for [`DeadRows`]. Calls that a later version adds have a default, and a store says which
-//!     additions it [`supports`](Store::supports): it is not asked for others.
 //!
 //! The crate `tickwheel-durable-conformance` holds a store to all of this.
 
@@ -84,7 +78,7 @@ mod requests;
 mod schedule;
 mod time;
 
-use std::future::{Future, pending, ready};
+use std::future::{Future, pending};
 use std::pin::Pin;
 
 pub(crate) use answers::AnswerSize;
@@ -99,13 +93,13 @@ pub use inspect::{
     Inspect, MAX_DUE_COUNT, MAX_KEY_ROWS, PrefixCursor, PrefixRows, RowPage, StoredInstance,
     StoredNamespace,
 };
-pub(crate) use inspect::{KeyPlace, cannot_be_inspected, key_page, prefix_end};
+pub(crate) use inspect::{KeyPlace, key_page, prefix_end};
 pub use missed::{Missed, NextOccurrence};
 pub(crate) use occurrence::Occurrence;
 pub use prefix_change::{Change, ChangedRows, PrefixChange};
 pub use requests::{
-    Action, DeadRows, Due, Feature, Fire, List, Load, LoadWindow, MAX_ERROR_BYTES,
-    MAX_SCHEDULE_BYTES, Settle, Settlement, State, Write,
+    Action, DeadRows, Due, Fire, List, Load, LoadWindow, MAX_ERROR_BYTES, MAX_SCHEDULE_BYTES,
+    Settle, Settlement, State, Write,
 };
 pub use schedule::{Plan, Scheduled, Schedules};
 pub use time::{StoreTime, micros};
@@ -192,16 +186,13 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 /// #   fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged> {
 /// #       self.0.purge(namespace)
 /// #   }
-/// #   fn supports(&self, feature: Feature) -> bool {
-/// #       self.0.supports(feature)
-/// #   }
 /// #   fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried> {
 /// #       self.0.retry_dead(namespace, which)
 /// #   }
 /// #   fn discard_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Purged> {
 /// #       self.0.discard_dead(namespace, which)
 /// #   }
-/// #   fn inspect(&self) -> Option<&dyn Inspect> {
+/// #   fn inspect(&self) -> &dyn Inspect {
 /// #       self.0.inspect()
 /// #   }
 /// #   fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
@@ -348,13 +339,6 @@ pub trait Store: Send + Sync + 'static {
         1
     }
 
-    /// Whether this store knows a feature that a later version of the contract has added. An instance does not ask it for
-    /// others, and does not start if its program needs one.
-    fn supports(&self, feature: Feature) -> bool {
-        let _ = feature;
-        false
-    }
-
     /// Gives dead rows another start: each is due now, with a new version and no attempts. It becomes the waiting row of its
     /// key if there is none. Otherwise it goes in flight with a lease that has ended, so that it is delivered beside the
     /// newer one. Deadline and error stay. Nothing is loaded; if any row is due again there is a hint.
@@ -367,21 +351,13 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// A store whose keys can be locked by transactions of others leaves their rows out. It returns
     /// [`StoreError::Unavailable`] when it has found no others.
-    fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried> {
-        let _ = (namespace, which);
-        Box::pin(ready(Err(keeps_none())))
-    }
+    fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried>;
 
     /// Deletes dead rows, in steps as [`retry_dead`](Self::retry_dead).
-    fn discard_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Purged> {
-        let _ = (namespace, which);
-        Box::pin(ready(Err(keeps_none())))
-    }
+    fn discard_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Purged>;
 
-    /// The reads of an operator, if the store has them.
-    fn inspect(&self) -> Option<&dyn Inspect> {
-        None
-    }
+    /// The reads of an operator.
+    fn inspect(&self) -> &dyn Inspect;
 
     /// Returns when another instance may have left near rows that no instance has loaded. One caller for an instance calls it
     /// again and again. Cancel safe. A store without hints keeps this one, which never returns: rows are found by the poll.
@@ -389,10 +365,6 @@ pub trait Store: Send + Sync + 'static {
         let _ = namespace;
         Box::pin(pending())
     }
-}
-
-fn keeps_none() -> StoreError {
-    StoreError::refused("this store keeps no dead timers")
 }
 
 impl<S: Store> From<S> for Box<dyn Store> {

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use super::inspect::{PrefixRows, cannot_be_inspected};
+use super::inspect::PrefixRows;
 use super::{
     Action, Due, LoadWindow, Namespace, State, Store, StoreError, StoreTime, Stored, Write,
     WriteOutcome,
@@ -107,7 +107,7 @@ impl PrefixChange {
         store: &dyn Store,
         namespace: &Namespace,
     ) -> Result<ChangedRows, StoreError> {
-        let inspect = store.inspect().ok_or_else(cannot_be_inspected)?;
+        let inspect = store.inspect();
         let action = match self.change {
             Change::Remove => Action::Remove,
             Change::MoveIn(delay) => self.move_after(delay, store, namespace).await?,

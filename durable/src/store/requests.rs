@@ -78,8 +78,6 @@ impl Write {
 }
 
 /// How a write changes the waiting row under a key.
-///
-/// Rule 11 of [the contract](super#the-contract) says what a store does about one that it does not know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
@@ -255,8 +253,6 @@ impl Settle {
 pub const MAX_ERROR_BYTES: usize = 1024;
 
 /// How a row in flight is settled.
-///
-/// Rule 11 of [the contract](super#the-contract) says what a store does about one that it does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settlement {
@@ -275,8 +271,6 @@ pub enum Settlement {
 }
 
 /// The state of a row.
-///
-/// Rule 11 of [the contract](super#the-contract) says what a store does about one that it does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum State {
@@ -288,22 +282,7 @@ pub enum State {
     Dead,
 }
 
-/// An addition of a later version of the contract, which a store need not know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Feature {
-    /// Dead rows: [`Settlement::Dead`], [`State::Dead`], [`retry_dead`](super::Store::retry_dead) and
-    /// [`discard_dead`](super::Store::discard_dead).
-    DeadRows,
-    /// [`Fire::no_overlap`].
-    NoOverlap,
-    /// Rows that repeat by a schedule: [`Action::Set::schedule`], [`Fire::plans`].
-    Schedules,
-}
-
 /// Chooses dead rows.
-///
-/// Rule 11 of [the contract](super#the-contract) says what a store does about a choice that it does not know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeadRows {

@@ -50,6 +50,23 @@ macro_rules! pass_on {
         fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged> {
             self.$field.purge(namespace)
         }
+        fn retry_dead<'a>(
+            &'a self,
+            namespace: &'a Namespace,
+            which: DeadRows,
+        ) -> Answer<'a, Retried> {
+            self.$field.retry_dead(namespace, which)
+        }
+        fn discard_dead<'a>(
+            &'a self,
+            namespace: &'a Namespace,
+            which: DeadRows,
+        ) -> Answer<'a, Purged> {
+            self.$field.discard_dead(namespace, which)
+        }
+        fn inspect(&self) -> &dyn Inspect {
+            self.$field.inspect()
+        }
         fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
             self.$field.hinted(namespace)
         }

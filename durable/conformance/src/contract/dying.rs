@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, DeadRows, Feature, List, MAX_ERROR_BYTES, Namespace, Settle, Settled, Settlement,
-    State, Store, Stored, Version, WriteOutcome,
+    Action, DeadRows, List, MAX_ERROR_BYTES, Namespace, Settle, Settled, Settlement, State, Store,
+    Stored, Version, WriteOutcome,
 };
 
 use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, set, versions, write};
@@ -14,23 +14,6 @@ use crate::world::{Stores, World};
 const ALL: DeadRows = DeadRows::OlderThan(Duration::ZERO);
 
 impl<S: Store> Case<S> {
-    /// As [`Case::open`], unless the store keeps no dead rows.
-    async fn with_dead<T: Stores<Store = S>>(world: &World<T>) -> Option<Self> {
-        let case = Case::open(world).await;
-        if case.store.supports(Feature::DeadRows) {
-            return Some(case);
-        }
-        // It says so, and does not lose what it does not know.
-        let refused = case.store.retry_dead(&case.space, ALL).await;
-        refused.expect_err("it keeps no dead rows");
-        let token = case.fired("a").await;
-        let settles = vec![Settle::new(token, Settlement::Dead)];
-        let refused = case.store.settle(&case.space, settles, UNLOADED).await;
-        refused.expect_err("it does not know the settlement");
-        assert_eq!(case.get("a").await.map(|row| row.version), Some(token));
-        None
-    }
-
     async fn settle_with(&self, token: Version, how: Settlement, error: &str) -> Settled {
         let settles = vec![Settle::new(token, how).with_error(error)];
         let settled = self.store.settle(&self.space, settles, UNLOADED).await;
@@ -90,9 +73,7 @@ impl<S: Store> Case<S> {
 
 /// A dead row is kept as it was, and out of the way: it is neither loaded nor fired nor settled.
 pub async fn keeps_dead_rows_out_of_the_way<T: Stores>(world: &World<T>) {
-    let Some(case) = Case::with_dead(world).await else {
-        return;
-    };
+    let case = Case::open(world).await;
     let row = case.set("a", NOW).await;
     let claim = case.fire(vec![row.version]).await.fired[0].clone();
     let token = claim.token;
@@ -139,9 +120,7 @@ pub async fn keeps_dead_rows_out_of_the_way<T: Stores>(world: &World<T>) {
 
 /// A row keeps the last error that it was settled with, until it is set again.
 pub async fn keeps_the_last_error<T: Stores>(world: &World<T>) {
-    let Some(case) = Case::with_dead(world).await else {
-        return;
-    };
+    let case = Case::open(world).await;
     let error = async || case.get("a").await.expect("it is there").error;
     let now = Settlement::RetryAfter(Duration::ZERO);
     let token = case.fired("a").await;
@@ -182,9 +161,7 @@ pub async fn keeps_the_last_error<T: Stores>(world: &World<T>) {
 
 /// A set discards the dead rows of its key, and a remove does and returns the latest. A move leaves them dead.
 pub async fn writes_outdate_dead_rows<T: Stores>(world: &World<T>) {
-    let Some(case) = Case::with_dead(world).await else {
-        return;
-    };
+    let case = Case::open(world).await;
     let token = case.dead("a", "old").await;
     case.dead("other", "").await;
     let moved = case.write(vec![write("a", Action::move_to(FAR))]).await;
@@ -254,9 +231,7 @@ pub async fn writes_outdate_dead_rows<T: Stores>(world: &World<T>) {
 
 /// A dead row that is retried is due at once, with its attempts begun again, under its key or beside a newer row.
 pub async fn retries_dead_rows<T: Stores>(world: &World<T>) {
-    let Some(case) = Case::with_dead(world).await else {
-        return;
-    };
+    let case = Case::open(world).await;
     let row = case.set("a", NOW).await;
     let token = case.fire(vec![row.version]).await.fired[0].token;
     let dead = case.settle_with(token, Settlement::Dead, "why").await;
@@ -315,9 +290,7 @@ pub async fn retries_dead_rows<T: Stores>(world: &World<T>) {
 
 /// Dead rows are discarded by token, by key, by age, and with everything else in a purge.
 pub async fn discards_dead_rows<T: Stores>(world: &World<T>) {
-    let Some(case) = Case::with_dead(world).await else {
-        return;
-    };
+    let case = Case::open(world).await;
     let other = Case {
         store: world.store().await,
         space: Namespace::new(&format!("{}-other", case.space)).expect("it is a name"),
@@ -361,9 +334,7 @@ pub async fn discards_dead_rows<T: Stores>(world: &World<T>) {
 /// Very many are listed in pages, and retried and discarded in steps, each once.
 pub async fn retries_and_discards_many_dead_rows<T: Stores>(world: &World<T>) {
     const ROWS: usize = 2_600;
-    let Some(case) = Case::with_dead(world).await else {
-        return;
-    };
+    let case = Case::open(world).await;
     let die = async |keys: std::ops::Range<usize>| {
         let keys: Vec<_> = keys.map(|key| key.to_string()).collect();
         for keys in keys.chunks(500) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Due, Feature, Fire, Missed, Settled, Settlement, State, Store, StoreTime, Version,
+    Action, Due, Fire, Missed, Settled, Settlement, State, StoreTime, Version,
 };
 
 use super::{CLAIMANT, Case, FAR, HOUR, NOW, UNLOADED, armed, repeating, set, versions, write};
@@ -220,9 +220,6 @@ pub async fn deletes_what_fires_at_most_once<T: Stores>(world: &World<T>) {
 /// schedule, with the deadline that its rule for missed occurrences says.
 pub async fn holds_back_repeating_rows_that_overlap<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
-    if !case.store.supports(Feature::NoOverlap) {
-        return;
-    }
     let fire = async |version, missed| {
         let mut request = Fire::new(vec![version], Some(HOUR), UNLOADED);
         (request.missed, request.no_overlap) = (missed, true);

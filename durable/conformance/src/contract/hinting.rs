@@ -133,15 +133,13 @@ pub async fn hints_near_rows_that_no_instance_has_loaded<T: Stores>(world: &Worl
     let fresh = fresh.await;
     assert!(listening.load_for(fresh, Duration::ZERO).await > 1);
 
-    if world.keeps_dead().await {
-        let token = case.fired("dead").await;
-        assert_eq!(case.settle(token, Settlement::Dead).await, Settled::Done);
-        let retry = async || store.retry_dead(&case.space, DeadRows::Token(token)).await;
-        let retried = listening.sees_a_hint("a retry", retry()).await;
-        assert_eq!(retried.map(|retried| retried.rows), Ok(1));
-        let (_, is_hinted) = listening.is_hinted(retry()).await;
-        assert!(!is_hinted, "nothing was retried");
-    }
+    let token = case.fired("dead").await;
+    assert_eq!(case.settle(token, Settlement::Dead).await, Settled::Done);
+    let retry = async || store.retry_dead(&case.space, DeadRows::Token(token)).await;
+    let retried = listening.sees_a_hint("a retry", retry()).await;
+    assert_eq!(retried.map(|retried| retried.rows), Ok(1));
+    let (_, is_hinted) = listening.is_hinted(retry()).await;
+    assert!(!is_hinted, "nothing was retried");
 
     // A live instance has marked the row in the same step, so no other instance needs a hint.
     let living = case.instance().await;

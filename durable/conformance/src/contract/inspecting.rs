@@ -1,22 +1,18 @@
-//! The reads of an operator. Stores without [`Inspect`] pass.
+//! The reads of an operator.
 
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Due, Inspect, Load, LoadWindow, MAX_DUE_COUNT, PrefixRows, Settlement, State, Store, StoreTime,
-    Stored, Write,
+    Due, Load, LoadWindow, MAX_DUE_COUNT, PrefixRows, Settlement, State, Store, StoreTime, Stored,
+    Write,
 };
 
 use super::{Case, FAR, HOUR, NOW, Stores, World, armed, set};
 
 impl<S: Store> Case<S> {
-    fn inspect(&self) -> Option<&dyn Inspect> {
-        self.store.inspect()
-    }
-
     /// Reads all pages of so many rows.
     async fn with_prefix(&self, state: State, prefix: &[u8], limit: usize) -> Vec<Stored> {
-        let inspect = self.inspect().expect("it can be inspected");
+        let inspect = self.store.inspect();
         let mut request = PrefixRows::new(state, prefix.to_vec(), limit);
         let mut rows = Vec::new();
         loop {
@@ -41,9 +37,7 @@ fn keys(mut rows: Vec<Stored>) -> Vec<Vec<u8>> {
 /// A namespace is listed with its codec once it was opened. A look at one that was not opened does not open it.
 pub async fn names_the_namespaces_that_were_opened<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
-    let Some(inspect) = case.inspect() else {
-        return;
-    };
+    let inspect = case.store.inspect();
     let other = world.part("never").namespace();
     inspect
         .instances(&other)
@@ -58,9 +52,7 @@ pub async fn names_the_namespaces_that_were_opened<T: Stores>(world: &World<T>) 
 /// An instance is listed from its first load on, with what it has loaded and what it lacks, until it is unloaded.
 pub async fn lists_instances<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
-    let Some(inspect) = case.inspect() else {
-        return;
-    };
+    let inspect = case.store.inspect();
     let (first, second) = (case.instance().await, case.instance().await);
     for key in ["a", "b"] {
         case.set(key, NOW).await;
@@ -91,9 +83,7 @@ pub async fn lists_instances<T: Stores>(world: &World<T>) {
 /// All rows of a key are listed at once, the waiting one first.
 pub async fn lists_all_rows_of_a_key<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
-    let Some(inspect) = case.inspect() else {
-        return;
-    };
+    let inspect = case.store.inspect();
     let claims = [case.fired("a").await, case.fired("a").await];
     let waiting = case.set("a", FAR).await.version;
     case.fired("ab").await;
@@ -102,10 +92,8 @@ pub async fn lists_all_rows_of_a_key<T: Stores>(world: &World<T>) {
         (State::InFlight, claims[1]),
         (State::InFlight, claims[0]),
     ];
-    if world.keeps_dead().await {
-        case.settle(claims[0], Settlement::Dead).await;
-        expected[2].0 = State::Dead;
-    }
+    case.settle(claims[0], Settlement::Dead).await;
+    expected[2].0 = State::Dead;
     let rows = inspect.rows_of(&case.space, b"a".to_vec()).await;
     let rows = rows.expect("it lists");
     let rows: Vec<_> = rows.iter().map(|row| (row.state, row.version)).collect();
@@ -133,9 +121,6 @@ pub async fn finds_rows_by_prefix<T: Stores>(world: &World<T>) {
         ("dead", State::Dead),
     ] {
         let case = Case::open(&world.part(part)).await;
-        if case.inspect().is_none() || state == State::Dead && !world.keeps_dead().await {
-            continue;
-        }
         let writes = names
             .iter()
             .map(|name| Write::new(name.clone(), set("", "value", NOW).action));
@@ -170,9 +155,7 @@ pub async fn finds_rows_by_prefix<T: Stores>(world: &World<T>) {
 /// not part of it.
 pub async fn counts_what_is_due_when<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
-    let Some(inspect) = case.inspect() else {
-        return;
-    };
+    let inspect = case.store.inspect();
     let now = case.store.count(&case.space).await.expect("it counts").now;
     let at = |minutes: u64| now.after(Duration::from_secs(60 * minutes));
     let writes = [1, 2, 2, 5, 9, 10]

@@ -1,7 +1,7 @@
 //! Rows that repeat by a schedule, whose times only instances know.
 
 use tickwheel_durable::store::{
-    Action, Armed, Due, Feature, Fire, InstanceId, Load, LoadWindow, Missed, NextOccurrence, Plan,
+    Action, Armed, Due, Fire, InstanceId, Load, LoadWindow, Missed, NextOccurrence, Plan,
     Scheduled, Schedules, Settled, Settlement, State, Store, StoreTime, Version, Write,
     WriteOutcome,
 };
@@ -29,15 +29,12 @@ fn fire(versions: Vec<Version>, plans: Vec<Plan>, near: LoadWindow) -> Fire {
 }
 
 impl<S: Store> Case<S> {
-    /// A case of a store that knows schedules, with the id of an instance that loads.
-    async fn with_schedules<T: Stores<Store = S>>(world: &World<T>) -> Option<(Self, InstanceId)> {
+    /// A case with the id of an instance that loads.
+    async fn with_instance<T: Stores<Store = S>>(world: &World<T>) -> (Self, InstanceId) {
         let case = Case::open(world).await;
-        if !case.store.supports(Feature::Schedules) {
-            return None;
-        }
         let instance = case.instance().await;
         case.load(instance, HOUR, 0).await;
-        Some((case, instance))
+        (case, instance)
     }
 
     async fn set_scheduled(&self, key: &str, due: Due) -> Armed {
@@ -47,9 +44,7 @@ impl<S: Store> Case<S> {
 
 /// A row with a schedule fires by a plan that holds, and leaves the next occurrence waiting in the same step.
 pub async fn fires_scheduled_rows_by_their_plans<T: Stores>(world: &World<T>) {
-    let Some((case, instance)) = Case::with_schedules(world).await else {
-        return;
-    };
+    let (case, instance) = Case::with_instance(world).await;
     let row = case.set_scheduled("a", NOW).await;
     let once = case.set("b", NOW).await;
     let loaded = case.load(instance, HOUR, 10).await;
@@ -131,9 +126,7 @@ pub async fn fires_scheduled_rows_by_their_plans<T: Stores>(world: &World<T>) {
 
 /// A plan may leave an occurrence out, delete what fires, or have it wait while another is in flight.
 pub async fn skips_and_holds_back_scheduled_rows<T: Stores>(world: &World<T>) {
-    let Some((case, instance)) = Case::with_schedules(world).await else {
-        return;
-    };
+    let (case, instance) = Case::with_instance(world).await;
     let near = LoadWindow::new(HOUR, Some(instance));
     let row = case.set_scheduled("a", NOW).await;
     let soon = row.due.after(HOUR / 2);
@@ -159,9 +152,6 @@ pub async fn skips_and_holds_back_scheduled_rows<T: Stores>(world: &World<T>) {
     assert_eq!((report.fired.len(), report.next.len()), (1, 1));
     assert_eq!(case.list(State::InFlight).await, []);
 
-    if !case.store.supports(Feature::NoOverlap) {
-        return;
-    }
     for missed in [Missed::FireAll, Missed::FireOnce, Missed::Skip] {
         case.fired("held").await;
         let row = case.set_scheduled("held", NOW).await;
@@ -193,9 +183,7 @@ pub async fn skips_and_holds_back_scheduled_rows<T: Stores>(world: &World<T>) {
 
 /// A fire that comes upon a row with a schedule that no instance has loaded loads it.
 pub async fn loads_scheduled_rows_that_it_comes_upon<T: Stores>(world: &World<T>) {
-    let Some((case, instance)) = Case::with_schedules(world).await else {
-        return;
-    };
+    let (case, instance) = Case::with_instance(world).await;
     let row = case.set_scheduled("a", NOW).await;
     let dead = InstanceId(instance.0 + 1_000_000);
     for (loader, is_loaded) in [(None, false), (Some(dead), false), (Some(instance), true)] {
@@ -219,9 +207,7 @@ pub async fn loads_scheduled_rows_that_it_comes_upon<T: Stores>(world: &World<T>
 
 /// Rows whose schedules an instance does not know are left to others, and are in the way of no other row.
 pub async fn leaves_unknown_schedules_to_others<T: Stores>(world: &World<T>) {
-    let Some((case, instance)) = Case::with_schedules(world).await else {
-        return;
-    };
+    let (case, instance) = Case::with_instance(world).await;
     let past = |micros| Due::At(StoreTime::from_micros(micros));
     let keys: Vec<_> = (0..40).map(|number| format!("unknown {number}")).collect();
     let unknown = keys.iter().zip(1..);
@@ -293,9 +279,7 @@ pub async fn leaves_unknown_schedules_to_others<T: Stores>(world: &World<T>) {
 
 /// Setting a row to the schedule that it has replaces its value, and leaves its time.
 pub async fn keeps_the_time_of_the_same_schedule<T: Stores>(world: &World<T>) {
-    let Some((case, instance)) = Case::with_schedules(world).await else {
-        return;
-    };
+    let (case, instance) = Case::with_instance(world).await;
     let first = case.set_scheduled("a", NOW).await;
     let again = write(
         "a",

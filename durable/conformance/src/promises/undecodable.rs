@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use tickwheel_durable::store::{Action, Due, Feature, LoadWindow, Store, Write};
+use tickwheel_durable::store::{Action, Due, LoadWindow, Store, Write};
 
 use crate::world::{Stores, World};
 
-/// A timer that does not decode is dead, or is quarantined if the store keeps no dead timers, once. It does not block other
+/// A timer that does not decode is dead, once. It does not block other
 /// timers.
 pub async fn ends_what_does_not_decode<T: Stores>(world: &World<T>) {
     let (store, space) = (world.store().await, world.namespace());
@@ -31,36 +31,19 @@ pub async fn ends_what_does_not_decode<T: Stores>(world: &World<T>) {
 
     let admin = instance.timers.admin();
     let metrics = instance.timers.metrics();
-    if store.supports(Feature::DeadRows) {
-        assert_eq!((metrics.dead, metrics.quarantined), (2, 0));
-        let dead = admin.dead(None, 10).await.expect("it lists");
-        assert_eq!(dead.len(), 2);
-        for entry in dead {
-            let error = entry.value.expect_err("it does not decode").to_string();
-            assert!(error.contains("cannot be decoded"), "{error}");
-            let kept = entry.error.expect("it is kept");
-            assert!(
-                kept.starts_with(&error) && kept.len() > error.len(),
-                "{kept}"
-            );
-            let token = entry.dead.expect("it is dead").token;
-            assert_eq!(admin.discard_dead(token).await, Ok(true));
-        }
-        assert_eq!(instance.timers.counts().await.expect("it counts").dead, 0);
-        return;
-    }
-    assert_eq!((metrics.dead, metrics.quarantined), (0, 2));
-    let quarantined = admin.in_flight(None, 10).await.expect("it lists");
-    assert_eq!(quarantined.len(), 2);
-    for entry in quarantined {
+    assert_eq!(metrics.dead, 2);
+    let dead = admin.dead(None, 10).await.expect("it lists");
+    assert_eq!(dead.len(), 2);
+    for entry in dead {
         let error = entry.value.expect_err("it does not decode").to_string();
         assert!(error.contains("cannot be decoded"), "{error}");
-        let claim = entry.in_flight.expect("it is in flight");
-        assert_eq!(claim.lease_until, None);
-        admin.discard(claim.token).await.expect("it is thrown away");
+        let kept = entry.error.expect("it is kept");
+        assert!(
+            kept.starts_with(&error) && kept.len() > error.len(),
+            "{kept}"
+        );
+        let token = entry.dead.expect("it is dead").token;
+        assert_eq!(admin.discard_dead(token).await, Ok(true));
     }
-    assert_eq!(
-        instance.timers.counts().await.expect("it counts").in_flight,
-        0
-    );
+    assert_eq!(instance.timers.counts().await.expect("it counts").dead, 0);
 }
