@@ -7,6 +7,9 @@
 //! A shell stands between the test process and its server: it waits for its input to end, which happens however the process
 //! ends, then stops the server and removes the folder.
 
+#[path = "../support/not_run.rs"]
+mod not_run;
+
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -15,6 +18,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+pub(crate) use not_run::not_run;
 use tickwheel_durable::Postgres;
 use tickwheel_durable::store::{Load, Namespace, Store as _};
 use tokio_postgres::NoTls;
@@ -232,9 +236,7 @@ pub(crate) fn free_port() -> u16 {
 
 /// Ends a test that cannot run.
 pub(crate) fn missing() {
-    let text = "NOT RUN: no PostgreSQL: install it, or set TICKWHEEL_POSTGRES_URL";
-    assert!(std::env::var_os("CI").is_none(), "{text}");
-    eprintln!("{text}");
+    not_run("no PostgreSQL is installed, and TICKWHEEL_POSTGRES_URL is not set");
 }
 
 /// The URL of the server that tests share, if there is one.

@@ -1,5 +1,8 @@
 //! A Redis or Valkey server that the tests start for themselves.
 
+#[path = "../support/not_run.rs"]
+mod not_run;
+
 use std::env;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,6 +13,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+pub(crate) use not_run::not_run;
 use tickwheel_durable::Redis;
 
 /// A server to use instead of one of their own, by tests that leave it as it was.
@@ -44,14 +48,6 @@ fn program() -> Option<PathBuf> {
     let mut programs =
         programs.flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
     programs.find(|program| program.is_file())
-}
-
-/// Says that a test did not run. In CI that is a failure.
-pub(crate) fn not_run(why: &str) {
-    let text = format!("NOT RUN: {why}\n");
-    assert!(env::var_os("CI").is_none(), "{text}");
-    // Not by `eprintln`, which is shown of failed tests only.
-    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 /// The URL of the server that such tests share. `None` if there is none.
