@@ -428,7 +428,7 @@ impl<K, V> Admin<K, V> {
             attempt: stored.attempt,
             period: stored.period,
             schedule: stored.schedule.clone(),
-            loaded: stored.loaded_by.is_some(),
+            loaded: stored.loaded_by.is_some_and(|id| !id.is_left()),
             in_flight: (stored.state == State::InFlight).then(|| InFlight {
                 token,
                 lease_until: lease_until.map(SystemTime::from),

@@ -17,9 +17,10 @@ use tracing::{Instrument, Span};
 
 use crate::claim::Claim;
 use crate::codec::Coder;
-use crate::instance::{Core, Cores, Delivery, Lease, Shutdown, Want};
+use crate::error::Error;
+use crate::instance::{Core, Cores, Delivery, Lease, Shutdown, Verdict, Want};
 use crate::retry::Retry;
-use crate::store::{Action, Due, Settlement, StoreTime, Write};
+use crate::store::{Fired, Settlement};
 
 /// The most claims that wait for a program which quickly receives one after the other.
 const PREFETCH: usize = 512;
@@ -43,9 +44,17 @@ const PREFETCH: usize = 512;
 ///
 /// # Timers that do not decode
 ///
-/// A timer whose key or value does not decode is not delivered. It is [dead](crate::operating#timers-that-fail): logged,
-/// counted, and kept with the error of the codec until [`Admin`](crate::Admin#dead-timers) retries or discards it. The next
-/// occurrences of a repeating one do not die each: its timer is moved to the end of time, until the key is moved or set.
+/// A timer whose key or value does not decode is not delivered here. The instance logs a warning, keeps the error of the codec
+/// with the timer, and leaves it to other instances, one of which may know the value in the middle of a roll-out. That does
+/// not count as an [attempt](Claim::attempt).
+///
+/// If no instance has decoded it for a [lease](crate::Builder::lease), or for three [polls](crate::Builder::poll) if these
+/// are longer, the timer is [dead](crate::operating#timers-that-fail): logged, counted, and kept until
+/// [`Admin`](crate::Admin#dead-timers) retries or discards it. A repeating timer goes on: each of its occurrences is left to
+/// others, and dies alone. A timer that was set again is another one, and is tried by every instance.
+///
+/// With [`at_most_once`](crate::Builder::at_most_once) a timer is gone once it has fired. One that does not decode is logged
+/// and counted, and lost.
 ///
 /// The stream ends after [`shutdown`](crate::DurableTimers::shutdown), or when the wheel is shut down. Dropping it
 /// unloads what the instance has loaded and ends its claiming; its handles go on writing.
@@ -256,12 +265,12 @@ impl<K, V> Claims<K, V> {
         let core = self.core_of(&lease);
         let key = self.coder.decode_key(&fired.key);
         let value = self.coder.decode_value(&fired.value);
-        lease.key = fired.key;
         match (key, value) {
             (Ok(key), Ok(value)) => {
                 let again = usize::from(fired.attempt > 1);
                 core.metrics.delivered.add(1);
                 core.metrics.redelivered.add(again);
+                lease.key = fired.key;
                 Some(Claim {
                     key,
                     value,
@@ -272,34 +281,35 @@ impl<K, V> Claims<K, V> {
                 })
             }
             (Err(error), _) | (_, Err(error)) => {
-                let namespace = core.calls.namespace();
-                let (key, error) = (lease.key(), format!("{error:#}"));
-                tracing::error!(%namespace, %key, token = %lease.token(), error, "a timer does not decode");
-                if fired.repeats {
-                    park_series(Arc::clone(core), lease.key.clone(), error.clone());
-                }
-                // One that is delivered at most once is gone already.
-                if lease.is_held() {
-                    tokio::spawn(async move { lease.bury(error).await });
-                }
+                end_undecoded(core, fired, lease, &error);
                 None
             }
         }
     }
 }
 
-/// Keeps the next occurrences of a repeating timer that does not decode from failing each.
-fn park_series(core: Arc<Core>, key: Vec<u8>, error: String) {
-    tokio::spawn(async move {
-        let due = Due::At(StoreTime::NEVER);
-        let write = Write {
-            key,
-            action: Action::Move { due },
-        };
-        if let Err(failed) = core.calls.write(vec![write], core.near()).await {
-            tracing::warn!(namespace = %core.calls.namespace(), %failed, error, "the next occurrence of a repeating timer that does not decode could not be moved away");
+/// Leaves a timer that does not decode to other instances, or ends it if none decodes it.
+fn end_undecoded(core: &Core, fired: Fired, mut lease: Lease, error: &Error) {
+    let verdict = core.undecoded.judge(&fired, &core.settings);
+    lease.key = fired.key;
+    let (namespace, key, token) = (core.calls.namespace(), lease.key(), lease.token());
+    let error = format!("{error:#}");
+    core.metrics.undecoded.add(1);
+    // One that is delivered at most once is gone already.
+    match verdict {
+        Verdict::Leave(pause) if lease.is_held() => {
+            if pause.is_zero() {
+                tracing::warn!(%namespace, %key, %token, error, "a timer does not decode here: it is left to other instances");
+            }
+            lease.leave(core.id(), pause, &error);
         }
-    });
+        _ => {
+            tracing::error!(%namespace, %key, %token, error, "a timer does not decode");
+            if lease.is_held() {
+                tokio::spawn(async move { lease.bury(error).await });
+            }
+        }
+    }
 }
 
 /// A running handler. It settles its claim when it ends.

@@ -45,6 +45,8 @@ pub struct DurableMetrics {
     pub unsettled: usize,
     /// Timers that died here: those that failed for good, and those that do not decode.
     pub dead: u64,
+    /// Claims that did not decode here. Their timers were left to other instances, and died if none could decode them.
+    pub undecoded: u64,
     /// Rows that came due here and were left to other instances that asked for them.
     pub left_to_others: u64,
     /// Calls of the store that failed or timed out.
@@ -188,6 +190,7 @@ pub(crate) struct Metrics {
     pub(crate) slow_handlers: Counter,
     pub(crate) timed_out: Counter,
     pub(crate) dead: Counter,
+    pub(crate) undecoded: Counter,
     pub(crate) left_to_others: Counter,
     pub(crate) store_errors: Counter,
     pub(crate) write_batches: Batches,
@@ -220,6 +223,7 @@ impl Metrics {
             timed_out: self.timed_out.get(),
             unsettled,
             dead: self.dead.get(),
+            undecoded: self.undecoded.get(),
             left_to_others: self.left_to_others.get(),
             store_errors: self.store_errors.get(),
             failing,

@@ -52,7 +52,7 @@
 //! | another session has locked rows in PostgreSQL | moves, removes and acknowledgements of these timers fail with [`Error::Timeout`](crate::Error::Timeout); the timers are delivered when the lock has ended. Other timers are not delayed |
 //! | a transaction of yours has [set a timer](crate::Postgres#in-your-own-transaction) in PostgreSQL and stays open | calls on its key wait for it, and fail with [`Error::Timeout`](crate::Error::Timeout) after their call timeout; other keys are not delayed |
 //! | a transaction of yours stays open in an SQLite file | calls of all instances on the file wait, as above |
-//! | a value does not decode | the timer is [dead](#timers-that-fail) |
+//! | an instance cannot decode a value, as in the middle of a roll-out | it leaves the timer to others, which deliver it; if none can, it is [dead](#timers-that-fail) after a lease; a repeating timer goes on |
 //! | a handler fails, panics, or exceeds its [time limit](crate::Builder::handler_timeout) | in [`dispatch`](crate::Claims::dispatch) the timer comes again after the [backoff](crate::Builder::backoff), and is [dead](#timers-that-fail) after its last attempt |
 //! | a handler kills the process each time | the timer comes again with each lease; with [`max_attempts`](crate::Builder::max_attempts) it is [dead](#timers-that-fail) in the end |
 //! | more is due than the program takes | the rest waits; other instances get what they ask for within a poll and a half |
@@ -150,8 +150,8 @@
 //! [backoff](crate::Builder::backoff), with the text of the error kept beside it.
 //!
 //! After the last of [`max_attempts`](crate::Builder::max_attempts), or at once with [`Retry::never`](crate::Retry::never),
-//! the timer is *dead*: a dead letter, as message queues say. So is a timer that does not decode. The instance logs one
-//! warning for each, and counts it. A dead timer is not delivered, and costs the others nothing.
+//! the timer is *dead*: a dead letter, as message queues say. So is a timer that [no instance
+//! decodes](crate::Claims#timers-that-do-not-decode). The instance logs one warning for each, and counts it. A dead timer is not delivered, and costs the others nothing.
 //! [`Admin`](crate::Admin#dead-timers) lists, retries and discards dead timers, and after
 //! [`keep_dead`](crate::Builder::keep_dead), 7 days by default, they are discarded.
 //!

@@ -40,7 +40,7 @@ const GAUGES: [Gauge; 3] = [
     ),
 ];
 
-const COUNTERS: [Counter; 18] = [
+const COUNTERS: [Counter; 19] = [
     (
         "tickwheel_durable_loaded_total",
         "Timers that were loaded.",
@@ -90,6 +90,11 @@ const COUNTERS: [Counter; 18] = [
         "tickwheel_durable_dead_total",
         "Timers that failed for good.",
         |m| m.dead,
+    ),
+    (
+        "tickwheel_durable_undecoded_total",
+        "Claims that did not decode.",
+        |m| m.undecoded,
     ),
     (
         "tickwheel_durable_left_to_others_total",
@@ -181,6 +186,7 @@ const LANES: [Lane; 4] = [
 /// | `tickwheel_durable_slow_handlers_total` | counter | `slow_handlers` |
 /// | `tickwheel_durable_timed_out_total` | counter | `timed_out` |
 /// | `tickwheel_durable_dead_total` | counter | `dead` |
+/// | `tickwheel_durable_undecoded_total` | counter | `undecoded` |
 /// | `tickwheel_durable_left_to_others_total` | counter | `left_to_others` |
 /// | `tickwheel_durable_store_errors_total` | counter | `store_errors` |
 /// | `tickwheel_durable_write_batches_total`, `_writes_total` | counters | `write_batches` |

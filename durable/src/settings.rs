@@ -93,6 +93,11 @@ impl Settings {
         self.poll * POLLS_ALIVE
     }
 
+    /// How long a timer that does not decode here is left to other instances, before it dies: a lease, or some polls.
+    pub(crate) fn left_for(&self) -> Duration {
+        self.lease.max(self.alive())
+    }
+
     /// How long a row that is due here waits for the program before other instances may have it.
     pub(crate) fn patience(&self) -> Duration {
         self.poll / 2

@@ -98,6 +98,7 @@ macro_rules! conformance_tests {
                 marks_near_rows_for_living_instances,
                 ends_the_life_of_an_id,
                 leaves_single_rows_to_others,
+                leaves_rows_to_those_that_can_decode_them,
                 tells_what_others_lack,
                 fires_what_is_due_and_exists,
                 fires_again_after_the_lease,
@@ -154,7 +155,9 @@ macro_rules! conformance_tests {
                 d12_is_quiet_when_idle,
                 releases_dropped_claims_at_once,
                 gives_back_what_it_loaded_at_shutdown,
-                ends_what_does_not_decode,
+                d9_leaves_to_others_what_does_not_decode,
+                d9_occurrences_that_none_decodes_die_alone,
+                set_outlives_what_does_not_decode,
                 finds_near_deadlines_of_other_instances,
                 takes_over_what_a_dead_instance_had_loaded,
             }

@@ -15,7 +15,9 @@ use crate::error::Error;
 use crate::metrics::Metrics;
 use crate::retry::{Retry, RetryWhen, error_text};
 use crate::settings::Settings;
-use crate::store::{Fired, Namespace, Settle, Settled, Settlement, StoreError, Version};
+use crate::store::{
+    Fired, InstanceId, LeftRow, Namespace, Settle, Settled, Settlement, StoreError, Version,
+};
 use crate::token::Token;
 
 /// How often a lease is checked while it lasts. It is renewed once a half and this part of it, or
@@ -402,6 +404,16 @@ impl Lease {
         self.state.store(state, Ordering::Release);
         let permit = self.held().permit.take();
         drop(permit);
+    }
+
+    /// Leaves a timer that this instance cannot decode to others, without waiting.
+    pub(crate) fn leave(&self, by: InstanceId, pause: Duration, error: &str) {
+        if self.state.swap(SETTLED, Ordering::AcqRel) == HELD {
+            let left = LeftRow::new(by, pause, self.leases.settings.left_for());
+            let settle = Settle::new(self.token, Settlement::Leave(left));
+            let settle = settle.with_error(error_text(&error));
+            self.leases.settles.submit_detached(settle);
+        }
     }
 
     /// Settles it, if it is not, without waiting.

@@ -25,6 +25,7 @@ mod group_commit;
 mod lease;
 mod loader;
 mod opening;
+mod undecoded;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -52,6 +53,7 @@ pub(crate) use lease::Lease;
 use lease::Leases;
 pub use lease::RenewGuard;
 use opening::open;
+pub(crate) use undecoded::{Undecoded, Verdict};
 
 use crate::error::{BuildError, Error};
 use crate::jitter::jittered;
@@ -84,6 +86,8 @@ pub(crate) struct Core {
     due: Due,
     /// The claims that wait for the program, and what it asks for.
     deliveries: Arc<Deliveries>,
+    /// The timers that do not decode here.
+    pub(crate) undecoded: Undecoded,
     /// How many rows it may have loaded.
     max_loaded: AtomicUsize,
     /// One permit for each claim that is not settled.
@@ -337,6 +341,7 @@ pub(crate) async fn start(
             unloading: Mutex::new(false),
             on_wheel,
             due: Due::default(),
+            undecoded: Undecoded::default(),
             deliveries: Arc::clone(&deliveries),
             max_loaded: AtomicUsize::new(settings.max_loaded()),
             capacity: Arc::new(Semaphore::new(settings.capacity)),

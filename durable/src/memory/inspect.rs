@@ -22,7 +22,7 @@ impl Inspect for Memory {
 
     fn instances<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<StoredInstance>> {
         self.call(namespace, |call| {
-            let each = call.space.alive.iter();
+            let each = call.space.alive.iter().filter(|(id, _)| !id.is_left());
             let mut instances: Vec<_> =
                 each.map(|(&id, &until)| call.instance(id, until)).collect();
             instances.sort_by_key(|instance| instance.id);

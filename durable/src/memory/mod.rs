@@ -434,6 +434,9 @@ impl Call<'_> {
             self.unload(instance);
         }
 
+        for version in self.left_by_others(instance) {
+            self.unmark_one(version);
+        }
         let rows = &self.space.rows;
         let until = now.after(window);
         let near = self.space.unloaded.range(..=(until, Version(i64::MAX)));
@@ -483,13 +486,32 @@ impl Call<'_> {
         }
     }
 
+    /// The due rows that other instances have left.
+    fn left_by_others(&self, instance: InstanceId) -> Vec<Version> {
+        let others = |id: &InstanceId| id.is_left() && *id != instance.left();
+        if !self.space.alive.keys().any(others) {
+            return Vec::new();
+        }
+        let is_left =
+            |row: &&Stored| row.due <= self.now && row.loaded_by.as_ref().is_some_and(others);
+        let rows = self.space.rows.values().filter(is_left);
+        rows.map(|row| row.version).collect()
+    }
+
+    /// Takes the mark off a row.
+    fn unmark_one(&mut self, version: Version) {
+        if let Some(row) = self.space.rows.get_mut(&version) {
+            row.loaded_by = None;
+            self.space.unloaded.insert((row.due, version));
+        }
+    }
+
     fn unmark(&mut self, instance: InstanceId, versions: &[Version]) -> Vec<Version> {
         let mut any = false;
-        for version in versions {
-            let row = self.space.rows.get_mut(version);
-            if let Some(row) = row.filter(|row| row.loaded_by == Some(instance)) {
-                row.loaded_by = None;
-                self.space.unloaded.insert((row.due, row.version));
+        for &version in versions {
+            let row = self.space.rows.get(&version);
+            if row.is_some_and(|row| row.loaded_by == Some(instance)) {
+                self.unmark_one(version);
                 any = true;
             }
         }

@@ -5,6 +5,7 @@
 //! a transaction of a user has locked are left out.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
@@ -15,12 +16,24 @@ use super::session::{Parameters, Session};
 use super::space::{NearParameters, Space};
 use super::statements as sql;
 use super::write::parts;
-use crate::store::{Armed, LoadWindow, Settle, Settled, Settlement, Version};
+use crate::store::{Armed, InstanceId, LoadWindow, Settle, Settled, Settlement, Version};
 
 pub(super) struct SettleCall<'a> {
     pub(super) space: &'a Space,
     pub(super) settles: Vec<Settle>,
     pub(super) near: LoadWindow,
+}
+
+/// The claims of a part that are put back, in columns.
+#[derive(Default)]
+struct PutBack<'a> {
+    tokens: Vec<i64>,
+    delays: Vec<Option<i64>>,
+    errors: Vec<Option<&'a str>>,
+    /// The ids that mark those which are left to other instances.
+    left_by: Vec<Option<i64>>,
+    /// Each of these ids, and for how long it lives.
+    leavers: (Vec<i64>, Vec<i64>),
 }
 
 /// A part of a batch, in columns.
@@ -30,7 +43,7 @@ struct Part<'a> {
     numbers: Vec<(i64, usize)>,
     acks: Vec<i64>,
     extended: (Vec<i64>, Vec<i64>, Vec<Option<&'a str>>),
-    put_back: (Vec<i64>, Vec<Option<i64>>, Vec<Option<&'a str>>),
+    put_back: PutBack<'a>,
     dead: (Vec<i64>, Vec<Option<&'a str>>),
 }
 
@@ -43,6 +56,7 @@ impl<'a> Part<'a> {
             let Version(token) = settle.token;
             part.numbers.push((token, number));
             let error = settle.error.as_deref();
+            let mut left_by = None;
             let delay = match settle.settlement {
                 Settlement::Ack => {
                     part.acks.push(token);
@@ -58,11 +72,21 @@ impl<'a> Part<'a> {
                 }
                 Settlement::RetryAfter(delay) => Some(micros(delay)),
                 Settlement::Release => None,
-                Settlement::Unfire => Some(sql::UNFIRE),
+                Settlement::Unfire => Some(sql::unfire(Duration::ZERO)),
+                Settlement::Leave(left) => {
+                    let InstanceId(id) = left.by.left();
+                    left_by = Some(id);
+                    if !part.put_back.leavers.0.contains(&id) {
+                        part.put_back.leavers.0.push(id);
+                        part.put_back.leavers.1.push(micros(left.alive));
+                    }
+                    Some(sql::unfire(left.pause))
+                }
             };
-            part.put_back.0.push(token);
-            part.put_back.1.push(delay);
-            part.put_back.2.push(error);
+            part.put_back.tokens.push(token);
+            part.put_back.delays.push(delay);
+            part.put_back.errors.push(error);
+            part.put_back.left_by.push(left_by);
         }
         part.numbers.sort_unstable();
         part.acks.sort_unstable();
@@ -111,10 +135,20 @@ fn part_queries<'a>(part: &'a Part<'a>, head: &[&'a (dyn ToSql + Sync); 4]) -> V
         let parameters: Vec<&(dyn ToSql + Sync)> = vec![id, tokens, errors];
         queries.push((sql::DIE, parameters, Answers::Settled(part)));
     }
-    let (tokens, delays, errors) = &part.put_back;
-    if !tokens.is_empty() {
+    let back = &part.put_back;
+    let (leavers, lives) = &back.leavers;
+    if !leavers.is_empty() {
+        let parameters: Vec<&(dyn ToSql + Sync)> = vec![id, leavers, lives];
+        queries.push((sql::LEAVERS, parameters, Answers::Nothing));
+    }
+    if !back.tokens.is_empty() {
         let mut parameters = head.to_vec();
-        parameters.extend::<[&'a (dyn ToSql + Sync); 3]>([tokens, delays, errors]);
+        parameters.extend::<[&'a (dyn ToSql + Sync); 4]>([
+            &back.tokens,
+            &back.delays,
+            &back.errors,
+            &back.left_by,
+        ]);
         queries.push((sql::PUT_BACK, parameters, Answers::PutBack(part)));
     }
     queries

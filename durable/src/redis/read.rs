@@ -69,7 +69,7 @@ pub(super) fn read_row(reply: &mut Reply) -> Result<Stored, StoreError> {
         attempt: row.attempt,
         period: row.period,
         schedule: reply.schedule()?.map(|(_, schedule)| schedule),
-        loaded_by: Some(loader).filter(|id| *id > 0).map(InstanceId),
+        loaded_by: Some(loader).filter(|id| *id != 0).map(InstanceId),
         claimed_by: row.claimed_by,
         key: row.key,
         value: row.value,

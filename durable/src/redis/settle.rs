@@ -40,11 +40,16 @@ fn settle_arguments(command: &mut Cmd, settles: &[Settle]) {
             Settlement::RetryAfter(delay) => ("again", delay),
             Settlement::Release => ("release", Duration::ZERO),
             Settlement::Unfire => ("unfire", Duration::ZERO),
+            Settlement::Leave(left) => ("leave", left.pause),
             Settlement::Dead => ("die", Duration::ZERO),
         };
         errors += usize::from(settle.error.is_some());
         let error = settle.error.as_ref().map_or(0, |_| errors);
-        Some(format!("{at} {settlement} {} {error}", span(delay)))
+        let left = match settle.settlement {
+            Settlement::Leave(left) => format!(":{}:{}", left.by.left().0, span(left.alive)),
+            _ => String::new(),
+        };
+        Some(format!("{at} {settlement} {} {error}{left}", span(delay)))
     });
     command.arg(otherwise.collect::<Vec<_>>().join(" "));
     command.arg(settles.len());

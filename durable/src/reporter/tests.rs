@@ -158,6 +158,7 @@ fn each_counter_shows_the_field_in_its_name() {
         slow_handlers,
         timed_out,
         dead,
+        undecoded,
         left_to_others,
         store_errors,
         // Published under other names.
@@ -183,6 +184,7 @@ fn each_counter_shows_the_field_in_its_name() {
         slow_handlers,
         timed_out,
         dead,
+        undecoded,
         left_to_others,
         store_errors,
     ];

@@ -10,9 +10,9 @@ use super::reading::{
 };
 use super::thread::Batch;
 use crate::store::{
-    Action, Armed, Due, InstanceId, Load, LoadWindow, Loaded, Namespace, Opened, Scheduled,
-    Schedules, Settle, Settled, Settlement, State, StoreError, StoreTime, Stored, Version, Write,
-    WriteOutcome, micros,
+    Action, Armed, Due, InstanceId, LeftRow, Load, LoadWindow, Loaded, Namespace, Opened,
+    Scheduled, Schedules, Settle, Settled, Settlement, State, StoreError, StoreTime, Stored,
+    Version, Write, WriteOutcome, micros,
 };
 
 type Result<T> = rusqlite::Result<T>;
@@ -339,6 +339,8 @@ impl<'a> Call<'a> {
         self.unload_dead()?;
 
         let mut rows = self.unloaded(now.after(window), limit, &schedules)?;
+        rows.extend(self.left_by_others(instance, limit)?);
+        rows.sort_by_key(|&(version, due)| (due, version));
         let more = rows.len() > limit;
         rows.truncate(limit);
         let mut scheduled = Vec::new();
@@ -404,6 +406,41 @@ impl<'a> Call<'a> {
         }
         rows.sort_by_key(|&(version, due)| (due, version));
         Ok(rows)
+    }
+
+    /// The due rows that other instances have left, one more than `at_most` if there are as many.
+    pub(super) fn left_by_others(
+        &self,
+        InstanceId(instance): InstanceId,
+        at_most: usize,
+    ) -> Result<Vec<(Version, StoreTime)>> {
+        let sql = "SELECT version, due FROM tickwheel_timers
+            WHERE namespace = ?1 AND state IN (0, 1) AND loaded_by < 0 AND loaded_by <> -?2 AND due <= ?3 LIMIT ?4";
+        let mut select = self.batch.connection.prepare_cached(sql)?;
+        let limit = number(at_most).saturating_add(1);
+        let parameters = (self.namespace, instance, self.now.as_micros(), limit);
+        let rows = select.query_map(parameters, |row| Ok((Version(row.get(0)?), time(row, 1)?)))?;
+        rows.collect()
+    }
+
+    /// Puts a row back for other instances.
+    fn leave(&mut self, mut row: Stored, left: LeftRow, near: LoadWindow) -> Result<Settled> {
+        let InstanceId(id) = left.by.left();
+        let sql = "INSERT INTO tickwheel_instances (id, namespace, alive_until, lacks) VALUES (?1, ?2, ?3, 0)
+            ON CONFLICT DO NOTHING";
+        let until = self.now.after(left.alive).as_micros();
+        self.execute(sql, (id, self.namespace, until))?;
+        let old = (row.version, row.state);
+        row.due = self.now.after(left.pause);
+        let mut settled = Settled::Done;
+        if self.waiting(&row.key)?.is_none() {
+            let unloaded = LoadWindow::new(near.window, None);
+            settled = Settled::Armed(self.arm(&mut row, unloaded)?);
+        }
+        row.loaded_by = Some(left.by.left());
+        self.hints = true;
+        self.update(old, &row)?;
+        Ok(settled)
     }
 
     /// Unloads the rows of instances that have not loaded for too long.
@@ -476,8 +513,11 @@ impl<'a> Call<'a> {
             return Ok(Settled::Done);
         }
         self.keep_error(token, error.as_deref())?;
-        if settlement == Settlement::Unfire {
+        if matches!(settlement, Settlement::Unfire | Settlement::Leave(_)) {
             row.attempt = row.attempt.saturating_sub(1);
+        }
+        if let Settlement::Leave(left) = settlement {
+            return self.leave(row, left, near);
         }
         if !matches!(settlement, Settlement::Extend(_)) && self.waiting(&row.key)?.is_none() {
             if let Settlement::RetryAfter(delay) = settlement {

@@ -243,7 +243,7 @@ pub struct Stored {
     pub period: Option<Duration>,
     /// If it repeats by a schedule: its text.
     pub schedule: Option<String>,
-    /// The instance that has loaded it, by the id that it had then.
+    /// The instance that has loaded it, by the id that it had then. Or the one that has [left](InstanceId::left) it to others.
     pub loaded_by: Option<InstanceId>,
     /// In flight: [who](super::Fire::by) has fired it, by the id that it had then.
     pub claimed_by: Option<InstanceId>,
@@ -295,9 +295,12 @@ impl Stored {
         row
     }
 
-    /// A row that was just set with the schedule of the waiting row that it replaces is due when that one was.
+    /// A row that was just set with the schedule of the waiting row that it replaces is due when that one was, unless that
+    /// was never.
     pub(crate) fn keep_time(&mut self, replaced: Option<&Stored>) {
-        let same = |old: &&Stored| self.schedule.is_some() && old.schedule == self.schedule;
+        let same = |old: &&Stored| {
+            self.schedule.is_some() && old.schedule == self.schedule && !old.due.is_never()
+        };
         if let Some(old) = replaced.filter(same) {
             (self.due, self.deadline) = (old.due, old.deadline);
         }

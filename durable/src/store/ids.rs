@@ -68,6 +68,20 @@ pub struct Version(pub i64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstanceId(pub i64);
 
+impl InstanceId {
+    /// The id that marks the rows which this instance has [left](super::Settlement::Leave) to others: less than zero, as
+    /// no other id is.
+    #[must_use]
+    pub fn left(self) -> Self {
+        InstanceId(-self.0.abs())
+    }
+
+    /// Whether it marks rows that an instance has left to others.
+    pub fn is_left(self) -> bool {
+        self.0 < 0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

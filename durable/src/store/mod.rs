@@ -98,8 +98,8 @@ pub use missed::{Missed, NextOccurrence};
 pub(crate) use occurrence::Occurrence;
 pub use prefix_change::{Change, ChangedRows, PrefixChange};
 pub use requests::{
-    Action, DeadRows, Due, Fire, List, Load, LoadWindow, MAX_ERROR_BYTES, MAX_SCHEDULE_BYTES,
-    Settle, Settlement, State, Write,
+    Action, DeadRows, Due, Fire, LeftRow, List, Load, LoadWindow, MAX_ERROR_BYTES,
+    MAX_SCHEDULE_BYTES, Settle, Settlement, State, Write,
 };
 pub use schedule::{Plan, Scheduled, Schedules};
 pub use time::{StoreTime, micros};
@@ -243,6 +243,9 @@ pub trait Store: Send + Sync + 'static {
     /// those in flight whose lease has ended. At most `limit` of them, and none whose schedule the instance does not
     /// [know](Load::schedules): these are in the way of no other row. It [tells](Loaded::scheduled) their schedules.
     ///
+    /// Rows that are due and that another instance has [left](Settlement::Leave) count as unloaded here, whether that one
+    /// lives or not.
+    ///
     /// It is also the sign of life of the instance, which keeps what it has loaded until [`alive`](Load::alive) from now has
     /// run out. And it unloads what is marked by ids that do not live: because their [`alive`](Load::alive) has run out, or
     /// because an [`unload`](Store::unload) has left it.
@@ -287,6 +290,7 @@ pub trait Store: Send + Sync + 'static {
     ///   ends that long after now: it is delivered again beside the newer one.
     /// * [`Settlement::Release`]: as `RetryAfter` without delay, but the deadline stays what it was.
     /// * [`Settlement::Unfire`]: as `Release`, and the count of attempts is one less, unless it is zero.
+    /// * [`Settlement::Leave`]: as `Unfire`, but due after [a pause](LeftRow::pause), and for other instances. There is a hint.
     /// * [`Settlement::Dead`]: the row is dead. It keeps its token, its deadline and its count of attempts.
     ///
     /// A row that stays takes the [error](Settle::error) of its settle, if there is one. Moving keeps it, setting does not.

@@ -264,10 +264,35 @@ pub enum Settlement {
     Release,
     /// As [`Release`](Self::Release), and the firing does not count as an attempt: no program has seen the claim.
     Unfire,
+    /// As [`Unfire`](Self::Unfire), for other instances: see [`LeftRow`].
+    Leave(LeftRow),
     /// The claim lasts that long from now.
     Extend(Duration),
     /// It has failed for good, and is dead from now on.
     Dead,
+}
+
+/// How a row is left to other instances, because this one cannot decode it.
+///
+/// The row is put back, due after a pause, and marked by the instance with [`InstanceId::left`]. That id counts as living
+/// for a time from the first row that it marks. Until then the instance itself does not load the row, and any other one
+/// does once the row is due. After that the row counts as unloaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeftRow {
+    /// The instance that leaves it.
+    pub by: InstanceId,
+    /// How long from now it is not due.
+    pub pause: Duration,
+    /// How long from now the mark counts, if the instance has none that does.
+    pub alive: Duration,
+}
+
+impl LeftRow {
+    /// A row that this instance leaves for that long.
+    pub fn new(by: InstanceId, pause: Duration, alive: Duration) -> Self {
+        LeftRow { by, pause, alive }
+    }
 }
 
 /// The state of a row.

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Due, Fire, Load, LoadWindow, Settle, Settled, Settlement, State, Store, Version,
-    WriteOutcome,
+    Action, Due, Fire, LeftRow, Load, LoadWindow, Settle, Settled, Settlement, State, Store,
+    Version, WriteOutcome,
 };
 
 use super::{Case, FAR, HOUR, NOW, armed, repeating, set, versions, write};
@@ -269,4 +269,70 @@ pub async fn loads_what_the_dead_left_piece_by_piece<T: Stores>(world: &World<T>
     }
     assert_eq!(loaded.len(), rows.len(), "each row once");
     assert_eq!(loaded.into_iter().collect::<BTreeSet<_>>(), rows);
+}
+
+/// A row that an instance cannot decode is loaded by others at once, and by itself after a time. It waits under its key, or
+/// stays in flight beside a newer one, and the firing does not count.
+pub async fn leaves_rows_to_those_that_can_decode_them<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let (first, other) = (case.instance().await, case.instance().await);
+    let load = async |instance| versions(&case.load(instance, HOUR, 10).await);
+    let alive = world.units(20);
+    let leave = async |token, by, pause| {
+        let settlement = Settlement::Leave(LeftRow::new(by, pause, alive));
+        let settle = Settle::new(token, settlement).with_error("no number");
+        let near = LoadWindow::new(HOUR, Some(by));
+        let settled = case.store.settle(&case.space, vec![settle], near).await;
+        settled.expect("it settles")[0]
+    };
+    load(first).await;
+    let token = case.fired("a").await;
+    let Settled::Armed(row) = leave(token, first, Duration::ZERO).await else {
+        panic!("it waits again")
+    };
+    assert!(!row.loaded && row.version > token);
+    assert_eq!(load(first).await, []);
+    let fired = case.fire_besides(vec![], 10).await;
+    assert_eq!((fired.fired, fired.later), (vec![], vec![]));
+    let stored = case.get("a").await.expect("it is there");
+    let found = (stored.version, stored.state, stored.attempt);
+    assert_eq!(found, (row.version, State::Waiting, 0));
+    assert_eq!(stored.error.as_deref(), Some("no number"));
+    assert_eq!(stored.loaded_by, Some(first.left()));
+    assert_eq!(case.list(State::Waiting).await, [stored]);
+    let members = case.store.inspect().instances(&case.space);
+    let members = members.await.expect("it lists");
+    assert!(members.iter().all(|member| !member.id.is_left()));
+    assert_eq!(load(other).await, [row.version]);
+
+    // Beside a newer one; and the other one leaves it, too.
+    let token = case.fire(vec![row.version]).await.fired[0].token;
+    let newer = case.set("a", FAR).await.version;
+    assert_eq!(leave(token, other, Duration::ZERO).await, Settled::Done);
+    assert_eq!(load(other).await, [newer]);
+    assert_eq!(load(first).await, [token]);
+    let fired = case.fire(vec![token]).await;
+    let token = fired.fired[0].token;
+    assert_eq!(fired.fired[0].attempt, 1);
+
+    // Not before the pause is over, and not by itself before its time is.
+    assert_eq!(leave(token, first, world.units(4)).await, Settled::Done);
+    assert_eq!(load(other).await, []);
+    world.wait(5).await;
+    assert_eq!(load(first).await, []);
+    world.wait(20).await;
+    assert_eq!(load(first).await, [token]);
+
+    // A left row is moved and removed like any other, and then it is not left any more.
+    let mut rows = Vec::new();
+    for key in ["b", "c"] {
+        let token = case.fired(key).await;
+        let left = leave(token, first, Duration::ZERO).await;
+        assert!(matches!(left, Settled::Armed(_)));
+        rows.push(left);
+    }
+    let change = vec![write("b", Action::move_to(NOW)), write("c", Action::Remove)];
+    let changed = case.write(change).await;
+    assert!(matches!(changed[1], WriteOutcome::Removed { .. }));
+    assert_eq!(load(first).await, [armed(&changed[0]).0.version]);
 }

@@ -1,49 +1,176 @@
-//! Timers that do not decode.
+//! Timers that do not decode, as in the middle of a roll-out.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use tickwheel::TimerWheel;
 use tickwheel_durable::store::{Action, Due, LoadWindow, Store, Write};
+use tickwheel_durable::{Claim, Claims, DurableTimers, builder};
+use tokio::time::timeout;
 
-use crate::world::{Stores, World};
+use super::FAR;
+use crate::world::{Running, Stores, World, next_of};
 
-/// A timer that does not decode is dead, once. It does not block other
-/// timers.
-pub async fn ends_what_does_not_decode<T: Stores>(world: &World<T>) {
-    let (store, space) = (world.store().await, world.namespace());
-    let mut instance = world.instance().await;
-    let poison = |key: &str, period| {
-        Write::new(
-            format!("{key:?}").into(),
-            Action::set(
-                "not a number".into(),
-                Due::In(world.units(1)),
-                period,
-                false,
-            ),
-        )
-    };
-    let near = LoadWindow::new(Duration::ZERO, None);
-    let writes = vec![poison("once", None), poison("again", Some(world.units(2)))];
-    store.write(&space, writes, near).await.expect("it writes");
-    instance.set("sound", 1, 2).await;
-    assert_eq!(instance.next_acked().await.value, 1);
-    instance.sees_nothing(8).await;
+/// An instance of another program, whose values are texts. The others have numbers.
+struct Texts {
+    timers: DurableTimers<String, String>,
+    claims: Claims<String, String>,
+    unit: Duration,
+}
 
-    let admin = instance.timers.admin();
-    let metrics = instance.timers.metrics();
-    assert_eq!(metrics.dead, 2);
-    let dead = admin.dead(None, 10).await.expect("it lists");
-    assert_eq!(dead.len(), 2);
-    for entry in dead {
-        let error = entry.value.expect_err("it does not decode").to_string();
-        assert!(error.contains("cannot be decoded"), "{error}");
-        let kept = entry.error.expect("it is kept");
-        assert!(
-            kept.starts_with(&error) && kept.len() > error.len(),
-            "{kept}"
-        );
-        let token = entry.dead.expect("it is dead").token;
-        assert_eq!(admin.discard_dead(token).await, Ok(true));
+impl Texts {
+    async fn start<T: Stores>(world: &World<T>) -> Self {
+        let space = world.namespace();
+        let builder = builder(space.as_str())
+            .poll(world.units(1))
+            .window(world.units(20))
+            .lease(world.units(20));
+        let started = builder.start(&TimerWheel::new(), world.store().await).await;
+        let (timers, claims) = started.expect("the instance starts");
+        Texts {
+            timers,
+            claims,
+            unit: world.units(1),
+        }
     }
-    assert_eq!(instance.timers.counts().await.expect("it counts").dead, 0);
+
+    async fn set_interval(&self, key: &str, units: u32) {
+        let value = key.to_owned();
+        let set = self.timers.set_interval(key, &value, self.unit * units);
+        set.await.expect("it is set");
+    }
+
+    async fn next_acked(&mut self) -> Claim<String, String> {
+        let next = timeout(self.unit * 600, self.claims.recv()).await;
+        let claim = next
+            .expect("a timer is delivered")
+            .expect("the stream goes on");
+        claim.ack().await.expect("the claim is held");
+        claim
+    }
+}
+
+/// When the waiting timer of a key is due.
+async fn deadline<S: Store>(instance: &Running<S>, key: &str) -> SystemTime {
+    let deadline = instance.timers.deadline(key).await;
+    deadline.expect("it is read").expect("it waits")
+}
+
+/// Sets a timer that no instance of these checks decodes.
+async fn poison<T: Stores>(world: &World<T>, key: &str, due: Duration, period: Option<Duration>) {
+    let (store, space) = (world.store().await, world.namespace());
+    let value = b"[neither, nor]".to_vec();
+    let set = Action::set(value, Due::In(due), period, false);
+    let writes = vec![Write::new(format!("{key:?}").into(), set)];
+    let near = LoadWindow::new(Duration::ZERO, None);
+    store.write(&space, writes, near).await.expect("it writes");
+}
+
+/// An instance that cannot decode a timer leaves it to others, and its series goes on.
+pub async fn d9_leaves_to_others_what_does_not_decode<T: Stores>(world: &World<T>) {
+    let mut numbers = world.instance().await;
+    // Nothing of it is delivered to this instance of texts: the instance of numbers is alone at first.
+    let writer = Texts::start(world).await;
+    writer.timers.shutdown().await;
+    writer.set_interval("text", 2).await;
+    numbers.sees_nothing(5).await;
+    let soon = numbers.now().await + world.units(4);
+    assert!(
+        deadline(&numbers, "text").await < soon,
+        "the series goes on"
+    );
+
+    // Now both, and each cannot decode what the other sets.
+    let mut texts = Texts::start(world).await;
+    let period = world.units(2);
+    let set = numbers.timers.set_interval("number", &1, period).await;
+    set.expect("it is set");
+    for _ in 0..6 {
+        let claim = texts.next_acked().await;
+        assert_eq!((claim.key.as_str(), claim.attempt), ("text", 1));
+        let claim = numbers.next_acked().await;
+        assert_eq!((claim.key.as_str(), claim.attempt), ("number", 1));
+    }
+    let soon = numbers.now().await + world.units(4);
+    for key in ["text", "number"] {
+        assert!(deadline(&numbers, key).await < soon, "{key} goes on");
+    }
+    assert!(numbers.timers.metrics().undecoded > 0);
+    assert_eq!(numbers.timers.counts().await.expect("it counts").dead, 0);
+}
+
+/// What no instance decodes dies, each occurrence alone. It blocks no other timer, and a set revives its key.
+pub async fn d9_occurrences_that_none_decodes_die_alone<T: Stores>(world: &World<T>) {
+    let lease = world.units(4);
+    let mut both = [
+        world.instance_with(|b| b.lease(lease)).await,
+        world.instance_with(|b| b.lease(lease)).await,
+    ];
+    poison(world, "once", world.units(1), None).await;
+    poison(world, "again", world.units(1), Some(world.units(2))).await;
+    let mut dead = Vec::new();
+    for _ in 0..600 {
+        let next = timeout(world.units(1), next_of(&mut both)).await;
+        assert!(next.is_err(), "nothing is delivered");
+        let admin = both[0].timers.admin();
+        dead = admin.dead(None, 10).await.expect("it lists");
+        if dead.len() >= 3 {
+            break;
+        }
+    }
+    assert!(dead.len() >= 3, "they die");
+    for entry in &dead {
+        let error = entry.value.as_ref().expect_err("it does not decode");
+        let kept = entry.error.as_deref().expect("it is kept");
+        assert!(kept.starts_with(&error.to_string()), "{kept}");
+        assert_eq!(entry.attempt, 1, "it was left without counting");
+    }
+    let soon = both[0].now().await + world.units(4);
+    let again = deadline(&both[0], "again").await;
+    assert!(again < soon, "the series goes on");
+    let counted = both.iter().map(|one| one.timers.metrics().dead);
+    let counted = counted.sum::<u64>();
+    assert!(counted >= 3, "{counted}");
+    // It was no reason to wait for others.
+    both[0].set("sound", 1, 1).await;
+    both[0].set("again", 2, 1).await;
+    let mut delivered = Vec::new();
+    while delivered.len() < 2 {
+        let next = timeout(world.units(600), next_of(&mut both)).await;
+        let (_, claim) = next.expect("a timer is delivered");
+        claim.ack().await.expect("the claim is held");
+        delivered.push((claim.key, claim.value));
+    }
+    delivered.sort();
+    assert_eq!(
+        delivered,
+        [("again".to_owned(), 2), ("sound".to_owned(), 1)]
+    );
+}
+
+/// A timer that is set again is left as it was set by an instance that has just failed to decode the former one, also when
+/// what that instance does about it comes later.
+pub async fn set_outlives_what_does_not_decode<T: Stores>(world: &World<T>) {
+    let lease = world.units(4);
+    let mut instance = world.instance_with(|b| b.lease(lease)).await;
+    let writer = world.instance().await;
+    writer.timers.shutdown().await;
+    instance.faults.set_delay(world.units(1));
+    for number in 0..3 {
+        let key = format!("key {number}");
+        poison(world, &key, Duration::ZERO, Some(world.units(1))).await;
+        while instance.timers.metrics().undecoded <= number {
+            instance.sees_nothing(1).await;
+        }
+        let set = writer.timers.set_timer(&key, &number, FAR);
+        set.await.expect("it is set");
+    }
+    instance.sees_nothing(12).await;
+    let until = instance.now().await + FAR;
+    for number in 0..3 {
+        let key = format!("key {number}");
+        let entry = writer.timers.admin().get(&key).await.expect("it reads");
+        let entry = entry.expect("it is there");
+        assert_eq!(entry.value, Ok(number));
+        assert!(entry.deadline <= until, "it is not at the end of time");
+    }
 }

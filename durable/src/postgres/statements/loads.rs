@@ -56,10 +56,16 @@ pub(in crate::postgres) const LOAD: &str = concat!(
         WHERE ", lapsed!(), "
         ORDER BY t.due, t.version LIMIT $4::bigint
         FOR UPDATE SKIP LOCKED
+    ), left_here AS MATERIALIZED (
+        SELECT t.version, t.due, t.deadline, t.schedule FROM tickwheel_timers t
+        WHERE t.namespace = $1 AND t.loaded_by < 0 AND t.loaded_by <> -$2::bigint AND t.due <= (SELECT now FROM clock)
+        LIMIT $4::bigint
+        FOR UPDATE SKIP LOCKED
     ), locked AS (
-        SELECT (SELECT count(*) FROM waiting) + (SELECT count(*) FROM lapsed) AS rows
+        SELECT (SELECT count(*) FROM waiting) + (SELECT count(*) FROM lapsed) + (SELECT count(*) FROM left_here) AS rows
     ), near AS MATERIALIZED (
-        SELECT * FROM waiting UNION ALL SELECT * FROM lapsed ORDER BY due, version LIMIT $4::bigint
+        SELECT * FROM waiting UNION ALL SELECT * FROM lapsed UNION ALL SELECT * FROM left_here
+        ORDER BY due, version LIMIT $4::bigint
     ), loaded AS (
         UPDATE tickwheel_timers t SET loaded_by = $2::bigint FROM near WHERE t.version = near.version
     ), lacking AS (

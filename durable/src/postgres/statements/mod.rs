@@ -215,5 +215,5 @@ pub(super) use locks::{HOLD, HOLD_CLAIMED, HOLD_DEAD, LOCK, LOCK_CLAIMS, SHARE, 
 pub(super) use looks::{COUNT, GET, LIST, LIST_DEAD, SAMPLE, SAMPLE_DEAD};
 pub(super) use namespaces::{FIND, NAME, OPEN};
 pub(super) use purge::{PURGE, PURGE_LOCKED};
-pub(super) use settles::{ACK, DIE, EXTEND, PUT_BACK, UNFIRE};
+pub(super) use settles::{ACK, DIE, EXTEND, LEAVERS, PUT_BACK, unfire};
 pub(super) use writes::{MOVE, REMOVE, SET, SET_ALONE, SET_IF_ABSENT, STANDING};

@@ -1,5 +1,9 @@
 //! The statements that settle claims.
 
+use std::time::Duration;
+
+use crate::postgres::read::micros;
+
 /// From an array of tokens.
 pub(in crate::postgres) const ACK: &str = concat!(
     "WITH ",
@@ -42,15 +46,34 @@ pub(in crate::postgres) const EXTEND: &str = concat!(
     RETURNING t.version"
 );
 
-/// Stands for the delay of [`PUT_BACK`] where the firing is not to count.
-pub(in crate::postgres) const UNFIRE: i64 = -1;
+/// Stands for the delay of [`PUT_BACK`] where the firing is not to count, and the deadline stays: it is less than zero.
+pub(in crate::postgres) fn unfire(pause: Duration) -> i64 {
+    -1 - micros(pause)
+}
 
-/// From arrays of tokens, delays and errors; without a delay the deadline stays. [`UNFIRE`] is no delay either.
+/// Makes the ids of `$2` live that mark rows which instances leave to others, each for its time in `$3`, unless it does.
+pub(in crate::postgres) const LEAVERS: &str = concat!(
+    "WITH ",
+    items!("$2::bigint[], $3::bigint[]", "id, alive"),
+    "
+    INSERT INTO tickwheel_instances (id, namespace, alive_until, lacks)
+    SELECT i.id, i.namespace, least(",
+    now!(),
+    " + i.alive, ",
+    never!(),
+    "), 0 FROM i ORDER BY i.id
+    ON CONFLICT DO NOTHING"
+);
+
+/// From arrays of tokens, delays, errors, and ids that mark what is left to other instances. Without a delay the deadline
+/// stays. With one of [`unfire`] it does, too.
 ///
 /// The first row of a key becomes its waiting row, if it has none.
 pub(in crate::postgres) const PUT_BACK: &str = concat!(
-    "WITH ", clock!(), ", ", items!("$5::bigint[], $6::bigint[], $7::text[]", "version, delay, error"), ", claim AS MATERIALIZED (
-        SELECT i.number, i.delay, i.error, t.version, t.key
+    "WITH ", clock!(), ", ", items!(
+        "$5::bigint[], $6::bigint[], $7::text[], $8::bigint[]", "version, delay, error, left_by"
+    ), ", claim AS MATERIALIZED (
+        SELECT i.number, i.delay, i.error, i.left_by, t.version, t.key
         FROM i, tickwheel_timers t
         WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight::int = 1
         ORDER BY t.version
@@ -60,7 +83,7 @@ pub(in crate::postgres) const PUT_BACK: &str = concat!(
                 SELECT w.version FROM tickwheel_timers w
                 WHERE w.namespace = clock.namespace AND w.key = claim.key AND NOT w.in_flight
             ) IS NULL AS arms,
-            least(clock.now + greatest(delay, 0), ", never!(), ") AS due
+            least(clock.now + greatest(delay, -1 - delay, 0), ", never!(), ") AS due
         FROM claim, clock
     ), armed AS (
         UPDATE tickwheel_timers t SET
@@ -69,10 +92,10 @@ pub(in crate::postgres) const PUT_BACK: &str = concat!(
             due = r.due,
             deadline = CASE WHEN r.arms AND r.delay >= 0 THEN r.due ELSE t.deadline END,
             attempt = greatest(t.attempt - (coalesce(r.delay, 0) < 0)::int, 0),
-            loaded_by = CASE WHEN NOT r.arms THEN t.loaded_by WHEN r.due <= clock.soon THEN clock.loader END,
+            loaded_by = CASE WHEN r.left_by IS NOT NULL THEN r.left_by WHEN NOT r.arms THEN t.loaded_by WHEN r.due <= clock.soon THEN clock.loader END,
             error = coalesce(r.error, t.error)
         FROM clock, ranked r
         WHERE t.version = r.version
-        RETURNING r.version AS token, t.version, t.due, t.loaded_by IS NOT NULL AS loaded, r.arms
+        RETURNING r.version AS token, t.version, t.due, coalesce(t.loaded_by > 0, false) AS loaded, r.arms
     )", armed!()
 );

@@ -89,8 +89,16 @@ local function put_row(version, state, deadline, attempt, period, key, value, er
     into_rows[at + 2] = pack_row(state, deadline, attempt, period, key, value, error)
 end
 
--- Puts a waiting row in, loaded if it is near. Returns its version, when it is due, and '1' if it is loaded.
-local function put_waiting(deadline, attempt, period, key, value, due, error, schedule)
+-- Puts a row into the index of an id that has left it to others. They get a hint.
+local function mark_left(state, version, due, left_by)
+    call('ZADD', index_of(state, left_by), due, version)
+    call('HSET', loaded, version, left_by)
+    unloaded = true
+end
+
+-- Puts a waiting row in, loaded if it is near, unless an instance has left it. Returns its version, when it is due, and '1' if
+-- it is loaded.
+local function put_waiting(deadline, attempt, period, key, value, due, error, schedule, left_by)
     local version, due_digits, near = next_version(), format(DIGITS, due), due <= horizon
     put_row(version, WAITING, deadline, attempt, period, key, value, error)
     if schedule then
@@ -100,7 +108,10 @@ local function put_waiting(deadline, attempt, period, key, value, due, error, sc
     end
     local at = #into_keys
     into_keys[at + 1], into_keys[at + 2] = key, version
-    if near and loader then
+    if left_by then
+        mark_left(WAITING, version, due_digits, left_by)
+        return version, due_digits, '0'
+    elseif near and loader then
         at = #into_mine
         into_mine[at + 1], into_mine[at + 2] = due_digits, version
         into_loaded[at + 1], into_loaded[at + 2] = version, loader

@@ -22,6 +22,13 @@ local function open_pages(owner)
     open_page(IN_FLIGHT, owner, now)
 end
 open_pages(nil)
+-- Those that other instances have left.
+for _, owner in ipairs(call('ZRANGE', instances, 0, -1)) do
+    if owner:sub(1, 1) == '-' and owner ~= '-' .. instance and living(owner) then
+        open_page(WAITING, owner, now)
+        open_page(IN_FLIGHT, owner, now)
+    end
+end
 local ended = ended_instances()
 for _, dead in ipairs(ended) do
     open_pages(dead)

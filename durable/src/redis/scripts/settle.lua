@@ -1,13 +1,18 @@
 -- settle: window, loader, 'at how micros error ..' for those that are not acknowledged, how many tokens, the tokens, errors; at is
--- where a token is among them, how is 'extend' | 'again' | 'release' | 'unfire' | 'die', error is where its error is, or 0
+-- where a token is among them, how is 'extend' | 'again' | 'release' | 'unfire' | 'leave' | 'die', error is where its error is,
+-- or 0. One that leaves a row is followed by ':', the id and for how long.
 -- -> DONE | LOST | version, due, loaded of what waits again, for each; fewer, if the last are left for another call.
 -- O(log n) for each.
 
 local DONE, LOST, FIRST = '0', '-1', 5
 local LAST = FIRST + ARGV[4] - 1
-local answers, how_of, delay_of, error_of = {}, {}, {}, {}
-for at, how, delay, error in ARGV[3]:gmatch('(%d+) (%a+) (%d+) (%d+)') do
+local answers, how_of, delay_of, error_of, left_of = {}, {}, {}, {}, {}
+for at, how, delay, error, left_by, left_for in ARGV[3]:gmatch('(%d+) (%a+) (%d+) (%d+):?(-?%d*):?(%d*)') do
     how_of[FIRST + at], delay_of[FIRST + at] = how, tonumber(delay)
+    if how == 'leave' then
+        left_of[FIRST + at] = left_by
+        call('ZADD', instances, 'NX', format(DIGITS, after(tonumber(left_for))), left_by)
+    end
     error_of[FIRST + at] = tonumber(error) > 0 and ARGV[LAST + error] or nil
 end
 
@@ -32,7 +37,7 @@ for at = FIRST, last do
         put_dead(token, deadline, attempt, key, row:sub(value_at), error)
     else
         local due = after(delay_of[at])
-        if how == 'unfire' then
+        if how == 'unfire' or how == 'leave' then
             attempt = math.max(attempt - 1, 0)
         end
         if how ~= 'extend' and waiting_under[key] == nil then
@@ -41,16 +46,21 @@ for at = FIRST, last do
         if how == 'extend' or waiting_under[key] then
             -- Beside a newer timer it stays in flight.
             local instance = call('HGET', loaded, token)
-            call('ZADD', index_of(IN_FLIGHT, instance), format(DIGITS, due), token)
+            if how == 'leave' then
+                call('ZREM', index_of(IN_FLIGHT, instance), token)
+                mark_left(IN_FLIGHT, token, format(DIGITS, due), left_of[at])
+            else
+                call('ZADD', index_of(IN_FLIGHT, instance), format(DIGITS, due), token)
+            end
             unloaded = unloaded or how ~= 'extend' and due == now
-            if how == 'unfire' or error_of[at] then
+            if how == 'unfire' or how == 'leave' or error_of[at] then
                 put_row(token, IN_FLIGHT, deadline, attempt, by, key, row:sub(value_at), error)
             end
         else
             row_of[token], waiting_under[key] = false, true
             take(token, IN_FLIGHT, key)
             local rearmed, value = how == 'again' and due or deadline, row:sub(value_at)
-            answer = concat({ put_waiting(rearmed, attempt, 0, key, value, due, error) }, ' ')
+            answer = concat({ put_waiting(rearmed, attempt, 0, key, value, due, error, nil, left_of[at]) }, ' ')
         end
     end
     answers[#answers + 1] = answer

@@ -79,8 +79,8 @@ for number = 1, count do
         if version and schedule then
             -- With the schedule that it has, it keeps its time.
             local its_deadline, its_schedule = schedule_of(version)
-            if its_schedule == schedule then
-                local _, its_due = loader_and_due(version, WAITING)
+            local _, its_due = loader_and_due(version, WAITING)
+            if its_schedule == schedule and its_due < NEVER then
                 deadline, due = its_deadline, its_due
             end
         end
