@@ -5,16 +5,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use tickwheel_durable::store::{Namespace, State, Version};
 
 /// Looks at durable timers, and changes them.
 ///
-/// Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 not found.
+/// It connects to the store at the URL of --url, of --url-file, or of the environment variable TICKWHEEL_ADMIN_URL:
+/// postgres://.., redis://.., or the path of an SQLite file. Arguments are visible to other users of this machine, so
+/// leave a URL with a password to the other two. PostgreSQL passwords are also read from PGPASSWORD and PGPASSFILE.
+///
+/// Each change is logged on standard error, in one line. Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 not found.
 #[derive(Debug, Parser)]
-#[command(version, arg_required_else_help = true)]
+#[command(name = "tickwheel-admin", version, arg_required_else_help = true)]
 pub(crate) struct Args {
-    /// Where the timers are: postgres://.., redis://.., or the path of an SQLite file
-    pub(crate) url: String,
     #[command(flatten)]
     pub(crate) common: Common,
     #[command(subcommand)]
@@ -24,14 +27,20 @@ pub(crate) struct Args {
 /// Options of all commands.
 #[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct Common {
+    /// Where the timers are; default: the variable TICKWHEEL_ADMIN_URL
+    #[arg(short, long, global = true)]
+    pub(crate) url: Option<String>,
+    /// Reads the URL from a file
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "url")]
+    pub(crate) url_file: Option<PathBuf>,
     /// The namespace; needed if the store has several
     #[arg(short, long, global = true, value_parser = namespace)]
     pub(crate) namespace: Option<Namespace>,
     /// Prints JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// How long a call waits for the store, in seconds
-    #[arg(long, global = true, default_value = "5", value_parser = seconds, value_name = "SECONDS")]
+    /// How long a call waits for the store: 0.1 s to a day
+    #[arg(long, global = true, default_value = "5s", value_parser = pause, value_name = "DURATION")]
     pub(crate) timeout: Duration,
 }
 
@@ -44,8 +53,14 @@ pub(crate) enum Command {
         /// In this state
         #[arg(long, value_enum, default_value_t = Listed::Waiting)]
         state: Listed,
+        /// Only timers whose keys begin with this. With JSON it is the beginning of a string, without the quote
+        #[arg(long)]
+        prefix: Option<String>,
+        /// Only timers whose error contains this
+        #[arg(long)]
+        error: Option<String>,
         #[command(flatten)]
-        keys: Chosen,
+        form: KeyForm,
         /// At most so many
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
         limit: u32,
@@ -55,39 +70,72 @@ pub(crate) enum Command {
     },
     /// Shows all timers with a key: waiting, in flight and dead
     Show {
+        /// The key as `list` shows it. With JSON, a string may be without its quotes
+        key: String,
         #[command(flatten)]
-        key: Key,
+        form: KeyForm,
+    },
+    /// Removes waiting timers, and dead ones of the same keys
+    Remove {
+        #[command(flatten)]
+        which: Waiting,
+        #[command(flatten)]
+        sure: Sure,
+    },
+    /// Moves waiting timers
+    Move {
+        #[command(flatten)]
+        which: Waiting,
+        /// They are due that long from now, such as 90s, 15m or 2h
+        #[arg(long = "in", value_parser = humantime::parse_duration, value_name = "DURATION")]
+        delay: Duration,
+        #[command(flatten)]
+        sure: Sure,
+    },
+    /// Makes waiting timers due now
+    Run {
+        #[command(flatten)]
+        which: Waiting,
+        #[command(flatten)]
+        sure: Sure,
     },
     /// Releases claims of any instance: their timers are delivered again at once
     Release {
         #[command(flatten)]
         which: Claims,
+        #[command(flatten)]
+        form: KeyForm,
     },
     /// Retries dead timers: each is due at once, and its attempts begin again
     Retry {
         #[command(flatten)]
         which: Dead,
+        #[command(flatten)]
+        form: KeyForm,
     },
     /// Discards dead timers, or with --in-flight acknowledges claims
     Discard {
         #[command(flatten)]
         which: Dead,
+        #[command(flatten)]
+        form: KeyForm,
         /// The tokens are those of claims, which are acknowledged
         #[arg(long, conflicts_with_all = ["key", "prefix", "all"])]
         in_flight: bool,
+        #[command(flatten)]
+        sure: Sure,
     },
     /// Deletes all timers of the namespace, those in flight and dead ones included
     Purge {
-        /// Does not ask
-        #[arg(long)]
-        yes: bool,
+        #[command(flatten)]
+        sure: Sure,
     },
     /// Lists the instances that load timers
     Instances,
     /// Shows counts and instances again and again
     Watch {
-        /// How often, in seconds
-        #[arg(long, default_value = "2", value_parser = seconds, value_name = "SECONDS")]
+        /// How often
+        #[arg(long, default_value = "2s", value_parser = pause, value_name = "DURATION")]
         every: Duration,
         /// Ends after so many times
         #[arg(long)]
@@ -95,6 +143,13 @@ pub(crate) enum Command {
     },
     /// Shows all of it as a page
     Serve(Serve),
+    /// Prints the completions of a shell
+    Completions {
+        /// For this shell
+        shell: Shell,
+    },
+    /// Prints the manual page
+    Man,
 }
 
 #[derive(Debug, Clone, ClapArgs)]
@@ -102,10 +157,11 @@ pub(crate) struct Serve {
     /// Where to listen
     #[arg(long, default_value = "127.0.0.1:8017")]
     pub(crate) listen: SocketAddr,
-    /// Has buttons that retry, discard and release
+    /// Has buttons that change timers
     #[arg(long)]
     pub(crate) allow_changes: bool,
-    /// Asks for the token in this file, of 16 characters at least; needed to listen elsewhere than on the loopback
+    /// Asks for the token in this file, of 16 characters at least; needed to listen elsewhere than on the loopback, and
+    /// behind a proxy. The variable TICKWHEEL_ADMIN_TOKEN can have it, too
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
     /// The same, in the environment
@@ -117,6 +173,9 @@ pub(crate) struct Serve {
         conflicts_with = "token_file"
     )]
     pub(crate) token: Option<String>,
+    /// A login ends after that long
+    #[arg(long, default_value = "12h", value_parser = pause, value_name = "DURATION")]
+    pub(crate) session: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -136,11 +195,9 @@ impl From<Listed> for State {
     }
 }
 
-#[derive(Debug, Clone, ClapArgs)]
-pub(crate) struct Chosen {
-    /// Only timers whose keys begin with this. With JSON it is the beginning of a string, without the quote
-    #[arg(long)]
-    pub(crate) prefix: Option<String>,
+/// How keys and prefixes are given.
+#[derive(Debug, Clone, Copy, Default, ClapArgs)]
+pub(crate) struct KeyForm {
     /// Takes keys and prefixes as they are stored
     #[arg(long, conflicts_with = "hex")]
     pub(crate) raw: bool,
@@ -149,13 +206,25 @@ pub(crate) struct Chosen {
     pub(crate) hex: bool,
 }
 
-#[derive(Debug, Clone, ClapArgs)]
-pub(crate) struct Key {
-    /// The key as `list` shows it. With JSON, a string may be without its quotes
-    pub(crate) key: String,
-    /// The key is hexadecimal digits
+/// Whether it is asked.
+#[derive(Debug, Clone, Copy, ClapArgs)]
+pub(crate) struct Sure {
+    /// Does not ask: needed in scripts
     #[arg(long)]
-    pub(crate) hex: bool,
+    pub(crate) yes: bool,
+}
+
+/// Chooses waiting timers.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct Waiting {
+    /// Their keys, as `list` shows them. With JSON, strings may be without their quotes
+    #[arg(required_unless_present = "prefix", conflicts_with = "prefix")]
+    pub(crate) keys: Vec<String>,
+    /// All whose keys begin with this. With JSON it is the beginning of a string, without the quote
+    #[arg(long)]
+    pub(crate) prefix: Option<String>,
+    #[command(flatten)]
+    pub(crate) form: KeyForm,
 }
 
 /// Chooses claims.
@@ -199,12 +268,13 @@ fn token(text: &str) -> Result<Version, String> {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
-    if !(0.1..=86_400.0).contains(&seconds) {
-        return Err("it must be 0.1 to 86400 seconds".to_owned());
+/// A time to wait: 0.1 s to a day.
+fn pause(text: &str) -> Result<Duration, String> {
+    let pause = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if !(Duration::from_millis(100)..=Duration::from_secs(86_400)).contains(&pause) {
+        return Err("it must be 100ms to 1day".to_owned());
     }
-    Ok(Duration::from_secs_f64(seconds))
+    Ok(pause)
 }
 
 #[cfg(test)]
@@ -216,5 +286,13 @@ mod tests {
     #[test]
     fn arguments_are_consistent() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn pause_has_bounds() {
+        assert_eq!(pause("1m 30s"), Ok(Duration::from_secs(90)));
+        for wrong in ["5", "99ms", "25h", "soon"] {
+            pause(wrong).expect_err(wrong);
+        }
     }
 }

@@ -2,11 +2,14 @@
 
 #![forbid(unsafe_code)]
 
+mod actions;
 mod args;
 mod clock;
 mod commands;
 mod failure;
+mod listing;
 mod operator;
+mod passwords;
 mod records;
 mod serve;
 mod shown;

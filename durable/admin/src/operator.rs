@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use tickwheel_durable::Purged;
 use tickwheel_durable::store::{
-    Answer, Counts, DeadRows, Inspect, List, LoadWindow, Namespace, PrefixRows, Retried, RowPage,
-    Settle, Settled, Settlement, State, Store, StoreTime, Stored, StoredInstance, StoredNamespace,
-    Version,
+    Answer, Change, ChangedRows, Counts, DeadRows, Inspect, List, LoadWindow, Namespace,
+    PrefixChange, PrefixRows, Retried, RowPage, Settle, Settled, Settlement, Store, StoreTime,
+    Stored, StoredInstance, StoredNamespace, Version, Write, WriteOutcome,
 };
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::args::KeyForm;
 use crate::failure::Failure;
+use crate::shown::from_hex;
 
 /// Released timers that are due are hinted to the instances; how far ahead does not matter.
 const NEAR: LoadWindow = LoadWindow::new(Duration::from_secs(1), None);
@@ -139,23 +141,28 @@ impl Operator {
         self.asked.call(call).await
     }
 
-    /// The rows of a key as a person writes it: its bytes, or the text of a string of the codec.
-    pub(crate) async fn find(&self, key: &str) -> Result<Vec<Stored>, Failure> {
-        let rows = self.rows_of(key.into()).await?;
-        if rows.is_empty() && self.is_json() {
-            return self.rows_of(json_string(key).into_bytes()).await;
+    /// The stored form of a key as a person writes it: its bytes if it has timers, else the text of a string of the codec.
+    pub(crate) async fn key(&self, key: &str, form: KeyForm) -> Result<Vec<u8>, Failure> {
+        if form.hex {
+            return hex_bytes(key);
         }
-        Ok(rows)
+        if form.raw || !self.is_json() || !self.rows_of(key.into()).await?.is_empty() {
+            return Ok(key.into());
+        }
+        Ok(json_string(key).into_bytes())
     }
 
     /// The first bytes of the keys whose text begins with this.
-    pub(crate) fn prefix(&self, prefix: &str) -> Vec<u8> {
-        if !self.is_json() {
-            return prefix.into();
+    pub(crate) fn prefix(&self, prefix: &str, form: KeyForm) -> Result<Vec<u8>, Failure> {
+        if form.hex {
+            return hex_bytes(prefix);
+        }
+        if form.raw || !self.is_json() {
+            return Ok(prefix.into());
         }
         let mut quoted = json_string(prefix);
         quoted.pop();
-        quoted.into_bytes()
+        Ok(quoted.into_bytes())
     }
 
     fn is_json(&self) -> bool {
@@ -176,19 +183,41 @@ impl Operator {
         }
     }
 
-    /// The tokens of all claims of a key.
-    pub(crate) async fn claims_of(&self, key: &str) -> Result<Vec<Version>, Failure> {
-        let rows = self.find(key).await?.into_iter();
-        let claims = rows.filter(|row| row.state == State::InFlight);
-        Ok(claims.map(|row| row.version).collect())
+    /// Changes the waiting timer with this key.
+    pub(crate) async fn change_key(
+        &self,
+        key: Vec<u8>,
+        change: Change,
+    ) -> Result<KeyChange, Failure> {
+        let writes = vec![Write::new(key, change.action())];
+        let call = self.store().write(&self.namespace, writes, NEAR);
+        Ok(match self.asked.call(call).await?[..] {
+            [WriteOutcome::Armed { .. } | WriteOutcome::Removed { .. }] => KeyChange::Done,
+            [WriteOutcome::InFlight(token)] => KeyChange::InFlight(token),
+            [WriteOutcome::Locked(_)] => KeyChange::Locked,
+            _ => KeyChange::Absent,
+        })
     }
 
-    pub(crate) async fn retry(&self, which: DeadRows) -> Result<Step, Failure> {
-        let call = self.store().retry_dead(&self.namespace, which);
-        Ok(self.asked.call(call).await?.into())
+    /// Makes a step of a change of many waiting timers.
+    pub(crate) async fn change_prefix(
+        &self,
+        changes: &mut PrefixChange,
+    ) -> Result<ChangedRows, Failure> {
+        let step = changes.step(self.store(), &self.namespace);
+        self.asked.call(Box::pin(step)).await
     }
 
-    pub(crate) async fn discard(&self, which: DeadRows) -> Result<Step, Failure> {
+    /// Makes a step of retrying or discarding dead timers.
+    pub(crate) async fn change_dead(
+        &self,
+        retries: bool,
+        which: DeadRows,
+    ) -> Result<Step, Failure> {
+        if retries {
+            let call = self.store().retry_dead(&self.namespace, which);
+            return Ok(self.asked.call(call).await?.into());
+        }
         let call = self.store().discard_dead(&self.namespace, which);
         Ok(self.asked.call(call).await?.into())
     }
@@ -200,6 +229,15 @@ impl Operator {
             .await?
             .into())
     }
+}
+
+/// What became of a change of one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyChange {
+    Done,
+    Absent,
+    InFlight(Version),
+    Locked,
 }
 
 /// A step of a call that changes many rows.
@@ -221,30 +259,36 @@ impl From<Purged> for Step {
     }
 }
 
-/// Makes steps until there are no more, and reports the rows of each. Half of the time is for other calls.
-pub(crate) async fn all_steps<F, Fut>(mut step: F, progress: impl Fn(u64)) -> Result<u64, Failure>
+/// Makes steps until there are no more, and reports the rows of each.
+pub(crate) async fn all_steps<F, Fut>(
+    mut step: F,
+    mut progress: impl FnMut(u64),
+) -> Result<(), Failure>
 where
     F: FnMut() -> Fut,
     Fut: Future<Output = Result<Step, Failure>>,
 {
-    let mut sum = 0;
     loop {
         let began = Instant::now();
         let Step { rows, more } = step().await?;
-        sum += rows;
         progress(rows);
         if !more {
-            return Ok(sum);
+            return Ok(());
         }
-        sleep(began.elapsed().max(PAUSE)).await;
+        pause_since(began).await;
     }
+}
+
+/// Pauses for as long as a step took: half of the time is for other calls.
+pub(crate) async fn pause_since(began: Instant) {
+    sleep(began.elapsed().max(PAUSE)).await;
+}
+
+fn hex_bytes(digits: &str) -> Result<Vec<u8>, Failure> {
+    from_hex(digits)
+        .ok_or_else(|| Failure::Usage(format!("{digits:?} is not pairs of hexadecimal digits")))
 }
 
 fn json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
-}
-
-/// When rows in the list of a state come: the time by which it is ordered.
-pub(crate) fn position(row: &Stored) -> (StoreTime, Version) {
-    (row.due, row.version)
 }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use tickwheel_durable::store::{Counts, State, StoreTime, Stored, StoredInstance};
 
+use crate::actions::Done;
 use crate::shown::{Shown, hex};
 
 /// Microseconds as seconds.
@@ -158,7 +159,22 @@ pub(crate) struct InstancesRecord {
 
 #[derive(Debug, Serialize)]
 pub(crate) struct ChangedRecord {
-    pub(crate) namespace: String,
-    /// How many timers were released, retried, discarded or deleted.
-    pub(crate) changed: u64,
+    namespace: String,
+    /// How many timers were removed, moved, released, retried, discarded or deleted.
+    changed: u64,
+    /// How many were left alone because they are in flight.
+    in_flight: u64,
+    /// Why others were left alone.
+    reasons: Vec<String>,
+}
+
+impl ChangedRecord {
+    pub(crate) fn new(namespace: &str, done: &Done) -> Self {
+        ChangedRecord {
+            namespace: namespace.to_owned(),
+            changed: done.changed,
+            in_flight: done.in_flight,
+            reasons: done.reasons.clone(),
+        }
+    }
 }

@@ -113,10 +113,21 @@ pub(crate) fn from_hex(digits: &str) -> Option<Vec<u8>> {
 
 /// A number, as an estimate if it is one.
 pub(crate) fn count(number: u64, is_estimate: bool) -> String {
-    if is_estimate {
-        return format!("~{number}");
+    let about = if is_estimate { "~" } else { "" };
+    format!("{about}{}", separated(number))
+}
+
+/// A number with commas between its thousands.
+pub(crate) fn separated(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
     }
-    number.to_string()
+    text
 }
 
 #[cfg(test)]
@@ -139,6 +150,13 @@ mod tests {
         assert_eq!(line(&vec![b'x'; 1 << 20], 3), "xxx… (1048576 bytes)");
         assert_eq!(line(&[0xff; 1000], 6), "0xffff… (1000 bytes)");
         assert_eq!(line("üüü".as_bytes(), 3), "üüü");
+    }
+
+    #[test]
+    fn numbers_have_separators() {
+        let texts = [0, 999, 1_000, 123_456, 1_234_567].map(separated);
+        assert_eq!(texts, ["0", "999", "1,000", "123,456", "1,234,567"]);
+        assert_eq!(count(10_000, true), "~10,000");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! From a URL to a store.
 
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,7 +9,28 @@ use tickwheel_durable::store::Store;
 use tickwheel_durable::{Postgres, PostgresOptions, Redis, Sqlite};
 use tokio::time::timeout;
 
+use crate::args::Common;
 use crate::failure::Failure;
+use crate::passwords;
+
+/// The variable that has the URL.
+const VARIABLE: &str = "TICKWHEEL_ADMIN_URL";
+
+/// The URL that is given: by an argument, in a file, or by the environment.
+pub(crate) fn url(common: &Common) -> Result<String, Failure> {
+    if let Some(file) = &common.url_file {
+        let text = std::fs::read_to_string(file);
+        let text = text
+            .map_err(|error| Failure::Usage(format!("the URL file {}: {error}", file.display())))?;
+        return Ok(text.trim().to_owned());
+    }
+    let given = common.url.clone().or_else(|| std::env::var(VARIABLE).ok());
+    given.ok_or_else(|| {
+        Failure::Usage(format!(
+            "no store is named: use --url, --url-file or the variable {VARIABLE}"
+        ))
+    })
+}
 
 /// Connects to the store at a URL, or opens an SQLite file that is there.
 pub(crate) async fn connect(url: &str, limit: Duration) -> Result<Box<dyn Store>, Failure> {
@@ -17,6 +39,14 @@ pub(crate) async fn connect(url: &str, limit: Duration) -> Result<Box<dyn Store>
             Some("postgres" | "postgresql") => {
                 // To look must not make tables.
                 let options = PostgresOptions::new(url)?.create_tables(false);
+                let options = options.before_connect(|mut config| async move {
+                    if config.get_password().is_none() {
+                        if let Some(password) = passwords::find(&config)? {
+                            config.password(password);
+                        }
+                    }
+                    Ok::<_, io::Error>(config)
+                });
                 Postgres::connect_with(options).await?.into()
             }
             Some(scheme) if is_redis(scheme) => Redis::connect(url).await?.into(),

@@ -30,6 +30,7 @@ impl Server {
     fn start(file: &File, arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tickwheel-admin"));
         command
+            .arg("--url")
             .arg(file.path())
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(arguments);

@@ -2,10 +2,13 @@
 
 mod support;
 
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
-use support::{File, Run, run};
+use support::{File, Run, counted, ended, kill_timers, program, run, set};
 use tickwheel_durable::Retry;
 use tickwheel_durable::rusqlite::Connection;
 
@@ -82,9 +85,127 @@ async fn dead_timer_is_retried_by_key_and_discarded_by_prefix() {
         3,
         "it is not dead"
     );
-    let discarded = run(&file, &["discard", "--prefix", "b", "--json"]).json();
+    let discarded = run(&file, &["discard", "--prefix", "b", "--json", "--yes"]).json();
     assert_eq!(discarded["changed"], 1);
-    assert_eq!(run(&file, &["discard", "--all"]).code, 3);
+    assert_eq!(run(&file, &["discard", "--all", "--yes"]).code, 3);
+}
+
+/// A namespace that is named is the only one that is shown and changed, although another one has the same keys.
+#[tokio::test]
+async fn namespace_option_leaves_other_namespaces_alone() {
+    let file = File::new();
+    let (mut orders, mut mails) = (file.instance().await, file.instance_of("mails").await);
+    for instance in [&mut orders, &mut mails] {
+        kill_timers(instance, &["dead 1", "dead 2"], "poison").await;
+        set(&instance.0, &["a", "b"], HOUR).await;
+    }
+    set(&mails.0, &["only mails"], HOUR).await;
+    let in_mails = |arguments: &[&str]| {
+        let named = [arguments, &["--namespace", "mails", "--json"]].concat();
+        run(&file, &named)
+    };
+    for arguments in [
+        &["list"][..],
+        &["show", "a"],
+        &["purge", "--yes"],
+        &["instances"],
+    ] {
+        let Run { code, errors, .. } = run(&file, arguments);
+        assert_eq!(code, 2, "{arguments:?}");
+        assert!(errors.contains("mails, orders"), "{errors}");
+    }
+    let both = run(&file, &["stats", "--json"]).json();
+    assert_eq!(each(&both["namespaces"]).count(), 2);
+    for command in [&["stats"][..], &["watch", "--times", "1"]] {
+        let shown = in_mails(command).json();
+        let shown: Vec<_> = each(&shown["namespaces"]).collect();
+        assert_eq!(shown.len(), 1, "{shown:?}");
+        assert_eq!(
+            (&shown[0]["namespace"], &shown[0]["waiting"]),
+            (&"mails".into(), &3.into())
+        );
+    }
+    let listed = in_mails(&["list"]).json();
+    assert_eq!(each(&listed["timers"]).count(), 3);
+    let listed = in_mails(&["list", "--prefix", "a"]).json();
+    assert_eq!(each(&listed["timers"]).count(), 1);
+    let shown = in_mails(&["show", "a"]).json();
+    assert_eq!(each(&shown["timers"]).count(), 1);
+    let instances = in_mails(&["instances"]).json();
+    assert_eq!(each(&instances["instances"]).count(), 1);
+
+    assert_eq!(in_mails(&["retry", "--all"]).json()["changed"], 2);
+    assert_eq!(counted(&orders.0).await, [2, 0, 2]);
+    for _ in 0..2 {
+        let claim = mails.1.recv().await.expect("it comes again");
+        claim.fail(Retry::never("again")).await.expect("it is held");
+    }
+    let discard = ["discard", "--prefix", "dead 1", "--yes"];
+    assert_eq!(in_mails(&discard).json()["changed"], 1);
+    assert_eq!(
+        in_mails(&["discard", "--all", "--yes"]).json()["changed"],
+        1
+    );
+    assert_eq!(in_mails(&["purge", "--yes"]).json()["changed"], 3);
+    assert_eq!(counted(&mails.0).await, [0, 0, 0]);
+    assert_eq!(counted(&orders.0).await, [2, 0, 2]);
+}
+
+/// Timers with one deadline are listed in pages, each once, by time and by key.
+#[tokio::test]
+async fn pages_repeat_no_timer() {
+    const TIMERS: usize = 7;
+    let file = File::new();
+    let (timers, _claims) = file.instance().await;
+    let deadline = SystemTime::now() + HOUR;
+    for number in 0..TIMERS {
+        let (key, value) = (format!("timer {number}"), "v".to_owned());
+        let set = timers.set_timer_at(&key, &value, deadline).await;
+        set.expect("it is set");
+    }
+    for chosen in [&[][..], &["--prefix", "timer"]] {
+        let (mut keys, mut after) = (Vec::new(), None::<String>);
+        loop {
+            let mut arguments = [&["list", "--json", "--limit", "3"], chosen].concat();
+            if let Some(after) = &after {
+                arguments.extend(["--after", after]);
+            }
+            let page = run(&file, &arguments).json();
+            let found = each(&page["timers"]).map(|timer| timer["key"]["data"].to_string());
+            keys.extend(found);
+            assert!(keys.len() <= TIMERS, "{chosen:?}: {keys:?}");
+            match page["next"].as_str() {
+                Some(next) => after = Some(next.to_owned()),
+                None => break,
+            }
+        }
+        let once: BTreeSet<_> = keys.iter().collect();
+        assert_eq!((keys.len(), once.len()), (TIMERS, TIMERS), "{chosen:?}");
+    }
+}
+
+/// Timers that die again at once were retried again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn retry_of_all_ends_although_they_die_again() {
+    const DEAD: u64 = 600;
+    let file = File::new();
+    let (timers, mut claims) = file.instance().await;
+    let keys: Vec<_> = (0..DEAD).map(|key| key.to_string()).collect();
+    let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+    set(&timers, &keys, Duration::ZERO).await;
+    let failing = tokio::spawn(async move {
+        let handle = |_| async { Err(Retry::never("again")) };
+        claims.dispatch(256, handle).await;
+    });
+    for which in ["--all", "--prefix="] {
+        while counted(&timers).await[2] < DEAD {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let retry = || run(&file, &["retry", which, "--json"]).json();
+        let retried = tokio::task::block_in_place(retry);
+        assert_eq!(retried["changed"], DEAD, "{which}");
+    }
+    failing.abort();
 }
 
 /// Either the release of a claim takes effect or its acknowledgement, not both.
@@ -101,7 +222,10 @@ async fn released_claim_is_lost_to_its_worker() {
     claim.ack().await.expect_err("it was released");
     let again = claims.recv().await.expect("it comes again");
     let token = again.token().to_string();
-    assert_eq!(run(&file, &["discard", "--in-flight", &token]).code, 0);
+    assert_eq!(
+        run(&file, &["discard", "--in-flight", &token, "--yes"]).code,
+        0
+    );
     again.ack().await.expect_err("it was acknowledged");
     assert_eq!(run(&file, &["show", "a"]).code, 3);
 }
@@ -137,6 +261,16 @@ async fn exit_code_tells_what_is_wrong() {
         (&["retry"], 2),
         (&["release", "0"], 2),
         (&["purge"], 2),
+        (&["remove", "a"], 2),
+        (&["remove", "--prefix", "a"], 2),
+        (&["run", "--prefix", "a"], 2),
+        (&["move", "--prefix", "a", "--in", "1h"], 2),
+        (&["move", "a"], 2),
+        (&["move", "a", "--in", "soon"], 2),
+        (&["remove", "a", "--prefix", "a", "--yes"], 2),
+        (&["discard", "--all"], 2),
+        (&["discard", "--in-flight", "17"], 2),
+        (&["list", "--timeout", "5"], 2),
         (&["serve", "--listen", "0.0.0.0:0"], 2),
         (&["watch", "--times", "1", "--json"], 0),
         (&["purge", "--yes"], 0),
@@ -144,11 +278,222 @@ async fn exit_code_tells_what_is_wrong() {
     ] {
         let ran = run(&file, arguments);
         assert_eq!(ran.code, expected, "{arguments:?}: {ran:?}");
-        assert_eq!(
-            ran.errors.is_empty(),
-            expected == 0,
-            "{arguments:?}: {ran:?}"
-        );
+        let is_told = ran.errors.contains("error:");
+        assert_eq!(is_told, expected != 0, "{arguments:?}: {ran:?}");
+    }
+}
+
+/// A timer that waits could be looked at only, and `discard` said that it was not there.
+#[tokio::test]
+async fn change_says_what_it_has_found() {
+    let file = File::new();
+    let mut instance = file.instance().await;
+    kill_timers(&mut instance, &["dead"], "poison").await;
+    let (timers, mut claims) = instance;
+    set(&timers, &["waiting", "other"], HOUR).await;
+    set(&timers, &["flying"], Duration::ZERO).await;
+    let claim = claims.recv().await.expect("it comes");
+    let token = claim.token().to_string();
+    for (arguments, words) in [
+        (
+            &["remove", "absent", "--yes"][..],
+            &["absent", "has no timer"][..],
+        ),
+        (&["remove", "dead", "--yes"], &["dead", "discard"]),
+        (&["run", "flying"], &["flying", "in flight", &token]),
+        (&["move", "flying", "--in", "1h"], &["in flight", &token]),
+        (
+            &["discard", "--key", "waiting", "--yes"],
+            &["is waiting", "remove"],
+        ),
+        (&["retry", "--key", "flying"], &["in flight", &token]),
+        (&["retry", "17"], &["no dead timer has the token 17"]),
+        (&["release", "--key", "waiting"], &["is waiting"]),
+        (&["release", "17"], &["no claim has the token 17"]),
+        (&["remove", "--prefix", "none", "--yes"], &["there is none"]),
+    ] {
+        let Run { code, errors, .. } = run(&file, arguments);
+        assert_eq!(code, 3, "{arguments:?}: {errors}");
+        for word in words {
+            assert!(errors.contains(word), "{arguments:?}: {errors}");
+        }
+    }
+    assert_eq!(counted(&timers).await, [2, 1, 1], "nothing was changed");
+
+    let moved = run(&file, &["move", "waiting", "--in", "2h", "--json"]).json();
+    assert_eq!(
+        (&moved["changed"], &moved["in_flight"]),
+        (&1.into(), &0.into())
+    );
+    let deadline = timers.deadline("waiting").await.expect("it reads");
+    let left = deadline
+        .expect("it waits")
+        .duration_since(SystemTime::now());
+    assert!(left.expect("it is far") > HOUR + HOUR / 2);
+    let ran = run(&file, &["run", "waiting"]);
+    assert_eq!((ran.code, ran.output.trim()), (0, "1 made due now"));
+    let again = claims.recv().await.expect("it is due now");
+    assert_eq!(again.key, "waiting");
+    again.ack().await.expect("it is held");
+    let both = run(&file, &["remove", "other", "flying", "--yes", "--json"]).json();
+    assert_eq!(
+        (&both["changed"], &both["in_flight"]),
+        (&1.into(), &1.into())
+    );
+    assert_eq!(counted(&timers).await, [0, 1, 1]);
+}
+
+/// Timers of a prefix are changed together, and no others.
+#[tokio::test]
+async fn prefix_chooses_what_is_changed() {
+    let file = File::new();
+    let (timers, mut claims) = file.instance().await;
+    set(&timers, &["order 1", "order 17", "other"], HOUR).await;
+    let prefix = |arguments: &[&str], prefix: &str| {
+        let all = [arguments, &["--prefix", prefix, "--yes", "--json"]].concat();
+        run(&file, &all).json()["changed"].clone()
+    };
+    assert_eq!(prefix(&["move", "--in", "30min"], "order"), 2);
+    for key in ["order 1", "order 17"] {
+        let deadline = timers.deadline(key).await.expect("it reads");
+        assert!(deadline.expect("it waits") < SystemTime::now() + HOUR * 3 / 4);
+    }
+    assert_eq!(prefix(&["run"], "order 17"), 1);
+    let claim = claims.recv().await.expect("it is due");
+    assert_eq!(claim.key, "order 17");
+    claim.ack().await.expect("it is held");
+    assert_eq!(prefix(&["remove"], "order"), 1);
+    assert_eq!(counted(&timers).await, [1, 0, 0]);
+    let hex = run(&file, &["remove", "--hex", "226f7468657222", "--yes"]);
+    assert_eq!(hex.code, 0, "{hex:?}");
+    assert_eq!(counted(&timers).await, [0, 0, 0]);
+}
+
+/// A change left no trace.
+#[tokio::test]
+async fn change_is_logged_in_one_line_with_its_user() {
+    let file = File::new();
+    let (timers, _claims) = file.instance().await;
+    set(&timers, &["a\nb", "c"], HOUR).await;
+    let user = Command::new("id").arg("-un").output().expect("it runs");
+    let user = String::from_utf8(user.stdout).expect("it is text");
+    for (arguments, changed) in [
+        (&["move", "a\nb", "--in", "90s"][..], "changed=1"),
+        (&["remove", "a\nb", "c", "--yes"], "changed=2"),
+        (&["purge", "--yes"], "changed=0"),
+    ] {
+        let errors = run(&file, arguments).errors;
+        let lines: Vec<_> = errors.lines().collect();
+        assert_eq!(lines.len(), 1, "{errors}");
+        let who = format!("who=\"{}", user.trim());
+        let action = format!("action={}", arguments[0]);
+        for part in ["change: time=", &who, "namespace=orders", &action, changed] {
+            assert!(errors.contains(part), "{part}: {errors}");
+        }
+    }
+    for looks in [&["list"][..], &["show", "a"], &["stats"]] {
+        assert!(!run(&file, looks).errors.contains("change:"));
+    }
+}
+
+/// What cannot be undone was done at once. A terminal is asked for the name of the namespace.
+#[tokio::test]
+async fn question_is_asked_at_a_terminal() {
+    let file = File::new();
+    let (timers, _claims) = file.instance().await;
+    set(&timers, &["a 1", "a 2", "b"], HOUR).await;
+    let answer = |arguments: &str, text: &str| {
+        let program = env!("CARGO_BIN_EXE_tickwheel-admin");
+        let line = format!("{program} --url {} {arguments}", file.path().display());
+        let mut command = Command::new("script");
+        command.args(["-q", "-e", "-c", &line, "/dev/null"]);
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = piped.spawn().expect("it starts");
+        let mut input = child.stdin.take().expect("it is piped");
+        writeln!(input, "{text}").expect("it reads");
+        let ended = child.wait_with_output().expect("it ends");
+        drop(input);
+        let output = String::from_utf8_lossy(&ended.stdout).into_owned();
+        (ended.status.code(), output)
+    };
+    for refusal in ["yes", "mails", ""] {
+        let (code, output) = answer("remove --prefix a", refusal);
+        assert_eq!(code, Some(2), "{output}");
+        let asked = "remove 2 waiting timers, those that begin with \"a, in namespace orders";
+        assert!(output.contains(asked), "{output}");
+        assert_eq!(counted(&timers).await[0], 3);
+    }
+    let (code, output) = answer("remove --prefix a", "orders");
+    assert_eq!(code, Some(0), "{output}");
+    assert_eq!(counted(&timers).await[0], 1);
+    let (code, output) = answer("purge", "orders");
+    assert!(
+        output.contains("purge 1 timer, in namespace orders"),
+        "{output}"
+    );
+    assert_eq!(code, Some(0), "{output}");
+    assert_eq!(counted(&timers).await[0], 0);
+}
+
+/// A password was in the arguments, which all users of a machine see.
+#[tokio::test]
+async fn url_is_in_a_file_or_the_environment() {
+    let file = File::new();
+    let _instance = file.instance().await;
+    let path = file.path();
+    let path = path.to_str().expect("it is text");
+    let url_file = file.path().with_extension("url");
+    std::fs::write(&url_file, format!("{path}\n")).expect("it is written");
+    let url_file = url_file.to_str().expect("it is text");
+    let stats = |arguments: &[&str], variable: Option<&str>| {
+        let mut command = program();
+        command.args(["stats", "--json"]).args(arguments);
+        if let Some(url) = variable {
+            command.env("TICKWHEEL_ADMIN_URL", url);
+        }
+        ended(&mut command)
+    };
+    for (arguments, variable) in [
+        (&["--url", path][..], None),
+        (&["--url", path], Some("elsewhere.db")),
+        (&["--url-file", url_file], None),
+        (&["--url-file", url_file], Some("elsewhere.db")),
+        (&[], Some(path)),
+    ] {
+        let stats = stats(arguments, variable).json();
+        assert_eq!(stats["namespaces"][0]["namespace"], "orders");
+    }
+    let Run { code, errors, .. } = stats(&[], None);
+    assert_eq!(code, 2);
+    for way in ["--url", "--url-file", "TICKWHEEL_ADMIN_URL"] {
+        assert!(errors.contains(way), "{errors}");
+    }
+    assert_eq!(
+        stats(&["--url", path, "--url-file", url_file], None).code,
+        2
+    );
+    assert_eq!(stats(&["--url-file", "absent"], None).code, 2);
+    // An error does not repeat a password.
+    let secret = stats(&[], Some("mysql://me:s3cret@host/db"));
+    assert!(
+        secret.code == 2 && !secret.errors.contains("s3cret"),
+        "{secret:?}"
+    );
+}
+
+#[test]
+fn completions_and_manual_name_the_commands() {
+    for arguments in [
+        &["completions", "bash"][..],
+        &["completions", "zsh"],
+        &["completions", "fish"],
+        &["man"],
+    ] {
+        let ran = ended(program().args(arguments));
+        assert_eq!(ran.code, 0, "{ran:?}");
+        for command in ["remove", "move", "run", "serve"] {
+            assert!(ran.output.contains(command), "{arguments:?}: {command}");
+        }
     }
 }
 

@@ -1,19 +1,15 @@
-//! Changes: releases, retries, discards, purges.
+//! Changes: removes, moves, runs, releases, retries, discards, purges.
 
 use std::io::{BufRead as _, IsTerminal as _};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tickwheel_durable::store::{DeadRows, PrefixRows, Settlement, State, Version};
-use tokio::time::Instant;
 
 use super::output::{print, print_json};
-use crate::args::{Claims, Dead};
+use crate::actions::{Action, Done, Selection, act, count};
+use crate::args::{Claims, Dead, KeyForm, Waiting};
 use crate::failure::Failure;
-use crate::operator::{Operator, Step, all_steps};
+use crate::operator::Operator;
 use crate::records::ChangedRecord;
-
-/// So many dead timers of a prefix are found at once.
-const FOUND_AT_ONCE: usize = 100;
 
 /// Shows how far it is, on standard error, if that is a terminal.
 fn progress(total: u64) -> ProgressBar {
@@ -21,154 +17,121 @@ fn progress(total: u64) -> ProgressBar {
     ProgressBar::new(total).with_style(style.expect("the template is right"))
 }
 
-fn print_changed(operator: &Operator, changed: u64) -> Result<(), Failure> {
-    print_json(&ChangedRecord {
-        namespace: operator.namespace.to_string(),
-        changed,
-    })
+/// The user that runs the program.
+fn who() -> String {
+    let name = whoami::username().unwrap_or_else(|_| "unknown".to_owned());
+    match std::env::var("SUDO_USER") {
+        Ok(real) => format!("{real} as {name}"),
+        Err(_) => name,
+    }
 }
 
-/// Prints how many there were. None is a failure.
-fn finish(operator: &Operator, json: bool, done: &str, changed: u64) -> Result<(), Failure> {
-    if json {
-        print_changed(operator, changed)?;
-    } else if changed > 0 {
-        print(&format!("{changed} {done}"))?;
+pub(super) async fn change(
+    operator: &Operator,
+    json: bool,
+    action: Action,
+    selection: Selection,
+    yes: bool,
+) -> Result<(), Failure> {
+    let is_one = matches!(&selection, Selection::Keys(keys) if keys.len() == 1);
+    let (total, what) = count(operator, action, &selection).await?;
+    if action.is_asked(&selection) && !yes {
+        let which = match &selection {
+            Selection::All => String::new(),
+            selection => format!(", {}", selection.shown()),
+        };
+        ask(operator, &format!("{} {what}{which}", action.verb()))?;
     }
-    if changed == 0 {
-        return Err(Failure::NotFound(format!(
-            "no timer was {done}: there is none"
-        )));
+    let bar = progress(total);
+    let done = act(operator, &who(), action, selection, &|rows| bar.inc(rows)).await;
+    bar.finish_and_clear();
+    finish(operator, json, action, is_one, &done?)
+}
+
+/// Prints how many there were, and why others were left. None is a failure, but for a purge.
+fn finish(
+    operator: &Operator,
+    json: bool,
+    action: Action,
+    is_one: bool,
+    done: &Done,
+) -> Result<(), Failure> {
+    if json {
+        print_json(&ChangedRecord::new(operator.namespace.as_str(), done))?;
+    } else if done.changed > 0 || action == Action::Purge {
+        print(&format!("{} {}", done.changed, action.done()))?;
+        for reason in &done.reasons {
+            print(reason)?;
+        }
+        if done.in_flight > 0 && done.reasons.is_empty() {
+            print(&format!("{} in flight were left alone", done.in_flight))?;
+        }
+    }
+    if done.changed > 0 || action == Action::Purge {
+        return Ok(());
+    }
+    let why = match &done.reasons[..] {
+        [] => "there is none".to_owned(),
+        reasons if is_one => reasons.join("; "),
+        reasons => reasons.join("\n"),
+    };
+    Err(Failure::NotFound(format!(
+        "no timer was {}: {why}",
+        action.done()
+    )))
+}
+
+/// Asks at a terminal for the name of the namespace.
+fn ask(operator: &Operator, what: &str) -> Result<(), Failure> {
+    let nothing = |why: &str| Failure::Usage(format!("nothing was changed: to {what} {why}"));
+    let input = std::io::stdin();
+    if !input.is_terminal() {
+        return Err(nothing("needs --yes"));
+    }
+    let namespace = operator.namespace.as_str();
+    eprintln!(
+        "{what}, in namespace {namespace}. This cannot be undone. Type the name of the namespace to go on:"
+    );
+    let mut line = String::new();
+    input.lock().read_line(&mut line)?;
+    if line.trim() != namespace {
+        return Err(nothing("needs the name of the namespace"));
     }
     Ok(())
 }
 
-async fn settle_all(
-    operator: &Operator,
-    tokens: Vec<Version>,
-    how: Settlement,
-) -> Result<u64, Failure> {
-    let mut changed = 0;
-    for token in tokens {
-        changed += u64::from(operator.settle(token, how).await?);
-    }
-    Ok(changed)
-}
-
-pub(super) async fn release(operator: &Operator, json: bool, which: Claims) -> Result<(), Failure> {
-    let tokens = match &which.key {
-        Some(key) => operator.claims_of(key).await?,
-        None => which.tokens,
-    };
-    let released = settle_all(operator, tokens, Settlement::Release).await?;
-    finish(operator, json, "released", released)
-}
-
-pub(super) async fn retry(operator: &Operator, json: bool, which: Dead) -> Result<(), Failure> {
-    let retried = change_dead(operator, which, async |which| operator.retry(which).await).await?;
-    finish(operator, json, "retried", retried)
-}
-
-pub(super) async fn discard(
-    operator: &Operator,
-    json: bool,
-    which: Dead,
-    in_flight: bool,
-) -> Result<(), Failure> {
-    let discarded = if in_flight {
-        settle_all(operator, which.tokens, Settlement::Ack).await?
-    } else {
-        change_dead(operator, which, async |which| operator.discard(which).await).await?
-    };
-    finish(operator, json, "discarded", discarded)
-}
-
-/// Changes the chosen dead timers, step by step.
-async fn change_dead(
-    operator: &Operator,
-    which: Dead,
-    change: impl AsyncFn(DeadRows) -> Result<Step, Failure>,
-) -> Result<u64, Failure> {
-    let bar = progress(operator.counts().await?.dead);
-    let began = Instant::now();
-    if which.all {
-        // One that dies again meanwhile is left alone.
-        let step = || change(DeadRows::OlderThan(began.elapsed()));
-        return all_steps(step, |rows| bar.inc(rows)).await;
-    }
+/// The waiting timers that were chosen.
+pub(super) async fn waiting(operator: &Operator, which: Waiting) -> Result<Selection, Failure> {
     if let Some(prefix) = &which.prefix {
-        return change_prefix(operator, operator.prefix(prefix), &bar, change).await;
+        return Ok(Selection::Prefix(operator.prefix(prefix, which.form)?));
     }
-    let chosen = match &which.key {
-        Some(key) => {
-            let rows = operator.find(key).await?;
-            let dead = rows.into_iter().find(|row| row.state == State::Dead);
-            dead.map(|row| DeadRows::Key(row.key)).into_iter().collect()
-        }
-        None => which
-            .tokens
-            .into_iter()
-            .map(DeadRows::Token)
-            .collect::<Vec<_>>(),
-    };
-    let mut changed = 0;
-    for which in chosen {
-        changed += all_steps(|| change(which.clone()), |rows| bar.inc(rows)).await?;
+    let mut keys = Vec::new();
+    for key in &which.keys {
+        keys.push(operator.key(key, which.form).await?);
     }
-    Ok(changed)
+    Ok(Selection::Keys(keys))
 }
 
-async fn change_prefix(
+pub(super) async fn claims(
     operator: &Operator,
-    prefix: Vec<u8>,
-    bar: &ProgressBar,
-    change: impl AsyncFn(DeadRows) -> Result<Step, Failure>,
-) -> Result<u64, Failure> {
-    let mut request = PrefixRows::new(State::Dead, prefix, FOUND_AT_ONCE);
-    // A timer that dies again meanwhile is left alone.
-    let now = operator.counts().await?.now;
-    let mut changed = 0;
-    loop {
-        let page = operator.with_prefix(request.clone()).await?;
-        for row in page.rows.into_iter().filter(|row| row.due <= now) {
-            let token = DeadRows::Token(row.version);
-            changed += all_steps(|| change(token.clone()), |rows| bar.inc(rows)).await?;
-        }
-        match page.next {
-            Some(next) => request.after = Some(next),
-            None => return Ok(changed),
-        }
-    }
+    which: Claims,
+    form: KeyForm,
+) -> Result<Selection, Failure> {
+    Ok(match which.key {
+        Some(key) => Selection::Keys(vec![operator.key(&key, form).await?]),
+        None => Selection::Tokens(which.tokens),
+    })
 }
 
-pub(super) async fn purge(operator: &Operator, json: bool, yes: bool) -> Result<(), Failure> {
-    let counts = operator.counts().await?;
-    let total = counts.waiting + counts.in_flight + counts.dead;
-    if !yes && !is_meant(operator, total)? {
-        return Err(Failure::Usage(
-            "nothing was deleted: purge needs --yes".to_owned(),
-        ));
-    }
-    let bar = progress(total);
-    let purged = all_steps(|| operator.purge(), |rows| bar.inc(rows)).await?;
-    bar.finish_and_clear();
-    if json {
-        return print_changed(operator, purged);
-    }
-    print(&format!("{purged} deleted"))
-}
-
-/// Asks at a terminal for the name of the namespace.
-fn is_meant(operator: &Operator, total: u64) -> Result<bool, Failure> {
-    let input = std::io::stdin();
-    if !input.is_terminal() {
-        return Ok(false);
-    }
-    eprintln!(
-        "{total} timers will be deleted. Type the name of the namespace, {}, to go on:",
-        operator.namespace
-    );
-    let mut line = String::new();
-    input.lock().read_line(&mut line)?;
-    Ok(line.trim() == operator.namespace.as_str())
+pub(super) async fn dead(
+    operator: &Operator,
+    which: Dead,
+    form: KeyForm,
+) -> Result<Selection, Failure> {
+    Ok(match (which.key, which.prefix) {
+        (Some(key), _) => Selection::Keys(vec![operator.key(&key, form).await?]),
+        (_, Some(prefix)) => Selection::Prefix(operator.prefix(&prefix, form)?),
+        _ if which.all => Selection::All,
+        _ => Selection::Tokens(which.tokens),
+    })
 }

@@ -15,14 +15,15 @@ use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
 use tickwheel_durable::store::{
-    DeadRows, List, Namespace, Settlement, State as RowState, StoreTime, StoredNamespace, Version,
+    List, Namespace, State as RowState, StoreTime, StoredNamespace, Version,
 };
 use tokio::net::TcpListener;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
-use crate::args::{Common, Serve};
+use crate::actions::{Action, Selection, act};
+use crate::args::{Common, KeyForm, Serve};
 use crate::failure::Failure;
-use crate::operator::{Asked, Operator, all_steps};
+use crate::operator::{Asked, Operator};
 use crate::shown::{from_hex, hex};
 use guard::{Guard, secure};
 use page::{BARS, Frame, LATE, Overview, WINDOWS};
@@ -306,7 +307,11 @@ async fn find(
     Path(name): Path<String>,
     Query(find): Query<Find>,
 ) -> Result<Response, Failure> {
-    let rows = site.operator(&name).await?.find(&find.key).await?;
+    let rows = {
+        let operator = site.operator(&name).await?;
+        let key = operator.key(&find.key, KeyForm::default()).await?;
+        operator.rows_of(key).await?
+    };
     let row = rows.first();
     let row = row.ok_or_else(|| Failure::NotFound("there is no timer with this key".to_owned()))?;
     Ok(Redirect::to(&format!("/n/{name}/timer/{}", hex(&row.key))).into_response())
@@ -379,24 +384,16 @@ async fn change(
         ));
     }
     let operator = site.operator(&name).await?;
-    let done = match (&*action, form.token.map(Version)) {
-        ("retry", Some(token)) => operator.retry(DeadRows::Token(token)).await?.rows,
-        ("discard", Some(token)) => operator.discard(DeadRows::Token(token)).await?.rows,
-        ("release", Some(token)) => u64::from(operator.settle(token, Settlement::Release).await?),
-        ("retry-all", None) => all(&operator, true).await?,
-        ("discard-all", None) => all(&operator, false).await?,
+    let action_and_selection = match (&*action, form.token.map(Version)) {
+        ("retry", Some(token)) => (Action::Retry, Selection::Tokens(vec![token])),
+        ("discard", Some(token)) => (Action::Discard, Selection::Tokens(vec![token])),
+        ("release", Some(token)) => (Action::Release, Selection::Tokens(vec![token])),
+        ("retry-all", None) => (Action::Retry, Selection::All),
+        ("discard-all", None) => (Action::Discard, Selection::All),
         _ => return Err(Failure::NotFound("there is no such button".to_owned())),
     };
+    let (action, selection) = action_and_selection;
+    let done = act(&operator, "page", action, selection, &|_| ()).await?;
+    let done = done.changed;
     Ok(Redirect::to(&format!("/n/{name}?done={done}")).into_response())
-}
-
-/// Retries or discards all timers that are dead now, step by step.
-async fn all(operator: &Operator, retries: bool) -> Result<u64, Failure> {
-    let began = Instant::now();
-    let which = || DeadRows::OlderThan(began.elapsed());
-    if retries {
-        all_steps(|| operator.retry(which()), |_| ()).await
-    } else {
-        all_steps(|| operator.discard(which()), |_| ()).await
-    }
 }

@@ -8,7 +8,6 @@ use tickwheel_durable::store::{State, StoreTime, Stored, StoredInstance, StoredN
 
 use super::picture::{Bar, bars};
 use crate::clock::{from_now, goes_on, span};
-use crate::operator::position;
 use crate::records::{due_name, state_name};
 use crate::shown::{count, hex, line, text_line, whole};
 
@@ -255,7 +254,7 @@ fn rows(
                 } } }
             }
             @if let Some(last) = rows.last() {
-                @let (due, version) = position(last);
+                @let (due, version) = (last.due, last.version);
                 p { a href={ "/n/" (namespace) "/list/" (state_name(state)) "?due=" (due.as_micros()) "&version=" (version.0) } { "next" } }
             }
         }

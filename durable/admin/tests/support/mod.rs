@@ -1,12 +1,13 @@
 //! A file with timers, and the program.
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use serde_json::Value;
 use tickwheel::TimerWheel;
-use tickwheel_durable::{Claims, DurableTimers, Sqlite, builder};
+use tickwheel_durable::{Claims, DurableTimers, Retry, Sqlite, builder};
 
 /// An SQLite file in a folder that goes with it.
 pub(crate) struct File {
@@ -28,9 +29,14 @@ impl File {
     }
 
     /// Starts an instance on the file.
-    pub(crate) async fn instance(&self) -> (DurableTimers<String, String>, Claims<String, String>) {
+    pub(crate) async fn instance(&self) -> Instance {
+        self.instance_of("orders").await
+    }
+
+    /// Starts an instance of a namespace on the file.
+    pub(crate) async fn instance_of(&self, namespace: &str) -> Instance {
         let store = Sqlite::open(self.path()).expect("it opens");
-        let started = builder("orders").start(&TimerWheel::new(), store).await;
+        let started = builder(namespace).start(&TimerWheel::new(), store).await;
         started.expect("it starts")
     }
 }
@@ -40,6 +46,30 @@ impl Drop for File {
         // A file that is left over is harmless.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+pub(crate) type Instance = (DurableTimers<String, String>, Claims<String, String>);
+
+/// Sets timers of these keys that are due after a delay.
+pub(crate) async fn set(timers: &DurableTimers<String, String>, keys: &[&str], delay: Duration) {
+    let value = "v".to_owned();
+    let many = keys.iter().map(|key| (*key, &value, delay));
+    timers.set_many(many).await.expect("they are set");
+}
+
+/// Makes a timer of each of these keys dead, by this error.
+pub(crate) async fn kill_timers((timers, claims): &mut Instance, keys: &[&str], error: &str) {
+    set(timers, keys, Duration::ZERO).await;
+    for _ in keys {
+        let claim = claims.recv().await.expect("it comes");
+        claim.fail(Retry::never(error)).await.expect("it is held");
+    }
+}
+
+/// How many timers are waiting, in flight and dead.
+pub(crate) async fn counted(timers: &DurableTimers<String, String>) -> [u64; 3] {
+    let counts = timers.counts().await.expect("it counts");
+    [counts.waiting, counts.in_flight, counts.dead]
 }
 
 /// The program has ended.
@@ -57,11 +87,23 @@ impl Run {
     }
 }
 
+/// The program, without what the environment tells it.
+pub(crate) fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tickwheel-admin"));
+    for name in ["URL", "TOKEN"] {
+        command.env_remove(format!("TICKWHEEL_ADMIN_{name}"));
+    }
+    command
+}
+
 /// Runs the program on the file.
 pub(crate) fn run(file: &File, arguments: &[&str]) -> Run {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tickwheel-admin"));
-    let ran = command.arg(file.path()).args(arguments).output();
-    let ran = ran.expect("it runs");
+    ended(program().arg("--url").arg(file.path()).args(arguments))
+}
+
+/// Runs it to its end. It cannot ask.
+pub(crate) fn ended(command: &mut Command) -> Run {
+    let ran = command.stdin(Stdio::null()).output().expect("it runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it is text");
     Run {
         code: ran.status.code().expect("no signal ends it"),

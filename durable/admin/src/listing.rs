@@ -1,0 +1,136 @@
+//! Pages of timers in one state, for the program and the page.
+
+use tickwheel_durable::store::{List, PrefixCursor, PrefixRows, State, StoreTime, Stored, Version};
+
+use crate::failure::Failure;
+use crate::operator::Operator;
+use crate::shown::{from_hex, hex};
+
+/// A page with a filter by error looks at so many rows, and may be shorter then.
+const LOOKED_AT: usize = 2_000;
+
+/// So many rows are looked at together to find out whether one more fits a filter.
+const AHEAD: usize = 50;
+
+/// Which timers are listed.
+#[derive(Debug, Clone)]
+pub(crate) struct Filter {
+    pub(crate) state: State,
+    /// Those whose keys begin with this, by key. Otherwise they are listed by time.
+    pub(crate) prefix: Option<Vec<u8>>,
+    /// Those whose errors contain this.
+    pub(crate) error: Option<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) rows: Vec<Stored>,
+    /// Where the next page begins, if it has a row.
+    pub(crate) next: Option<String>,
+}
+
+/// A position in a list.
+#[derive(Clone)]
+enum Cursor {
+    Time(State, Option<(StoreTime, Version)>),
+    Key(PrefixRows, bool),
+}
+
+impl Cursor {
+    fn new(filter: &Filter, after: Option<&str>) -> Result<Self, Failure> {
+        let wrong = |after: &str| {
+            Failure::Usage(format!(
+                "{after:?} is not where a page of this list has ended"
+            ))
+        };
+        let Some(prefix) = &filter.prefix else {
+            let after = after.map(|text| by_time(text).ok_or_else(|| wrong(text)));
+            return Ok(Cursor::Time(filter.state, after.transpose()?));
+        };
+        let mut request = PrefixRows::new(filter.state, prefix.clone(), 0);
+        if let Some(text) = after {
+            let bytes = from_hex(text).ok_or_else(|| wrong(text))?;
+            request.after = Some(PrefixCursor(bytes));
+        }
+        Ok(Cursor::Key(request, false))
+    }
+
+    /// At most so many rows after the position, which follows them. None after the last.
+    async fn advance(&mut self, operator: &Operator, limit: usize) -> Result<Vec<Stored>, Failure> {
+        match self {
+            Cursor::Time(state, after) => {
+                let rows = operator.list(List::new(*state, *after, limit)).await?;
+                if let Some(last) = rows.last() {
+                    *after = Some((last.due, last.version));
+                }
+                Ok(rows)
+            }
+            Cursor::Key(request, is_over) => {
+                while !*is_over {
+                    request.limit = limit;
+                    let page = operator.with_prefix(request.clone()).await?;
+                    *is_over = page.next.is_none();
+                    request.after = page.next.or_else(|| request.after.take());
+                    if !page.rows.is_empty() {
+                        return Ok(page.rows);
+                    }
+                }
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    fn text(&self) -> Option<String> {
+        match self {
+            Cursor::Time(_, after) => {
+                after.map(|(due, version)| format!("{}-{}", due.as_micros(), version.0))
+            }
+            Cursor::Key(request, _) => request.after.as_ref().map(|cursor| hex(&cursor.0)),
+        }
+    }
+}
+
+fn by_time(text: &str) -> Option<(StoreTime, Version)> {
+    let (due, version) = text.split_once('-')?;
+    let due = StoreTime::from_micros(due.parse().ok()?);
+    Some((due, Version(version.parse().ok()?)))
+}
+
+/// A page of at most so many timers.
+pub(crate) async fn page(
+    operator: &Operator,
+    filter: &Filter,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Page, Failure> {
+    let fits = |row: &Stored| match &filter.error {
+        Some(text) => (row.error.as_ref()).is_some_and(|error| error.contains(text)),
+        None => true,
+    };
+    let most = filter.error.as_ref().map_or(usize::MAX, |_| LOOKED_AT);
+    let mut cursor = Cursor::new(filter, after)?;
+    let (mut rows, mut looked_at) = (Vec::new(), 0);
+    while rows.len() < limit {
+        let found = cursor.advance(operator, limit - rows.len()).await?;
+        if found.is_empty() {
+            return Ok(Page { rows, next: None });
+        }
+        looked_at += found.len();
+        rows.extend(found.into_iter().filter(fits));
+        if looked_at >= most {
+            break;
+        }
+    }
+    let next = cursor.text();
+    let ahead = if filter.error.is_some() { AHEAD } else { 1 };
+    loop {
+        let found = cursor.advance(operator, ahead).await?;
+        looked_at += found.len();
+        if found.is_empty() {
+            return Ok(Page { rows, next: None });
+        }
+        if found.iter().any(fits) || looked_at >= most {
+            return Ok(Page { rows, next });
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The password of a PostgreSQL URL that has none, as libpq finds it: in the variable `PGPASSWORD`, else in the file that
+//! `PGPASSFILE` names, else in `~/.pgpass`.
+
+use std::env;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tokio_postgres::Config;
+use tokio_postgres::config::Host;
+
+const PORT: u16 = 5432;
+
+/// The password for one host of these settings. A file that others may read is ignored, with a warning.
+pub(crate) fn find(config: &Config) -> io::Result<Option<String>> {
+    if let Ok(password) = env::var("PGPASSWORD") {
+        return Ok(Some(password));
+    }
+    let Some(file) = file() else { return Ok(None) };
+    if !is_private(&file)? {
+        eprintln!(
+            "warning: the password file {} is ignored: its mode must be 0600 or less",
+            file.display()
+        );
+        return Ok(None);
+    }
+    Ok(of(&fs::read_to_string(&file)?, config))
+}
+
+/// The file, if it is there.
+fn file() -> Option<PathBuf> {
+    let named = env::var_os("PGPASSFILE").map(PathBuf::from);
+    let file = named.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".pgpass")))?;
+    file.is_file().then_some(file)
+}
+
+#[cfg(unix)]
+fn is_private(file: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::PermissionsExt as _;
+    Ok(File::open(file)?.metadata()?.permissions().mode() & 0o077 == 0)
+}
+
+#[cfg(not(unix))]
+fn is_private(file: &Path) -> io::Result<bool> {
+    File::open(file).map(|_| true)
+}
+
+/// The password in the first line that fits: `host:port:database:user:password`, each but the last `*` for any.
+fn of(text: &str, config: &Config) -> Option<String> {
+    let host = match config.get_hosts().first() {
+        Some(Host::Tcp(host)) => host.clone(),
+        // A socket's folder, which the file names so.
+        _ => "localhost".to_owned(),
+    };
+    let port = config.get_ports().first().copied().unwrap_or(PORT);
+    let user = config.get_user().map_or_else(name, str::to_owned);
+    let database = config.get_dbname().unwrap_or(&user).to_owned();
+    let wanted = [host, port.to_string(), database, user];
+    let mut lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.find_map(|line| {
+        let mut fields = fields(line);
+        let password = (fields.len() == 5).then(|| fields.pop())??;
+        let mut pairs = fields.iter().zip(&wanted);
+        pairs
+            .all(|(field, wanted)| field == "*" || field == wanted)
+            .then_some(password)
+    })
+}
+
+/// The user that the client takes without one in the URL.
+fn name() -> String {
+    whoami::username().unwrap_or_default()
+}
+
+/// The fields of a line. A backslash makes a colon or a backslash part of a field.
+fn fields(line: &str) -> Vec<String> {
+    let mut fields = vec![String::new()];
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        if c == ':' && fields.len() < 5 {
+            fields.push(String::new());
+            continue;
+        }
+        let c = if c == '\\' { chars.next() } else { Some(c) };
+        fields.last_mut().expect("there is one at least").extend(c);
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn password_is_of_the_first_line_that_fits() {
+        let text = "# a comment\n\
+            db-2:5432:orders:worker:other\n\
+            db-1:5433:*:worker:pass\\:word\\\\:x\n\
+            *:*:orders:worker:late\n\
+            db-1:5432\n";
+        for (url, expected) in [
+            ("postgres://worker@db-1:5433/orders", Some("pass:word\\:x")),
+            ("postgres://worker@db-2/orders", Some("other")),
+            ("postgres://worker@db-3/orders", Some("late")),
+            ("postgres://admin@db-1:5433/orders", None),
+        ] {
+            let config = url.parse().expect("it is a URL");
+            assert_eq!(of(text, &config).as_deref(), expected, "{url}");
+        }
+    }
+}
