@@ -26,7 +26,8 @@ use crate::store::{BoxError, BoxFuture, StoreError};
 /// When a host has not responded for so long, the next one is tried beside it.
 const STAGGER: Duration = Duration::from_millis(250);
 
-const READS_ONLY: &str = "SELECT current_setting('transaction_read_only') = 'on'";
+/// It looks up no function, for the path is still that of the role.
+const READS_ONLY: &str = "SHOW transaction_read_only";
 
 /// A client, and what its server sends.
 pub(super) type Dialed = (Client, Messages);
@@ -162,7 +163,7 @@ async fn attempt(
         return Err(StoreError::unavailable(message));
     };
     let rows = asked.map_err(|error| host.describe(error))?;
-    if rows[0].get(0) {
+    if rows[0].get::<_, &str>(0) == "on" {
         let message = format!(
             "PostgreSQL {host}: the server accepts no writes: it is a standby, or the role has default_transaction_read_only"
         );

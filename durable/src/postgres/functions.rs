@@ -1,5 +1,7 @@
 //! Functions with which users set, move and remove timers in transactions of their own.
 //!
+//! The last migration has their text, which a test of [`schema`](super::schema) writes there. So this is no part of what runs.
+//!
 //! They run the statements of the store's own calls, for one key: `$1` and so on become the names of variables. So each rule
 //! is written once. [`statements`](super::statements) says how their locks keep transactions and batches apart.
 
@@ -26,7 +28,7 @@ const PUBLIC: [(&str, &str, Returns, &str); 4] = [
 /// Key types, and how the codec `json` encodes a key.
 const KEYS: [(&str, &str); 2] = [
     ("text", "convert_to(to_json(key)::text, 'UTF8')"),
-    ("jsonb", "convert_to(tickwheel_compact(key), 'UTF8')"),
+    ("jsonb", "convert_to(@.tickwheel_compact(key), 'UTF8')"),
 ];
 
 #[derive(Clone, Copy)]
@@ -39,7 +41,7 @@ enum Returns {
 
 /// Encodes a key as `serde_json` does, without spaces. The order of an object's fields is lost in `jsonb`.
 const COMPACT: &str = "
-    CREATE OR REPLACE FUNCTION tickwheel_compact(key jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $body$
+    CREATE OR REPLACE FUNCTION @.tickwheel_compact(key jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $body$
     BEGIN
         CASE jsonb_typeof(key)
         WHEN 'object' THEN
@@ -47,7 +49,7 @@ const COMPACT: &str = "
                 USING ERRCODE = 'invalid_parameter_value';
         WHEN 'array' THEN
             RETURN '[' || coalesce((
-                SELECT string_agg(tickwheel_compact(e.item), ',' ORDER BY e.number)
+                SELECT string_agg(@.tickwheel_compact(e.item), ',' ORDER BY e.number)
                 FROM jsonb_array_elements(key) WITH ORDINALITY AS e(item, number)
             ), '') || ']';
         ELSE
@@ -117,7 +119,7 @@ fn write() -> String {
     let keyed = ["its_space", "its_keys"];
     format!(
         "
-    CREATE OR REPLACE FUNCTION tickwheel_write(its_name text, its_key bytea, its_value bytea, its_time timestamptz,
+    CREATE OR REPLACE FUNCTION @.tickwheel_write(its_name text, its_key bytea, its_value bytea, its_time timestamptz,
         its_action text, OUT its_result text, OUT its_removed bytea)
     LANGUAGE plpgsql AS $body$
     DECLARE
@@ -139,7 +141,7 @@ fn write() -> String {
             RAISE 'tickwheel: the timers of namespace \"%\" are encoded as \"%\", not as \"json\"', its_name, its_codec
                 USING ERRCODE = 'object_not_in_prerequisite_state';
         END IF;
-        SELECT coalesce(max(i.load_window), 0) INTO its_window FROM tickwheel_instances i
+        SELECT coalesce(max(i.load_window), 0) INTO its_window FROM @.tickwheel_instances i
             WHERE i.namespace = its_space AND i.alive_until >= {now};
         its_window := its_window + (extract(epoch FROM clock_timestamp() - now()) * 1000000)::bigint;
         FOR its_row IN {share} LOOP END LOOP;
@@ -189,7 +191,9 @@ fn write() -> String {
     )
 }
 
-/// One function for users. It has the rights of its owner and a path of its own, so its callers need no other right.
+/// One function for users. It has the rights of its owner, so its callers need no other right. Its path has the built-in
+/// functions, operators and types alone: no caller, and no role that may create in a schema, chooses what it runs. Where it
+/// calls another of ours, the arguments have the exact types, so that no overload fits better.
 ///
 /// The settings have rows looked up by indices, as those of the store's own connections do.
 fn public(function: usize, key: usize) -> String {
@@ -198,12 +202,12 @@ fn public(function: usize, key: usize) -> String {
     let value = if parameters.contains("value") {
         "convert_to(value::text, 'UTF8')"
     } else {
-        "NULL"
+        "NULL::bytea"
     };
     let due = if parameters.contains("due") {
         "due"
     } else {
-        "NULL"
+        "NULL::timestamptz"
     };
     let separator = if parameters.is_empty() { "" } else { ", " };
     let (out, answers) = match returns {
@@ -225,23 +229,23 @@ fn public(function: usize, key: usize) -> String {
     let types = [&["text", key_type], &types[..]].concat().join(", ");
     format!(
         "
-    CREATE OR REPLACE FUNCTION {name}(namespace text, key {key_type}{separator}{parameters}{out}) {returning}
+    CREATE OR REPLACE FUNCTION @.{name}(namespace text, key {key_type}{separator}{parameters}{out}) {returning}
     LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path FROM CURRENT
+    SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
     SET plan_cache_mode = force_generic_plan SET jit = off
     AS $body$
     DECLARE
         its record;
     BEGIN
-        its := tickwheel_write(namespace, {encoded}, {value}, {due}, '{action}');
+        its := @.tickwheel_write(namespace, {encoded}, {value}, {due}, '{action}'::text);
         {answers};
     END $body$;
-    REVOKE ALL ON FUNCTION {name}({types}) FROM PUBLIC"
+    REVOKE ALL ON FUNCTION @.{name}({types}) FROM PUBLIC"
     )
 }
 
-/// The SQL that makes all functions, or replaces them. They keep the `search_path` with which they are made.
+/// The SQL that makes all functions, or replaces them.
 pub(super) fn install() -> String {
     let mut sql = vec![COMPACT.to_owned(), write()];
     for function in 0..PUBLIC.len() {
@@ -249,7 +253,7 @@ pub(super) fn install() -> String {
             sql.push(public(function, key));
         }
     }
-    let internal = "REVOKE ALL ON FUNCTION tickwheel_compact(jsonb), tickwheel_write(text, bytea, bytea, timestamptz, text) FROM PUBLIC";
+    let internal = "REVOKE ALL ON FUNCTION @.tickwheel_compact(jsonb), @.tickwheel_write(text, bytea, bytea, timestamptz, text) FROM PUBLIC";
     sql.push(internal.to_owned());
     sql.join(";\n")
 }

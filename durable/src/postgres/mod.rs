@@ -25,6 +25,7 @@
 mod dead;
 mod dial;
 mod fire;
+#[cfg(test)]
 mod functions;
 mod hints;
 mod hosts;
@@ -93,7 +94,17 @@ use write::WriteCall;
 /// # Permissions
 ///
 /// The first connection makes the tables `tickwheel_*`, the sequence `tickwheel_versions` and functions in the first schema of
-/// the role's `search_path`; for that it needs `CREATE` on the schema. Tables of an earlier version of this crate are upgraded
+/// the role's `search_path`; for that it needs `CREATE` on the schema. Give them a schema of their own, in which no other role
+/// may create:
+///
+/// ```sql
+/// CREATE SCHEMA timers AUTHORIZATION worker;
+/// ALTER ROLE worker SET search_path = timers; -- or ?options=-csearch_path%3Dtimers in the URL
+/// ```
+///
+/// No tables are made where another role may create, as all may in the schema `public` of PostgreSQL 14 and of databases that
+/// come from it. If that right is given later, connecting logs a warning; if the tables then belong to a role that does not
+/// own the schema, it is refused, since any role may have made them. Tables of an earlier version of this crate are upgraded
 /// by the first connection, whose role has to own them; instances of that version can then not connect any more.
 ///
 /// Where the role may not do that, another one applies the files in the folder `migrations/postgres` of this package, each in
@@ -102,10 +113,22 @@ use write::WriteCall;
 /// Then it is enough to have
 ///
 /// ```sql
+/// GRANT USAGE ON SCHEMA timers TO worker;
 /// GRANT SELECT ON tickwheel_schema TO worker;
 /// GRANT SELECT, INSERT, UPDATE, DELETE ON tickwheel_namespaces, tickwheel_instances, tickwheel_timers, tickwheel_dead TO worker;
 /// GRANT USAGE ON SEQUENCE tickwheel_versions TO worker;
 /// ```
+///
+/// What each role can do to the timers of a schema:
+///
+/// | role | can | cannot |
+/// |---|---|---|
+/// | with these rights on the tables | read and change the timers of all namespaces | change the tables and functions |
+/// | with `EXECUTE` on [the functions](#in-your-own-transaction) | set, move and remove timers of all namespaces, read a value by removing it, and delay calls on the keys that its transaction holds | read a table; run its own code with the rights of the owner |
+/// | with `CREATE` on the schema | mislead those that call the functions, by functions of the same name with other parameters, which then run as the caller | run its own code as the owner, as a store or as a caller that casts its arguments and names the schema |
+/// | any that may connect to the database | delay calls, by taking the same advisory locks; `LISTEN` to hints, which hold no data, and send them, which costs each instance a query | read or change a timer |
+///
+/// Several schemas in one database have nothing in common: tenants that shall not reach each other's timers get a schema each.
 ///
 /// # In your own transaction
 ///
@@ -139,9 +162,11 @@ use write::WriteCall;
 /// * Arguments that are null or too long, and a namespace that was not opened, are errors that say so.
 ///
 /// The functions run with the rights of the role that made the tables. No other role may call them until it is allowed to, and
-/// needs no right on a table:
+/// needs no right on a table. `EXECUTE` is for the timers of all namespaces; for fewer, let the role call a function of yours
+/// that calls these:
 ///
 /// ```sql
+/// GRANT USAGE ON SCHEMA timers TO shop;
 /// GRANT EXECUTE ON FUNCTION
 ///     tickwheel_set(text, text, jsonb, timestamptz), tickwheel_set_if_absent(text, text, jsonb, timestamptz),
 ///     tickwheel_move(text, text, timestamptz), tickwheel_remove(text, text) TO shop;

@@ -36,7 +36,7 @@ pub(super) async fn refuse_shared(
 ) -> Result<(), StoreError> {
     let mut seen: [Option<i32>; 2] = [None; 2];
     for asks in LOOKS {
-        let asked = clients[asks].query_typed("SELECT pg_backend_pid()", &[]);
+        let asked = clients[asks].query_typed("SELECT pg_catalog.pg_backend_pid()", &[]);
         let Ok(answer) = timeout(ANSWER, asked).await else {
             let message = format!(
                 "PostgreSQL {target}: of two connections one has no answer within {ANSWER:?}: a pooler between has to have \

@@ -1,119 +1,68 @@
 //! The tables and functions, and how they come to be.
 //!
-//! The first connection of a store brings a database to the latest version of the schema: [`TABLES`] are version 1, and
-//! each of [`UPGRADES`] leads to the next. Functions have the version of the tables. They are made again after an upgrade,
-//! since their text is that of the statements.
+//! The files in the folder `migrations/postgres` lead from each version of the schema to the next, the first from nothing. The
+//! first connection of a store runs those that a database lacks, and another role does where this one may not create anything.
+//! Functions have the version of the tables. The last file has them, and a test writes them there with
+//! `TICKWHEEL_WRITE_MIGRATIONS=1`, or else compares them: their text is that of the statements.
 //!
-//! For roles that may not create anything the same SQL lies in files, one for each version: [`MIGRATIONS`]. A test writes them
-//! with `TICKWHEEL_WRITE_MIGRATIONS=1`, and otherwise compares them.
+//! # Names
+//!
+//! A role that may create functions in a schema could make one that fits our arguments better than the built-in, and the
+//! server would run it for us. So:
+//!
+//! 1. The role's `search_path` says where the tables are, and nothing else. [`PLACE`] asks for that, before anything else, by
+//!    names that are all qualified.
+//! 2. From then on the path of a connection, of a function and of a migration is `pg_catalog, pg_temp`. Functions and operators
+//!    are never looked up in `pg_temp`, so all are built-in.
+//! 3. Our tables, sequences and functions have their schema before them: `@.` in the text of a statement. A call of one of our
+//!    functions by another has arguments of exactly its types.
 
-use futures_util::future::try_join;
+use futures_util::future::try_join3;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
+#[cfg(test)]
 use super::functions;
 use super::target::Target;
 use crate::store::StoreError;
 
-/// The version of the schema that is known: that of [`TABLES`] after all [`UPGRADES`].
+/// The version of the schema that is known.
 #[allow(clippy::cast_possible_truncation, reason = "they are few")]
-const SCHEMA: u32 = 1 + UPGRADES.len() as u32;
-
-/// The tables, as they were in version 1.
-///
-/// | column | |
-/// |---|---|
-/// | `due`, `deadline`, `alive_until` | microseconds since the epoch |
-/// | `period` | microseconds, or null |
-/// | `loaded_by` | the id of an instance, or null |
-/// | `lacks` | how many due rows an instance lacks |
-/// | `load_window` | how far ahead an instance loads, in microseconds |
-/// | `replaces` | the version that a waiting row had before it was last set or moved |
-///
-/// | index | finds |
-/// |---|---|
-/// | `tickwheel_timers_pkey` | what is fired or settled |
-/// | `tickwheel_waiting` | the one waiting row of a key |
-/// | `tickwheel_in_flight` | the latest claim of a key |
-/// | `tickwheel_due` | rows that no instance has loaded, by when they are due |
-/// | `tickwheel_loaded` | rows that are loaded, by the instance |
-///
-/// Rows come and go all the time, so the table is vacuumed early.
-const TABLES: &str = "
-    CREATE TABLE tickwheel_schema (version int NOT NULL, identity uuid NOT NULL DEFAULT gen_random_uuid());
-    INSERT INTO tickwheel_schema VALUES (1);
-    CREATE SEQUENCE tickwheel_versions MAXVALUE 9007199254740991;
-    CREATE TABLE tickwheel_namespaces (
-        id int PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
-        name text NOT NULL UNIQUE,
-        codec text NOT NULL
-    );
-    CREATE TABLE tickwheel_instances (
-        id bigint PRIMARY KEY,
-        alive_until bigint NOT NULL,
-        lacks bigint NOT NULL,
-        namespace int NOT NULL
-    );
-    CREATE TABLE tickwheel_timers (
-        version bigint PRIMARY KEY,
-        due bigint NOT NULL,
-        deadline bigint NOT NULL,
-        period bigint,
-        loaded_by bigint,
-        replaces bigint,
-        namespace int NOT NULL,
-        attempt int NOT NULL,
-        in_flight boolean NOT NULL,
-        key bytea NOT NULL,
-        value bytea NOT NULL
-    ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
-    CREATE UNIQUE INDEX tickwheel_waiting ON tickwheel_timers (namespace, key) WHERE NOT in_flight;
-    CREATE INDEX tickwheel_in_flight ON tickwheel_timers (namespace, key, version) WHERE in_flight;
-    CREATE INDEX tickwheel_due ON tickwheel_timers (namespace, in_flight, due, version) WHERE loaded_by IS NULL;
-    CREATE INDEX tickwheel_loaded ON tickwheel_timers (namespace, loaded_by) WHERE loaded_by IS NOT NULL;
-";
-
-/// From each version of the schema to the next, the first from version 1.
-///
-/// 2. The window that an instance loads, because the functions for users send hints of what lies in it. Dead rows, with
-///    `died` and `error`, and the last error of the other rows. `tickwheel_dead_key` finds those of a key,
-///    `tickwheel_dead_died` those that died first. The schedule of rows that repeat by one: its text, or null.
-///    And the id of the instance that fired a row in flight.
-const UPGRADES: [&str; 1] = ["
-    ALTER TABLE tickwheel_instances ADD COLUMN load_window bigint NOT NULL DEFAULT 0;
-    ALTER TABLE tickwheel_timers ADD COLUMN error text;
-    ALTER TABLE tickwheel_timers ADD COLUMN schedule text;
-    ALTER TABLE tickwheel_timers ADD COLUMN claimed_by bigint;
-    CREATE TABLE tickwheel_dead (
-        version bigint PRIMARY KEY,
-        died bigint NOT NULL,
-        deadline bigint NOT NULL,
-        namespace int NOT NULL,
-        attempt int NOT NULL,
-        key bytea NOT NULL,
-        value bytea NOT NULL,
-        error text
-    );
-    CREATE INDEX tickwheel_dead_key ON tickwheel_dead (namespace, key, died, version);
-    CREATE INDEX tickwheel_dead_died ON tickwheel_dead (namespace, died, version);
-"];
+const SCHEMA: u32 = MIGRATIONS.len() as u32;
 
 /// The files below `migrations/postgres`, from version 1 on.
-pub(super) const MIGRATIONS: [&str; SCHEMA as usize] = [
+pub(super) const MIGRATIONS: [&str; 3] = [
     include_str!("../../migrations/postgres/1.sql"),
     include_str!("../../migrations/postgres/2.sql"),
+    include_str!("../../migrations/postgres/3.sql"),
 ];
 
-/// Instances that make the tables at the same time take turns by this advisory lock. Any number will do.
+/// Instances that make the tables at the same time take turns by this advisory lock, as the files do. Any number will do.
 const LOCK: i64 = 0x7469_636b_7768_6565;
 
-/// The version of the schema that is there, and which tables they are.
-const VERSION: &str = "SELECT version, identity::text FROM tickwheel_schema";
-
-/// The quoted name of the schema that the tables are in.
+/// The quoted name of the schema in which the role's path finds the tables, if it does.
 const PLACE: &str = "
-    SELECT quote_ident(n.nspname) FROM pg_class c, pg_namespace n
-    WHERE c.oid = 'tickwheel_timers'::regclass AND n.oid = c.relnamespace";
+    SELECT pg_catalog.quote_ident(n.nspname::pg_catalog.text) FROM pg_catalog.pg_class c, pg_catalog.pg_namespace n
+    WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('tickwheel_schema')
+        AND n.oid OPERATOR(pg_catalog.=) c.relnamespace";
+
+/// The path of a connection from then on.
+const PATH: &str = "SET search_path = pg_catalog, pg_temp";
+
+/// The version of the schema that is there, and which tables they are.
+const VERSION: &str = "SELECT version, identity::text FROM @.tickwheel_schema";
+
+/// Which roles may create in the schema beside its owner, that of the tables and this one, if any; the owner of the tables, and
+/// whether that is this role or acts for the owner of the schema, as superusers do.
+const RIGHTS: &str = "
+    SELECT (
+        SELECT string_agg(CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(a.grantee) END, ', ')
+        FROM aclexplode(n.nspacl) a
+        WHERE a.privilege_type = 'CREATE' AND a.grantee <> t.relowner AND a.grantee <> me.oid
+            AND CASE a.grantee WHEN 0 THEN true ELSE NOT pg_has_role(a.grantee, n.nspowner, 'USAGE') END
+    ), pg_get_userbyid(t.relowner)::text, t.relowner = me.oid OR pg_has_role(t.relowner, n.nspowner, 'USAGE')
+    FROM pg_class t, pg_namespace n, pg_roles me
+    WHERE t.oid = '@.tickwheel_timers'::regclass AND n.oid = t.relnamespace AND me.rolname = current_user";
 
 /// The latest number that the sequence has given, and the greatest in use, if any is greater.
 ///
@@ -121,26 +70,44 @@ const PLACE: &str = "
 /// there are none.
 const NUMBERS: &str = "
     WITH given AS MATERIALIZED (
-        SELECT coalesce(pg_sequence_last_value('tickwheel_versions'), 0) AS number
+        SELECT coalesce(pg_sequence_last_value('@.tickwheel_versions'), 0) AS number
     )
     SELECT given.number, coalesce(greatest(
-        (SELECT version FROM tickwheel_timers WHERE version > given.number ORDER BY version DESC LIMIT 1),
-        (SELECT version FROM tickwheel_dead WHERE version > given.number ORDER BY version DESC LIMIT 1),
-        (SELECT id FROM tickwheel_instances WHERE id > given.number ORDER BY id DESC LIMIT 1)
+        (SELECT version FROM @.tickwheel_timers WHERE version > given.number ORDER BY version DESC LIMIT 1),
+        (SELECT version FROM @.tickwheel_dead WHERE version > given.number ORDER BY version DESC LIMIT 1),
+        (SELECT id FROM @.tickwheel_instances WHERE id > given.number ORDER BY id DESC LIMIT 1)
     ), 0) FROM given";
 
 /// Tables that were found.
 #[derive(Debug, Clone)]
 pub(super) struct Tables {
+    /// Their schema and a dot, as it stands before their names.
+    place: String,
     version: u32,
     /// A number that was made with them: tables that are dropped and made again have another one.
     identity: String,
     /// The latest number that the sequence has given, and the greatest in use, if that is greater.
     given: i64,
     used: i64,
+    rights: Rights,
+}
+
+/// Which roles could stand in the way of the tables.
+#[derive(Debug, Clone)]
+struct Rights {
+    /// Those that may create in the schema, though they own neither the schema nor the tables.
+    creators: Option<String>,
+    owner: String,
+    /// Whether one of them could have made the tables.
+    is_owner_trusted: bool,
 }
 
 impl Tables {
+    /// A statement that names these tables.
+    pub(super) fn name_in(&self, sql: &str) -> String {
+        sql.replace("@.", &self.place)
+    }
+
     /// Whether they are the same tables.
     pub(super) fn are(&self, other: &Tables) -> bool {
         self.identity == other.identity
@@ -149,6 +116,35 @@ impl Tables {
     /// Whether they are to be upgraded.
     pub(super) fn are_older(&self) -> bool {
         self.version < SCHEMA
+    }
+
+    /// Refuses tables that a role may have made which has no business to: its triggers would run as this role. Warns where other
+    /// roles may create in the schema. Nothing of theirs is run by the store, but they can mislead the callers of the functions
+    /// for users, who look these up by name.
+    pub(super) fn check_rights(&self, target: &Target) -> Result<(), StoreError> {
+        let Rights {
+            creators: Some(creators),
+            owner,
+            is_owner_trusted,
+        } = &self.rights
+        else {
+            return Ok(());
+        };
+        let schema = self.place.trim_end_matches('.');
+        if *is_owner_trusted {
+            tracing::warn!(
+                store = %target, schema, %creators,
+                "other roles may create in the schema of the timers, and so mislead callers of its functions: revoke that, \
+                 or move the tables to a schema of their own"
+            );
+            return Ok(());
+        }
+        let message = format!(
+            "PostgreSQL {target}: the tables in schema {schema} belong to {owner}, who does not own the schema, and other roles \
+             may create in it ({creators}), so any of them may have made the tables: REVOKE CREATE ON SCHEMA {schema} from \
+             these, if {owner} is to be trusted"
+        );
+        Err(StoreError::refused(message))
     }
 
     /// Whether they can be used. The greatest version that was seen in them is `seen`.
@@ -182,22 +178,56 @@ impl Tables {
     }
 }
 
+/// Where the tables are. From then on the path of the connection is [`PATH`].
+async fn place(client: &Client) -> Result<Option<String>, Error> {
+    let places = try_join3(
+        client.batch_execute("RESET search_path"),
+        client.query_typed(PLACE, &[]),
+        client.batch_execute(PATH),
+    );
+    let ((), rows, ()) = places.await?;
+    Ok(rows.first().map(|row| row.get::<_, String>(0) + "."))
+}
+
 /// The tables, if they are there and not from before there were dead rows.
 pub(super) async fn find(client: &Client) -> Result<Option<Tables>, Error> {
-    let found = try_join(
-        client.query_typed(VERSION, &[]),
-        client.query_typed(NUMBERS, &[]),
+    let Some(place) = place(client).await? else {
+        return Ok(None);
+    };
+    let named = |sql: &str| sql.replace("@.", &place);
+    let (version, numbers, rights) = (named(VERSION), named(NUMBERS), named(RIGHTS));
+    let found = try_join3(
+        client.query_typed(&version, &[]),
+        client.query_typed(&numbers, &[]),
+        client.query_typed(&rights, &[]),
     );
     match found.await {
-        Ok((version, numbers)) => Ok(version.first().map(|row| Tables {
+        Ok((version, numbers, rights)) => Ok(version.first().map(|row| Tables {
             version: u32::try_from(row.get::<_, i32>(0)).unwrap_or(u32::MAX),
             identity: row.get(1),
             given: numbers[0].get(0),
             used: numbers[0].get(1),
+            rights: Rights {
+                creators: rights[0].get(0),
+                owner: rights[0].get(1),
+                is_owner_trusted: rights[0].get(2),
+            },
+            place,
         })),
         Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// The version of the tables, if there are any.
+async fn version(client: &Client) -> Result<Option<u32>, Error> {
+    let Some(place) = place(client).await? else {
+        return Ok(None);
+    };
+    let version = VERSION.replace("@.", &place);
+    let rows = client.query_typed(&version, &[]).await?;
+    let version = rows.first().map(|row| row.get::<_, i32>(0));
+    Ok(version.map(|version| u32::try_from(version).unwrap_or(u32::MAX)))
 }
 
 /// The files that lead from this version to the latest.
@@ -209,14 +239,10 @@ fn files(from: u32) -> String {
 
 /// There are no tables, or older ones, and this store does not make them.
 pub(super) async fn not_there(client: &Client, target: &Target) -> StoreError {
-    let rows = match client.query_typed(VERSION, &[]).await {
-        Ok(rows) => rows,
-        Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Vec::new(),
+    let version = match version(client).await {
+        Ok(version) => version,
         Err(error) => return target.describe(error),
     };
-    let version = rows
-        .first()
-        .and_then(|row| u32::try_from(row.get::<_, i32>(0)).ok());
     let found = match version {
         None => "there are no tables".to_owned(),
         Some(version) => format!("the tables have version {version}, and {SCHEMA} is needed"),
@@ -241,112 +267,45 @@ pub(super) fn not_made(target: &Target, error: Error) -> StoreError {
 }
 
 /// Makes the tables or upgrades them, if no other process has done so meanwhile.
-pub(super) async fn make(client: &mut Client) -> Result<(), Error> {
-    let transaction = client.transaction().await?;
-    // The lock first: a statement that waits for it would not see what another one makes meanwhile.
-    let lock = format!("SELECT pg_advisory_xact_lock({LOCK})");
-    transaction.batch_execute(&lock).await?;
-    let there = "SELECT to_regclass('tickwheel_schema') IS NOT NULL";
-    let there = transaction.query_typed(there, &[]).await?;
-    if !there[0].get::<_, bool>(0) {
-        transaction.batch_execute(TABLES).await?;
+pub(super) async fn make(client: &Client) -> Result<(), Error> {
+    let lock = format!("SELECT pg_catalog.pg_advisory_lock({LOCK})");
+    client.batch_execute(&lock).await?;
+    let version = version(client).await?.unwrap_or(0);
+    // The files find the schema by the path of the role.
+    client.batch_execute("RESET search_path").await?;
+    for file in MIGRATIONS.iter().skip(version as usize) {
+        client.batch_execute(file).await?;
     }
-    let version = transaction.query_typed(VERSION, &[]).await?;
-    let version: i32 = version.first().map_or(i32::MAX, |row| row.get(0));
-    let upgrades: Vec<_> = (1..)
-        .zip(UPGRADES)
-        .filter(|(from, _)| *from >= version)
-        .collect();
-    if !upgrades.is_empty() {
-        // All that is new belongs beside the tables, wherever the path of this role leads.
-        let schema = transaction.query_typed(PLACE, &[]).await?;
-        let schema: String = schema[0].get(0);
-        let path = format!("SET LOCAL search_path = {schema}, pg_temp");
-        transaction.batch_execute(&path).await?;
-        for (_, upgrade) in upgrades {
-            transaction.batch_execute(upgrade).await?;
-        }
-        let functions = functions::install();
-        let made = format!("{functions}; UPDATE tickwheel_schema SET version = {SCHEMA}");
-        transaction.batch_execute(&made).await?;
-    }
-    transaction.commit().await
+    let unlock = format!("SELECT pg_catalog.pg_advisory_unlock({LOCK})");
+    client.batch_execute(&unlock).await
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fmt::Write as _;
     use std::path::Path;
 
     use super::*;
 
-    /// The file that leads to a version.
-    fn migration(version: u32) -> String {
-        let before = version - 1;
-        let (sql, found, place) = if before == 0 {
-            let found = "to_regclass('tickwheel_schema') IS NOT NULL";
-            (
-                TABLES,
-                found.to_owned(),
-                "SELECT quote_ident(current_schema())",
-            )
-        } else {
-            let found = format!("(SELECT version FROM tickwheel_schema) <> {before}");
-            (UPGRADES[before as usize - 1], found, PLACE)
-        };
-        let wrong = match before {
-            0 => "there are tables of tickwheel-durable already".to_owned(),
-            _ => format!("the tables of tickwheel-durable do not have version {before}"),
-        };
-        let from = match before {
-            0 => "Makes the tables of tickwheel-durable.".to_owned(),
-            _ => format!(
-                "Upgrades the tables of tickwheel-durable from version {before} to version {version}."
-            ),
-        };
-        let mut text = format!(
-            "-- {from}\n--\n\
-             -- For a role with CREATE on the schema, which stands first in its search_path:\n\
-             --     psql -v ON_ERROR_STOP=1 -f {version}.sql\n\n\
-             BEGIN;\nSELECT pg_advisory_xact_lock({LOCK});\n\
-             DO $$ BEGIN\n    IF {found} THEN\n        RAISE '{wrong}';\n    END IF;\nEND $$;\n\
-             SELECT set_config('search_path', ({}) || ', pg_temp', true);\n",
-            place.trim()
-        );
-        text.push_str(&dedented(sql));
-        if version == SCHEMA {
-            writeln!(text, "{};", dedented(&functions::install()).trim_end())
-                .expect("a string takes it");
-        }
-        if before > 0 {
-            writeln!(text, "UPDATE tickwheel_schema SET version = {version};")
-                .expect("a string takes it");
-        }
-        text.push_str("COMMIT;\n");
-        text
-    }
-
-    /// Without empty lines and the indent that the code has.
-    fn dedented(sql: &str) -> String {
-        let lines = sql.lines().filter(|line| !line.trim().is_empty());
-        let lines = lines.map(|line| line.strip_prefix("    ").unwrap_or(line).trim_end());
-        lines.fold(String::new(), |text, line| text + line + "\n")
-    }
-
     #[test]
-    fn migration_files_have_the_sql_of_the_crate() {
-        for (file, version) in MIGRATIONS.iter().zip(1..) {
-            let text = migration(version);
-            if std::env::var_os("TICKWHEEL_WRITE_MIGRATIONS").is_some() {
-                let path = format!("migrations/postgres/{version}.sql");
-                let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
-                std::fs::write(path, text).expect("it is written");
-            } else {
-                assert!(
-                    *file == text,
-                    "run this test with TICKWHEEL_WRITE_MIGRATIONS=1, and look at the difference"
-                );
-            }
+    fn last_migration_has_the_functions_of_the_crate() {
+        const MARKS: [&str; 2] = ["-- <functions>\n", "-- </functions>\n"];
+        let last = MIGRATIONS[MIGRATIONS.len() - 1];
+        let [begin, end] = MARKS.map(|mark| last.find(mark).expect("it is marked"));
+        let lines = functions::install();
+        let lines = lines.lines().filter(|line| !line.trim().is_empty());
+        let lines = lines.map(|line| line.strip_prefix("    ").unwrap_or(line).trim_end());
+        let text = lines.fold(String::new(), |text, line| text + line + "\n");
+        let (before, after) = (&last[..begin + MARKS[0].len()], &last[end..]);
+        let text = [before, text.trim_end(), ";\n", after].concat();
+        if std::env::var_os("TICKWHEEL_WRITE_MIGRATIONS").is_some() {
+            let path = format!("migrations/postgres/{SCHEMA}.sql");
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+            std::fs::write(path, text).expect("it is written");
+        } else {
+            assert!(
+                last == text,
+                "run this test with TICKWHEEL_WRITE_MIGRATIONS=1, and look at the difference"
+            );
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::TryFutureExt;
-use futures_util::future::{try_join_all, try_join3};
+use futures_util::future::{try_join, try_join_all};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, Statement};
 
@@ -70,13 +70,13 @@ pub(super) type Parameters<'a> = [&'a (dyn ToSql + Sync)];
 
 impl Session {
     /// Sets the first connection of a store up, and makes or upgrades the tables.
-    pub(super) async fn first(mut client: Client, target: &Target) -> Result<Self, StoreError> {
+    pub(super) async fn first(client: Client, target: &Target) -> Result<Self, StoreError> {
         let (backend, tables) = set_up(&client, target).await?;
         // Another process may be upgrading them.
         let tables = match tables.filter(|tables| !tables.are_older()) {
             Some(tables) => tables,
             None if target.creates_tables => {
-                let made = schema::make(&mut client).await;
+                let made = schema::make(&client).await;
                 made.map_err(|error| schema::not_made(target, error))?;
                 let found = schema::find(&client).await;
                 let found = found.map_err(|error| target.describe(error))?;
@@ -85,6 +85,7 @@ impl Session {
             None => return Err(schema::not_there(&client, target).await),
         };
         tables.check(target, 0)?;
+        tables.check_rights(target)?;
         Ok(Session::new(client, backend, tables))
     }
 
@@ -139,7 +140,7 @@ impl Session {
         if let Some(statement) = known {
             return Ok(statement);
         }
-        let statement = self.client.prepare(sql).await?;
+        let statement = self.client.prepare(&self.tables.name_in(sql)).await?;
         statements().insert(sql, statement.clone());
         Ok(statement)
     }
@@ -281,15 +282,14 @@ impl Drop for Asked<'_> {
 
 type Request<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, Error>> + Send + 'a>>;
 
-/// Sets a connection up, in one round trip. Returns the server's process, and the tables if they
-/// exist.
+/// Sets a connection up. Returns the server's process, and the tables if they exist.
 async fn set_up(client: &Client, target: &Target) -> Result<(Backend, Option<Tables>), StoreError> {
-    let set_up = try_join3(
-        client.batch_execute(SETTINGS),
-        client.query_typed(BACKEND, &[]),
-        schema::find(client),
-    );
-    let ((), rows, tables) = set_up.await.map_err(|error| target.describe(error))?;
+    let set_up = async {
+        // Before the path is set, no function is to be looked up.
+        let ((), tables) = try_join(client.batch_execute(SETTINGS), schema::find(client)).await?;
+        Ok((client.query_typed(BACKEND, &[]).await?, tables))
+    };
+    let (rows, tables) = set_up.await.map_err(|error| target.describe(error))?;
     let backend = Backend {
         pid: rows[0].get(0),
         began: rows[0].get(1),

@@ -315,7 +315,7 @@ async fn refuses_a_schema_of_a_later_version() {
         .await
         .expect("it is changed");
     let error = refused(&url).await;
-    assert_eq!(error, StoreError::schema(7, 2));
+    assert_eq!(error, StoreError::schema(7, 3));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,13 +6,17 @@ mod cron;
 mod failover;
 mod faults;
 mod hints;
+#[path = "../support/log.rs"]
+mod log;
 mod looks;
 mod migrations;
 mod options;
 mod plans;
 mod pooler;
 mod restore;
+mod schemas;
 mod server;
+mod thief;
 mod transactions;
 mod waiting;
 

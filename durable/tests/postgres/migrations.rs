@@ -64,7 +64,8 @@ async fn role_without_create_uses_tables_from_files() {
     let (role, limited) = limited(&url).await;
     let options = || PostgresOptions::new(&limited).expect("it parses");
     let checks = || options().create_tables(false);
-    let all = "apply migrations/postgres/1.sql, migrations/postgres/2.sql of";
+    let all =
+        "apply migrations/postgres/1.sql, migrations/postgres/2.sql, migrations/postgres/3.sql of";
     let text = refusal(checks()).await;
     assert!(
         text.contains("there are no tables") && text.contains(all),
@@ -128,11 +129,12 @@ async fn older_tables_ask_for_the_files_that_follow() {
     };
     let text = refusal(checks()).await;
     assert!(
-        text.contains("the tables have version 1, and 2 is needed")
-            && text.contains("apply migrations/postgres/2.sql of"),
+        text.contains("the tables have version 1, and 3 is needed")
+            && text.contains("apply migrations/postgres/2.sql, migrations/postgres/3.sql of"),
         "{text}"
     );
-    let file = Postgres::MIGRATIONS[1];
-    admin.batch_execute(file).await.expect("it is applied");
+    for file in &Postgres::MIGRATIONS[1..] {
+        admin.batch_execute(file).await.expect("it is applied");
+    }
     Postgres::connect_with(checks()).await.expect("it connects");
 }

@@ -45,7 +45,11 @@ fn set(key: &str, if_absent: bool) -> Write {
 }
 
 /// Makes every call that an instance makes while it runs, and those of its handles. Returns the id under which it goes on.
-async fn make_all_calls(store: &Postgres, space: &Namespace, instance: InstanceId) -> InstanceId {
+pub(super) async fn make_all_calls(
+    store: &Postgres,
+    space: &Namespace,
+    instance: InstanceId,
+) -> InstanceId {
     let near = LoadWindow::new(FAR, Some(instance));
     let due = Due::In(Duration::ZERO);
     let batch = vec![

@@ -2,12 +2,12 @@
 
 /// The first dead rows under the key `$2`, at most `$3`.
 pub(in crate::postgres) const DEAD_OF_KEY: &str = "
-    SELECT version FROM tickwheel_dead WHERE namespace = $1::int AND key = $2::bytea
+    SELECT version FROM @.tickwheel_dead WHERE namespace = $1::int AND key = $2::bytea
     ORDER BY died, version LIMIT $3::bigint";
 
 /// The first rows that died `$2` microseconds ago or earlier, at most `$3`.
 pub(in crate::postgres) const DEAD_BEFORE: &str = concat!(
-    "SELECT version FROM tickwheel_dead WHERE namespace = $1::int AND died <= ",
+    "SELECT version FROM @.tickwheel_dead WHERE namespace = $1::int AND died <= ",
     now!(),
     " - $2::bigint ORDER BY died, version LIMIT $3::bigint"
 );
@@ -18,17 +18,17 @@ pub(in crate::postgres) const RETRY: &str = concat!(
     "WITH ",
     items!("$2::bigint[]", "version"),
     ", retried AS (
-        DELETE FROM tickwheel_dead d USING i WHERE d.version = i.version AND d.namespace + 0 = i.namespace
+        DELETE FROM @.tickwheel_dead d USING i WHERE d.version = i.version AND d.namespace + 0 = i.namespace
         RETURNING i.number, i.namespace, d.key, d.value, d.deadline, d.error
     ), ranked AS MATERIALIZED (
         SELECT r.*, row_number() OVER (PARTITION BY key ORDER BY number) = 1 AND (
-                SELECT w.version FROM tickwheel_timers w
+                SELECT w.version FROM @.tickwheel_timers w
                 WHERE w.namespace = r.namespace AND w.key = r.key AND NOT w.in_flight
             ) IS NULL AS arms
         FROM retried r
     ), due AS (
-        INSERT INTO tickwheel_timers (version, namespace, key, value, in_flight, due, deadline, attempt, error)
-        SELECT nextval('tickwheel_versions'), namespace, key, value, NOT arms, ",
+        INSERT INTO @.tickwheel_timers (version, namespace, key, value, in_flight, due, deadline, attempt, error)
+        SELECT nextval('@.tickwheel_versions'), namespace, key, value, NOT arms, ",
     now!(),
     ", deadline, 0, error FROM ranked ORDER BY number
     )
@@ -40,10 +40,10 @@ pub(in crate::postgres) const DISCARD: &str = concat!(
     "WITH ",
     items!("$2::bigint[]", "version"),
     ", free AS MATERIALIZED (
-        SELECT d.version FROM i, tickwheel_dead d WHERE d.version = i.version AND d.namespace + 0 = i.namespace
+        SELECT d.version FROM i, @.tickwheel_dead d WHERE d.version = i.version AND d.namespace + 0 = i.namespace
         FOR UPDATE OF d SKIP LOCKED
     ), discarded AS (
-        DELETE FROM tickwheel_dead d USING free WHERE d.version = free.version RETURNING 1
+        DELETE FROM @.tickwheel_dead d USING free WHERE d.version = free.version RETURNING 1
     )
     SELECT count(*) FROM discarded"
 );

@@ -22,18 +22,18 @@ pub(in crate::postgres) const FIRE: &str = concat!(
     ), ", named AS MATERIALIZED (
         SELECT i.number, t.version, t.key, t.value, t.due, t.deadline, t.attempt, t.period, t.schedule, t.loaded_by,
             i.plan_from, i.plan_until, i.plan_due, i.plan_missed
-        FROM i, tickwheel_timers t
+        FROM i, @.tickwheel_timers t
         WHERE t.version = i.version AND t.namespace + 0 = i.namespace
         FOR UPDATE OF t SKIP LOCKED
     ), waiting AS MATERIALIZED (
         SELECT t.version, t.key, t.value, t.due, t.deadline, t.attempt, t.period, t.schedule, t.loaded_by
-        FROM tickwheel_timers t
+        FROM @.tickwheel_timers t
         WHERE ", waiting!(), " AND ", known!("$15"), "
         ORDER BY t.due, t.version LIMIT $9::bigint
         FOR UPDATE SKIP LOCKED
     ), lapsed AS MATERIALIZED (
         SELECT t.version, t.key, t.value, t.due, t.deadline, t.attempt, t.period, t.schedule, t.loaded_by
-        FROM tickwheel_timers t
+        FROM @.tickwheel_timers t
         WHERE ", lapsed!(), "
         ORDER BY t.due, t.version LIMIT $9
         FOR UPDATE SKIP LOCKED
@@ -42,7 +42,7 @@ pub(in crate::postgres) const FIRE: &str = concat!(
             NULL::bigint AS plan_from, NULL::bigint AS plan_until, NULL::bigint AS plan_due, NULL::bigint AS plan_missed
         FROM (SELECT * FROM waiting UNION ALL SELECT * FROM lapsed ORDER BY due, version LIMIT $9) u
         WHERE NOT EXISTS (SELECT FROM named WHERE named.version = u.version)
-            AND (SELECT w.version FROM tickwheel_timers w WHERE w.version = u.version) IS NOT NULL
+            AND (SELECT w.version FROM @.tickwheel_timers w WHERE w.version = u.version) IS NOT NULL
     ), locked AS MATERIALIZED (
         SELECT * FROM named UNION ALL SELECT * FROM unloaded
     ), sized AS (
@@ -56,7 +56,7 @@ pub(in crate::postgres) const FIRE: &str = concat!(
             sized.period IS NOT NULL OR sized.schedule IS NOT NULL AS repeats,
             sized.schedule IS NULL OR coalesce(clock.now >= plan_from AND clock.now < plan_until, false) AS is_planned,
             $10::bool AND (sized.period IS NOT NULL OR sized.schedule IS NOT NULL) AND (
-                SELECT max(f.version) FROM tickwheel_timers f
+                SELECT max(f.version) FROM @.tickwheel_timers f
                 WHERE f.namespace = clock.namespace AND f.key = sized.key AND f.in_flight
             ) IS NOT NULL AS is_held
         FROM sized, clock
@@ -72,29 +72,29 @@ pub(in crate::postgres) const FIRE: &str = concat!(
         FROM late
     ), step AS MATERIALIZED (
         SELECT ruled.*, clock.soon, CASE WHEN is_held AND $7 <> 2 THEN deadline ELSE next_due END AS next_deadline,
-            CASE WHEN fires THEN nextval('tickwheel_versions') END AS token,
-            CASE WHEN next_due IS NOT NULL THEN nextval('tickwheel_versions') END AS next_version,
+            CASE WHEN fires THEN nextval('@.tickwheel_versions') END AS token,
+            CASE WHEN next_due IS NOT NULL THEN nextval('@.tickwheel_versions') END AS next_version,
             CASE WHEN next_due <= clock.soon THEN clock.loader END AS next_loader,
             CASE WHEN is_due AND NOT is_planned AND loaded_by IS NULL THEN clock.loader END AS new_loader,
             CASE WHEN $6::bigint IS NOT NULL THEN least(clock.now + $6, ", never!(), ") END AS lease_until
         FROM ruled, clock
     ), gone AS (
-        DELETE FROM tickwheel_timers t USING step
+        DELETE FROM @.tickwheel_timers t USING step
         WHERE t.version = step.version AND step.fires AND NOT step.repeats AND step.lease_until IS NULL
     ), claimed AS (
-        UPDATE tickwheel_timers t SET version = step.token, in_flight = true, due = step.lease_until,
+        UPDATE @.tickwheel_timers t SET version = step.token, in_flight = true, due = step.lease_until,
             attempt = step.attempt + 1, loaded_by = NULL, claimed_by = $16::bigint
         FROM step
         WHERE t.version = step.version AND step.fires AND NOT step.repeats AND step.lease_until IS NOT NULL
     ), repeated AS (
-        UPDATE tickwheel_timers t SET version = step.next_version, due = step.next_due, deadline = step.next_deadline,
+        UPDATE @.tickwheel_timers t SET version = step.next_version, due = step.next_due, deadline = step.next_deadline,
             attempt = 0, loaded_by = step.next_loader
         FROM step WHERE t.version = step.version AND step.next_version IS NOT NULL
     ), loaded AS (
-        UPDATE tickwheel_timers t SET loaded_by = step.new_loader
+        UPDATE @.tickwheel_timers t SET loaded_by = step.new_loader
         FROM step WHERE t.version = step.version AND step.new_loader IS NOT NULL
     ), occurred AS (
-        INSERT INTO tickwheel_timers (version, namespace, key, value, in_flight, due, deadline, attempt, claimed_by)
+        INSERT INTO @.tickwheel_timers (version, namespace, key, value, in_flight, due, deadline, attempt, claimed_by)
         SELECT token, $1, key, value, true, lease_until, deadline, attempt + 1, $16
         FROM step WHERE fires AND repeats AND lease_until IS NOT NULL
     ), hint AS MATERIALIZED (
@@ -113,6 +113,6 @@ pub(in crate::postgres) const FIRE: &str = concat!(
 pub(in crate::postgres) const LEFT: &str = concat!(
     "WITH ",
     items!("$2::bigint[]", "version"),
-    " SELECT t.version, t.due, t.loaded_by IS NOT NULL, t.schedule, t.deadline FROM i, tickwheel_timers t
+    " SELECT t.version, t.due, t.loaded_by IS NOT NULL, t.schedule, t.deadline FROM i, @.tickwheel_timers t
     WHERE t.version = i.version AND t.namespace + 0 = i.namespace"
 );

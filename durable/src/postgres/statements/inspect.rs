@@ -2,13 +2,13 @@
 
 /// All namespaces.
 pub(in crate::postgres) const NAMESPACES: &str =
-    "SELECT name, codec FROM tickwheel_namespaces ORDER BY name COLLATE \"C\"";
+    "SELECT name, codec FROM @.tickwheel_namespaces ORDER BY name COLLATE \"C\"";
 
 /// The instances of a namespace, and how many rows each has loaded.
 pub(in crate::postgres) const INSTANCES: &str = "
     SELECT i.id, i.alive_until, i.lacks, (
-        SELECT count(*) FROM tickwheel_timers t WHERE t.namespace = $1::int AND t.loaded_by = i.id
-    ) FROM tickwheel_instances i WHERE i.namespace = $1 AND i.id > 0 ORDER BY i.id";
+        SELECT count(*) FROM @.tickwheel_timers t WHERE t.namespace = $1::int AND t.loaded_by = i.id
+    ) FROM @.tickwheel_instances i WHERE i.namespace = $1 AND i.id > 0 ORDER BY i.id";
 
 /// The rows under the key `$2`, the latest `$3` in each state, until they have `$4` bytes.
 pub(in crate::postgres) const ROWS_OF: &str = concat!(
@@ -65,11 +65,11 @@ pub(in crate::postgres) const COUNT_DUE: &str = "
         SELECT u.number, u.since, lead(u.since) OVER (ORDER BY u.number) AS until
         FROM unnest($2::bigint[]) WITH ORDINALITY AS u(since, number)
     ), loaded AS MATERIALIZED (
-        SELECT due FROM tickwheel_timers WHERE namespace = $1::int AND NOT in_flight AND loaded_by IS NOT NULL
+        SELECT due FROM @.tickwheel_timers WHERE namespace = $1::int AND NOT in_flight AND loaded_by IS NOT NULL
     )
     SELECT (
         SELECT count(*) FROM (
-            SELECT FROM tickwheel_timers t
+            SELECT FROM @.tickwheel_timers t
             WHERE t.namespace = $1 AND NOT t.in_flight AND t.loaded_by IS NULL AND t.due >= span.since AND t.due < span.until
             LIMIT $3::bigint
         ) counted

@@ -7,34 +7,34 @@
 /// before.
 pub(in crate::postgres) const ALIVE: &str = concat!(
     "WITH RECURSIVE clock AS MATERIALIZED (SELECT $1::int AS namespace, ", now!(), " AS now), alive AS (
-        INSERT INTO tickwheel_instances (id, namespace, alive_until, lacks, load_window)
+        INSERT INTO @.tickwheel_instances (id, namespace, alive_until, lacks, load_window)
         SELECT $2::bigint, namespace, least(now + $3::bigint, ", never!(), "), 0, $5::bigint FROM clock
         ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until, load_window = excluded.load_window
         RETURNING id
     ), ended AS (
-        DELETE FROM tickwheel_instances WHERE id IN (
-            SELECT i.id FROM alive, tickwheel_instances i, clock
+        DELETE FROM @.tickwheel_instances WHERE id IN (
+            SELECT i.id FROM alive, @.tickwheel_instances i, clock
             WHERE i.namespace = clock.namespace AND i.alive_until < clock.now AND i.id <> alive.id
             FOR UPDATE OF i SKIP LOCKED
         )
     ), loader AS (
-        (SELECT t.loaded_by FROM tickwheel_timers t
+        (SELECT t.loaded_by FROM @.tickwheel_timers t
             WHERE t.namespace = $1 AND t.loaded_by IS NOT NULL ORDER BY t.loaded_by LIMIT 1)
         UNION ALL
-        SELECT (SELECT t.loaded_by FROM tickwheel_timers t
+        SELECT (SELECT t.loaded_by FROM @.tickwheel_timers t
             WHERE t.namespace = $1 AND t.loaded_by > loader.loaded_by ORDER BY t.loaded_by LIMIT 1)
         FROM loader WHERE loader.loaded_by IS NOT NULL
     ), dead AS MATERIALIZED (
         SELECT clock.namespace, loader.loaded_by FROM loader, clock
         WHERE loader.loaded_by <> $2 AND NOT EXISTS (
-            SELECT FROM tickwheel_instances i WHERE i.id = loader.loaded_by AND i.alive_until >= clock.now
+            SELECT FROM @.tickwheel_instances i WHERE i.id = loader.loaded_by AND i.alive_until >= clock.now
         )
     ), left_behind AS MATERIALIZED (
-        SELECT t.version FROM dead, tickwheel_timers t
+        SELECT t.version FROM dead, @.tickwheel_timers t
         WHERE t.namespace = dead.namespace AND t.loaded_by = dead.loaded_by
         FOR UPDATE OF t SKIP LOCKED
     ), unloaded AS (
-        UPDATE tickwheel_timers t SET loaded_by = NULL FROM left_behind l WHERE t.version = l.version
+        UPDATE @.tickwheel_timers t SET loaded_by = NULL FROM left_behind l WHERE t.version = l.version
         RETURNING 1
     )
     SELECT CASE WHEN EXISTS (SELECT FROM unloaded) THEN pg_notify($4::text, '') END"
@@ -47,17 +47,17 @@ pub(in crate::postgres) const ALIVE: &str = concat!(
 /// It locks no row that it does not load: a fire at the same moment would take a later row first.
 pub(in crate::postgres) const LOAD: &str = concat!(
     "WITH clock AS MATERIALIZED (SELECT ", now!(), " AS now), waiting AS MATERIALIZED (
-        SELECT t.version, t.due, t.deadline, t.schedule FROM tickwheel_timers t
+        SELECT t.version, t.due, t.deadline, t.schedule FROM @.tickwheel_timers t
         WHERE ", waiting!(), " + $3::bigint AND ", known!("$6"), "
         ORDER BY t.due, t.version LIMIT $4::bigint
         FOR UPDATE SKIP LOCKED
     ), lapsed AS MATERIALIZED (
-        SELECT t.version, t.due, t.deadline, t.schedule FROM tickwheel_timers t
+        SELECT t.version, t.due, t.deadline, t.schedule FROM @.tickwheel_timers t
         WHERE ", lapsed!(), "
         ORDER BY t.due, t.version LIMIT $4::bigint
         FOR UPDATE SKIP LOCKED
     ), left_here AS MATERIALIZED (
-        SELECT t.version, t.due, t.deadline, t.schedule FROM tickwheel_timers t
+        SELECT t.version, t.due, t.deadline, t.schedule FROM @.tickwheel_timers t
         WHERE t.namespace = $1 AND t.loaded_by < 0 AND t.loaded_by <> -$2::bigint AND t.due <= (SELECT now FROM clock)
         LIMIT $4::bigint
         FOR UPDATE SKIP LOCKED
@@ -67,27 +67,27 @@ pub(in crate::postgres) const LOAD: &str = concat!(
         SELECT * FROM waiting UNION ALL SELECT * FROM lapsed UNION ALL SELECT * FROM left_here
         ORDER BY due, version LIMIT $4::bigint
     ), loaded AS (
-        UPDATE tickwheel_timers t SET loaded_by = $2::bigint FROM near WHERE t.version = near.version
+        UPDATE @.tickwheel_timers t SET loaded_by = $2::bigint FROM near WHERE t.version = near.version
     ), lacking AS (
         SELECT greatest($5::bigint - count(*), 0) AS rows FROM near, clock WHERE near.due <= clock.now
     ), noted AS (
-        UPDATE tickwheel_instances i SET lacks = lacking.rows FROM lacking WHERE i.id = $2 AND i.lacks <> lacking.rows
+        UPDATE @.tickwheel_instances i SET lacks = lacking.rows FROM lacking WHERE i.id = $2 AND i.lacks <> lacking.rows
     )
     SELECT clock.now, CASE WHEN locked.rows <> $4 THEN locked.rows > $4 ELSE (
                 SELECT count(*) FROM (
-                    SELECT FROM tickwheel_timers t
+                    SELECT FROM @.tickwheel_timers t
                     WHERE ", waiting!(), " + $3 AND ", known!("$6"), "
                     LIMIT $4 + 1
                 ) seen
             ) + (
                 SELECT count(*) FROM (
-                    SELECT FROM tickwheel_timers t
+                    SELECT FROM @.tickwheel_timers t
                     WHERE ", lapsed!(), "
                     LIMIT $4 + 1
                 ) seen
             ) > $4
         END AS more, (
-            SELECT coalesce(sum(i.lacks), 0)::bigint FROM tickwheel_instances i
+            SELECT coalesce(sum(i.lacks), 0)::bigint FROM @.tickwheel_instances i
             WHERE i.namespace = $1 AND i.id <> $2 AND i.alive_until >= (SELECT now FROM clock)
         ) AS others_lack, near.version, near.due,
         near.schedule, CASE WHEN near.schedule IS NOT NULL THEN near.deadline END AS deadline
@@ -97,14 +97,14 @@ pub(in crate::postgres) const LOAD: &str = concat!(
 /// Ends the id `$2`, and unloads what it has loaded but for rows that are locked. Returns another id.
 pub(in crate::postgres) const UNLOAD: &str = "
     WITH ended AS (
-        DELETE FROM tickwheel_instances WHERE id = $2::bigint
+        DELETE FROM @.tickwheel_instances WHERE id = $2::bigint
     ), mine AS MATERIALIZED (
-        SELECT t.version FROM tickwheel_timers t WHERE t.namespace = $1::int AND t.loaded_by = $2
+        SELECT t.version FROM @.tickwheel_timers t WHERE t.namespace = $1::int AND t.loaded_by = $2
         FOR UPDATE OF t SKIP LOCKED
     ), unloaded AS (
-        UPDATE tickwheel_timers t SET loaded_by = NULL FROM mine WHERE t.version = mine.version RETURNING 1
+        UPDATE @.tickwheel_timers t SET loaded_by = NULL FROM mine WHERE t.version = mine.version RETURNING 1
     )
-    SELECT nextval('tickwheel_versions'), CASE WHEN EXISTS (SELECT FROM unloaded) THEN pg_notify($3::text, '') END";
+    SELECT nextval('@.tickwheel_versions'), CASE WHEN EXISTS (SELECT FROM unloaded) THEN pg_notify($3::text, '') END";
 
 /// Takes the mark of `$2` off an array of versions, but for rows that are locked. Then no instance counts as lacking rows, but
 /// for those that load just now.
@@ -112,17 +112,17 @@ pub(in crate::postgres) const UNMARK: &str = concat!(
     "WITH ",
     items!("$4::bigint[]", "version"),
     ", mine AS MATERIALIZED (
-        SELECT t.version FROM i, tickwheel_timers t
+        SELECT t.version FROM i, @.tickwheel_timers t
         WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.loaded_by + 0 = $2::bigint
         FOR UPDATE OF t SKIP LOCKED
     ), unloaded AS (
-        UPDATE tickwheel_timers t SET loaded_by = NULL FROM mine WHERE t.version = mine.version RETURNING 1
+        UPDATE @.tickwheel_timers t SET loaded_by = NULL FROM mine WHERE t.version = mine.version RETURNING 1
     ), lacking AS MATERIALIZED (
-        SELECT o.id FROM tickwheel_instances o
+        SELECT o.id FROM @.tickwheel_instances o
         WHERE o.namespace = $1 AND o.lacks > 0 AND EXISTS (SELECT FROM unloaded)
         FOR UPDATE OF o SKIP LOCKED
     ), given AS (
-        UPDATE tickwheel_instances o SET lacks = 0 FROM lacking l WHERE o.id = l.id
+        UPDATE @.tickwheel_instances o SET lacks = 0 FROM lacking l WHERE o.id = l.id
     )
     SELECT CASE WHEN EXISTS (SELECT FROM unloaded) THEN pg_notify($3::text, '') END"
 );
@@ -131,6 +131,6 @@ pub(in crate::postgres) const UNMARK: &str = concat!(
 pub(in crate::postgres) const STILL_MARKED: &str = concat!(
     "WITH ",
     items!("$3::bigint[]", "version"),
-    " SELECT t.version FROM i, tickwheel_timers t
+    " SELECT t.version FROM i, @.tickwheel_timers t
     WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.loaded_by + 0 = $2::bigint"
 );

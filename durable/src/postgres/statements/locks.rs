@@ -1,5 +1,13 @@
 //! The locks of keys, and of rows that are written after that.
 
+/// Stands for the namespace in the hashes of locks. Advisory locks are those of the whole database, which may have tables of
+/// ours in several schemas: so it holds the number of the table, too.
+macro_rules! space_seed {
+    () => {
+        "('@.tickwheel_timers'::regclass::oid::bigint << 32 # $1::int)"
+    };
+}
+
 /// The hash that the locks of a key are chosen by.
 macro_rules! key_hash {
     ($key:literal) => {
@@ -11,7 +19,9 @@ macro_rules! key_hash {
 macro_rules! transactions_lock {
     ($bucket:expr) => {
         concat!(
-            "hashtextextended('tickwheel transactions', $1::int) # (",
+            "hashtextextended('tickwheel transactions', ",
+            space_seed!(),
+            ") # (",
             $bucket,
             " & 63)"
         )
@@ -24,7 +34,9 @@ macro_rules! key_lock {
         concat!(
             "hashtextextended(encode(",
             $key,
-            ", 'hex'), hashtextextended('tickwheel key', $1::int))"
+            ", 'hex'), hashtextextended('tickwheel key', ",
+            space_seed!(),
+            "))"
         )
     };
 }
@@ -38,7 +50,9 @@ macro_rules! hold {
         concat!(
             "held AS MATERIALIZED (
                 SELECT count(pg_advisory_xact_lock(o.lock)) AS locks FROM (
-                    SELECT DISTINCT hashtextextended('tickwheel', $1::int) # (i.hash & 511) AS lock FROM i ORDER BY lock
+                    SELECT DISTINCT hashtextextended('tickwheel', ",
+            space_seed!(),
+            ") # (i.hash & 511) AS lock FROM i ORDER BY lock
                 ) o
             ), free AS MATERIALIZED (
                 SELECT coalesce(bit_or(1::bigint << b.bucket) FILTER (WHERE b.is_free), 0) AS buckets FROM (
@@ -97,12 +111,13 @@ macro_rules! hold_rows {
 }
 
 /// Locks the keys of claims, by their tokens.
-pub(in crate::postgres) const HOLD_CLAIMED: &str = hold_rows!("tickwheel_timers");
+pub(in crate::postgres) const HOLD_CLAIMED: &str = hold_rows!("@.tickwheel_timers");
 
 /// Locks the keys of dead rows, by their tokens.
-pub(in crate::postgres) const HOLD_DEAD: &str = hold_rows!("tickwheel_dead");
+pub(in crate::postgres) const HOLD_DEAD: &str = hold_rows!("@.tickwheel_dead");
 
 /// Shares the lock of transactions of the key `$2`, for a transaction of a user.
+#[cfg(test)]
 pub(in crate::postgres) const SHARE: &str = concat!(
     "SELECT pg_advisory_xact_lock_shared(",
     transactions_lock!(key_hash!("$2")),
@@ -110,6 +125,7 @@ pub(in crate::postgres) const SHARE: &str = concat!(
 );
 
 /// Takes the lock of the key `$2` itself, likewise.
+#[cfg(test)]
 pub(in crate::postgres) const TAKE: &str =
     concat!("SELECT pg_advisory_xact_lock(", key_lock!("$2"), ")");
 
@@ -117,7 +133,7 @@ pub(in crate::postgres) const TAKE: &str =
 pub(in crate::postgres) const LOCK: &str = concat!(
     "WITH ",
     items!("$2::bytea[]", "key"),
-    " SELECT 1 FROM i, tickwheel_timers t
+    " SELECT 1 FROM i, @.tickwheel_timers t
     WHERE t.namespace = i.namespace AND t.key = i.key AND NOT t.in_flight
     FOR UPDATE OF t"
 );
@@ -126,10 +142,10 @@ pub(in crate::postgres) const LOCK: &str = concat!(
 pub(in crate::postgres) const LOCK_CLAIMS: &str = concat!(
     "WITH ",
     items!("$2::bigint[]", "version"),
-    " SELECT 1 FROM i, tickwheel_timers t
+    " SELECT 1 FROM i, @.tickwheel_timers t
     WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight::int = 1
     ORDER BY t.version
     FOR UPDATE OF t"
 );
 
-pub(super) use {hold, is_free, key_hash, key_lock, transactions_lock};
+pub(super) use {hold, is_free, key_hash, key_lock, space_seed, transactions_lock};

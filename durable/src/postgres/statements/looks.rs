@@ -42,14 +42,14 @@ pub(in crate::postgres) const LIST_DEAD: &str = concat!(
 pub(in crate::postgres) const COUNT: &str = concat!(
     "SELECT ", now!(), ",
         (SELECT count(*) FROM (
-            SELECT FROM tickwheel_timers WHERE namespace = $1::int AND NOT in_flight LIMIT $2::bigint + 1) w),
+            SELECT FROM @.tickwheel_timers WHERE namespace = $1::int AND NOT in_flight LIMIT $2::bigint + 1) w),
         (SELECT count(*) FROM (
-            SELECT FROM tickwheel_timers WHERE namespace = $1 AND in_flight LIMIT $2 + 1) f),
+            SELECT FROM @.tickwheel_timers WHERE namespace = $1 AND in_flight LIMIT $2 + 1) f),
         least(
-            (SELECT due FROM tickwheel_timers
+            (SELECT due FROM @.tickwheel_timers
                 WHERE namespace = $1 AND NOT in_flight AND loaded_by IS NULL ORDER BY due, version LIMIT 1),
-            (SELECT min(due) FROM tickwheel_timers WHERE namespace = $1 AND NOT in_flight AND loaded_by IS NOT NULL)),
-        (SELECT count(*) FROM (SELECT FROM tickwheel_dead WHERE namespace = $1 LIMIT $2 + 1) d)"
+            (SELECT min(due) FROM @.tickwheel_timers WHERE namespace = $1 AND NOT in_flight AND loaded_by IS NOT NULL)),
+        (SELECT count(*) FROM (SELECT FROM @.tickwheel_dead WHERE namespace = $1 LIMIT $2 + 1) d)"
 );
 
 /// Estimates how many rows there are in each state, from `$2` pages. The choice of pages depends only on how many there
@@ -57,19 +57,19 @@ pub(in crate::postgres) const COUNT: &str = concat!(
 pub(in crate::postgres) const SAMPLE: &str = "
     WITH t AS MATERIALIZED (
         SELECT least(1, $2::bigint * current_setting('block_size')::float8
-            / greatest(pg_relation_size('tickwheel_timers'::regclass), 1)) AS part
+            / greatest(pg_relation_size('@.tickwheel_timers'::regclass), 1)) AS part
     )
     SELECT (count(*) FILTER (WHERE NOT in_flight) / (SELECT part FROM t))::bigint,
         (count(*) FILTER (WHERE in_flight) / (SELECT part FROM t))::bigint
-    FROM tickwheel_timers TABLESAMPLE SYSTEM (100 * (SELECT part FROM t)) REPEATABLE (1)
+    FROM @.tickwheel_timers TABLESAMPLE SYSTEM (100 * (SELECT part FROM t)) REPEATABLE (1)
     WHERE namespace = $1::int";
 
 /// As [`SAMPLE`], of dead rows.
 pub(in crate::postgres) const SAMPLE_DEAD: &str = "
     WITH t AS MATERIALIZED (
         SELECT least(1, $2::bigint * current_setting('block_size')::float8
-            / greatest(pg_relation_size('tickwheel_dead'::regclass), 1)) AS part
+            / greatest(pg_relation_size('@.tickwheel_dead'::regclass), 1)) AS part
     )
     SELECT (count(*) / (SELECT part FROM t))::bigint
-    FROM tickwheel_dead TABLESAMPLE SYSTEM (100 * (SELECT part FROM t)) REPEATABLE (1)
+    FROM @.tickwheel_dead TABLESAMPLE SYSTEM (100 * (SELECT part FROM t)) REPEATABLE (1)
     WHERE namespace = $1::int";

@@ -5,6 +5,8 @@
 //! | `$1` | the id of the namespace, everywhere |
 //! | `$2`, `$3`, `$4` | of what arms rows: the window in microseconds, the loader or null, the channel for hints |
 //!
+//! `@.` stands for the schema of the tables: see [`schema`](super::schema).
+//!
 //! Batches travel as arrays, one for each column. Each item names its namespace, as the planner sees it: so a row is
 //! looked up by all that is known of it, and no plan walks through a namespace, whatever the statistics say. A row that
 //! is looked up by its version has `namespace + 0` and `in_flight::int` compared, which no index has and from which no
@@ -86,9 +88,11 @@ macro_rules! never {
 }
 
 /// The store's time, for what is not a statement of its own.
+#[cfg(test)]
 pub(super) const NOW: &str = now!();
 
 /// The greatest time, likewise.
+#[cfg(test)]
 pub(super) const NEVER: &str = never!();
 
 /// Until when rows are near, and which live instance loads them.
@@ -97,7 +101,7 @@ macro_rules! clock {
         concat!(
             "clock AS MATERIALIZED (
                 SELECT $1::int AS namespace, t.now, t.now + $2::bigint AS soon, (
-                    SELECT i.id FROM tickwheel_instances i
+                    SELECT i.id FROM @.tickwheel_instances i
                     WHERE i.id = $3::bigint AND i.namespace = $1 AND i.alive_until >= t.now
                 ) AS loader
                 FROM (SELECT ",
@@ -162,7 +166,7 @@ macro_rules! stored {
     () => {
         "SELECT version, in_flight, key, value, due, deadline, attempt, period, loaded_by, error, false AS dead,
             schedule, CASE WHEN in_flight THEN claimed_by END AS claimed_by
-        FROM tickwheel_timers "
+        FROM @.tickwheel_timers "
     };
 }
 
@@ -171,7 +175,7 @@ macro_rules! stored_dead {
     () => {
         "SELECT version, false AS in_flight, key, value, died AS due, deadline, attempt, NULL::bigint AS period,
             NULL::bigint AS loaded_by, error, true AS dead, NULL::text AS schedule, NULL::bigint AS claimed_by
-        FROM tickwheel_dead "
+        FROM @.tickwheel_dead "
     };
 }
 
@@ -211,7 +215,9 @@ pub(super) use inspect::{
     COUNT_DUE, INSTANCES, NAMESPACES, PREFIX_DEAD, PREFIX_IN_FLIGHT, PREFIX_WAITING, ROWS_OF,
 };
 pub(super) use loads::{ALIVE, LOAD, STILL_MARKED, UNLOAD, UNMARK};
-pub(super) use locks::{HOLD, HOLD_CLAIMED, HOLD_DEAD, LOCK, LOCK_CLAIMS, SHARE, TAKE};
+pub(super) use locks::{HOLD, HOLD_CLAIMED, HOLD_DEAD, LOCK, LOCK_CLAIMS};
+#[cfg(test)]
+pub(super) use locks::{SHARE, TAKE};
 pub(super) use looks::{COUNT, GET, LIST, LIST_DEAD, SAMPLE, SAMPLE_DEAD};
 pub(super) use namespaces::{FIND, NAME, OPEN};
 pub(super) use purge::{PURGE, PURGE_LOCKED};

@@ -8,7 +8,7 @@ use crate::postgres::read::micros;
 pub(in crate::postgres) const ACK: &str = concat!(
     "WITH ",
     items!("$2::bigint[]", "version"),
-    " DELETE FROM tickwheel_timers t USING i
+    " DELETE FROM @.tickwheel_timers t USING i
     WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight::int = 1
     RETURNING t.version"
 );
@@ -18,11 +18,11 @@ pub(in crate::postgres) const DIE: &str = concat!(
     "WITH ",
     items!("$2::bigint[], $3::text[]", "version, error"),
     ", gone AS (
-        DELETE FROM tickwheel_timers t USING i
+        DELETE FROM @.tickwheel_timers t USING i
         WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight::int = 1
         RETURNING t.version, t.namespace, t.key, t.value, t.deadline, t.attempt, coalesce(i.error, t.error) AS error
     ), died AS (
-        INSERT INTO tickwheel_dead (version, namespace, key, value, died, deadline, attempt, error)
+        INSERT INTO @.tickwheel_dead (version, namespace, key, value, died, deadline, attempt, error)
         SELECT version, namespace, key, value, ",
     now!(),
     ", deadline, attempt, error FROM gone
@@ -37,7 +37,7 @@ pub(in crate::postgres) const EXTEND: &str = concat!(
         "$2::bigint[], $3::bigint[], $4::text[]",
         "version, lease, error"
     ),
-    " UPDATE tickwheel_timers t SET due = least(",
+    " UPDATE @.tickwheel_timers t SET due = least(",
     now!(),
     " + i.lease, ",
     never!(),
@@ -56,7 +56,7 @@ pub(in crate::postgres) const LEAVERS: &str = concat!(
     "WITH ",
     items!("$2::bigint[], $3::bigint[]", "id, alive"),
     "
-    INSERT INTO tickwheel_instances (id, namespace, alive_until, lacks)
+    INSERT INTO @.tickwheel_instances (id, namespace, alive_until, lacks)
     SELECT i.id, i.namespace, least(",
     now!(),
     " + i.alive, ",
@@ -74,20 +74,20 @@ pub(in crate::postgres) const PUT_BACK: &str = concat!(
         "$5::bigint[], $6::bigint[], $7::text[], $8::bigint[]", "version, delay, error, left_by"
     ), ", claim AS MATERIALIZED (
         SELECT i.number, i.delay, i.error, i.left_by, t.version, t.key
-        FROM i, tickwheel_timers t
+        FROM i, @.tickwheel_timers t
         WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight::int = 1
         ORDER BY t.version
         FOR UPDATE OF t
     ), ranked AS MATERIALIZED (
         SELECT claim.*, row_number() OVER (PARTITION BY key ORDER BY number) = 1 AND (
-                SELECT w.version FROM tickwheel_timers w
+                SELECT w.version FROM @.tickwheel_timers w
                 WHERE w.namespace = clock.namespace AND w.key = claim.key AND NOT w.in_flight
             ) IS NULL AS arms,
             least(clock.now + greatest(delay, -1 - delay, 0), ", never!(), ") AS due
         FROM claim, clock
     ), armed AS (
-        UPDATE tickwheel_timers t SET
-            version = CASE WHEN r.arms THEN nextval('tickwheel_versions') ELSE t.version END,
+        UPDATE @.tickwheel_timers t SET
+            version = CASE WHEN r.arms THEN nextval('@.tickwheel_versions') ELSE t.version END,
             in_flight = NOT r.arms,
             due = r.due,
             deadline = CASE WHEN r.arms AND r.delay >= 0 THEN r.due ELSE t.deadline END,

@@ -1,6 +1,6 @@
 //! Sets, moves and removes.
 
-use super::locks::{hold, is_free, key_hash, key_lock, transactions_lock};
+use super::locks::{hold, is_free, key_hash, key_lock, space_seed, transactions_lock};
 
 /// When an item of the arrays `at` and `relative` is due.
 macro_rules! item_due {
@@ -18,9 +18,9 @@ macro_rules! item_due {
 macro_rules! insert_waiting {
     () => {
         concat!(
-            "INSERT INTO tickwheel_timers AS t
+            "INSERT INTO @.tickwheel_timers AS t
                 (version, namespace, key, value, in_flight, due, deadline, attempt, period, schedule, loaded_by)
-            SELECT nextval('tickwheel_versions'), i.namespace, i.key, i.value, false, d.due, d.due, 0, i.period, i.schedule,
+            SELECT nextval('@.tickwheel_versions'), i.namespace, i.key, i.value, false, d.due, d.due, 0, i.period, i.schedule,
                 CASE WHEN d.due <= clock.soon THEN clock.loader END
             FROM clock, i, ",
             item_due!()
@@ -38,7 +38,7 @@ macro_rules! armed_row {
 /// Whether the namespace has dead rows. While it has none, no key is looked for among them.
 macro_rules! any_dead {
     () => {
-        "(SELECT true FROM tickwheel_dead WHERE namespace = $1::int LIMIT 1)"
+        "(SELECT true FROM @.tickwheel_dead WHERE namespace = $1::int LIMIT 1)"
     };
 }
 
@@ -47,7 +47,7 @@ macro_rules! outdated {
     () => {
         concat!(
             ", outdated AS (
-            DELETE FROM tickwheel_dead d USING armed
+            DELETE FROM @.tickwheel_dead d USING armed
             WHERE ",
             any_dead!(),
             " AND d.namespace = armed.namespace AND d.key = armed.key
@@ -62,7 +62,7 @@ macro_rules! set {
         concat!(
             "WITH ", clock!(), ", ", $items, ", armed AS (", insert_waiting!(), $condition,
             " ON CONFLICT (namespace, key) WHERE NOT in_flight DO UPDATE SET
-                version = nextval('tickwheel_versions'), value = excluded.value, attempt = 0, period = excluded.period,
+                version = nextval('@.tickwheel_versions'), value = excluded.value, attempt = 0, period = excluded.period,
                 schedule = excluded.schedule, replaces = t.version, error = NULL,
                 due = CASE WHEN t.schedule = excluded.schedule THEN t.due ELSE excluded.due END,
                 deadline = CASE WHEN t.schedule = excluded.schedule THEN t.deadline ELSE excluded.deadline END,
@@ -100,7 +100,7 @@ pub(in crate::postgres) const SET_ALONE: &str = set!(
 pub(in crate::postgres) const SET_IF_ABSENT: &str = concat!(
     "WITH ", clock!(), ", ", items!("$5::bytea[], $6::bytea[], $7::bigint[], $8::bool[], $9::bigint[], $10::text[]", "key, value, at, relative, period, schedule"), ", armed AS (", insert_waiting!(),
     " WHERE NOT EXISTS (
-        SELECT FROM tickwheel_timers f WHERE f.namespace = i.namespace AND f.key = i.key AND f.in_flight
+        SELECT FROM @.tickwheel_timers f WHERE f.namespace = i.namespace AND f.key = i.key AND f.in_flight
     )
     ON CONFLICT (namespace, key) WHERE NOT in_flight DO NOTHING",
     armed_row!(), ")", outdated!(), armed!()
@@ -113,8 +113,8 @@ pub(in crate::postgres) const MOVE: &str = concat!(
     ", ",
     items!("$5::bytea[], $6::bigint[], $7::bool[]", "key, at, relative"),
     ", armed AS (
-        UPDATE tickwheel_timers t SET
-            version = nextval('tickwheel_versions'), due = d.due, deadline = d.due,
+        UPDATE @.tickwheel_timers t SET
+            version = nextval('@.tickwheel_versions'), due = d.due, deadline = d.due,
             loaded_by = CASE WHEN d.due <= clock.soon THEN clock.loader END, replaces = t.version
         FROM clock, i, ",
     item_due!(),
@@ -130,15 +130,15 @@ pub(in crate::postgres) const REMOVE: &str = concat!(
     "WITH ",
     items!("$2::bytea[]", "key"),
     ", removed AS (
-        DELETE FROM tickwheel_timers t USING i
+        DELETE FROM @.tickwheel_timers t USING i
         WHERE t.namespace = i.namespace AND t.key = i.key AND NOT t.in_flight
         RETURNING t.key, t.version, t.value
     ), dead AS (
-        DELETE FROM tickwheel_dead d USING i
+        DELETE FROM @.tickwheel_dead d USING i
         WHERE ",
     any_dead!(),
     " AND d.namespace = i.namespace AND d.key = i.key AND (
-            (SELECT max(f.version) FROM tickwheel_timers f WHERE f.namespace = i.namespace AND f.key = i.key AND f.in_flight)
+            (SELECT max(f.version) FROM @.tickwheel_timers f WHERE f.namespace = i.namespace AND f.key = i.key AND f.in_flight)
                 IS NULL
             OR (SELECT r.version FROM removed r WHERE r.key = i.key) IS NOT NULL
         )
@@ -154,6 +154,6 @@ pub(in crate::postgres) const REMOVE: &str = concat!(
 /// For each of an array of keys: whether a row waits, and the latest token.
 pub(in crate::postgres) const STANDING: &str = "
     SELECT i.key,
-        (SELECT w.version FROM tickwheel_timers w WHERE w.namespace = $1::int AND w.key = i.key AND NOT w.in_flight) IS NOT NULL AS waits,
-        (SELECT max(f.version) FROM tickwheel_timers f WHERE f.namespace = $1::int AND f.key = i.key AND f.in_flight) AS token
+        (SELECT w.version FROM @.tickwheel_timers w WHERE w.namespace = $1::int AND w.key = i.key AND NOT w.in_flight) IS NOT NULL AS waits,
+        (SELECT max(f.version) FROM @.tickwheel_timers f WHERE f.namespace = $1::int AND f.key = i.key AND f.in_flight) AS token
     FROM unnest($2::bytea[]) AS i(key)";
