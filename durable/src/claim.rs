@@ -1,11 +1,16 @@
 //! A timer that has fired, claimed by this instance.
 
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
+use tokio::sync::oneshot;
+
 use crate::error::Error;
-use crate::instance::{Lease, RenewGuard};
+use crate::instance::{End, Lease, RenewGuard};
 use crate::retry::Retry;
 use crate::store::{Settlement, StoreTime};
 use crate::token::Token;
@@ -46,16 +51,53 @@ impl<K, V> Claim<K, V> {
     ///
     /// It succeeds after the lease has ended too, unless the timer was delivered again.
     ///
+    /// This is one try. A store that does not respond may have acknowledged the claim or not, so the timer is not put back
+    /// then: call again, or drop the claim. Dropping it after this was called goes on
+    /// [in the background](Self::ack_in_background).
+    ///
     /// # Errors
     ///
-    /// [`Error::Lost`] when the timer was delivered again meanwhile; nothing is changed. After [`Error::Timeout`] and
-    /// [`Error::Store`] call again, or drop the claim to have the timer delivered again.
+    /// [`Error::Lost`] when the timer was delivered again meanwhile; nothing is changed. [`Error::Timeout`] and
+    /// [`Error::Store`] when the store has not taken it.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the claim may have been acknowledged or not.
+    /// If the future is dropped, the claim may have been acknowledged or not. Dropping the claim does the rest.
     pub async fn ack(&self) -> Result<(), Error> {
-        self.lease.settle(Settlement::Ack).await
+        self.lease.end(End::new(Settlement::Ack)).await
+    }
+
+    /// Acknowledges the claim, however often that takes: while the store is unreachable, the lease is renewed and the
+    /// acknowledgement sent again, with pauses of up to a second, until the store has taken it or says that the claim is
+    /// lost. Does not wait. [`dispatch`](crate::Claims::dispatch) does the same when a handler has ended.
+    ///
+    /// The claim takes up its place of the [capacity](crate::Builder::capacity) meanwhile. After
+    /// [`shutdown`](crate::DurableTimers::shutdown) it goes on until the lease ends.
+    ///
+    /// The returned future tells the result. It need not be awaited.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tickwheel_durable::{Claims, Error};
+    /// # async fn send(_: &str) {}
+    /// async fn work(mut claims: Claims<String, String>) {
+    ///     while let Some(claim) = claims.recv().await {
+    ///         send(&claim.value).await;
+    ///         let acknowledged = claim.ack_in_background();
+    ///         tokio::spawn(async move {
+    ///             if let Err(Error::Lost { token }) = acknowledged.await {
+    ///                 eprintln!("the claim {token} was lost: it is delivered again");
+    ///             }
+    ///         });
+    ///     }
+    /// }
+    /// ```
+    pub fn ack_in_background(self) -> Acknowledged {
+        Acknowledged(
+            self.lease
+                .end_in_background(End::new(Settlement::Ack), None),
+        )
     }
 
     /// Puts the timer back: it is due again `delay` from now, by the store's clock. The count of
@@ -70,7 +112,7 @@ impl<K, V> Claim<K, V> {
     ///
     /// As [`ack`](Self::ack); [`Error::Settled`] for a claim that is settled or delivered at most once.
     pub async fn retry_after(&self, delay: Duration) -> Result<(), Error> {
-        self.lease.settle(Settlement::RetryAfter(delay)).await
+        self.fail(Retry::after(delay)).await
     }
 
     /// Says that the work has failed, as a handler of [`dispatch`](crate::Claims::dispatch) does that returns an error: the
@@ -97,7 +139,8 @@ impl<K, V> Claim<K, V> {
     /// }
     /// ```
     pub async fn fail(&self, retry: impl Into<Retry>) -> Result<(), Error> {
-        self.lease.fail(retry.into()).await
+        let end = self.lease.end_after(retry.into());
+        self.lease.end(end).await
     }
 
     /// How much of the lease is left, as this instance knows it: never more than the store grants. Zero once the claim
@@ -136,7 +179,23 @@ impl<K, V> Claim<K, V> {
     ///
     /// As [`retry_after`](Self::retry_after).
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
-        self.lease.settle(Settlement::Extend(lease)).await
+        self.lease.end(End::new(Settlement::Extend(lease))).await
+    }
+}
+
+/// The result of [`Claim::ack_in_background`]. Dropping it changes nothing.
+///
+/// The errors are [`Error::Lost`]; [`Error::Store`] and [`Error::Timeout`] when the lease has ended after a shutdown; and
+/// [`Error::Closed`] when the runtime of the instance has ended.
+#[derive(Debug)]
+pub struct Acknowledged(oneshot::Receiver<Result<(), Error>>);
+
+impl Future for Acknowledged {
+    type Output = Result<(), Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let told = ready!(Pin::new(&mut self.0).poll(cx));
+        Poll::Ready(told.unwrap_or(Err(Error::Closed)))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The stream of claims.
 
 use std::any::Any;
+use std::convert::Infallible;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
@@ -11,6 +12,7 @@ use std::task::{Context, Poll, ready};
 use futures_core::Stream;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, Span};
@@ -18,7 +20,7 @@ use tracing::{Instrument, Span};
 use crate::claim::Claim;
 use crate::codec::Coder;
 use crate::error::Error;
-use crate::instance::{Core, Cores, Delivery, Lease, Shutdown, Verdict, Want};
+use crate::instance::{Core, Cores, Delivery, End, Lease, Settling, Shutdown, Verdict, Want};
 use crate::retry::Retry;
 use crate::store::{Fired, Settlement};
 
@@ -133,14 +135,16 @@ impl<K, V> Claims<K, V> {
             };
             if delivery.lease.is_stale() {
                 self.core_of(&delivery.lease).metrics.lapsed.add(1);
-                delivery.lease.settle_detached(Settlement::Unfire);
+                let end = End::new(Settlement::Unfire);
+                delivery.lease.end_in_background(end, None);
                 continue;
             }
             if delivery.lease.is_exhausted() {
-                let Delivery { fired, mut lease } = delivery;
-                lease.key = fired.key;
+                let Delivery { fired, lease } = delivery;
+                lease.set_key(fired.key);
                 let error = "its last attempt ended without a result: its process crashed or stood still, or it was dropped";
-                tokio::spawn(async move { lease.bury(error).await });
+                let end = lease.end_after(Retry::never(error));
+                lease.end_in_background(end, None);
                 continue;
             }
             if let Some(claim) = self.decode(delivery) {
@@ -149,8 +153,8 @@ impl<K, V> Claims<K, V> {
         }
     }
 
-    /// Runs `handler` for each claim, at most `concurrency` of them at once, until there are no more and all handlers have
-    /// finished. A concurrency of zero counts as one.
+    /// Runs `handler` for each claim, at most `concurrency` of them at once, until there are no more, all handlers have
+    /// finished, and their claims are settled. A concurrency of zero counts as one.
     ///
     /// `Ok` acknowledges the claim. After an `Err` the timer is delivered again: after the delay that the handler [asks
     /// for](Retry), or else after the [backoff](crate::Builder::backoff). A handler that panics is logged, and treated like
@@ -159,6 +163,10 @@ impl<K, V> Claims<K, V> {
     ///
     /// Each handler runs in a `tracing` span `handle`, of level `INFO`, with the fields `namespace`, `key`, `attempt` and
     /// `lateness`: how late the timer fired, by the store's clock.
+    ///
+    /// A handler that has finished frees its place at once. While the store is unreachable, what it has returned is kept: the
+    /// lease is renewed, and the claim is settled [as soon as the store is back](Claim::ack_in_background). So an outage that
+    /// is shorter than what is left of the lease runs no handler again.
     ///
     /// The lease is renewed while the handler runs, so no other instance gets the timer meanwhile.
     /// [`handler_timeout`](crate::Builder::handler_timeout) ends a handler that hangs; without it such a handler keeps
@@ -169,7 +177,8 @@ impl<K, V> Claims<K, V> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the handlers that have not finished, and releases their claims.
+    /// Dropping the future drops the handlers that have not finished, and releases their claims. What others have returned is
+    /// settled all the same.
     ///
     /// # Examples
     ///
@@ -193,7 +202,7 @@ impl<K, V> Claims<K, V> {
         F: Future<Output = Result<(), Retry>>,
     {
         let cores = Arc::clone(&self.cores);
-        let start = |claim| Handling::new(&cores, claim, &mut handler).run();
+        let start = |claim, settling| Handling::new(&cores, claim, &mut handler).run(settling);
         self.run(concurrency.max(1), start).await;
     }
 
@@ -209,20 +218,22 @@ impl<K, V> Claims<K, V> {
         F: Future<Output = Result<(), Retry>> + Send + 'static,
     {
         let cores = Arc::clone(&self.cores);
-        let start = |claim| {
+        let start = |claim, settling| {
             let handling = Handling::new(&cores, claim, &mut handler);
-            Task(tokio::spawn(handling.run()))
+            Task(tokio::spawn(handling.run(settling)))
         };
         self.run(concurrency.max(1), start).await;
     }
 
-    /// Calls `start` for each claim, with at most `concurrency` running at once.
+    /// Calls `start` for each claim, with at most `concurrency` running at once. Returns when their claims have ended, too.
     async fn run<F: Future<Output = ()>>(
         &mut self,
         concurrency: usize,
-        mut start: impl FnMut(Claim<K, V>) -> F,
+        mut start: impl FnMut(Claim<K, V>, Settling) -> F,
     ) {
         let mut running = FuturesUnordered::new();
+        // Closed when no end of these claims waits for the store.
+        let (settling, mut settled) = mpsc::channel(1);
         let mut is_open = true;
         poll_fn(|cx| {
             loop {
@@ -232,7 +243,7 @@ impl<K, V> Claims<K, V> {
                         ahead: concurrency,
                     };
                     match self.poll_claim(cx, want) {
-                        Poll::Ready(Some(claim)) => running.push(start(claim)),
+                        Poll::Ready(Some(claim)) => running.push(start(claim, settling.clone())),
                         Poll::Ready(None) => is_open = false,
                         Poll::Pending => break,
                     }
@@ -246,6 +257,8 @@ impl<K, V> Claims<K, V> {
             }
         })
         .await;
+        drop(settling);
+        let _: Option<Infallible> = settled.recv().await;
     }
 
     /// Ends this instance's claiming, like [`DurableTimers::shutdown`](crate::DurableTimers::shutdown).
@@ -261,7 +274,7 @@ impl<K, V> Claims<K, V> {
 
     /// Makes a claim of a delivery; ends what does not decode.
     fn decode(&self, delivery: Delivery) -> Option<Claim<K, V>> {
-        let Delivery { fired, mut lease } = delivery;
+        let Delivery { fired, lease } = delivery;
         let core = self.core_of(&lease);
         let key = self.coder.decode_key(&fired.key);
         let value = self.coder.decode_value(&fired.value);
@@ -270,7 +283,7 @@ impl<K, V> Claims<K, V> {
                 let again = usize::from(fired.attempt > 1);
                 core.metrics.delivered.add(1);
                 core.metrics.redelivered.add(again);
-                lease.key = fired.key;
+                lease.set_key(fired.key);
                 Some(Claim {
                     key,
                     value,
@@ -289,9 +302,9 @@ impl<K, V> Claims<K, V> {
 }
 
 /// Leaves a timer that does not decode to other instances, or ends it if none decodes it.
-fn end_undecoded(core: &Core, fired: Fired, mut lease: Lease, error: &Error) {
+fn end_undecoded(core: &Core, fired: Fired, lease: Lease, error: &Error) {
     let verdict = core.undecoded.judge(&fired, &core.settings);
-    lease.key = fired.key;
+    lease.set_key(fired.key);
     let (namespace, key, token) = (core.calls.namespace(), lease.key(), lease.token());
     let error = format!("{error:#}");
     core.metrics.undecoded.add(1);
@@ -306,7 +319,8 @@ fn end_undecoded(core: &Core, fired: Fired, mut lease: Lease, error: &Error) {
         _ => {
             tracing::error!(%namespace, %key, %token, error, "a timer does not decode");
             if lease.is_held() {
-                tokio::spawn(async move { lease.bury(error).await });
+                let end = lease.end_after(Retry::never(error));
+                lease.end_in_background(end, None);
             }
         }
     }
@@ -342,7 +356,7 @@ impl<F: Future<Output = Result<(), Retry>>> Handling<F> {
         }
     }
 
-    async fn run(self) {
+    async fn run(self, settling: Settling) {
         let Handling {
             core,
             lease,
@@ -384,14 +398,13 @@ impl<F: Future<Output = Result<(), Retry>>> Handling<F> {
                 Some(Retry::backoff(error))
             }
         };
+        // One that the handler has ended stays as it is.
         if lease.is_held() {
-            let settled = match failed {
-                None => lease.settle(Settlement::Ack).await,
-                Some(retry) => lease.fail(retry).await,
+            let end = match failed {
+                None => End::new(Settlement::Ack),
+                Some(retry) => lease.end_after(retry),
             };
-            if let Err(error) = settled {
-                tracing::warn!(%namespace, key = %lease.key(), token = %lease.token(), error = %format_args!("{error:#}"), "a claim was not settled");
-            }
+            lease.end_in_background(end, Some(settling));
         }
     }
 }

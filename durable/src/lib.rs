@@ -113,7 +113,7 @@ mod token;
 pub use admin::{Admin, Changed, Dead, Entry, InFlight, Member, Position, PrefixPosition};
 pub use backoff::Backoff;
 pub use builder::{Builder, builder};
-pub use claim::Claim;
+pub use claim::{Acknowledged, Claim};
 pub use claims::Claims;
 pub use codec::{Codec, Json, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use error::{BuildError, CronError, Error};

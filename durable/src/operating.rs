@@ -42,7 +42,7 @@
 //! |---|---|
 //! | an instance is killed | other instances load its timers within four polls; its claims are delivered again within a poll after their lease has ended |
 //! | an instance is shut down | its timers are unloaded, and claims that were not received are released, at once |
-//! | the store is unreachable | calls fail with [`Error::Store`](crate::Error::Store) or, after the call timeout, [`Error::Timeout`](crate::Error::Timeout); nothing is delivered; the instance tries again each poll |
+//! | the store is unreachable | calls fail with [`Error::Store`](crate::Error::Store) or, after the call timeout, [`Error::Timeout`](crate::Error::Timeout); nothing is delivered; the instance tries again each poll. Handlers of `dispatch` that end meanwhile do not run again if the store is back before their leases end; for claims from `recv`, [`ack_in_background`](crate::Claim::ack_in_background) does the same |
 //! | the store is slow | lateness grows by the round trip; batches grow with it, so throughput does not fall |
 //! | the disk of an SQLite file is full, the file is read-only, or it was deleted or replaced while open | calls fail with [`StoreError::Refused`](crate::store::StoreError::Refused), which names the file, until there is room or the file is opened again |
 //! | another process has locked an SQLite file, or is stopped (`SIGSTOP`, a debugger) while it holds the lock | calls of all processes wait, and fail with [`Error::Timeout`](crate::Error::Timeout) after their call timeout; after a second a warning names the file. SQLite cannot take a lock away: let the process go on, or end it. Looks go on |

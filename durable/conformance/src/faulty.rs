@@ -56,6 +56,8 @@ struct State {
     unloaded: HashSet<InstanceId>,
     /// The kind of call that fails.
     failing: Option<&'static str>,
+    /// The kind of call whose answers are lost.
+    losing: Option<&'static str>,
     /// Whether another transaction has locked every row.
     locked: bool,
     /// The kind of call whose answers take that much longer.
@@ -86,6 +88,7 @@ impl<S> Faulty<S> {
             struck: false,
             unloaded: HashSet::new(),
             failing: None,
+            losing: None,
             locked: false,
             slow: None,
             writes: 0,
@@ -113,6 +116,11 @@ impl<S> Faulty<S> {
     /// back.
     pub fn set_failing(&self, call: Option<&'static str>) {
         self.lock().failing = call;
+    }
+
+    /// Makes every call of one kind fail after it has taken effect. `None` brings it back.
+    pub fn set_losing(&self, call: Option<&'static str>) {
+        self.lock().losing = call;
     }
 
     /// Makes every row look locked by another transaction: `unmark` leaves the marks, and `fire` finds nothing due yet.
@@ -166,6 +174,9 @@ impl<S> Faulty<S> {
         state.calls += 1;
         if state.failing == Some(call) {
             return Some((FaultPoint::Before, true));
+        }
+        if state.losing == Some(call) {
+            return Some((FaultPoint::After, true));
         }
         let fate = match state.plan {
             Plan::Away => Some((FaultPoint::Before, true)),

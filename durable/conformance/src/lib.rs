@@ -45,6 +45,7 @@
 //! | [`administration`] | what an operator does to a running instance |
 //! | [`demand`] | D5, D10 and D14 through whole instances whose handlers take time |
 //! | [`dead`] | timers that fail for good, through whole instances |
+//! | [`outages`] | D5 and D11: claims that end while the store is away |
 //! | [`looking`] | D13: looks beside calls and deliveries |
 //! | [`scripts`] | random calls of several instances, each answer compared with a sequential oracle; random programs of whole instances |
 //! | [`races`] | calls that meet on one key at the same moment |
@@ -67,6 +68,7 @@ pub mod demand;
 mod faulty;
 pub mod looking;
 mod oracle;
+pub mod outages;
 pub mod promises;
 pub mod races;
 mod random;
@@ -182,6 +184,11 @@ macro_rules! conformance_tests {
                 d9_repeats_when_an_occurrence_dies,
                 dead_timers_are_kept_for_a_time,
                 dead_timers_cost_living_ones_nothing,
+            }
+            outages {
+                d5_handles_once_through_an_outage,
+                d5_put_back_survives_an_outage,
+                d5_failed_acknowledgement_is_not_released,
             }
             looking {
                 d13_looks_delay_nothing,

@@ -1,7 +1,9 @@
-//! Items whose keys are locked by a transaction that is not the store's own.
+//! Items that are sent again: their keys are locked by a transaction that is not the store's own, or the call failed and
+//! they are [kept](super::group_commit::Outcome::Failed).
 //!
 //! A store does not wait for such a transaction, since it may last for minutes. So the items wait here, and are sent again
-//! [every few milliseconds](RETRY), while other keys go on.
+//! [every few milliseconds](RETRY), while other keys go on. While calls fail, the pause grows up to [a second](MAX_PAUSE). The
+//! first call that works ends it.
 //!
 //! Order: while a key has items here, every later item of the key joins them at the end. A retry takes all items of a key
 //! at once, in their order.
@@ -12,10 +14,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::jitter::jittered;
+
 /// The delay before locked items are sent again.
 pub(super) const RETRY: Duration = Duration::from_millis(10);
 
-/// Items that wait for their keys.
+/// The longest pause while calls fail.
+const MAX_PAUSE: Duration = Duration::from_secs(1);
+
+/// Items that wait.
 #[derive(Debug)]
 pub(super) struct Deferred<K, T> {
     /// The keys, the one that was tried longest ago first.
@@ -23,6 +30,8 @@ pub(super) struct Deferred<K, T> {
     items: HashMap<K, Vec<T>>,
     /// When the next retry is. `None` if nothing waits.
     retry_at: Option<Instant>,
+    /// The pause before it.
+    pause: Duration,
 }
 
 impl<K: Clone + Eq + Hash, T> Deferred<K, T> {
@@ -31,6 +40,7 @@ impl<K: Clone + Eq + Hash, T> Deferred<K, T> {
             keys: VecDeque::new(),
             items: HashMap::new(),
             retry_at: None,
+            pause: RETRY,
         }
     }
 
@@ -40,7 +50,8 @@ impl<K: Clone + Eq + Hash, T> Deferred<K, T> {
 
     /// Adds an item behind those of its key.
     pub(super) fn add(&mut self, key: K, item: T) {
-        self.retry_at.get_or_insert_with(|| Instant::now() + RETRY);
+        self.retry_at
+            .get_or_insert_with(|| Instant::now() + self.pause);
         let items = self.items.entry(key).or_insert_with_key(|key| {
             self.keys.push_back(key.clone());
             Vec::new()
@@ -77,7 +88,20 @@ impl<K: Clone + Eq + Hash, T> Deferred<K, T> {
             };
             taken.extend(self.items.remove(&key).unwrap_or_default());
         }
-        self.retry_at = (!self.keys.is_empty()).then(|| now + RETRY);
+        self.retry_at = (!self.keys.is_empty()).then(|| now + self.pause);
         taken
+    }
+
+    /// A call has failed, or has worked.
+    pub(super) fn note(&mut self, failed: bool) {
+        let now = Instant::now();
+        if failed {
+            self.pause = (self.pause * 2).min(MAX_PAUSE);
+            let retry_at = now + jittered(self.pause);
+            self.retry_at = self.retry_at.map(|at| at.max(retry_at));
+        } else {
+            self.pause = RETRY;
+            self.retry_at = self.retry_at.map(|at| at.min(now + RETRY));
+        }
     }
 }

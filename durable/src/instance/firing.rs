@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::lease::{Lease, Leases};
-use super::{Core, Delivery};
+use super::{Core, Delivery, End};
 use crate::jitter::jittered;
 use crate::race::race;
 use crate::store::{Fire, FireReport, Settlement, Version};
@@ -149,7 +149,9 @@ impl Firing {
         let stale = self.core.deliveries.take_stale();
         self.core.metrics.lapsed.add(stale.len());
         for delivery in stale {
-            delivery.lease.settle_detached(Settlement::Unfire);
+            delivery
+                .lease
+                .end_in_background(End::new(Settlement::Unfire), None);
         }
     }
 

@@ -9,7 +9,7 @@
 //!
 //! Batches are bounded, in items and in bytes. They go one after the other and keep the order of the queue. So two items of one
 //! key take effect in the order in which they were submitted. Items that a store hands back, because a transaction has locked
-//! their key, are sent again later: see [`deferred`](super::deferred).
+//! their key, and those that are to be kept when a call fails, are sent again later: see [`deferred`](super::deferred).
 
 use std::future::Future;
 use std::hash::Hash;
@@ -64,19 +64,14 @@ struct Item<I, O> {
 #[derive(Debug)]
 enum Reply<O> {
     To(oneshot::Sender<Result<O, Error>>),
-    /// No caller waits for the response. The item is sent until then, if its key is locked.
-    Detached {
-        until: Option<Instant>,
-    },
+    /// The item is sent until there is a result, whether a caller waits for it or not.
+    Kept(oneshot::Sender<Result<O, Error>>),
 }
 
 impl<I, O> Item<I, O> {
     /// Whether its caller has stopped waiting, and has received an error.
     fn is_given_up(&self) -> bool {
-        match &self.reply {
-            Reply::To(reply) => reply.is_closed(),
-            Reply::Detached { until } => until.is_some_and(|until| until <= Instant::now()),
-        }
+        matches!(&self.reply, Reply::To(reply) if reply.is_closed())
     }
 }
 
@@ -84,11 +79,17 @@ impl<I, O> Item<I, O> {
 #[derive(Debug)]
 pub(crate) struct Batches<I, O> {
     queue: mpsc::UnboundedReceiver<Item<I, O>>,
-    limit: Duration,
 }
 
-/// The outcome of an item: its result, or the item again if its key is locked. All items of the key in the batch are then.
-pub(crate) type Outcome<I, O> = Result<O, I>;
+/// The outcome of an item.
+pub(crate) enum Outcome<I, O> {
+    /// Its result.
+    Done(Result<O, Error>),
+    /// The item again: its key is locked. All items of the key in the batch are then.
+    Locked(I),
+    /// The item again: the call has failed, and the item is kept.
+    Failed(I),
+}
 
 /// A group whose calls may take as long as `limit`, waiting included.
 pub(crate) fn group<I, O>(call: &'static str, limit: Duration) -> (Group<I, O>, Batches<I, O>) {
@@ -98,7 +99,7 @@ pub(crate) fn group<I, O>(call: &'static str, limit: Duration) -> (Group<I, O>, 
         call,
         limit,
     };
-    (group, Batches { queue, limit })
+    (group, Batches { queue })
 }
 
 impl<I, O> Group<I, O> {
@@ -122,10 +123,10 @@ impl<I, O> Group<I, O> {
         }
     }
 
-    /// Puts an item into the queue without waiting for the response.
-    pub(crate) fn submit_detached(&self, item: I) {
-        // After a shutdown the task is gone. Then the lease ends by itself.
-        let reply = Reply::Detached { until: None };
+    /// Puts an item into the queue that is sent until there is a result.
+    pub(crate) fn keep(&self, item: I, reply: oneshot::Sender<Result<O, Error>>) {
+        // After a shutdown the task is gone, and the caller learns it from the reply.
+        let reply = Reply::Kept(reply);
         let _ = self.queue.send(Item { item, reply });
     }
 }
@@ -140,7 +141,7 @@ impl<I, O> Batches<I, O> {
         mut flush: impl FnMut(Vec<I>) -> F,
     ) where
         K: Clone + Eq + Hash,
-        F: Future<Output = Result<Vec<Outcome<I, O>>, Error>>,
+        F: Future<Output = Vec<Outcome<I, O>>>,
     {
         let mut gathered = Vec::new();
         let mut deferred = Deferred::new();
@@ -156,26 +157,26 @@ impl<I, O> Batches<I, O> {
             if items.is_empty() {
                 continue;
             }
-            let answers: Vec<_> = match flush(items).await {
-                Ok(answers) => answers.into_iter().map(Ok).collect(),
-                Err(error) => replies.iter().map(|_| Err(error.clone())).collect(),
-            };
-            for (mut reply, answer) in replies.into_iter().zip(answers) {
-                let answer = match answer {
-                    Ok(Ok(answer)) => Ok(answer),
-                    Ok(Err(item)) => {
-                        if let Reply::Detached { until } = &mut reply {
-                            until.get_or_insert_with(|| Instant::now() + self.limit);
-                        }
-                        deferred.add(key(&item), Item { item, reply });
+            let (mut failed, mut worked) = (false, false);
+            for (reply, outcome) in replies.into_iter().zip(flush(items).await) {
+                let item = match outcome {
+                    Outcome::Done(result) => {
+                        worked |= result.is_ok();
+                        let (Reply::To(reply) | Reply::Kept(reply)) = reply;
+                        // A caller that has given up needs no result.
+                        let _ = reply.send(result);
                         continue;
                     }
-                    Err(error) => Err(error),
+                    Outcome::Locked(item) => item,
+                    Outcome::Failed(item) => {
+                        failed = true;
+                        item
+                    }
                 };
-                if let Reply::To(reply) = reply {
-                    // A caller that has given up needs no result.
-                    let _ = reply.send(answer);
-                }
+                deferred.add(key(&item), Item { item, reply });
+            }
+            if failed || worked {
+                deferred.note(failed);
             }
         }
     }
@@ -234,6 +235,11 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(5);
 
+    fn done<I>(batch: Vec<I>) -> Vec<Outcome<I, I>> {
+        let outcomes = batch.into_iter().map(|item| Outcome::Done(Ok(item)));
+        outcomes.collect()
+    }
+
     /// A thousand values of a megabyte were one batch of a gigabyte, which blocked a server for half a minute.
     #[tokio::test(start_paused = true)]
     async fn batches_are_bounded_in_bytes() {
@@ -252,7 +258,7 @@ mod tests {
         let mut flushed = Vec::new();
         let flush = |batch: Vec<usize>| {
             flushed.push(batch.clone());
-            async move { Ok(batch.into_iter().map(Ok).collect()) }
+            async move { done(batch) }
         };
         batches.run(|&size| size, |&size| size, flush).await;
         let half = MAX_BYTES / 2;
@@ -272,7 +278,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn lone_caller_does_not_wait_for_others() {
         let (group, batches) = group("write", LIMIT);
-        let flush = |batch: Vec<u32>| async { Ok(batch.into_iter().map(Ok).collect()) };
+        let flush = |batch: Vec<u32>| async { done(batch) };
         let run = batches.run(|_| 1, |&item| item, flush);
         let calls = async move {
             for item in 0..3 {
@@ -296,7 +302,8 @@ mod tests {
         let mut batch_lens = Vec::new();
         let flush = |batch: Vec<u32>| {
             batch_lens.push(batch.len());
-            std::future::ready(Err(refused.clone()))
+            let outcomes = batch.iter().map(|_| Outcome::Done(Err(refused.clone())));
+            std::future::ready(outcomes.collect())
         };
         batches.run(|_| 1, |&item| item, flush).await;
         assert_eq!(batch_lens, [MAX_BATCH, 1_500 - MAX_BATCH]);
@@ -310,7 +317,7 @@ mod tests {
         let (group, batches) = group("write", LIMIT);
         let flush = |batch: Vec<u32>| async {
             sleep(LIMIT * 3 / 5).await;
-            Ok(batch.into_iter().map(Ok).collect())
+            done(batch)
         };
         let calls = async move {
             let first = group.submit(1);
@@ -340,13 +347,13 @@ mod tests {
             let is_locked = Instant::now() < until;
             let outcome = |item| {
                 if is_locked && item / 100 == locked {
-                    return Err(item);
+                    return Outcome::Locked(item);
                 }
                 done.push(item);
-                Ok(item)
+                Outcome::Done(Ok(item))
             };
             let outcomes = batch.into_iter().map(outcome).collect();
-            async move { Ok(outcomes) }
+            async move { outcomes }
         };
         batches.run(|_| 1, |&item| item / 100, flush).await;
     }
@@ -417,8 +424,9 @@ mod tests {
     async fn locked_key_fails_its_own_calls_in_time() {
         let (group, batches) = group("write", LIMIT);
         let began = Instant::now();
+        let (reply, kept) = oneshot::channel();
         let calls = async move {
-            group.submit_detached(101);
+            group.keep(101, reply);
             let answer = group.submit(100).await;
             assert_eq!(began.elapsed(), LIMIT);
             answer
@@ -428,8 +436,39 @@ mod tests {
         let ((), answer) = join(run, calls).await;
         let (call, after) = ("write", LIMIT);
         assert_eq!(answer, Err(Error::Timeout { call, after }));
-        // It ends although a call that no caller waits for was locked too.
-        assert!(began.elapsed() < 2 * LIMIT);
-        assert!(done.is_empty(), "{done:?}");
+        // The one that is kept is sent when the lock has ended.
+        assert_eq!(kept.await, Ok(Ok(101)));
+        assert_eq!(done, [101]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn kept_item_is_sent_until_a_call_works() {
+        let (group, batches) = group::<u32, u32>("settle", LIMIT);
+        let began = Instant::now();
+        let mut tries = Vec::new();
+        let flush = |batch: Vec<u32>| {
+            tries.push(began.elapsed());
+            let is_away = began.elapsed() < 10 * LIMIT;
+            let outcome = |item| match item {
+                1 if is_away => Outcome::Failed(item),
+                _ if is_away => Outcome::Done(Err(Error::Closed)),
+                _ => Outcome::Done(Ok(item)),
+            };
+            let outcomes = batch.into_iter().map(outcome).collect();
+            async move { outcomes }
+        };
+        let (reply, kept) = oneshot::channel();
+        group.keep(1, reply);
+        let calls = async move {
+            sleep(LIMIT).await;
+            let answer = group.submit(2).await;
+            drop(group);
+            (answer, kept.await)
+        };
+        let ((), (other, kept)) = join(batches.run(|_| 1, |&item| item, flush), calls).await;
+        assert_eq!((other, kept), (Err(Error::Closed), Ok(Ok(1))));
+        let late = *tries.last().expect("it was sent") - 10 * LIMIT;
+        assert!(late < Duration::from_millis(1_200), "{late:?}");
+        assert!(tries.len() < 70, "{} tries", tries.len());
     }
 }

@@ -1,23 +1,23 @@
-//! One claim's hold on its timer, and how it is renewed.
+//! What an instance holds of a timer in flight, and how that is renewed.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::oneshot::{self, Receiver};
 use tokio::time::{Instant, sleep};
 
+use super::ending::{End, Ending, Settling};
 use super::group_commit::Group;
 use crate::error::Error;
 use crate::metrics::Metrics;
 use crate::retry::{Retry, RetryWhen, error_text};
 use crate::settings::Settings;
-use crate::store::{
-    Fired, InstanceId, LeftRow, Namespace, Settle, Settled, Settlement, StoreError, Version,
-};
+use crate::store::{Fired, InstanceId, LeftRow, Namespace, Settled, Settlement, Version};
 use crate::token::Token;
 
 /// How often a lease is checked while it lasts. It is renewed once a half and this part of it, or
@@ -27,7 +27,7 @@ const LOOKS: u32 = 8;
 /// The state that the leases of an instance share.
 pub(crate) struct Leases {
     namespace: Namespace,
-    settles: Group<Settle, Settled>,
+    settles: Group<Ending, ()>,
     metrics: Arc<Metrics>,
     settings: Settings,
     /// The number of the part.
@@ -45,7 +45,7 @@ struct Renewed {
 /// A lease that is renewed.
 #[derive(Debug)]
 struct Handling {
-    lease: Weak<Lease>,
+    hold: Weak<Hold>,
     since: Instant,
     /// Whether it is known to last longer than a lease; `None` where it does not matter.
     is_slow: Option<bool>,
@@ -54,7 +54,7 @@ struct Handling {
 impl Leases {
     pub(super) fn new(
         namespace: Namespace,
-        settles: Group<Settle, Settled>,
+        settles: Group<Ending, ()>,
         metrics: Arc<Metrics>,
         settings: Settings,
         part: usize,
@@ -79,22 +79,22 @@ impl Leases {
     }
 
     /// Those to be renewed now. Counts and logs handlers that last longer than a lease.
-    fn to_renew(&self) -> Vec<Arc<Lease>> {
+    fn to_renew(&self) -> Vec<Arc<Hold>> {
         let mut due = Vec::new();
         for handling in self.renewed().leases.values_mut() {
-            let Some(lease) = handling.lease.upgrade().filter(|lease| lease.is_held()) else {
+            let Some(hold) = handling.hold.upgrade().filter(|hold| hold.is_held()) else {
                 continue;
             };
             if handling.is_slow == Some(false) && handling.since.elapsed() >= self.length() {
                 handling.is_slow = Some(true);
                 self.metrics.slow_handlers.add(1);
                 tracing::warn!(
-                    namespace = %self.namespace, key = %lease.key(), token = %lease.token(), lease = ?self.length(),
+                    namespace = %self.namespace, key = %hold.key(), token = %hold.token(), lease = ?self.length(),
                     "a handler takes longer than a lease, which is renewed"
                 );
             }
-            if lease.remaining() <= self.length() / 2 + self.length() / LOOKS {
-                due.push(lease);
+            if hold.remaining() <= self.length() / 2 + self.length() / LOOKS {
+                due.push(hold);
             }
         }
         due
@@ -110,7 +110,7 @@ pub(super) async fn renew(leases: Weak<Leases>, length: Duration) {
         };
         // All at once: they share a batch.
         let due = leases.to_renew();
-        join_all(due.iter().map(|lease| lease.renew())).await;
+        join_all(due.iter().map(|hold| hold.renew())).await;
     }
 }
 
@@ -133,36 +133,51 @@ impl fmt::Debug for RenewGuard {
     }
 }
 
-/// Holds a timer in flight, and a part of the capacity. Dropping it releases what is not settled.
-pub(crate) struct Lease {
+/// The lease of a claim, as the program has it. Dropping it releases what has not ended otherwise.
+pub(crate) struct Lease(Arc<Hold>);
+
+/// What this instance holds of a timer in flight, and a part of the capacity.
+pub(crate) struct Hold {
     token: Version,
-    /// The encoded key, for the log.
-    pub(crate) key: Vec<u8>,
+    /// The encoded key, for the log, once the claim was decoded.
+    key: OnceLock<Vec<u8>>,
     /// How often the timer has fired, this time included.
     attempt: u32,
     /// How late it fired, by the store's clock.
     late: Duration,
-    /// One of the constants below.
-    state: AtomicU8,
-    /// How many calls that end it are under way. It is not renewed meanwhile.
-    settling: AtomicUsize,
     leases: Arc<Leases>,
     held: Mutex<Held>,
 }
 
 struct Held {
-    /// Its part of the capacity, until it is settled.
+    state: State,
+    /// Its part of the capacity, until it has ended.
     permit: Option<OwnedSemaphorePermit>,
-    /// When it ends, or sooner; `None` for never.
+    /// When the lease ends, or sooner; `None` for never.
     until: Option<Instant>,
 }
 
-/// To be settled.
-const HELD: u8 = 0;
-/// Settled, or gone from the store when it fired.
-const SETTLED: u8 = 1;
-/// Delivered again meanwhile, or about to be.
-const LOST: u8 = 2;
+enum State {
+    Held,
+    /// Its end is [decided](super::ending).
+    Ending {
+        end: End,
+        /// Whether a try has had no response.
+        tried: bool,
+        /// Whether the task of settles has it until it is done.
+        kept: bool,
+    },
+    /// Settled, or gone from the store when it fired.
+    Settled,
+    /// Delivered again meanwhile, or about to be.
+    Lost,
+}
+
+impl Held {
+    fn is_held(&self) -> bool {
+        matches!(self.state, State::Held | State::Ending { .. })
+    }
+}
 
 impl Lease {
     /// A lease on a timer in flight.
@@ -173,27 +188,49 @@ impl Lease {
         until: Instant,
         permit: OwnedSemaphorePermit,
     ) -> Self {
-        Lease {
+        Lease(Arc::new(Hold {
             token: fired.token,
-            key: Vec::new(),
+            key: OnceLock::new(),
             attempt: fired.attempt,
             late,
-            state: AtomicU8::new(HELD),
-            settling: AtomicUsize::new(0),
             leases,
             held: Mutex::new(Held {
+                state: State::Held,
                 permit: Some(permit),
                 until: Some(until),
             }),
-        }
+        }))
     }
 
     /// The lease of a timer that the store has deleted as it fired.
-    pub(super) fn already_settled(mut self) -> Self {
-        *self.state.get_mut() = SETTLED;
+    pub(super) fn already_settled(self) -> Self {
+        self.held().state = State::Settled;
         self
     }
+}
 
+impl Deref for Lease {
+    type Target = Arc<Hold>;
+
+    fn deref(&self) -> &Arc<Hold> {
+        &self.0
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let end = match &self.held().state {
+            State::Held => End::new(Settlement::Release),
+            State::Ending {
+                end, kept: false, ..
+            } => end.clone(),
+            _ => return,
+        };
+        self.end_in_background(end, None);
+    }
+}
+
+impl Hold {
     pub(crate) fn token(&self) -> Token {
         Token {
             version: self.token,
@@ -201,39 +238,48 @@ impl Lease {
         }
     }
 
+    pub(super) fn version(&self) -> Version {
+        self.token
+    }
+
     /// The number of the part.
     pub(crate) fn part(&self) -> usize {
         self.leases.part
     }
 
-    /// The encoded key, as a text.
-    pub(crate) fn key(&self) -> std::borrow::Cow<'_, str> {
-        String::from_utf8_lossy(&self.key)
+    pub(crate) fn set_key(&self, key: Vec<u8>) {
+        // It is set once.
+        let _ = self.key.set(key);
     }
 
-    /// Whether it is still to be settled.
+    /// The encoded key, as a text.
+    pub(crate) fn key(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(self.key.get().map_or(&[], Vec::as_slice))
+    }
+
+    /// Whether it has not ended.
     pub(crate) fn is_held(&self) -> bool {
-        self.state.load(Ordering::Acquire) == HELD
+        self.held().is_held()
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How much of it is left, if it is to be settled.
+    /// How much of it is left, if it has not ended.
     pub(crate) fn remaining(&self) -> Duration {
-        if !self.is_held() {
-            return Duration::ZERO;
+        let held = self.held();
+        match held.until {
+            _ if !held.is_held() => Duration::ZERO,
+            None => Duration::MAX,
+            Some(until) => until.saturating_duration_since(Instant::now()),
         }
-        let until = self.held().until;
-        until.map_or(Duration::MAX, |until| {
-            until.saturating_duration_since(Instant::now())
-        })
     }
 
     /// When less than half of it is left.
     pub(super) fn stale_at(&self) -> Option<Instant> {
-        let until = self.held().until.filter(|_| self.is_held())?;
+        let held = self.held();
+        let until = held.until.filter(|_| held.is_held())?;
         Some(until.checked_sub(self.leases.length() / 2).unwrap_or(until))
     }
 
@@ -253,6 +299,10 @@ impl Lease {
         )
     }
 
+    pub(super) fn warn(&self, error: &Error, text: &str) {
+        tracing::warn!(namespace = %self.leases.namespace, key = %self.key(), token = %self.token(), error = %format_args!("{error:#}"), "{text}");
+    }
+
     /// Whether the timer has been delivered as often as it may be. This one does not count.
     pub(crate) fn is_exhausted(&self) -> bool {
         let max = self.leases.settings.max_attempts;
@@ -264,118 +314,151 @@ impl Lease {
         max.is_some_and(|max| self.attempt >= max)
     }
 
-    /// Settles it. After an error that may pass it can be tried again.
-    pub(crate) async fn settle(&self, settlement: Settlement) -> Result<(), Error> {
-        match settlement {
-            Settlement::RetryAfter(delay) => self.fail(Retry::after(delay)).await,
-            _ => self.settle_with(settlement, None).await,
+    /// The end of a claim that has failed: the timer comes again, or is dead after its last attempt.
+    pub(crate) fn end_after(&self, retry: Retry) -> End {
+        let Retry { when, error } = retry;
+        let settlement = match when {
+            RetryWhen::Never => Settlement::Dead,
+            _ if self.is_last_attempt() => Settlement::Dead,
+            RetryWhen::After(delay) => Settlement::RetryAfter(delay),
+            RetryWhen::Backoff => {
+                Settlement::RetryAfter(self.leases.settings.backoff.delay(self.attempt))
+            }
+        };
+        End::new(settlement).with_error(error)
+    }
+
+    /// Leaves a timer that this instance cannot decode to others.
+    pub(crate) fn leave(self: &Arc<Self>, by: InstanceId, pause: Duration, error: &str) {
+        let left = LeftRow::new(by, pause, self.leases.settings.left_for());
+        let end = End::new(Settlement::Leave(left)).with_error(Some(error_text(&error)));
+        self.end_in_background(end, None);
+    }
+
+    /// Ends it, or extends it, in one try. After an error that may pass it can be tried again.
+    pub(crate) async fn end(self: &Arc<Self>, end: End) -> Result<(), Error> {
+        if self.decide(&end, false)? {
+            self.send(end).await
+        } else {
+            Ok(())
         }
     }
 
-    /// Settles it after a failure: the timer comes again, or is dead after its last attempt.
-    pub(crate) async fn fail(&self, retry: Retry) -> Result<(), Error> {
-        let Retry { when, error } = retry;
-        let delay = match when {
-            RetryWhen::Never => return self.end_for_good(error).await,
-            _ if self.is_last_attempt() => return self.end_for_good(error).await,
-            RetryWhen::After(delay) => delay,
-            RetryWhen::Backoff => self.leases.settings.backoff.delay(self.attempt),
-        };
-        self.settle_with(Settlement::RetryAfter(delay), error).await
+    /// Ends it, however often that takes: see [`ending`](super::ending). An end that is under way so already stays.
+    pub(crate) fn end_in_background(
+        self: &Arc<Self>,
+        end: End,
+        settling: Option<Settling>,
+    ) -> Receiver<Result<(), Error>> {
+        let (reply, ended) = oneshot::channel();
+        match self.decide(&end, true) {
+            Ok(true) => {
+                let mut ending = self.ending(end);
+                (ending.kept, ending.settling) = (true, settling);
+                self.leases.settles.keep(ending, reply);
+            }
+            // A caller that does not wait needs no result.
+            Ok(false) => drop(reply.send(Ok(()))),
+            Err(error) => drop(reply.send(Err(error))),
+        }
+        ended
     }
 
-    /// Makes the timer dead.
-    async fn end_for_good(&self, error: Option<String>) -> Result<(), Error> {
-        self.settle_with(Settlement::Dead, error.clone()).await?;
-        self.leases.metrics.dead.add(1);
-        let (namespace, key, token, attempt) = (
-            &self.leases.namespace,
-            self.key(),
-            self.token(),
-            self.attempt,
-        );
-        let error = error.as_deref().unwrap_or("it was put back");
-        tracing::warn!(%namespace, %key, %token, attempt, error, "a timer is dead: see `Admin::dead`");
+    fn ending(self: &Arc<Self>, end: End) -> Ending {
+        Ending {
+            hold: Arc::clone(self),
+            end,
+            kept: false,
+            renewing: None,
+            settling: None,
+        }
+    }
+
+    fn send(self: &Arc<Self>, end: End) -> impl Future<Output = Result<(), Error>> {
+        self.leases.settles.submit(self.ending(end))
+    }
+
+    /// Notes how it ends. Returns `false` if it has ended so already.
+    fn decide(&self, decided: &End, keeps: bool) -> Result<bool, Error> {
+        let (mut held, token) = (self.held(), self.token());
+        match &mut held.state {
+            State::Held | State::Ending { .. } if decided.is_extension() => {}
+            State::Ending { kept: true, .. } if keeps => return Ok(false),
+            State::Ending { end, kept, .. } => {
+                *end = decided.clone();
+                *kept |= keeps;
+            }
+            State::Held => {
+                held.state = State::Ending {
+                    end: decided.clone(),
+                    tried: false,
+                    kept: keeps,
+                }
+            }
+            State::Settled if decided.settlement == Settlement::Ack => return Ok(false),
+            State::Settled => return Err(Error::Settled { token }),
+            State::Lost => return Err(Error::Lost { token }),
+        }
+        Ok(true)
+    }
+
+    /// Notes that a try has had no response: it may have taken effect.
+    pub(super) fn note_failure(&self, sent: &End) {
+        if let State::Ending { tried, .. } = &mut self.held().state {
+            *tried |= !sent.is_extension();
+        }
+    }
+
+    /// Applies the store's response to an end or an extension.
+    pub(super) fn conclude(&self, sent: &End, settled: &Settled) -> Result<(), Error> {
+        let (mut held, token) = (self.held(), self.token());
+        let lasts = held.until.is_none_or(|until| until > Instant::now());
+        if *settled == Settled::Lost {
+            match held.state {
+                // Only a try of this instance can have ended it.
+                State::Ending { tried: true, .. } if lasts && !sent.is_extension() => {}
+                // The end that is decided finds out.
+                State::Ending { .. } if sent.is_extension() => return Err(Error::Lost { token }),
+                // Another call was quicker, and reports its own result.
+                State::Settled if sent.settlement == Settlement::Ack => return Ok(()),
+                State::Settled | State::Lost => return Err(Error::Lost { token }),
+                State::Held | State::Ending { .. } => {
+                    (held.state, held.permit) = (State::Lost, None);
+                    if sent.is_result() || sent.is_extension() {
+                        self.leases.metrics.lost.add(1);
+                    }
+                    return Err(Error::Lost { token });
+                }
+            }
+        }
+        if let Settlement::Extend(lease) = sent.settlement {
+            held.until = sent.since.checked_add(lease);
+            return Ok(());
+        }
+        (held.state, held.permit) = (State::Settled, None);
+        drop(held);
+        if sent.settlement == Settlement::Dead {
+            self.leases.metrics.dead.add(1);
+            let error = sent.error.as_deref().unwrap_or("it was put back");
+            tracing::warn!(namespace = %self.leases.namespace, key = %self.key(), %token, attempt = self.attempt, error, "a timer is dead: see `Admin::dead`");
+        }
         Ok(())
     }
 
-    /// Ends a timer for good that the program has not received. If that fails, it is tried again when the lease has ended.
-    pub(crate) async fn bury(&self, error: impl fmt::Display) {
-        let buried = self.end_for_good(Some(error_text(&error))).await;
-        if let Err(failed) = buried {
-            self.end(SETTLED);
-            let (namespace, key) = (&self.leases.namespace, self.key());
-            tracing::warn!(%namespace, %key, token = %self.token(), error = %format_args!("{failed:#}"), "a timer that has failed for good could not be settled");
-        }
-    }
-
-    async fn settle_with(
-        &self,
-        settlement: Settlement,
-        error: Option<String>,
-    ) -> Result<(), Error> {
-        let token = self.token();
-        match self.state.load(Ordering::Acquire) {
-            HELD => {}
-            SETTLED if settlement == Settlement::Ack => return Ok(()),
-            SETTLED => return Err(Error::Settled { token }),
-            _ => return Err(Error::Lost { token }),
-        }
-        let asked = Instant::now();
-        let extended = match settlement {
-            Settlement::Extend(lease) => Some(lease),
-            _ => None,
-        };
-        let _settling = extended.is_none().then(|| Settling::new(&self.settling));
-        let settle = Settle {
-            token: self.token,
-            settlement,
-            error,
-        };
-        match self.leases.settles.submit(settle).await? {
-            Settled::Lost => {
-                self.end(LOST);
-                self.leases.metrics.lost.add(1);
-                Err(Error::Lost { token })
-            }
-            // The group sends it again instead of returning it.
-            Settled::Locked => Err(Error::Store(StoreError::unavailable(
-                "a transaction has changed the key and has not ended",
-            ))),
-            Settled::Done | Settled::Armed(_) => {
-                match extended {
-                    Some(lease) => self.held().until = asked.checked_add(lease),
-                    None => self.end(SETTLED),
-                }
-                Ok(())
-            }
-        }
-    }
-
     /// Makes it end a whole lease from now.
-    async fn renew(&self) {
-        if self.settling.load(Ordering::Acquire) > 0 {
+    async fn renew(self: &Arc<Self>) {
+        // The response to its end is on the way.
+        if matches!(self.held().state, State::Ending { tried: false, .. }) {
             return;
         }
-        let asked = Instant::now();
-        let length = self.leases.length();
-        let settle = Settle::new(self.token, Settlement::Extend(length));
-        match self.leases.settles.submit(settle).await {
-            Ok(Settled::Lost) => {
-                // A settle that has just succeeded reports its own result.
-                if self.settling.load(Ordering::Acquire) > 0 || !self.is_held() {
-                    return;
-                }
-                self.end(LOST);
-                self.leases.metrics.lost.add(1);
-                tracing::warn!(
-                    namespace = %self.leases.namespace, key = %self.key(), token = %self.token(),
-                    "a claim is lost: its lease ended before it was renewed"
+        let extension = End::new(Settlement::Extend(self.leases.length()));
+        match self.send(extension).await {
+            Ok(()) => self.leases.metrics.renewed.add(1),
+            Err(error @ Error::Lost { .. }) if matches!(self.held().state, State::Lost) => {
+                self.warn(
+                    &error,
+                    "a claim is lost: its lease ended before it was renewed",
                 );
-            }
-            Ok(_) => {
-                self.held().until = asked.checked_add(length);
-                self.leases.metrics.renewed.add(1);
             }
             // It is tried again soon. The lane of settles says what is wrong.
             Err(_) => {}
@@ -388,7 +471,7 @@ impl Lease {
         let number = renewed.next;
         renewed.next += 1;
         let handling = Handling {
-            lease: Arc::downgrade(self),
+            hold: Arc::downgrade(self),
             since: Instant::now(),
             is_slow: is_handler.then_some(false),
         };
@@ -398,52 +481,6 @@ impl Lease {
             leases: Arc::clone(&self.leases),
             number,
         }
-    }
-
-    fn end(&self, state: u8) {
-        self.state.store(state, Ordering::Release);
-        let permit = self.held().permit.take();
-        drop(permit);
-    }
-
-    /// Leaves a timer that this instance cannot decode to others, without waiting.
-    pub(crate) fn leave(&self, by: InstanceId, pause: Duration, error: &str) {
-        if self.state.swap(SETTLED, Ordering::AcqRel) == HELD {
-            let left = LeftRow::new(by, pause, self.leases.settings.left_for());
-            let settle = Settle::new(self.token, Settlement::Leave(left));
-            let settle = settle.with_error(error_text(&error));
-            self.leases.settles.submit_detached(settle);
-        }
-    }
-
-    /// Settles it, if it is not, without waiting.
-    pub(crate) fn settle_detached(&self, settlement: Settlement) {
-        if self.state.swap(SETTLED, Ordering::AcqRel) == HELD {
-            let settle = Settle::new(self.token, settlement);
-            self.leases.settles.submit_detached(settle);
-        }
-    }
-}
-
-/// Counts a call that ends a lease, also if its future is dropped.
-struct Settling<'a>(&'a AtomicUsize);
-
-impl<'a> Settling<'a> {
-    fn new(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::AcqRel);
-        Settling(count)
-    }
-}
-
-impl Drop for Settling<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.settle_detached(Settlement::Release);
     }
 }
 

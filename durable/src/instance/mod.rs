@@ -20,6 +20,7 @@ mod cores;
 mod deferred;
 mod delivery;
 mod due;
+mod ending;
 mod firing;
 mod group_commit;
 mod lease;
@@ -46,9 +47,11 @@ pub(crate) use cores::Cores;
 use delivery::Deliveries;
 pub(crate) use delivery::{Delivery, Want};
 use due::Due;
+pub(crate) use ending::{End, Settling};
+use ending::{Ending, locked};
 use firing::Firing;
 pub(crate) use group_commit::Group;
-use group_commit::{Batches, group};
+use group_commit::{Batches, Outcome, group};
 pub(crate) use lease::Lease;
 use lease::Leases;
 pub use lease::RenewGuard;
@@ -61,8 +64,8 @@ use crate::metrics::Metrics;
 use crate::race::race;
 use crate::settings::Settings;
 use crate::store::{
-    Armed, DeadRows, InstanceId, LoadWindow, Namespace, Scheduled, Settle, Settled, Settlement,
-    Store, StoreTime, Version, Write, WriteOutcome,
+    Armed, DeadRows, InstanceId, LoadWindow, Namespace, Scheduled, Settled, Settlement, Store,
+    StoreTime, Version, Write, WriteOutcome,
 };
 
 /// The state that the tasks, handles and claims of an instance share.
@@ -385,7 +388,7 @@ async fn run_claims(firing: Firing, expirations: Expirations<Version, ()>, end: 
     let unreceived = core.deliveries.close(core.part);
     let release = unreceived
         .iter()
-        .map(|delivery| delivery.lease.settle(Settlement::Unfire));
+        .map(|delivery| delivery.lease.end(End::new(Settlement::Unfire)));
     // A claim whose release fails here is released again when it is dropped.
     join_all(release).await;
     drop(unreceived);
@@ -415,8 +418,15 @@ async fn sweep(core: &Core) {
 
 async fn run_writes(core: Arc<Core>, batches: Batches<Write, WriteOutcome>) {
     let core = &*core;
-    let flush = |writes| async move {
-        let written = core.calls.write(writes, core.near()).await?;
+    let flush = |writes: Vec<Write>| async move {
+        let count = writes.len();
+        let written = match core.calls.write(writes, core.near()).await {
+            Ok(written) => written,
+            Err(error) => {
+                let failed = (0..count).map(|_| Outcome::Done(Err(error.clone())));
+                return failed.collect();
+            }
+        };
         let outcomes = written.into_iter().map(|written| {
             match written {
                 WriteOutcome::Armed { row, replaced } => {
@@ -427,30 +437,49 @@ async fn run_writes(core: Arc<Core>, batches: Batches<Write, WriteOutcome>) {
                 }
                 WriteOutcome::Removed { version, .. } => core.disarm(version),
                 WriteOutcome::Absent | WriteOutcome::Present | WriteOutcome::InFlight(_) => {}
-                WriteOutcome::Locked(write) => return Err(write),
+                WriteOutcome::Locked(write) => return Outcome::Locked(write),
             }
-            Ok(written)
+            Outcome::Done(Ok(written))
         });
-        Ok(outcomes.collect())
+        outcomes.collect()
     };
     let key = |write: &Write| write.key.clone();
     batches.run(Write::bytes, key, flush).await;
 }
 
-async fn run_settles(core: Arc<Core>, batches: Batches<Settle, Settled>) {
+async fn run_settles(core: Arc<Core>, batches: Batches<Ending, ()>) {
     let core = &*core;
-    let flush = |settles: Vec<Settle>| async move {
-        let settled = core.calls.settle(settles.clone(), core.near()).await?;
-        let outcomes = settles.into_iter().zip(settled).map(|(settle, settled)| {
-            match settled {
-                Settled::Armed(row) => core.arm_if_loaded(row),
-                Settled::Done | Settled::Lost => {}
-                Settled::Locked => return Err(settle),
+    let flush = |endings: Vec<Ending>| async move {
+        let settles = endings.iter().map(Ending::settle).collect();
+        let settled = core.calls.settle(settles, core.near()).await;
+        let claims_ended = !core.loads();
+        let mut outcomes = Vec::with_capacity(endings.len());
+        match settled {
+            Ok(settled) => {
+                for (ending, settled) in endings.into_iter().zip(settled) {
+                    if let Settled::Armed(row) = settled {
+                        core.arm_if_loaded(row);
+                    }
+                    outcomes.push(match settled {
+                        Settled::Locked if ending.is_given_up(claims_ended) => {
+                            Outcome::Done(Err(locked()))
+                        }
+                        Settled::Locked => Outcome::Locked(ending),
+                        settled => Outcome::Done(ending.conclude(&settled)),
+                    });
+                }
             }
-            Ok(settled)
-        });
-        Ok(outcomes.collect())
+            Err(error) => {
+                for mut ending in endings {
+                    outcomes.push(if ending.is_tried_again(&error, claims_ended) {
+                        Outcome::Failed(ending)
+                    } else {
+                        Outcome::Done(Err(error.clone()))
+                    });
+                }
+            }
+        }
+        outcomes
     };
-    let token = |settle: &Settle| settle.token;
-    batches.run(Settle::bytes, token, flush).await;
+    batches.run(Ending::bytes, Ending::token, flush).await;
 }

@@ -242,11 +242,6 @@ impl Settle {
         self.error = Some(error.into());
         self
     }
-
-    /// How many bytes it takes up in a batch.
-    pub(crate) fn bytes(&self) -> usize {
-        size_of::<Settle>() + self.error.as_ref().map_or(0, String::len)
-    }
 }
 
 /// An error that is kept with a row is at most so many bytes long. A longer one is cut.

@@ -1,0 +1,187 @@
+//! A store that is away for a moment while claims end, through whole instances: D5 and D11.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::{join, select};
+use tickwheel_durable::{Claim, DurableTimers, Error, Retry};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::faulty::Faulty;
+use super::world::{Running, Stores, World};
+
+/// How often each key was handled.
+#[derive(Default)]
+struct Handled(Mutex<BTreeMap<String, u32>>);
+
+impl Handled {
+    fn note(&self, claim: &Claim<String, u64>) {
+        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *keys.entry(claim.key.clone()).or_default() += 1;
+    }
+
+    fn len(&self) -> usize {
+        self.times().len()
+    }
+
+    fn times(&self) -> BTreeMap<String, u32> {
+        let keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        keys.clone()
+    }
+}
+
+/// What happens to calls that settle.
+#[derive(Debug, Clone, Copy)]
+enum Outage {
+    /// They fail, and so does any other call.
+    Away,
+    /// They fail.
+    Failing,
+    /// They take effect, and fail.
+    Losing,
+}
+
+impl Outage {
+    const ALL: [Outage; 3] = [Outage::Away, Outage::Failing, Outage::Losing];
+
+    fn set<S>(self, faults: &Faulty<S>, begins: bool) {
+        let settle = begins.then_some("settle");
+        match self {
+            Outage::Away => faults.set_away(begins),
+            Outage::Failing => faults.set_failing(settle),
+            Outage::Losing => faults.set_losing(settle),
+        }
+    }
+}
+
+/// An instance whose leases last much longer than an outage.
+async fn patient<T: Stores>(world: &World<T>) -> Running<T::Store> {
+    let lease = world.units(600);
+    world.instance_with(|builder| builder.lease(lease)).await
+}
+
+/// Waits until no timer is in flight, and returns how many wait.
+async fn settled(timers: &DurableTimers<String, u64>, unit: Duration) -> u64 {
+    for _ in 0..200 {
+        if let Ok(counts) = timers.counts().await {
+            if counts.in_flight == 0 {
+                return counts.waiting;
+            }
+        }
+        sleep(unit).await;
+    }
+    panic!("claims are settled soon after the outage");
+}
+
+/// D5: a handler that has ended while the store was away does not run again, and holds no place of `dispatch`.
+///
+/// Each restart and each failover made the handlers that ended then run again, with most of their leases left.
+pub async fn d5_handles_once_through_an_outage<T: Stores>(world: &World<T>) {
+    for (part, outage) in Outage::ALL.into_iter().enumerate() {
+        let world = world.part(&part.to_string());
+        let mut instance = patient(&world).await;
+        for number in 0..12 {
+            instance.set(&number.to_string(), number, 1).await;
+        }
+        let (handled, unit) = (Handled::default(), instance.unit);
+        let Running {
+            timers,
+            claims,
+            faults,
+            ..
+        } = &mut instance;
+        let handler = |claim: Claim<String, u64>| {
+            handled.note(&claim);
+            async move {
+                sleep(unit * 2).await;
+                Ok(())
+            }
+        };
+        let course = async {
+            while handled.len() == 0 {
+                sleep(unit / 4).await;
+            }
+            outage.set(faults, true);
+            sleep(unit * 20).await;
+            let during = handled.len();
+            outage.set(faults, false);
+            let all_are_fired = during == 12 || matches!(outage, Outage::Away);
+            assert!(all_are_fired, "{during} of 12, {outage:?}");
+            while handled.len() < 12 || settled(timers, unit).await > 0 {
+                sleep(unit).await;
+            }
+            timers.shutdown().await;
+        };
+        join(claims.dispatch(2, handler), course).await;
+        assert_eq!(timers.metrics().lost, 0, "{outage:?}");
+        let times = handled.times();
+        assert!(times.values().all(|&times| times == 1), "{times:?}");
+    }
+}
+
+/// D5: a put-back that the store did not take keeps its error, and is due when it would have been.
+pub async fn d5_put_back_survives_an_outage<T: Stores>(world: &World<T>) {
+    let mut instance = patient(world).await;
+    instance.set("a", 1, 0).await;
+    let (unit, handled) = (instance.unit, Handled::default());
+    let Running {
+        timers,
+        claims,
+        faults,
+        ..
+    } = &mut instance;
+    let handler = |claim: Claim<String, u64>| {
+        handled.note(&claim);
+        faults.set_failing(Some("settle"));
+        async move {
+            let again = Retry::after(unit * 40).because("why");
+            if claim.attempt == 1 {
+                Err(again)
+            } else {
+                Ok(())
+            }
+        }
+    };
+    let check = async {
+        while handled.len() == 0 {
+            sleep(unit / 4).await;
+        }
+        let failed = Instant::now();
+        sleep(unit * 20).await;
+        faults.set_failing(None);
+        assert_eq!(settled(timers, unit).await, 1);
+        let entry = timers.admin().get("a").await.expect("it reads");
+        let entry = entry.expect("it waits");
+        assert_eq!((entry.error.as_deref(), entry.attempt), (Some("why"), 1));
+        let now = timers.counts().await.expect("it counts").now.into();
+        let due = entry.deadline.duration_since(now).unwrap_or_default();
+        let expected = (unit * 40).saturating_sub(failed.elapsed());
+        assert!(due <= expected + unit, "{due:?}, {expected:?}");
+    };
+    let dispatch = pin!(claims.dispatch(1, handler));
+    select(dispatch, pin!(check)).await;
+}
+
+/// D5: an acknowledgement that has failed is not followed by a release when its claim is dropped. It goes on.
+pub async fn d5_failed_acknowledgement_is_not_released<T: Stores>(world: &World<T>) {
+    let mut instance = patient(world).await;
+    for key in ["awaited", "background"] {
+        instance.set(key, 1, 0).await;
+    }
+    let claims = [instance.next().await, instance.next().await];
+    instance.faults.set_failing(Some("settle"));
+    let [awaited, background] = claims;
+    assert!(matches!(awaited.ack().await, Err(Error::Store(_))));
+    drop(awaited);
+    let acknowledged = background.ack_in_background();
+    instance.sees_nothing(5).await;
+    instance.faults.set_failing(None);
+    let acknowledged = timeout(world.units(200), acknowledged).await;
+    assert_eq!(acknowledged.expect("it is told"), Ok(()));
+    assert_eq!(settled(&instance.timers, instance.unit).await, 0);
+    instance.sees_nothing(5).await;
+    let lost = instance.timers.metrics().lost;
+    assert_eq!(lost, 0);
+}
