@@ -30,7 +30,6 @@ BEGIN
 -- Dead rows, with `died` and `error`, and the last error of the other rows. `tickwheel_dead_key` finds those of a key,
 -- `tickwheel_dead_died` those that died first. The schedule of rows that repeat by one: its text, or null. And the id of the
 -- instance that fired a row in flight.
-ALTER TABLE @.tickwheel_instances ADD COLUMN load_window bigint NOT NULL DEFAULT 0;
 ALTER TABLE @.tickwheel_timers ADD COLUMN error text;
 ALTER TABLE @.tickwheel_timers ADD COLUMN schedule text;
 ALTER TABLE @.tickwheel_timers ADD COLUMN claimed_by bigint;

@@ -14,8 +14,21 @@ use crate::store::{
     ANSWER_BYTES, Armed, Fire, FireReport, Fired, Missed, Scheduled, StoreTime, Version,
 };
 
-/// A fire tries again after this delay when another transaction has locked a row.
-const LOCKED: Duration = Duration::from_millis(10);
+/// The shortest and the longest delay before a row is asked for again that another transaction has locked.
+const LOCKED: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
+
+/// When to ask again for a row that is locked. It waits about as long as the row is late, up to a second. The times are
+/// multiples of the delay, so that one statement asks for all rows of a transaction.
+fn unlocked_at(due: StoreTime, now: StoreTime) -> StoreTime {
+    let late = now.as_micros().saturating_sub(due.as_micros());
+    let [shortest, longest] = LOCKED.map(micros);
+    let mut delay = shortest;
+    while delay * 2 <= late && delay < longest {
+        delay *= 2;
+    }
+    let delay = delay.min(longest);
+    StoreTime::from_micros((now.as_micros() / delay + 1) * delay).max(due)
+}
 
 pub(super) struct FireCall<'a>(pub(super) &'a Space, pub(super) Fire);
 
@@ -93,12 +106,11 @@ impl Call for FireCall<'_> {
                 .filter(|v| missing.contains(v))
                 .collect();
             let left = session.query(sql::LEFT, &[&space.id, &missing]).await?;
-            let soon = report.now.after(LOCKED);
             for row in &left {
                 let version = Version(row.get(0));
                 let armed = Armed {
                     version,
-                    due: time(row.get(1)).max(soon),
+                    due: unlocked_at(time(row.get(1)), report.now),
                     loaded: row.get(2),
                 };
                 later.insert(version, armed);

@@ -5,6 +5,8 @@
 //! They run the statements of the store's own calls, for one key: `$1` and so on become the names of variables. So each rule
 //! is written once. [`statements`](super::statements) says how their locks keep transactions and batches apart.
 
+use std::time::Duration;
+
 use super::statements as sql;
 
 /// The functions for users, with the types of their parameters. Each exists for a key of each type in [`KEYS`].
@@ -30,6 +32,10 @@ const KEYS: [(&str, &str); 2] = [
     ("text", "convert_to(to_json(key)::text, 'UTF8')"),
     ("jsonb", "convert_to(@.tickwheel_compact(key), 'UTF8')"),
 ];
+
+/// A timer that is due within this time of the call gets a hint, which leaves with the commit. It may be due by then, however
+/// far it is. But transactions with hints commit one after the other, which those that set the very far ones are spared.
+const HINTED: Duration = Duration::from_secs(3_600);
 
 #[derive(Clone, Copy)]
 enum Returns {
@@ -92,8 +98,11 @@ fn checks() -> String {
 
 /// Does all that the functions for users do. It runs with the rights of its caller.
 ///
-/// A hint is sent, at the commit, if any living instance loads what is due then. Its window counts from the call, since the
-/// transaction may have begun long before.
+/// A transaction that looks at a snapshot, by REPEATABLE READ or SERIALIZABLE, may not decide by rows that were changed since.
+/// What the snapshot has of a key is locked, which the server refuses for such rows by a serialization failure. It does not
+/// have a row that waits under the key since: an insert that stands back for it fails likewise. Both are undone at once, since
+/// the locks would delay acknowledgements. What the snapshot does not have, and does not wait now, is not seen: a timer that
+/// was set since and has fired.
 fn write() -> String {
     let arms = [
         "its_space",
@@ -141,11 +150,20 @@ fn write() -> String {
             RAISE 'tickwheel: the timers of namespace \"%\" are encoded as \"%\", not as \"json\"', its_name, its_codec
                 USING ERRCODE = 'object_not_in_prerequisite_state';
         END IF;
-        SELECT coalesce(max(i.load_window), 0) INTO its_window FROM @.tickwheel_instances i
-            WHERE i.namespace = its_space AND i.alive_until >= {now};
-        its_window := its_window + (extract(epoch FROM clock_timestamp() - now()) * 1000000)::bigint;
+        its_window := CASE WHEN current_setting('tickwheel.hints', true) = 'off' THEN -{never}
+            ELSE {hinted} + (extract(epoch FROM clock_timestamp() - now()) * 1000000)::bigint END;
         FOR its_row IN {share} LOOP END LOOP;
         FOR its_row IN {take} LOOP END LOOP;
+        IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+            BEGIN
+                FOR its_row IN {lock_all} LOOP END LOOP;
+                INSERT INTO @.tickwheel_timers (version, namespace, key, value, in_flight, due, deadline, attempt)
+                VALUES (nextval('@.tickwheel_versions'), its_space, its_key, '', false, 0, 0, 0)
+                ON CONFLICT (namespace, key) WHERE NOT in_flight DO NOTHING;
+                RAISE 'undone' USING ERRCODE = 'TWNDO';
+            EXCEPTION WHEN SQLSTATE 'TWNDO' THEN NULL;
+            END;
+        END IF;
         CASE its_action
         WHEN 'set' THEN
             FOR its_row IN {set} LOOP
@@ -177,13 +195,14 @@ fn write() -> String {
         END IF;
     END $body$",
         never = sql::NEVER,
-        now = sql::NOW,
+        hinted = HINTED.as_micros(),
         checks = checks(),
         find = named(sql::FIND, &["its_name"]),
         share = named(sql::SHARE, &["its_space", "its_key"]),
         take = named(sql::TAKE, &["its_space", "its_key"]),
         set = named(sql::SET, &set),
         lock = named(sql::LOCK, &keyed),
+        lock_all = named(sql::LOCK_ALL, &keyed),
         set_if_absent = named(sql::SET_IF_ABSENT, &set),
         moved = named(sql::MOVE, &moved),
         remove = named(sql::REMOVE, &keyed),

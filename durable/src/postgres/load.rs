@@ -24,13 +24,7 @@ impl Call for LoadCall<'_> {
             .transaction(&[
                 (
                     sql::ALIVE,
-                    &[
-                        &space.id,
-                        &instance,
-                        &micros(request.alive),
-                        &space.channel,
-                        &micros(request.window),
-                    ],
+                    &[&space.id, &instance, &micros(request.alive), &space.channel],
                 ),
                 (
                     sql::LOAD,

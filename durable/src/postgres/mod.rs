@@ -157,8 +157,9 @@ use write::WriteCall;
 ///   object is refused. The namespace has the codec [`Json`](crate::Json), and an instance has opened it before.
 /// * A client that binds the value as text casts it: `tickwheel_set('orders', $1, $2::jsonb, $3)`.
 /// * A `due` in the past is due at once, and `infinity` is never. `now()` is when the transaction began.
-/// * A hint goes out at the commit, if an instance loads timers that are due then. So a near timer is delivered as soon as one
-///   that a call has set.
+/// * A hint goes out at the commit for what is due within an hour of the call, so a timer that is due by then is delivered as
+///   soon as one that a call has set. What is further away, and due at the commit all the same, comes with the next poll.
+/// * With `SET tickwheel.hints = off` no hint goes out, and instances find what was set by their [poll](crate::Builder::poll).
 /// * Arguments that are null or too long, and a namespace that was not opened, are errors that say so.
 ///
 /// The functions run with the rights of the role that made the tables. No other role may call them until it is allowed to, and
@@ -176,12 +177,16 @@ use write::WriteCall;
 ///
 /// * Calls of instances on these keys are made again every 10 ms, until the [call timeout](crate::Builder::call_timeout). They
 ///   take effect after the transaction. Other keys are not delayed.
-/// * What is due under these keys meanwhile fires when the transaction has ended.
+/// * What is due under these keys meanwhile fires within a poll of the end of the transaction. Instances ask for it less and
+///   less often, down to once a second.
 /// * Two transactions that take the same keys in opposite orders can deadlock, as with rows: the server ends one of them.
 /// * Each key takes a lock of the server, which has room for some thousands by default (`max_locks_per_transaction`): set very
 ///   many timers in several transactions, or by [`set_many`](crate::DurableTimers::set_many).
-/// * With the isolation `REPEATABLE READ` or `SERIALIZABLE` answers are those of the transaction's snapshot, and a key that was
-///   changed since is a serialization failure.
+///
+/// | transactions with | |
+/// |---|---|
+/// | `REPEATABLE READ`, `SERIALIZABLE` | A key that was changed since the snapshot is a serialization failure (SQLSTATE 40001): run the transaction again. One case is not noticed: a timer that was set since, and has fired or died since, counts as absent, and `tickwheel_set_if_absent` sets another. |
+/// | `PREPARE TRANSACTION` | The server cannot prepare a transaction that has sent a hint: turn hints off in it. Until it is committed or rolled back, it keeps its keys. |
 ///
 /// # Sizing
 ///

@@ -11,7 +11,7 @@ use tickwheel_durable::store::{
 use tickwheel_durable::{Postgres, builder};
 use tokio::time::timeout;
 
-use super::server::{database, missing};
+use super::server::{client, database, missing};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -27,6 +27,7 @@ fn set(due: Due, if_absent: bool) -> Action {
 
 /// Two stores, as in two processes: one writes, the other waits for hints.
 struct Case {
+    url: String,
     space: Namespace,
     writer: Postgres,
     listener: Postgres,
@@ -42,6 +43,7 @@ impl Case {
             store.open(&space, "json").await.expect("it opens");
         }
         Some(Case {
+            url,
             space,
             writer,
             listener,
@@ -116,6 +118,27 @@ async fn near_rows_that_no_instance_loads_are_hinted() {
     case.quiet().await;
     assert_eq!(case.fire(version).await.next.len(), 1);
     case.sees_a_hint("a next occurrence").await;
+}
+
+/// A timer that a transaction sets may be due when it commits, though no instance loads what is so far when it is set.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transaction_hints_whatever_may_be_due_at_its_commit() {
+    let Some(case) = Case::open("far_hints").await else {
+        return missing();
+    };
+    case.sees_a_hint("the beginning").await;
+    case.quiet().await;
+    let user = client(&case.url).await;
+    let call = async |sql: &str| user.batch_execute(sql).await.expect("it does");
+    call("BEGIN; SELECT tickwheel_set('far_hints', 'a', '1', now() + interval '50 min')").await;
+    assert!(!case.is_hinted(SECOND / 2).await, "it is not committed");
+    call("COMMIT").await;
+    case.sees_a_hint("a set").await;
+    call("SELECT tickwheel_move('far_hints', 'a', now() + interval '70 min')").await;
+    assert!(!case.is_hinted(SECOND / 2).await, "it is very far");
+    let off = "SET tickwheel.hints = off; SELECT tickwheel_move('far_hints', 'a', now())";
+    call(off).await;
+    assert!(!case.is_hinted(SECOND / 2).await, "hints are off");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -262,7 +262,7 @@ pub(crate) const FIRST_SCHEMA: &str = "
     ALTER TABLE tickwheel_timers DROP COLUMN error;
     ALTER TABLE tickwheel_timers DROP COLUMN schedule;
     ALTER TABLE tickwheel_timers DROP COLUMN claimed_by;
-    ALTER TABLE tickwheel_instances DROP COLUMN load_window;
+    ALTER TABLE tickwheel_instances DROP COLUMN IF EXISTS load_window;
     UPDATE tickwheel_schema SET version = 1";
 
 /// A client of the server, for what tests do behind the store's back.

@@ -3,6 +3,7 @@
 mod clients;
 mod dead;
 mod functions;
+mod isolation;
 mod locks;
 mod races;
 

@@ -1,15 +1,15 @@
 //! Loads and unloads, and which instances live.
 
-/// Makes `$2`, whose window is `$5` microseconds, live for `$3` microseconds. Unloads the rows that are marked by ids that have ended.
+/// Makes `$2` live for `$3` microseconds. Unloads the rows that are marked by ids that have ended.
 ///
 /// One index look-up finds the rows of each ended id, so no row stays marked that no instance is going to fire. Among
 /// them are ids that were unloaded while another transaction had locked a row, or while a statement ran that had begun
 /// before.
 pub(in crate::postgres) const ALIVE: &str = concat!(
     "WITH RECURSIVE clock AS MATERIALIZED (SELECT $1::int AS namespace, ", now!(), " AS now), alive AS (
-        INSERT INTO @.tickwheel_instances (id, namespace, alive_until, lacks, load_window)
-        SELECT $2::bigint, namespace, least(now + $3::bigint, ", never!(), "), 0, $5::bigint FROM clock
-        ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until, load_window = excluded.load_window
+        INSERT INTO @.tickwheel_instances (id, namespace, alive_until, lacks)
+        SELECT $2::bigint, namespace, least(now + $3::bigint, ", never!(), "), 0 FROM clock
+        ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until
         RETURNING id
     ), ended AS (
         DELETE FROM @.tickwheel_instances WHERE id IN (

@@ -138,6 +138,20 @@ pub(in crate::postgres) const LOCK: &str = concat!(
     FOR UPDATE OF t"
 );
 
+/// Locks all rows under an array of keys.
+#[cfg(test)]
+pub(in crate::postgres) const LOCK_ALL: &str = "
+    WITH waiting AS MATERIALIZED (
+        SELECT 1 FROM @.tickwheel_timers t
+        WHERE t.namespace = $1::int AND t.key = ANY($2::bytea[]) AND NOT t.in_flight FOR UPDATE
+    ), claimed AS MATERIALIZED (
+        SELECT 1 FROM @.tickwheel_timers t
+        WHERE t.namespace = $1::int AND t.key = ANY($2::bytea[]) AND t.in_flight FOR UPDATE
+    ), dead AS MATERIALIZED (
+        SELECT 1 FROM @.tickwheel_dead d WHERE d.namespace = $1::int AND d.key = ANY($2::bytea[]) FOR UPDATE
+    )
+    SELECT (SELECT count(*) FROM waiting), (SELECT count(*) FROM claimed), (SELECT count(*) FROM dead)";
+
 /// Locks the claims with an array of tokens, in their order.
 pub(in crate::postgres) const LOCK_CLAIMS: &str = concat!(
     "WITH ",

@@ -87,11 +87,7 @@ macro_rules! never {
     };
 }
 
-/// The store's time, for what is not a statement of its own.
-#[cfg(test)]
-pub(super) const NOW: &str = now!();
-
-/// The greatest time, likewise.
+/// The greatest time, for what is not a statement of its own.
 #[cfg(test)]
 pub(super) const NEVER: &str = never!();
 
@@ -217,7 +213,7 @@ pub(super) use inspect::{
 pub(super) use loads::{ALIVE, LOAD, STILL_MARKED, UNLOAD, UNMARK};
 pub(super) use locks::{HOLD, HOLD_CLAIMED, HOLD_DEAD, LOCK, LOCK_CLAIMS};
 #[cfg(test)]
-pub(super) use locks::{SHARE, TAKE};
+pub(super) use locks::{LOCK_ALL, SHARE, TAKE};
 pub(super) use looks::{COUNT, GET, LIST, LIST_DEAD, SAMPLE, SAMPLE_DEAD};
 pub(super) use namespaces::{FIND, NAME, OPEN};
 pub(super) use purge::{PURGE, PURGE_LOCKED};

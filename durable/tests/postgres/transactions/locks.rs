@@ -1,13 +1,15 @@
 //! Transactions that stay open: they hold up their own keys, and nothing else.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use tickwheel::TimerWheel;
-use tickwheel_durable::{Error, Moved, Postgres, Removed, SetIfAbsent, builder};
+use tickwheel_durable::{Claim, Error, Moved, Postgres, Removed, SetIfAbsent, builder};
 use tokio::time::timeout;
 
-use super::super::server::{client, database, missing};
+use super::super::server::{client, database, missing, until};
 use super::{HOUR, SECOND, run, start, text};
 
 /// More keys than there are locks of transactions or of batches.
@@ -145,6 +147,54 @@ async fn due_timer_waits_for_the_transaction() {
         assert_eq!((claim.key.as_str(), claim.value), ("a", comes), "{end}");
         claim.ack().await.expect("it is held");
     }
+}
+
+/// An instance asked for each of them every ten milliseconds: 260 statements a second, for as long as the transaction is open.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn due_timers_of_an_open_transaction_are_seldom_asked_for() {
+    const KEYS: u64 = 50;
+    let Some(url) = database("held_due").await else {
+        return missing();
+    };
+    let (timers, mut claims) = start(&url).await;
+    let keys: Vec<_> = (0..KEYS).map(|number| format!("held {number}")).collect();
+    for (key, number) in keys.iter().zip(0..) {
+        let delay = SECOND + Duration::from_millis(7 * number);
+        timers.set_timer(key, &1, delay).await.expect("it is set");
+    }
+    let user = client(&url).await;
+    let hold = format!(
+        "BEGIN; SELECT tickwheel_set('orders', 'held ' || n, '2', now()) FROM generate_series(0, {}) n",
+        KEYS - 1
+    );
+    run(&user, &hold).await;
+    // Nothing fires unless a program has room for it.
+    let delivered = Arc::<AtomicU64>::default();
+    let count = Arc::clone(&delivered);
+    let handle = move |claim: Claim<String, u64>| {
+        assert_eq!(claim.value, 2);
+        count.fetch_add(1, Ordering::Relaxed);
+        std::future::ready(Ok(()))
+    };
+    drop(tokio::spawn(
+        async move { claims.dispatch(64, handle).await },
+    ));
+    tokio::time::sleep(5 * SECOND).await;
+    let admin = client(&url).await;
+    let commits = async || {
+        let sql =
+            "SELECT xact_commit::text FROM pg_stat_database WHERE datname = current_database()";
+        text(&admin, sql).await.parse::<u64>().expect("a number")
+    };
+    let before = commits().await;
+    tokio::time::sleep(5 * SECOND).await;
+    let each_second = (commits().await - before) / 5;
+    assert!(each_second < 30, "{each_second} transactions a second");
+    run(&user, "COMMIT").await;
+    until("each delivery", async || {
+        delivered.load(Ordering::Relaxed) == KEYS
+    })
+    .await;
 }
 
 /// Transactions lock b and then a, while batches set a and b.
