@@ -1,17 +1,18 @@
-//! The page in a browser, and over HTTP.
+//! The page in a browser.
 
 #[path = "support/browser.rs"]
 mod browser;
+#[path = "support/server.rs"]
+mod server;
 #[allow(dead_code, reason = "another test uses the rest")]
 mod support;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use browser::Browser;
-use support::File;
+use serde_json::Value;
+use server::Server;
+use support::{File, counted, kill_timers, set};
 use tickwheel_durable::Retry;
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -20,62 +21,32 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const HOSTILE: &str =
     "\"'><script>window.hostile = 1</script><img src=x onerror='window.hostile = 1'>\u{202e}&lt;";
 
-/// The program, which serves the page.
-struct Server {
-    child: Child,
-    address: String,
-}
-
-impl Server {
-    fn start(file: &File, arguments: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tickwheel-admin"));
-        command
-            .arg("--url")
-            .arg(file.path())
-            .args(["serve", "--listen", "127.0.0.1:0"])
-            .args(arguments);
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
-        let output = child.stdout.take().expect("it is piped");
-        let mut line = String::new();
-        BufReader::new(output)
-            .read_line(&mut line)
-            .expect("it writes");
-        let address = line
-            .trim()
-            .trim_start_matches("http://")
-            .trim_end_matches('/')
-            .to_owned();
-        Server { child, address }
+/// What does not fit the width of the page, and words that are broken into lines.
+const MISFITS: &str = r#"(() => {
+    const misfits = [];
+    const width = document.documentElement.clientWidth;
+    if (document.documentElement.scrollWidth > width) misfits.push(`scrolls to ${document.documentElement.scrollWidth}`);
+    const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+        const node = texts.currentNode, parent = node.parentElement;
+        if (!parent.checkVisibility() || parent.closest("svg, .skip, noscript, script")) continue;
+        for (const word of node.data.matchAll(/\S+/g)) {
+            const range = document.createRange();
+            range.setStart(node, word.index);
+            range.setEnd(node, word.index + word[0].length);
+            const lines = new Set([...range.getClientRects()].map(rect => Math.round(rect.top)));
+            // A longer one, as of a key, may have to be broken.
+            if (lines.size > 1 && word[0].length <= 20) misfits.push(`broken: ${word[0]}`);
+            const clip = parent.closest(".text");
+            if (!clip && range.getBoundingClientRect().right > width + 1) misfits.push(`outside: ${word[0]}`);
+        }
     }
-
-    /// The whole response to a request with these further headers.
-    fn ask(&self, request: &str, headers: &[&str], body: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).expect("it listens");
-        let host = format!("Host: {}", self.address);
-        let host = if headers.iter().any(|header| header.starts_with("Host")) {
-            "X: y"
-        } else {
-            &host
-        };
-        let headers = headers.join("\r\n");
-        let end = if headers.is_empty() { "" } else { "\r\n" };
-        let length = body.len();
-        let text = format!(
-            "{request} HTTP/1.1\r\n{host}\r\nConnection: close\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n{headers}{end}\r\n{body}"
-        );
-        stream.write_all(text.as_bytes()).expect("it reads");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("it writes");
-        answer
+    for (const element of document.querySelectorAll("button, input, td, th")) {
+        const box = element.getBoundingClientRect();
+        if (element.checkVisibility() && box.width > 0 && (box.right > width + 1 || box.left < -1)) misfits.push(`outside: ${element.outerHTML.slice(0, 80)}`);
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+    return misfits.join("; ");
+})()"#;
 
 /// The page shows thousands of timers and hostile ones, follows what changes, and its button retries a dead timer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -97,14 +68,16 @@ async fn page_is_live_in_a_browser() {
 
     let server = Server::start(&file, &["--allow-changes"]);
     browser.open(&format!("http://{}/", server.address));
-    browser.until("document.querySelectorAll('#waiting tbody tr').length === 50");
+    browser.until("document.querySelector('#namespaces .state').textContent === 'failing'");
+    browser.value("document.querySelector('#namespaces td a').click()");
+    browser.until("document.querySelectorAll('#waiting tbody tr').length === 10");
     assert_eq!(
         browser.value("document.querySelectorAll('#dead tbody tr').length"),
         1
     );
     assert_eq!(
-        browser.value("document.querySelector('#counts dd').textContent"),
-        "10000"
+        browser.value("document.querySelector('#state dd').textContent"),
+        "10,000"
     );
     assert_eq!(
         browser.value("document.querySelectorAll('#due rect').length"),
@@ -124,105 +97,148 @@ async fn page_is_live_in_a_browser() {
     browser.value("window.mark = 1");
     let set = timers.set_timer("new", &value, HOUR).await;
     set.expect("it is set");
-    browser.until("document.querySelector('#counts dd').textContent === '10001'");
+    browser.until("document.querySelector('#state dd').textContent === '10,001'");
     assert_eq!(browser.value("window.mark"), 1, "it is the same page");
 
-    browser.value("document.querySelector('#dead tbody button').click()");
+    browser.value("document.querySelector('#dead tbody button[name=one]').click()");
     let again = claims.recv().await.expect("it comes again");
     assert_eq!((again.key.as_str(), again.attempt), (HOSTILE, 1));
-    browser.until("document.body.innerText.includes('Done.')");
+    browser.until("document.body.innerText.includes('1 retried.')");
     browser.until("document.querySelectorAll('#in-flight tbody tr').length === 1");
+    browser.until("document.getElementById('live-state').textContent === 'live'");
     browser.open(&format!("http://{}/n/orders/find?key=new", server.address));
     browser.until("document.querySelectorAll('dl.details').length === 1");
     assert_eq!(
         browser.value("document.querySelectorAll('img, main script').length"),
         0
     );
+    // A page that does not change by itself does not say that it does.
+    assert_eq!(
+        browser.value("document.getElementById('live-state')"),
+        Value::Null
+    );
 }
 
-#[tokio::test]
-async fn form_changes_something_only_with_all_that_it_needs() {
+/// At 400 px letters stood alone, and rows were of double height.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_fit_phones_and_screens() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
     let file = File::new();
-    let (timers, mut claims) = file.instance().await;
-    let set = timers.set_timer("a", &"v".to_owned(), Duration::ZERO).await;
-    set.expect("it is set");
-    let claim = claims.recv().await.expect("it comes");
-    let token = claim.token();
-    claim
-        .fail(Retry::never("poison"))
-        .await
-        .expect("it is held");
-    let retry = "POST /n/orders/retry";
-
-    let reading = Server::start(&file, &[]);
-    let page = reading.ask("GET /n/orders", &[], "");
-    assert!(page.starts_with("HTTP/1.1 200"), "{page}");
-    assert!(
-        page.contains("poison") && !page.contains("<button>Retry"),
-        "{page}"
-    );
-    assert!(
-        page.contains("content-security-policy: default-src 'none'"),
-        "{page}"
-    );
-    let refused = reading.ask(retry, &[], &format!("csrf=x&token={token}"));
-    assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
-    let rebound = reading.ask("GET /n/orders", &["Host: evil.example"], "");
-    assert!(rebound.starts_with("HTTP/1.1 421"), "{rebound}");
-
-    let server = Server::start(&file, &["--allow-changes"]);
-    let page = server.ask("GET /n/orders", &[], "");
-    let csrf = page
-        .split("name=\"csrf\" value=\"")
-        .nth(1)
-        .expect("a form has it");
-    let (csrf, _) = csrf.split_once('"').expect("it ends");
-    let body = format!("csrf={csrf}&token={token}");
-    for (headers, body, expected) in [
-        (&[][..], format!("csrf=x&token={token}"), "HTTP/1.1 403"),
-        (
-            &["Origin: http://evil.example"],
-            body.clone(),
-            "HTTP/1.1 403",
-        ),
-        (
-            &["Sec-Fetch-Site: cross-site"],
-            body.clone(),
-            "HTTP/1.1 403",
-        ),
-        (&[], body.clone(), "HTTP/1.1 303"),
-    ] {
-        assert_eq!(timers.counts().await.expect("it counts").dead, 1);
-        let answer = server.ask(retry, headers, &body);
-        assert!(answer.starts_with(expected), "{headers:?}: {answer}");
-    }
-    assert_eq!(timers.counts().await.expect("it counts").dead, 0);
-}
-
-#[tokio::test]
-async fn token_is_needed_for_every_page() {
-    let file = File::new();
-    let _instance = file.instance().await;
+    let mut orders = file.instance().await;
+    let _empty = file.instance_of("a-namespace-without-a-timer").await;
+    let error = "connection refused by payments.example:443 while the order was being charged for the third time";
+    kill_timers(&mut orders, &["order 17", "order 18"], error).await;
+    let (timers, mut claims) = orders;
+    let long = "k".repeat(300);
+    let keys: Vec<String> = (0..12_000).map(|key| format!("customer {key}")).collect();
+    let value = r#"{"amount":1999,"currency":"EUR","lines":[{"article":"a long name of an article","count":3}]}"#.to_owned();
+    let many = keys.iter().map(|key| (key.as_str(), &value, HOUR / 2));
+    timers.set_many(many).await.expect("they are set");
+    set(&timers, &[&long, "in flight"], Duration::ZERO).await;
+    let _claims = [claims.recv().await, claims.recv().await];
     let secret = file.path().with_extension("token");
-    std::fs::write(&secret, "a token of some length\n").expect("it is written");
-    let secret = secret.to_str().expect("it is text");
-    let server = Server::start(&file, &["--token-file", secret]);
-    for path in ["/", "/n/orders", "/n/orders/list/dead"] {
-        let answer = server.ask(&format!("GET {path}"), &[], "");
-        assert!(answer.starts_with("HTTP/1.1 303"), "{answer}");
-        assert!(answer.contains("location: /login"), "{answer}");
+    std::fs::write(&secret, "a token of some length").expect("it is written");
+    let server = Server::start(&file, &["--allow-changes"]);
+    let guarded = Server::start(
+        &file,
+        &["--token-file", secret.to_str().expect("it is text")],
+    );
+    let hex = "226f7264657220313722";
+    let pages = [
+        ("home", format!("http://{}/", server.address)),
+        ("namespace", format!("http://{}/n/orders", server.address)),
+        (
+            "empty",
+            format!("http://{}/n/a-namespace-without-a-timer", server.address),
+        ),
+        (
+            "waiting",
+            format!(
+                "http://{}/n/orders/list/waiting?prefix=cust",
+                server.address
+            ),
+        ),
+        (
+            "in-flight",
+            format!("http://{}/n/orders/list/in_flight", server.address),
+        ),
+        (
+            "dead",
+            format!("http://{}/n/orders/list/dead?error=refused", server.address),
+        ),
+        (
+            "nothing",
+            format!("http://{}/n/orders/list/dead?error=none", server.address),
+        ),
+        (
+            "key",
+            format!("http://{}/n/orders/timer/{hex}", server.address),
+        ),
+        ("refused", format!("http://{}/n/none", server.address)),
+        ("login", format!("http://{}/login", guarded.address)),
+    ];
+    let folder = std::env::var_os("SCREENSHOTS").map(std::path::PathBuf::from);
+    for width in [400, 1_280] {
+        for is_dark in [false, true] {
+            browser.resize(width, is_dark);
+            let shade = if is_dark { "dark" } else { "light" };
+            let mut look = |browser: &mut Browser, name: &str| {
+                browser.until(
+                    "document.readyState === 'complete' && document.querySelector('h1') !== null",
+                );
+                let misfits = browser.value(MISFITS);
+                if let Some(folder) = &folder {
+                    let shot = browser.screenshot();
+                    let file = folder.join(format!("{name}-{width}-{shade}.png"));
+                    std::fs::write(file, shot).expect("it is written");
+                }
+                assert_eq!(misfits, "", "{name} at {width} px");
+            };
+            for (name, url) in &pages {
+                browser.open(url);
+                look(&mut browser, name);
+            }
+            // The question before all dead letters are discarded.
+            browser.open(&pages[1].1);
+            browser.until("document.querySelector('#dead form.all .danger') !== null");
+            browser.value("document.querySelector('#dead form.all .danger').click()");
+            browser.until("document.querySelector('h1').textContent === 'Discard 2 dead timers?'");
+            look(&mut browser, "question");
+        }
     }
-    let right = ["Authorization: Bearer a token of some length"];
-    let answer = server.ask("GET /n/orders", &right, "");
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    let wrong = server.ask("POST /login", &[], "token=another+token+of+a+length");
-    assert!(wrong.starts_with("HTTP/1.1 401"), "{wrong}");
-    let login = server.ask("POST /login", &[], "token=a+token+of+some+length");
-    let cookie = login
-        .split("set-cookie: ")
-        .nth(1)
-        .expect("it sets a cookie");
-    let (cookie, _) = cookie.split_once(';').expect("it has attributes");
-    let answer = server.ask("GET /n/orders", &[&format!("Cookie: {cookie}")], "");
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(counted(&timers).await[2], 2, "nothing was confirmed");
+}
+
+/// What can be done with a mouse can be done with the keyboard: fields are named, a key leads to the search, and a box selects
+/// all rows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn page_is_used_by_keyboard() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let file = File::new();
+    let (timers, _claims) = file.instance().await;
+    set(&timers, &["a 1", "a 2", "b"], HOUR).await;
+    let server = Server::start(&file, &["--allow-changes"]);
+    browser.open(&format!(
+        "http://{}/n/orders/list/waiting?prefix=a",
+        server.address
+    ));
+    browser.until("document.querySelectorAll('tbody tr').length === 2");
+    let unnamed = "[...document.querySelectorAll('input:not([type=hidden])')].filter(i => !i.ariaLabel && !i.labels.length).length";
+    assert_eq!(browser.value(unnamed), 0);
+    browser.press("/");
+    browser.until("document.activeElement.id === 'find'");
+    browser.value("document.querySelector('[data-all]').focus()");
+    browser.press(" ");
+    browser.until("document.querySelectorAll('input[name=row]:checked').length === 2");
+    browser.value("document.querySelector('form:has(table) [value=remove]').focus()");
+    browser.press("Enter");
+    browser.until("document.querySelector('h1').textContent === 'Remove 2 waiting timers?'");
+    browser.value("document.querySelector('button.danger').focus()");
+    browser.press("Enter");
+    browser.until("document.body.innerText.includes('2 removed.')");
+    assert_eq!(counted(&timers).await, [1, 0, 0]);
 }

@@ -1,20 +1,37 @@
 //! Decides which requests get a page, and which change something.
 //!
-//! 1. On the loopback each user of this machine may look. A page elsewhere that a browser was led to (DNS rebinding) is
-//!    refused by its `Host`.
-//! 2. With a token, a request needs it: in the header `Authorization: Bearer`, or in the cookie that the login sets.
+//! 1. Without a token each user of this machine may look, and no one else: a request that a proxy has forwarded is refused,
+//!    and so is a page elsewhere that a browser was led to (DNS rebinding), by its `Host`.
+//! 2. With a token, a request needs it: in the header `Authorization: Bearer`, or as the cookie of a login, which ends.
 //! 3. A form changes something only if changes are allowed, the browser says that it comes from this page, and it has the
 //!    secret that only these pages show.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use axum::http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
-use axum::http::{HeaderMap, HeaderValue, Response};
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
+use cookie::{Cookie, SameSite};
+use subtle::ConstantTimeEq as _;
 
+use super::sessions::Sessions;
 use crate::failure::Failure;
-use crate::shown::hex;
+use crate::shown::{hex, text_line};
 
 const SESSION: &str = "tickwheel_admin";
+
+/// Proxies add at least one of these.
+const FORWARDED: [&str; 6] = [
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-real-ip",
+    "via",
+];
+
+/// A header in a message or a log has at most so many characters.
+const HEADER: usize = 120;
 
 /// The headers of all answers. Scripts and styles come from this server only, and none is in a page.
 const HEADERS: [(&str, &str); 7] = [
@@ -34,30 +51,61 @@ const HEADERS: [(&str, &str); 7] = [
 pub(super) struct Guard {
     listen: SocketAddr,
     token: Option<String>,
-    /// The secret in the cookie of a login.
-    session: String,
+    sessions: Sessions,
     /// The secret in each form.
     pub(super) csrf: String,
 }
 
+/// Why a request gets no page.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Refused(pub(super) StatusCode, pub(super) String);
+
 impl Guard {
-    pub(super) fn new(listen: SocketAddr, token: Option<String>) -> Result<Self, Failure> {
+    pub(super) fn new(
+        listen: SocketAddr,
+        token: Option<String>,
+        session: Duration,
+    ) -> Result<Self, Failure> {
         Ok(Guard {
             listen,
             token,
-            session: secret()?,
+            sessions: Sessions::new(session),
             csrf: secret()?,
         })
     }
 
-    /// Whether the browser means this server.
-    pub(super) fn is_meant(&self, headers: &HeaderMap) -> bool {
+    pub(super) fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// Checks that the request means this server, and came to it as it should.
+    pub(super) fn check_way(&self, headers: &HeaderMap) -> Result<(), Refused> {
         if self.token.is_some() {
-            return true;
+            return Ok(());
         }
-        let Some(host) = text(headers, HOST) else {
-            return false;
-        };
+        if let Some(name) = FORWARDED.iter().find(|name| headers.contains_key(**name)) {
+            return Err(Refused(
+                StatusCode::FORBIDDEN,
+                format!(
+                    "the request came through a proxy, as its header {name} says: that needs --token-file"
+                ),
+            ));
+        }
+        let host = text(headers, HOST).unwrap_or_default();
+        if self.is_own_name(host) {
+            return Ok(());
+        }
+        Err(Refused(
+            StatusCode::MISDIRECTED_REQUEST,
+            format!(
+                "the request is for the Host {:?}, and this server is {}: other names need --token-file",
+                text_line(host, HEADER),
+                self.listen
+            ),
+        ))
+    }
+
+    fn is_own_name(&self, host: &str) -> bool {
         let name = host.rsplit_once(':').map_or(host, |(name, port)| {
             if port.bytes().all(|digit| digit.is_ascii_digit()) {
                 name
@@ -79,51 +127,74 @@ impl Guard {
             return true;
         };
         let bearer = text(headers, AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
-        let cookies = headers.get_all(COOKIE).into_iter();
-        let cookies = cookies.filter_map(|value| value.to_str().ok());
-        let mut cookies = cookies.flat_map(|value| value.split(';'));
-        let name = format!("{SESSION}=");
         bearer.is_some_and(|bearer| is_same(bearer, token))
-            || cookies.any(|cookie| {
-                let value = cookie.trim().strip_prefix(&name);
-                value.is_some_and(|value| is_same(value, &self.session))
-            })
+            || cookies(headers).any(|secret| self.sessions.is_open(&secret))
     }
 
-    /// The cookie of a login with the right token.
-    pub(super) fn login(&self, token: &str) -> Option<String> {
-        let right = self.token.as_ref()?;
-        is_same(token, right).then(|| {
+    /// The cookie of a login with the right token. Browsers send it over TLS only if that is how this one came.
+    pub(super) fn login(
+        &self,
+        headers: &HeaderMap,
+        token: &str,
+    ) -> Result<Option<String>, Failure> {
+        let right = self.token.as_ref();
+        if !right.is_some_and(|right| is_same(token, right)) {
+            return Ok(None);
+        }
+        let cookie = Cookie::build((SESSION, self.sessions.begin()?));
+        Ok(Some(attributes(cookie, headers)))
+    }
+
+    /// Ends the login of this caller. Returns the cookie that takes its place.
+    pub(super) fn logout(&self, headers: &HeaderMap) -> String {
+        for secret in cookies(headers) {
+            self.sessions.end(&secret);
+        }
+        let cookie = Cookie::build((SESSION, "")).max_age(cookie::time::Duration::ZERO);
+        attributes(cookie, headers)
+    }
+
+    /// Checks that the browser says that the request comes from a page of this server. One that says nothing is not a browser
+    /// of today, and still needs the secret of a form.
+    pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Refused> {
+        let site = text(headers, "sec-fetch-site");
+        let host = text(headers, HOST).unwrap_or_default();
+        let origin = headers.get(ORIGIN);
+        let origin = origin.map(|origin| origin.to_str().unwrap_or_default());
+        let is_same_origin = match origin {
+            None => true,
+            Some(origin) => ["http://", "https://"]
+                .iter()
+                .any(|scheme| origin.strip_prefix(scheme) == Some(host)),
+        };
+        if is_same_origin && site.is_none_or(|site| site == "same-origin") {
+            return Ok(());
+        }
+        let origin = origin.unwrap_or("of another site");
+        Err(Refused(
+            StatusCode::FORBIDDEN,
             format!(
-                "{SESSION}={}; Path=/; HttpOnly; SameSite=Strict",
-                self.session
-            )
-        })
-    }
-
-    /// Whether the browser says that the request comes from a page of this server. One that says nothing is not a browser of
-    /// today, and still needs the secret of a form.
-    pub(super) fn is_from_here(headers: &HeaderMap) -> bool {
-        if let Some(site) = text(headers, "sec-fetch-site") {
-            if site != "same-origin" {
-                return false;
-            }
-        }
-        match (headers.get(ORIGIN), text(headers, HOST)) {
-            (None, _) => true,
-            (Some(origin), Some(host)) => {
-                let origin = origin.to_str().unwrap_or_default();
-                ["http://", "https://"]
-                    .iter()
-                    .any(|scheme| origin.strip_prefix(scheme) == Some(host))
-            }
-            (Some(_), None) => false,
-        }
+                "the form is of the Origin {:?}, and the request for the Host {:?}: a proxy must pass the Host on",
+                text_line(origin, HEADER),
+                text_line(host, HEADER)
+            ),
+        ))
     }
 
     pub(super) fn knows(&self, csrf: &str) -> bool {
         is_same(csrf, &self.csrf)
     }
+}
+
+/// Who makes a request, for the log: the address, and what a proxy says.
+pub(super) fn who(peer: SocketAddr, headers: &HeaderMap) -> String {
+    let mut who = peer.to_string();
+    for name in ["x-forwarded-for", "x-forwarded-user", "remote-user"] {
+        if let Some(value) = text(headers, name) {
+            who = format!("{who} {name}={}", text_line(value, HEADER));
+        }
+    }
+    who
 }
 
 /// Adds the headers of all answers.
@@ -136,18 +207,45 @@ pub(super) fn secure<B>(mut answer: Response<B>) -> Response<B> {
     answer
 }
 
+fn attributes(cookie: cookie::CookieBuilder<'_>, headers: &HeaderMap) -> String {
+    let cookie = cookie
+        .path("/")
+        .http_only(true)
+        .same_site(SameSite::Strict)
+        .secure(is_over_tls(headers));
+    cookie.to_string()
+}
+
+/// Whether a proxy says that its client has used TLS.
+fn is_over_tls(headers: &HeaderMap) -> bool {
+    let forwarded = text(headers, "forwarded").unwrap_or_default();
+    let forwarded = forwarded.to_ascii_lowercase();
+    text(headers, "x-forwarded-proto").is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"))
+        || forwarded.contains("proto=https")
+        || forwarded.contains("proto=\"https\"")
+}
+
+/// The secrets of logins that the request brings.
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = String> {
+    let texts = headers.get_all(COOKIE).into_iter();
+    let texts = texts.filter_map(|value| value.to_str().ok());
+    let cookies = texts.flat_map(|text| Cookie::split_parse(text.to_owned()));
+    cookies
+        .filter_map(Result::ok)
+        .filter(|cookie| cookie.name() == SESSION)
+        .map(|cookie| cookie.value().to_owned())
+}
+
 fn text(headers: &HeaderMap, name: impl axum::http::header::AsHeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
 /// Compares without telling by its time where the difference is.
 fn is_same(one: &str, other: &str) -> bool {
-    let pairs = one.bytes().zip(other.bytes());
-    let difference = pairs.fold(0, |difference, (a, b)| difference | (a ^ b));
-    one.len() == other.len() && difference == 0
+    one.as_bytes().ct_eq(other.as_bytes()).into()
 }
 
-fn secret() -> Result<String, Failure> {
+pub(super) fn secret() -> Result<String, Failure> {
     let mut bytes = [0; 24];
     let filled = getrandom::fill(&mut bytes);
     filled.map_err(|error| Failure::Failed(format!("no random numbers: {error}")))?;
@@ -169,7 +267,8 @@ mod tests {
 
     fn guard(token: Option<&str>) -> Guard {
         let listen = "127.0.0.1:8017".parse().expect("it is an address");
-        Guard::new(listen, token.map(str::to_owned)).expect("there is chance")
+        let guard = Guard::new(listen, token.map(str::to_owned), Duration::from_secs(60));
+        guard.expect("there is chance")
     }
 
     #[test]
@@ -182,23 +281,67 @@ mod tests {
             ("localhost.evil.example", false),
         ] {
             let headers = headers(&[("host", host)]);
-            assert_eq!(guard(None).is_meant(&headers), is_meant, "{host}");
-            assert!(guard(Some("token")).is_meant(&headers));
+            let way = guard(None).check_way(&headers);
+            assert_eq!(way.is_ok(), is_meant, "{host}");
+            if let Err(Refused(_, text)) = way {
+                assert!(text.contains(host), "{text}");
+            }
+            assert_eq!(guard(Some("token")).check_way(&headers), Ok(()));
         }
-        assert!(!guard(None).is_meant(&HeaderMap::new()));
+        guard(None)
+            .check_way(&HeaderMap::new())
+            .expect_err("it has no host");
+    }
+
+    /// A proxy let everybody in, as if they were users of its machine.
+    #[test]
+    fn forwarded_request_is_refused_without_a_token() {
+        for name in FORWARDED {
+            let headers = headers(&[("host", "localhost:8017"), (name, "for=192.0.2.1")]);
+            let refused = guard(None).check_way(&headers);
+            let Refused(status, text) = refused.expect_err("it was forwarded");
+            assert_eq!(status, StatusCode::FORBIDDEN);
+            assert!(text.contains(name), "{text}");
+            assert_eq!(guard(Some("token")).check_way(&headers), Ok(()));
+        }
     }
 
     #[test]
     fn only_the_token_or_its_cookie_lets_in() {
         let guard = guard(Some("right token"));
-        assert!(!guard.lets_in(&HeaderMap::new()));
+        let none = HeaderMap::new();
+        assert!(!guard.lets_in(&none));
         assert!(guard.lets_in(&headers(&[("authorization", "Bearer right token")])));
         assert!(!guard.lets_in(&headers(&[("authorization", "Bearer right toke")])));
-        assert_eq!(guard.login("wrong"), None);
-        let cookie = guard.login("right token").expect("it is right");
+        assert_eq!(guard.login(&none, "wrong").expect("it asks"), None);
+        let cookie = guard.login(&none, "right token").expect("it asks");
+        let cookie = cookie.expect("it is right");
         let (cookie, _) = cookie.split_once(';').expect("it has attributes");
-        assert!(guard.lets_in(&headers(&[("cookie", &format!("a=b; {cookie}"))])));
+        let with_cookie = headers(&[("cookie", &format!("a=b; {cookie}"))]);
+        assert!(guard.lets_in(&with_cookie));
         assert!(!guard.lets_in(&headers(&[("cookie", "tickwheel_admin=right token")])));
+        assert!(!guard.lets_in(&headers(&[("cookie", "tickwheel_admin=")])));
+        let gone = guard.logout(&with_cookie);
+        assert!(gone.contains("Max-Age=0"), "{gone}");
+        assert!(!guard.lets_in(&with_cookie));
+    }
+
+    #[test]
+    fn cookie_is_secure_behind_tls() {
+        let guard = guard(Some("right token"));
+        for (name, value, is_secure) in [
+            ("x-forwarded-proto", "https", true),
+            ("forwarded", "for=192.0.2.1;Proto=https", true),
+            ("x-forwarded-proto", "http", false),
+            ("x-forwarded-for", "192.0.2.1", false),
+        ] {
+            let cookie = guard.login(&headers(&[(name, value)]), "right token");
+            let cookie = cookie.expect("it asks").expect("it is right");
+            assert_eq!(cookie.contains("Secure"), is_secure, "{cookie}");
+            for attribute in ["HttpOnly", "SameSite=Strict", "Path=/"] {
+                assert!(cookie.contains(attribute), "{cookie}");
+            }
+        }
     }
 
     #[test]
@@ -207,7 +350,7 @@ mod tests {
             ("host", "localhost:8017"),
             ("origin", "http://localhost:8017"),
         ];
-        assert!(Guard::is_from_here(&headers(&here)));
+        assert_eq!(Guard::check_origin(&headers(&here)), Ok(()));
         for (name, value) in [
             ("origin", "http://evil.example"),
             ("origin", "null"),
@@ -215,7 +358,9 @@ mod tests {
             ("sec-fetch-site", "same-site"),
         ] {
             let headers = headers(&[here[0], (name, value)]);
-            assert!(!Guard::is_from_here(&headers), "{name}: {value}");
+            let Refused(_, text) = Guard::check_origin(&headers).expect_err(value);
+            assert!(text.contains("localhost:8017"), "{text}");
+            assert!(name != "origin" || text.contains(value), "{text}");
         }
     }
 }

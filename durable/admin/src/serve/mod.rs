@@ -1,41 +1,48 @@
-//! The page: what is due when, what is in flight, dead letters, lateness, instances.
+//! The page: how each namespace is doing, what is due when, what is in flight, dead letters, lateness, instances.
 
+mod changes;
+mod connections;
 mod guard;
+mod health;
 mod page;
 mod picture;
+mod sessions;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Form;
-use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
-use axum::http::StatusCode;
+use axum::extract::{Extension, Form, Path, Query, Request, State};
+use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
+use tickwheel::TimerWheel;
 use tickwheel_durable::store::{
     List, Namespace, State as RowState, StoreTime, StoredNamespace, Version,
 };
 use tokio::net::TcpListener;
-use tokio::time::sleep;
 
-use crate::actions::{Action, Selection, act};
 use crate::args::{Common, KeyForm, Serve};
 use crate::failure::Failure;
+use crate::listing::{self, Filter};
 use crate::operator::{Asked, Operator};
-use crate::shown::{from_hex, hex};
-use guard::{Guard, secure};
-use page::{BARS, Frame, LATE, Overview, WINDOWS};
+use crate::shown::{from_hex, hex, separated};
+use connections::{BODY, Peer};
+use guard::{Guard, Refused, secure};
+use health::{COUNTED, Health, RECENT};
+use page::{BARS, Frame, LATE, ListPage, Overview, Summary, WINDOWS};
 
-/// A table has at most so many rows.
+/// A section has at most so many rows, and a list.
+const SECTION: usize = 10;
 const ROWS: usize = 50;
 
 /// A token has at least so many characters.
 const TOKEN: usize = 16;
 
 /// A form has at most so many bytes.
-const FORM: usize = 16 * 1024;
+const FORM: usize = 64 * 1024;
 
 /// After a wrong token.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -46,6 +53,7 @@ struct Site {
     only: Option<Namespace>,
     allow_changes: bool,
     guard: Guard,
+    wheel: TimerWheel,
 }
 
 type Shared = State<Arc<Site>>;
@@ -86,74 +94,109 @@ pub(crate) async fn serve(asked: Asked, common: &Common, options: Serve) -> Resu
     let listener = listener
         .map_err(|error| Failure::Failed(format!("listening on {}: {error}", options.listen)))?;
     let listen = listener.local_addr()?;
+    let wheel = TimerWheel::new();
     let site = Arc::new(Site {
         asked,
         only: common.namespace.clone(),
         allow_changes: options.allow_changes,
-        guard: Guard::new(listen, token)?,
+        guard: Guard::new(listen, token, options.session)?,
+        wheel: wheel.clone(),
     });
+    let stop = stop()?;
     crate::commands::print(&format!("http://{listen}/"))?;
-    let serving = axum::serve(listener, router(site));
-    serving
-        .with_graceful_shutdown(async {
-            // Without signals it runs until it is killed.
-            let _ = tokio::signal::ctrl_c().await;
-        })
-        .await?;
+    connections::serve(listener, router(site), wheel, stop).await;
     Ok(())
+}
+
+/// Ends when the program is asked to stop.
+fn stop() -> Result<impl Future<Output = ()>, Failure> {
+    #[cfg(unix)]
+    let mut terminate = {
+        use tokio::signal::unix::{SignalKind, signal};
+        signal(SignalKind::terminate())?
+    };
+    Ok(async move {
+        #[cfg(unix)]
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+        #[cfg(not(unix))]
+        let _ = tokio::signal::ctrl_c().await;
+    })
 }
 
 fn router(site: Arc<Site>) -> axum::Router {
     axum::Router::new()
         .route("/", get(home))
         .route("/login", get(login_page).post(login))
+        .route("/logout", post(logout))
         .route("/static/style.css", get(style))
-        .route("/static/refresh.js", get(script))
+        .route("/static/page.js", get(script))
         .route("/n/{namespace}", get(overview))
         .route("/n/{namespace}/find", get(find))
         .route("/n/{namespace}/list/{state}", get(list))
         .route("/n/{namespace}/timer/{key}", get(timer))
-        .route("/n/{namespace}/{action}", post(change))
-        .layer(DefaultBodyLimit::max(FORM))
+        .route("/n/{namespace}/change", post(changes::change))
         .layer(middleware::from_fn_with_state(Arc::clone(&site), guarded))
         .with_state(site)
 }
 
 /// Stands before each page, and refuses what the guard does.
 async fn guarded(State(site): Shared, request: Request, next: Next) -> Response {
+    secure(match admit(&site, request).await {
+        Ok(request) => next.run(request).await,
+        Err(refused) => refused,
+    })
+}
+
+/// The request, with its whole body, or why it is refused.
+async fn admit(site: &Site, request: Request) -> Result<Request, Response> {
     let headers = request.headers();
     let path = request.uri().path();
+    let is_safe = request.method().is_safe();
     let is_open = path == "/login" || path.starts_with("/static/");
-    if !site.guard.is_meant(headers) {
-        return secure(refusal(
-            StatusCode::MISDIRECTED_REQUEST,
-            "this server has another name",
-        ));
-    }
+    site.guard.check_way(headers)?;
     if !is_open && !site.guard.lets_in(headers) {
-        return secure(
-            if request.method().is_safe() && !headers.contains_key("authorization") {
-                Redirect::to("/login").into_response()
-            } else {
-                refusal(StatusCode::UNAUTHORIZED, "the token is missing or wrong")
-            },
-        );
-    }
-    if !request.method().is_safe() && !Guard::is_from_here(headers) {
-        return secure(refusal(
-            StatusCode::FORBIDDEN,
-            "the form is of another site",
+        if headers.contains_key("authorization") {
+            site.wheel.sleep(PAUSE).await;
+        } else if is_safe {
+            return Err(Redirect::to("/login").into_response());
+        }
+        return Err(refusal(
+            StatusCode::UNAUTHORIZED,
+            "the token is missing or wrong",
         ));
     }
-    secure(next.run(request).await)
+    if is_safe {
+        return Ok(request);
+    }
+    Guard::check_origin(headers)?;
+    let (head, body) = request.into_parts();
+    let read = axum::body::to_bytes(body, FORM);
+    match site.wheel.timeout(BODY, read).await {
+        Ok(Ok(body)) => Ok(Request::from_parts(head, body.into())),
+        Ok(Err(_)) => Err(refusal(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            &format!("a form has at most {} bytes", separated(FORM as u64)),
+        )),
+        Err(_) => Err(refusal(
+            StatusCode::REQUEST_TIMEOUT,
+            &format!("the form has not arrived within {BODY:?}"),
+        )),
+    }
 }
 
 fn refusal(status: StatusCode, text: &str) -> Response {
-    (
-        status,
-        Html(page::message(status.as_str(), text).into_string()),
-    )
-        .into_response()
+    let title = status.canonical_reason().unwrap_or("Refused");
+    let page = page::message(title, &[text.to_owned()], "/");
+    (status, Html(page.into_string())).into_response()
+}
+
+impl From<Refused> for Response {
+    fn from(Refused(status, text): Refused) -> Self {
+        refusal(status, &text)
+    }
 }
 
 impl IntoResponse for Failure {
@@ -177,12 +220,12 @@ async fn style() -> impl IntoResponse {
 async fn script() -> impl IntoResponse {
     (
         [("content-type", "text/javascript; charset=utf-8")],
-        include_str!("refresh.js"),
+        include_str!("page.js"),
     )
 }
 
-async fn login_page(State(site): Shared) -> Html<String> {
-    Html(page::login(&site.guard.csrf).into_string())
+async fn login_page() -> Html<String> {
+    Html(page::login().into_string())
 }
 
 #[derive(Deserialize)]
@@ -190,12 +233,21 @@ struct Login {
     token: String,
 }
 
-async fn login(State(site): Shared, Form(form): Form<Login>) -> Response {
-    let Some(cookie) = site.guard.login(&form.token) else {
-        sleep(PAUSE).await;
-        return refusal(StatusCode::UNAUTHORIZED, "the token is wrong");
+async fn login(
+    State(site): Shared,
+    headers: HeaderMap,
+    Form(form): Form<Login>,
+) -> Result<Response, Failure> {
+    let Some(cookie) = site.guard.login(&headers, &form.token)? else {
+        site.wheel.sleep(PAUSE).await;
+        return Ok(refusal(StatusCode::UNAUTHORIZED, "the token is wrong"));
     };
-    ([("set-cookie", cookie)], Redirect::to("/")).into_response()
+    Ok(([("set-cookie", cookie)], Redirect::to("/")).into_response())
+}
+
+async fn logout(State(site): Shared, headers: HeaderMap) -> Response {
+    let cookie = site.guard.logout(&headers);
+    ([("set-cookie", cookie)], Redirect::to("/login")).into_response()
 }
 
 impl Site {
@@ -220,81 +272,106 @@ impl Site {
         Ok((namespaces, operator))
     }
 
-    async fn operator(&self, name: &str) -> Result<Operator, Failure> {
-        let (_, operator) = self.namespaces_and_operator(name).await?;
-        Ok(operator)
+    fn frame<'a>(&'a self, namespaces: &'a [StoredNamespace], current: &'a str) -> Frame<'a> {
+        Frame {
+            namespaces,
+            current,
+            csrf: &self.guard.csrf,
+            allow_changes: self.allow_changes,
+            has_login: self.guard.has_token(),
+            notice: None,
+            is_live: false,
+        }
     }
 }
 
-async fn home(State(site): Shared) -> Result<Response, Failure> {
+async fn summary(operator: &Operator) -> Result<Summary, Failure> {
+    let counts = operator.counts().await?;
+    let instances = operator.instances().await?;
+    let since = Some((counts.now.before(RECENT), Version(0)));
+    let died = operator.list(List::new(RowState::Dead, since, COUNTED));
+    let health = Health::new(&counts, &instances, died.await?.len());
+    Ok(Summary {
+        namespace: StoredNamespace::new(operator.namespace.clone(), operator.codec.clone()),
+        counts,
+        instances,
+        health,
+    })
+}
+
+async fn home(State(site): Shared) -> Result<Html<String>, Failure> {
     let namespaces = site.namespaces().await?;
-    let first = namespaces.first();
-    let first = first.ok_or_else(|| Failure::NotFound("the store has no namespace".to_owned()))?;
-    Ok(Redirect::to(&format!("/n/{}", first.name)).into_response())
+    let mut summaries = Vec::new();
+    for found in &namespaces {
+        summaries.push(summary(&site.asked.operator(found.clone())).await?);
+    }
+    let frame = Frame {
+        is_live: true,
+        ..site.frame(&namespaces, "")
+    };
+    Ok(Html(page::home(&frame, &summaries).into_string()))
 }
 
 #[derive(Deserialize)]
 struct Look {
     window: Option<u64>,
-    done: Option<u64>,
+}
+
+/// What a change has done: shown on the page that it leads back to.
+#[derive(Deserialize)]
+struct DoneQuery {
+    did: Option<String>,
+    done: Option<String>,
+}
+
+impl DoneQuery {
+    fn notice(&self) -> Option<String> {
+        let number = self.done.as_deref()?.parse().ok()?;
+        let did = changes::known(self.did.as_deref()?)?;
+        Some(format!("{} {}.", separated(number), did.done()))
+    }
 }
 
 async fn overview(
     State(site): Shared,
     Path(name): Path<String>,
     Query(look): Query<Look>,
+    Query(done): Query<DoneQuery>,
 ) -> Result<Html<String>, Failure> {
     let (namespaces, operator) = site.namespaces_and_operator(&name).await?;
     let window = look
         .window
         .filter(|window| WINDOWS.iter().any(|(known, _)| known == window));
     let window = window.unwrap_or(WINDOWS[1].0);
-    let counts = operator.counts().await?;
+    let summary = summary(&operator).await?;
+    let now = summary.counts.now;
     let mut times = vec![StoreTime::default()];
     times.extend(
         LATE.iter()
             .rev()
-            .map(|&late| counts.now.before(Duration::from_secs(late))),
+            .map(|&late| now.before(Duration::from_secs(late))),
     );
-    times.push(counts.now);
+    times.push(now);
     let bar = Duration::from_secs(window) / BARS;
-    times.extend((1..=BARS).map(|number| counts.now.after(bar * number)));
+    times.extend((1..=BARS).map(|number| now.after(bar * number)));
     let mut late = operator.count_due(times).await?;
     let due = late.split_off(late.len() - BARS as usize);
-    let first = |state| operator.list(List::new(state, None, ROWS));
+    let first = |state| operator.list(List::new(state, None, SECTION));
     let shown = Overview {
-        counts,
+        summary,
         window,
         late,
         due,
-        instances: operator.instances().await?,
         in_flight: first(RowState::InFlight).await?,
         dead: first(RowState::Dead).await?,
         waiting: first(RowState::Waiting).await?,
-        namespace: StoredNamespace::new(operator.namespace.clone(), operator.codec.clone()),
     };
-    let notice = look.done.map(|done| match done {
-        0 => "Nothing was changed: there was no such timer.".to_owned(),
-        1 => "Done.".to_owned(),
-        done => format!("Done: {done} timers."),
-    });
-    let frame = site.frame(&namespaces, notice.as_deref());
+    let frame = Frame {
+        is_live: true,
+        notice: done.notice(),
+        ..site.frame(&namespaces, &name)
+    };
     Ok(Html(page::overview(&frame, &shown).into_string()))
-}
-
-impl Site {
-    fn frame<'a>(
-        &'a self,
-        namespaces: &'a [StoredNamespace],
-        notice: Option<&'a str>,
-    ) -> Frame<'a> {
-        Frame {
-            namespaces,
-            csrf: &self.guard.csrf,
-            allow_changes: self.allow_changes,
-            notice,
-        }
-    }
 }
 
 #[derive(Deserialize)]
@@ -307,93 +384,87 @@ async fn find(
     Path(name): Path<String>,
     Query(find): Query<Find>,
 ) -> Result<Response, Failure> {
-    let rows = {
-        let operator = site.operator(&name).await?;
-        let key = operator.key(&find.key, KeyForm::default()).await?;
-        operator.rows_of(key).await?
-    };
-    let row = rows.first();
-    let row = row.ok_or_else(|| Failure::NotFound("there is no timer with this key".to_owned()))?;
-    Ok(Redirect::to(&format!("/n/{name}/timer/{}", hex(&row.key))).into_response())
+    let (_, operator) = site.namespaces_and_operator(&name).await?;
+    let key = operator.key(&find.key, KeyForm::default()).await?;
+    Ok(Redirect::to(&format!("/n/{name}/timer/{}", hex(&key))).into_response())
 }
 
+/// Which page of which list.
 #[derive(Deserialize)]
-struct After {
-    due: Option<i64>,
-    version: Option<i64>,
+struct Listed {
+    #[serde(default)]
+    prefix: String,
+    #[serde(default)]
+    error: String,
+    after: Option<String>,
+    /// Where the pages before began.
+    trail: Option<String>,
+}
+
+fn state_of(name: &str) -> Result<RowState, Failure> {
+    let states = [RowState::Waiting, RowState::InFlight, RowState::Dead];
+    let mut states = states.into_iter();
+    let state = states.find(|known| crate::records::state_name(*known) == name);
+    state.ok_or_else(|| Failure::NotFound("there is no such list".to_owned()))
 }
 
 async fn list(
     State(site): Shared,
     Path((name, state)): Path<(String, String)>,
-    Query(after): Query<After>,
+    Query(listed): Query<Listed>,
+    Query(done): Query<DoneQuery>,
 ) -> Result<Html<String>, Failure> {
     let (namespaces, operator) = site.namespaces_and_operator(&name).await?;
-    let states = [RowState::Waiting, RowState::InFlight, RowState::Dead];
-    let mut states = states.into_iter();
-    let state = states.find(|known| crate::records::state_name(*known) == state);
-    let state = state.ok_or_else(|| Failure::NotFound("there is no such list".to_owned()))?;
-    let after = after.due.zip(after.version);
-    let after = after.map(|(due, version)| (StoreTime::from_micros(due), Version(version)));
-    let rows = operator.list(List::new(state, after, ROWS)).await?;
-    let now = operator.counts().await?.now;
-    let frame = site.frame(&namespaces, None);
-    Ok(Html(
-        page::list(&frame, &name, state, &rows, now).into_string(),
-    ))
+    let state = state_of(&state)?;
+    let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let prefix = some(&listed.prefix).map(|prefix| operator.prefix(&prefix, KeyForm::default()));
+    let filter = Filter {
+        state,
+        prefix: prefix.transpose()?,
+        error: some(&listed.error),
+    };
+    let found = listing::page(&operator, &filter, listed.after.as_deref(), ROWS).await?;
+    let frame = Frame {
+        notice: done.notice(),
+        ..site.frame(&namespaces, &name)
+    };
+    let shown = ListPage {
+        state,
+        prefix: listed.prefix,
+        prefix_bytes: filter.prefix,
+        error: listed.error,
+        after: listed.after,
+        trail: listed.trail.unwrap_or_default(),
+        found,
+        now: operator.counts().await?.now,
+    };
+    Ok(Html(page::list(&frame, &shown).into_string()))
 }
 
 async fn timer(
     State(site): Shared,
     Path((name, key)): Path<(String, String)>,
-) -> Result<Html<String>, Failure> {
+    Query(done): Query<DoneQuery>,
+) -> Result<Response, Failure> {
     let (namespaces, operator) = site.namespaces_and_operator(&name).await?;
     let key = from_hex(&key).ok_or_else(|| Failure::Usage("the key is no digits".to_owned()))?;
-    let rows = operator.rows_of(key).await?;
-    if rows.is_empty() {
-        return Err(Failure::NotFound(
-            "there is no timer with this key any more".to_owned(),
-        ));
-    }
+    let rows = operator.rows_of(key.clone()).await?;
     let now = operator.counts().await?.now;
-    let frame = site.frame(&namespaces, None);
-    Ok(Html(page::timers(&frame, &name, &rows, now).into_string()))
-}
-
-#[derive(Deserialize)]
-struct Change {
-    csrf: String,
-    token: Option<i64>,
-}
-
-async fn change(
-    State(site): Shared,
-    Path((name, action)): Path<(String, String)>,
-    Form(form): Form<Change>,
-) -> Result<Response, Failure> {
-    if !site.allow_changes {
-        return Ok(refusal(
-            StatusCode::FORBIDDEN,
-            "changes are not allowed: start with --allow-changes",
-        ));
-    }
-    if !site.guard.knows(&form.csrf) {
-        return Ok(refusal(
-            StatusCode::FORBIDDEN,
-            "the form is old: load the page again",
-        ));
-    }
-    let operator = site.operator(&name).await?;
-    let action_and_selection = match (&*action, form.token.map(Version)) {
-        ("retry", Some(token)) => (Action::Retry, Selection::Tokens(vec![token])),
-        ("discard", Some(token)) => (Action::Discard, Selection::Tokens(vec![token])),
-        ("release", Some(token)) => (Action::Release, Selection::Tokens(vec![token])),
-        ("retry-all", None) => (Action::Retry, Selection::All),
-        ("discard-all", None) => (Action::Discard, Selection::All),
-        _ => return Err(Failure::NotFound("there is no such button".to_owned())),
+    let frame = Frame {
+        notice: done.notice(),
+        ..site.frame(&namespaces, &name)
     };
-    let (action, selection) = action_and_selection;
-    let done = act(&operator, "page", action, selection, &|_| ()).await?;
-    let done = done.changed;
-    Ok(Redirect::to(&format!("/n/{name}?done={done}")).into_response())
+    let status = if rows.is_empty() && frame.notice.is_none() {
+        StatusCode::NOT_FOUND
+    } else {
+        StatusCode::OK
+    };
+    let shown = page::timers(&frame, &key, &rows, now);
+    Ok((status, Html(shown.into_string())).into_response())
+}
+
+/// Who has made a request.
+fn who(Extension(Peer(peer)): Extension<Peer>, headers: &HeaderMap) -> String {
+    let peer: SocketAddr = peer;
+    guard::who(peer, headers)
 }

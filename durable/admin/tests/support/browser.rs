@@ -6,6 +6,7 @@ mod not_run;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use not_run::not_run;
@@ -35,8 +36,10 @@ impl Browser {
             not_run("no chromium is installed");
             return None;
         };
-        let profile =
-            std::env::temp_dir().join(format!("tickwheel-chromium-{}", std::process::id()));
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tickwheel-chromium-{}-{number}", std::process::id());
+        let profile = std::env::temp_dir().join(name);
         let mut command = Command::new("sh");
         command.args(["-c", START]).arg(program).args([
             "--headless",
@@ -102,6 +105,44 @@ impl Browser {
         answer["result"]["value"].take()
     }
 
+    /// Makes the window so wide, and light or dark.
+    pub(crate) fn resize(&mut self, width: u32, is_dark: bool) {
+        let size =
+            json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 700 });
+        self.call("Emulation.setDeviceMetricsOverride", &size);
+        let scheme = if is_dark { "dark" } else { "light" };
+        let feature = json!({ "name": "prefers-color-scheme", "value": scheme });
+        self.call(
+            "Emulation.setEmulatedMedia",
+            &json!({ "features": [feature] }),
+        );
+    }
+
+    /// The whole page, as a PNG.
+    pub(crate) fn screenshot(&mut self) -> Vec<u8> {
+        let whole = json!({ "captureBeyondViewport": true });
+        let shot = self.call("Page.captureScreenshot", &whole);
+        base64(shot["data"].as_str().expect("it is text"))
+    }
+
+    /// Presses a key.
+    pub(crate) fn press(&mut self, key: &str) {
+        let text = if key == "Enter" { "\r" } else { key };
+        let (code, number) = match key {
+            "Enter" => ("Enter", 13),
+            " " => ("Space", 32),
+            _ => ("Slash", 191),
+        };
+        for kind in ["keyDown", "keyUp"] {
+            let mut event =
+                json!({ "type": kind, "key": key, "code": code, "windowsVirtualKeyCode": number });
+            if kind == "keyDown" {
+                event["text"] = text.into();
+            }
+            self.call("Input.dispatchKeyEvent", &event);
+        }
+    }
+
     /// Waits until an expression is true. A page that is being left has no value.
     pub(crate) fn until(&mut self, expression: &str) {
         let began = Instant::now();
@@ -114,6 +155,22 @@ impl Browser {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
+}
+
+fn base64(text: &str) -> Vec<u8> {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digits = text.bytes().filter(|digit| *digit != b'=');
+    let (mut bytes, mut bits, mut left) = (Vec::new(), 0_u32, 0);
+    for digit in digits {
+        let value = DIGITS.iter().position(|known| *known == digit);
+        bits = bits << 6 | u32::try_from(value.expect("it is a digit")).expect("it is small");
+        left += 6;
+        if left >= 8 {
+            left -= 8;
+            bytes.push(u8::try_from(bits >> left & 0xff).expect("it is a byte"));
+        }
+    }
+    bytes
 }
 
 impl Drop for Browser {

@@ -1,0 +1,92 @@
+//! The connections of the page's server. A client that is slow or silent takes up no more than its place, and that for
+//! seconds only:
+//!
+//! | limit | |
+//! |---|---|
+//! | [`HEADERS`] | from the start of a connection, or from the end of a request, until the head of the next one is there |
+//! | [`BODY`] | for the body of a request |
+//! | [`SILENCE`] | a connection that owes no response, or whose client does not read one |
+//! | [`CONNECTIONS`] | so many at once; others wait |
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use hyper_util::server::graceful::GracefulShutdown;
+use tickwheel::{IdleLimits, TimerWheel};
+use tickwheel_adapters::hyper::WheelTimer;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tower_service::Service as _;
+
+const HEADERS: Duration = Duration::from_secs(10);
+pub(super) const BODY: Duration = Duration::from_secs(10);
+const SILENCE: Duration = Duration::from_secs(30);
+const CONNECTIONS: usize = 512;
+
+/// After the server was asked to stop.
+const STOP: Duration = Duration::from_secs(5);
+
+/// After the system has refused a connection, as when no file can be opened.
+const REFUSED: Duration = Duration::from_millis(100);
+
+/// Where a request comes from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peer(pub(super) SocketAddr);
+
+/// Serves until it is asked to stop. Then it answers the requests that it has.
+pub(super) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    wheel: TimerWheel,
+    stop: impl Future<Output = ()>,
+) {
+    let mut http = http1::Builder::new();
+    http.timer(WheelTimer::new(&wheel))
+        .header_read_timeout(HEADERS);
+    let limits = IdleLimits::none().keep_alive(SILENCE);
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let open = GracefulShutdown::new();
+    let accepting = async {
+        loop {
+            let place = Arc::clone(&places).acquire_owned().await;
+            let Ok((socket, peer)) = listener.accept().await else {
+                wheel.sleep(REFUSED).await;
+                continue;
+            };
+            let router = router.clone();
+            let answer = service_fn(move |request| answer(router.clone(), peer, request));
+            let socket = TokioIo::new(wheel.idle_stream_with(socket, limits));
+            let connection = open.watch(http.serve_connection(socket, answer));
+            tokio::spawn(async move {
+                // A client that breaks its connection is its own affair.
+                let _ = connection.await;
+                drop(place);
+            });
+        }
+    };
+    tokio::select! {
+        () = accepting => {}
+        () = stop => {}
+    }
+    // Those that are left are cut.
+    let _ = wheel.timeout(STOP, open.shutdown()).await;
+}
+
+async fn answer(
+    mut router: Router,
+    peer: SocketAddr,
+    request: hyper::Request<Incoming>,
+) -> Result<Response, Infallible> {
+    let mut request: Request = request.map(axum::body::Body::new);
+    request.extensions_mut().insert(Peer(peer));
+    router.call(request).await
+}

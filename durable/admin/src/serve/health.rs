@@ -1,0 +1,81 @@
+//! How a namespace is doing, in a word and a sentence.
+
+use std::time::Duration;
+
+use tickwheel_durable::Counts;
+use tickwheel_durable::store::StoredInstance;
+
+use crate::clock::span;
+use crate::shown::separated;
+
+/// A timer that has been due for this long and has not fired is late.
+const LATE: Duration = Duration::from_secs(5);
+
+/// Timers that died within this time are news.
+pub(super) const RECENT: Duration = Duration::from_secs(3_600);
+
+/// So many timers that died are counted.
+pub(super) const COUNTED: usize = 100;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Word {
+    Ok,
+    Late,
+    Failing,
+}
+
+impl Word {
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Word::Ok => "ok",
+            Word::Late => "late",
+            Word::Failing => "failing",
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Health {
+    pub(super) word: Word,
+    pub(super) text: String,
+}
+
+impl Health {
+    /// From the counts, the instances, and how many timers have died within [`RECENT`].
+    pub(super) fn new(counts: &Counts, instances: &[StoredInstance], died: usize) -> Self {
+        let is_loaded = instances.iter().any(|each| each.alive_until >= counts.now);
+        let overdue = counts.earliest.map(|due| counts.now.since(due));
+        let overdue = overdue.filter(|overdue| !overdue.is_zero());
+        let health = |word, text| Health { word, text };
+        match overdue {
+            Some(overdue) if !is_loaded => health(
+                Word::Failing,
+                format!(
+                    "no instance loads timers, and the earliest has been due for {}",
+                    span(overdue)
+                ),
+            ),
+            _ if died > 0 => {
+                let number = separated(died as u64);
+                let number = match died {
+                    COUNTED.. => format!("{number} timers or more"),
+                    1 => "a timer".to_owned(),
+                    _ => format!("{number} timers"),
+                };
+                health(Word::Failing, format!("{number} died within the last hour"))
+            }
+            Some(overdue) if overdue > LATE => health(
+                Word::Late,
+                format!(
+                    "the earliest timer has been due for {} and has not fired",
+                    span(overdue)
+                ),
+            ),
+            _ if !is_loaded && counts.waiting > 0 => health(
+                Word::Ok,
+                "nothing is late, but no instance loads timers".to_owned(),
+            ),
+            _ => health(Word::Ok, "nothing is late".to_owned()),
+        }
+    }
+}

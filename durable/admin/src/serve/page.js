@@ -1,0 +1,39 @@
+// Replaces the live parts of the page by new ones, every two seconds: without it the page reloads itself. A box selects all
+// rows of its table, and the key / goes to the field that finds keys.
+"use strict";
+(() => {
+    const every = 2000;
+    const state = document.getElementById("live-state");
+    const isInUse = part => part.contains(document.activeElement) || part.querySelector("input:checked");
+    async function refresh() {
+        if (!document.hidden) {
+            try {
+                const answer = await fetch(location.href, { redirect: "error" });
+                if (!answer.ok) throw new Error(answer.status);
+                const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+                for (const part of page.querySelectorAll("[data-live]")) {
+                    const old = document.getElementById(part.id);
+                    // A part that somebody uses stays.
+                    if (old && !isInUse(old)) old.replaceWith(part);
+                }
+                state.textContent = "live";
+            } catch {
+                state.textContent = "not connected";
+            }
+        }
+        setTimeout(refresh, every);
+    }
+    if (state) setTimeout(refresh, every);
+    document.addEventListener("change", event => {
+        if (!event.target.matches("[data-all]")) return;
+        for (const box of event.target.closest("table").querySelectorAll("input[name=row]")) {
+            box.checked = event.target.checked;
+        }
+    });
+    document.addEventListener("keydown", event => {
+        const find = document.getElementById("find");
+        if (event.key !== "/" || !find || event.target.matches("input")) return;
+        event.preventDefault();
+        find.focus();
+    });
+})();

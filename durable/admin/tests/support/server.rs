@@ -1,0 +1,115 @@
+//! The program as it serves the page.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+
+use crate::support::{File, program};
+
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) address: String,
+    log: Arc<Mutex<String>>,
+}
+
+impl Server {
+    pub(crate) fn start(file: &File, arguments: &[&str]) -> Self {
+        let mut command = program();
+        command
+            .arg("--url")
+            .arg(file.path())
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(arguments);
+        let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = piped.spawn().expect("it starts");
+        let output = child.stdout.take().expect("it is piped");
+        let errors = child.stderr.take().expect("it is piped");
+        let log = Arc::new(Mutex::new(String::new()));
+        std::thread::spawn({
+            let log = Arc::clone(&log);
+            move || {
+                for line in BufReader::new(errors).lines().map_while(Result::ok) {
+                    log.lock().expect("it is free").push_str(&(line + "\n"));
+                }
+            }
+        });
+        let mut line = String::new();
+        BufReader::new(output)
+            .read_line(&mut line)
+            .expect("it writes");
+        let address = line
+            .trim()
+            .trim_start_matches("http://")
+            .trim_end_matches('/')
+            .to_owned();
+        assert!(!address.is_empty(), "{:?}", log.lock());
+        Server {
+            child,
+            address,
+            log,
+        }
+    }
+
+    /// What it has logged so far.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().expect("it is free").clone()
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        TcpStream::connect(&self.address).expect("it listens")
+    }
+
+    /// The whole response to a request with these further headers.
+    pub(crate) fn ask(&self, request: &str, headers: &[&str], body: &str) -> String {
+        let mut stream = self.connect();
+        let host = format!("Host: {}", self.address);
+        let host = if headers.iter().any(|header| header.starts_with("Host")) {
+            "X: y"
+        } else {
+            &host
+        };
+        let headers = headers.join("\r\n");
+        let end = if headers.is_empty() { "" } else { "\r\n" };
+        let length = body.len();
+        let text = format!(
+            "{request} HTTP/1.1\r\n{host}\r\nConnection: close\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n{headers}{end}\r\n{body}"
+        );
+        stream.write_all(text.as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it writes");
+        answer
+    }
+
+    /// A page that is there.
+    pub(crate) fn page(&self, path: &str) -> String {
+        let page = self.ask(&format!("GET {path}"), &[], "");
+        assert!(page.starts_with("HTTP/1.1 200"), "{path}: {page}");
+        page
+    }
+
+    /// The secret of the forms of a namespace.
+    pub(crate) fn csrf(&self, namespace: &str) -> String {
+        let page = self.page(&format!("/n/{namespace}"));
+        between(&page, "name=\"csrf\" value=\"", "\"").expect("a form has it")
+    }
+
+    /// Sends a form of a namespace, with its secret and these fields.
+    pub(crate) fn change(&self, namespace: &str, fields: &str) -> String {
+        let body = format!("csrf={}&{fields}", self.csrf(namespace));
+        self.ask(&format!("POST /n/{namespace}/change"), &[], &body)
+    }
+}
+
+/// The text between two others.
+pub(crate) fn between(text: &str, before: &str, after: &str) -> Option<String> {
+    let (_, rest) = text.split_once(before)?;
+    Some(rest.split_once(after)?.0.to_owned())
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
