@@ -53,6 +53,7 @@
 //! | a transaction of yours has [set a timer](crate::Postgres#in-your-own-transaction) in PostgreSQL and stays open | calls on its key wait for it, and fail with [`Error::Timeout`](crate::Error::Timeout) after their call timeout; other keys are not delayed |
 //! | a transaction of yours stays open in an SQLite file | calls of all instances on the file wait, as above |
 //! | an instance cannot decode a value, as in the middle of a roll-out | it leaves the timer to others, which deliver it; if none can, it is [dead](#timers-that-fail) after a lease; a repeating timer goes on |
+//! | another program has written a row that no store writes, such as a period of zero, or a row is damaged | the timer is [dead](#timers-that-fail) when it is due, with the reason as its error; other timers are not delayed. The tables of SQLite and PostgreSQL have checks that refuse most such rows |
 //! | a handler fails, panics, or exceeds its [time limit](crate::Builder::handler_timeout) | in [`dispatch`](crate::Claims::dispatch) the timer comes again after the [backoff](crate::Builder::backoff), and is [dead](#timers-that-fail) after its last attempt |
 //! | a handler kills the process each time | the timer comes again with each lease; with [`max_attempts`](crate::Builder::max_attempts) it is [dead](#timers-that-fail) in the end |
 //! | more is due than the program takes | the rest waits; other instances get what they ask for within a poll and a half |

@@ -3,6 +3,8 @@
 #[cfg(feature = "cron")]
 #[path = "support/cron.rs"]
 mod cron;
+#[path = "sqlite/damaged.rs"]
+mod damaged;
 #[path = "sqlite/transactions.rs"]
 mod transactions;
 

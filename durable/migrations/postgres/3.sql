@@ -28,6 +28,24 @@ BEGIN
     END IF;
     EXECUTE replace($sql$
 ALTER TABLE @.tickwheel_instances DROP COLUMN IF EXISTS load_window;
+-- What no store writes is dead, and cannot be written any more.
+WITH damaged AS (
+    DELETE FROM @.tickwheel_timers t WHERE NOT (
+        t.due BETWEEN 0 AND 9007199254740991 AND t.deadline BETWEEN 0 AND 9007199254740991
+        AND t.attempt BETWEEN 0 AND 2147483646 AND (t.period IS NULL OR t.period BETWEEN 1 AND 9007199254740991)
+        AND (t.period IS NULL OR t.schedule IS NULL)
+    ) RETURNING t.*
+)
+INSERT INTO @.tickwheel_dead (version, namespace, key, value, died, deadline, attempt, error)
+    SELECT version, namespace, key, value, (extract(epoch FROM now()) * 1000000)::bigint,
+        least(greatest(deadline, 0), 9007199254740991), least(greatest(attempt, 0), 2147483646),
+        'it holds what no store writes'
+    FROM damaged;
+ALTER TABLE @.tickwheel_timers ADD CONSTRAINT tickwheel_sound CHECK (
+    due BETWEEN 0 AND 9007199254740991 AND deadline BETWEEN 0 AND 9007199254740991
+    AND attempt BETWEEN 0 AND 2147483646 AND (period IS NULL OR period BETWEEN 1 AND 9007199254740991)
+    AND (period IS NULL OR schedule IS NULL)
+);
 -- The functions have the version of the tables. What follows is the text that the crate has.
 -- <functions>
 CREATE OR REPLACE FUNCTION @.tickwheel_compact(key jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $body$
@@ -120,9 +138,9 @@ SELECT (SELECT count(*) FROM waiting), (SELECT count(*) FROM claimed), (SELECT c
         FROM clock, i, LATERAL (SELECT least(CASE WHEN i.relative THEN clock.now + i.at ELSE i.at END, 9007199254740991) AS due) d ON CONFLICT (namespace, key) WHERE NOT in_flight DO UPDATE SET
             version = nextval('@.tickwheel_versions'), value = excluded.value, attempt = 0, period = excluded.period,
             schedule = excluded.schedule, replaces = t.version, error = NULL,
-            due = CASE WHEN t.schedule = excluded.schedule THEN t.due ELSE excluded.due END,
-            deadline = CASE WHEN t.schedule = excluded.schedule THEN t.deadline ELSE excluded.deadline END,
-            loaded_by = CASE WHEN t.schedule = excluded.schedule
+            due = CASE WHEN t.schedule = excluded.schedule AND t.due < 9007199254740991 THEN t.due ELSE excluded.due END,
+            deadline = CASE WHEN t.schedule = excluded.schedule AND t.due < 9007199254740991 THEN t.deadline ELSE excluded.deadline END,
+            loaded_by = CASE WHEN t.schedule = excluded.schedule AND t.due < 9007199254740991
                 THEN (SELECT loader FROM clock WHERE t.due <= soon) ELSE excluded.loaded_by END RETURNING t.key, t.version, t.due, t.loaded_by IS NOT NULL AS loaded, t.replaces, t.namespace), outdated AS (
         DELETE FROM @.tickwheel_dead d USING armed
         WHERE (SELECT true FROM @.tickwheel_dead WHERE namespace = its_space::int LIMIT 1) AND d.namespace = armed.namespace AND d.key = armed.key

@@ -226,6 +226,12 @@ impl Firing {
             .filter(|row| !unknown.contains(&row.version))
             .for_each(|row| core.arm_if_loaded(row));
         core.metrics.claimed.add(report.fired.len());
+        core.metrics.dead.add(report.damaged.len());
+        for row in &report.damaged {
+            let (namespace, key) = (core.calls.namespace(), String::from_utf8_lossy(&row.key));
+            let (version, reason) = (row.version.0, &*row.reason);
+            tracing::error!(%namespace, %key, version, reason, "a timer holds what no store writes, and is dead: see `Admin::dead`");
+        }
         // The leases began after the call was sent. If the response took very long, most of that
         // time was before.
         let lease = core.settings.lease;

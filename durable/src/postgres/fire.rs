@@ -11,7 +11,7 @@ use super::session::Session;
 use super::space::{NearParameters, Space};
 use super::statements as sql;
 use crate::store::{
-    ANSWER_BYTES, Armed, Fire, FireReport, Fired, Missed, Scheduled, StoreTime, Version,
+    ANSWER_BYTES, Armed, Damaged, Fire, FireReport, Fired, Missed, Scheduled, StoreTime, Version,
 };
 
 /// The shortest and the longest delay before a row is asked for again that another transaction has locked.
@@ -93,6 +93,11 @@ impl Call for FireCall<'_> {
                 break;
             }
             missing.remove(&version);
+            if let Some(reason) = row.get::<_, Option<String>>("damage") {
+                let damaged = Damaged::new(Version(version), row.get("key"), reason);
+                report.damaged.push(damaged);
+                continue;
+            }
             let unfired = add(&mut report, Version(version), row);
             if named.contains(&version) {
                 later.extend(unfired);

@@ -4,7 +4,8 @@ use super::arguments::{digits, limit_argument, near_arguments, span, unknown_arg
 use super::reply::Reply;
 use super::{Redis, scripts};
 use crate::store::{
-    Fire, FireReport, Fired, Missed, Namespace, NextOccurrence, Plan, StoreError, StoreTime,
+    Damaged, Fire, FireReport, Fired, Missed, Namespace, NextOccurrence, Plan, StoreError,
+    StoreTime,
 };
 
 pub(super) async fn fire(
@@ -42,6 +43,12 @@ pub(super) async fn fire(
         later: reply.numbers()?.all(Reply::armed)?,
         next: reply.numbers()?.all(Reply::armed)?,
         scheduled: reply.scheduled()?,
+        damaged: reply.array()?.all(|damaged| {
+            let version = Reply::numbers(damaged)?.version()?;
+            let (key, reason) = (damaged.bytes()?, damaged.bytes()?);
+            let reason = String::from_utf8_lossy(&reason).into_owned();
+            Ok(Damaged::new(version, key, reason))
+        })?,
         fired: fired.all(|fired| read_fired(fired, &mut reply))?,
     })
 }

@@ -23,7 +23,22 @@ pub(super) struct Row {
 }
 
 impl Row {
-    fn unpack(mut bytes: Vec<u8>) -> Option<Row> {
+    /// What can be read of a row that no script would have written: all of it is the value.
+    fn damaged(bytes: Vec<u8>) -> Row {
+        Row {
+            state: State::Waiting,
+            deadline: StoreTime::default(),
+            attempt: 0,
+            period: None,
+            claimed_by: None,
+            repeats: false,
+            key: Vec::new(),
+            error: Some("the row holds what no store writes".to_owned()),
+            value: bytes,
+        }
+    }
+
+    fn unpack(bytes: &[u8]) -> Option<Row> {
         let (head, rest) = bytes.split_first_chunk::<27>()?;
         let deadline = number(head, 1)?;
         let attempt = number(head, 9)?;
@@ -61,7 +76,7 @@ impl Row {
             repeats: period != 0,
             key,
             error,
-            value: bytes.split_off(value_at),
+            value: bytes.get(value_at..)?.to_vec(),
         })
     }
 }
@@ -142,11 +157,7 @@ impl Reply {
 
     pub(super) fn row(&mut self) -> Result<Row, StoreError> {
         let bytes = self.bytes()?;
-        let length = bytes.len();
-        Row::unpack(bytes).ok_or_else(|| {
-            let found = format!("{length} bytes");
-            unexpected("a row", Some(&Value::SimpleString(found)))
-        })
+        Ok(Row::unpack(&bytes).unwrap_or_else(|| Row::damaged(bytes)))
     }
 
     pub(super) fn version(&mut self) -> Result<Version, StoreError> {

@@ -65,7 +65,7 @@ scripts! {
     OPEN = "open.lua";
     WRITE = "prelude.lua" "changes.lua" "dead.lua" "write.lua";
     LOAD = "prelude.lua" "load.lua";
-    FIRE = "prelude.lua" "changes.lua" "fire.lua";
+    FIRE = "prelude.lua" "changes.lua" "dead.lua" "fire.lua";
     SETTLE = "prelude.lua" "changes.lua" "dead.lua" "settle.lua";
     UNLOAD = "prelude.lua" "unload.lua";
     UNMARK = "prelude.lua" "unmark.lua";

@@ -11,7 +11,8 @@ use super::purge::{PURGE_TIME, PURGED_AT_ONCE};
 use super::reading::{number, read};
 use super::rows::Call;
 use crate::store::{
-    DeadRows, List, LoadWindow, Purged, Retried, State, StoreTime, Stored, Version,
+    Damaged, DeadRows, FireReport, List, LoadWindow, Purged, Retried, State, StoreTime, Stored,
+    Version,
 };
 
 type Result<T> = rusqlite::Result<T>;
@@ -42,6 +43,33 @@ impl Call<'_> {
         self.execute(sql, params![token.0, self.now.as_micros(), error])?;
         self.add_rows(State::Dead, 1);
         self.delete((token, State::InFlight))
+    }
+
+    /// Makes a row dead that holds what no store writes. What is kept of it is sound.
+    pub(super) fn set_aside(
+        &mut self,
+        row: Stored,
+        reason: String,
+        report: &mut FireReport,
+    ) -> Result<()> {
+        self.delete((row.version, row.state))?;
+        let sql = "INSERT INTO tickwheel_dead (version, namespace, key, value, died, deadline, attempt, error)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        let parameters = params![
+            row.version.0,
+            self.namespace,
+            row.key,
+            row.value,
+            self.now.as_micros(),
+            row.deadline.as_micros(),
+            row.attempt,
+            reason
+        ];
+        self.execute(sql, parameters)?;
+        self.add_rows(State::Dead, 1);
+        let damaged = Damaged::new(row.version, row.key, reason);
+        report.damaged.push(damaged);
+        Ok(())
     }
 
     /// The row of a key that died last.

@@ -25,9 +25,13 @@ impl Call<'_> {
                 report.more |= !unloaded.is_empty();
                 break;
             }
-            let Some(row) = self.row(version)? else {
+            let Some((row, damage)) = self.row(version)? else {
                 continue;
             };
+            if let Some(reason) = damage {
+                self.set_aside(row, reason, &mut report)?;
+                continue;
+            }
             if row.due > self.now {
                 report.add_later(row.not_due(), &row);
                 continue;

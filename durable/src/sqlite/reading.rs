@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::store::{
@@ -13,6 +14,9 @@ type Result<T> = rusqlite::Result<T>;
 pub(super) const WAITING: i64 = 0;
 pub(super) const IN_FLIGHT: i64 = 1;
 const DEAD: i64 = 2;
+
+/// The greatest count of attempts.
+const MAX_ATTEMPT: i64 = i32::MAX as i64;
 
 /// The columns of [`read`].
 pub(super) const COLUMNS: &str = "version, state, key, value, due, deadline, attempt, period, loaded_by, error, schedule, claimed_by FROM tickwheel_timers";
@@ -132,7 +136,15 @@ pub(super) fn time(row: &Row<'_>, column: usize) -> Result<StoreTime> {
     Ok(StoreTime::from_micros(row.get(column)?))
 }
 
+/// The text of a column, as far as it is one.
+pub(super) fn text(row: &Row<'_>, column: usize) -> Result<Option<String>> {
+    let text = row.get_ref(column)?.as_bytes_or_null()?;
+    Ok(text.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
+}
+
+/// What a row can be read as, whatever it holds.
 pub(super) fn read(row: &Row<'_>) -> Result<Stored> {
+    let attempt: i64 = row.get(6)?;
     let period: Option<i64> = row.get(7)?;
     let loaded_by: Option<i64> = row.get(8)?;
     let claimed_by: Option<i64> = row.get(11)?;
@@ -147,11 +159,35 @@ pub(super) fn read(row: &Row<'_>) -> Result<Stored> {
         value: row.get(3)?,
         due: time(row, 4)?,
         deadline: time(row, 5)?,
-        attempt: row.get(6)?,
+        attempt: u32::try_from(attempt.clamp(0, MAX_ATTEMPT)).unwrap_or(0),
         period: period.map(|micros| Duration::from_micros(micros.unsigned_abs())),
         loaded_by: loaded_by.map(InstanceId),
-        error: row.get(9)?,
-        schedule: row.get(10)?,
+        error: text(row, 9)?,
+        schedule: text(row, 10)?,
         claimed_by: claimed_by.map(InstanceId),
     })
+}
+
+/// What a row holds that no store writes, if it does. The table has [checks](super::schema) of the same.
+pub(super) fn damage(row: &Row<'_>) -> Result<Option<String>> {
+    let never = StoreTime::NEVER.as_micros();
+    for (column, name, sound) in [
+        (4, "due", 0..=never),
+        (5, "deadline", 0..=never),
+        (6, "attempt", 0..=MAX_ATTEMPT),
+        (7, "period", 1..=never),
+    ] {
+        let value: Option<i64> = row.get(column)?;
+        if let Some(value) = value.filter(|value| !sound.contains(value)) {
+            return Ok(Some(format!(
+                "its {name} is {value}, which no store writes"
+            )));
+        }
+    }
+    let (period, schedule) = (row.get_ref(7)?, row.get_ref(10)?.as_bytes_or_null()?);
+    if period != ValueRef::Null && schedule.is_some() {
+        return Ok(Some("it has a period and a schedule".to_owned()));
+    }
+    let is_text = schedule.is_none_or(|text| std::str::from_utf8(text).is_ok());
+    Ok((!is_text).then(|| "its schedule is no text".to_owned()))
 }

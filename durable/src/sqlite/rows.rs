@@ -6,7 +6,8 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::reading::{
-    COLUMNS, IN_FLIGHT, WAITING, namespace_id, not_opened, now, number, read, state_number, time,
+    COLUMNS, IN_FLIGHT, WAITING, damage, namespace_id, not_opened, now, number, read, state_number,
+    text, time,
 };
 use super::thread::Batch;
 use crate::store::{
@@ -16,6 +17,12 @@ use crate::store::{
 };
 
 type Result<T> = rusqlite::Result<T>;
+
+/// The period of a row as it is stored.
+fn period_of(row: &Stored) -> Option<i64> {
+    let never = StoreTime::NEVER.as_micros();
+    row.period.map(|period| micros(period).clamp(1, never))
+}
 
 /// Opens a namespace.
 pub(super) fn open(
@@ -163,18 +170,21 @@ impl<'a> Call<'a> {
         self.select(rest, (self.namespace, key))
     }
 
-    pub(super) fn row(&self, version: Version) -> Result<Option<Stored>> {
-        self.select(
-            "WHERE version = ?1 AND namespace = ?2",
-            (version.0, self.namespace),
-        )
+    /// A row, and what is [wrong](damage) with it.
+    pub(super) fn row(&self, version: Version) -> Result<Option<(Stored, Option<String>)>> {
+        let sql = format!("SELECT {COLUMNS} WHERE version = ?1 AND namespace = ?2");
+        let mut select = self.batch.connection.prepare_cached(&sql)?;
+        let row = select.query_row((version.0, self.namespace), |row| {
+            Ok((read(row)?, damage(row)?))
+        });
+        row.optional()
     }
 
     pub(super) fn insert(&mut self, row: &Stored) -> Result<()> {
         let sql = "INSERT INTO tickwheel_timers
             (version, namespace, state, key, value, due, deadline, attempt, period, loaded_by, schedule, claimed_by)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
-        let period = row.period.map(micros);
+        let period = period_of(row);
         self.execute(
             sql,
             params![
@@ -204,7 +214,7 @@ impl<'a> Call<'a> {
     ) -> Result<()> {
         let sql = "UPDATE tickwheel_timers SET version = ?2, state = ?3, due = ?4, deadline = ?5, attempt = ?6,
             period = ?7, loaded_by = ?8, schedule = ?9, claimed_by = ?10 WHERE version = ?1";
-        let period = row.period.map(micros);
+        let period = period_of(row);
         self.execute(
             sql,
             params![
@@ -367,7 +377,7 @@ impl<'a> Call<'a> {
         let sql = "UPDATE tickwheel_timers SET loaded_by = ?2 WHERE version = ?1 RETURNING schedule, deadline";
         let mut update = self.batch.connection.prepare_cached(sql)?;
         update.query_row((version.0, instance.0), |row| {
-            let schedule: Option<String> = row.get(0)?;
+            let schedule = text(row, 0)?;
             let deadline = time(row, 1)?;
             Ok(schedule.map(|schedule| Scheduled::new(version, deadline, schedule)))
         })
@@ -398,7 +408,7 @@ impl<'a> Call<'a> {
             let mut found = select.query((self.namespace, state, until.as_micros(), limit))?;
             let full = rows.len().saturating_add(at_most);
             while let Some(row) = found.next()?.filter(|_| rows.len() <= full) {
-                let schedule: Option<String> = row.get(2)?;
+                let schedule = text(row, 2)?;
                 if schedules.include(schedule.as_deref()) {
                     rows.push((Version(row.get(0)?), time(row, 1)?));
                 }
@@ -505,7 +515,7 @@ impl<'a> Call<'a> {
             return Ok(Settled::Done);
         }
         let row = self.row(token)?;
-        let Some(mut row) = row.filter(|row| row.state == State::InFlight) else {
+        let Some((mut row, _)) = row.filter(|(row, _)| row.state == State::InFlight) else {
             return Ok(Settled::Lost);
         };
         if settlement == Settlement::Dead {

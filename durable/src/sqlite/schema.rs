@@ -63,11 +63,22 @@ pub(super) const TABLES: &str = "
     CREATE INDEX tickwheel_due ON tickwheel_timers (namespace, state, loaded_by, due);
 ";
 
+/// Whether a row holds what stores write: as [`damage`](super::reading::damage) has it.
+macro_rules! sound {
+    () => {
+        "state IN (0, 1) AND due BETWEEN 0 AND 9007199254740991 AND deadline BETWEEN 0 AND 9007199254740991
+            AND attempt BETWEEN 0 AND 2147483647 AND (period IS NULL OR period BETWEEN 1 AND 9007199254740991)
+            AND (period IS NULL OR schedule IS NULL)"
+    };
+}
+
 /// From each version of the schema to the next, the first from version 1. An older file is upgraded when it is opened.
 ///
 /// 2. Dead rows: `died` says when, `error` why. `dead` is how many a namespace has. Rows of timers have the last error, too.
 ///    The schedule of rows that repeat by one: its text, or null. And the id of the instance that fired a row in flight.
-const UPGRADES: [&str; 1] = ["
+/// 3. The table of timers with checks, which need another table. Rows that hold what no store writes are dead.
+const UPGRADES: [&str; 2] = [
+    "
     ALTER TABLE tickwheel_timers ADD COLUMN error TEXT;
     ALTER TABLE tickwheel_timers ADD COLUMN schedule TEXT;
     ALTER TABLE tickwheel_timers ADD COLUMN claimed_by INTEGER;
@@ -84,7 +95,41 @@ const UPGRADES: [&str; 1] = ["
     ) STRICT;
     CREATE INDEX tickwheel_dead_key ON tickwheel_dead (namespace, key, died);
     CREATE INDEX tickwheel_dead_died ON tickwheel_dead (namespace, died);
-"];
+",
+    concat!("
+    CREATE TABLE tickwheel_sound (
+        version INTEGER PRIMARY KEY,
+        namespace INTEGER NOT NULL,
+        state INTEGER NOT NULL,
+        key BLOB NOT NULL,
+        value BLOB NOT NULL,
+        due INTEGER NOT NULL,
+        deadline INTEGER NOT NULL,
+        attempt INTEGER NOT NULL,
+        period INTEGER,
+        loaded_by INTEGER,
+        error TEXT,
+        schedule TEXT,
+        claimed_by INTEGER,
+        CHECK (", sound!(), ")
+    ) STRICT;
+    INSERT INTO tickwheel_sound SELECT version, namespace, state, key, value, due, deadline, attempt, period, loaded_by,
+        error, schedule, claimed_by FROM tickwheel_timers WHERE ", sound!(), ";
+    INSERT INTO tickwheel_dead (version, namespace, key, value, died, deadline, attempt, error)
+        SELECT version, namespace, key, value, CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER),
+            max(deadline, 0), max(attempt, 0), 'it holds what no store writes'
+        FROM tickwheel_timers WHERE NOT (", sound!(), ");
+    DROP TABLE tickwheel_timers;
+    ALTER TABLE tickwheel_sound RENAME TO tickwheel_timers;
+    CREATE UNIQUE INDEX tickwheel_waiting ON tickwheel_timers (namespace, key) WHERE state = 0;
+    CREATE INDEX tickwheel_in_flight ON tickwheel_timers (namespace, key) WHERE state = 1;
+    CREATE INDEX tickwheel_due ON tickwheel_timers (namespace, state, loaded_by, due);
+    UPDATE tickwheel_namespaces SET
+        waiting = (SELECT count(*) FROM tickwheel_timers t WHERE t.namespace = tickwheel_namespaces.id AND state = 0),
+        in_flight = (SELECT count(*) FROM tickwheel_timers t WHERE t.namespace = tickwheel_namespaces.id AND state = 1),
+        dead = (SELECT count(*) FROM tickwheel_dead d WHERE d.namespace = tickwheel_namespaces.id);
+"),
+];
 
 /// An open file.
 pub(super) struct Opened {

@@ -170,7 +170,7 @@ async fn refuses_a_schema_of_a_later_version() {
     let error = Sqlite::open(folder.file()).expect_err("it is from the future");
     let expected = StoreError::Schema {
         found: 7,
-        supported: 2,
+        supported: 3,
     };
     assert_eq!(error, expected);
 }

@@ -137,6 +137,8 @@ pub struct FireReport {
     pub more: bool,
     /// Those of the rows in [`later`](Self::later) and [`next`](Self::next) that repeat by a schedule and are loaded.
     pub scheduled: Vec<Scheduled>,
+    /// Rows that hold what no store writes. They are dead now.
+    pub damaged: Vec<Damaged>,
 }
 
 impl FireReport {
@@ -150,6 +152,7 @@ impl FireReport {
             left: 0,
             more: false,
             scheduled: Vec::new(),
+            damaged: Vec::new(),
         }
     }
 
@@ -163,6 +166,29 @@ impl FireReport {
     pub(crate) fn add_next(&mut self, armed: Armed, row: &Stored) {
         self.scheduled.extend(row.scheduled(armed.loaded));
         self.next.push(armed);
+    }
+}
+
+/// A row that was found to hold what no store writes: another program has written it, or the medium has changed it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Damaged {
+    /// Its version, which is the token of the dead row.
+    pub version: Version,
+    /// The encoded key, as far as it can be read.
+    pub key: Vec<u8>,
+    /// What is wrong, which is kept with the dead row.
+    pub reason: String,
+}
+
+impl Damaged {
+    /// A row that is dead now, for this reason.
+    pub fn new(version: Version, key: Vec<u8>, reason: String) -> Self {
+        Damaged {
+            version,
+            key,
+            reason,
+        }
     }
 }
 

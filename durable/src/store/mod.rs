@@ -83,8 +83,8 @@ use std::pin::Pin;
 
 pub(crate) use answers::AnswerSize;
 pub use answers::{
-    ANSWER_BYTES, Armed, Counts, FireReport, Fired, Loaded, Opened, Purged, Retried, Settled,
-    Stored, WriteOutcome,
+    ANSWER_BYTES, Armed, Counts, Damaged, FireReport, Fired, Loaded, Opened, Purged, Retried,
+    Settled, Stored, WriteOutcome,
 };
 pub(crate) use error::write_causes;
 pub use error::{BoxError, Cause, StoreError};
@@ -277,6 +277,10 @@ pub trait Store: Send + Sync + 'static {
     /// a plan that holds, a row that is due stays, with its version, and comes back in [`FireReport::later`]. If no instance
     /// has loaded it, the [loader](LoadWindow::loader) of the call has now, if that id counts as living.
     /// [`FireReport::scheduled`] has the schedules of the rows that wait and are loaded.
+    ///
+    /// A row that holds what no store writes, such as a count of attempts below zero, does not fire. It is dead from now on,
+    /// with the reason as its error, and comes back in [`FireReport::damaged`]. No such row keeps another one from firing,
+    /// and setting its key replaces it. A look shows what can be read of it.
     ///
     /// Once what has fired has [`ANSWER_BYTES`], the rest of the batch is [`left`](FireReport::left) as it is.
     fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport>;

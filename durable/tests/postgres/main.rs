@@ -3,6 +3,7 @@
 #[cfg(feature = "cron")]
 #[path = "../support/cron.rs"]
 mod cron;
+mod damaged;
 mod failover;
 mod faults;
 mod hints;

@@ -4,6 +4,7 @@ mod cluster;
 #[cfg(feature = "cron")]
 #[path = "../support/cron.rs"]
 mod cron;
+mod damaged;
 mod encrypted;
 mod failover;
 mod faults;

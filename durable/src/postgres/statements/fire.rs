@@ -10,6 +10,8 @@
 ///
 /// With `$10` a row with a period `is_held` while its key has a row in flight. It waits until the next time of its schedule.
 ///
+/// A row that holds what no store writes dies, without the lock of its key: a remove at that moment may not find it.
+///
 /// A row that does not repeat goes in flight, or goes. One that does stays as its next occurrence, and a new row goes in flight.
 ///
 /// A row with a schedule repeats by the plan that comes with its version, in the arrays `$11` to `$14`: from when it holds, and
@@ -45,14 +47,16 @@ pub(in crate::postgres) const FIRE: &str = concat!(
             AND (SELECT w.version FROM @.tickwheel_timers w WHERE w.version = u.version) IS NOT NULL
     ), locked AS MATERIALIZED (
         SELECT * FROM named UNION ALL SELECT * FROM unloaded
+    ), checked AS (
+        SELECT locked.*, ", damage!("locked"), " AS damage FROM locked
     ), sized AS (
-        SELECT locked.*, coalesce(sum(octet_length(key) + octet_length(value)) FILTER (WHERE due <= clock.now) OVER (
+        SELECT checked.*, coalesce(sum(octet_length(key) + octet_length(value)) FILTER (WHERE due <= clock.now) OVER (
                 ORDER BY number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
             ), 0) < $8::bigint AS room
-        FROM locked, clock
+        FROM checked, clock
     ), late AS (
-        SELECT sized.*, sized.due <= clock.now AND room AS is_due,
-            greatest(clock.now - sized.deadline, 0) / sized.period AS behind,
+        SELECT sized.*, sized.due <= clock.now AND room AND damage IS NULL AS is_due,
+            CASE WHEN damage IS NULL THEN greatest(clock.now - sized.deadline, 0) / sized.period END AS behind,
             sized.period IS NOT NULL OR sized.schedule IS NOT NULL AS repeats,
             sized.schedule IS NULL OR coalesce(clock.now >= plan_from AND clock.now < plan_until, false) AS is_planned,
             $10::bool AND (sized.period IS NOT NULL OR sized.schedule IS NOT NULL) AND (
@@ -78,6 +82,13 @@ pub(in crate::postgres) const FIRE: &str = concat!(
             CASE WHEN is_due AND NOT is_planned AND loaded_by IS NULL THEN clock.loader END AS new_loader,
             CASE WHEN $6::bigint IS NOT NULL THEN least(clock.now + $6, ", never!(), ") END AS lease_until
         FROM ruled, clock
+    ), aside AS (
+        DELETE FROM @.tickwheel_timers t USING step WHERE t.version = step.version AND step.damage IS NOT NULL AND step.room
+    ), buried AS (
+        INSERT INTO @.tickwheel_dead (version, namespace, key, value, died, deadline, attempt, error)
+        SELECT step.version, $1, step.key, step.value, clock.now, least(greatest(step.deadline, 0), ", never!(), "),
+            least(greatest(step.attempt, 0), 2147483646), step.damage
+        FROM step, clock WHERE step.damage IS NOT NULL AND step.room
     ), gone AS (
         DELETE FROM @.tickwheel_timers t USING step
         WHERE t.version = step.version AND step.fires AND NOT step.repeats AND step.lease_until IS NULL
@@ -105,7 +116,7 @@ pub(in crate::postgres) const FIRE: &str = concat!(
         s.token, s.next_version, s.next_due, s.next_loader IS NOT NULL AS next_loaded,
         CASE WHEN s.schedule IS NOT NULL THEN s.plan_missed WHEN $7 = 1 THEN coalesce(s.behind, 0) ELSE 0 END AS missed,
         s.schedule, s.next_deadline, (SELECT count(*) FROM hint),
-        (SELECT count(*) FROM waiting) + (SELECT count(*) FROM lapsed) >= $9 AS more
+        (SELECT count(*) FROM waiting) + (SELECT count(*) FROM lapsed) >= $9 AS more, s.damage
     FROM clock LEFT JOIN step s ON true ORDER BY s.number"
 );
 

@@ -64,9 +64,9 @@ macro_rules! set {
             " ON CONFLICT (namespace, key) WHERE NOT in_flight DO UPDATE SET
                 version = nextval('@.tickwheel_versions'), value = excluded.value, attempt = 0, period = excluded.period,
                 schedule = excluded.schedule, replaces = t.version, error = NULL,
-                due = CASE WHEN t.schedule = excluded.schedule THEN t.due ELSE excluded.due END,
-                deadline = CASE WHEN t.schedule = excluded.schedule THEN t.deadline ELSE excluded.deadline END,
-                loaded_by = CASE WHEN t.schedule = excluded.schedule
+                due = CASE WHEN t.schedule = excluded.schedule AND t.due < 9007199254740991 THEN t.due ELSE excluded.due END,
+                deadline = CASE WHEN t.schedule = excluded.schedule AND t.due < 9007199254740991 THEN t.deadline ELSE excluded.deadline END,
+                loaded_by = CASE WHEN t.schedule = excluded.schedule AND t.due < 9007199254740991
                     THEN (SELECT loader FROM clock WHERE t.due <= soon) ELSE excluded.loaded_by END",
             armed_row!(), ")", outdated!(), armed!()
         )

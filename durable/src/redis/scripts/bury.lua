@@ -18,8 +18,11 @@ while at <= #versions and at <= limit and bytes < MAX_BYTES do
     if row then
         done, bytes = done + 1, bytes + #row
     end
-    if row and op == 'retry' then
-        local _, deadline, _, _, key, value_at, error = unpack_row(row)
+    local state, deadline, _, _, key, value_at, error
+    if row then
+        state, deadline, _, _, key, value_at, error = unpack_row(row)
+    end
+    if state and op == 'retry' then
         if waiting_under[key] == nil then
             waiting_under[key] = call('HGET', keys, key) and true
         end

@@ -10,12 +10,18 @@ end
 local function take_dead(version)
     local row = call('HGET', dead_rows, version)
     if row then
-        local _, _, _, _, key = unpack_row(row)
+        local state, _, its_key, _, key = unpack_row(row)
+        key = state and key or its_key
         call('ZREM', dead, version)
         call('HDEL', dead_rows, version)
         call('ZREM', dead_keys, flight(key, version))
     end
     return row
+end
+
+-- Makes a row dead that no script would have written. What is kept of it is sound.
+local function put_damaged(version, row, reason, key)
+    put_dead(version, 0, 0, key, row, reason)
 end
 
 -- The versions of the dead rows of a key, those that died first before others.
@@ -45,7 +51,7 @@ local function discard_dead_of(key)
         version, row = each, take_dead(each)
     end
     if row then
-        local _, _, _, _, _, value_at = unpack_row(row)
-        return version, row:sub(value_at)
+        local state, _, _, _, _, value_at = unpack_row(row)
+        return version, row:sub(state and value_at or 1)
     end
 end

@@ -3,13 +3,15 @@
 --   or 0, then versions
 -- -> now, how many of the last are left for another call, whether there may be more unloaded rows, token, missed
 --    for each that fired, version, due, loaded for each that has not, the same for each next occurrence, version, deadline and
---    schedule for each of these that is loaded and has a schedule, then, of each that fired, the row as it was.
+--    schedule for each of these that is loaded and has a schedule, version, key and reason for each that is damaged, then, of
+--    each that fired, the row as it was.
 -- O(log n) for each row.
 
 local lease, rule, at_most, FIRST = tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5]), 10
 local no_overlap, by = ARGV[6] == '1', tonumber(ARGV[9])
 local fired, later, following, scheduled = {}, {}, {}, {}
-local answers = { now, 0, 0, '', '', '', scheduled }
+local damaged = {}
+local answers = { now, 0, 0, '', '', '', scheduled, damaged }
 
 local plan_of = {}
 for version, from, till, due, missed in ARGV[8]:gmatch('(%d+) (%d+) (%d+) (%d+) (-?%d+)') do
@@ -93,6 +95,23 @@ if at_most > 0 then
     add_unloaded()
 end
 
+-- Makes a row dead that no script would have written.
+local function set_aside(version, row, reason, key)
+    local waits = call('ZSCORE', index_of(WAITING, call('HGET', loaded, version)), version)
+    take(version, waits and WAITING or IN_FLIGHT, key, call('HGET', keys, key) ~= version)
+    put_damaged(version, row, reason, key)
+    local at = #damaged
+    damaged[at + 1], damaged[at + 2], damaged[at + 3] = version, key, reason
+end
+
+-- A version that names no row is not loaded again.
+local function forget(version)
+    local instance = call('HGET', loaded, version)
+    call('ZREM', index_of(WAITING, instance), version)
+    call('ZREM', index_of(IN_FLIGHT, instance), version)
+    call('HDEL', loaded, version)
+end
+
 even_when_full()
 local row_of, last = read_some(rows, ARGV, FIRST, #ARGV)
 likely_loader = named >= FIRST and call('HGET', loaded, ARGV[FIRST])
@@ -100,14 +119,25 @@ local lease_ends = lease and format(DIGITS, after(lease))
 for at = FIRST, last do
     local version = ARGV[at]
     local row = row_of[version]
+    local state, deadline, attempt, period, key, value_at, error, text
     if row then
-        local state, deadline, attempt, period, key, value_at, error = unpack_row(row)
+        state, deadline, attempt, period, key, value_at, error = unpack_row(row)
+        text = state and period < 0 and call('HGET', schedules, version)
+    end
+    if not row then
+        forget(version)
+    elseif not state then
+        set_aside(version, row, deadline, attempt)
+        row_of[version] = false
+    elseif period < 0 and not (text and text:match('^%d+ ')) then
+        set_aside(version, row, 'its schedule is gone', key)
+        row_of[version] = false
+    else
         -- A row that has not fired yet is due at its deadline, which is quicker to read. If it was dead, both have passed.
         local instance, due = nil, deadline
         if attempt > 0 or due > now or period ~= 0 or state == IN_FLIGHT then
             instance, due = loader_and_due(version, state)
         end
-        local text = period < 0 and call('HGET', schedules, version)
         local plan = period < 0 and plan_of[version]
         if due > now or period < 0 and not plan then
             local is_loaded = instance and living(instance) and '1' or '0'

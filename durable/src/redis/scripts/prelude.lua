@@ -39,11 +39,29 @@ local function pack_row(state, deadline, attempt, period, key, value, error)
     return pack(PACK_FAILED, state:upper(), deadline, attempt, period, #key, key, #error, error, value)
 end
 
--- State, deadline, attempt, period, key, where the value begins, the error, if there is one, and who fired it.
+-- State, deadline, attempt, period, key, where the value begins, the error, if there is one, and who fired it. Of a row that
+-- is damaged, because it holds what no script writes: nil, what is wrong, and the key, as far as it can be read.
+local MAX_ATTEMPT, HEAD_BYTES = 2147483647, 27
 local function unpack_row(row)
+    local length = #row
+    if length < HEAD_BYTES or length < HEAD_BYTES + row:byte(26) + 256 * row:byte(27) then
+        return nil, 'it is cut off', ''
+    end
     local state, deadline, attempt, period, key, value_at = unpack_from(UNPACK_ROW, row)
     local error = nil
-    if state < 'a' then
+    if not ('wfdWFD'):find(state, 1, true) then
+        return nil, 'its state is none that a store writes', key
+    elseif not (deadline >= 0 and deadline <= NEVER) then
+        return nil, 'its deadline is ' .. deadline .. ', which no store writes', key
+    elseif not (attempt >= 0 and attempt <= MAX_ATTEMPT) then
+        return nil, 'its attempt is ' .. attempt .. ', which no store writes', key
+    elseif not (period < 0 or period <= NEVER and period % 1 == 0) then
+        return nil, 'its period is ' .. period .. ', which no store writes', key
+    elseif state < 'a' then
+        local first, second = row:byte(value_at, value_at + 1)
+        if not second or length < value_at + 1 + first + 256 * second then
+            return nil, 'it is cut off', key
+        end
         state = state:lower()
         error, value_at = unpack_from(UNPACK_ERROR, row, value_at)
     end

@@ -3,11 +3,14 @@
 -- Adds version, due, loader or 0, the row, and deadline and schedule or ''. Returns how many bytes the row has.
 local function describe(answers, version)
     local row, at = call('HGET', rows, version), #answers
-    local instance, due = loader_and_due(version, row:sub(1, 1):lower())
-    answers[at + 1], answers[at + 2] = tonumber(version), due
+    if not row then
+        return 0
+    end
+    local state, _, _, period = unpack_row(row)
+    local instance, due = loader_and_due(version, state or WAITING)
+    answers[at + 1], answers[at + 2] = tonumber(version), due or 0
     answers[at + 3], answers[at + 4] = tonumber(instance and living(instance) or 0), row
-    local _, _, _, period = unpack_from('<c1ddd', row)
-    answers[at + 5] = period < 0 and call('HGET', schedules, version) or ''
+    answers[at + 5] = state and period < 0 and call('HGET', schedules, version) or ''
     return #row
 end
 

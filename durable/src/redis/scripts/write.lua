@@ -105,11 +105,15 @@ for number = 1, count do
         end
     else
         take_waiting(version, key, op == 'm')
-        local row = call('HGET', rows, version)
+        local row = call('HGET', rows, version) or ''
         bytes = bytes + #row
-        local _, _, attempt, its_period, _, its_value_at, error = unpack_row(row)
-        local its_value = row:sub(its_value_at)
-        if op == 'm' then
+        local state, reason, attempt, its_period, _, its_value_at, error = unpack_row(row)
+        local its_value = row:sub(state and its_value_at or 1)
+        if not state then
+            out_of_keys[#out_of_keys + 1], version_of[key] = key, false
+            put_damaged(version, row, reason, key)
+            answer(ABSENT)
+        elseif op == 'm' then
             local its_schedule = its_period < 0 and select(2, schedule_of(version)) or nil
             put(due, attempt, its_period, key, its_value, version, error, due, its_schedule)
         else

@@ -1,0 +1,58 @@
+//! Rows that another program has written.
+
+use tickwheel_durable::Postgres;
+
+use super::server::{client, database, missing};
+
+#[path = "../support/damaged.rs"]
+mod damaged;
+
+fn insert(key: &str, due: &str, columns: (&str, &str)) -> String {
+    let (names, values) = columns;
+    format!(
+        "INSERT INTO tickwheel_timers (version, namespace, in_flight, key, value, due, deadline, {names})
+        SELECT nextval('tickwheel_versions'), id, false, convert_to('\"{key}\"', 'UTF8'), '1', {due}, 5, {values} FROM tickwheel_namespaces
+        WHERE name = 'damaged'"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damaged_rows_are_set_aside() {
+    let Some(url) = database("damaged_rows").await else {
+        return missing();
+    };
+    let store = Postgres::connect(&url).await.expect("it connects");
+    let started = damaged::start(store, "damaged").await;
+    let other = client(&url).await;
+    let rows = [
+        insert("attempt", "1", ("attempt", "-1")),
+        insert("many", "1", ("attempt", "2147483647")),
+        insert("period", "2", ("attempt, period", "0, 0")),
+        insert("long", "3", ("attempt, period", "0, 9223372036854775807")),
+        insert("due", "'-9223372036854775808'", ("attempt", "0")),
+        insert("both", "4", ("attempt, period, schedule", "0, 1000, 'x'")),
+    ];
+    for row in &rows {
+        let refused = other.batch_execute(row).await.expect_err(row);
+        let refused = format!("{:?}", refused.code());
+        assert!(
+            refused.contains("23514"),
+            "{refused} is no violation of a check"
+        );
+    }
+    let drop = "ALTER TABLE tickwheel_timers DROP CONSTRAINT tickwheel_sound";
+    other.batch_execute(drop).await.expect("it is dropped");
+    for row in &rows {
+        other.batch_execute(row).await.expect("it is written");
+    }
+    started
+        .check(&[
+            ("attempt", "attempt is -1"),
+            ("many", "attempt is 2147483647"),
+            ("period", "period is 0"),
+            ("long", "period is 9223372036854775807"),
+            ("due", "due is -9223372036854775808"),
+            ("both", "a period and a schedule"),
+        ])
+        .await;
+}

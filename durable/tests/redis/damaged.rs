@@ -1,0 +1,79 @@
+//! Rows that another program has written.
+
+use super::server::Server;
+
+#[path = "../support/damaged.rs"]
+mod damaged;
+
+/// A row as the scripts pack it.
+fn packed(state: u8, numbers: [f64; 3], key: &str, rest: &[u8]) -> Vec<u8> {
+    let key = format!("{key:?}");
+    let mut row = vec![state];
+    for number in numbers {
+        row.extend(number.to_le_bytes());
+    }
+    row.extend(u16::try_from(key.len()).expect("it is short").to_le_bytes());
+    row.extend(key.as_bytes());
+    row.extend(rest);
+    row
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damaged_rows_are_set_aside() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let started = damaged::start(server.connect().await, "damaged").await;
+    let url = server.url();
+    let client = redis::Client::open(url).expect("it is a URL");
+    let connected = client.get_multiplexed_async_connection().await;
+    let mut other = connected.expect("it connects");
+    let rows = [
+        ("attempt", packed(b'w', [5.0, -1.0, 0.0], "attempt", b"1")),
+        (
+            "deadline",
+            packed(b'w', [f64::NAN, 0.0, 0.0], "deadline", b"1"),
+        ),
+        ("period", packed(b'w', [5.0, 0.0, 0.5], "period", b"1")),
+        ("schedule", packed(b'w', [5.0, 0.0, -1.0], "schedule", b"1")),
+        ("state", packed(b'x', [5.0, 0.0, 0.0], "state", b"1")),
+        (
+            "error",
+            packed(b'W', [5.0, 0.0, 0.0], "error", &[255, 255, 1]),
+        ),
+        ("gone", Vec::new()),
+        ("cut", b"w....".to_vec()),
+    ];
+    for ((key, row), number) in rows.iter().zip(1..) {
+        let version = format!("{:016}", 1_000 + number);
+        let mut write = redis::pipe();
+        write.atomic();
+        if !row.is_empty() {
+            write.hset("tickwheel:{damaged}:rows", &version, row.as_slice());
+        }
+        write.hset("tickwheel:{damaged}:keys", format!("{key:?}"), &version);
+        write.zadd("tickwheel:{damaged}:waiting", &version, number);
+        let written: redis::RedisResult<()> = write.query_async(&mut other).await;
+        written.expect("it is written");
+    }
+    // Those of which nothing is left are not among the dead.
+    for key in ["gone", "cut"] {
+        let mut forget = redis::cmd("HDEL");
+        forget
+            .arg("tickwheel:{damaged}:keys")
+            .arg(format!("{key:?}"));
+        let forgotten: redis::RedisResult<()> = forget.query_async(&mut other).await;
+        forgotten.expect("it is written");
+    }
+    started
+        .check(&[
+            ("attempt", "attempt is -1"),
+            ("deadline", "deadline is"),
+            ("period", "period is 0.5"),
+            ("schedule", "its schedule is gone"),
+            ("state", "its state is none"),
+            ("error", "it is cut off"),
+            ("", "it is cut off"),
+        ])
+        .await;
+}
