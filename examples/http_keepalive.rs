@@ -12,18 +12,19 @@ use std::error::Error;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::process::ExitCode;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
-use hyper::body::{Bytes, Frame};
+use hyper::body::{Bytes, Frame, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use tickwheel::{BusyGuard, TimerWheel};
+use tickwheel::{BusyGuard, IdleHandle, IdleLimits, TimerWheel};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -48,6 +49,10 @@ const NAME: &str = "http_keepalive";
 
 /// How long an idle connection may take to end.
 const GRACE: Duration = Duration::from_millis(500);
+
+/// How long a client may take nothing of a response, besides what it may be idle. It is longer than a
+/// response pauses.
+const STALL: Duration = Duration::from_secs(10);
 
 /// How long a server that stops waits for the requests in flight.
 const DRAIN: Duration = Duration::from_secs(60);
@@ -111,9 +116,22 @@ async fn serve(
     idle: Duration,
     mut stopped: watch::Receiver<()>,
 ) -> End {
+    // A client that takes no response would keep its connection busy. While none is due, that limit
+    // is longer than the connection lasts.
+    let limits = IdleLimits::none().write(idle.saturating_add(STALL));
     let mut idle = wheel.idle_timer(idle);
     let handle = idle.handle();
-    let service = service_fn(|request| answer(request, wheel.clone(), handle.busy()));
+    let socket = wheel.idle_stream_with(socket, limits);
+    let writing = socket.handle();
+    let service = service_fn(|request| {
+        let computing = writing.as_ref().map(IdleHandle::busy);
+        let answer = answer(request, wheel.clone(), handle.busy());
+        async move {
+            let answer = answer.await;
+            drop(computing);
+            answer
+        }
+    });
     let connection = http1::Builder::new().serve_connection(TokioIo::new(socket), service);
     let mut connection = pin!(connection);
     let stop = async {
@@ -164,24 +182,47 @@ async fn answer(
         *response.status_mut() = StatusCode::NOT_FOUND;
         return Ok(response);
     };
-    let body = body.map_frame(move |frame| {
-        let _held = &busy;
-        frame
-    });
-    Ok(Response::new(body.boxed()))
+    Ok(Response::new(Held { body, _busy: busy }.boxed()))
+}
+
+/// A body that keeps its connection from being idle until it is dropped. What it says of its length
+/// stays, so that the response says so too.
+struct Held {
+    body: Body,
+    _busy: BusyGuard,
+}
+
+impl hyper::body::Body for Held {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 fn text(text: &'static str) -> Body {
     Full::from(text).boxed()
 }
 
-/// Ten pieces, spread over the time.
+/// Ten pieces of 64 KiB, spread over the time.
 fn trickle(wheel: TimerWheel, duration: Duration) -> Body {
     let piece = move |_| {
         let pause = wheel.sleep(duration / 10);
         async move {
             pause.await;
-            Ok(Frame::data(Bytes::from_static(b"drip\n")))
+            Ok(Frame::data(Bytes::from_static(&[b'.'; 65_536])))
         }
     };
     BodyExt::boxed(StreamBody::new(stream::iter(0..10).then(piece)))

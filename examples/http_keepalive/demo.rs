@@ -171,10 +171,11 @@ async fn ask(socket: &mut TcpStream, path: &str) -> io::Result<bool> {
 
 /// Whether an answer has arrived in full: the length it announces, or its last chunk.
 fn is_whole(answer: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(answer);
-    let Some((head, body)) = text.split_once("\r\n\r\n") else {
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+    let Some((head, body)) = end.map(|end| answer.split_at(end + 4)) else {
         return false;
     };
+    let head = String::from_utf8_lossy(head);
     let length = head.lines().find_map(|line| {
         let (name, value) = line.split_once(": ")?;
         let is_length = name.eq_ignore_ascii_case("content-length");
@@ -182,7 +183,7 @@ fn is_whole(answer: &[u8]) -> bool {
     });
     match length {
         Some(length) => body.len() >= length,
-        None => body.ends_with("0\r\n\r\n"),
+        None => body.ends_with(b"0\r\n\r\n"),
     }
 }
 

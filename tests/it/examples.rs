@@ -3,7 +3,7 @@
 //!
 //! `cargo test` builds the examples; `cargo test --test it` alone does not, and runs those of the last build.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
@@ -416,7 +416,7 @@ fn http_server_answers_requests_in_flight_before_it_stops() {
                 .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
                 .expect("it is open");
             let mut response = Vec::new();
-            while !response.ends_with(b"0\r\n\r\n") {
+            while !response.ends_with(b"hello\n") {
                 let mut byte = [0];
                 client.read_exact(&mut byte).expect("it answers");
                 response.extend(byte);
@@ -439,6 +439,47 @@ fn http_server_answers_requests_in_flight_before_it_stops() {
         assert_eq!(status.code(), Some(0), "{said}");
         assert!(said.ends_with("stopped\n"), "{said}");
     }
+}
+
+/// The body of each response was wrapped into one of unknown length, so clients of HTTP/1.0 found no end.
+#[test]
+fn http_server_says_how_long_a_response_is() {
+    let server = Server::start_example("http_keepalive", "60");
+    let mut client = server.connect();
+    for _ in 0..3 {
+        client
+            .write_all(b"GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n")
+            .expect("it is open");
+        let mut response = Vec::new();
+        while !response.ends_with(b"hello\n") {
+            let mut byte = [0];
+            client.read_exact(&mut byte).expect("it answers");
+            response.extend(byte);
+        }
+        let response = String::from_utf8_lossy(&response).to_lowercase();
+        assert!(response.contains("\r\ncontent-length: 6\r\n"), "{response}");
+    }
+}
+
+/// The rest of a response that did not fit into any buffer kept its connection from being idle.
+#[test]
+fn http_server_closes_connection_of_client_that_takes_no_response() {
+    let server = Server::start_example("http_keepalive", "0.5");
+    let mut client = server.connect();
+    let patience = Some(Duration::from_millis(200));
+    client.set_write_timeout(patience).expect("not zero");
+    let requests = b"GET /trickle/0 HTTP/1.1\r\nhost: x\r\n\r\n".repeat(1_000);
+    let began = Instant::now();
+    let error = loop {
+        assert!(began.elapsed() < TIME_LIMIT, "it is still open");
+        match client.write(&requests) {
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(error) => break error,
+        }
+    };
+    let closed = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
+    assert!(closed.contains(&error.kind()), "{error}");
 }
 
 /// The choice between a request in a socket and the signal was left to chance, and the listener was closed with connections
