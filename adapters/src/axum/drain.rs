@@ -6,7 +6,9 @@
 //! 1. The runtime asks the operating system once more which sockets have something to read.
 //! 2. Each task that waits to accept or to read is woken. It polls, and takes what there is.
 //! 3. A *source*, the listener or a connection, is done when its task has polled it since, or did not wait: it reads
-//!    already, or waits for something else. A connection that is accepted meanwhile is done after its first poll.
+//!    already, or waits for something else. A connection that is accepted meanwhile is done after its first poll. A task
+//!    that is woken and does not poll within [`ROUNDS`] does not wait to read any more: an upgraded connection has passed
+//!    from the task that read its requests to one that may only write.
 //! 4. When all sources are done axum is told. A task that has read a request in a poll has begun to handle it by the end
 //!    of that poll, and axum lets it finish.
 
@@ -30,6 +32,14 @@ use tokio::time;
 
 /// A server is told to stop this long after the signal, whatever its sockets hold.
 const MAX_DRAIN: Duration = Duration::from_secs(5);
+
+/// A task that was woken, and has not polled its connection after so many rounds, does not wait for
+/// it any more: the waker is that of a task that has ended, or of one that only writes.
+const ROUNDS: usize = 20;
+
+/// In a round, the task that drains goes through the runtime's queue once, behind tasks that were
+/// woken before.
+const ROUND: Duration = Duration::from_millis(5);
 
 /// Lets a server answer the requests that were sent before it was asked to stop. Returns a listener in place of `listener`,
 /// and a future for `with_graceful_shutdown` in place of `signal`.
@@ -149,19 +159,29 @@ impl Sources {
             // A waker that panics must not keep the others from being woken; the hook has printed it.
             let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
+        for _ in 0..ROUNDS {
+            let done = self.all_are(State::is_done);
+            if time::timeout(ROUND, done).await.is_ok() {
+                return;
+            }
+        }
+        let is_done = |state: &State| state.is_done() || matches!(state, State::Woken);
+        self.all_are(is_done).await;
+    }
+
+    /// Waits until the states of all sources are such.
+    async fn all_are(&self, is_such: impl Fn(&State) -> bool) {
         loop {
             let mut done = pin!(self.done.notified());
             done.as_mut().enable();
-            if self.are_done() {
+            let are_such = |states: &Slab<Arc<Mutex<State>>>| {
+                states.iter().all(|(_, state)| is_such(&lock(state)))
+            };
+            if are_such(&lock(&self.states)) {
                 return;
             }
             done.await;
         }
-    }
-
-    fn are_done(&self) -> bool {
-        let states = lock(&self.states);
-        states.iter().all(|(_, state)| lock(state).is_done())
     }
 
     fn is_draining(&self) -> bool {

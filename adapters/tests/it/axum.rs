@@ -79,6 +79,7 @@ fn application() -> Router {
         .route("/slow", get(slow))
         .route("/pauses", get(pauses))
         .route("/upgrade", get(upgrade))
+        .route("/push", get(push))
 }
 
 /// Echoes what comes after the upgrade.
@@ -91,6 +92,22 @@ async fn upgrade(request: Request) -> Response<Body> {
             echo.write_all(&byte).await.expect("the client is there");
         }
     });
+    switching()
+}
+
+/// Writes something each hour after the upgrade, and reads nothing.
+async fn push(request: Request) -> Response<Body> {
+    tokio::spawn(async {
+        let upgraded = hyper::upgrade::on(request).await.expect("it is asked for");
+        let mut client = TokioIo::new(upgraded);
+        while client.write_all(b"x").await.is_ok() {
+            sleep(HOUR).await;
+        }
+    });
+    switching()
+}
+
+fn switching() -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
@@ -123,6 +140,18 @@ async fn ask(client: &mut DuplexStream, path: &str) {
     let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
     let written = client.write_all(request.as_bytes());
     written.await.expect("the connection is open");
+}
+
+/// Upgrades the connection.
+async fn ask_to_upgrade(client: &mut DuplexStream, path: &str) {
+    let request =
+        format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n");
+    let written = client.write_all(request.as_bytes());
+    written.await.expect("the connection is open");
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(client.read_u8().await.expect("it answers"));
+    }
 }
 
 /// Reads until what it has read ends with `end`. `None` if the connection is closed before, or in two hours.
@@ -220,10 +249,7 @@ async fn half_closed_connection_ends_as_without_limits() {
 async fn upgraded_connection_closes_once_idle() {
     for (limits, closes) in [(Some(keep_alive()), true), (None, false)] {
         let mut client = serve(limits).connect();
-        let request =
-            "GET /upgrade HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
-        client.write_all(request.as_bytes()).await.unwrap();
-        assert!(read_until(&mut client, "\r\n\r\n").await.is_some());
+        ask_to_upgrade(&mut client, "/upgrade").await;
         for _ in 0..3 {
             sleep(IDLE * 2 / 3).await;
             client.write_all(b"x").await.unwrap();
@@ -333,6 +359,27 @@ async fn drain_waits_for_a_connection_that_is_not_polled() {
     assert_eq!(connection.read_u8().await.unwrap(), b'x');
     assert_eq!(drained.await.unwrap(), Duration::from_secs(1));
     accepting.abort();
+}
+
+/// The waker of the task that read the requests was woken, and nothing polled for five seconds.
+#[tokio::test(start_paused = true)]
+async fn drain_does_not_wait_for_upgraded_connection_that_only_writes() {
+    let (clients, pipes) = pipes();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let signal = async {
+        let _ = stopped.await;
+    };
+    let (listener, drained) = drain(pipes, signal);
+    let serve = axum::serve(listener, application()).with_graceful_shutdown(drained);
+    let server = tokio::spawn(serve.into_future());
+    let mut pushed = clients.connect();
+    ask_to_upgrade(&mut pushed, "/push").await;
+    assert_eq!(pushed.read_u8().await.unwrap(), b'x');
+    let start = Instant::now();
+    stop.send(()).unwrap();
+    server.await.unwrap().unwrap();
+    let took = start.elapsed();
+    assert!(took < Duration::from_millis(500), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
