@@ -58,9 +58,10 @@
 //! | a handler kills the process each time | the timer comes again with each lease; with [`max_attempts`](crate::Builder::max_attempts) it is [dead](#timers-that-fail) in the end |
 //! | more is due than the program takes | the rest waits; other instances get what they ask for within a poll and a half |
 //! | a handler takes longer than its lease | the lease is renewed; the key is logged once |
+//! | the store's clock steps forward while handlers run | leases end sooner by as much. A handler of [`dispatch`](crate::Claims::dispatch) has half of its lease left at any time, so a step of less ends none: 30 s by default. After a longer one its timer is delivered once more, beside it, and settling the former claim returns [`Error::Lost`](crate::Error::Lost). Have the clock slewed, as NTP does, and not set |
 //! | the program does not receive claims it has asked for | the claims are released once half of their lease is over, and do not count as attempts |
 //! | clocks of hosts differ | nothing: the store's clock decides |
-//! | the store's clock steps | timers come sooner by as much when it steps forward, later when it steps back |
+//! | the store's clock steps | timers come sooner by as much when it steps forward. They and the ends of leases are late by as much when it steps back |
 //! | a newer version of the crate has changed the schema | an older version does not start: [`StoreError::Schema`](crate::store::StoreError::Schema) |
 //! | a namespace is opened with another codec | the instance does not start: [`StoreError::Codec`](crate::store::StoreError::Codec) |
 //!

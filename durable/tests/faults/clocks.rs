@@ -1,5 +1,7 @@
 //! The store's clock, which differs from that of the host, or steps.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use tickwheel_durable::Memory;
@@ -45,4 +47,57 @@ async fn follows_a_clock_that_steps() {
     let took = began.elapsed();
     assert_eq!(claim.key, "far");
     assert!((SECOND * 10..SECOND * 12).contains(&took), "{took:?}");
+}
+
+/// How often a timer is handled whose handler takes half an hour, while the store's clock steps forward by that much, and how
+/// many claims are lost. The lease is a minute.
+async fn handled_across_a_step(step: Duration) -> (usize, u64) {
+    let store = Memory::new();
+    let (timers, mut claims) = start(store.clone()).await;
+    let now = SystemTime::now();
+    store.set_clock(now);
+    set(&timers, "slow", Duration::ZERO)
+        .await
+        .expect("it is set");
+    let handled = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&handled);
+    let handling = claims.dispatch(4, move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        async {
+            tokio::time::sleep(HOUR / 2).await;
+            Ok(())
+        }
+    });
+    let stepping = async {
+        for minute in 1..30 {
+            tokio::time::sleep(SECOND * 60).await;
+            if minute == 10 {
+                store.set_clock(now + SECOND * 600 + step);
+            }
+        }
+        tokio::time::sleep(HOUR).await;
+    };
+    tokio::select! {
+        () = handling => {}
+        () = stepping => {}
+    }
+    let left = timers.counts().await.expect("it counts");
+    assert_eq!((left.waiting, left.in_flight), (0, 0), "it is acknowledged");
+    (handled.load(Ordering::Relaxed), timers.metrics().lost)
+}
+
+/// A renewed lease has half of its time left at least, so a shorter step ends none.
+#[tokio::test(start_paused = true)]
+async fn step_of_less_than_half_a_lease_ends_no_lease() {
+    for step in [SECOND, SECOND * 15, SECOND * 29] {
+        assert_eq!(handled_across_a_step(step).await, (1, 0), "{step:?}");
+    }
+}
+
+/// A longer step ends leases whose handlers run: the timer is delivered once beside each, and the former claim is lost.
+#[tokio::test(start_paused = true)]
+async fn step_of_more_than_a_lease_delivers_beside_a_handler() {
+    for step in [SECOND * 61, HOUR] {
+        assert_eq!(handled_across_a_step(step).await, (2, 1), "{step:?}");
+    }
 }
