@@ -9,7 +9,10 @@ use tokio::task::coop;
 
 use crate::clock::CAN_PAUSE;
 use crate::error::Elapsed;
-use crate::sleep::{Sleep, Stage};
+use crate::sleep::Sleep;
+use crate::sleep::on_tokio::OnTokio;
+use crate::sleep::on_wheel::{Ended, OnWheel, Stage};
+use crate::sleep::timer::{Due, Timer};
 
 pin_project! {
     /// A future with a deadline to complete by. Made by
@@ -80,61 +83,81 @@ impl<F: Future> Future for Timeout<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let had_budget = !CAN_PAUSE || has_budget();
+        let stage = this.sleep.timer.stage();
         // This poll only arms the timer.
-        let is_new = matches!(this.sleep.stage, Stage::New);
-        let may_exceed_budget = !is_new && may_exceed_budget(this.sleep.stage);
+        let is_new = matches!(stage, Some(Stage::New));
+        let may_exceed_budget = !is_new && may_exceed_budget(stage);
         if let Poll::Ready(output) = this.future.poll(cx) {
             return Poll::Ready(Ok(output));
         }
-        let elapsed = this.sleep.poll_shown(|sleep| {
-            if CAN_PAUSE && sleep.is_tokios() {
-                return poll_tokios(sleep, had_budget, cx);
+        let elapsed = this.sleep.poll_shown(|timer| {
+            if is_new && timer.arm(cx) {
+                return Poll::Pending;
             }
-            ready!(if is_new {
-                sleep.poll_arm(cx)
-            } else {
-                poll_again(sleep, cx)
-            });
-            elapse(may_exceed_budget, cx)
+            poll_any(timer, had_budget, may_exceed_budget, cx)
         });
         elapsed.map(Err)
     }
 }
 
-/// Polls the timer of a timeout that has more to do than to arm it.
+/// Polls the timer in any stage.
 #[inline(never)]
-fn poll_again(sleep: &mut Sleep, cx: &mut Context<'_>) -> Poll<()> {
-    match sleep.stage {
+fn poll_any(
+    timer: &mut Timer,
+    had_budget: bool,
+    may_exceed_budget: bool,
+    cx: &mut Context<'_>,
+) -> Poll<Elapsed> {
+    let on_wheel = |timer: &mut OnWheel, due: &Due, cx: &mut Context<'_>| match ready!(
+        poll_on_wheel(timer, due, cx)
+    ) {
+        Ok(()) => elapse(may_exceed_budget, cx).map(Ok),
+        Err(ended) => Poll::Ready(Err(ended)),
+    };
+    let on_tokio = |timer: &mut OnTokio, due: &Due, cx: &mut Context<'_>| {
+        poll_on_tokio(timer, due, had_budget, cx)
+    };
+    timer.poll_by(cx, on_wheel, on_tokio)
+}
+
+fn poll_on_wheel(timer: &mut OnWheel, due: &Due, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
+    match timer.stage() {
+        Stage::New => timer.poll_arm(due, cx),
         // Reading the clock would take a quarter of the time of a timeout that is polled three times. A future that uses
         // the budget up may keep the actor from running.
-        Stage::Armed => sleep.poll_armed(cx, !has_budget()),
-        _ => sleep.poll_elapsed(cx),
+        Stage::Armed => timer.poll_armed(due, cx, !has_budget()),
+        _ => timer.poll(due, cx),
     }
 }
 
 /// Polls the timer without budget if the future has used the budget up, as Tokio's timeout does.
 #[cold]
-fn poll_tokios(sleep: &mut Sleep, had_budget: bool, cx: &mut Context<'_>) -> Poll<Elapsed> {
+fn poll_on_tokio(
+    timer: &mut OnTokio,
+    due: &Due,
+    had_budget: bool,
+    cx: &mut Context<'_>,
+) -> Poll<Elapsed> {
     if had_budget && !has_budget() {
-        let unconstrained = coop::unconstrained(poll_fn(|cx| sleep.poll_tokios(cx)));
+        let unconstrained = coop::unconstrained(poll_fn(|cx| timer.poll(due, cx)));
         ready!(pin!(unconstrained).poll(cx));
     } else {
-        ready!(sleep.poll_tokios(cx));
+        ready!(timer.poll(due, cx));
     }
     Poll::Ready(Elapsed::new())
 }
 
-/// Whether a timeout in this stage that turns out to have elapsed does so without budget.
+/// Whether a timeout in this stage, or one of Tokio's, that turns out to have elapsed does so without budget.
 ///
 /// Elapsing costs budget like any progress, or a loop of timeouts that elapse at once would let no
 /// other task run. But a future that uses all of the budget at each poll must not keep its timeout
 /// from elapsing. So the timeout elapses without budget if its own future used the budget up, or if
 /// it has been pending before, since other tasks have run then.
 #[inline]
-fn may_exceed_budget(before: Stage) -> bool {
+fn may_exceed_budget(before: Option<Stage>) -> bool {
     match before {
-        Stage::Armed | Stage::Fallback | Stage::Tokio | Stage::TokioUnarmed | Stage::Done => true,
-        Stage::New | Stage::NewUnchecked | Stage::Reset => has_budget(),
+        Some(Stage::Armed | Stage::Done) | None => true,
+        Some(Stage::New | Stage::NewUnchecked | Stage::Reset) => has_budget(),
     }
 }
 

@@ -461,7 +461,7 @@ fn pause(me: Me, wheel: &TimerWheel, delay: Duration) {
 /// Waits on a sleep. False when it goes on with Tokio's timer.
 fn sleep_on(me: Me, how: Wait, mut sleep: Sleep) -> bool {
     let slept = poll_fn(|cx| match sleep.poll_unpin(cx) {
-        Poll::Pending if !sleep.is_on_fallback() => Poll::Pending,
+        Poll::Pending if !sleep.is_on_tokio() => Poll::Pending,
         polled => Poll::Ready(polled.is_ready()),
     });
     block_on(me, how, slept)

@@ -23,7 +23,7 @@ fn armed(wheel: &TimerWheel, length: Duration) -> Sleep {
 }
 
 fn entry_of(sleep: &Sleep) -> Weak<SleepEntry> {
-    sleep.entry.as_ref().map(Arc::downgrade).unwrap_or_default()
+    sleep.timer.entry().map(Arc::downgrade).unwrap_or_default()
 }
 
 /// Leaves an entry in the pool that is on the wheel, `length` from now.

@@ -5,12 +5,16 @@
 
 use std::any::Any;
 use std::cell::RefCell;
+use std::env;
+use std::process::Command;
+use std::sync::mpsc;
 use std::thread;
 
-use crate::support::{HOUR, ms, poll_idly};
+use crate::support::{HANG_TIMEOUT, HOUR, ms, poll_idly, poll_with, waker_fn};
 use tickwheel::{Sleep, TimerWheel};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::yield_now;
+use tokio::time::Instant;
 use tokio_test::assert_pending;
 
 /// How many cancelled sleeps a thread keeps.
@@ -100,4 +104,70 @@ fn drops_what_a_thread_local_holds_in_a_thread_that_ends() {
     rest(&runtime, &wheel);
     let metrics = wheel.metrics();
     assert_eq!((metrics.sleeps_pending, metrics.keyed_pending), (0, 1));
+}
+
+/// Waits when it is dropped, without a runtime, until its sleep has completed.
+struct SleepsAtLast(Sleep, mpsc::Sender<Instant>);
+
+impl Drop for SleepsAtLast {
+    fn drop(&mut self) {
+        let is_gone = |error: tokio::runtime::TryCurrentError| error.is_thread_local_destroyed();
+        assert!(Handle::try_current().is_err_and(is_gone));
+        let (woken, wake) = mpsc::channel();
+        let waker = waker_fn(move || woken.send(()).unwrap());
+        while poll_with(&mut self.0, &waker).is_pending() {
+            wake.recv_timeout(HANG_TIMEOUT).unwrap();
+        }
+        self.1.send(self.0.deadline()).unwrap();
+    }
+}
+
+/// Lets a thread-local poll sleeps whose wheel has ended, as its thread ends.
+fn sleep_in_ending_threads() {
+    thread_local! {
+        static HELD: RefCell<Vec<SleepsAtLast>> = const { RefCell::new(Vec::new()) };
+    }
+
+    let (ended, completed) = mpsc::channel();
+    for _ in 0..4 {
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        let wheel = runtime.block_on(async { TimerWheel::new() });
+        let mut sleeps: Vec<_> = (0..3).map(|_| wheel.sleep(ms(20))).collect();
+        // One has waited on the wheel, one was reset, one is new.
+        assert_pending!(poll_idly(&mut sleeps[0]));
+        sleeps[1].set_deadline(Instant::now() + ms(20));
+        runtime.block_on(wheel.shutdown());
+        drop(runtime);
+        let ended = ended.clone();
+        let thread = thread::spawn(move || {
+            // The destructor of what is used first runs last.
+            HELD.with_borrow_mut(|held| {
+                held.extend(sleeps.into_iter().map(|s| SleepsAtLast(s, ended.clone())));
+            });
+            assert!(Handle::try_current().is_err());
+        });
+        thread.join().unwrap();
+    }
+    drop(ended);
+    let completed: Vec<Instant> = completed.iter().collect();
+    assert_eq!(completed.len(), 12);
+    assert!(completed.iter().all(|&deadline| deadline <= Instant::now()));
+}
+
+#[test]
+fn sleep_of_an_ended_wheel_goes_on_in_a_thread_that_ends() {
+    const PROGRAM: &str = "TICKWHEEL_TEST_SLEEPS_IN_ENDING_THREADS";
+
+    if env::var_os(PROGRAM).is_some() {
+        return sleep_in_ending_threads();
+    }
+    // A panic in a thread-local's destructor aborts the process, so it takes one of its own.
+    let test = "sleep::ending_threads::sleep_of_an_ended_wheel_goes_on_in_a_thread_that_ends";
+    let program = Command::new(env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(PROGRAM, "1")
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&program.stderr);
+    assert!(program.status.success(), "{}\n{errors}", program.status);
 }

@@ -1,0 +1,316 @@
+//! A sleep on its wheel: the owner's half of the protocol in [`entry`](crate::shared::entry).
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+
+use tokio::task::coop;
+use tokio::time::Instant;
+
+use super::pool;
+use super::timer::Due;
+use crate::clock;
+use crate::metrics::Event;
+use crate::panic::{DROPPED_WAKER, catch_panic, wake};
+use crate::shared::entry::Phase;
+use crate::shared::{Shared, SleepEntry};
+use crate::tick::NEVER;
+
+/// See the module.
+pub(super) struct OnWheel {
+    /// `None` while the sleep is being dropped.
+    entry: Option<Arc<SleepEntry>>,
+    stage: Stage,
+}
+
+/// The stage of a sleep on its wheel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Made for a duration above zero, not polled yet. Its deadline was in the future when it was
+    /// made.
+    New,
+    /// Made for an instant, or for no time at all, and not polled yet. Its deadline may have passed
+    /// when it was made.
+    NewUnchecked,
+    /// Reset while its entry was not armed, and not polled since.
+    Reset,
+    /// The entry is armed, or was and has fired.
+    Armed,
+    Done,
+}
+
+/// The wheel has ended, and the sleep has not completed.
+pub(super) struct Ended;
+
+impl OnWheel {
+    #[inline]
+    pub(super) fn new(entry: Arc<SleepEntry>, stage: Stage) -> Self {
+        OnWheel {
+            entry: Some(entry),
+            stage,
+        }
+    }
+
+    #[inline]
+    pub(super) fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    pub(super) fn entry(&self) -> Option<&Arc<SleepEntry>> {
+        self.entry.as_ref()
+    }
+
+    #[inline]
+    pub(super) fn shared(&self) -> Option<&Arc<Shared>> {
+        Some(&self.entry.as_ref()?.context().shared)
+    }
+
+    pub(super) fn count(&self, event: Event) {
+        if let Some(shared) = self.shared() {
+            pool::count(shared, event);
+        }
+    }
+
+    pub(super) fn is_elapsed(&self, due: &Due) -> bool {
+        match self.stage {
+            Stage::New | Stage::NewUnchecked => false,
+            Stage::Reset => self.is_due(due),
+            Stage::Armed => (self.entry.as_ref()).is_some_and(|e| e.phase() == Phase::Fired),
+            Stage::Done => true,
+        }
+    }
+
+    /// The tick of a deadline.
+    #[inline]
+    pub(super) fn tick(&self, deadline: Instant) -> u64 {
+        (self.shared()).map_or(NEVER, |shared| pool::tick(shared, deadline))
+    }
+
+    #[inline]
+    pub(super) fn set_deadline(&mut self, due: &mut Due, deadline: Instant) {
+        let Some(entry) = &self.entry else { return };
+        let tick = pool::tick(&entry.context().shared, deadline);
+        *due = Due { deadline, tick };
+        reset(entry, &mut self.stage, tick);
+    }
+
+    /// It has another deadline.
+    pub(super) fn reset(&mut self, due: &Due) {
+        let Some(entry) = &self.entry else { return };
+        reset(entry, &mut self.stage, due.tick);
+    }
+
+    /// Ready once the deadline is reached, or the wheel has ended before.
+    pub(super) fn poll(&mut self, due: &Due, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
+        match self.stage {
+            Stage::New | Stage::NewUnchecked | Stage::Reset if self.is_due(due) => self.poll_due(),
+            Stage::New | Stage::NewUnchecked | Stage::Reset => self.poll_arm(due, cx),
+            Stage::Armed => self.poll_armed(due, cx, true),
+            Stage::Done => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Like [`poll`](Self::poll), and takes a unit of the task's cooperative budget when it is ready.
+    pub(super) fn poll_with_budget(
+        &mut self,
+        due: &Due,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Ended>> {
+        let result = ready!(self.poll(due, cx));
+        if result.is_ok() {
+            // Only a ready poll costs budget, so that a task whose sleeps are always ready yields now and then.
+            ready!(coop::poll_proceed(cx)).made_progress();
+        }
+        Poll::Ready(result)
+    }
+
+    /// Like [`poll`](Self::poll), for a caller that has just read the clock.
+    pub(super) fn poll_fired(
+        &mut self,
+        due: &Due,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Ended>> {
+        match self.stage {
+            Stage::Armed => self.poll_armed(due, cx, false),
+            Stage::Reset => self.poll_arm(due, cx),
+            _ => self.poll(due, cx),
+        }
+    }
+
+    /// Arms the entry without reading the clock. An overdue sleep that is armed fires on the
+    /// actor's next turn.
+    #[inline]
+    pub(super) fn poll_arm(&mut self, due: &Due, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
+        let waker = cx.waker().clone();
+        let armed = match &self.entry {
+            Some(entry) => entry.try_arm(due.tick, waker),
+            None => Err(waker),
+        };
+        match armed {
+            Ok(()) => {
+                self.stage = Stage::Armed;
+                Poll::Pending
+            }
+            Err(waker) => self.poll_arm_any(due, waker),
+        }
+    }
+
+    /// Like [`poll_arm`](Self::poll_arm) where arming may take a command.
+    #[inline(never)]
+    fn poll_arm_any(&mut self, due: &Due, waker: Waker) -> Poll<Result<(), Ended>> {
+        let Some(entry) = &self.entry else {
+            return Poll::Ready(Ok(()));
+        };
+        if !entry.context().shared.arm(entry, due.tick, waker) {
+            return self.poll_ended(due);
+        }
+        self.stage = Stage::Armed;
+        Poll::Pending
+    }
+
+    /// Polls an armed sleep. One that is overdue and has not fired is ready only if the poll reads the clock.
+    pub(super) fn poll_armed(
+        &mut self,
+        due: &Due,
+        cx: &mut Context<'_>,
+        reads_clock: bool,
+    ) -> Poll<Result<(), Ended>> {
+        let Some(entry) = &self.entry else {
+            return Poll::Ready(Ok(()));
+        };
+        let (phase, replaced) = entry.poll(cx.waker());
+        drop_replaced(replaced);
+        match phase {
+            Phase::Fired => {
+                self.stage = Stage::Done;
+                Poll::Ready(Ok(()))
+            }
+            Phase::Closed => self.poll_ended(due),
+            // The actor has evicted the entry, and this is not the actor's runtime: arm it again.
+            Phase::Idle => {
+                self.stage = Stage::Reset;
+                self.poll_arm(due, cx)
+            }
+            Phase::Armed | Phase::Released if !(reads_clock && self.is_due(due)) => Poll::Pending,
+            Phase::Armed | Phase::Released => {
+                let disarmed = entry.disarm();
+                if disarmed.was == Phase::Fired {
+                    // The actor has fired and counted it meanwhile.
+                    self.stage = Stage::Done;
+                    return Poll::Ready(Ok(()));
+                }
+                self.poll_due()
+                // The waker is dropped here: its panic finds the sleep completed and counted.
+            }
+        }
+    }
+
+    /// The wheel has ended.
+    #[cold]
+    fn poll_ended(&mut self, due: &Due) -> Poll<Result<(), Ended>> {
+        if self.is_due(due) {
+            return self.poll_due();
+        }
+        Poll::Ready(Err(Ended))
+    }
+
+    /// The sleep is due, and the actor has not fired it.
+    fn poll_due(&mut self) -> Poll<Result<(), Ended>> {
+        self.stage = Stage::Done;
+        self.count(Event::SleepFired);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Whether the clock has reached the deadline. A clock other than the actor's does not count:
+    /// then the actor decides.
+    fn is_due(&self, due: &Due) -> bool {
+        due.tick != NEVER
+            && clock::now() >= due.deadline
+            && !(self.shared()).is_some_and(|shared| shared.has_foreign_clock())
+    }
+
+    /// Disarms the entry if it is armed. Returns whether the sleep has completed, and the waker of a task that waits.
+    pub(super) fn disarm(&mut self) -> (bool, Option<Waker>) {
+        match &self.entry {
+            Some(entry) if self.stage == Stage::Armed => {
+                let disarmed = entry.disarm();
+                if disarmed.was == Phase::Fired {
+                    self.stage = Stage::Done;
+                }
+                (disarmed.was == Phase::Fired, disarmed.waker)
+            }
+            _ => (self.stage == Stage::Done, None),
+        }
+    }
+
+    /// The sleep is dropped.
+    #[inline]
+    pub(super) fn cancel(&mut self, due: &Due) {
+        if !matches!(self.stage, Stage::Armed) {
+            return self.cancel_any(due);
+        }
+        match self.entry.as_ref().and_then(|entry| entry.try_disarm()) {
+            // The waker is dropped last, because its drop may panic.
+            Some(disarmed) => pool::give(&mut self.entry, disarmed.scheduled, disarmed.waker),
+            None => self.cancel_any(due),
+        }
+    }
+
+    /// Like [`cancel`](Self::cancel) in any stage.
+    #[inline(never)]
+    fn cancel_any(&mut self, due: &Due) {
+        let Some(entry) = &self.entry else {
+            return;
+        };
+        // The waker is dropped last, because its drop may panic.
+        let _waker;
+        let (is_cancelled, scheduled) = match self.stage {
+            // The entry is as it came from the pool, which took it to be scheduled by this tick.
+            Stage::New | Stage::NewUnchecked => (true, due.tick),
+            Stage::Reset | Stage::Armed | Stage::Done => {
+                let disarmed = entry.disarm();
+                _waker = disarmed.waker;
+                let is_cancelled = match self.stage {
+                    Stage::Armed => disarmed.was != Phase::Fired,
+                    Stage::Reset => true,
+                    _ => false,
+                };
+                (is_cancelled, disarmed.scheduled)
+            }
+        };
+        pool::give_any(&mut self.entry, scheduled, is_cancelled);
+    }
+}
+
+/// Gives the entry of a sleep in this stage another deadline.
+#[inline]
+fn reset(entry: &Arc<SleepEntry>, stage: &mut Stage, tick: u64) {
+    let shared = &entry.context().shared;
+    let has_fired = match *stage {
+        Stage::New | Stage::NewUnchecked | Stage::Reset => false,
+        Stage::Armed => {
+            let (was, notify) = entry.move_to(tick);
+            if was == Phase::Armed {
+                if shared.act(entry, notify) {
+                    pool::count(shared, Event::SleepMoved);
+                    return;
+                }
+                // The actor has ended. The waiting task, perhaps another one, has to poll to find
+                // that out.
+                wake(entry.close());
+            }
+            was == Phase::Fired
+        }
+        Stage::Done => true,
+    };
+    if has_fired {
+        pool::count(shared, Event::SleepMade);
+    }
+    *stage = Stage::Reset;
+}
+
+/// Drops a waker that may belong to another task. Its panic must not end this poll.
+pub(super) fn drop_replaced(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        catch_panic(DROPPED_WAKER, || drop(waker));
+    }
+}
