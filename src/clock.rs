@@ -4,6 +4,8 @@
 //! virtual clock that only the explorer moves.
 
 mod pausable;
+#[cfg(not(tickwheel_loom))]
+mod policy;
 
 #[cfg(not(tickwheel_shuttle))]
 use tokio::{
@@ -12,6 +14,8 @@ use tokio::{
 };
 
 pub(crate) use pausable::CAN_PAUSE;
+#[cfg(not(tickwheel_loom))]
+pub(crate) use policy::{ClockPolicy, Found};
 
 /// The current time.
 ///

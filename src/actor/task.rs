@@ -268,7 +268,7 @@ impl Actor {
         };
         let shared = &self.shared;
         let (next, following) = (self.next_turn(), self.turn_after_next());
-        (self.timer).set(next, following, shared.can_pause(), &shared.name);
+        (self.timer).set(next, following, shared.clock.can_pause(), &shared.name);
         let timer = &mut self.timer;
         let mut notified = pin!(notifier.notified());
         poll_fn(|cx| {

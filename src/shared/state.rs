@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-
-use crate::clock::{self, CAN_PAUSE};
+use crate::clock::{ClockPolicy, Found};
 use crate::metrics::Metrics;
 use crate::shared::bound::ActorAction;
 use crate::shared::command::{Command, CommandMailbox};
@@ -54,13 +52,7 @@ pub(crate) struct Shared {
     pub(crate) late_warning: Duration,
     pub(crate) mailbox: CommandMailbox,
     pub(crate) metrics: CachePadded<Metrics>,
-    /// The actor's runtime, if it runs on one, and whether its clock is known to be a virtual one.
-    runtime: Option<tokio::runtime::Id>,
-    virtual_clock: AtomicBool,
-    /// Whether that runtime's clock can be paused.
-    can_pause: bool,
-    /// Whether sleeps stay on the wheel even where the clock is virtual.
-    sleeps_on_wheel: bool,
+    pub(crate) clock: ClockPolicy,
     orphaned: AtomicBool,
     pub(crate) end: End,
     max_keyed: usize,
@@ -90,10 +82,7 @@ pub(crate) struct Config {
     pub(crate) late_warning: Duration,
     pub(crate) max_keyed: usize,
     pub(crate) notifier: ActorNotifier,
-    pub(crate) runtime: Option<tokio::runtime::Id>,
-    pub(crate) virtual_clock: bool,
-    pub(crate) can_pause: bool,
-    pub(crate) sleeps_on_wheel: bool,
+    pub(crate) clock: ClockPolicy,
 }
 
 impl Shared {
@@ -106,10 +95,7 @@ impl Shared {
             late_warning: config.late_warning,
             mailbox: CommandMailbox::new(cores, config.notifier),
             metrics: CachePadded::default(),
-            runtime: config.runtime,
-            virtual_clock: AtomicBool::new(config.virtual_clock),
-            can_pause: CAN_PAUSE && config.can_pause,
-            sleeps_on_wheel: config.sleeps_on_wheel,
+            clock: config.clock,
             orphaned: AtomicBool::new(false),
             end: End::default(),
             max_keyed: config.max_keyed,
@@ -119,10 +105,8 @@ impl Shared {
     }
 
     /// Warns if this thread, which begins to use the wheel, has another clock than the actor.
-    ///
-    /// A paused clock belongs to one runtime. Deadlines from another clock are meaningless on it.
     pub(crate) fn check_clock(&self) {
-        if self.has_foreign_clock() {
+        if self.clock.is_foreign() {
             tracing::warn!(
                 wheel = %self.name,
                 "the wheel is used from outside its runtime while a clock is paused: its timers do not follow the clock here"
@@ -130,49 +114,20 @@ impl Shared {
         }
     }
 
-    /// Whether this thread has another clock than the actor: one of the two is paused, or has been,
-    /// and this is not the actor's runtime.
-    pub(crate) fn has_foreign_clock(&self) -> bool {
-        if !CAN_PAUSE {
-            return false;
-        }
-        let here = Handle::try_current().ok().map(|runtime| runtime.id());
-        (here.is_none() || here != self.runtime)
-            && (self.virtual_clock.load(Ordering::Relaxed) || clock::is_virtual())
-    }
-
-    /// Whether the clock of the actor's runtime can be paused.
-    pub(crate) fn can_pause(&self) -> bool {
-        self.can_pause
-    }
-
-    /// Whether this is the actor's runtime, and its clock is virtual or has been.
-    ///
-    /// Reads the clock until it is found to be virtual. Then the sleeps on the wheel leave it,
-    /// unless they are to stay.
+    /// Whether this is the actor's runtime, and its clock is virtual or has been. Once it is found to be, the sleeps on the
+    /// wheel leave it, unless they are to stay.
     pub(crate) fn has_virtual_clock(&self) -> bool {
-        if !self.can_pause {
-            return false;
-        }
-        let here = Handle::try_current().ok().map(|runtime| runtime.id());
-        if here.is_none() || here != self.runtime {
-            return false;
-        }
-        if self.virtual_clock.load(Ordering::Relaxed) {
-            return true;
-        }
-        let is_virtual = clock::is_virtual();
-        if is_virtual && !self.virtual_clock.swap(true, Ordering::Relaxed) && !self.sleeps_on_wheel
-        {
+        let found = self.clock.find();
+        if found == Found::Paused && !self.clock.sleeps_stay() {
             // An error means that the actor has ended, and has closed them.
             let _ = self.send_now(Command::Evict);
         }
-        is_virtual
+        found != Found::Real
     }
 
     /// Whether a sleep that is polled or reset here goes to Tokio's timer.
     pub(crate) fn hands_sleeps_over(&self) -> bool {
-        !self.sleeps_on_wheel && self.has_virtual_clock()
+        !self.clock.sleeps_stay() && self.has_virtual_clock()
     }
 
     // --- the actor's end ---

@@ -225,7 +225,7 @@ impl OnWheel {
     fn is_due(&self, due: &Due) -> bool {
         due.tick != NEVER
             && clock::now() >= due.deadline
-            && !(self.shared()).is_some_and(|shared| shared.has_foreign_clock())
+            && !(self.shared()).is_some_and(|shared| shared.clock.is_foreign())
     }
 
     /// Disarms the entry if it is armed. Returns whether the sleep has completed, and the waker of a task that waits.

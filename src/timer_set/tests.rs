@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::*;
+use crate::clock::ClockPolicy;
 use crate::shared::Config;
 use crate::shared::mailbox::Backlog;
 use crate::shared::notifier::ActorNotifier;
@@ -73,10 +74,7 @@ fn set() -> (Undriven, Keyed) {
         late_warning: Duration::MAX,
         max_keyed: 1 << 20,
         notifier: ActorNotifier::for_thread(),
-        runtime: None,
-        virtual_clock: false,
-        can_pause: false,
-        sleeps_on_wheel: true,
+        clock: ClockPolicy::new(None, false, true),
     }));
     let set = Set::new(&shared, ());
     set.number.store(1, Ordering::Relaxed);

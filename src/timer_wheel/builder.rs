@@ -10,7 +10,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::TimerWheel;
 use crate::actor::{Actor, ActorTimer, hosted};
-use crate::clock;
+use crate::clock::{self, ClockPolicy};
 use crate::error::BuildError;
 use crate::shared::notifier::ActorNotifier;
 use crate::shared::{Config, Shared};
@@ -335,10 +335,7 @@ impl Builder {
             late_warning: self.late_warning,
             max_keyed: self.max_keyed,
             notifier,
-            runtime: runtime.map(Handle::id),
-            virtual_clock: clock::is_virtual(),
-            can_pause,
-            sleeps_on_wheel: self.sleeps_on_wheel,
+            clock: ClockPolicy::new(runtime.map(Handle::id), can_pause, self.sleeps_on_wheel),
         })))
     }
 }

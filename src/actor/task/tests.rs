@@ -7,6 +7,7 @@ use tokio::runtime::Handle;
 use tokio::time;
 
 use super::*;
+use crate::clock::ClockPolicy;
 use crate::shared::Config;
 use crate::tick::Ticks;
 use crate::{KeyedTimers, Sleep, TimerWheel};
@@ -43,10 +44,7 @@ fn start_with(late_warning: Duration) -> (Actor, TimerWheel) {
         late_warning,
         max_keyed: usize::MAX,
         notifier: ActorNotifier::for_task(&Handle::current()),
-        runtime: Some(Handle::current().id()),
-        virtual_clock: true,
-        can_pause: false,
-        sleeps_on_wheel: true,
+        clock: ClockPolicy::new(Some(Handle::current().id()), false, true),
     }));
     let actor = Actor::new(Arc::clone(&shared), 64, ActorTimer::tokio());
     (actor, TimerWheel::new_handle(shared))

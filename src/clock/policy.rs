@@ -1,0 +1,86 @@
+//! The policy of a wheel where clocks differ: whose time a timer goes by, and whether its sleeps stay on the wheel.
+//!
+//! A paused clock belongs to one runtime, and deadlines from another clock are meaningless on it.
+//!
+//! 1. *The actor goes by the clock of its runtime*, or by the real one if it has none.
+//! 2. *A thread outside that runtime has a foreign clock* if one of the two is virtual. It decides no deadline by its own:
+//!    the actor does.
+//! 3. *A clock that was found virtual stays so*, also after `resume`: its instants go on to differ from the real ones.
+//! 4. *In the runtime of a virtual clock, sleeps are Tokio's.* [`on_tokio`](crate::sleep) says why.
+
+use tokio::runtime::{Handle, Id};
+
+use super::{CAN_PAUSE, is_virtual};
+use crate::sync::atomic::{AtomicBool, Ordering};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct ClockPolicy {
+    /// The actor's runtime, if it runs on one.
+    runtime: Option<Id>,
+    /// Whether the clock of that runtime can be paused.
+    can_pause: bool,
+    /// Whether it has been found to be virtual.
+    is_virtual: AtomicBool,
+    /// Whether sleeps stay on the wheel even then, as in tests of the wheel.
+    sleeps_stay: bool,
+}
+
+/// The clock of the actor's runtime, as a thread finds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The real one, or this is another runtime.
+    Real,
+    Virtual,
+    /// A virtual one, for the first time.
+    Paused,
+}
+
+impl ClockPolicy {
+    /// For an actor on this runtime, which reads the clock that this thread has.
+    pub(crate) fn new(runtime: Option<Id>, can_pause: bool, sleeps_stay: bool) -> Self {
+        ClockPolicy {
+            runtime,
+            can_pause: CAN_PAUSE && can_pause,
+            is_virtual: AtomicBool::new(is_virtual()),
+            sleeps_stay,
+        }
+    }
+
+    /// Whether the clock of the actor's runtime can be paused.
+    pub(crate) fn can_pause(&self) -> bool {
+        self.can_pause
+    }
+
+    pub(crate) fn sleeps_stay(&self) -> bool {
+        self.sleeps_stay
+    }
+
+    /// Whether this thread has another clock than the actor: one of the two is paused, or has been,
+    /// and this is not the actor's runtime.
+    pub(crate) fn is_foreign(&self) -> bool {
+        CAN_PAUSE
+            && !self.is_actors_runtime()
+            && (self.is_virtual.load(Ordering::Relaxed) || is_virtual())
+    }
+
+    /// Reads the clock, if this is the actor's runtime, until it is found to be virtual.
+    pub(crate) fn find(&self) -> Found {
+        if !self.can_pause || !self.is_actors_runtime() {
+            Found::Real
+        } else if self.is_virtual.load(Ordering::Relaxed) {
+            Found::Virtual
+        } else if !is_virtual() {
+            Found::Real
+        } else if self.is_virtual.swap(true, Ordering::Relaxed) {
+            Found::Virtual
+        } else {
+            Found::Paused
+        }
+    }
+
+    fn is_actors_runtime(&self) -> bool {
+        let here = Handle::try_current().ok().map(|runtime| runtime.id());
+        here.is_some() && here == self.runtime
+    }
+}
