@@ -7,7 +7,7 @@ use tickwheel::{Cause, TimerWheel, WatchOptions};
 use tokio::time::{self, Instant};
 
 use super::{IDLE, is_empty};
-use crate::support::{Numbers, advance, ms};
+use crate::support::{Numbers, advance, jump, ms};
 
 #[tokio::test(start_paused = true)]
 async fn expire_now_ends_a_watch_however_active_and_busy() {
@@ -38,6 +38,30 @@ async fn expire_now_ends_a_watch_however_active_and_busy() {
     }
     let metrics = wheel.metrics();
     assert_eq!((metrics.keyed_fired, metrics.keyed_removed), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn expire_now_delivers_in_the_order_of_the_calls() {
+    let wheel = TimerWheel::new();
+    let (reaper, mut ended) = wheel.reaper(IDLE);
+    let order = [4, 1, 7, 0, 6, 2];
+    for is_due in [false, true] {
+        let watches: Vec<_> = (0..8).map(|n| reaper.watch(n, ()).unwrap()).collect();
+        wheel.settle().await;
+        if is_due {
+            jump(IDLE);
+        }
+        for n in order {
+            assert!(watches[n].expire_now());
+        }
+        wheel.settle().await;
+        let mut keys: Vec<_> = std::iter::from_fn(|| ended.try_recv().ok())
+            .map(|expired| expired.key)
+            .collect();
+        // The others may be idle by now.
+        keys.retain(|key| order.contains(key));
+        assert_eq!(keys, order);
+    }
 }
 
 #[tokio::test(start_paused = true)]
