@@ -6,137 +6,17 @@ use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker, ready};
-use std::time::Duration;
 
 use pin_project_lite::pin_project;
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
-use super::idle_timer::{IdleHandle, IdleTimer, assert_not_zero};
+use super::idle_limits::IdleLimits;
+use super::idle_timer::{IdleHandle, IdleTimer};
+use super::request_guess::RequestGuess;
 use crate::panic::wake;
 use crate::shared::Shared;
-use crate::shared::idle_clock::{IdleDurations, Kind};
+use crate::shared::idle_clock::Kind;
 use crate::sync::SpinMutex;
-
-/// How long a stream may be without progress: in each direction, in both, or between requests.
-///
-/// | limit | reached when | for |
-/// |---|---|---|
-/// | [`either`](Self::either) | no byte was read and none written for so long | tunnels, anything that should never be silent |
-/// | [`keep_alive`](Self::keep_alive) | no response is owed and nothing happened for so long | servers that answer requests, such as HTTP/1 |
-/// | [`read`](Self::read) | no byte was read for so long, whatever was written | peers that must send, such as uploads or heartbeats; chats and other servers that write on their own |
-/// | [`write`](Self::write) | no byte was written for so long, whatever was read | peers that must take what they are sent |
-///
-/// Each limit is optional, and a stream is idle as soon as one of them is reached. Where requests
-/// can be counted, as in a handler, a [guard](IdleHandle::busy) for each request is exact with any
-/// of them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct IdleLimits(IdleDurations);
-
-impl IdleLimits {
-    /// No limits. A stream without limits has no timer.
-    pub fn none() -> Self {
-        Self::default()
-    }
-
-    /// Limits how long no byte may be read.
-    ///
-    /// # Panics
-    ///
-    /// Panics if `idle` is zero.
-    #[must_use]
-    #[track_caller]
-    pub fn read(mut self, idle: Duration) -> Self {
-        assert_not_zero(idle);
-        self.0.read = Some(idle);
-        self
-    }
-
-    /// Limits how long no byte may be written.
-    ///
-    /// # Panics
-    ///
-    /// Panics if `idle` is zero.
-    #[must_use]
-    #[track_caller]
-    pub fn write(mut self, idle: Duration) -> Self {
-        assert_not_zero(idle);
-        self.0.write = Some(idle);
-        self
-    }
-
-    /// Limits how long no byte may be read and none written.
-    ///
-    /// # Panics
-    ///
-    /// Panics if `idle` is zero.
-    #[must_use]
-    #[track_caller]
-    pub fn either(mut self, idle: Duration) -> Self {
-        assert_not_zero(idle);
-        self.0.either = Some(idle);
-        self
-    }
-
-    /// Limits how long nothing may happen while no response is owed: the right limit for a server
-    /// that answers requests.
-    ///
-    /// A response is owed from the moment bytes are read until the server begins to write; this
-    /// limit does not count then, however long the handler takes. It counts before the first
-    /// request, while a response is written, and after it until the first byte of the next request.
-    /// Reading, writing and the beginning of a response are activity.
-    ///
-    /// A byte stream shows no more than that. Therefore:
-    ///
-    /// * A request that stops halfway looks like one that is being handled, and this limit does not
-    ///   end it. Add a [`read`](Self::read) limit longer than the slowest handler, or let the
-    ///   server limit the request's arrival (such as hyper's `header_read_timeout`).
-    /// * This limit cuts a response that pauses for longer than the limit, and the second of two
-    ///   pipelined requests if its handler takes longer than the limit after the first response.
-    /// * A protocol that writes on its own while a request is being handled, such as HTTP/2 with
-    ///   its acknowledgements, ends what is owed by that. Use a [guard](IdleHandle::busy) for each
-    ///   request there.
-    ///
-    /// Wrap the stream that carries the requests: above TLS, not below it.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::io::ErrorKind;
-    /// use std::time::Duration;
-    /// use tickwheel::{IdleLimits, TimerWheel};
-    /// use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
-    /// use tokio::time::sleep;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> std::io::Result<()> {
-    /// let wheel = TimerWheel::new();
-    /// let (mut client, socket) = duplex(64);
-    /// let limits = IdleLimits::none().keep_alive(Duration::from_secs(5));
-    /// let (mut requests, mut responses) = tokio::io::split(wheel.idle_stream_with(socket, limits));
-    ///
-    /// client.write_all(b"a").await?;
-    /// assert_eq!(requests.read_u8().await?, b'a');
-    /// // The handler takes a minute. Meanwhile the server waits for the client to hang up, as hyper does.
-    /// let hung_up = tokio::spawn(async move { requests.read_u8().await });
-    /// sleep(Duration::from_secs(60)).await;
-    /// responses.write_all(b"A").await?;
-    ///
-    /// // No other request follows.
-    /// assert_eq!(hung_up.await?.unwrap_err().kind(), ErrorKind::TimedOut);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Panics
-    ///
-    /// Panics if `idle` is zero.
-    #[must_use]
-    #[track_caller]
-    pub fn keep_alive(mut self, idle: Duration) -> Self {
-        assert_not_zero(idle);
-        self.0.keep_alive = Some(idle);
-        self
-    }
-}
 
 pin_project! {
     /// Wraps a stream. Once the stream has been idle for too long, its operations fail with
@@ -156,8 +36,9 @@ pin_project! {
     /// An operation that can make progress succeeds, however late it is; only a pending one finds
     /// the stream idle. That is final: the pending operation in the other direction fails, and so
     /// do all later ones except for shutting down. Later touches and guards of its
-    /// [handle](Self::handle) have no effect, and report that. The inner stream is untouched; [take
-    /// it back](Self::into_inner) to say goodbye on it. A task without a pending operation may be
+    /// [handle](Self::handle) have no effect, and report that. The inner stream is untouched, unless
+    /// it is to be [shut down](Self::shutdown_when_idle); [take it back](Self::into_inner) to say
+    /// goodbye on it. A task without a pending operation may be
     /// woken once when a limit is reached.
     ///
     /// For a task in each direction, use [`tokio::io::split`]. To take the inner stream back, join
@@ -173,8 +54,7 @@ pin_project! {
     ///
     /// ```
     /// use std::io::ErrorKind;
-    /// use std::time::Duration;
-    /// use tokio::io::{AsyncReadExt, duplex};
+    ///     /// use tokio::io::{AsyncReadExt, duplex};
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() {
     /// let wheel = tickwheel::TimerWheel::new();
@@ -192,8 +72,12 @@ pin_project! {
         inner: S,
         // `None` without limits.
         guard: Option<Guard>,
+        // Shuts the inner stream down when it is found to be idle, if that is wanted.
+        shutdown: Option<Shutdown<S>>,
     }
 }
+
+type Shutdown<S> = fn(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<()>>;
 
 /// The limits of a stream, and their state.
 struct Guard {
@@ -202,10 +86,7 @@ struct Guard {
     /// Wakes the operations that are pending.
     waker: Waker,
     is_idle: bool,
-    /// Bytes were read and none were written since, and a limit depends on it.
-    owes_response: bool,
-    /// The unconsumed bytes last seen in the buffer of a buffered inner stream.
-    buffered: usize,
+    guess: RequestGuess,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -256,8 +137,7 @@ impl Guard {
             waker: Waker::from(Arc::clone(&pending)),
             pending,
             is_idle: false,
-            owes_response: false,
-            buffered: 0,
+            guess: RequestGuess::default(),
         }
     }
 
@@ -272,37 +152,13 @@ impl Guard {
     /// Bytes arrived from the inner stream.
     fn has_read(&mut self) {
         self.progress(Kind::Read);
-        if !self.owes_response {
-            self.owes_response = self.timer.clock().owe();
-        }
+        self.guess.has_read(self.timer.clock());
     }
 
     /// Bytes were read or written.
     fn progress(&self, kind: Kind) {
         let clock = self.timer.clock();
         clock.progress(kind, clock.now());
-    }
-
-    /// There are bytes to write: no response is owed any more, and the peer has to take the bytes.
-    fn begin_response(&mut self) {
-        if mem::take(&mut self.owes_response) {
-            let clock = self.timer.clock();
-            clock.respond(clock.now());
-        }
-    }
-
-    /// The buffer of the inner stream holds this many bytes. If there are more than before, bytes
-    /// have arrived.
-    fn has_buffered(&mut self, bytes: usize) {
-        if bytes > self.buffered {
-            self.has_read();
-        }
-        self.buffered = bytes;
-    }
-
-    /// Bytes were taken out of the buffer of the inner stream, if it has one.
-    fn has_taken(&mut self, bytes: usize) {
-        self.buffered = self.buffered.saturating_sub(bytes);
     }
 
     /// An operation can make no progress: ready if the stream is idle.
@@ -331,7 +187,11 @@ impl<S> IdleStream<S> {
         } else {
             Some(Guard::new(shared, limits))
         };
-        IdleStream { inner, guard }
+        IdleStream {
+            inner,
+            guard,
+            shutdown: None,
+        }
     }
 
     /// The inner stream.
@@ -361,47 +221,80 @@ impl<S> IdleStream<S> {
     }
 }
 
-/// Runs one operation of the inner stream and passes what it returns to `progress`. Fails if the
-/// operation is pending and the stream is idle.
-fn poll_op<R>(
-    guard: &mut Option<Guard>,
-    direction: Direction,
-    cx: &mut Context<'_>,
-    op: impl FnOnce(&mut Context<'_>) -> Poll<io::Result<R>>,
-    progress: impl FnOnce(&mut Guard, &R),
-) -> Poll<io::Result<R>> {
-    let Some(guard) = guard else {
-        return op(cx);
-    };
-    guard.check()?;
-    match op(cx) {
-        Poll::Ready(Ok(result)) => {
-            progress(guard, &result);
-            Poll::Ready(Ok(result))
-        }
-        Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-        Poll::Pending => {
-            ready!(guard.poll_idle(direction, cx));
-            Poll::Ready(Err(idle_error()))
-        }
+impl<S: AsyncWrite> IdleStream<S> {
+    /// Shuts the inner stream down once, at the moment at which the stream is found to be idle.
+    ///
+    /// Where the inner stream is TLS, the peer then sees TLS end in order, by its `close_notify`, and not a
+    /// connection that breaks off. The shutdown is begun and not waited for: a peer that takes no bytes delays no
+    /// operation. What the socket does not take at once is not sent.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::io::ErrorKind;
+    ///     /// use tokio::io::{AsyncReadExt, duplex};
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> std::io::Result<()> {
+    /// let wheel = tickwheel::TimerWheel::new();
+    /// let (mut peer, socket) = duplex(64);
+    /// let socket = wheel.idle_stream(socket, Duration::from_secs(30));
+    ///
+    /// let mut socket = socket.shutdown_when_idle();
+    /// let error = socket.read_u8().await.unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::TimedOut);
+    /// assert_eq!(peer.read(&mut [0]).await?, 0, "the peer sees the end of the stream");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn shutdown_when_idle(mut self) -> Self {
+        self.shutdown = Some(S::poll_shutdown);
+        self
     }
 }
 
-/// Runs one operation that writes.
-fn poll_write_op(
-    guard: &mut Option<Guard>,
-    is_empty: bool,
-    cx: &mut Context<'_>,
-    op: impl FnOnce(&mut Context<'_>) -> Poll<io::Result<usize>>,
-) -> Poll<io::Result<usize>> {
-    if let (Some(guard), false) = (&mut *guard, is_empty) {
-        guard.begin_response();
-    }
-    poll_op(guard, Direction::Write, cx, op, |guard, &written| {
-        if written > 0 {
-            guard.progress(Kind::Write);
+impl<S> IdleStream<S> {
+    /// Runs one operation of the inner stream and passes what it returns to `progress`. Fails if
+    /// the operation is pending and the stream is idle.
+    fn poll_op<R>(
+        self: Pin<&mut Self>,
+        direction: Direction,
+        cx: &mut Context<'_>,
+        op: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<R>>,
+        progress: impl FnOnce(&mut Guard, &R),
+    ) -> Poll<io::Result<R>> {
+        let mut this = self.project();
+        let Some(guard) = this.guard else {
+            return op(this.inner, cx);
+        };
+        guard.check()?;
+        if let Poll::Ready(result) = op(this.inner.as_mut(), cx) {
+            return Poll::Ready(result.inspect(|result| progress(guard, result)));
         }
-    })
+        ready!(guard.poll_idle(direction, cx));
+        if let Some(shutdown) = this.shutdown.take() {
+            // It is begun, and not waited for: the stream is idle whatever becomes of it.
+            let _ = shutdown(this.inner, cx);
+        }
+        Poll::Ready(Err(idle_error()))
+    }
+
+    /// Runs one operation that writes bytes, which begin with `first`.
+    fn poll_write_op(
+        mut self: Pin<&mut Self>,
+        first: &[u8],
+        cx: &mut Context<'_>,
+        op: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if let (Some(guard), false) = (self.as_mut().project().guard, first.is_empty()) {
+            guard.guess.begins_write(first, guard.timer.clock());
+        }
+        self.poll_op(Direction::Write, cx, op, |guard, &written| {
+            if written > 0 {
+                guard.progress(Kind::Write);
+            }
+        })
+    }
 }
 
 impl<S: AsyncRead> AsyncRead for IdleStream<S> {
@@ -410,16 +303,15 @@ impl<S: AsyncRead> AsyncRead for IdleStream<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let this = self.project();
         let before = buf.filled().len();
-        let op = |cx: &mut Context<'_>| {
-            ready!(this.inner.poll_read(cx, buf))?;
+        let op = |inner: Pin<&mut S>, cx: &mut Context<'_>| {
+            ready!(inner.poll_read(cx, buf))?;
             Poll::Ready(Ok(buf.filled().len() - before))
         };
-        let read = poll_op(this.guard, Direction::Read, cx, op, |guard, &read| {
+        let read = self.poll_op(Direction::Read, cx, op, |guard, &read| {
             if read > 0 {
                 guard.has_read();
-                guard.has_taken(read);
+                guard.guess.has_taken(read);
             }
         });
         Poll::Ready(ready!(read).map(|_| ()))
@@ -427,19 +319,30 @@ impl<S: AsyncRead> AsyncRead for IdleStream<S> {
 }
 
 impl<S: AsyncBufRead> AsyncBufRead for IdleStream<S> {
-    fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
-        let this = self.project();
-        let op = |cx: &mut Context<'_>| this.inner.poll_fill_buf(cx);
-        poll_op(this.guard, Direction::Read, cx, op, |guard, buf| {
-            guard.has_buffered(buf.len());
-        })
+    fn poll_fill_buf(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        let op = |inner: Pin<&mut S>, cx: &mut Context<'_>| {
+            let buf = ready!(inner.poll_fill_buf(cx))?;
+            Poll::Ready(Ok(buf.len()))
+        };
+        let filled = self
+            .as_mut()
+            .poll_op(Direction::Read, cx, op, |guard, &bytes| {
+                if guard.guess.has_buffered(bytes) {
+                    guard.has_read();
+                }
+            });
+        match ready!(filled)? {
+            0 => Poll::Ready(Ok(&[])),
+            // There are bytes: it returns them again.
+            _ => self.project().inner.poll_fill_buf(cx),
+        }
     }
 
     fn consume(self: Pin<&mut Self>, amount: usize) {
         let this = self.project();
         this.inner.consume(amount);
         if let (Some(guard), true) = (this.guard, amount > 0) {
-            guard.has_taken(amount);
+            guard.guess.has_taken(amount);
             guard.progress(Kind::Read);
         }
     }
@@ -451,9 +354,7 @@ impl<S: AsyncWrite> AsyncWrite for IdleStream<S> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let this = self.project();
-        let op = |cx: &mut Context<'_>| this.inner.poll_write(cx, buf);
-        poll_write_op(this.guard, buf.is_empty(), cx, op)
+        self.poll_write_op(buf, cx, |inner, cx| inner.poll_write(cx, buf))
     }
 
     fn poll_write_vectored(
@@ -461,10 +362,9 @@ impl<S: AsyncWrite> AsyncWrite for IdleStream<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let this = self.project();
-        let op = |cx: &mut Context<'_>| this.inner.poll_write_vectored(cx, bufs);
-        let is_empty = bufs.iter().all(|buf| buf.is_empty());
-        poll_write_op(this.guard, is_empty, cx, op)
+        let first = bufs.iter().find(|buf| !buf.is_empty());
+        let first = first.map_or(&[][..], |buf| buf);
+        self.poll_write_op(first, cx, |inner, cx| inner.poll_write_vectored(cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -472,10 +372,8 @@ impl<S: AsyncWrite> AsyncWrite for IdleStream<S> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.project();
-        let op = |cx: &mut Context<'_>| this.inner.poll_flush(cx);
         // Bytes count when they are accepted, and a flush may have nothing to do.
-        poll_op(this.guard, Direction::Write, cx, op, |_, ()| {})
+        self.poll_op(Direction::Write, cx, S::poll_flush, |_, ()| {})
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -16,15 +16,18 @@
 //!    [`IdleStream`] stays idle: the operation that decides wakes the one that is pending in the
 //!    other direction.
 
+mod idle_limits;
 mod idle_stream;
 mod idle_timer;
 mod reaper;
+mod request_guess;
 mod watched;
 
 pub(crate) use idle_timer::assert_not_zero;
 pub(crate) use reaper::reaper;
 pub use {
-    idle_stream::{IdleLimits, IdleStream},
+    idle_limits::IdleLimits,
+    idle_stream::IdleStream,
     idle_timer::{BusyGuard, IdleHandle, IdleTimer},
     reaper::{Reaper, WatchGuard, WatchOptions, WeakReaper},
 };

@@ -75,7 +75,8 @@ impl<L: Listener> Listener for IdleListener<L> {
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         let (io, peer) = self.listener.accept().await;
-        (self.wheel.idle_stream_with(io, self.limits), peer)
+        let io = self.wheel.idle_stream_with(io, self.limits);
+        (io.shutdown_when_idle(), peer)
     }
 
     fn local_addr(&self) -> io::Result<Self::Addr> {

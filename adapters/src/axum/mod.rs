@@ -46,9 +46,10 @@
 //! | a response that pauses, such as server-sent events | once it has paused for the idle duration: send comments more often |
 //! | half a request | never; [with](IdleListener::with_limits) a limit on [reading](IdleLimits::read), once that is reached |
 //! | the client has shut down its sending half | at once, also during a request: axum does so by itself |
-//! | upgraded to WebSocket | as before: once nothing has happened for the idle duration since the server wrote last |
+//! | upgraded to WebSocket | once nothing has been read or written for the idle duration |
 //!
-//! Other [limits](IdleListener::with_limits) suit other servers.
+//! Other [limits](IdleListener::with_limits) suit other servers. An idle connection is [shut
+//! down](tickwheel::IdleStream::shutdown_when_idle) before it is dropped, so the client of a listener with TLS sees its end.
 
 mod drain;
 mod idle_listener;

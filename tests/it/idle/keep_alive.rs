@@ -142,3 +142,37 @@ async fn closes_connection_whose_client_does_not_take_response() {
         "counted from the beginning of the response"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_owed_after_an_upgrade() {
+    let (_wheel, mut stream, mut peer) = pair();
+    peer.write_all(b"GET /chat\r\n").await.expect("it is open");
+    let mut request = String::new();
+    stream.read_line(&mut request).await.expect("it is there");
+    assert_eq!(idle_after(&mut stream).await, None, "a response is owed");
+    stream
+        .write_all(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+        .await
+        .expect("not idle");
+
+    // The last message is the client's, and the server does not answer.
+    time::sleep(ms(400)).await;
+    peer.write_all(b"m").await.expect("it is open");
+    assert_eq!(stream.read_u8().await.expect("it is there"), b'm');
+    assert_eq!(idle_after(&mut stream).await, Some(IDLE));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_response_is_an_upgrade() {
+    let (_wheel, mut stream, mut peer) = pair();
+    for response in [&b"HTTP/1.1 200 OK"[..], b"HTTP/1.1 404 No"] {
+        peer.write_all(b"r").await.expect("it is open");
+        assert_eq!(stream.read_u8().await.expect("it is there"), b'r');
+        stream.write_all(response).await.expect("not idle");
+        // The body of a response may begin like the head of another one.
+        stream.write_all(b"HTTP/1.1 101").await.expect("not idle");
+    }
+    peer.write_all(b"r").await.expect("it is open");
+    assert_eq!(stream.read_u8().await.expect("it is there"), b'r');
+    assert_eq!(idle_after(&mut stream).await, None, "a response is owed");
+}

@@ -5,6 +5,7 @@ mod reaper;
 mod sockets;
 mod stream;
 mod stream_regressions;
+mod stream_shutdown;
 mod stream_table;
 mod timer;
 mod timer_regressions;

@@ -1,0 +1,72 @@
+//! The shutdown of the inner stream of an idle stream.
+
+use std::io::{self, ErrorKind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use tickwheel::TimerWheel;
+use tokio::io::{
+    AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex,
+};
+
+use crate::support::ms;
+
+/// Counts its shutdowns, which never complete.
+struct CountsShutdowns(DuplexStream, Arc<AtomicUsize>);
+
+impl AsyncRead for CountsShutdowns {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for CountsShutdowns {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        Poll::Pending
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_stream_shuts_its_inner_stream_down_once_if_it_is_to() {
+    let wheel = TimerWheel::new();
+    for is_to in [false, true] {
+        let shutdowns = Arc::<AtomicUsize>::default();
+        let (socket, mut peer) = duplex(4);
+        let inner = CountsShutdowns(socket, Arc::clone(&shutdowns));
+        let mut stream = wheel.idle_stream(inner, ms(100));
+        if is_to {
+            stream = stream.shutdown_when_idle();
+        }
+        // Operations that complete, and an error of the stream's own, are no reason.
+        peer.write_all(b"a").await.unwrap();
+        assert_eq!(stream.read_u8().await.unwrap(), b'a');
+        assert_eq!(shutdowns.load(Ordering::Relaxed), 0);
+        assert_eq!(
+            stream.read_u8().await.unwrap_err().kind(),
+            ErrorKind::TimedOut
+        );
+        for _ in 0..2 {
+            assert!(stream.read_u8().await.is_err() && stream.write_all(b"abcdef").await.is_err());
+        }
+        assert_eq!(shutdowns.load(Ordering::Relaxed), usize::from(is_to));
+    }
+}
