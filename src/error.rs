@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The error of a [`Timeout`](crate::Timeout) whose deadline came before its future completed.
@@ -43,7 +44,7 @@ impl From<tokio::time::error::Elapsed> for Elapsed {
 }
 
 /// Why [`Builder::start`](crate::Builder::start) failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum BuildError {
     /// [`Builder::tick`](crate::Builder::tick) is out of bounds.
@@ -73,8 +74,8 @@ pub enum BuildError {
     /// follow it.
     PausedClock,
     /// The operating system could not spawn the [dedicated
-    /// thread](crate::Builder::dedicated_thread).
-    Thread(io::ErrorKind),
+    /// thread](crate::Builder::dedicated_thread). [`source`](std::error::Error::source) has its error too.
+    Thread(Arc<io::Error>),
     /// The Tokio runtime has no time driver: it was built without `enable_time()` or
     /// `enable_all()`.
     NoTimer,
@@ -110,9 +111,8 @@ impl fmt::Display for BuildError {
                 "Tokio's clock is paused here, and a dedicated thread could not follow it: start \
                  the wheel without `Builder::dedicated_thread`",
             ),
-            BuildError::Thread(kind) => {
-                write!(f, "the dedicated thread could not be started: {kind}")
-            }
+            // The source prints the reason.
+            BuildError::Thread(_) => f.write_str("the dedicated thread could not be started"),
             BuildError::NoTimer => f.write_str(
                 "the Tokio runtime has no timer: build it with `enable_time()` or `enable_all()`",
             ),
@@ -120,7 +120,26 @@ impl fmt::Display for BuildError {
     }
 }
 
-impl std::error::Error for BuildError {}
+impl std::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            BuildError::Thread(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Errors are equal if they say the same, and those of the operating system if they are of one kind.
+impl PartialEq for BuildError {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (BuildError::Thread(one), BuildError::Thread(other)) => one.kind() == other.kind(),
+            _ => self.to_string() == other.to_string(),
+        }
+    }
+}
+
+impl Eq for BuildError {}
 
 #[cfg(test)]
 mod tests {

@@ -320,22 +320,27 @@ impl<S: AsyncRead> AsyncRead for IdleStream<S> {
 
 impl<S: AsyncBufRead> AsyncBufRead for IdleStream<S> {
     fn poll_fill_buf(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
-        let op = |inner: Pin<&mut S>, cx: &mut Context<'_>| {
-            let buf = ready!(inner.poll_fill_buf(cx))?;
-            Poll::Ready(Ok(buf.len()))
-        };
-        let filled = self
-            .as_mut()
-            .poll_op(Direction::Read, cx, op, |guard, &bytes| {
-                if guard.guess.has_buffered(bytes) {
-                    guard.has_read();
-                }
-            });
-        match ready!(filled)? {
-            0 => Poll::Ready(Ok(&[])),
-            // There are bytes: it returns them again.
-            _ => self.project().inner.poll_fill_buf(cx),
+        if self.shutdown.is_some() {
+            // What the buffer holds borrows the inner stream, which could not be shut down. So a
+            // first look borrows nothing.
+            let look =
+                |inner: Pin<&mut S>, cx: &mut Context<'_>| inner.poll_fill_buf(cx).map_ok(|_| ());
+            let looked = self.as_mut();
+            ready!(looked.poll_op(Direction::Read, cx, look, |_, ()| {}))?;
         }
+        let this = self.project();
+        let Some(guard) = this.guard else {
+            return this.inner.poll_fill_buf(cx);
+        };
+        guard.check()?;
+        let Poll::Ready(buf) = this.inner.poll_fill_buf(cx)? else {
+            ready!(guard.poll_idle(Direction::Read, cx));
+            return Poll::Ready(Err(idle_error()));
+        };
+        if guard.guess.has_buffered(buf.len()) {
+            guard.has_read();
+        }
+        Poll::Ready(Ok(buf))
     }
 
     fn consume(self: Pin<&mut Self>, amount: usize) {

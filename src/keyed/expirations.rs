@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use futures_core::Stream;
+use futures_core::{FusedStream, Stream};
 use futures_util::StreamExt;
 use tokio::task::coop;
 
@@ -29,11 +29,16 @@ use crate::timer_set::{Expired, Receiver, Source, TryRecvError};
 /// Dropping it closes the set: it drops pending timers, and setting one is an error.
 pub struct Expirations<K, V> {
     set: Arc<dyn Source<K, V>>,
+    /// A poll has found that there will be no more.
+    has_ended: bool,
 }
 
 impl<K, V> Expirations<K, V> {
     pub(crate) fn new(set: Arc<dyn Source<K, V>>) -> Self {
-        Expirations { set }
+        Expirations {
+            set,
+            has_ended: false,
+        }
     }
 
     /// Waits for the next expiration; `None` when there will be no more.
@@ -158,6 +163,7 @@ impl<K, V> Expirations<K, V> {
         let budget = ready!(coop::poll_proceed(cx));
         let received = ready!(self.set.poll_recv(cx, limit, out));
         budget.made_progress();
+        self.has_ended = received == 0;
         Poll::Ready(received)
     }
 }
@@ -167,6 +173,13 @@ impl<K, V> Stream for Expirations<K, V> {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Expired<K, V>>> {
         self.poll_recv(cx)
+    }
+}
+
+impl<K, V> FusedStream for Expirations<K, V> {
+    /// Whether a poll has returned `None`: there will be no more expirations.
+    fn is_terminated(&self) -> bool {
+        self.has_ended
     }
 }
 

@@ -3,8 +3,11 @@
 mod dispatch;
 mod expirations;
 mod timers;
+mod weak_timers;
+mod whole_set;
 
 pub use expirations::Expirations;
-pub use timers::{KeyedTimers, WeakKeyedTimers};
+pub use timers::KeyedTimers;
+pub use weak_timers::WeakKeyedTimers;
 
 pub(crate) use timers::pair;

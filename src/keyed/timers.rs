@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::expirations::Expirations;
 use crate::shared::Alive;
 use crate::tick::{Timestamp, after};
-use crate::timer_set::{Closed, Expired, Handles, Plain, Repeat, Set, SetTimerError};
+use crate::timer_set::{Closed, Handles, Plain, Repeat, Set, SetTimerError};
 
 /// Sets, moves and removes the timers of one set. Made by
 /// [`TimerWheel::keyed`](crate::TimerWheel::keyed).
@@ -19,6 +19,9 @@ use crate::timer_set::{Closed, Expired, Handles, Plain, Repeat, Set, SetTimerErr
 /// Cheap to clone, and usable from any thread and task, synchronous code included. A call takes
 /// effect before it returns, and its result says what it did. No call waits for a turn of the
 /// actor, or for the consumer.
+///
+/// Keys are looked up as in a [`HashMap`](std::collections::HashMap): where they are `String`s, by
+/// `remove_timer("upload")`, without making one.
 ///
 /// # How a timer ends
 ///
@@ -51,54 +54,12 @@ use crate::timer_set::{Closed, Expired, Handles, Plain, Repeat, Set, SetTimerErr
 /// ```
 #[doc(alias = "DelayQueue")]
 pub struct KeyedTimers<K, V> {
-    set: Arc<Set<K, Plain<V>>>,
-    handles: Arc<KeyedHandles>,
-}
-
-/// A handle that does not keep the stream of expirations open. Made by [`KeyedTimers::downgrade`].
-///
-/// The stream ends once no [`KeyedTimers`] and no timer is left. A handler that sets timers of its
-/// own set holds a weak handle, and [upgrades](Self::upgrade) it to set them. Keep a strong handle
-/// elsewhere, or it can set none.
-///
-/// # Examples
-///
-/// A retry that arms itself again, until it has been tried three times:
-///
-/// ```
-/// use std::time::Duration;
-/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-/// # async fn main() {
-/// let wheel = tickwheel::TimerWheel::new();
-/// let (timers, mut expirations) = wheel.keyed::<&str, u32>();
-/// let retry = timers.downgrade();
-/// timers.set_timer("upload", 1, Duration::from_secs(5)).unwrap();
-///
-/// let retries = async {
-///     let mut tries = 0;
-///     while let Some(expired) = expirations.recv().await {
-///         tries = expired.value;
-///         if let Some(timers) = retry.upgrade().filter(|_| tries < 3) {
-///             timers.set_timer(expired.key, tries + 1, Duration::from_secs(5)).unwrap();
-///         }
-///     }
-///     tries
-/// };
-/// // The last strong handle is dropped once the retries are over.
-/// let holder = async {
-///     tokio::time::sleep(Duration::from_secs(60)).await;
-///     drop(timers);
-/// };
-/// assert_eq!(tokio::join!(retries, holder).0, 3);
-/// # }
-/// ```
-pub struct WeakKeyedTimers<K, V> {
-    set: Weak<Set<K, Plain<V>>>,
-    handles: Weak<KeyedHandles>,
+    pub(super) set: Arc<Set<K, Plain<V>>>,
+    pub(super) handles: Arc<KeyedHandles>,
 }
 
 /// The state that all strong handles of a set share.
-struct KeyedHandles {
+pub(super) struct KeyedHandles {
     /// Its drop informs the set that the last handle is gone.
     _of_set: Handles,
     /// Keeps the actor running.
@@ -167,7 +128,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     /// removed or set again.
     ///
     /// The schedule does not drift: each deadline is a whole number of periods after this call.
-    /// Missed periods are coalesced into one expiration, whose [`missed`](Expired::missed) counts
+    /// Missed periods are coalesced into one expiration, whose [`missed`](crate::Expired::missed) counts
     /// them. A period shorter than a tick counts as a tick. Moving the timer shifts its schedule.
     ///
     /// Each expiration has a clone of key and value. The actor runs `Clone` while the set is
@@ -214,14 +175,84 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         K: Clone,
         V: Clone,
     {
-        assert!(!period.is_zero(), "`period` must be non-zero");
-        let period = period.max(self.set.shared().ticks.tick());
+        let first = self.timestamp_after(self.period(period));
+        self.repeat(key, value, first, period)
+    }
+
+    /// Sets a timer that expires at `first`, and then every `period`, until it is removed or set
+    /// again. A `first` in the past expires on the actor's next turn, and periods that have passed
+    /// since then count as missed. Otherwise like [`set_interval`](Self::set_interval).
+    ///
+    /// # Errors
+    ///
+    /// As [`set_timer`](Self::set_timer).
+    ///
+    /// # Panics
+    ///
+    /// Panics if `period` is zero.
+    ///
+    /// # Examples
+    ///
+    /// Checks that are spread over their period:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tokio::time::Instant;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (timers, mut checks) = wheel.keyed::<&str, ()>();
+    /// let (start, period) = (Instant::now(), Duration::from_secs(10));
+    /// timers.set_interval_at("db", (), start, period)?;
+    /// timers.set_interval_at("cache", (), start + period / 2, period)?;
+    ///
+    /// for (key, secs) in [("db", 0), ("cache", 5), ("db", 10), ("cache", 15)] {
+    ///     let check = checks.recv().await.unwrap();
+    ///     assert_eq!((check.key, check.deadline), (key, start + Duration::from_secs(secs)));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "periodic")]
+    #[track_caller]
+    pub fn set_interval_at(
+        &self,
+        key: K,
+        value: V,
+        first: Instant,
+        period: Duration,
+    ) -> Result<Option<V>, SetTimerError<K, V>>
+    where
+        K: Clone,
+        V: Clone,
+    {
+        self.repeat(key, value, self.timestamp(first), period)
+    }
+
+    #[track_caller]
+    fn repeat(
+        &self,
+        key: K,
+        value: V,
+        first: Timestamp,
+        period: Duration,
+    ) -> Result<Option<V>, SetTimerError<K, V>>
+    where
+        K: Clone,
+        V: Clone,
+    {
         let repeat = Repeat {
-            period: i64::try_from(period.as_nanos()).unwrap_or(i64::MAX),
+            period: i64::try_from(self.period(period).as_nanos()).unwrap_or(i64::MAX),
             clone: |key: &K, Plain(value): &Plain<V>| (key.clone(), value.clone()),
         };
-        let deadline = self.timestamp_after(period);
-        self.set.set(key, value, deadline, Some(repeat))
+        self.set.set(key, value, first, Some(repeat))
+    }
+
+    /// The period, or a tick if that is longer.
+    #[track_caller]
+    fn period(&self, period: Duration) -> Duration {
+        assert!(!period.is_zero(), "`period` must be non-zero");
+        period.max(self.set.shared().ticks.tick())
     }
 
     /// Sets a timer that expires after `delay`, unless its key has one already. Returns key and
@@ -263,6 +294,22 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         delay: Duration,
     ) -> Result<Option<(K, V)>, SetTimerError<K, V>> {
         (self.set).set_if_absent(key, value, self.timestamp_after(delay))
+    }
+
+    /// Sets a timer that expires at `deadline`, unless its key has one already. Otherwise like
+    /// [`set_if_absent`](Self::set_if_absent).
+    ///
+    /// # Errors
+    ///
+    /// As [`set_if_absent`](Self::set_if_absent).
+    #[doc(alias = "try_insert_at")]
+    pub fn set_if_absent_at(
+        &self,
+        key: K,
+        value: V,
+        deadline: Instant,
+    ) -> Result<Option<(K, V)>, SetTimerError<K, V>> {
+        (self.set).set_if_absent(key, value, self.timestamp(deadline))
     }
 
     /// Moves the timer with this key to expire `delay` from now, earlier or later than before. Its
@@ -388,116 +435,12 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
 }
 
 impl<K, V> KeyedTimers<K, V> {
-    /// Removes the timers for which `keep` returns `false`, as
-    /// [`HashMap::retain`](std::collections::HashMap::retain) does. `keep` may change the value.
-    ///
-    /// The call visits each timer that is pending throughout it once, in no order, and perhaps
-    /// timers set meanwhile. It drops keys and values of removed timers while the set is not
-    /// locked.
-    ///
-    /// `keep` runs while the set is locked, for 256 timers at a time; other calls and the actor
-    /// wait meanwhile. It must be quick, and must not call back into the set.
-    ///
-    /// # Errors
-    ///
-    /// [`Closed`] when the wheel is shut down or the stream dropped, before or during the call.
-    ///
-    /// # Panics
-    ///
-    /// Panics if `keep` does. Earlier decisions of `keep` still hold.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let wheel = tickwheel::TimerWheel::new();
-    /// let (timers, _expirations) = wheel.keyed::<(&str, u32), ()>();
-    /// for order in 0..10 {
-    ///     timers.set_timer(("alice", order), (), Duration::from_secs(60))?;
-    ///     timers.set_timer(("bob", order), (), Duration::from_secs(60))?;
-    /// }
-    /// // Alice has left.
-    /// timers.retain(|(user, _), (), _deadline| *user != "alice")?;
-    /// assert_eq!(timers.len(), 10);
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[doc(alias = "remove_all")]
-    #[doc(alias = "iter")]
-    pub fn retain(&self, keep: impl FnMut(&K, &mut V, Instant) -> bool) -> Result<(), Closed> {
-        self.set.retain(keep)
-    }
-
-    /// Removes every pending timer and returns them, earliest first. Timers armed during the call
-    /// stay: new ones, those set again or moved, and repeating ones that fire.
-    ///
-    /// # Errors
-    ///
-    /// [`Closed`] when the wheel is shut down or the stream dropped. [`Expirations::unexpired`]
-    /// returns the timers that were pending.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let wheel = tickwheel::TimerWheel::new();
-    /// let (timers, _expirations) = wheel.keyed::<&str, u32>();
-    /// timers.set_timer("later", 2, Duration::from_secs(20))?;
-    /// timers.set_timer("soon", 1, Duration::from_secs(10))?;
-    ///
-    /// let pending: Vec<_> = timers.drain()?.into_iter().map(|timer| timer.key).collect();
-    /// assert_eq!(pending, ["soon", "later"]);
-    /// assert!(timers.is_empty());
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[doc(alias = "clear")]
-    pub fn drain(&self) -> Result<Vec<Expired<K, V>>, Closed> {
-        self.set.drain()
-    }
-
-    /// How many timers are pending, exactly.
-    pub fn len(&self) -> usize {
-        self.set.len()
-    }
-
-    /// Whether no timer is pending.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Whether no timer can be set any more: the wheel is shut down, or the stream dropped.
-    pub fn is_closed(&self) -> bool {
-        self.set.is_closed()
-    }
-
-    /// A handle that does not keep the stream of expirations open.
-    pub fn downgrade(&self) -> WeakKeyedTimers<K, V> {
-        WeakKeyedTimers {
-            set: Arc::downgrade(&self.set),
-            handles: Arc::downgrade(&self.handles),
-        }
-    }
-
     fn timestamp(&self, deadline: Instant) -> Timestamp {
         self.set.shared().ticks.timestamp(deadline)
     }
 
     fn timestamp_after(&self, delay: Duration) -> Timestamp {
         after(delay).map_or(Timestamp::NEVER, |deadline| self.timestamp(deadline))
-    }
-}
-
-impl<K, V> WeakKeyedTimers<K, V> {
-    /// A strong handle; `None` once the last [`KeyedTimers`] is dropped.
-    pub fn upgrade(&self) -> Option<KeyedTimers<K, V>> {
-        let handles = self.handles.upgrade()?;
-        let set = self.set.upgrade()?;
-        Some(KeyedTimers { set, handles })
     }
 }
 
@@ -510,28 +453,11 @@ impl<K, V> Clone for KeyedTimers<K, V> {
     }
 }
 
-impl<K, V> Clone for WeakKeyedTimers<K, V> {
-    fn clone(&self) -> Self {
-        WeakKeyedTimers {
-            set: Weak::clone(&self.set),
-            handles: Weak::clone(&self.handles),
-        }
-    }
-}
-
 impl<K, V> fmt::Debug for KeyedTimers<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyedTimers")
             .field("len", &self.len())
             .field("is_closed", &self.is_closed())
-            .finish_non_exhaustive()
-    }
-}
-
-impl<K, V> fmt::Debug for WeakKeyedTimers<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WeakKeyedTimers")
-            .field("is_open", &(self.handles.strong_count() > 0))
             .finish_non_exhaustive()
     }
 }

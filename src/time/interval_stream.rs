@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use futures_core::Stream;
+use futures_core::{FusedStream, Stream};
 use tokio::time::Instant;
 
 use crate::sleep::Interval;
@@ -53,6 +53,13 @@ impl Stream for IntervalStream {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         (usize::MAX, None)
+    }
+}
+
+impl FusedStream for IntervalStream {
+    /// It does not end.
+    fn is_terminated(&self) -> bool {
+        false
     }
 }
 

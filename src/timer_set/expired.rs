@@ -21,6 +21,34 @@ pub struct Expired<K, V> {
     pub cause: Cause,
 }
 
+impl<K, V> Expired<K, V> {
+    /// Makes the expiration of a timer that was due at `deadline`, to test code that handles one. No
+    /// period was [missed](Self::missed), and the [cause](Self::cause) is [`Cause::Deadline`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tickwheel::Expired;
+    /// use tokio::time::Instant;
+    ///
+    /// fn reminder(expired: Expired<&str, u32>) -> String {
+    ///     format!("{} is unpaid: {}", expired.key, expired.value)
+    /// }
+    ///
+    /// let expired = Expired::new("order 7", 250, Instant::now());
+    /// assert_eq!(reminder(expired), "order 7 is unpaid: 250");
+    /// ```
+    pub fn new(key: K, value: V, deadline: Instant) -> Self {
+        Expired {
+            key,
+            value,
+            deadline,
+            missed: 0,
+            cause: Cause::Deadline,
+        }
+    }
+}
+
 /// Why a keyed timer or a watch expired.
 ///
 /// # Examples

@@ -302,7 +302,7 @@ impl Builder {
         let thread = thread::Builder::new().name(name);
         match thread.spawn(|| actor.run_on_thread()) {
             Ok(_) => Ok(shared),
-            Err(error) => Err(BuildError::Thread(error.kind())),
+            Err(error) => Err(BuildError::Thread(Arc::new(error))),
         }
     }
 

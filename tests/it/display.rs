@@ -3,6 +3,8 @@
 #[path = "../../src/actor/task/tests/warnings.rs"]
 pub(crate) mod warnings;
 
+use std::error::Error;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
@@ -60,12 +62,11 @@ async fn names_the_fault_in_every_error() {
     let (timers, stream) = start_wheel().keyed::<u64, ()>();
     drop(stream);
     let closed: Closed = timers.remove_timer(&1).unwrap_err();
+    let thread = BuildError::Thread(Arc::new(ErrorKind::OutOfMemory.into()));
     let texts = [
         (BuildError::PausedClock.to_string(), "clock is paused"),
-        (
-            BuildError::Thread(std::io::ErrorKind::OutOfMemory).to_string(),
-            "out of memory",
-        ),
+        (thread.to_string(), "dedicated thread"),
+        (thread.source().unwrap().to_string(), "out of memory"),
         (BuildError::NoTimer.to_string(), "enable_time()"),
         (BuildError::NoRuntime.to_string(), "Builder::runtime"),
         (BuildError::MaxKeyed.to_string(), "max_keyed is 0"),

@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 
 use tickwheel::TimerWheel;
 use tokio::io::{
-    AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex,
+    AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream,
+    ReadBuf, duplex,
 };
 
 use crate::support::ms;
@@ -69,4 +70,22 @@ async fn idle_stream_shuts_its_inner_stream_down_once_if_it_is_to() {
         }
         assert_eq!(shutdowns.load(Ordering::Relaxed), usize::from(is_to));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_stream_that_is_read_by_its_buffer_is_shut_down() {
+    let wheel = TimerWheel::new();
+    let (socket, mut peer) = duplex(8);
+    let stream = wheel.idle_stream(BufReader::new(socket), ms(100));
+    let mut lines = stream.shutdown_when_idle();
+    peer.write_all(b"a\n").await.unwrap();
+    let mut line = String::new();
+    assert_eq!(lines.read_line(&mut line).await.unwrap(), 2);
+    let error = lines.read_line(&mut line).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    assert_eq!(
+        peer.read(&mut [0]).await.unwrap(),
+        0,
+        "the peer sees the end"
+    );
 }

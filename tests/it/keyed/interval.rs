@@ -33,6 +33,26 @@ async fn keeps_the_schedule_of_an_interval_though_ticks_round_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn interval_begins_at_a_given_instant() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    let start = Instant::now();
+    timers
+        .set_interval_at((), 1, start + ms(3), ms(10))
+        .unwrap();
+    assert_eq!(millis(&timed(&mut stream, start, 3).await), [3, 13, 23]);
+    // One that began in the past goes on from there.
+    let replaced = timers.set_interval_at((), 2, start - ms(14), ms(20));
+    assert_eq!(replaced, Ok(Some(1)));
+    wheel.settle().await;
+    let first = stream.try_recv().unwrap();
+    assert_eq!((first.deadline, first.missed), (start - ms(14), 1));
+    assert_eq!(millis(&timed(&mut stream, start, 2).await), [26, 46]);
+    let zero = || timers.set_interval_at((), 3, start, Duration::ZERO);
+    assert!(catch_unwind(AssertUnwindSafe(zero)).is_err());
+}
+
+#[tokio::test(start_paused = true)]
 async fn coalesces_missed_periods_into_one_expiration() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();

@@ -29,6 +29,19 @@ async fn set_if_absent_leaves_a_pending_timer_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn set_if_absent_takes_an_instant_too() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    let start = Instant::now();
+    assert_eq!(timers.set_if_absent_at('k', 1, start + ms(10)), Ok(None));
+    let refused = timers.set_if_absent_at('k', 2, start);
+    assert_eq!(refused, Ok(Some(('k', 2))));
+    assert_eq!(timers.set_if_absent_at('j', 3, start - ms(1)), Ok(None));
+    let expected = [('j', 3, 0), ('k', 1, 10)];
+    assert_eq!(timed(&mut stream, start, 2).await, expected);
+}
+
+#[tokio::test(start_paused = true)]
 async fn set_if_absent_leaves_a_due_timer_to_its_delivery() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
+use futures::stream::FusedStream;
 use futures::{StreamExt, poll};
 use tickwheel::{TimerWheel, TryRecvError};
 use tokio::time::{self, Instant};
@@ -281,4 +282,26 @@ async fn ends_the_stream_though_a_weak_handle_is_left() {
     assert_eq!(stream.recv().await.map(|e| e.key), Some(2));
     assert_eq!(stream.recv().await, None);
     assert!(weak.upgrade().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn stream_is_terminated_once_it_has_returned_none() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    timers.set_timer(1, (), ms(1)).unwrap();
+    assert!(poll!(stream.next()).is_pending() && !stream.is_terminated());
+    drop(timers);
+    assert_eq!(stream.next().await.unwrap().key, 1);
+    assert!(!stream.is_terminated());
+    let (mut ended, mut ticks) = (0, 0);
+    let mut interval = tickwheel::time::IntervalStream::new(wheel.interval(ms(1)));
+    while ticks < 3 {
+        // A stream that is terminated is not polled any more.
+        futures::select! {
+            expired = stream.next() => ended += usize::from(expired.is_none()),
+            tick = interval.next() => ticks += usize::from(tick.is_some()),
+        }
+    }
+    assert!(stream.is_terminated() && !interval.is_terminated());
+    assert_eq!(ended, 1);
 }

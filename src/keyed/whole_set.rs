@@ -1,0 +1,106 @@
+//! The calls of [`KeyedTimers`] that are about the whole set.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::timers::KeyedTimers;
+use super::weak_timers::WeakKeyedTimers;
+use crate::timer_set::{Closed, Expired};
+
+impl<K, V> KeyedTimers<K, V> {
+    /// Removes the timers for which `keep` returns `false`, as
+    /// [`HashMap::retain`](std::collections::HashMap::retain) does. `keep` may change the value.
+    ///
+    /// The call visits each timer that is pending throughout it once, in no order, and perhaps
+    /// timers set meanwhile. It drops keys and values of removed timers while the set is not
+    /// locked.
+    ///
+    /// `keep` runs while the set is locked, for 256 timers at a time; other calls and the actor
+    /// wait meanwhile. It must be quick, and must not call back into the set.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`] when the wheel is shut down or the stream dropped, before or during the call.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `keep` does. Earlier decisions of `keep` still hold.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (timers, _expirations) = wheel.keyed::<(&str, u32), ()>();
+    /// for order in 0..10 {
+    ///     timers.set_timer(("alice", order), (), Duration::from_secs(60))?;
+    ///     timers.set_timer(("bob", order), (), Duration::from_secs(60))?;
+    /// }
+    /// // Alice has left.
+    /// timers.retain(|(user, _), (), _deadline| *user != "alice")?;
+    /// assert_eq!(timers.len(), 10);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "remove_all")]
+    #[doc(alias = "iter")]
+    pub fn retain(&self, keep: impl FnMut(&K, &mut V, Instant) -> bool) -> Result<(), Closed> {
+        self.set.retain(keep)
+    }
+
+    /// Removes every pending timer and returns them, earliest first. Timers armed during the call
+    /// stay: new ones, those set again or moved, and repeating ones that fire.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`] when the wheel is shut down or the stream dropped. [`Expirations::unexpired`]
+    /// returns the timers that were pending.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (timers, _expirations) = wheel.keyed::<&str, u32>();
+    /// timers.set_timer("later", 2, Duration::from_secs(20))?;
+    /// timers.set_timer("soon", 1, Duration::from_secs(10))?;
+    ///
+    /// let pending: Vec<_> = timers.drain()?.into_iter().map(|timer| timer.key).collect();
+    /// assert_eq!(pending, ["soon", "later"]);
+    /// assert!(timers.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "clear")]
+    pub fn drain(&self) -> Result<Vec<Expired<K, V>>, Closed> {
+        self.set.drain()
+    }
+
+    /// How many timers are pending, exactly.
+    pub fn len(&self) -> usize {
+        self.set.len()
+    }
+
+    /// Whether no timer is pending.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether no timer can be set any more: the wheel is shut down, or the stream dropped.
+    pub fn is_closed(&self) -> bool {
+        self.set.is_closed()
+    }
+
+    /// A handle that does not keep the stream of expirations open.
+    pub fn downgrade(&self) -> WeakKeyedTimers<K, V> {
+        WeakKeyedTimers {
+            set: Arc::downgrade(&self.set),
+            handles: Arc::downgrade(&self.handles),
+        }
+    }
+}
