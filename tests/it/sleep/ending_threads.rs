@@ -7,11 +7,12 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::env;
 use std::process::Command;
-use std::sync::mpsc;
+use std::sync::{Arc, Barrier, mpsc};
+use std::task::{Context, Waker};
 use std::thread;
 
 use crate::support::{HANG_TIMEOUT, HOUR, ms, poll_idly, poll_with, waker_fn};
-use tickwheel::{Sleep, TimerWheel};
+use tickwheel::{Expirations, Sleep, TimerWheel};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::yield_now;
 use tokio::time::Instant;
@@ -170,4 +171,96 @@ fn sleep_of_an_ended_wheel_goes_on_in_a_thread_that_ends() {
         .unwrap();
     let errors = String::from_utf8_lossy(&program.stderr);
     assert!(program.status.success(), "{}\n{errors}", program.status);
+}
+
+/// What the thread-locals of a worker hold.
+struct HeldByWorker(Vec<Box<dyn Any>>);
+
+impl Drop for HeldByWorker {
+    fn drop(&mut self) {
+        for held in &mut self.0 {
+            // The wheel may be running, ending or gone.
+            if let Some(sleep) = held.downcast_mut::<Sleep>() {
+                let _ = poll_idly(sleep);
+                sleep.set_deadline(Instant::now() + ms(1));
+                let _ = poll_idly(sleep);
+            }
+            if let Some(stream) = held.downcast_mut::<Expirations<u32, u32>>() {
+                let _ = stream.try_recv();
+                let _ = stream.poll_recv(&mut Context::from_waker(Waker::noop()));
+            }
+        }
+    }
+}
+
+/// Ends a runtime with two workers whose thread-locals hold timers of every kind.
+fn end_a_runtime_with_timers(round: u32) {
+    thread_local! {
+        static HELD: RefCell<Vec<HeldByWorker>> = const { RefCell::new(Vec::new()) };
+    }
+
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let wheel = runtime.block_on(async { TimerWheel::new() });
+    let at_once = Arc::new(Barrier::new(2));
+    let tasks = [0, 1].map(|n| {
+        let (wheel, at_once) = (wheel.clone(), Arc::clone(&at_once));
+        runtime.spawn(async move {
+            // Each worker is blocked until both are here, so there is one task on each.
+            at_once.wait();
+            let (timers, stream) = wheel.keyed::<u32, u32>();
+            for key in 0..100 {
+                timers.set_timer(key, key, ms(u64::from(key % 10))).unwrap();
+            }
+            let (reaper, idle) = wheel.reaper::<u32, u32>(ms(5));
+            let watch = reaper.watch(n, n).unwrap();
+            let timer = wheel.idle_timer(ms(5));
+            let mut held: Vec<Box<dyn Any>> = vec![Box::new(timer.busy()), Box::new(timer)];
+            held.extend((0..200).map(|n| {
+                let mut sleep = wheel.sleep(ms(n));
+                let _ = poll_idly(&mut sleep);
+                Box::new(sleep) as Box<dyn Any>
+            }));
+            held.extend([
+                Box::new(timers) as Box<dyn Any>,
+                Box::new(stream),
+                Box::new(watch),
+                Box::new(reaper),
+                Box::new(idle),
+                Box::new(wheel),
+            ]);
+            HELD.with_borrow_mut(|all| all.push(HeldByWorker(held)));
+        })
+    });
+    runtime.block_on(async {
+        for task in tasks {
+            task.await.unwrap();
+        }
+        if round % 2 == 0 {
+            tokio::time::sleep(ms(u64::from(round % 7))).await;
+        }
+    });
+    match round % 3 {
+        0 => drop(wheel),
+        1 => runtime.block_on(wheel.shutdown()),
+        _ => {}
+    }
+    drop(runtime);
+}
+
+#[test]
+fn runtime_ends_whatever_the_thread_locals_of_its_workers_hold() {
+    let (ended, ends) = mpsc::channel();
+    thread::spawn(move || {
+        for round in 0..24 {
+            end_a_runtime_with_timers(round);
+            ended.send(round).unwrap();
+        }
+    });
+    for round in 0..24 {
+        assert_eq!(ends.recv_timeout(HANG_TIMEOUT), Ok(round));
+    }
 }
