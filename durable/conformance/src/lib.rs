@@ -186,6 +186,7 @@ macro_rules! conformance_tests {
                 dead_timers_cost_living_ones_nothing,
             }
             outages {
+                d2_lost_answer_to_a_fire_costs_nothing,
                 d5_handles_once_through_an_outage,
                 d5_put_back_survives_an_outage,
                 d5_failed_acknowledgement_is_not_released,

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{join, select};
-use tickwheel_durable::{Claim, DurableTimers, Error, Retry};
+use tickwheel_durable::{Builder, Claim, DurableTimers, Error, Retry};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::faulty::Faulty;
@@ -162,6 +162,49 @@ pub async fn d5_put_back_survives_an_outage<T: Stores>(world: &World<T>) {
     };
     let dispatch = pin!(claims.dispatch(1, handler));
     select(dispatch, pin!(check)).await;
+}
+
+/// D2: a fire whose answer was lost delays its timers by no lease, and costs them no attempt.
+///
+/// Up to 1,024 timers waited for a whole lease. Those with one attempt were dead, and had never run.
+pub async fn d2_lost_answer_to_a_fire_costs_nothing<T: Stores>(world: &World<T>) {
+    const TIMERS: u64 = 50;
+    let lease = world.units(600);
+    let set = |builder: Builder<_, _>| builder.lease(lease).max_attempts(1);
+    let mut instance = world.instance_with(set).await;
+    for number in 0..TIMERS {
+        instance.set(&number.to_string(), number, 1).await;
+    }
+    let (unit, handled) = (instance.unit, Handled::default());
+    let Running {
+        timers,
+        claims,
+        faults,
+        ..
+    } = &mut instance;
+    faults.set_losing(Some("fire"));
+    let handler = |claim: Claim<String, u64>| {
+        handled.note(&claim);
+        assert_eq!(claim.attempt, 1);
+        async { Ok(()) }
+    };
+    let course = async {
+        sleep(unit * 6).await;
+        assert_eq!(handled.len(), 0, "no answer has come");
+        faults.set_losing(None);
+        let mut waited = 0;
+        while handled.len() < 50 {
+            sleep(unit).await;
+            waited += 1;
+            let counts = timers.counts().await;
+            assert!(waited < 300, "{} were handled, {counts:?}", handled.len());
+        }
+        assert_eq!(settled(timers, unit).await, 0);
+        timers.shutdown().await;
+    };
+    join(claims.dispatch(64, handler), course).await;
+    assert!(handled.times().values().all(|&times| times == 1));
+    assert_eq!(timers.metrics().dead, 0);
 }
 
 /// D5: an acknowledgement that has failed is not followed by a release when its claim is dropped. It goes on.

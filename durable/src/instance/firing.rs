@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::lease::{Lease, Leases};
+use super::lost_fires::LostFires;
 use super::{Core, Delivery, End};
 use crate::jitter::jittered;
 use crate::race::race;
@@ -36,6 +37,7 @@ pub(super) struct Firing {
     pub(super) leases: Arc<Leases>,
     /// Whether the claims have ended.
     pub(super) stopped: watch::Receiver<bool>,
+    pub(super) lost: LostFires,
 }
 
 /// The next event.
@@ -48,6 +50,8 @@ enum Event {
     Demand,
     /// A claim has waited for the program for too long.
     Stale,
+    /// Claims of a lost fire may be there.
+    Lost,
 }
 
 type Expiring = Vec<Expired<Version, ()>>;
@@ -59,13 +63,17 @@ impl Firing {
         let mut expired = Vec::with_capacity(BATCH);
         loop {
             match self.next(&mut expirations, &mut expired).await {
-                Event::End => return,
+                Event::End => {
+                    self.lost.unfire(&core, &self.leases).await;
+                    return;
+                }
                 Event::Due => {
                     let due = expired.drain(..).map(|due| (due.deadline, due.key));
                     core.due.add(due);
                 }
                 Event::Demand => self.fire_some().await,
                 Event::Stale => self.give_up_stale(),
+                Event::Lost => self.lost.unfire(&core, &self.leases).await,
             }
             core.leave(core.due.take_surplus()).await;
             core.load_if_wanted();
@@ -109,9 +117,17 @@ impl Firing {
             }
             Event::Stale
         };
+        let look_at = self.lost.look_at();
+        let lost = async {
+            match look_at {
+                Some(at) => sleep_until(at).await,
+                None => pending().await,
+            }
+            Event::Lost
+        };
         // First a batch is gathered, then it is fired.
         let enough = core.due.len() >= BATCH;
-        let rest = race(changed, stale);
+        let rest = race(changed, race(stale, lost));
         if enough {
             race(stopped, race(demand, race(due, rest))).await
         } else {
@@ -120,8 +136,8 @@ impl Firing {
     }
 
     /// Fires as much as the program asks for, and has more loaded meanwhile.
-    async fn fire_some(&self) {
-        let core = &*self.core;
+    async fn fire_some(&mut self) {
+        let core = Arc::clone(&self.core);
         let (wanted, _) = core.deliveries.demand(core.part);
         let wanted = wanted.min(core.capacity.available_permits()).min(BATCH);
         let rows = core.due.take(wanted);
@@ -157,15 +173,17 @@ impl Firing {
 
     /// Fires rows, and tries again for as long as the store does not respond.
     async fn fire(
-        &self,
+        &mut self,
         rows: Vec<(Instant, Version)>,
         unloaded: usize,
         permits: OwnedSemaphorePermit,
     ) {
-        let core = &*self.core;
+        let core = Arc::clone(&self.core);
         let settings = &core.settings;
         let mut retry = FIRST_RETRY;
         loop {
+            self.lost.unfire(&core, &self.leases).await;
+            let by = core.id();
             let versions = rows.iter().map(|&(_, version)| version);
             let plans = core
                 .calendar
@@ -179,7 +197,7 @@ impl Firing {
                 near: core.near(),
                 plans,
                 schedules: core.calendar.known(),
-                by: Some(core.id()),
+                by: Some(by),
             };
             match core.calls.fire(request).await {
                 Ok(timed) => {
@@ -197,9 +215,12 @@ impl Firing {
                     }
                     return self.deliver(timed.answer, timed.sent, timed.received, permits);
                 }
-                Err(_) if *self.stopped.borrow() => return,
-                Err(_) => sleep(jittered(retry)).await,
+                Err(_) => self.lost.add(by, &core),
             }
+            if *self.stopped.borrow() {
+                return;
+            }
+            sleep(jittered(retry)).await;
             retry = (retry * 2).min(settings.poll);
         }
     }

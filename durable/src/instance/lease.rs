@@ -1,6 +1,6 @@
 //! What an instance holds of a timer in flight, and how that is renewed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -33,6 +33,8 @@ pub(crate) struct Leases {
     /// The number of the part.
     part: usize,
     renewed: Mutex<Renewed>,
+    /// The tokens of all holds.
+    held: Mutex<HashSet<Version>>,
 }
 
 /// The leases that are renewed.
@@ -66,12 +68,22 @@ impl Leases {
             settings,
             part,
             renewed: Mutex::default(),
+            held: Mutex::default(),
         }
     }
 
     /// How long a lease is.
     fn length(&self) -> Duration {
         self.settings.lease
+    }
+
+    fn tokens(&self) -> MutexGuard<'_, HashSet<Version>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this instance holds the claim with this token.
+    pub(super) fn holds(&self, token: Version) -> bool {
+        self.tokens().contains(&token)
     }
 
     fn renewed(&self) -> MutexGuard<'_, Renewed> {
@@ -188,6 +200,7 @@ impl Lease {
         until: Instant,
         permit: OwnedSemaphorePermit,
     ) -> Self {
+        leases.tokens().insert(fired.token);
         Lease(Arc::new(Hold {
             token: fired.token,
             key: OnceLock::new(),
@@ -227,6 +240,12 @@ impl Drop for Lease {
             _ => return,
         };
         self.end_in_background(end, None);
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.leases.tokens().remove(&self.token);
     }
 }
 

@@ -25,6 +25,7 @@ mod firing;
 mod group_commit;
 mod lease;
 mod loader;
+mod lost_fires;
 mod opening;
 mod undecoded;
 
@@ -55,6 +56,7 @@ use group_commit::{Batches, Outcome, group};
 pub(crate) use lease::Lease;
 use lease::Leases;
 pub use lease::RenewGuard;
+use lost_fires::LostFires;
 use opening::open;
 pub(crate) use undecoded::{Undecoded, Verdict};
 
@@ -362,6 +364,7 @@ pub(crate) async fn start(
             core: Arc::clone(&core),
             leases,
             stopped: stopped.clone(),
+            lost: LostFires::default(),
         };
         let claims = run_claims(firing, expirations, end.clone());
         drop(tokio::spawn(claims));
