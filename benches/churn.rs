@@ -1,8 +1,9 @@
 //! Timeouts that are armed and cancelled, as they are in services: almost none ever fires.
 //!
-//! Each task runs, again and again, a future that is pending once under a timeout of 30 s. The floor is the same loop
-//! without a timeout; what a timeout costs is what lies above it. Before anything is timed, a first run reports what a
-//! timeout costs once the thread's pool is warm: allocations, commands to the actor, and times the actor woke.
+//! Each task runs, again and again, a future that is pending once under a timeout of 30 s. The
+//! floor is the same loop without a timeout; what a timeout costs is what lies above it. Before
+//! anything is timed, a first run reports what a timeout costs once the thread's pool is warm:
+//! allocations, commands to the actor, and times the actor woke.
 #![allow(missing_docs, clippy::cast_precision_loss)]
 
 mod support;

@@ -1,4 +1,5 @@
-//! Keyed timers: set, moved and removed by one and by two tasks, among few and among very many others.
+//! Keyed timers: set, moved and removed by one and by two tasks, among few and among very many
+//! others.
 //!
 //! The actor's work is measured too: each sample ends when the wheel has settled.
 #![allow(missing_docs)]

@@ -1,4 +1,5 @@
-//! A sleep that a task waits for is moved later again and again, as traffic does to a connection's timeout.
+//! A sleep that a task waits for is moved later again and again, as traffic does to a connection's
+//! timeout.
 #![allow(missing_docs)]
 
 mod support;

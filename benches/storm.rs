@@ -1,4 +1,5 @@
-//! Everything is due at one tick: how long it takes from there until every timer has fired, for each timer.
+//! Everything is due at one tick: how long it takes from there until every timer has fired, for
+//! each timer.
 #![allow(missing_docs)]
 
 mod support;

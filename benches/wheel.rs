@@ -87,7 +87,8 @@ impl Filled {
         self.tokens[at] = self.wheel.insert(due, item);
     }
 
-    /// Advances until this many items are handed out, and inserts each again at once. Returns how long that took.
+    /// Advances until this many items are handed out, and inserts each again at once. Returns how
+    /// long that took.
     fn advance(&mut self, items: u64) -> Duration {
         let mut yielded = 0;
         let start = Instant::now();

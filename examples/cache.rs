@@ -78,8 +78,8 @@ impl<V: Clone + Send + 'static> Cache<V> {
         let mut items = self.lock();
         let evicted = items.insert(key, value);
         let version = items.clock;
-        // With the items locked, so that item and timer get the same version. An error means that the wheel is shut
-        // down: then nothing expires.
+        // With the items locked, so that item and timer get the same version. An error means that
+        // the wheel is shut down: then nothing expires.
         let _ = (self.timers).set_timer(key.to_owned(), version, spread(self.expiry));
         if let Some(evicted) = evicted {
             let _ = self.timers.remove_timer(&evicted);
@@ -113,7 +113,8 @@ async fn remove_expired<V>(mut expirations: Expirations<String, u64>, items: Arc
     while let Some(expired) = expirations.recv().await {
         let mut items = items.lock().unwrap_or_else(PoisonError::into_inner);
         let item = items.by_key.get(&expired.key);
-        // The item may have been set again after its timer fired; the new one has a timer of its own.
+        // The item may have been set again after its timer fired; the new one has a timer of its
+        // own.
         if item.is_some_and(|item| item.version == expired.value) {
             items.remove(&expired.key);
             items.statistics.expired += 1;
@@ -182,7 +183,8 @@ async fn main() -> ExitCode {
     let cache = Cache::new(&wheel, expiry, 1_000);
     let printing = tokio::spawn(print_statistics(wheel.clone(), cache.clone()));
     let mut failed = false;
-    // On a machine that stops for so long that items expire meanwhile, what was set at `since` shows nothing.
+    // On a machine that stops for so long that items expire meanwhile, what was set at `since`
+    // shows nothing.
     let shortest_life = expiry.mul_f64(1.0 - SPREAD);
     let mut check = |what: &str, since: Instant, holds: bool| {
         let is_known = holds || since.elapsed() < shortest_life;

@@ -168,7 +168,8 @@ async fn main() -> Result<ExitCode, SetTimerError<u64, Task>> {
     let reports = shop.reports.load(Ordering::Relaxed);
     say!("{reports} reports were written");
 
-    // Each order is saved, or left, or cancelled: exactly one of them, whenever the machine runs this program.
+    // Each order is saved, or left, or cancelled: exactly one of them, whenever the machine runs
+    // this program.
     let left = left.iter().filter_map(|expired| match expired.value {
         Task::CancelOrder(order) => Some(order),
         _ => None,

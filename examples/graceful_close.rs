@@ -54,7 +54,8 @@ async fn serve(wheel: &TimerWheel, socket: TcpStream) -> io::Result<End> {
     let goodbye = async {
         socket.write_all(GOODBYE).await?;
         socket.shutdown().await?;
-        // Dropping a socket with unread bytes resets the connection, and the peer may lose the goodbye.
+        // Dropping a socket with unread bytes resets the connection, and the peer may lose the
+        // goodbye.
         socket.read_to_string(&mut last_words).await
     };
     match wheel.timeout(GRACE, goodbye).await {
@@ -137,7 +138,8 @@ async fn main() -> io::Result<ExitCode> {
         let Heard { goodbye, hung_up } = heard?;
         let end = end.unwrap_or_else(|| Err(io::Error::other("the server has ended")))?;
         say!("{kind:?} client: told goodbye after {goodbye:.1?}; the server saw {end:?}");
-        // On a machine that stops for so long a client hangs up too late, and the server is right to drop it.
+        // On a machine that stops for so long a client hangs up too late, and the server is right
+        // to drop it.
         let too_late = end == End::Dropped && hung_up >= IDLE + GRACE;
         held &= goodbye >= IDLE && (end == expected || too_late);
     }

@@ -1,4 +1,5 @@
-//! An HTTP server that closes keep-alive connections on which no request is in flight, and leaves the busy ones alone.
+//! An HTTP server that closes keep-alive connections on which no request is in flight, and leaves
+//! the busy ones alone.
 //!
 //! Each connection has an [idle timer](tickwheel::IdleTimer), and each request holds a
 //! [guard](tickwheel::BusyGuard) of it until the last byte of its response is written: a request
@@ -50,8 +51,8 @@ const NAME: &str = "http_keepalive";
 /// How long an idle connection may take to end.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// How long a client may take nothing of a response, besides what it may be idle. It is longer than a
-/// response pauses.
+/// How long a client may take nothing of a response, besides what it may be idle. It is longer than
+/// a response pauses.
 const STALL: Duration = Duration::from_secs(10);
 
 /// How long a server that stops waits for the requests in flight.
@@ -71,7 +72,8 @@ enum End {
 
 type Body = BoxBody<Bytes, Infallible>;
 
-/// Serves until `stop` completes and the requests that were sent by then are answered. Reports how each connection ended.
+/// Serves until `stop` completes and the requests that were sent by then are answered. Reports how
+/// each connection ended.
 async fn run_server(
     listener: TcpListener,
     wheel: &TimerWheel,
@@ -144,7 +146,8 @@ async fn serve(
         served = connection.as_mut() => return served.map_or_else(End::Failed, |()| End::Closed),
         () = &mut idle => {}
         () = stop => {
-            // Closes it now if no request is in flight, else after the response, which says that it is the last.
+            // Closes it now if no request is in flight, else after the response, which says that it
+            // is the last.
             connection.as_mut().graceful_shutdown();
             tokio::select! {
                 biased;
@@ -161,7 +164,8 @@ async fn serve(
     End::Idle
 }
 
-/// Answers `/` at once, `/slow/2.5` after that many seconds, and `/trickle/2.5` little by little for that long.
+/// Answers `/` at once, `/slow/2.5` after that many seconds, and `/trickle/2.5` little by little
+/// for that long.
 ///
 /// While `busy` is held the connection is not idle; the body of the answer takes it along.
 async fn answer(

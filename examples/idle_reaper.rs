@@ -75,10 +75,11 @@ enum Event {
     Refused(io::Error),
 }
 
-/// Echoes what clients send, and closes connections that are silent for `idle`, until `stop` completes.
+/// Echoes what clients send, and closes connections that are silent for `idle`, until `stop`
+/// completes.
 ///
-/// Returns the connections that were open then, the one that was next to be reaped first, each with the time at which
-/// it would have been.
+/// Returns the connections that were open then, the one that was next to be reaped first, each with
+/// the time at which it would have been.
 async fn run_server(
     listener: TcpListener,
     wheel: &TimerWheel,

@@ -166,7 +166,8 @@ async fn main() -> ExitCode {
     wheel.shutdown().await;
     let retried = retrying.await.is_ok();
 
-    // Each call has one outcome. The first hundred wait; of these each tenth is given up in the end.
+    // Each call has one outcome. The first hundred wait; of these each tenth is given up in the
+    // end.
     let holds = retried
         && settled() == calls
         && outcomes.most_waiting.load(Ordering::Relaxed) <= MAX_PENDING

@@ -140,7 +140,8 @@ async fn main() -> ExitCode {
         7..9 => "slow",
         _ => "lost",
     };
-    // A quick call times out on a machine that stops for as long as the deadline; its response is late then.
+    // A quick call times out on a machine that stops for as long as the deadline; its response is
+    // late then.
     let mut calls = JoinSet::new();
     for request in (0..CALLS).map(kind) {
         let client = Arc::clone(&client);
@@ -165,7 +166,8 @@ async fn main() -> ExitCode {
     say!("{CALLS} calls: {answered} answered, {timed_out} timed out, {wrong} wrong");
     say!("{} pending", client.pending.len());
 
-    // The responses to the other calls are still to come, but for those that are lost. No caller waits for them.
+    // The responses to the other calls are still to come, but for those that are lost. No caller
+    // waits for them.
     let lost = (0..CALLS).filter(|&n| kind(n) == "lost").count();
     let to_come = timed_out - lost as u64;
     let late = || client.late.load(Ordering::Relaxed);

@@ -9,8 +9,8 @@
 //! 7. [Shutting down](#shutting-down)
 //! 8. [Observability](#observability)
 //!
-//! Further chapters: [switching] from `tokio::time`; [recipes] for debounce, throttle and a map whose items expire;
-//! [what each operation costs](costs); [how the crate is built](design).
+//! Further chapters: [switching] from `tokio::time`; [recipes] for debounce, throttle and a map
+//! whose items expire; [what each operation costs](costs); [how the crate is built](design).
 //!
 //! # Which timer for what
 //!
@@ -149,7 +149,8 @@
 //! | the operating system, waking the runtime's thread | usually far under a millisecond; not bounded |
 //! | the wait of the actor, then of the woken task, for a worker thread | what the other tasks take; not bounded |
 //!
-//! The feature `precise` takes the second row away, on Linux and on runtimes with an I/O driver, and costs wake-ups:
+//! The feature `precise` takes the second row away, on Linux and on runtimes with an I/O driver,
+//! and costs wake-ups:
 //!
 //! | | `tokio::time` | tick of 0.1 ms | the same, `precise` |
 //! |---|---|---|---|
@@ -159,18 +160,19 @@
 //! | of 10,000 | 1 | 1.2 | 1.5 |
 //! | of 100,000 | 1 | 1.2 | 1.3 |
 //!
-//! Dense timers share wake-ups, as [`Builder`]'s `precise` says. After a quiet moment timers are precise again.
+//! Dense timers share wake-ups, as [`Builder`]'s `precise` says. After a quiet moment timers are
+//! precise again.
 //!
-//! At the default tick, and without the feature, timers are as late as Tokio's own. With a longer tick the actor wakes less
-//! often: for timeouts of seconds, 10 ms or 100 ms are as good. A tick of 1 ms makes timers later
-//! than Tokio's, because its ticks and Tokio's milliseconds begin at different instants and each
-//! rounds the deadline up. A shorter tick, down to a microsecond, makes the *order* of timers
-//! finer; [`Builder::tick`] says when it makes them more punctual.
+//! At the default tick, and without the feature, timers are as late as Tokio's own. With a longer
+//! tick the actor wakes less often: for timeouts of seconds, 10 ms or 100 ms are as good. A tick of
+//! 1 ms makes timers later than Tokio's, because its ticks and Tokio's milliseconds begin at
+//! different instants and each rounds the deadline up. A shorter tick, down to a microsecond, makes
+//! the *order* of timers finer; [`Builder::tick`] says when it makes them more punctual.
 //!
-//! Where tasks that are always ready keep a runtime busy, timers are as late as Tokio's own. With the
-//! actor on a thread of its own they were 0.1 times as late, beside 200 such tasks on a
-//! `current_thread` runtime. A sleep that is shorter than a round of those tasks, and due before all
-//! other timers, is later: its command waits for a turn of the actor.
+//! Where tasks that are always ready keep a runtime busy, timers are as late as Tokio's own. With
+//! the actor on a thread of its own they were 0.1 times as late, beside 200 such tasks on a
+//! `current_thread` runtime. A sleep that is shorter than a round of those tasks, and due before
+//! all other timers, is later: its command waits for a turn of the actor.
 //!
 //! A duration of zero and a deadline in the past are no errors. A sleep is then ready at its first
 //! poll. A keyed timer expires on the actor's next turn, or with the next tick if its deadline lies
@@ -222,13 +224,14 @@
 //! threads, or more work than it can do. It logs panics in wakers, handlers, keys and values as
 //! errors.
 //!
-//! With the feature `console`, [tokio-console](https://docs.rs/tokio-console) shows timers among its
-//! resources, as it does Tokio's: their types, the lines that made them, their durations, the polls
-//! of the tasks that wait for them. A set of keyed timers is one resource, whose state `len` is the
-//! number of its pending timers. Build as for any use of the console, with `--cfg tokio_unstable`:
-//! without it this feature compiles, and emits the same spans and events, but Tokio emits no tasks
-//! and `console-subscriber` does not start. While no subscriber wants the spans, the feature costs an
-//! atomic load for each timer and a word in it. Without the feature it costs nothing.
+//! With the feature `console`, [tokio-console](https://docs.rs/tokio-console) shows timers among
+//! its resources, as it does Tokio's: their types, the lines that made them, their durations, the
+//! polls of the tasks that wait for them. A set of keyed timers is one resource, whose state `len`
+//! is the number of its pending timers. Build as for any use of the console, with
+//! `--cfg tokio_unstable`: without it this feature compiles, and emits the same spans and events,
+//! but Tokio emits no tasks and `console-subscriber` does not start. While no subscriber wants the
+//! spans, the feature costs an atomic load for each timer and a word in it. Without the feature it
+//! costs nothing.
 //!
 //! [`Duration::MAX`]: std::time::Duration::MAX
 //! [advance]: https://docs.rs/tokio/latest/tokio/time/fn.advance.html

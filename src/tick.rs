@@ -129,7 +129,8 @@ impl Rounded {
         }
     }
 
-    /// The tick at which a timer with this deadline may fire: rounded up. The ticks have to be the same each time.
+    /// The tick at which a timer with this deadline may fire: rounded up. The ticks have to be the
+    /// same each time.
     #[inline]
     pub(crate) fn deadline(&mut self, ticks: &Ticks, deadline: Instant) -> u64 {
         if self.range.holds(deadline) {
@@ -246,7 +247,8 @@ impl Ticks {
         Timestamp::at(tick.saturating_mul(self.nanos_per_tick))
     }
 
-    /// The instant as a timestamp, exactly. `NEVER` if it is too far, the oldest timestamp if it is too long ago.
+    /// The instant as a timestamp, exactly. `NEVER` if it is too far, the oldest timestamp if it is
+    /// too long ago.
     pub(crate) fn timestamp(&self, instant: Instant) -> Timestamp {
         if let Some(after) = instant.checked_duration_since(self.origin) {
             return Timestamp::at(nanos(after));

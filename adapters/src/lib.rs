@@ -1,5 +1,5 @@
-//! Puts servers and clients on the timing wheel of [`tickwheel`]: its timers behind the interfaces of
-//! axum, hyper, tower, quinn and metrics.
+//! Puts servers and clients on the timing wheel of [`tickwheel`]: its timers behind the interfaces
+//! of axum, hyper, tower, quinn and metrics.
 //!
 //! A server arms several timers for each request, and nearly all are cancelled. That is what the
 //! wheel makes cheap. Each adapter has a feature, and none is on by default:
@@ -29,9 +29,9 @@
 //! | the next request, while none is in flight | [`IdleLimits::keep_alive`](tickwheel::IdleLimits::keep_alive) on the stream |
 //!
 //! `keep_alive` does cut a response that has begun and then pauses for longer than the limit: for
-//! server-sent events and the like, hold a [`BusyGuard`](tickwheel::BusyGuard) for each request. The
-//! feature `axum` has a listener with these limits, and its module says which connections it closes
-//! when.
+//! server-sent events and the like, hold a [`BusyGuard`](tickwheel::BusyGuard) for each request.
+//! The feature `axum` has a listener with these limits, and its module says which connections it
+//! closes when.
 //!
 //! # An axum server
 //!

@@ -2,8 +2,8 @@
 //! interval.
 //!
 //! Making and firing a timer publishes nothing: the reporter reads [`TimerWheel::metrics`]. Every
-//! metric has the label `wheel`, with the [name](tickwheel::Builder::name) of the wheel, so wheels of
-//! one process need different names.
+//! metric has the label `wheel`, with the [name](tickwheel::Builder::name) of the wheel, so wheels
+//! of one process need different names.
 //!
 //! | metric | kind | unit | of [`WheelMetrics`] |
 //! |---|---|---|---|

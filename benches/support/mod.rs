@@ -43,7 +43,8 @@ impl Future for PendingOnce {
     }
 }
 
-/// Runs `round` a total of about `rounds` times, shared out over `tasks` tasks; returns how long it took.
+/// Runs `round` a total of about `rounds` times, shared out over `tasks` tasks; returns how long it
+/// took.
 pub(crate) async fn share_out<F, R>(tasks: usize, rounds: u64, round: F) -> Duration
 where
     F: Fn(u64) -> R + Clone + Send + 'static,

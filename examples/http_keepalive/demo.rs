@@ -16,7 +16,8 @@ use crate::run_server;
 
 const IDLE: Duration = Duration::from_secs(1);
 
-/// An idle connection that is not closed by then, with time for a machine that is busy, was forgotten.
+/// An idle connection that is not closed by then, with time for a machine that is busy, was
+/// forgotten.
 const SLACK: Duration = Duration::from_secs(60);
 
 /// How many clients there are of each kind.
@@ -71,7 +72,8 @@ struct Seen {
     kind: usize,
     /// Whether all its requests were answered.
     answered: bool,
-    /// From when the server had nothing to do for it any more, at the earliest, until it closed the connection.
+    /// From when the server had nothing to do for it any more, at the earliest, until it closed the
+    /// connection.
     idle: Duration,
     /// Whether it did close it.
     closed: bool,
@@ -118,8 +120,8 @@ async fn client(server: SocketAddr, kind: usize) -> io::Result<Seen> {
         }
         let asked = Instant::now();
         if !ask(&mut socket, path).await? {
-            // On a machine that stops for so long that a pause is too long, the server is right. While a request is
-            // in flight it never is.
+            // On a machine that stops for so long that a pause is too long, the server is right.
+            // While a request is in flight it never is.
             let in_flight = if path.len() > 1 {
                 asked
             } else {

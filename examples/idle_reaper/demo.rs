@@ -1,4 +1,5 @@
-//! The demonstration: real clients, of which half chat and half fall silent, and a table of what became of them.
+//! The demonstration: real clients, of which half chat and half fall silent, and a table of what
+//! became of them.
 //!
 //! The clients keep time with Tokio's timers, so that the wheel does not check itself.
 
@@ -183,7 +184,8 @@ pub(crate) async fn run() -> ExitCode {
     fail(&complaints.join("; "))
 }
 
-/// As many clients as there may be open sockets for; `None`, after saying so, when that is not even a few.
+/// As many clients as there may be open sockets for; `None`, after saying so, when that is not even
+/// a few.
 fn affordable_clients() -> Option<u64> {
     let wanted = 2 * CLIENTS + OTHER_FILES;
     let allowed = machine::allow_open_files(wanted).unwrap_or(wanted);
@@ -300,7 +302,8 @@ async fn chatting(mut socket: TcpStream, pause: Duration) -> Outcome {
     Outcome::Chatted
 }
 
-/// Chats `messages` times, or not even once, and then says nothing until the server closes the connection.
+/// Chats `messages` times, or not even once, and then says nothing until the server closes the
+/// connection.
 async fn silent(mut socket: TcpStream, messages: u32) -> Outcome {
     let mut active = Instant::now();
     for _ in 0..messages {
@@ -316,7 +319,8 @@ async fn silent(mut socket: TcpStream, messages: u32) -> Outcome {
         }
     }
     match time::timeout(IDLE + GRACE, socket.read(&mut [0])).await {
-        // Before the first message the server may have begun to count a little before the client knew.
+        // Before the first message the server may have begun to count a little before the client
+        // knew.
         Ok(_) if messages > 0 && active.elapsed() < IDLE => Outcome::ReapedEarly,
         Ok(_) => Outcome::Reaped,
         Err(_) => Outcome::Forgotten,

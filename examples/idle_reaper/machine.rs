@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Lets the process open `wanted` files if the system permits it. Returns how many it may open; `None` when there is
-/// no such limit.
+/// Lets the process open `wanted` files if the system permits it. Returns how many it may open;
+/// `None` when there is no such limit.
 #[cfg(unix)]
 pub(crate) fn allow_open_files(wanted: u64) -> Option<u64> {
     use rustix::process::{Resource, getrlimit, setrlimit};
@@ -27,7 +27,8 @@ pub(crate) fn allow_open_files(_wanted: u64) -> Option<u64> {
     None
 }
 
-/// The CPU time that this process has used, in its own code and in the kernel; `None` on systems that do not report it.
+/// The CPU time that this process has used, in its own code and in the kernel; `None` on systems
+/// that do not report it.
 #[cfg(any(target_os = "linux", target_os = "macos", target_os = "freebsd"))]
 pub(crate) fn cpu_time() -> Option<Duration> {
     use rustix::time::{ClockId, clock_gettime};

@@ -1,6 +1,7 @@
 //! Sleeps for any executor: a thread that drives the bare wheel.
 //!
-//! The wheel maps ticks to wakers. The thread parks until the wheel's next tick, advances it, and wakes what is due.
+//! The wheel maps ticks to wakers. The thread parks until the wheel's next tick, advances it, and
+//! wakes what is due.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -48,8 +49,8 @@ impl Timer {
         Timer { shared }
     }
 
-    /// Completes once `duration` has passed since this call, never before. A sleep too long to be represented never
-    /// completes.
+    /// Completes once `duration` has passed since this call, never before. A sleep too long to be
+    /// represented never completes.
     pub(crate) fn sleep(&self, duration: Duration) -> Sleep {
         Sleep {
             shared: Arc::clone(&self.shared),
@@ -93,13 +94,15 @@ impl Drop for Shared {
     }
 }
 
-/// The thread. It holds the wheel only while it works, so that the last handle to be dropped ends it.
+/// The thread. It holds the wheel only while it works, so that the last handle to be dropped ends
+/// it.
 fn run(shared: &Weak<Shared>) {
     let mut due = Vec::new();
     while let Some(alive) = shared.upgrade() {
         let mut wheel = alive.wheel();
         due.extend(wheel.advance(alive.now(), BATCH));
-        // Parking after the lock is free loses nothing: `unpark` before `park` makes that return at once.
+        // Parking after the lock is free loses nothing: `unpark` before `park` makes that return at
+        // once.
         let next = wheel.next_wake().map(|tick| alive.until(tick));
         drop(wheel);
         drop(alive);

@@ -1,4 +1,5 @@
-//! The wheel as the sleep of the AWS SDK, for its timeouts and retries: `SdkConfig::builder().sleep_impl(..)` takes it.
+//! The wheel as the sleep of the AWS SDK, for its timeouts and retries:
+//! `SdkConfig::builder().sleep_impl(..)` takes it.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! Retries with `backon`, which waits on the wheel: it takes any function from a duration to a future.
+//! Retries with `backon`, which waits on the wheel: it takes any function from a duration to a
+//! future.
 
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicU32, Ordering};

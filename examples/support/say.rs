@@ -1,6 +1,7 @@
 //! Output to a reader that may have gone, and the arguments of examples that take none.
 
-/// Writes a line like `println!`, but does not panic if the reader has gone, as in `example | head -1`.
+/// Writes a line like `println!`, but does not panic if the reader has gone, as in
+/// `example | head -1`.
 macro_rules! say {
     ($($line:tt)*) => {{
         use std::io::Write as _;
@@ -8,7 +9,8 @@ macro_rules! say {
     }};
 }
 
-/// Ends the program if it has arguments: it prints what it does for `--help`, and refuses every other one.
+/// Ends the program if it has arguments: it prints what it does for `--help`, and refuses every
+/// other one.
 #[allow(dead_code)] // servers have options
 pub(crate) fn takes_no_arguments(about: &str) {
     let name = env!("CARGO_CRATE_NAME");

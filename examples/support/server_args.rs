@@ -1,4 +1,5 @@
-//! The arguments of the examples that are servers, `[--listen ADDRESS [--idle SECONDS]]`, and what they make of them.
+//! The arguments of the examples that are servers, `[--listen ADDRESS [--idle SECONDS]]`, and what
+//! they make of them.
 
 use std::fmt::Display;
 use std::process::ExitCode;

@@ -1,4 +1,5 @@
-//! Plays arbitrary bytes as a script of near timers among floods of far ones, and on a sorted map beside it.
+//! Plays arbitrary bytes as a script of near timers among floods of far ones, and on a sorted map
+//! beside it.
 //!
 //! The interpreter is the one of `tests/it/keyed/floods`.
 

@@ -1,7 +1,8 @@
-//! Plays arbitrary bytes as a script on the keyed interface, under the paused clock, and on a sorted map beside it.
+//! Plays arbitrary bytes as a script on the keyed interface, under the paused clock, and on a
+//! sorted map beside it.
 //!
-//! The interpreter is the one of `tests/it/keyed/model`, and `tests/it/keyed/corpus.rs` replays `fuzz/corpus/keyed`. Add a
-//! script that fails here to that corpus once the bug is fixed.
+//! The interpreter is the one of `tests/it/keyed/model`, and `tests/it/keyed/corpus.rs` replays
+//! `fuzz/corpus/keyed`. Add a script that fails here to that corpus once the bug is fixed.
 
 #![no_main]
 

@@ -1,7 +1,7 @@
 //! Plays arbitrary bytes as a script on the wheel and on a sorted set beside it.
 //!
-//! The interpreter is the one of the unit tests, which replay `fuzz/corpus/wheel`. Add a script that fails here to that
-//! corpus once the bug is fixed.
+//! The interpreter is the one of the unit tests, which replay `fuzz/corpus/wheel`. Add a script
+//! that fails here to that corpus once the bug is fixed.
 
 #![no_main]
 

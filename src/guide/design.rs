@@ -99,13 +99,15 @@
 //!
 //! # What it waits on
 //!
-//! The driver that finds the actor's timer elapsed runs the actor's turn itself, instead of waking its task: `actor/hosted`
-//! says how. So a fired timer waits in one queue only, that of its own task, as one of Tokio's does.
+//! The driver that finds the actor's timer elapsed runs the actor's turn itself, instead of waking
+//! its task: `actor/hosted` says how. So a fired timer waits in one queue only, that of its own
+//! task, as one of Tokio's does.
 //!
-//! Tokio's timer rounds up to a millisecond. With the feature `precise` the actor waits on a `timerfd` instead, registered
-//! with the runtime's own I/O driver: the worker that would wake for Tokio's timer wakes for the descriptor. That it is
-//! readable is only a hint; the clock decides what is due. The modules `actor/timer` and `actor/precise_timer` say how
-//! old readiness is cleared, what holds where the clock can be paused, and how dense timers share wake-ups.
+//! Tokio's timer rounds up to a millisecond. With the feature `precise` the actor waits on a
+//! `timerfd` instead, registered with the runtime's own I/O driver: the worker that would wake for
+//! Tokio's timer wakes for the descriptor. That it is readable is only a hint; the clock decides
+//! what is due. The modules `actor/timer` and `actor/precise_timer` say how old readiness is
+//! cleared, what holds where the clock can be paused, and how dense timers share wake-ups.
 //!
 //! # Why keyed timers live in a set
 //!

@@ -1,8 +1,8 @@
-//! Switching a program from `tokio::time`, and the edits that take more than a line. Documentation only; its example is
-//! a test.
+//! Switching a program from `tokio::time`, and the edits that take more than a line. Documentation
+//! only; its example is a test.
 //!
-//! Most files need one edit: `use tokio::time` becomes `use tickwheel::time`. Types that a program names without a `use`
-//! change in the same way:
+//! Most files need one edit: `use tokio::time` becomes `use tickwheel::time`. Types that a program
+//! names without a `use` change in the same way:
 //!
 //! ```sh
 //! cargo add tickwheel && cargo add --dev tickwheel --features test-util
@@ -20,8 +20,9 @@
 //! | `pause`, `advance` or `resume` in tests | the feature `test-util` for the development dependency, as above |
 //! | a sleep of zero or of nanoseconds in a loop | a sleep of a millisecond, or `yield_now`: [it does not wait](mod@crate::time#what-differs-from-tokiotime) |
 //!
-//! In the repository, `docs/switching/rule.pl` makes the first two edits, and `docs/switching` has a table of published
-//! crates whose own tests were run before and after them. `docs/coming-from` is for those who use other timers.
+//! In the repository, `docs/switching/rule.pl` makes the first two edits, and `docs/switching` has
+//! a table of published crates whose own tests were run before and after them. `docs/coming-from`
+//! is for those who use other timers.
 //!
 //! # Elapsed
 //!

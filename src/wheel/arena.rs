@@ -10,8 +10,8 @@ const FREED_CHUNKS: usize = 8;
 
 /// The neighbour of a node, or the end of the list.
 ///
-/// An end says which level the list is a bucket of. No node does, because its bucket is looked up only when the first or
-/// the last node leaves it. That makes a node 8 bytes smaller.
+/// An end says which level the list is a bucket of. No node does, because its bucket is looked up
+/// only when the first or the last node leaves it. That makes a node 8 bytes smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Link(u32);
 

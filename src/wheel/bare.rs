@@ -23,7 +23,8 @@ const CASCADE_COST: usize = if cfg!(tickwheel_shuttle) { 2 } else { 128 };
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Step {
-    /// Some items of one tick were taken off, or cascaded. They have to be processed before the next step.
+    /// Some items of one tick were taken off, or cascaded. They have to be processed before the
+    /// next step.
     Batch,
     /// The budget is used up, or items have to wait for commands: there may be more.
     More,
@@ -135,15 +136,16 @@ impl<T> BareWheel<T> {
         Some(start)
     }
 
-    /// When the first non-empty bucket starts of those that start after `tick`, which is not before the wheel's current
-    /// one. Items that cascade from an earlier bucket may be due before that.
+    /// When the first non-empty bucket starts of those that start after `tick`, which is not before
+    /// the wheel's current one. Items that cascade from an earlier bucket may be due before that.
     pub(crate) fn next_wake_after(&self, tick: u64) -> Option<u64> {
         let levels = self.levels.iter();
         let first = |level: &Level| level.first_after(tick, self.now);
         levels.filter_map(first).min()
     }
 
-    /// The last of these ticks for which the lowest level holds anything. Higher levels do not count.
+    /// The last of these ticks for which the lowest level holds anything. Higher levels do not
+    /// count.
     pub(crate) fn last_wake_in(&self, ticks: RangeInclusive<u64>) -> Option<u64> {
         let lowest = self.levels.first()?;
         // Each bucket of the lowest level stands for one tick from the current one on.
@@ -168,15 +170,17 @@ impl<T> BareWheel<T> {
         }
     }
 
-    /// Takes a step towards tick `until`, and puts the items that it reaches into `due`, which is empty.
+    /// Takes a step towards tick `until`, and puts the items that it reaches into `due`, which is
+    /// empty.
     ///
-    /// A step reaches one tick at most. An item that turns out to have been moved is therefore rescheduled before the next
-    /// tick is processed, and does not overtake items that are due between its old deadline and its new one.
+    /// A step reaches one tick at most. An item that turns out to have been moved is therefore
+    /// rescheduled before the next tick is processed, and does not overtake items that are due
+    /// between its old deadline and its new one.
     pub(crate) fn step(&mut self, until: u64, due: &mut Vec<T>, budget: &mut usize) -> Step {
         debug_assert!(due.is_empty(), "the last batch was processed");
         if until < self.now {
-            // The wheel went further in an earlier turn. Items scheduled at its tick since then wait for commands in the
-            // backlog that are needed earlier.
+            // The wheel went further in an earlier turn. Items scheduled at its tick since then
+            // wait for commands in the backlog that are needed earlier.
             return Step::More;
         }
         let tick = match self.next_bucket() {
@@ -200,7 +204,8 @@ impl<T> BareWheel<T> {
         Step::Batch
     }
 
-    /// The current tick of an empty wheel moves on to `until`, unless it is there already. Frees some memory.
+    /// The current tick of an empty wheel moves on to `until`, unless it is there already. Frees
+    /// some memory.
     pub(crate) fn pass(&mut self, until: u64) {
         debug_assert!(self.is_empty());
         self.arena.free_spare();
@@ -380,7 +385,8 @@ impl<T> Iterator for Due<'_, T> {
 mod tests {
     use super::*;
 
-    // Such a step once moved the wheel on, and dropped what was due. In debug builds it was an assertion that failed.
+    // Such a step once moved the wheel on, and dropped what was due. In debug builds it was an
+    // assertion that failed.
     #[test]
     fn keeps_items_when_an_earlier_tick_has_to_wait() {
         let (mut wheel, mut due) = (BareWheel::new(8), Vec::new());
@@ -401,7 +407,8 @@ mod tests {
         for tick in [6, 7, 12, 21, 30] {
             wheel.insert(tick, ());
         }
-        // The items from 16 on lie on the second level: the first bucket of eight ticks starts at 16.
+        // The items from 16 on lie on the second level: the first bucket of eight ticks starts at
+        // 16.
         let after = [5, 6, 7, 11, 12, 15, 16, 23, 24, 100];
         let found = after.map(|tick| wheel.next_wake_after(tick));
         let expected = [6, 7, 12, 12, 16, 16, 24, 24].map(Some);

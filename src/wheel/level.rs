@@ -65,8 +65,8 @@ impl Level {
         }
     }
 
-    /// The non-empty bucket that starts first, as its start and its slot. A bucket that has started counts as starting `now`:
-    /// the items left in it are due or cascade now.
+    /// The non-empty bucket that starts first, as its start and its slot. A bucket that has started
+    /// counts as starting `now`: the items left in it are due or cascade now.
     #[inline]
     pub(super) fn first(&self, now: u64) -> Option<(u64, usize)> {
         let here = self.slot(now);
@@ -79,7 +79,8 @@ impl Level {
         Some((if start < now { now } else { start }, slot))
     }
 
-    /// When the first non-empty bucket starts of those after the bucket of `tick`. The wheel is at `now`.
+    /// When the first non-empty bucket starts of those after the bucket of `tick`. The wheel is at
+    /// `now`.
     pub(super) fn first_after(&self, tick: u64, now: u64) -> Option<u64> {
         let last_of_bucket = tick | ((1 << self.shift) - 1);
         let next = last_of_bucket.checked_add(1)?;

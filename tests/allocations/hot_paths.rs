@@ -1,7 +1,8 @@
 //! Frequent operations allocate nothing and send no command.
 //!
-//! The tests count, and measure no time. They count the allocations of the measuring thread, on which the actor runs too.
-//! Every path is warmed up first. `.ci/gate` checks how many instructions the same operations take.
+//! The tests count, and measure no time. They count the allocations of the measuring thread, on
+//! which the actor runs too. Every path is warmed up first. `.ci/gate` checks how many instructions
+//! the same operations take.
 
 use std::future::Future;
 use std::time::Duration;
@@ -23,7 +24,8 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_time().build().unwrap()
 }
 
-/// Runs the operation until it is warm, and then checks that it allocates nothing and sends no command.
+/// Runs the operation until it is warm, and then checks that it allocates nothing and sends no
+/// command.
 fn assert_free<F: Future<Output = ()>>(
     runtime: &Runtime,
     wheel: &TimerWheel,

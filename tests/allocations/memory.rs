@@ -1,5 +1,5 @@
-//! Memory is freed: the memory of a dropped sleep does not wait for its deadline, and that of keyed timers goes back when
-//! they have ended.
+//! Memory is freed: the memory of a dropped sleep does not wait for its deadline, and that of keyed
+//! timers goes back when they have ended.
 //!
 //! Only the allocations of the measuring thread are counted, and everything runs on that thread.
 

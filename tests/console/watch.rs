@@ -57,7 +57,8 @@ fn console() -> SocketAddr {
     })
 }
 
-/// Tests take turns: where two threads are the first to emit an event, the console misses one of the two.
+/// Tests take turns: where two threads are the first to emit an event, the console misses one of
+/// the two.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// All that the console has shown so far.
@@ -82,7 +83,8 @@ impl Watch {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let address = format!("http://{}", console());
         let mut client = InstrumentClient::connect(address).await.unwrap();
-        // The first timer of a runtime starts its wheel, which asks Tokio for a timer at the caller's line.
+        // The first timer of a runtime starts its wheel, which asks Tokio for a timer at the
+        // caller's line.
         let _wheel = tickwheel::time::wheel();
         let updates = client.watch_updates(InstrumentRequest {}).await.unwrap();
         Watch {
@@ -177,7 +179,8 @@ impl Seen {
         sources
     }
 
-    /// The polls of the resource within an operation and a task: by which call, and whether it was ready.
+    /// The polls of the resource within an operation and a task: by which call, and whether it was
+    /// ready.
     pub(crate) fn polls(&self, resource: &Resource) -> Vec<(&str, bool)> {
         let polls = self.polls.iter();
         let polls = polls.filter(|poll| {

@@ -1,4 +1,5 @@
-//! Starting wheels: several of them, on other runtimes, used from other runtimes and from plain threads.
+//! Starting wheels: several of them, on other runtimes, used from other runtimes and from plain
+//! threads.
 
 use std::error::Error;
 use std::panic::catch_unwind;

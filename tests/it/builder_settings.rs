@@ -40,7 +40,8 @@ fn starts_a_thread_whose_name_has_a_nul() {
     assert!(!name.contains('\0'), "{name:?}");
 }
 
-/// How many warnings a wheel logs whose actor processes timers of these lengths after `by`, in one turn.
+/// How many warnings a wheel logs whose actor processes timers of these lengths after `by`, in one
+/// turn.
 async fn warnings_after(builder: Builder, lengths: &[Duration], by: Duration) -> usize {
     let warnings = Arc::new(Warnings::default());
     let _here = tracing::subscriber::set_default(Arc::clone(&warnings));

@@ -1,7 +1,8 @@
-//! The examples, run as programs. Clients of the tests talk to the servers. The short examples end with an exit code that
-//! says whether their checks held.
+//! The examples, run as programs. Clients of the tests talk to the servers. The short examples end
+//! with an exit code that says whether their checks held.
 //!
-//! `cargo test` builds the examples; `cargo test --test it` alone does not, and runs those of the last build.
+//! `cargo test` builds the examples; `cargo test --test it` alone does not, and runs those of the
+//! last build.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -239,12 +240,14 @@ fn help_names_the_options_and_succeeds() {
 
 #[test]
 fn closes_a_silent_client_and_keeps_a_chatting_one() {
-    // On a machine that stops for longer than the idle time a chatting client seems silent; then a longer time is tried.
+    // On a machine that stops for longer than the idle time a chatting client seems silent; then a
+    // longer time is tried.
     let kept = [1, 4, 16, 64].into_iter().any(chatting_is_kept);
     assert!(kept, "the chatting client was never kept");
 }
 
-/// Returns `false` if this thread was paused for longer than the idle time, and its client was closed for that.
+/// Returns `false` if this thread was paused for longer than the idle time, and its client was
+/// closed for that.
 fn chatting_is_kept(seconds: u64) -> bool {
     let idle = Duration::from_secs(seconds);
     let server = Server::start(&seconds.to_string());
@@ -441,7 +444,8 @@ fn http_server_answers_requests_in_flight_before_it_stops() {
     }
 }
 
-/// The body of each response was wrapped into one of unknown length, so clients of HTTP/1.0 found no end.
+/// The body of each response was wrapped into one of unknown length, so clients of HTTP/1.0 found
+/// no end.
 #[test]
 fn http_server_says_how_long_a_response_is() {
     let server = Server::start_example("http_keepalive", "60");
@@ -482,8 +486,8 @@ fn http_server_closes_connection_of_client_that_takes_no_response() {
     assert!(closed.contains(&error.kind()), "{error}");
 }
 
-/// The choice between a request in a socket and the signal was left to chance, and the listener was closed with connections
-/// that waited to be accepted.
+/// The choice between a request in a socket and the signal was left to chance, and the listener was
+/// closed with connections that waited to be accepted.
 #[test]
 #[cfg(unix)]
 fn http_server_answers_what_was_sent_before_its_signal() {

@@ -1,4 +1,5 @@
-//! The integration tests, in one binary: a folder for each part of the crate, and what is about no part alone beside them.
+//! The integration tests, in one binary: a folder for each part of the crate, and what is about no
+//! part alone beside them.
 
 mod actor;
 mod architecture;

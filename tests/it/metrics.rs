@@ -23,7 +23,8 @@ fn assert_balanced(metrics: &WheelMetrics) {
     );
 }
 
-/// How many commands the actor got until `f` ran and all settled. The barriers' own are not counted.
+/// How many commands the actor got until `f` ran and all settled. The barriers' own are not
+/// counted.
 async fn commands(wheel: &TimerWheel, f: impl AsyncFnOnce()) -> u64 {
     wheel.settle().await;
     let before = wheel.metrics().commands;

@@ -1,4 +1,5 @@
-//! The drop-in for `tokio::time`, and precise timers, in a build without Tokio's `test-util`, as services are built.
+//! The drop-in for `tokio::time`, and precise timers, in a build without Tokio's `test-util`, as
+//! services are built.
 
 #[path = "../it/time/nested.rs"]
 mod nested;

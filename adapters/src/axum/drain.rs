@@ -1,16 +1,18 @@
 //! A server that stops answers the requests that were sent before.
 //!
-//! When axum is told to stop, it closes its listener and the connections without a request, with any request that lies
-//! unread in a socket. So it is told only when nothing lies unread that was there at the signal:
+//! When axum is told to stop, it closes its listener and the connections without a request, with
+//! any request that lies unread in a socket. So it is told only when nothing lies unread that was
+//! there at the signal:
 //!
 //! 1. The runtime asks the operating system once more which sockets have something to read.
 //! 2. Each task that waits to accept or to read is woken. It polls, and takes what there is.
-//! 3. A *source*, the listener or a connection, is done when its task has polled it since, or did not wait: it reads
-//!    already, or waits for something else. A connection that is accepted meanwhile is done after its first poll. A task
-//!    that is woken and does not poll within [`ROUNDS`] does not wait to read any more: an upgraded connection has passed
-//!    from the task that read its requests to one that may only write.
-//! 4. When all sources are done axum is told. A task that has read a request in a poll has begun to handle it by the end
-//!    of that poll, and axum lets it finish.
+//! 3. A *source*, the listener or a connection, is done when its task has polled it since, or did
+//!    not wait: it reads already, or waits for something else. A connection that is accepted
+//!    meanwhile is done after its first poll. A task that is woken and does not poll within
+//!    [`ROUNDS`] does not wait to read any more: an upgraded connection has passed from the task
+//!    that read its requests to one that may only write.
+//! 4. When all sources are done axum is told. A task that has read a request in a poll has begun to
+//!    handle it by the end of that poll, and axum lets it finish.
 
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
@@ -41,19 +43,22 @@ const ROUNDS: usize = 20;
 /// woken before.
 const ROUND: Duration = Duration::from_millis(5);
 
-/// Lets a server answer the requests that were sent before it was asked to stop. Returns a listener in place of `listener`,
-/// and a future for `with_graceful_shutdown` in place of `signal`.
+/// Lets a server answer the requests that were sent before it was asked to stop. Returns a listener
+/// in place of `listener`, and a future for `with_graceful_shutdown` in place of `signal`.
 ///
-/// The future completes when `signal` has, and when all requests that had arrived by then have been read, on connections
-/// that were accepted as on those that waited for that. Until then the server goes on. That takes some ten milliseconds,
-/// and at most five seconds: a server that has not read its requests by then is overloaded.
+/// The future completes when `signal` has, and when all requests that had arrived by then have been
+/// read, on connections that were accepted as on those that waited for that. Until then the server
+/// goes on. That takes some ten milliseconds, and at most five seconds: a server that has not read
+/// its requests by then is overloaded.
 ///
-/// Requests that arrive later may be cut, as may those that are pipelined behind another. axum tells the client by
-/// `connection: close` that it answers no more. Bytes that arrived encrypted are read only if the TLS is above this.
+/// Requests that arrive later may be cut, as may those that are pipelined behind another. axum
+/// tells the client by `connection: close` that it answers no more. Bytes that arrived encrypted
+/// are read only if the TLS is above this.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future leaves the listener as it is. Poll it within a Tokio runtime with a time driver, as axum does.
+/// Dropping the future leaves the listener as it is. Poll it within a Tokio runtime with a time
+/// driver, as axum does.
 ///
 /// # Examples
 ///
@@ -141,8 +146,9 @@ impl State {
 impl Sources {
     /// Waits until all sources are done.
     async fn drain(&self) {
-        // A timer of Tokio fires when the runtime has asked the operating system for what is ready. It may have asked
-        // before it fires the first one, and has asked again before it fires the second.
+        // A timer of Tokio fires when the runtime has asked the operating system for what is ready.
+        // It may have asked before it fires the first one, and has asked again before it fires the
+        // second.
         for _ in 0..2 {
             time::sleep(Duration::from_millis(5)).await;
         }
@@ -156,7 +162,8 @@ impl Sources {
             }
         }
         for waker in wakers {
-            // A waker that panics must not keep the others from being woken; the hook has printed it.
+            // A waker that panics must not keep the others from being woken; the hook has printed
+            // it.
             let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
         for _ in 0..ROUNDS {

@@ -8,8 +8,8 @@ use tickwheel::{IdleLimits, IdleStream, TimerWheel};
 
 /// An [`IdleListener`] as `axum::serve` takes it.
 ///
-/// axum lets handlers take `ConnectInfo<SocketAddr>` for its own listeners only, and [`TapIo`] is one of them. This one taps
-/// nothing.
+/// axum lets handlers take `ConnectInfo<SocketAddr>` for its own listeners only, and [`TapIo`] is
+/// one of them. This one taps nothing.
 pub type TappedListener<L> = TapIo<IdleListener<L>, fn(&mut IdleStream<<L as Listener>::Io>)>;
 
 /// A listener for `axum::serve` that wraps each connection into an [`IdleStream`].
@@ -23,8 +23,8 @@ pub struct IdleListener<L> {
 }
 
 impl<L: Listener> IdleListener<L> {
-    /// Closes each connection of `listener` once no request is in flight and nothing has happened for `idle`: it has
-    /// the limit [`keep_alive`](IdleLimits::keep_alive).
+    /// Closes each connection of `listener` once no request is in flight and nothing has happened
+    /// for `idle`: it has the limit [`keep_alive`](IdleLimits::keep_alive).
     ///
     /// Handlers can take `ConnectInfo<L::Addr>`, such as `ConnectInfo<SocketAddr>`.
     ///
@@ -37,7 +37,8 @@ impl<L: Listener> IdleListener<L> {
         Self::with_limits(listener, wheel, IdleLimits::none().keep_alive(idle))
     }
 
-    /// Closes each connection of `listener` once it reaches one of the limits. Otherwise like [`new`](Self::new).
+    /// Closes each connection of `listener` once it reaches one of the limits. Otherwise like
+    /// [`new`](Self::new).
     ///
     /// # Examples
     ///

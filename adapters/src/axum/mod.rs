@@ -1,12 +1,13 @@
-//! Connections of an axum server that are closed when they are idle, and requests that are answered although the server
-//! stops.
+//! Connections of an axum server that are closed when they are idle, and requests that are answered
+//! although the server stops.
 //!
-//! [`IdleListener`] takes a listener's place in `axum::serve`. [`drain`](drain()) lets a server that stops answer the requests
-//! that were sent before.
+//! [`IdleListener`] takes a listener's place in `axum::serve`. [`drain`](drain()) lets a server
+//! that stops answer the requests that were sent before.
 //!
 //! # Examples
 //!
-//! A whole service. It closes a connection on which no request is in flight for a minute, and stops at Ctrl-C:
+//! A whole service. It closes a connection on which no request is in flight for a minute, and stops
+//! at Ctrl-C:
 //!
 //! ```no_run
 //! use std::net::SocketAddr;

@@ -69,8 +69,8 @@ where
 }
 
 pin_project! {
-    /// The response of a [`Timeout`]; [`Elapsed`](tickwheel::Elapsed) in the error once the limit has
-    /// passed.
+    /// The response of a [`Timeout`]; [`Elapsed`](tickwheel::Elapsed) in the error once the limit
+    /// has passed.
     #[derive(Debug)]
     pub struct ResponseFuture<F> {
         #[pin]

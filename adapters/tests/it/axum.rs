@@ -154,7 +154,8 @@ async fn ask_to_upgrade(client: &mut DuplexStream, path: &str) {
     }
 }
 
-/// Reads until what it has read ends with `end`. `None` if the connection is closed before, or in two hours.
+/// Reads until what it has read ends with `end`. `None` if the connection is closed before, or in
+/// two hours.
 async fn read_until(client: &mut DuplexStream, end: &str) -> Option<String> {
     let mut read = Vec::new();
     while !read.ends_with(end.as_bytes()) {
@@ -283,8 +284,8 @@ async fn handler_knows_the_address_of_its_client() {
     assert!(response.ends_with(&client.local_addr().unwrap().to_string()));
 }
 
-/// How many of 200 requests a server does not answer that lie in its connections when it is asked to stop: in idle ones,
-/// and in ones that it has not accepted.
+/// How many of 200 requests a server does not answer that lie in its connections when it is asked
+/// to stop: in idle ones, and in ones that it has not accepted.
 async fn unanswered(is_drained: bool) -> usize {
     let (clients, pipes) = pipes();
     let (stop, stopped) = oneshot::channel::<()>();

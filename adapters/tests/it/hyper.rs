@@ -26,7 +26,8 @@ async fn answer(_: Request<Incoming>) -> Result<Response<String>, Infallible> {
     Ok(Response::new("done".to_owned()))
 }
 
-/// A server for one connection on the loopback interface, with a limit on the time for a head, and its client.
+/// A server for one connection on the loopback interface, with a limit on the time for a head, and
+/// its client.
 async fn http1_server(
     wheel: &TimerWheel,
 ) -> io::Result<(TcpStream, JoinHandle<hyper::Result<()>>)> {
@@ -128,7 +129,8 @@ async fn resets_one_sleep_for_all_pings() {
     time::sleep(Duration::from_secs(105)).await;
     assert!(!served.is_finished(), "each ping is answered");
     let metrics = wheel.metrics();
-    // Ten times the wait for the next ping has passed; each wait for a pong was moved to the next ping instead.
+    // Ten times the wait for the next ping has passed; each wait for a pong was moved to the next
+    // ping instead.
     assert_eq!(metrics.sleeps_fired, 10, "{metrics:?}");
     assert!(metrics.sleeps_moved >= 10, "{metrics:?}");
     assert_eq!(metrics.sleeps_cancelled, 0, "no new sleep was made");

@@ -98,7 +98,8 @@ async fn closes_connection_that_sends_nothing() {
     assert_eq!(served.await.unwrap().0, IDLE);
 }
 
-/// Half a request looks like one in flight: only the limit on reading ends it. A slow handler stays below that.
+/// Half a request looks like one in flight: only the limit on reading ends it. A slow handler stays
+/// below that.
 #[tokio::test(start_paused = true)]
 async fn read_limit_closes_half_sent_request() {
     let (mut client, served) = serve(keep_alive().read(ms(4_000)));

@@ -21,7 +21,8 @@ fn wheel() -> TimerWheel {
     builder.start().expect("within a runtime")
 }
 
-/// The value of a metric of the wheel on a page for Prometheus; `labels` are those after the wheel's.
+/// The value of a metric of the wheel on a page for Prometheus; `labels` are those after the
+/// wheel's.
 fn value(page: &str, name: &str, labels: &str) -> Option<f64> {
     let start = format!("{name}{{wheel=\"requests\"{labels}}} ");
     let line = page.lines().find_map(|line| line.strip_prefix(&start));

@@ -1,9 +1,10 @@
 //! Does one operation so often: `gate OPERATION ROUNDS`. `gate` alone lists the operations.
 //!
-//! Everything runs on one thread, and next to nothing depends on how fast it runs, so that the number of instructions is
-//! the same each time but for a few. For that the wheels have a long tick: the first timeout of each tick takes more
-//! instructions than the others, and how many there are in a tick depends on the machine. The work before and after
-//! does not depend on the number of rounds: the difference between two runs is what the rounds took.
+//! Everything runs on one thread, and next to nothing depends on how fast it runs, so that the
+//! number of instructions is the same each time but for a few. For that the wheels have a long
+//! tick: the first timeout of each tick takes more instructions than the others, and how many there
+//! are in a tick depends on the machine. The work before and after does not depend on the number of
+//! rounds: the difference between two runs is what the rounds took.
 
 use std::future::{Future, poll_fn};
 use std::hint::black_box;

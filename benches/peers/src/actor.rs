@@ -1,4 +1,5 @@
-//! The actor's work for one timer, in CPU time of its thread. From it follows how many timers one wheel can serve.
+//! The actor's work for one timer, in CPU time of its thread. From it follows how many timers one
+//! wheel can serve.
 
 use std::fs;
 use std::future::Future;

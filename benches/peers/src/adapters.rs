@@ -26,8 +26,10 @@ const TASKS: u64 = 64;
 pub fn timers(scale: Scale) {
     let runtime = runtime(WORKERS);
     let wheel = wheel_on(&runtime);
-    let hyper: [Arc<dyn Timer + Send + Sync>; 2] =
-        [Arc::new(TokioTimer::new()), Arc::new(WheelTimer::new(&wheel))];
+    let hyper: [Arc<dyn Timer + Send + Sync>; 2] = [
+        Arc::new(TokioTimer::new()),
+        Arc::new(WheelTimer::new(&wheel)),
+    ];
     let quinn: [Arc<dyn Runtime>; 2] =
         [Arc::new(TokioRuntime), Arc::new(WheelRuntime::new(&wheel))];
     let series = [
@@ -115,8 +117,8 @@ async fn poll_once(mut poll: impl FnMut(&mut std::task::Context<'_>) -> Poll<()>
     .await;
 }
 
-/// Calls that wait once, by many tasks; reported is the cost above that of a service without a limit. A server clones its
-/// service for each connection, and axum for each request.
+/// Calls that wait once, by many tasks; reported is the cost above that of a service without a
+/// limit. A server clones its service for each connection, and axum for each request.
 pub fn calls(scale: Scale, cloned: bool) {
     let runtime = runtime(WORKERS);
     let wheel = wheel_on(&runtime);

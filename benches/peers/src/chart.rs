@@ -44,8 +44,8 @@ const BARS: i32 = 380;
 const LINE: i32 = 22;
 const TOP: i32 = 96;
 
-/// Ratios as bars on a logarithmic scale, coloured by whether they are better than the peer. Where there is wall time,
-/// CPU time is in the table only. False without any.
+/// Ratios as bars on a logarithmic scale, coloured by whether they are better than the peer. Where
+/// there is wall time, CPU time is in the table only. False without any.
 pub fn ratios(rows: &[Row], about: &str, path: &Path) -> Result<bool, String> {
     let has_wall_time = |of: &Row| {
         rows.iter()

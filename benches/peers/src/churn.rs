@@ -33,8 +33,8 @@ pub const CORES: &str = "a cache line";
 /// The cost of `tickwheel::time` above the wheel held by hand.
 pub const ABOVE_BY_HAND: &str = "tickwheel::time, above the wheel by hand";
 
-/// Many tasks, each arming one timeout after the other. The figure is the cost above that of the same loop
-/// without a timeout, in the same repetition.
+/// Many tasks, each arming one timeout after the other. The figure is the cost above that of the
+/// same loop without a timeout, in the same repetition.
 pub fn run(scale: Scale, workers: usize, mixed: bool, against: Against) {
     let lengths: &'static [Duration] = if mixed { &MIXED } else { &CONSTANT };
     let sides: &[Side] = match against {

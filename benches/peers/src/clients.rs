@@ -19,8 +19,8 @@ pub const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: example\r\n\r\n";
 /// A response ends with it.
 pub const BODY: &str = "hello";
 
-/// Emits the costs of a request to each server, and how long responses took. Returns how many requests each had. `client` is
-/// a runtime of this thread.
+/// Emits the costs of a request to each server, and how long responses took. Returns how many
+/// requests each had. `client` is a runtime of this thread.
 pub fn alternate_under_load<const N: usize>(
     scale: Scale,
     client: &Runtime,
@@ -42,7 +42,8 @@ pub fn alternate_under_load<const N: usize>(
             emit_cost(series, *cost);
         }
     }
-    // The last turns are those that were measured; the ones before them found out how many rounds a turn has.
+    // The last turns are those that were measured; the ones before them found out how many rounds a
+    // turn has.
     let measured = latencies.split_off(latencies.len() - costs.len() * N);
     for (side, mut seen) in measured {
         seen.sort_unstable();

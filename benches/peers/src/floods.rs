@@ -87,7 +87,8 @@ pub fn checks() -> Vec<Check> {
     checks
 }
 
-/// S14: two hearts beat beside the flood, one by the wheel and one by Tokio, on the same runtime and at the same time.
+/// S14: two hearts beat beside the flood, one by the wheel and one by Tokio, on the same runtime
+/// and at the same time.
 pub fn beside(scale: Scale, flood: Flood) {
     let runtime = runtime(if flood == Flood::Cancelled { 1 } else { 2 });
     let wheel = wheel_on(&runtime);

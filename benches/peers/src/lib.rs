@@ -1,4 +1,5 @@
-//! The workloads, and the timers they are run with. See the README of the crate for what came of it.
+//! The workloads, and the timers they are run with. See the README of the crate for what came of
+//! it.
 
 pub mod actor;
 pub mod adapters;

@@ -1,4 +1,5 @@
-//! The meters of the workloads, and the messages in which a child process sends its figures to its parent.
+//! The meters of the workloads, and the messages in which a child process sends its figures to its
+//! parent.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -132,9 +133,11 @@ pub fn emit_cost(series: &str, cost: Cost) {
     emit(series, "cpu", cost.cpu);
 }
 
-/// Lets the sides take turns, each time in another order, and returns what each turn cost: by repetition, by side.
+/// Lets the sides take turns, each time in another order, and returns what each turn cost: by
+/// repetition, by side.
 ///
-/// Before that each side is run until it is known how many rounds fill a turn, which also warms it up.
+/// Before that each side is run until it is known how many rounds fill a turn, which also warms it
+/// up.
 pub fn alternate(
     scale: Scale,
     sides: usize,
@@ -213,9 +216,11 @@ pub fn bucket_start(bucket: usize) -> f64 {
     ((bucket as f64 / 4.0).exp2() - 1.0) / 1e3
 }
 
-/// How long a cache line takes to the core of another thread and back, in nanoseconds: the median of several.
+/// How long a cache line takes to the core of another thread and back, in nanoseconds: the median
+/// of several.
 ///
-/// On a virtual machine that changes while a process runs, and with it the price of all that several cores write.
+/// On a virtual machine that changes while a process runs, and with it the price of all that
+/// several cores write.
 pub fn round_trip_of_a_line() -> f64 {
     const TRIPS: u64 = 1_000;
     let mut trips: Vec<_> = (0..21)

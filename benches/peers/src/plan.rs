@@ -81,7 +81,8 @@ pub enum Program {
     Peers,
     /// The one whose allocator counts.
     Counted,
-    /// This one, built with `--cfg tokio_unstable`: for Tokio's alternative timer, and to see each poll.
+    /// This one, built with `--cfg tokio_unstable`: for Tokio's alternative timer, and to see each
+    /// poll.
     Alternative,
 }
 
@@ -177,7 +178,8 @@ pub fn nested_bars() -> impl Iterator<Item = (&'static str, &'static str, f64)> 
     })
 }
 
-/// All processes in their order. One that is to be repeated is there several times, in turn with its peer.
+/// All processes in their order. One that is to be repeated is there several times, in turn with
+/// its peer.
 #[allow(clippy::too_many_lines)] // it is a list
 pub fn jobs(scale: Scale) -> Vec<Job> {
     let mut jobs = vec![
@@ -427,7 +429,8 @@ fn rates(jobs: &mut Vec<Job>, scale: Scale) {
     }
 }
 
-/// S12 and S13. The sides that are compared with a bar take turns, each time in a process of its own.
+/// S12 and S13. The sides that are compared with a bar take turns, each time in a process of its
+/// own.
 fn light(jobs: &mut Vec<Job>, scale: Scale) {
     for repetition in 0..scale.pick(2, 10) {
         let mut sides = [Side::Tokio, Side::Tickwheel, Side::LongTick, Side::Precise];

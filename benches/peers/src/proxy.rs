@@ -1,5 +1,6 @@
-//! A proxy under a keep-alive load on the loopback interface, with four timers for each request: for the request to arrive,
-//! for the whole of it, for the answer of the server behind, and for the response to be taken.
+//! A proxy under a keep-alive load on the loopback interface, with four timers for each request:
+//! for the request to arrive, for the whole of it, for the answer of the server behind, and for the
+//! response to be taken.
 //!
 //! The server behind runs on the thread that measures, like the clients.
 
@@ -19,8 +20,8 @@ use crate::sides::{Floor, Tickwheel, Timer, Tokio, runtime, wheel_on};
 /// How long the timers of each request are, in seconds, where lengths are not mixed.
 const LENGTHS: [u64; 4] = [30, 60, 10, 5];
 
-/// How long the timers of a request are: always the same, or each at random between ten seconds and thirty. The first also
-/// runs while it is the turn of other sides, which takes seconds.
+/// How long the timers of a request are: always the same, or each at random between ten seconds and
+/// thirty. The first also runs while it is the turn of other sides, which takes seconds.
 fn lengths(mixed: bool) -> [Duration; 4] {
     LENGTHS.map(|secs| {
         if mixed {

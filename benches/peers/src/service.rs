@@ -1,7 +1,8 @@
-//! A server of hyper under a keep-alive load on the loopback interface: without limits, with Tokio's timers, and with the
-//! wheel's.
+//! A server of hyper under a keep-alive load on the loopback interface: without limits, with
+//! Tokio's timers, and with the wheel's.
 //!
-//! Each request has the two timers that servers have: hyper's for the head, and tower's for the response.
+//! Each request has the two timers that servers have: hyper's for the head, and tower's for the
+//! response.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

@@ -297,8 +297,8 @@ macro_rules! with_side {
 }
 pub use crate::with_side;
 
-/// A runtime with so many workers; with one, a single-threaded one. In a program built with `--cfg tokio_unstable`, a
-/// runtime with several workers has Tokio's alternative timer.
+/// A runtime with so many workers; with one, a single-threaded one. In a program built with
+/// `--cfg tokio_unstable`, a runtime with several workers has Tokio's alternative timer.
 pub fn runtime(workers: usize) -> Runtime {
     let runtime = if workers == 1 {
         Builder::new_current_thread().enable_all().build()

@@ -148,7 +148,8 @@ pub fn few(scale: Scale, side: Side) {
     emit_lateness(side.name(), late, early);
 }
 
-/// S13: twenty tasks sleep 20 ms on four workers, and the task that armed the last of these sleeps blocks its worker.
+/// S13: twenty tasks sleep 20 ms on four workers, and the task that armed the last of these sleeps
+/// blocks its worker.
 pub fn blocked(scale: Scale, side: Side) {
     const TASKS: usize = 20;
     const LENGTH: Duration = Duration::from_millis(20);
@@ -169,7 +170,8 @@ pub fn blocked(scale: Scale, side: Side) {
                         log.task_done();
                     });
                 }
-                // Its own sleep is armed and cancelled; it is this worker that told the actor of it.
+                // Its own sleep is armed and cancelled; it is this worker that told the actor of
+                // it.
                 tokio::select! {
                     biased;
                     () = timer.sleep(LENGTH) => {}
@@ -209,7 +211,8 @@ pub fn storm(scale: Scale, side: Side) {
     panic!("the sleeps could not be armed before their deadline");
 }
 
-/// Spawns a task for each place of the log, which sleeps until `deadline`. False when they were not armed by then.
+/// Spawns a task for each place of the log, which sleeps until `deadline`. False when they were not
+/// armed by then.
 async fn arm_all<T: Timer>(log: Arc<Log>, timer: T, deadline: Instant) -> bool {
     for sleep in 0..log.late.len() {
         let (log, timer) = (Arc::clone(&log), timer.clone());
@@ -266,7 +269,8 @@ fn storm_of<T: Timer>(
     true
 }
 
-/// S9: the CPU time of the actor's longest turn in such a storm. Wall time counts whatever else the machine does meanwhile.
+/// S9: the CPU time of the actor's longest turn in such a storm. Wall time counts whatever else the
+/// machine does meanwhile.
 ///
 /// A turn is one poll of the actor's task, which is the first that this runtime polls. The process
 /// is started without the fast bins of glibc's allocator: a `free` that merges a million of them

@@ -82,7 +82,8 @@ impl Spread {
         })
     }
 
-    /// The ratio of the medians, with the range of the ratios within one repetition where there are as many of both.
+    /// The ratio of the medians, with the range of the ratios within one repetition where there are
+    /// as many of both.
     fn ratio(ours: &[f64], theirs: &[f64]) -> Option<Self> {
         let median = Spread::of(ours)?.median / Spread::of(theirs)?.median;
         let each: Vec<_> = if ours.len() == theirs.len() {

@@ -130,8 +130,8 @@ fn touch_at(handle: &IdleHandle, rounds: u64, step: Duration, at: &mut Instant) 
 
 /// Runs `f` at instants that go forward in steps, as time does; making them is not counted.
 ///
-/// The system's account of CPU time is too coarse for blocks of microseconds. Nothing here waits, so the median block
-/// stands for both: what other processes took away is in a few blocks only.
+/// The system's account of CPU time is too coarse for blocks of microseconds. Nothing here waits,
+/// so the median block stands for both: what other processes took away is in a few blocks only.
 fn over_instants(
     rounds: u64,
     step: Duration,

@@ -98,8 +98,8 @@ impl Theirs {
 pub fn run(scale: Scale, resident: u64) {
     let mut ours = Ours::new(resident);
     let mut theirs = Theirs::new(resident);
-    // Theirs keeps what was cancelled until its time has come, which never does here: short turns, so that it is not
-    // measured with a heap that only a benchmark makes.
+    // Theirs keeps what was cancelled until its time has come, which never does here: short turns,
+    // so that it is not measured with a heap that only a benchmark makes.
     let scale = Scale {
         quick: scale.quick || resident > 1_000_000,
     };

@@ -46,7 +46,8 @@ const KINDS: [(Kind, usize, &str); 5] = [
 struct Seen {
     answered: usize,
     timed_out: usize,
-    /// How long the server left an idle connection, or half a request, before it closed the connection.
+    /// How long the server left an idle connection, or half a request, before it closed the
+    /// connection.
     closed_after: Option<Duration>,
 }
 

@@ -193,7 +193,8 @@ async fn serve(
     let limits = IdleLimits::none().keep_alive(idle);
     let socket = wheel.idle_stream_with(socket, limits);
     let handle = socket.handle();
-    // The bytes show when the first of several pipelined requests is answered, and not that the next is being handled.
+    // The bytes show when the first of several pipelined requests is answered, and not that the
+    // next is being handled.
     let service = ServiceExt::<Request<Incoming>>::map_future(service, move |answer| {
         let busy = handle.as_ref().map(IdleHandle::busy);
         async move {
@@ -203,7 +204,8 @@ async fn serve(
         }
     });
     let mut http = http1::Builder::new();
-    // hyper counts from the end of the request before: the sum leaves an idle connection to the limit above.
+    // hyper counts from the end of the request before: the sum leaves an idle connection to the
+    // limit above.
     http.header_read_timeout(idle.saturating_add(READ_LIMIT))
         .timer(WheelTimer::new(&wheel));
     let service = TowerToHyperService::new(service);
@@ -219,7 +221,8 @@ async fn serve(
         ended = connection.as_mut() => return ended,
         () = stop => {}
     }
-    // Closes it now if no request is in flight, else after the response, which says that it is the last.
+    // Closes it now if no request is in flight, else after the response, which says that it is the
+    // last.
     connection.as_mut().graceful_shutdown();
     connection.await
 }

@@ -130,7 +130,8 @@ async fn demonstrate() -> Outcome<bool> {
 
     let began = Instant::now();
     let mut running = JoinSet::new();
-    // If all shook hands at once, those who are done would be silent while they wait for the others.
+    // If all shook hands at once, those who are done would be silent while they wait for the
+    // others.
     let turns = Arc::new(Semaphore::new(4));
     for (kind, clients, _) in KINDS {
         let mut transport = TransportConfig::default();

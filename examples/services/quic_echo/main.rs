@@ -1,4 +1,5 @@
-//! A QUIC server that echoes streams, whose every timer is on one wheel: quinn with the wheel as its runtime's timer.
+//! A QUIC server that echoes streams, whose every timer is on one wheel: quinn with the wheel as
+//! its runtime's timer.
 //!
 //! A connection has one timer, and moves it with nearly every datagram: for lost datagrams, for
 //! acknowledgements, and for the idle timeout of a silent client. Clients that want to stay send

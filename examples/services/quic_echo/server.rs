@@ -66,7 +66,8 @@ impl Identity {
     }
 }
 
-/// QUIC counts it in whole milliseconds. Zero means never there, and so does what does not fit here.
+/// QUIC counts it in whole milliseconds. Zero means never there, and so does what does not fit
+/// here.
 fn idle_timeout(idle: Duration) -> Option<IdleTimeout> {
     let millis = u64::try_from(idle.as_nanos().div_ceil(1_000_000)).ok()?;
     VarInt::from_u64(millis).ok().map(IdleTimeout::from)

@@ -1,10 +1,12 @@
-//! One call cascades a bounded number of items. A bucket that is cascaded in part behaves like any other.
+//! One call cascades a bounded number of items. A bucket that is cascaded in part behaves like any
+//! other.
 
 use super::{CASCADE_LIMIT, Token, Wheel, inspect};
 
 const MANY: u64 = 2 * CASCADE_LIMIT as u64 + 100;
 
-/// A wheel of 64 slots with `MANY` items in the bucket `[4096, 8192)` of its level 2, due at the ticks given by `due`.
+/// A wheel of 64 slots with `MANY` items in the bucket `[4096, 8192)` of its level 2, due at the
+/// ticks given by `due`.
 fn crowded(due: impl Fn(u64) -> u64) -> (Wheel<u64>, Vec<Token>) {
     let mut wheel = Wheel::new(64);
     let tokens = (0..MANY).map(|n| wheel.insert(due(n), n)).collect();

@@ -1,5 +1,5 @@
-//! Plays byte scripts: those of a fuzzer's corpus, and some that are made here. The tests of keyed timers include this file
-//! too.
+//! Plays byte scripts: those of a fuzzer's corpus, and some that are made here. The tests of keyed
+//! timers include this file too.
 
 use std::path::Path;
 

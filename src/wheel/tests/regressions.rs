@@ -2,7 +2,8 @@
 
 use super::{Wheel, inspect, levels};
 
-/// Advances to the tick before, then to the tick, and asserts that the only item comes out at the second.
+/// Advances to the tick before, then to the tick, and asserts that the only item comes out at the
+/// second.
 fn fires_exactly_at(mut wheel: Wheel<()>, due: u64) {
     if due > wheel.now() {
         assert_eq!(wheel.advance(due - 1, usize::MAX).count(), 0, "early");
@@ -10,8 +11,8 @@ fn fires_exactly_at(mut wheel: Wheel<()>, due: u64) {
     assert_eq!(wheel.advance(due, usize::MAX).count(), 1, "late");
 }
 
-/// Kafka and `RussellLuo/timingwheel` round a deadline down to the start of its bucket: 900 ms on a wheel of seconds
-/// fired after 432 ms.
+/// Kafka and `RussellLuo/timingwheel` round a deadline down to the start of its bucket: 900 ms on a
+/// wheel of seconds fired after 432 ms.
 #[test]
 fn fires_no_item_at_the_start_of_its_wide_bucket() {
     for slots in [2, 4, 8, 64] {
@@ -30,8 +31,8 @@ fn fires_no_item_at_the_start_of_its_wide_bucket() {
     }
 }
 
-/// Tokio before 1.54, and `DelayQueue` still: an entry 2^36 ticks ahead lies in the *current* slot of the top level,
-/// and every nearer entry waits behind it. A timer of 300 ms took 2.2 years.
+/// Tokio before 1.54, and `DelayQueue` still: an entry 2^36 ticks ahead lies in the *current* slot
+/// of the top level, and every nearer entry waits behind it. A timer of 300 ms took 2.2 years.
 #[test]
 fn hides_no_near_item_behind_a_far_one_in_its_bucket() {
     for slots in [2, 4, 8, 16, 64, 256, 4096] {
@@ -60,7 +61,8 @@ fn hides_no_near_item_behind_a_far_one_in_its_bucket() {
     }
 }
 
-/// `DelayQueue` panics on deadlines 2^36 ms away and more; three large projects hit that in production.
+/// `DelayQueue` panics on deadlines 2^36 ms away and more; three large projects hit that in
+/// production.
 #[test]
 fn accepts_every_deadline() {
     for slots in [2, 4, 8, 16, 64, 256, 4096] {
@@ -74,7 +76,8 @@ fn accepts_every_deadline() {
     }
 }
 
-/// trantor's and netpoll's queues are one off beyond the first: in base 10 a delay of 20 fired at 11.
+/// trantor's and netpoll's queues are one off beyond the first: in base 10 a delay of 20 fired at
+/// 11.
 #[test]
 fn fires_delays_around_each_level_end_at_their_tick() {
     for slots in [2_u64, 4, 8, 16] {
@@ -99,8 +102,8 @@ fn fires_delays_around_each_level_end_at_their_tick() {
     }
 }
 
-/// Wheels that choose the level by the duration and the slot by `tick % slots` disagree with themselves once the
-/// window has slid: an item a whole rotation away lands in the current bucket.
+/// Wheels that choose the level by the duration and the slot by `tick % slots` disagree with
+/// themselves once the window has slid: an item a whole rotation away lands in the current bucket.
 #[test]
 fn keeps_an_item_one_rotation_away_out_of_the_present() {
     for slots in [2_u64, 4, 16, 64] {
@@ -121,8 +124,8 @@ fn keeps_an_item_one_rotation_away_out_of_the_present() {
     }
 }
 
-/// akka: a wheel whose time was stale after idling fired a burst of fresh timers early. go-zero, which counts ticks,
-/// stayed late.
+/// akka: a wheel whose time was stale after idling fired a burst of fresh timers early. go-zero,
+/// which counts ticks, stayed late.
 #[test]
 fn fires_fresh_items_on_time_after_a_long_silence() {
     let mut wheel = Wheel::new(64);
@@ -199,7 +202,8 @@ fn fires_an_item_moved_to_the_past_once() {
     }
 }
 
-/// Netty keeps cancelled timeouts, and the objects they refer to, until its wheel reaches their bucket.
+/// Netty keeps cancelled timeouts, and the objects they refer to, until its wheel reaches their
+/// bucket.
 #[test]
 fn drops_removed_items_at_once() {
     let item = std::rc::Rc::new(());

@@ -1,8 +1,9 @@
 //! Operation scripts, played on a wheel and on a sorted set beside it: the oracle.
 //!
-//! The property tests make their scripts from a distribution, the fuzz target and the replay of its corpus decode
-//! them from bytes. This file names nothing but what the module around it imports, so both can include it: `Wheel` and
-//! `Token`, and `inspect`, which checks as much of the wheel as the including crate can see.
+//! The property tests make their scripts from a distribution, the fuzz target and the replay of its
+//! corpus decode them from bytes. This file names nothing but what the module around it imports, so
+//! both can include it: `Wheel` and `Token`, and `inspect`, which checks as much of the wheel as
+//! the including crate can see.
 
 use std::collections::BTreeSet;
 
@@ -37,8 +38,8 @@ pub(super) enum Move {
     Same,
 }
 
-/// One step of a script. Items are named by the order in which they were inserted, modulo how many there have been:
-/// stale ones are named as often as live ones.
+/// One step of a script. Items are named by the order in which they were inserted, modulo how many
+/// there have been: stale ones are named as often as live ones.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Op {
     Insert(When),
@@ -123,8 +124,8 @@ impl World {
         self.check();
     }
 
-    /// Advances to one tick at once on one copy and in parts on another. Asserts that the same items come out, at
-    /// the same ticks.
+    /// Advances to one tick at once on one copy and in parts on another. Asserts that the same
+    /// items come out, at the same ticks.
     pub(super) fn cut(&self, to: u64, parts: &[(u64, usize)]) {
         let mut whole = self.clone();
         let target = whole.wheel.now().max(to);
@@ -229,8 +230,8 @@ impl World {
         }
     }
 
-    /// Advances, and drops the iterator after `take` items; returns the items that came out, by tick. Makes several
-    /// calls if the wheel has to cascade too many items for one.
+    /// Advances, and drops the iterator after `take` items; returns the items that came out, by
+    /// tick. Makes several calls if the wheel has to cascade too many items for one.
     fn advance(&mut self, to: u64, budget: usize, take: usize) -> Vec<(u64, usize)> {
         let limit = budget.min(take);
         let target = to.max(self.wheel.now());
@@ -322,7 +323,8 @@ pub(super) fn play_bytes(bytes: &[u8]) {
     world.finish();
 }
 
-/// The rest of a script. Every part of it is one byte, or one and eight for an arbitrary number of ticks.
+/// The rest of a script. Every part of it is one byte, or one and eight for an arbitrary number of
+/// ticks.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {

@@ -1,10 +1,10 @@
 //! Small wheels, exhaustively.
 //!
-//! There are two ways. *Every state*: the behaviour of a wheel depends on the ticks of its items relative to the current
-//! one, and on the current tick modulo the width of the highest level in use. With few items and near deadlines the number
-//! of states is finite. The tests visit every state that any script can reach, and make every step from each.
-//! *Every script*: the tests play all sequences of a few steps, from every alignment of the current tick, and at the end of
-//! time.
+//! There are two ways. *Every state*: the behaviour of a wheel depends on the ticks of its items
+//! relative to the current one, and on the current tick modulo the width of the highest level in
+//! use. With few items and near deadlines the number of states is finite. The tests visit every
+//! state that any script can reach, and make every step from each. *Every script*: the tests play
+//! all sequences of a few steps, from every alignment of the current tick, and at the end of time.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -36,7 +36,8 @@ impl<T: Debug> Drop for Trail<T> {
     }
 }
 
-/// A wheel and the few items that should be in it: their places in `items` are what the wheel holds.
+/// A wheel and the few items that should be in it: their places in `items` are what the wheel
+/// holds.
 #[derive(Debug, Clone)]
 struct Small {
     wheel: Wheel<usize>,
@@ -150,8 +151,8 @@ impl Small {
         }
     }
 
-    /// Advances from wake to wake until the wheel is empty. Asserts that there is one stop for each level at most, and that
-    /// each item comes out once.
+    /// Advances from wake to wake until the wheel is empty. Asserts that there is one stop for each
+    /// level at most, and that each item comes out once.
     fn drain(mut self) {
         let mut stops = self.height() + self.wheel.len();
         while let Some(wake) = self.wheel.next_wake() {
@@ -182,10 +183,11 @@ impl Small {
     }
 }
 
-/// Visits every state that a wheel with at most so many items can get into by steps of the given distances, and makes
-/// every step from each. Returns how many states there are.
+/// Visits every state that a wheel with at most so many items can get into by steps of the given
+/// distances, and makes every step from each. Returns how many states there are.
 fn visit_every_state(slots: usize, most: usize, distances: &[u64], advances: &[u64]) -> usize {
-    // The highest level that such distances reach is the one that a wheel makes for them when it is aligned worst.
+    // The highest level that such distances reach is the one that a wheel makes for them when it is
+    // aligned worst.
     let furthest: u64 = distances.iter().copied().max().expect("some distance");
     let mut top = 0;
     let mut width = 1;
@@ -309,8 +311,8 @@ fn plays_every_script_of_three_steps_at_the_end_of_time() {
     }
 }
 
-/// A timer moved once: go-zero compared the slots of the old and the new deadline instead of the distances, and a
-/// quarter of all single moves fired exactly one rotation early or late.
+/// A timer moved once: go-zero compared the slots of the old and the new deadline instead of the
+/// distances, and a quarter of all single moves fired exactly one rotation early or late.
 fn move_every_item_once(slots: u64, distances: &[u64]) {
     let size = usize::try_from(slots).expect("small");
     for origin in 0..slots.pow(3) {

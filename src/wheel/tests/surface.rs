@@ -95,7 +95,8 @@ fn stops_once_a_level_for_a_far_item() {
     assert_eq!(stops, on_the_way);
 }
 
-/// An item that cascades at its own tick is not overtaken by one that was scheduled at level 0 later.
+/// An item that cascades at its own tick is not overtaken by one that was scheduled at level 0
+/// later.
 #[test]
 fn empties_a_bucket_that_starts_now_before_level_0() {
     let mut wheel = Wheel::new(4);

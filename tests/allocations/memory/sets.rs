@@ -48,7 +48,8 @@ fn forgets_ten_thousand_dropped_sets() {
     assert_eq!(wheel.metrics().keyed_drained, 10_010);
 }
 
-/// When the last timer fires after the last handle is gone, no call notifies the actor that the set is over.
+/// When the last timer fires after the last handle is gone, no call notifies the actor that the set
+/// is over.
 #[test]
 fn keeps_memory_flat_over_sets_whose_last_timer_fired_last() {
     let runtime = paused_runtime();

@@ -40,7 +40,8 @@ fn p7_million_dropped_sleeps_are_freed_early() {
         "not a million at a time: {info:?}"
     );
     assert!(info.count_current < 1_000, "{info:?}");
-    // The thread's pool keeps a few cancelled entries, and the wheel keeps the chunks with their nodes.
+    // The thread's pool keeps a few cancelled entries, and the wheel keeps the chunks with their
+    // nodes.
     assert!(info.bytes_current < 2 * KEPT_BYTES, "{info:?}");
     let emptied = measured(&runtime, async {
         time::advance(HOUR * 2).await;

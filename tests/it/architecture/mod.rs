@@ -1,9 +1,11 @@
-//! Dependencies point one way, every promise names tests that exist, and the clock is read in one place.
+//! Dependencies point one way, every promise names tests that exist, and the clock is read in one
+//! place.
 //!
 //! The checks read the sources as text: the code of a file up to its unit tests, without comments.
 
 mod order;
 mod promises;
+mod texts;
 
 use std::fs;
 use std::path::Path;
@@ -17,19 +19,32 @@ struct File {
 
 /// Every Rust file below a folder of the project.
 fn rust_files(folder: &str) -> Vec<File> {
+    files(folder, ".rs")
+}
+
+/// Every file of the project whose name ends like this.
+fn project_files(end: &str) -> Vec<File> {
+    files("", end)
+}
+
+fn files(folder: &str, end: &str) -> Vec<File> {
     let project = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
-    walk(&project.join(folder), project, &mut files);
+    walk(&project.join(folder), project, end, &mut files);
     assert!(!files.is_empty(), "{folder} has no files");
     files
 }
 
-fn walk(folder: &Path, project: &Path, files: &mut Vec<File>) {
+fn walk(folder: &Path, project: &Path, end: &str, files: &mut Vec<File>) {
     for entry in fs::read_dir(folder).expect("it is a folder") {
         let path = entry.expect("it can be read").path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
         if path.is_dir() {
-            walk(&path, project, files);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            // What was built, and what is hidden, such as the repository.
+            if name != "target" && !name.starts_with('.') {
+                walk(&path, project, end, files);
+            }
+        } else if name.ends_with(end) {
             let relative = path.strip_prefix(project).expect("it lies in the project");
             files.push(File {
                 path: relative.to_string_lossy().replace('\\', "/"),

@@ -1,4 +1,5 @@
-//! The table of promises in the design chapter: each row names the tests that hold it. README names one of each.
+//! The table of promises in the design chapter: each row names the tests that hold it. README names
+//! one of each.
 
 use super::{File, rust_files};
 

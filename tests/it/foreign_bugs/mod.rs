@@ -88,7 +88,8 @@ async fn b02_fires_once_when_moved_to_less_than_a_tick() {
     }
 }
 
-// go-zero: a key set again after a drain never fires, and setting one from the drain's callback deadlocks.
+// go-zero: a key set again after a drain never fires, and setting one from the drain's callback
+// deadlocks.
 #[tokio::test(start_paused = true)]
 async fn b02_sets_drained_keys_again_while_handling_them() {
     let wheel = start_wheel();
@@ -118,7 +119,8 @@ async fn b02_shuts_down_twice_as_once() {
     assert!(wheel.is_shutdown());
 }
 
-// go-zero before 2020: removing marked the old entry, and when the wheel reached its bucket its key was deleted.
+// go-zero before 2020: removing marked the old entry, and when the wheel reached its bucket its key
+// was deleted.
 #[tokio::test(start_paused = true)]
 async fn b03_keeps_the_new_timer_despite_remains_of_the_old() {
     let wheel = start_wheel();
@@ -216,7 +218,8 @@ async fn b06_works_with_ticks_far_below_a_second() {
     }
 }
 
-// netpoll: the idle timeout is not stored, so touching does not prolong it and active connections are kicked.
+// netpoll: the idle timeout is not stored, so touching does not prolong it and active connections
+// are kicked.
 #[tokio::test(start_paused = true)]
 async fn b06_never_fires_what_is_moved_before_each_deadline() {
     let wheel = builder().slots(4).start().unwrap();
@@ -232,8 +235,8 @@ async fn b06_never_fires_what_is_moved_before_each_deadline() {
     assert_eq!(left.elapsed(), ms(20));
 }
 
-// Kafka, RussellLuo: 900 ms on a 1 s tick fired after 432 ms. pingora, timerwheel, hierarchical_hash_wheel_timer: up to
-// 1.8 ms early.
+// Kafka, RussellLuo: 900 ms on a 1 s tick fired after 432 ms. pingora, timerwheel,
+// hierarchical_hash_wheel_timer: up to 1.8 ms early.
 #[tokio::test(start_paused = true)]
 async fn b07_fires_no_timer_before_its_deadline() {
     let wheel = builder().tick(ms(1000)).start().unwrap();
@@ -348,7 +351,8 @@ async fn b10_drops_what_a_cancelled_timer_holds_at_once() {
     }
 }
 
-// Netty: `pendingTimeouts` went down twice, by the cancelling and by the slot; Dubbo's copy still does that.
+// Netty: `pendingTimeouts` went down twice, by the cancelling and by the slot; Dubbo's copy still
+// does that.
 #[tokio::test(start_paused = true)]
 async fn b10_timer_is_counted_down_once() {
     let wheel = start_wheel();
@@ -410,7 +414,8 @@ async fn b11_far_deadlines_neither_panic_nor_hide_near_ones() {
     assert_eq!(start.elapsed(), ms(600));
 }
 
-// The same for keyed timers, which are named by their keys: a slot used again belongs to its new key alone.
+// The same for keyed timers, which are named by their keys: a slot used again belongs to its new
+// key alone.
 #[tokio::test(start_paused = true)]
 async fn b12_keeps_a_new_timer_despite_a_stale_key() {
     let wheel = start_wheel();
@@ -430,7 +435,8 @@ async fn b12_keeps_a_new_timer_despite_a_stale_key() {
     }
 }
 
-// pingora-timeout: it loads its flag, then makes the future that is notified; a notification between the two is lost.
+// pingora-timeout: it loads its flag, then makes the future that is notified; a notification
+// between the two is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b13_every_sleeper_wakes() {
     let wheel = start_wheel();
@@ -478,6 +484,7 @@ async fn b15_wakes_no_idle_wheel() {
     stream.recv().await.unwrap();
     assert_eq!(start.elapsed(), Duration::from_secs(86_400 * 300));
     let woken = wheel.metrics().wake_ups - before;
-    // 300 days are 2^37.9 ticks of 0.1 ms: five levels of 256 slots. One more, since the setting itself woke it.
+    // 300 days are 2^37.9 ticks of 0.1 ms: five levels of 256 slots. One more, since the setting
+    // itself woke it.
     assert!(woken <= 6, "woke {woken} times for one timer");
 }

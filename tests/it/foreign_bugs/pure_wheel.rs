@@ -35,8 +35,8 @@ fn b08_items_inserted_while_advancing_are_yielded() {
     assert!(seen[0] == 100 && seen.is_sorted() && seen[49] < 400);
 }
 
-// Tokio before 1.54 and `DelayQueue`: an entry 2^36 ms ahead lies in the current slot of the top level and hides every
-// nearer timer: one of 300 ms took 2.2 years.
+// Tokio before 1.54 and `DelayQueue`: an entry 2^36 ms ahead lies in the current slot of the top
+// level and hides every nearer timer: one of 300 ms took 2.2 years.
 #[test]
 fn b11_hides_nothing_behind_a_far_item_in_the_bucket() {
     for slots in [2, 4, 64, 4096] {
@@ -89,8 +89,8 @@ fn b12_finds_nothing_by_a_stale_token() {
     }
 }
 
-// Many: the level is computed from the duration and the slot from the tick; once the window has slid they disagree, and
-// an item lands in the current bucket, due a rotation early, or late.
+// Many: the level is computed from the duration and the slot from the tick; once the window has
+// slid they disagree, and an item lands in the current bucket, due a rotation early, or late.
 #[test]
 fn b14_every_distance_is_exact_at_every_window() {
     for slots in [2_usize, 4, 8] {

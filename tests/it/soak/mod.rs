@@ -4,9 +4,10 @@
 //! SOAK_SECS=3600 cargo test --release --test it soak -- --ignored
 //! ```
 //!
-//! While it runs no timer may be early, no task may hang, and memory must not grow. At the end the counters add up and
-//! nothing is left. The run reports how late timers were, and asserts no bound, because that depends on the machine.
-//! `SOAK_TIMERS` sets another number of timers, `SOAK_SEED` repeats a run's random numbers.
+//! While it runs no timer may be early, no task may hang, and memory must not grow. At the end the
+//! counters add up and nothing is left. The run reports how late timers were, and asserts no bound,
+//! because that depends on the machine. `SOAK_TIMERS` sets another number of timers, `SOAK_SEED`
+//! repeats a run's random numbers.
 
 mod consumers;
 mod drivers;

@@ -1,4 +1,5 @@
-//! Requests that lie in a server's sockets when it is asked to stop. Tests of two packages include this file.
+//! Requests that lie in a server's sockets when it is asked to stop. Tests of two packages include
+//! this file.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,8 +10,8 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
 /// How many connections the server has accepted before, and how many wait to be accepted.
 const OF_EACH: usize = 100;
 
-/// Holds a server up, sends a request on each of 200 connections, asks it to stop, and lets it go on. Returns how many
-/// requests were not answered. `signal` sends the server a signal.
+/// Holds a server up, sends a request on each of 200 connections, asks it to stop, and lets it go
+/// on. Returns how many requests were not answered. `signal` sends the server a signal.
 pub(crate) fn unanswered(address: SocketAddr, signal: impl Fn(&str)) -> usize {
     let connect = || {
         let client = TcpStream::connect(address).expect("it listens");

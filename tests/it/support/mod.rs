@@ -33,7 +33,8 @@ pub(crate) const fn us(n: u64) -> Duration {
     Duration::from_micros(n)
 }
 
-/// Starts a wheel that keeps its sleeps under a paused clock, so that a test tries the wheel and not Tokio's timer.
+/// Starts a wheel that keeps its sleeps under a paused clock, so that a test tries the wheel and
+/// not Tokio's timer.
 #[track_caller]
 pub(crate) fn start_wheel() -> TimerWheel {
     builder().start().expect("the settings are valid")

@@ -96,7 +96,8 @@ fn bytes_of_keyed(scale: Scale) {
     drop(watches);
 }
 
-/// The same for sleeps, on a runtime where no other timer leaves memory that is given back meanwhile.
+/// The same for sleeps, on a runtime where no other timer leaves memory that is given back
+/// meanwhile.
 fn bytes_of_sleeps(scale: Scale) {
     let timers = timers(scale);
     let mut rng = Rng::with_seed(10);
@@ -130,7 +131,8 @@ fn bytes_of_sleeps(scale: Scale) {
     emit_bytes("tickwheel, a Sleep", inline, &info, timers);
 }
 
-/// S3: bytes for each task that sleeps, by how many words it holds besides. Tokio's tasks come in sizes of 128 bytes each.
+/// S3: bytes for each task that sleeps, by how many words it holds besides. Tokio's tasks come in
+/// sizes of 128 bytes each.
 fn tasks(scale: Scale) {
     for side in [Side::Tokio, Side::Tickwheel, Side::Ambient] {
         task::<0>(scale, side);

@@ -1,6 +1,7 @@
 use tickwheel::{Expirations, KeyedTimers, TimerWheel};
 
-/// `execute` runs for each timer that expires, eight at once, as go-zero's `execute` and Netty's `TimerTask` do.
+/// `execute` runs for each timer that expires, eight at once, as go-zero's `execute` and Netty's
+/// `TimerTask` do.
 pub fn start<F>(
     wheel: &TimerWheel,
     mut execute: impl FnMut(String, u32) -> F + Send + 'static,

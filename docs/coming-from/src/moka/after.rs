@@ -1,7 +1,8 @@
 use tickwheel::{Expirations, KeyedTimers, TimerWheel};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// The set of timers is the map: `set_timer(session, user, ttl)`, `get(&session)`, `remove_timer(&session)`.
+/// The set of timers is the map: `set_timer(session, user, ttl)`, `get(&session)`,
+/// `remove_timer(&session)`.
 pub fn sessions(
     wheel: &TimerWheel,
     ended: UnboundedSender<(String, u32)>,

@@ -1,5 +1,5 @@
-//! Both sides of each page are run on the same script, and what can be observed is compared. What a page says is
-//! different is a test too.
+//! Both sides of each page are run on the same script, and what can be observed is compared. What a
+//! page says is different is a test too.
 
 mod delay_queue;
 mod hashed_wheels;

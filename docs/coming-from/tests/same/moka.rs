@@ -1,4 +1,5 @@
-//! moka's time to live with an eviction listener against a set of keyed timers. Its clock is the real one.
+//! moka's time to live with an eviction listener against a set of keyed timers. Its clock is the
+//! real one.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The timer of the example `other_runtime` under smol: never early, in order, and gone when dropped.
+//! The timer of the example `other_runtime` under smol: never early, in order, and gone when
+//! dropped.
 
 use std::time::{Duration, Instant};
 

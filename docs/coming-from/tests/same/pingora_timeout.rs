@@ -1,4 +1,5 @@
-//! `pingora-timeout` against `tickwheel::time`. Its clock is the real one, so outcomes are compared, not instants.
+//! `pingora-timeout` against `tickwheel::time`. Its clock is the real one, so outcomes are
+//! compared, not instants.
 
 use std::future::pending;
 use std::io::ErrorKind;

@@ -59,7 +59,8 @@ async fn same_items_are_there_at_the_same_instants() {
     }
 }
 
-/// The wheel has a thread, and this one blocks: the timer fires, and the task that removes items cannot run.
+/// The wheel has a thread, and this one blocks: the timer fires, and the task that removes items
+/// cannot run.
 #[tokio::test]
 async fn item_set_while_its_expiration_waits_stays() {
     let wheel = TimerWheel::builder().dedicated_thread().start();

@@ -14,8 +14,8 @@ pub fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-/// The random choices of a script. Steps happen at even milliseconds and deadlines are odd ones, so which of the two
-/// comes first does not depend on the side.
+/// The random choices of a script. Steps happen at even milliseconds and deadlines are odd ones, so
+/// which of the two comes first does not depend on the side.
 pub struct Choices(fastrand::Rng);
 
 impl Choices {

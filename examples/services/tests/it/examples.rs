@@ -1,6 +1,7 @@
 //! The services, run as programs, and the recipe that the front page of the adapters shows.
 //!
-//! `cargo test -p tickwheel-services` builds the examples; with `--test it` it runs those of the last build.
+//! `cargo test -p tickwheel-services` builds the examples; with `--test it` it runs those of the
+//! last build.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -257,8 +258,8 @@ fn http_service_answers_what_is_in_flight_before_it_stops() {
     }
 }
 
-/// The choice between a request in a socket and the signal was left to chance, and the listener was closed with connections
-/// that waited to be accepted.
+/// The choice between a request in a socket and the signal was left to chance, and the listener was
+/// closed with connections that waited to be accepted.
 #[test]
 #[cfg(unix)]
 fn http_service_answers_what_was_sent_before_its_signal() {
@@ -313,7 +314,8 @@ fn second_signal_ends_a_service_at_once() {
             .read_exact(&mut asked_for_the_body)
             .expect("it answers");
         service.signal("-TERM");
-        // Signals that come at once may be taken for one. The body never stalls, so only a signal ends the service.
+        // Signals that come at once may be taken for one. The body never stalls, so only a signal
+        // ends the service.
         while !service.has_ended() {
             let _ = asking.write_all(b"b");
             std::thread::sleep(Duration::from_millis(300));
