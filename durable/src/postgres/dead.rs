@@ -3,8 +3,6 @@
 //! A retry and a discard hold the locks of the keys, so that they and a write of the same key come one after the other. They
 //! leave out keys that a transaction of a user has locked.
 
-use std::collections::HashSet;
-
 use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
 
@@ -89,18 +87,17 @@ async fn change(
     which: &DeadRows,
     (change, rest): (&'static str, &Parameters<'_>),
 ) -> Result<Changed, Error> {
-    let (mut versions, more) = choose(session, space, which).await?;
+    let (versions, more) = choose(session, space, which).await?;
     let hold: &Parameters<'_> = &[&space.id, &versions];
-    let locked = session.begin(sql::HOLD_DEAD, hold).await?;
-    let locked: HashSet<i64> = locked.iter().map(|row| row.get(0)).collect();
-    versions.retain(|version| !locked.contains(version));
-    let mut parameters: Vec<&(dyn ToSql + Sync)> = vec![&space.id, &versions];
+    let mut parameters: Vec<&(dyn ToSql + Sync)> = hold.to_vec();
     parameters.extend(rest);
-    let answers = session.commit(&[(change, &parameters)]).await?;
+    let answers = session
+        .transaction(&[(sql::HOLD_DEAD, hold), (change, &parameters)])
+        .await?;
     Ok(Changed {
-        rows: unsigned(answers[0][0].get(0)),
+        rows: unsigned(answers[1][0].get(0)),
         more,
-        locked: !locked.is_empty(),
+        locked: !answers[0].is_empty(),
     })
 }
 

@@ -63,9 +63,9 @@ const COMPACT: &str = "
         END CASE;
     END $body$";
 
-/// Replaces `$1` and so on by names.
-fn named(sql: &str, names: &[&str]) -> String {
-    let mut named = sql.to_owned();
+/// Replaces `$1` and so on by names. What batches leave out is no matter here: a transaction waits for the locks of its key.
+fn named(text: &str, names: &[&str]) -> String {
+    let mut named = text.replace(sql::UNLESS_LOCKED, "");
     // The last first: the text of `$1` is part of `$10`.
     let numbered: Vec<_> = (1..).zip(names).collect();
     for (number, name) in numbered.into_iter().rev() {

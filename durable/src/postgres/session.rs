@@ -22,12 +22,12 @@ use crate::store::StoreError;
 /// statistics say, because they are out of date most of the time: a table is full now and empty a
 /// minute later. A plan is made once for a connection.
 ///
-/// A process that is stopped in the middle of sending a batch holds the locks of its keys, for ten seconds at most.
+/// A process that is stopped in the middle of sending a batch holds the locks of its keys, for a second at most.
 const SETTINGS: &str = "
     SET default_transaction_isolation = 'read committed';
     SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
     SET plan_cache_mode = force_generic_plan; SET jit = off; SET max_parallel_workers_per_gather = 0;
-    SET idle_in_transaction_session_timeout = '10s'; SET client_min_messages = warning;";
+    SET idle_in_transaction_session_timeout = '1s'; SET client_min_messages = warning;";
 
 /// The id of the server's process, and when it started, in microseconds, because ids are used
 /// again.
@@ -155,7 +155,8 @@ impl Session {
         self.client.query(&statement, parameters).await
     }
 
-    /// Runs statements in one transaction and one round trip.
+    /// Runs statements in one transaction and one round trip: the server has all of them before it takes the first lock, unless
+    /// there are too many bytes for the network to hold. Returns their rows.
     pub(super) async fn transaction(
         &self,
         queries: &[(&'static str, &Parameters<'_>)],
@@ -163,80 +164,21 @@ impl Session {
         if let [(sql, parameters)] = queries {
             return Ok(vec![self.query(sql, parameters).await?]);
         }
-        let statements = self.prepare(queries).await?;
-        self.pipeline(Some("BEGIN"), queries, &statements, Some("COMMIT"))
-            .await
-    }
-
-    /// Begins a transaction with a statement, in one round trip. [`commit`](Self::commit) goes on with it.
-    pub(super) async fn begin(
-        &self,
-        sql: &'static str,
-        parameters: &Parameters<'_>,
-    ) -> Result<Vec<Row>, Error> {
-        let queries = [(sql, parameters)];
-        let statements = self.prepare(&queries).await?;
-        let begun = self.pipeline(Some("BEGIN"), &queries, &statements, None);
-        match begun.await {
-            Ok(mut answers) => Ok(answers.remove(0)),
-            Err(error) => Err(self.roll_back(error).await),
-        }
-    }
-
-    /// Runs statements in the transaction that was begun, and commits it, in one round trip.
-    pub(super) async fn commit(
-        &self,
-        queries: &[(&'static str, &Parameters<'_>)],
-    ) -> Result<Vec<Vec<Row>>, Error> {
-        let statements = match self.prepare(queries).await {
-            Ok(statements) => statements,
-            Err(error) => return Err(self.roll_back(error).await),
-        };
-        self.pipeline(None, queries, &statements, Some("COMMIT"))
-            .await
-    }
-
-    /// Ends a transaction that has failed. Returns the error.
-    async fn roll_back(&self, error: Error) -> Error {
-        // A connection that is lost has ended it already.
-        let _ = self.client.batch_execute("ROLLBACK").await;
-        error
-    }
-
-    async fn prepare(
-        &self,
-        queries: &[(&'static str, &Parameters<'_>)],
-    ) -> Result<Vec<Statement>, Error> {
-        try_join_all(queries.iter().map(|(sql, _)| self.statement(sql))).await
-    }
-
-    /// Sends everything in one round trip. Returns the rows of the statements.
-    async fn pipeline(
-        &self,
-        begin: Option<&'static str>,
-        queries: &[(&'static str, &Parameters<'_>)],
-        statements: &[Statement],
-        commit: Option<&'static str>,
-    ) -> Result<Vec<Vec<Row>>, Error> {
+        let statements = try_join_all(queries.iter().map(|(sql, _)| self.statement(sql))).await?;
         // Requests leave in the order in which they are first polled. After one that fails the server skips the others, and
         // COMMIT rolls back.
         let plain = |sql: &'static str| -> Request<'_> {
             Box::pin(self.client.batch_execute(sql).map_ok(|()| Vec::new()))
         };
         let mut requests: Vec<Request<'_>> = Vec::with_capacity(queries.len() + 2);
-        requests.extend(begin.map(plain));
-        for ((_, parameters), statement) in queries.iter().zip(statements) {
+        requests.push(plain("BEGIN"));
+        for ((_, parameters), statement) in queries.iter().zip(&statements) {
             requests.push(Box::pin(self.client.query(statement, parameters)));
         }
-        requests.extend(commit.map(plain));
+        requests.push(plain("COMMIT"));
         let answers = futures_util::future::join_all(requests).await;
         let answers = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let first = usize::from(begin.is_some());
-        Ok(answers
-            .into_iter()
-            .skip(first)
-            .take(queries.len())
-            .collect())
+        Ok(answers.into_iter().skip(1).take(queries.len()).collect())
     }
 
     /// Ends processes whose connections were given up, so that no statement of theirs takes effect

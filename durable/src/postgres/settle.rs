@@ -1,8 +1,8 @@
 //! Batches of claims that are to be settled. They are cut and sent as writes are, by token.
 //!
 //! One statement that makes no waiting row and no dead one commits by itself. Otherwise a transaction locks all claims first.
-//! Claims that are put back or die need the locks of their keys before that, in a round trip of its own. Claims of keys that
-//! a transaction of a user has locked are left out.
+//! Claims that are put back or die need the locks of their keys before that. Claims of keys that a transaction of a user has
+//! locked are left out.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -112,6 +112,7 @@ impl<'a> Part<'a> {
 /// The meaning of a statement's rows.
 enum Answers<'a> {
     Nothing,
+    Locked,
     Settled(&'a Part<'a>),
     PutBack(&'a Part<'a>),
 }
@@ -166,34 +167,30 @@ impl Call for SettleCall<'_> {
         };
         let held = self.settles.iter().filter(needs_key);
         let held: Vec<_> = held.map(|settle| settle.token.0).collect();
-        let mut locked = HashSet::new();
-        if !held.is_empty() {
-            let rows = session.begin(sql::HOLD_CLAIMED, &[id, &held]).await?;
-            locked.extend(rows.iter().map(|row| row.get::<_, i64>(0)));
-        }
-        let free = self.settles.iter().zip(0..);
-        let free = free.filter(|(settle, _)| !locked.contains(&settle.token.0));
-        let free: Vec<_> = free.collect();
-        let batch = parts(&free, |(settle, _)| settle.token, |_| 0);
+        let all: Vec<_> = self.settles.iter().zip(0..).collect();
+        let batch = parts(&all, |(settle, _)| settle.token, |_| 0);
         let batch: Vec<_> = batch.into_iter().map(Part::new).collect();
         let mut queries: Vec<Query<'_>> = Vec::new();
         for part in &batch {
             queries.extend(part_queries(part, &head));
         }
-        let mut tokens: Vec<_> = free.iter().map(|(settle, _)| settle.token.0).collect();
+        let mut tokens: Vec<_> = self.settles.iter().map(|settle| settle.token.0).collect();
         tokens.sort_unstable();
         if queries.len() > 1 {
             queries.insert(0, (sql::LOCK_CLAIMS, vec![id, &tokens], Answers::Nothing));
+        }
+        if !held.is_empty() {
+            queries.insert(0, (sql::HOLD_CLAIMED, vec![id, &held], Answers::Locked));
         }
         let requests: Vec<(&'static str, &Parameters<'_>)> = queries
             .iter()
             .map(|(sql, parameters, _)| (*sql, parameters.as_slice()))
             .collect();
-        let answers = if held.is_empty() {
-            session.transaction(&requests).await?
-        } else {
-            session.commit(&requests).await?
-        };
+        let answers = session.transaction(&requests).await?;
+        let mut locked = HashSet::new();
+        if let Some((_, _, Answers::Locked)) = queries.first() {
+            locked.extend(answers[0].iter().map(|row| row.get::<_, i64>(0)));
+        }
         let mut settled: Vec<_> = self
             .settles
             .iter()
@@ -207,7 +204,7 @@ impl Call for SettleCall<'_> {
             .collect();
         for ((_, _, means), rows) in queries.iter().zip(&answers) {
             match means {
-                Answers::Nothing => {}
+                Answers::Nothing | Answers::Locked => {}
                 Answers::Settled(part) => {
                     for row in rows {
                         settled[part.find(row.get(0))] = Settled::Done;

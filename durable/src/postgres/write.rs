@@ -1,8 +1,8 @@
 //! Batches of writes.
 //!
 //! A statement touches a key once. So a batch is cut where a key comes again, and each part has a statement for each kind of
-//! write in it. They share a transaction that first takes the locks of all keys, in a round trip of its own: writes of keys
-//! that a transaction of a user has locked are left out. Sets alone, the most frequent batch, are one statement that does both
+//! write in it. They share a transaction that first takes the locks of all keys: writes of keys that a transaction of a user
+//! has locked are left out. Sets alone, the most frequent batch, are one statement that does both
 //! and commits by itself.
 
 use std::collections::HashSet;
@@ -141,11 +141,10 @@ impl<'a> Part<'a> {
         part
     }
 
-    /// Those of the writes that are done, cut into parts.
-    fn cut(writes: &'a [Write], is_done: impl Fn(&Write) -> bool) -> Vec<Self> {
-        let done = writes.iter().zip(0..).filter(|(write, _)| is_done(write));
-        let done: Vec<_> = done.collect();
-        let parts = parts(&done, |(write, _)| &write.key, |(write, _)| write.bytes());
+    /// The writes, cut into parts.
+    fn cut(writes: &'a [Write]) -> Vec<Self> {
+        let writes: Vec<_> = writes.iter().zip(0..).collect();
+        let parts = parts(&writes, |(write, _)| &write.key, |(write, _)| write.bytes());
         parts.into_iter().map(Part::new).collect()
     }
 
@@ -181,8 +180,8 @@ impl Call for WriteCall<'_> {
             &self.space.channel,
         ];
         let mut written = vec![None; self.writes.len()];
-        let all = Part::cut(&self.writes, |_| true);
-        if let [part] = &all[..] {
+        let batch = Part::cut(&self.writes);
+        if let [part] = &batch[..] {
             if let [(sql::SET, parameters, means)] = &part_queries(part, &head)[..] {
                 let rows = session.query(sql::SET_ALONE, parameters).await?;
                 for row in &rows {
@@ -197,13 +196,6 @@ impl Call for WriteCall<'_> {
         if keys.is_empty() {
             return Ok(written);
         }
-        let locked = session.begin(sql::HOLD, &[&self.space.id, &keys]).await?;
-        let locked: HashSet<&[u8]> = locked.iter().map(|row| row.get(0)).collect();
-        let batch = if locked.is_empty() {
-            all
-        } else {
-            Part::cut(&self.writes, |write| !locked.contains(write.key.as_slice()))
-        };
         let if_absent = batch.iter().flat_map(|part| &part.set_if_absent.keys);
         let if_absent: Vec<_> = if_absent.copied().collect();
         let mut queries: Vec<(usize, Query<'_>)> = Vec::new();
@@ -219,14 +211,23 @@ impl Call for WriteCall<'_> {
             let of_part = part_queries(part, &head);
             queries.extend(of_part.into_iter().map(|query| (number, query)));
         }
-        let requests: Vec<(&'static str, &Parameters<'_>)> = queries
+        let hold: &Parameters<'_> = &[&self.space.id, &keys];
+        let mut requests = vec![(sql::HOLD, hold)];
+        let of_parts = queries
             .iter()
-            .map(|(_, (sql, parameters, _))| (*sql, parameters.as_slice()))
-            .collect();
-        let answers = session.commit(&requests).await?;
-        for ((part, (_, _, means)), rows) in queries.iter().zip(&answers) {
+            .map(|(_, (sql, parameters, _))| (*sql, &parameters[..]));
+        requests.extend(of_parts);
+        let answers = session.transaction(&requests).await?;
+        for ((part, (_, _, means)), rows) in queries.iter().zip(&answers[1..]) {
             for row in rows {
                 answer(&batch[*part], *means, row, &mut written);
+            }
+        }
+        // What was seen of these keys may be out of date at once.
+        let locked: HashSet<&[u8]> = answers[0].iter().map(|row| row.get(0)).collect();
+        for (write, outcome) in self.writes.iter().zip(&mut written) {
+            if locked.contains(&write.key[..]) {
+                *outcome = None;
             }
         }
         Ok(written)

@@ -17,6 +17,7 @@ mod pooler;
 mod restore;
 mod schemas;
 mod server;
+mod stopped;
 mod thief;
 mod transactions;
 mod waiting;

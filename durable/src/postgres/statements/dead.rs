@@ -16,7 +16,7 @@ pub(in crate::postgres) const DEAD_BEFORE: &str = concat!(
 /// row, if it has none.
 pub(in crate::postgres) const RETRY: &str = concat!(
     "WITH ",
-    items!("$2::bigint[]", "version"),
+    free_tokens!("$2::bigint[]", "version"),
     ", retried AS (
         DELETE FROM @.tickwheel_dead d USING i WHERE d.version = i.version AND d.namespace + 0 = i.namespace
         RETURNING i.number, i.namespace, d.key, d.value, d.deadline, d.error
@@ -38,7 +38,7 @@ pub(in crate::postgres) const RETRY: &str = concat!(
 /// Deletes those of an array of dead versions that are not locked.
 pub(in crate::postgres) const DISCARD: &str = concat!(
     "WITH ",
-    items!("$2::bigint[]", "version"),
+    free_tokens!("$2::bigint[]", "version"),
     ", free AS MATERIALIZED (
         SELECT d.version FROM i, @.tickwheel_dead d WHERE d.version = i.version AND d.namespace + 0 = i.namespace
         FOR UPDATE OF d SKIP LOCKED

@@ -80,14 +80,30 @@ macro_rules! is_free {
     };
 }
 
+/// Notes which items of `i` a transaction has locked, by their names, and returns a column of them.
+macro_rules! note_locked {
+    ($name:literal, $column:literal) => {
+        concat!(
+            ", locked AS MATERIALIZED (SELECT i.",
+            $column,
+            ", ",
+            $name,
+            " AS name FROM i WHERE NOT ",
+            is_free!(),
+            ") SELECT ",
+            $column,
+            ", set_config('tickwheel.locked', string_agg(name, ',') OVER (), true) FROM locked"
+        )
+    };
+}
+
 /// Takes the locks of an array of keys. Returns those that a transaction has locked.
 pub(in crate::postgres) const HOLD: &str = concat!(
     "WITH i AS MATERIALIZED (SELECT u.*, ",
     key_hash!("u.key"),
     " AS hash FROM unnest($2::bytea[]) WITH ORDINALITY AS u(key, number)), ",
     hold!(),
-    " SELECT i.key FROM i WHERE NOT ",
-    is_free!()
+    note_locked!("encode(i.key, 'hex')", "key")
 );
 
 /// Takes the locks of the keys of an array of versions, which are rows of a table. Returns those of keys that a transaction
@@ -104,8 +120,7 @@ macro_rules! hold_rows {
             " t WHERE t.version = chosen.version AND t.namespace + 0 = chosen.namespace
             ), ",
             hold!(),
-            " SELECT i.version FROM i WHERE NOT ",
-            is_free!()
+            note_locked!("i.version::text", "version")
         )
     };
 }
@@ -132,7 +147,7 @@ pub(in crate::postgres) const TAKE: &str =
 /// Locks the waiting rows under an array of keys.
 pub(in crate::postgres) const LOCK: &str = concat!(
     "WITH ",
-    items!("$2::bytea[]", "key"),
+    free_keys!("$2::bytea[]", "key"),
     " SELECT 1 FROM i, @.tickwheel_timers t
     WHERE t.namespace = i.namespace AND t.key = i.key AND NOT t.in_flight
     FOR UPDATE OF t"
@@ -155,7 +170,7 @@ pub(in crate::postgres) const LOCK_ALL: &str = "
 /// Locks the claims with an array of tokens, in their order.
 pub(in crate::postgres) const LOCK_CLAIMS: &str = concat!(
     "WITH ",
-    items!("$2::bigint[]", "version"),
+    free_tokens!("$2::bigint[]", "version"),
     " SELECT 1 FROM i, @.tickwheel_timers t
     WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight::int = 1
     ORDER BY t.version

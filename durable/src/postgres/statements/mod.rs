@@ -38,7 +38,9 @@
 //! | of the key itself | one for each key | tries to take it, if it has no lock of transactions | waits for it |
 //!
 //! 1. A batch writes a key only if it holds the key's lock of transactions, or the lock of the key itself. Otherwise it leaves
-//!    the key out, and the caller tries again: [`WriteOutcome::Locked`](crate::store::WriteOutcome::Locked).
+//!    the key out, and the caller tries again: [`WriteOutcome::Locked`](crate::store::WriteOutcome::Locked). The statement that
+//!    takes the locks notes such keys or tokens in the setting `tickwheel.locked`, until the transaction ends, and those that
+//!    follow leave them out. So all go out at once, and no lock waits for the process that has sent them.
 //! 2. A transaction that changes a key holds both until it ends. So no batch writes the key meanwhile, and no batch meets an
 //!    uncommitted row.
 //! 3. A batch waits for other batches only, and a transaction for batches, which are short, and for other transactions. So
@@ -202,6 +204,50 @@ macro_rules! items {
         )
     };
 }
+
+/// Leaves out the items whose name [`note_locked!`] has noted in this transaction.
+macro_rules! unless_locked {
+    ($name:literal) => {
+        concat!(
+            " WHERE ",
+            $name,
+            " <> ALL (coalesce((SELECT string_to_array(current_setting('tickwheel.locked', true), ',')), '{}'))"
+        )
+    };
+}
+
+/// The items of a batch, from arrays, but for those that a transaction of a user has locked.
+macro_rules! free_items {
+    ($arrays:literal, $columns:literal, $name:literal) => {
+        concat!(
+            "i AS MATERIALIZED (SELECT $1::int AS namespace, u.* FROM unnest(",
+            $arrays,
+            ") WITH ORDINALITY AS u(",
+            $columns,
+            ", number)",
+            unless_locked!($name),
+            ")"
+        )
+    };
+}
+
+/// The items with a token.
+macro_rules! free_tokens {
+    ($arrays:literal, $columns:literal) => {
+        free_items!($arrays, $columns, "u.version::text")
+    };
+}
+
+/// The items with a key.
+macro_rules! free_keys {
+    ($arrays:literal, $columns:literal) => {
+        free_items!($arrays, $columns, "encode(u.key, 'hex')")
+    };
+}
+
+/// The part of a statement that leaves out keys.
+#[cfg(test)]
+pub(super) const UNLESS_LOCKED: &str = unless_locked!("encode(u.key, 'hex')");
 
 /// The columns of a row, as `read::stored` reads them.
 macro_rules! stored {

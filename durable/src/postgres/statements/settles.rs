@@ -7,7 +7,7 @@ use crate::postgres::read::micros;
 /// From an array of tokens.
 pub(in crate::postgres) const ACK: &str = concat!(
     "WITH ",
-    items!("$2::bigint[]", "version"),
+    free_tokens!("$2::bigint[]", "version"),
     " DELETE FROM @.tickwheel_timers t USING i
     WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight::int = 1
     RETURNING t.version"
@@ -16,7 +16,7 @@ pub(in crate::postgres) const ACK: &str = concat!(
 /// From arrays of tokens and errors.
 pub(in crate::postgres) const DIE: &str = concat!(
     "WITH ",
-    items!("$2::bigint[], $3::text[]", "version, error"),
+    free_tokens!("$2::bigint[], $3::text[]", "version, error"),
     ", gone AS (
         DELETE FROM @.tickwheel_timers t USING i
         WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight::int = 1
@@ -33,7 +33,7 @@ pub(in crate::postgres) const DIE: &str = concat!(
 /// From arrays of tokens, leases and errors.
 pub(in crate::postgres) const EXTEND: &str = concat!(
     "WITH ",
-    items!(
+    free_tokens!(
         "$2::bigint[], $3::bigint[], $4::text[]",
         "version, lease, error"
     ),
@@ -70,7 +70,7 @@ pub(in crate::postgres) const LEAVERS: &str = concat!(
 ///
 /// The first row of a key becomes its waiting row, if it has none.
 pub(in crate::postgres) const PUT_BACK: &str = concat!(
-    "WITH ", clock!(), ", ", items!(
+    "WITH ", clock!(), ", ", free_tokens!(
         "$5::bigint[], $6::bigint[], $7::text[], $8::bigint[]", "version, delay, error, left_by"
     ), ", claim AS MATERIALIZED (
         SELECT i.number, i.delay, i.error, i.left_by, t.version, t.key

@@ -74,7 +74,7 @@ macro_rules! set {
 }
 
 pub(in crate::postgres) const SET: &str = set!(
-    items!(
+    free_keys!(
         "$5::bytea[], $6::bytea[], $7::bigint[], $8::bool[], $9::bigint[], $10::text[]",
         "key, value, at, relative, period, schedule"
     ),
@@ -98,7 +98,7 @@ pub(in crate::postgres) const SET_ALONE: &str = set!(
 );
 
 pub(in crate::postgres) const SET_IF_ABSENT: &str = concat!(
-    "WITH ", clock!(), ", ", items!("$5::bytea[], $6::bytea[], $7::bigint[], $8::bool[], $9::bigint[], $10::text[]", "key, value, at, relative, period, schedule"), ", armed AS (", insert_waiting!(),
+    "WITH ", clock!(), ", ", free_keys!("$5::bytea[], $6::bytea[], $7::bigint[], $8::bool[], $9::bigint[], $10::text[]", "key, value, at, relative, period, schedule"), ", armed AS (", insert_waiting!(),
     " WHERE NOT EXISTS (
         SELECT FROM @.tickwheel_timers f WHERE f.namespace = i.namespace AND f.key = i.key AND f.in_flight
     )
@@ -111,7 +111,7 @@ pub(in crate::postgres) const MOVE: &str = concat!(
     "WITH ",
     clock!(),
     ", ",
-    items!("$5::bytea[], $6::bigint[], $7::bool[]", "key, at, relative"),
+    free_keys!("$5::bytea[], $6::bigint[], $7::bool[]", "key, at, relative"),
     ", armed AS (
         UPDATE @.tickwheel_timers t SET
             version = nextval('@.tickwheel_versions'), due = d.due, deadline = d.due,
@@ -128,7 +128,7 @@ pub(in crate::postgres) const MOVE: &str = concat!(
 /// waiting row it returns the one that died last.
 pub(in crate::postgres) const REMOVE: &str = concat!(
     "WITH ",
-    items!("$2::bytea[]", "key"),
+    free_keys!("$2::bytea[]", "key"),
     ", removed AS (
         DELETE FROM @.tickwheel_timers t USING i
         WHERE t.namespace = i.namespace AND t.key = i.key AND NOT t.in_flight

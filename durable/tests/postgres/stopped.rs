@@ -1,0 +1,165 @@
+//! A process that is stopped in the middle of a batch, as by SIGSTOP, a debugger or a machine that sleeps: calls of others on
+//! the same locks go on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tickwheel::TimerWheel;
+use tickwheel_durable::store::{
+    Action, Due, Fire, LoadWindow, Namespace, Settle, Settlement, Store, Write, WriteOutcome,
+};
+use tickwheel_durable::{Moved, Postgres, Removed, builder};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::server::{client, database, missing};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const FAR: LoadWindow = LoadWindow::new(Duration::ZERO, None);
+
+/// Stands between a store and its server. Once it is told to stop, it passes on what a connection sends at once with the begin
+/// of a transaction, and nothing after that.
+struct Proxy {
+    port: u16,
+    stops: Arc<AtomicBool>,
+}
+
+impl Proxy {
+    async fn start(server: u16) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("it binds");
+        let port = listener.local_addr().expect("it is bound").port();
+        let stops = Arc::<AtomicBool>::default();
+        let proxy = Proxy {
+            port,
+            stops: Arc::clone(&stops),
+        };
+        tokio::spawn(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                let server = TcpStream::connect(("127.0.0.1", server)).await;
+                let server = server.expect("it accepts");
+                drop(tokio::spawn(pass_on(socket, server, Arc::clone(&stops))));
+            }
+        });
+        proxy
+    }
+}
+
+async fn pass_on(socket: TcpStream, server: TcpStream, stops: Arc<AtomicBool>) {
+    let (mut from_store, mut to_store) = socket.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    drop(tokio::spawn(async move {
+        copy(&mut from_server, &mut to_store).await
+    }));
+    let mut buffer = vec![0; 1 << 16];
+    while let Ok(count @ 1..) = from_store.read(&mut buffer).await {
+        let sent = &buffer[..count];
+        if to_server.write_all(sent).await.is_err() {
+            return;
+        }
+        let begins = sent.windows(5).any(|word| word == b"BEGIN");
+        if begins && stops.load(Ordering::Acquire) {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+fn write(key: &str, action: Action) -> Write {
+    Write::new(format!("\"{key}\"").into(), action)
+}
+
+fn set(key: &str, due: Duration) -> Write {
+    write(key, Action::set(b"1".to_vec(), Due::In(due), None, false))
+}
+
+/// A store that stops in the middle of a batch by this call, and its server.
+async fn stop_in(
+    name: &str,
+    call: impl AsyncFnOnce(&Postgres, &Namespace, &AtomicBool),
+) -> Option<String> {
+    let url = database(name).await?;
+    let config: tokio_postgres::Config = url.parse().expect("it parses");
+    let port = config.get_ports()[0];
+    let proxy = Proxy::start(port).await;
+    let through = url.replace(&format!(":{port}/"), &format!(":{}/", proxy.port));
+    let store = Postgres::connect(&through).await.expect("it connects");
+    let space = Namespace::new("orders").expect("it is a name");
+    store.open(&space, "json").await.expect("it opens");
+    let moved = |key| write(key, Action::move_to(Due::In(HOUR)));
+    // All statements are prepared, and the keys are there.
+    let writes = ["a", "b"].map(|key| set(key, HOUR)).to_vec();
+    store.write(&space, writes, FAR).await.expect("it writes");
+    let writes = vec![moved("a"), moved("b")];
+    store.write(&space, writes, FAR).await.expect("it writes");
+    call(&store, &space, &proxy.stops).await;
+    // It is not dropped: its connections stay open.
+    std::mem::forget(store);
+    Some(url)
+}
+
+/// Others change the same keys, as instances and in transactions of their own.
+async fn others_go_on(url: &str) {
+    let store = Postgres::connect(url).await.expect("it connects");
+    let builder = builder::<String, u64>("orders").call_timeout(Duration::from_secs(5));
+    let started = builder.start(&TimerWheel::new(), store).await;
+    let (timers, _claims) = started.expect("it starts");
+    assert_eq!(timers.move_timer("a", HOUR).await, Ok(Moved::Yes));
+    let user = client(url).await;
+    let call = "SET statement_timeout = '5s'; SELECT tickwheel_move('orders', 'b', now() + interval '1 h')";
+    user.batch_execute(call).await.expect("it is moved");
+    assert_eq!(timers.remove_timer("b").await, Ok(Removed::Value(1)));
+}
+
+/// It took the locks of the keys, and the rest of the batch came with a second round trip, which never came.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn process_stopped_in_a_batch_of_writes_delays_no_other() {
+    let stopped = stop_in("stopped_writes", async |store, space, stops| {
+        stops.store(true, Ordering::Release);
+        let (store, space) = (store.clone(), space.clone());
+        let writes = ["a", "b"].map(|key| write(key, Action::move_to(Due::In(HOUR))));
+        drop(tokio::spawn(async move {
+            let _ = store.write(&space, writes.to_vec(), FAR).await;
+        }));
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    });
+    let Some(url) = stopped.await else {
+        return missing();
+    };
+    others_go_on(&url).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn process_stopped_in_a_batch_of_settles_delays_no_other() {
+    let stopped = stop_in("stopped_settles", async |store, space, stops| {
+        let claims = async || {
+            let writes = ["a", "b"].map(|key| set(key, Duration::ZERO)).to_vec();
+            let written = store.write(space, writes, FAR).await.expect("it writes");
+            let versions = written.iter().map(|written| match written {
+                WriteOutcome::Armed { row, .. } => row.version,
+                other => panic!("{other:?}"),
+            });
+            let fire = Fire::new(versions.collect(), Some(HOUR), FAR);
+            let fired = store.fire(space, fire).await.expect("it fires").fired;
+            let put_back = fired
+                .iter()
+                .map(|fired| Settle::new(fired.token, Settlement::RetryAfter(HOUR)));
+            put_back.collect::<Vec<_>>()
+        };
+        let settles = claims().await;
+        store.settle(space, settles, FAR).await.expect("it settles");
+        let settles = claims().await;
+        // What is left in flight is not what others change.
+        let writes = ["a", "b"].map(|key| set(key, HOUR)).to_vec();
+        store.write(space, writes, FAR).await.expect("it writes");
+        stops.store(true, Ordering::Release);
+        let (store, space) = (store.clone(), space.clone());
+        drop(tokio::spawn(async move {
+            let _ = store.settle(&space, settles, FAR).await;
+        }));
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    });
+    let Some(url) = stopped.await else {
+        return missing();
+    };
+    others_go_on(&url).await;
+}
