@@ -147,7 +147,7 @@ impl Store for Memory {
             let stored = space.codec.clone();
             return Box::pin(ready(Err(StoreError::codec(namespace, stored, codec))));
         }
-        *sequence += 1;
+        *sequence = (*sequence + 1).max(now.as_micros());
         Box::pin(ready(Ok(Opened::new(now, InstanceId(*sequence)))))
     }
 
@@ -289,7 +289,7 @@ struct Call<'a> {
 
 impl Call<'_> {
     fn next_version(&mut self) -> Version {
-        *self.sequence += 1;
+        *self.sequence = (*self.sequence + 1).max(self.now.as_micros());
         Version(*self.sequence)
     }
 

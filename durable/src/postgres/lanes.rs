@@ -24,7 +24,6 @@
 //! 2. Before any call sends a statement, it has the server end all orphans, and waits until they are gone.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard as StdMutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -37,7 +36,7 @@ use super::schema::Tables;
 use super::session::{Asked, Backend, Session};
 use super::target::{Target, is_conflict, is_lost};
 use crate::jitter::jittered;
-use crate::store::{StoreError, Version};
+use crate::store::StoreError;
 
 /// A batch that had a conflict with another one runs again after this delay.
 const CONFLICT: Duration = Duration::from_millis(2);
@@ -86,8 +85,6 @@ pub(super) struct Lanes {
     exclusive: Vec<Mutex<Option<Session>>>,
     shared: Mutex<Option<Arc<Session>>>,
     orphans: StdMutex<Vec<Backend>>,
-    /// The greatest version that a call has returned.
-    seen: AtomicI64,
 }
 
 impl Lanes {
@@ -98,7 +95,7 @@ impl Lanes {
         pooler::refuse_shared([&reads, &writes], &target).await?;
         let reads = Session::first(reads, &target).await?;
         let tables = reads.tables().clone();
-        let writes = Session::on(writes, &target, &tables, 0).await?;
+        let writes = Session::on(writes, &target, &tables).await?;
         let exclusive = (0..connections - 2).map(|_| Mutex::default());
         let lanes = Lanes {
             target,
@@ -106,7 +103,6 @@ impl Lanes {
             exclusive: exclusive.collect(),
             shared: Mutex::new(Some(Arc::new(reads))),
             orphans: StdMutex::default(),
-            seen: AtomicI64::new(0),
         };
         *lanes.place(Lane::Write).lock().await = Some(writes);
         Ok(lanes)
@@ -116,18 +112,10 @@ impl Lanes {
         &self.exclusive[(lane as usize).min(self.exclusive.len() - 1)]
     }
 
-    /// A call has returned these versions: a server that may give one of them again is refused.
-    pub(super) fn saw(&self, versions: impl Iterator<Item = Version>) {
-        if let Some(Version(greatest)) = versions.max() {
-            self.seen.fetch_max(greatest, Ordering::AcqRel);
-        }
-    }
-
     /// Another connection to the same tables.
     async fn session(&self) -> Result<Session, StoreError> {
         let client = dial(&self.target).await?;
-        let seen = self.seen.load(Ordering::Acquire);
-        Session::on(client, &self.target, &self.tables, seen).await
+        Session::on(client, &self.target, &self.tables).await
     }
 
     fn orphans(&self) -> StdMutexGuard<'_, Vec<Backend>> {

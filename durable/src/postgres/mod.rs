@@ -116,7 +116,7 @@ use write::WriteCall;
 /// GRANT USAGE ON SCHEMA timers TO worker;
 /// GRANT SELECT ON tickwheel_schema TO worker;
 /// GRANT SELECT, INSERT, UPDATE, DELETE ON tickwheel_namespaces, tickwheel_instances, tickwheel_timers, tickwheel_dead TO worker;
-/// GRANT USAGE ON SEQUENCE tickwheel_versions TO worker;
+/// GRANT USAGE, UPDATE ON SEQUENCE tickwheel_versions TO worker;
 /// ```
 ///
 /// What each role can do to the timers of a schema:
@@ -221,12 +221,11 @@ use write::WriteCall;
 /// | the standby | after a failover |
 /// |---|---|
 /// | synchronous (`synchronous_standby_names`) | nothing is lost that a call has returned |
-/// | asynchronous | the last commits may be lost: timers are missing that were set, are there again that were removed or acknowledged, or have their old deadline. Tokens that were given may be given again |
+/// | asynchronous | the last commits may be lost: timers are missing that were set, are there again that were removed or acknowledged, or have their old deadline |
 ///
-/// Versions and tokens grow because the sequence does. A connection is refused if the sequence is behind the rows, as in a
-/// logical replica or a part of a dump, or behind what this store has seen, as after lost commits. The error says which
-/// number it has to be set to. Stop the instances first: what they have loaded may be lost. Stop them after every failover
-/// that may have lost commits: an instance that connects when others have moved the sequence on notices nothing.
+/// Versions and tokens grow in every case, also from what the former server has given: each connection first sets the sequence
+/// to the server's clock, in microseconds, if it is behind. So a logical replica, a part of a dump, or an older state can take
+/// over without further steps, as long as its clock is not behind by more than the failover took.
 ///
 /// A database whose tables were dropped and made again is refused by stores that are connected: restart their instances.
 ///
@@ -282,8 +281,8 @@ impl Postgres {
     /// # Errors
     ///
     /// [`StoreError::Refused`] when the URL cannot be parsed, the server refuses the role, the
-    /// database or the tables, there is a pooler of transactions between, or the sequence is behind
-    /// the versions in use; [`StoreError::Unavailable`] when it does not respond;
+    /// database or the tables, or there is a pooler of transactions between;
+    /// [`StoreError::Unavailable`] when it does not respond;
     /// [`StoreError::Schema`] when a later version of this crate has written the tables. Each says
     /// where and as whom, and never with which password.
     ///
@@ -348,14 +347,6 @@ impl Postgres {
     }
 }
 
-/// The version of a row that a write has made.
-fn version_of(written: &WriteOutcome) -> Option<Version> {
-    match written {
-        WriteOutcome::Armed { row, .. } => Some(row.version),
-        _ => None,
-    }
-}
-
 impl fmt::Debug for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Postgres")
@@ -387,9 +378,7 @@ impl Store for Postgres {
                 writes,
                 near,
             };
-            let lanes = self.lanes();
-            let written = lanes.run(Lane::Write, &call).await?;
-            lanes.saw(written.iter().flatten().filter_map(version_of));
+            let written = self.lanes().run(Lane::Write, &call).await?;
             let writes = call.writes.into_iter().zip(written);
             let written =
                 writes.map(|(write, outcome)| outcome.unwrap_or(WriteOutcome::Locked(write)));
@@ -401,11 +390,7 @@ impl Store for Postgres {
         Box::pin(async move {
             let space = self.space(namespace).await?;
             let call = LoadCall(&space, request);
-            let lanes = self.lanes();
-            let loaded = lanes.run(Lane::Load, &call).await?;
-            let versions = loaded.rows.iter().map(|&(version, _)| version);
-            lanes.saw(versions);
-            Ok(loaded)
+            self.lanes().run(Lane::Load, &call).await
         })
     }
 
@@ -413,12 +398,7 @@ impl Store for Postgres {
         Box::pin(async move {
             let space = self.space(namespace).await?;
             let call = FireCall(&space, request);
-            let lanes = self.lanes();
-            let report = lanes.run(Lane::Fire, &call).await?;
-            let tokens = report.fired.iter().map(|fired| fired.token);
-            let next = report.next.iter().map(|armed| armed.version);
-            lanes.saw(tokens.chain(next));
-            Ok(report)
+            self.lanes().run(Lane::Fire, &call).await
         })
     }
 

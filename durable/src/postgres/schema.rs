@@ -17,7 +17,7 @@
 //! 3. Our tables, sequences and functions have their schema before them: `@.` in the text of a statement. A call of one of our
 //!    functions by another has arguments of exactly its types.
 
-use futures_util::future::try_join3;
+use futures_util::future::{try_join, try_join3};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
@@ -64,19 +64,25 @@ const RIGHTS: &str = "
     FROM pg_class t, pg_namespace n, pg_roles me
     WHERE t.oid = '@.tickwheel_timers'::regclass AND n.oid = t.relnamespace AND me.rolname = current_user";
 
-/// The latest number that the sequence has given, and the greatest in use, if any is greater.
+/// Sets the sequence to the clock, or to the greatest number in use if that is greater. So tokens grow also when the server has
+/// lost commits, or a dump was restored without the latest number.
 ///
-/// Numbers in use by the time the statement begins were given before. Rows are looked for beyond the latest number only, where
-/// there are none.
-const NUMBERS: &str = "
-    WITH given AS MATERIALIZED (
-        SELECT coalesce(pg_sequence_last_value('@.tickwheel_versions'), 0) AS number
-    )
-    SELECT given.number, coalesce(greatest(
-        (SELECT version FROM @.tickwheel_timers WHERE version > given.number ORDER BY version DESC LIMIT 1),
-        (SELECT version FROM @.tickwheel_dead WHERE version > given.number ORDER BY version DESC LIMIT 1),
-        (SELECT id FROM @.tickwheel_instances WHERE id > given.number ORDER BY id DESC LIMIT 1)
-    ), 0) FROM given";
+/// One connection after the other does that. Those that draw numbers meanwhile do not wait for it, so it leaves a sequence alone
+/// that is behind by less than a second: nobody draws a million numbers between the look and the change.
+const CATCH_UP: &str = "
+    BEGIN;
+    SELECT pg_advisory_xact_lock(8388345094170240358);
+    SELECT setval('@.tickwheel_versions', n.number)
+    FROM (
+        SELECT greatest(
+            (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+            (SELECT version FROM @.tickwheel_timers ORDER BY version DESC LIMIT 1),
+            (SELECT version FROM @.tickwheel_dead ORDER BY version DESC LIMIT 1),
+            (SELECT id FROM @.tickwheel_instances ORDER BY id DESC LIMIT 1)
+        ) AS number
+    ) n
+    WHERE n.number > coalesce(pg_sequence_last_value('@.tickwheel_versions'), 0) + 1000000;
+    COMMIT";
 
 /// Tables that were found.
 #[derive(Debug, Clone)]
@@ -86,9 +92,6 @@ pub(super) struct Tables {
     version: u32,
     /// A number that was made with them: tables that are dropped and made again have another one.
     identity: String,
-    /// The latest number that the sequence has given, and the greatest in use, if that is greater.
-    given: i64,
-    used: i64,
     rights: Rights,
 }
 
@@ -147,34 +150,20 @@ impl Tables {
         Err(StoreError::refused(message))
     }
 
-    /// Whether they can be used. The greatest version that was seen in them is `seen`.
-    pub(super) fn check(&self, target: &Target, seen: i64) -> Result<(), StoreError> {
+    /// Whether they can be used.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
         if self.version != SCHEMA {
             return Err(StoreError::Schema {
                 found: self.version,
                 supported: SCHEMA,
             });
         }
-        if self.given < self.used {
-            let message = format!(
-                "PostgreSQL {target}: the sequence tickwheel_versions has given {} and version {} is in use: it went back, \
-                 as after a failover or a restore that left it behind, and the tokens of claims would not grow. When no \
-                 instance runs, set it: SELECT setval('tickwheel_versions', {0}), with the greatest number ever seen or more",
-                self.given, self.used
-            );
-            return Err(StoreError::refused(message));
-        }
-        if self.given < seen {
-            let message = format!(
-                "PostgreSQL {target}: the sequence tickwheel_versions has given {}, and this store has seen version {seen}: the \
-                 server has lost commits, as after a failover to an asynchronous standby. Versions would be given twice. Stop the \
-                 instances, set the sequence, SELECT setval('tickwheel_versions', {seen}), with the greatest number ever seen or \
-                 more, and start them again",
-                self.given
-            );
-            return Err(StoreError::refused(message));
-        }
         Ok(())
+    }
+
+    /// Has the sequence [catch up](CATCH_UP) with the clock.
+    pub(super) async fn catch_up(&self, client: &Client) -> Result<(), Error> {
+        client.batch_execute(&self.name_in(CATCH_UP)).await
     }
 }
 
@@ -195,18 +184,15 @@ pub(super) async fn find(client: &Client) -> Result<Option<Tables>, Error> {
         return Ok(None);
     };
     let named = |sql: &str| sql.replace("@.", &place);
-    let (version, numbers, rights) = (named(VERSION), named(NUMBERS), named(RIGHTS));
-    let found = try_join3(
+    let (version, rights) = (named(VERSION), named(RIGHTS));
+    let found = try_join(
         client.query_typed(&version, &[]),
-        client.query_typed(&numbers, &[]),
         client.query_typed(&rights, &[]),
     );
     match found.await {
-        Ok((version, numbers, rights)) => Ok(version.first().map(|row| Tables {
+        Ok((version, rights)) => Ok(version.first().map(|row| Tables {
             version: u32::try_from(row.get::<_, i32>(0)).unwrap_or(u32::MAX),
             identity: row.get(1),
-            given: numbers[0].get(0),
-            used: numbers[0].get(1),
             rights: Rights {
                 creators: rights[0].get(0),
                 owner: rights[0].get(1),

@@ -84,24 +84,27 @@ impl Session {
             }
             None => return Err(schema::not_there(&client, target).await),
         };
-        tables.check(target, 0)?;
+        tables.check()?;
         tables.check_rights(target)?;
+        let caught_up = tables.catch_up(&client).await;
+        caught_up.map_err(|error| target.describe(error))?;
         Ok(Session::new(client, backend, tables))
     }
 
-    /// Sets another connection up, which has to lead to the same tables, with all versions that were seen in them.
+    /// Sets another connection up, which has to lead to the same tables.
     pub(super) async fn on(
         client: Client,
         target: &Target,
         same: &Tables,
-        seen: i64,
     ) -> Result<Self, StoreError> {
         let (backend, tables) = set_up(&client, target).await?;
         let tables = tables.ok_or_else(|| gone(target))?;
         if !tables.are(same) {
             return Err(gone(target));
         }
-        tables.check(target, seen)?;
+        tables.check()?;
+        let caught_up = tables.catch_up(&client).await;
+        caught_up.map_err(|error| target.describe(error))?;
         Ok(Session::new(client, backend, tables))
     }
 

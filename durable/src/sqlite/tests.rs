@@ -160,6 +160,19 @@ async fn file_of_the_first_schema_is_upgraded() {
     assert_eq!((counts.waiting, counts.in_flight, counts.dead), (0, 0, 1));
 }
 
+/// As in a file that was restored: tokens were given twice.
+#[tokio::test]
+async fn versions_grow_though_the_sequence_went_back() {
+    let folder = Folder::new();
+    let (store, space) = (opened(&folder).await, space());
+    let before = store.open(&space, "json").await.expect("it opens");
+    let other = Connection::open(folder.file()).expect("it opens");
+    let sql = "UPDATE tickwheel_meta SET value = 7 WHERE name = 'sequence'";
+    other.execute(sql, ()).expect("it writes");
+    let after = store.open(&space, "json").await.expect("it opens");
+    assert!(after.instance > before.instance, "{after:?} {before:?}");
+}
+
 #[tokio::test]
 async fn refuses_a_schema_of_a_later_version() {
     let folder = Folder::new();

@@ -24,6 +24,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::describe;
 use super::file::File;
+use super::reading::now;
 use super::schema::LOCKED;
 use crate::store::{Answer, Namespace, StoreError, Version};
 
@@ -90,13 +91,14 @@ impl<'a> Batch<'a> {
         Batch { connection, hints }
     }
 
-    /// The next so many versions: the first of them.
+    /// The next so many versions: the first of them. They are never behind the clock, so they grow also in a file that was
+    /// restored.
     pub(super) fn versions(&self, count: usize) -> rusqlite::Result<Version> {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
-        let sql =
-            "UPDATE tickwheel_meta SET value = value + ?1 WHERE name = 'sequence' RETURNING value";
+        let sql = "UPDATE tickwheel_meta SET value = max(value + 1, ?2) + ?1 - 1 WHERE name = 'sequence' RETURNING value";
         let mut update = self.connection.prepare_cached(sql)?;
-        let last: i64 = update.query_row([count], |row| row.get(0))?;
+        let now = now().as_micros();
+        let last: i64 = update.query_row([count, now], |row| row.get(0))?;
         Ok(Version(last - count + 1))
     }
 

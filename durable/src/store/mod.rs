@@ -48,7 +48,9 @@
 //!    not. It delays no other call by more than a few milliseconds, however many rows there are.
 //! 4. **Time** is the store's. Every `now`, every relative delay and every comparison with a deadline uses one clock, read
 //!    once in a call. It should not step back; if it does, timers are late by as much and nothing else happens.
-//! 5. **Versions** grow: a version that is given later is greater than all that were given before under the same key.
+//! 5. **Versions** grow: a version that is given later is greater than all that were given before under the same key. They
+//!    start at the store's time in microseconds, and catch up with it at least when the store is opened. So they grow also in a
+//!    store that was restored, or that has lost commits.
 //! 6. **Loading.** [`load`](Store::load) hands out the rows that no living id has loaded, earliest first. An id counts as
 //!    living from a load until its [`alive`](Load::alive) has run out, or until it is [unloaded](Store::unload). An instance
 //!    that asks for an id to be unloaded loads nothing under it any more, whether it has the answer or not. A mark of an id

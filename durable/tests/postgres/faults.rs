@@ -358,7 +358,7 @@ async fn names_what_is_refused_and_no_password() {
     // With the documented rights on tables that are there it may do all.
     Postgres::connect(&url).await.expect("it connects");
     let grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO guarded;
-        GRANT USAGE ON SEQUENCE tickwheel_versions TO guarded";
+        GRANT USAGE, UPDATE ON SEQUENCE tickwheel_versions TO guarded";
     admin.batch_execute(grant).await.expect("it is granted");
     let (timers, mut claims) = start(&right, "guarded").await;
     timers

@@ -23,7 +23,7 @@ fn rights(role: &str) -> String {
     format!(
         "GRANT SELECT ON tickwheel_schema TO {role};
         GRANT SELECT, INSERT, UPDATE, DELETE ON tickwheel_namespaces, tickwheel_instances, tickwheel_timers, tickwheel_dead TO {role};
-        GRANT USAGE ON SEQUENCE tickwheel_versions TO {role}"
+        GRANT USAGE, UPDATE ON SEQUENCE tickwheel_versions TO {role}"
     )
 }
 
