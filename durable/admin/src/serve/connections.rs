@@ -29,7 +29,7 @@ use tower_service::Service as _;
 
 const HEADERS: Duration = Duration::from_secs(10);
 pub(super) const BODY: Duration = Duration::from_secs(10);
-const SILENCE: Duration = Duration::from_secs(30);
+const SILENCE: Duration = Duration::from_secs(15);
 const CONNECTIONS: usize = 512;
 
 /// After the server was asked to stop.

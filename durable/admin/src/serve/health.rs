@@ -79,3 +79,42 @@ impl Health {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tickwheel_durable::store::{InstanceId, StoreTime};
+
+    use super::*;
+
+    #[test]
+    fn state_is_what_is_worst() {
+        let now = StoreTime::from_micros(1_000_000_000);
+        let ago = |secs| now.before(Duration::from_secs(secs));
+        let alive = [StoredInstance::new(InstanceId(1), now)];
+        let dead = [StoredInstance::new(InstanceId(1), ago(1))];
+        let next = now.after(Duration::from_secs(60));
+        for (earliest, instances, died, word, text) in [
+            (None, &alive, 0, Word::Ok, "nothing is late"),
+            (Some(next), &alive, 0, Word::Ok, "nothing is late"),
+            (Some(ago(5)), &alive, 0, Word::Ok, "nothing is late"),
+            (Some(ago(6)), &alive, 0, Word::Late, "due for 6.0 s"),
+            (Some(ago(6)), &alive, 1, Word::Failing, "a timer died"),
+            (None, &alive, 7, Word::Failing, "7 timers died"),
+            (
+                None,
+                &dead,
+                COUNTED,
+                Word::Failing,
+                "100 timers or more died",
+            ),
+            (Some(ago(1)), &dead, 0, Word::Failing, "no instance loads"),
+            (Some(next), &dead, 0, Word::Ok, "but no instance loads"),
+        ] {
+            let mut counts = Counts::new(now, u64::from(earliest.is_some()), 0);
+            counts.earliest = earliest;
+            let health = Health::new(&counts, instances, died);
+            assert_eq!(health.word, word, "{health:?}");
+            assert!(health.text.contains(text), "{health:?}");
+        }
+    }
+}
