@@ -3,6 +3,7 @@
 #[path = "support/browser.rs"]
 mod browser;
 #[path = "support/server.rs"]
+#[allow(dead_code, reason = "another test uses the rest")]
 mod server;
 #[allow(dead_code, reason = "another test uses the rest")]
 mod support;
@@ -184,7 +185,7 @@ async fn pages_fit_phones_and_screens() {
         for is_dark in [false, true] {
             browser.resize(width, is_dark);
             let shade = if is_dark { "dark" } else { "light" };
-            let mut look = |browser: &mut Browser, name: &str| {
+            let look = |browser: &mut Browser, name: &str| {
                 browser.until(
                     "document.readyState === 'complete' && document.querySelector('h1') !== null",
                 );

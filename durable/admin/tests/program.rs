@@ -270,7 +270,7 @@ async fn exit_code_tells_what_is_wrong() {
         (&["remove", "a", "--prefix", "a", "--yes"], 2),
         (&["discard", "--all"], 2),
         (&["discard", "--in-flight", "17"], 2),
-        (&["list", "--timeout", "5"], 2),
+        (&["watch", "--every", "5"], 2),
         (&["serve", "--listen", "0.0.0.0:0"], 2),
         (&["watch", "--times", "1", "--json"], 0),
         (&["purge", "--yes"], 0),
@@ -404,7 +404,11 @@ async fn question_is_asked_at_a_terminal() {
     set(&timers, &["a 1", "a 2", "b"], HOUR).await;
     let answer = |arguments: &str, text: &str| {
         let program = env!("CARGO_BIN_EXE_tickwheel-admin");
-        let line = format!("{program} --url {} {arguments}", file.path().display());
+        let path = file.path();
+        let line = format!(
+            "{program} --timeout 60s --url {} {arguments}",
+            path.display()
+        );
         let mut command = Command::new("script");
         command.args(["-q", "-e", "-c", &line, "/dev/null"]);
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());

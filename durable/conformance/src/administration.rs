@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use super::world::{Running, Stores, World};
 
-/// More dead timers than a store retries in one step.
+/// More timers than a store deletes or retries in one step.
 const MANY: u64 = 1_100;
 
 impl<S: Store> Running<S> {
@@ -93,6 +93,11 @@ pub async fn operator_sees_and_changes_one_namespace<T: Stores>(world: &World<T>
     assert_eq!(theirs.discard_all_dead().await, Ok(2));
     mine.set("a 1", 1, 10_000).await;
     other.set("a 1", 1, 10_000).await;
+    let names: Vec<_> = (0..MANY).map(|number| format!("z {number}")).collect();
+    let many = names
+        .iter()
+        .map(|name| (name.as_str(), &1, world.units(10_000)));
+    mine.timers.set_many(many).await.expect("they are set");
     let mut purged = 0;
     loop {
         let step = ours.purge_batch().await.expect("it purges");
@@ -102,7 +107,7 @@ pub async fn operator_sees_and_changes_one_namespace<T: Stores>(world: &World<T>
         }
         assert!(step.rows > 0, "a step that deletes nothing is the last");
     }
-    assert_eq!(purged, 3);
+    assert_eq!(purged, MANY + 3);
     assert_eq!(mine.counted().await, [0, 0, 0]);
     assert_eq!(other.counted().await, [4, 0, 0]);
 }
@@ -171,9 +176,9 @@ pub async fn operator_changes_waiting_timers<T: Stores>(world: &World<T>) {
     assert_eq!(deadlines.len(), 1, "all of them, and not the other");
     // A timer that repeats, and comes again while others are run, runs once more for that.
     let period = Duration::from_millis(1);
-    let repeats = instance.timers.set_interval("order 299", &1, period);
+    let repeats = instance.timers.set_interval("order 99", &1, period);
     repeats.await.expect("it is set");
-    let moved = admin.change_key("order 299", Change::MoveIn(far)).await;
+    let moved = admin.change_key("order 99", Change::MoveIn(far)).await;
     assert_eq!(moved, Ok(Changed::Yes));
     let limit = world.units(600) + Duration::from_secs(60);
     let run = timeout(limit, changed("order", Change::Run)).await;

@@ -9,6 +9,9 @@ use serde_json::Value;
 use tickwheel::TimerWheel;
 use tickwheel_durable::{Claims, DurableTimers, Retry, Sqlite, builder};
 
+/// How long a call waits for a file that a busy machine writes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// An SQLite file in a folder that goes with it.
 pub(crate) struct File {
     folder: PathBuf,
@@ -36,7 +39,8 @@ impl File {
     /// Starts an instance of a namespace on the file.
     pub(crate) async fn instance_of(&self, namespace: &str) -> Instance {
         let store = Sqlite::open(self.path()).expect("it opens");
-        let started = builder(namespace).start(&TimerWheel::new(), store).await;
+        let builder = builder(namespace).call_timeout(PATIENCE);
+        let started = builder.start(&TimerWheel::new(), store).await;
         started.expect("it starts")
     }
 }
@@ -93,6 +97,8 @@ pub(crate) fn program() -> Command {
     for name in ["URL", "TOKEN"] {
         command.env_remove(format!("TICKWHEEL_ADMIN_{name}"));
     }
+    // A busy machine may take long to write a file.
+    command.args(["--timeout", "60s"]);
     command
 }
 

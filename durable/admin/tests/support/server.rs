@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use crate::support::{File, program};
 
@@ -54,6 +55,15 @@ impl Server {
     /// What it has logged so far.
     pub(crate) fn log(&self) -> String {
         self.log.lock().expect("it is free").clone()
+    }
+
+    /// What it has logged, once that is so many lines.
+    pub(crate) fn log_of(&self, lines: usize) -> String {
+        let began = Instant::now();
+        while self.log().lines().count() < lines && began.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.log()
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
