@@ -140,6 +140,11 @@ pub use sqlite::{Sqlite, SqliteTransaction};
 pub use store::{BoxError, Change, ChangedRows, Counts, Missed, Purged};
 pub use timers::{DurableTimers, Moved, Removed, SetIfAbsent};
 pub use token::Token;
+/// The version of `tokio-postgres` whose [`Config`](tokio_postgres::Config), TLS connectors and
+/// connections [`PostgresOptions`] takes.
+#[cfg(feature = "postgres")]
+#[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
+pub use tokio_postgres;
 
 /// The code in the README runs as a test of the documentation.
 #[cfg(all(doctest, feature = "sqlite", feature = "cron"))]

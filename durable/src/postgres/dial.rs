@@ -3,7 +3,12 @@
 //! A standby is of no use to a store, nor is a primary that was demoted. So every connection is asked whether it can write.
 //!
 //! With several hosts the attempts overlap: a host that is silent, because it is switched off or stopped, delays the others
-//! by [`STAGGER`]. The first host that accepts writes is taken. If a primary lives on beside the one that replaces it, that
+//! by [`STAGGER`].
+//!
+//! The client has several hosts of its own, and is not used for them. It tries one after the other, and
+//! limits only how long the socket takes: a host that is stopped accepts the socket, says nothing, and
+//! is waited for without end, so the next one is never tried. It would also ask for one password for
+//! all hosts, and tokens are made for one host each. The first host that accepts writes is taken. If a primary lives on beside the one that replaces it, that
 //! may be either, as with any client: fence it.
 
 use std::path::PathBuf;

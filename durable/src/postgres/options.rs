@@ -14,8 +14,9 @@ use super::lanes::MAX_CONNECTIONS;
 use super::url;
 use crate::store::{BoxError, StoreError};
 
-/// How a [`Postgres`](crate::Postgres) store connects: a URL or a [`Config`] of the client, and what neither can say. With
-/// the feature `postgres`.
+/// How a [`Postgres`](crate::Postgres) store connects: a URL or a [`Config`] of the client, and what
+/// neither can say. With the feature `postgres`. The client is re-exported as
+/// [`tickwheel_durable::tokio_postgres`](crate::tokio_postgres), in the version that this type takes.
 ///
 /// # Examples
 ///
@@ -24,6 +25,7 @@ use crate::store::{BoxError, StoreError};
 /// ```no_run
 /// use tickwheel_durable::{Postgres, PostgresOptions};
 ///
+/// # use tickwheel_durable::tokio_postgres;
 /// # async fn sign(host: &tokio_postgres::Config) -> Result<String, std::io::Error> { Ok(String::new()) }
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
