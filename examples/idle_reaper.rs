@@ -131,7 +131,7 @@ async fn run_server(
     open
 }
 
-/// Closes the connections whose timers fire. Ends with the server.
+/// Closes each connection when its timer fires. Ends with the server.
 async fn reap(mut expirations: Expirations<u64, Connection>) {
     while let Some(expired) = expirations.recv().await {
         // One that has come to its end meanwhile does not listen any more.

@@ -1,6 +1,6 @@
 //! Timers without Tokio: the bare wheel under another executor.
 //!
-//! `timer` drives the wheel on a thread of its own, so its sleeps work on smol, on `futures`'
+//! `timer` drives the wheel on its own thread, so its sleeps work on smol, on `futures`'
 //! executors, or on the one below, which is as small as an executor can be.
 
 use std::pin::pin;

@@ -76,7 +76,7 @@ impl Client {
     }
 }
 
-/// Informs the callers whose calls have timed out.
+/// Informs the callers of calls that have timed out.
 async fn time_out(mut expirations: Expirations<u64, oneshot::Sender<Outcome>>) {
     while let Some(expired) = expirations.recv().await {
         // An error means that the caller has stopped waiting.

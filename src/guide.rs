@@ -20,7 +20,7 @@
 //! | wait | [`TimerWheel::sleep`] |
 //! | limit how long a future may take | [`TimerWheel::timeout`]; [`Elapsed`](crate::Elapsed) becomes an `io::Error` of kind `TimedOut` |
 //! | do something periodically, in a task | [`TimerWheel::interval`] |
-//! | act on *a thing with a name* unless prevented: an order, a request, a retry | [`TimerWheel::keyed`] |
+//! | run something for a named thing unless it is cancelled first: an order, a request, a retry | [`TimerWheel::keyed`] |
 //! | act after a burst of events, or at most once in a while | keyed timers: [debounce](recipes#debounce) and [throttle](recipes#throttle) |
 //! | expire the items of a map | keyed timers, [with care](recipes#a-map-whose-items-expire) |
 //! | repeat something for many keys, without a task for each | [`KeyedTimers::set_interval`] |
@@ -60,7 +60,7 @@
 //!   shows how to tell.
 //! * The actor never waits for a reader. [`Builder::max_keyed`] bounds the number of pending
 //!   timers; nothing bounds the stream.
-//! * A handler that sets timers of its own set holds a [`WeakKeyedTimers`](crate::WeakKeyedTimers),
+//! * A handler that sets timers in its own set holds a [`WeakKeyedTimers`](crate::WeakKeyedTimers),
 //!   so that the stream can end.
 //!
 //! # Idle connections and sessions
@@ -170,7 +170,7 @@
 //! the *order* of timers finer; [`Builder::tick`] says when it makes them more punctual.
 //!
 //! Where tasks that are always ready keep a runtime busy, timers are as late as Tokio's own. With
-//! the actor on a thread of its own they were 0.1 times as late, beside 200 such tasks on a
+//! the actor on its own thread they were 0.1 times as late, beside 200 such tasks on a
 //! `current_thread` runtime. A sleep that is shorter than a round of those tasks, and due before
 //! all other timers, is later: its command waits for a turn of the actor.
 //!
@@ -226,7 +226,7 @@
 //!
 //! With the feature `console`, [tokio-console](https://docs.rs/tokio-console) shows timers among
 //! its resources, as it does Tokio's: their types, the lines that made them, their durations, the
-//! polls of the tasks that wait for them. A set of keyed timers is one resource, whose state `len`
+//! polls of the tasks that wait for them. A set of keyed timers is one resource; its state `len`
 //! is the number of its pending timers. Build as for any use of the console, with
 //! `--cfg tokio_unstable`: without it this feature compiles, and emits the same spans and events,
 //! but Tokio emits no tasks and `console-subscriber` does not start. While no subscriber wants the

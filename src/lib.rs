@@ -61,8 +61,8 @@
 //! system and other tasks take. A timer fires or is cancelled, never both, and the calls say which.
 //! A dropped future wakes no task.
 //!
-//! No `Instant` panics. A `Duration` panics only if it is a period, an idle duration or a maximum
-//! age of zero.
+//! No `Instant` causes a panic. A zero `Duration` does, as a period, an idle duration or a maximum
+//! age.
 //!
 //! # Features
 //!

@@ -68,7 +68,7 @@ use std::time::{Duration, Instant};
 use hyper::rt::{Sleep, Timer};
 use tickwheel::TimerWheel;
 
-/// A [`hyper::rt::Timer`] whose sleeps are on a wheel.
+/// A [`hyper::rt::Timer`] with its sleeps on a wheel.
 ///
 /// Cloning it costs as much as cloning the wheel's handle.
 #[derive(Debug, Clone)]

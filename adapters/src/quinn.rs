@@ -6,7 +6,8 @@
 //!
 //! # Examples
 //!
-//! An endpoint whose connections use the wheel, for idle timeouts, keep-alives and retransmissions:
+//! An endpoint with connections that use the wheel, for idle timeouts, keep-alives and
+//! retransmissions:
 //!
 //! ```
 //! use std::net::UdpSocket;
@@ -37,7 +38,7 @@ use std::time::Instant;
 use quinn::{AsyncTimer, AsyncUdpSocket, Runtime, TokioRuntime};
 use tickwheel::{Sleep, TimerWheel};
 
-/// A [`quinn::Runtime`] whose timers are on a wheel. Everything else is left to the runtime that it
+/// A [`quinn::Runtime`] with its timers on a wheel. Everything else is left to the runtime that it
 /// wraps.
 #[derive(Debug)]
 pub struct WheelRuntime<R = TokioRuntime> {

@@ -22,7 +22,7 @@ pub(crate) fn asked_to_stop() -> impl Future<Output = ()> {
             }
         };
         asked().await;
-        // The exit code of a shell whose command was ended by that signal.
+        // The exit code of a shell when that signal has ended its command.
         tokio::spawn(async move { std::process::exit(128 + asked().await) });
     }
 }

@@ -66,7 +66,7 @@
 //! runs next, then checks the queues. A caller pushes its command, then reads that tick, and
 //! notifies the actor only if the command is needed earlier or 512 commands lie in its queue. Push
 //! and check take the queue's lock, so no command is missed: `shared/mailbox` has the proof. Each
-//! core has a queue of its own.
+//! core has its own queue.
 //!
 //! # The actor's turn
 //!

@@ -72,13 +72,14 @@ impl Builder {
 
     /// Sets the length of a tick, from a microsecond to a day. The default is 0.1 ms.
     ///
-    /// A timer fires at the first tick that begins at its deadline or later: never early, and up to a tick late. The
-    /// guide says [how to choose a tick](mod@crate::guide#accuracy-and-ticks).
+    /// A timer fires at the first tick that begins at its deadline or later: never early, and up to
+    /// a tick late. The guide says [how to choose a tick](mod@crate::guide#accuracy-and-ticks).
     ///
     /// A shorter one makes timers more punctual only with the feature `precise` or on a [dedicated
-    /// thread](Self::dedicated_thread). At 1,000 sleeps a second `precise` with 0.1 ms, 50, 20 and 10 us had a median
-    /// lateness of 0.11, 0.09, 0.06 and 0.06 ms. The CPU time was the same down to 20 us, and a quarter more with 10 us. At
-    /// 10,000 a second it made no difference, since the actor batches them.
+    /// thread](Self::dedicated_thread). At 1,000 sleeps a second `precise` with 0.1 ms, 50, 20 and
+    /// 10 us had a median lateness of 0.11, 0.09, 0.06 and 0.06 ms. The CPU time was the same down
+    /// to 20 us, and a quarter more with 10 us. At 10,000 a second it made no difference, since the
+    /// actor batches them.
     #[doc(alias = "resolution")]
     #[doc(alias = "granularity")]
     #[doc(alias = "precision")]
@@ -169,18 +170,18 @@ impl Builder {
     /// Sets whether the actor waits on a precise timer of the operating system instead of Tokio's,
     /// which rounds up to a millisecond. The default is `true`.
     ///
-    /// Timers are then some 0.1 to 0.2 ms late while they are sparse. Where they are dense the actor
-    /// batches them: once it has woken more often than every 0.7 ms for a while, it wakes no more
-    /// often than that. The guide says [what that costs](mod@crate::guide#accuracy-and-ticks).
+    /// Timers are then some 0.1 to 0.2 ms late while they are sparse. Where they are dense the
+    /// actor batches them: once it has woken more often than every 0.7 ms for a while, it wakes no
+    /// more often than that. The guide says [what that costs](mod@crate::guide#accuracy-and-ticks).
     ///
     /// It works on Linux, on a runtime with an I/O driver: one built with `enable_io()` or
-    /// `enable_all()`. Elsewhere, and while the clock is paused, the actor waits on Tokio's timer. A
-    /// [dedicated thread](Self::dedicated_thread) waits on neither.
+    /// `enable_all()`. Elsewhere, and while the clock is paused, the actor waits on Tokio's timer.
+    /// A [dedicated thread](Self::dedicated_thread) waits on neither.
     ///
     /// # Panics
     ///
-    /// Only registering a descriptor shows whether the runtime has an I/O driver: it panics if there
-    /// is none. [`start`](Self::start) catches that panic, after the panic hook has printed Tokio's
+    /// Tokio cannot be asked whether it has an I/O driver: registering a descriptor panics without
+    /// one. [`start`](Self::start) catches that panic, after the panic hook has printed Tokio's
     /// message, and logs a line. In a program built with `panic = "abort"` it aborts the process;
     /// pass `false` there if the runtime has no I/O driver.
     ///

@@ -84,7 +84,7 @@ where
     (listener, drained)
 }
 
-/// A listener whose connections are [drained](drain()).
+/// A listener of connections that are [drained](drain()).
 #[derive(Debug)]
 pub struct DrainListener<L> {
     listener: L,

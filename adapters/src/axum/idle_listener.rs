@@ -1,4 +1,4 @@
-//! A listener whose connections are idle streams.
+//! A listener that makes its connections idle streams.
 
 use std::io;
 use std::time::Duration;
@@ -37,8 +37,9 @@ impl<L: Listener> IdleListener<L> {
         Self::with_limits(listener, wheel, IdleLimits::none().keep_alive(idle))
     }
 
-    /// Closes each connection of `listener` once it reaches one of the limits. Otherwise like
-    /// [`new`](Self::new).
+    /// Closes each connection of `listener` once it reaches one of the limits.
+    ///
+    /// Handlers can take `ConnectInfo<L::Addr>`, as with [`new`](Self::new).
     ///
     /// # Examples
     ///

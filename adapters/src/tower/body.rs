@@ -133,7 +133,7 @@ impl<S> Layer<S> for RequestBodyTimeoutLayer {
     }
 }
 
-/// A service whose requests have a [`TimeoutBody`]. Made by [`RequestBodyTimeoutLayer`].
+/// A service that gives each request a [`TimeoutBody`]. Made by [`RequestBodyTimeoutLayer`].
 #[derive(Debug, Clone)]
 pub struct RequestBodyTimeout<S> {
     inner: S,
@@ -184,7 +184,7 @@ impl<S> Layer<S> for ResponseBodyTimeoutLayer {
     }
 }
 
-/// A service whose responses have a [`TimeoutBody`]. Made by [`ResponseBodyTimeoutLayer`].
+/// A service that gives each response a [`TimeoutBody`]. Made by [`ResponseBodyTimeoutLayer`].
 #[derive(Debug, Clone)]
 pub struct ResponseBodyTimeout<S> {
     inner: S,

@@ -5,7 +5,7 @@
 //! | [`TimeoutLayer`] | the time from a call until its response | the call fails with [`Elapsed`](tickwheel::Elapsed) in a [`BoxError`], as with `tower::timeout` |
 //! | [`StatusTimeoutLayer`] | the same, of an HTTP service | the response is an empty one with a status of your choice, as with `tower_http::timeout` |
 //! | [`RequestBodyTimeoutLayer`] | the wait for each frame of a request's body | reading the body fails with [`Elapsed`](tickwheel::Elapsed) in a [`BoxError`] |
-//! | [`ResponseBodyTimeoutLayer`] | the wait for each frame of a response's body | the same |
+//! | [`ResponseBodyTimeoutLayer`] | the wait for each frame of a response's body | the body fails with [`Elapsed`](tickwheel::Elapsed) in a [`BoxError`], and the server ends the connection |
 //!
 //! A request that completes in time costs what [`TimerWheel::timeout`] costs, and one change of a
 //! count that the layer's services share. A call or body that is dropped leaves no timer behind.

@@ -12,7 +12,8 @@ use tower_service::Service;
 
 use super::{BoxError, Limit};
 
-/// Fails a call whose response takes longer than a limit. See the [module](super) for an example.
+/// Fails a call when its response takes longer than a limit. See the [module](super) for an
+/// example.
 #[derive(Debug, Clone)]
 pub struct TimeoutLayer {
     limit: Limit,
@@ -38,7 +39,7 @@ impl<S> Layer<S> for TimeoutLayer {
     }
 }
 
-/// A service whose calls fail when their response takes longer than a limit. Made by
+/// A service that fails a call when its response takes longer than a limit. Made by
 /// [`TimeoutLayer`].
 ///
 /// The limit counts from the call, not from when the service became ready.

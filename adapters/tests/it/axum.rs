@@ -23,7 +23,7 @@ use crate::start_wheel;
 const IDLE: Duration = Duration::from_secs(30);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A listener whose connections are pipes.
+/// A listener of connections that are pipes.
 struct Pipes(mpsc::UnboundedReceiver<DuplexStream>);
 
 /// Connects to the listener.
@@ -116,7 +116,7 @@ fn switching() -> Response<Body> {
     response
 }
 
-/// A server whose connections have these limits; without any, one on the bare listener.
+/// A server that limits its connections so; without any, one on the bare listener.
 fn serve(limits: Option<IdleLimits>) -> Clients {
     let (clients, pipes) = pipes();
     tokio::spawn(async move {
@@ -229,7 +229,7 @@ async fn half_request_ends_by_the_read_limit_only() {
     }
 }
 
-/// axum gives up a request whose client cannot send any more.
+/// axum gives up a request when its client cannot send any more.
 #[tokio::test(start_paused = true)]
 async fn half_closed_connection_ends_as_without_limits() {
     for limits in [Some(keep_alive()), None] {

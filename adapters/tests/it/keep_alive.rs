@@ -34,7 +34,7 @@ fn keep_alive() -> IdleLimits {
 /// The end of a connection on the server's side: how long it lasted, and whether hyper failed.
 type Served = JoinHandle<(Duration, bool)>;
 
-/// A hyper server on one end of a pipe, whose stream has these limits, and the other end.
+/// A hyper server on one end of a pipe, with these limits, and the other end.
 fn serve(limits: IdleLimits) -> (DuplexStream, Served) {
     let (client, socket) = duplex(4096);
     let wheel = TimerWheel::new();

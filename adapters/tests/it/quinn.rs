@@ -31,7 +31,7 @@ fn transport(idle: Duration, keep_alive: Option<Duration>) -> Arc<TransportConfi
     Arc::new(transport)
 }
 
-/// A connection whose ends both use the wheel.
+/// A connection with the wheel at both ends.
 async fn connect(
     wheel: &TimerWheel,
     idle: Duration,

@@ -163,7 +163,7 @@ async fn takes_any_limit() {
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
-/// An axum application whose only handler never responds, and one path that does.
+/// An axum application with a path that responds, and one that never does.
 fn application() -> Router {
     Router::new()
         .route("/", get(|| async { "done" }))

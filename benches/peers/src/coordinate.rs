@@ -52,7 +52,7 @@ pub fn build(program: Program) -> Result<PathBuf, String> {
     let (target, name) = match program {
         Program::Peers => return Ok(this.clone()),
         Program::Counted => (target.to_owned(), OsStr::new("counted")),
-        // A build with other flags has a directory of its own.
+        // A build with other flags has its own directory.
         Program::Alternative => (target.join("alternative"), this_name),
     };
     let built = target.join(profile).join(name);

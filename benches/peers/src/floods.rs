@@ -26,7 +26,7 @@ const BEAT: Duration = Duration::from_millis(5);
 pub enum Flood {
     /// One task sets 10^6 far keyed timers in one poll, again and again.
     Far,
-    /// So many threads set and remove 20,000 far keyed timers at a time, each in a set of its own.
+    /// So many threads set and remove 20,000 far keyed timers at a time, each in its own set.
     Changed { threads: u64 },
     /// A task on the only thread arms and drops 10,000 sleeps in each poll.
     Cancelled,

@@ -16,7 +16,7 @@ use crate::sides::{runtime, wheel_on};
 
 const MESSAGE: usize = 64;
 
-/// Echo on the loopback: round trips over a plain stream, and over one whose server closes it when
+/// Echo on the loopback: round trips over a plain stream, and over one that its server closes when
 /// it is idle.
 pub fn echo(scale: Scale) {
     let runtime = runtime(1);
@@ -76,7 +76,7 @@ const TOUCHES: u32 = 10;
 /// How many idle periods are measured, after a first one.
 const PERIODS: u32 = 2;
 
-/// A million connections, touched at random while the actor, on a thread of its own, sees to it
+/// A million connections, touched at random while the actor, on its own thread, sees to it
 /// that none is reaped that should not be.
 pub fn watches(scale: Scale) {
     let connections: usize = scale.pick(100_000, 1_000_000);

@@ -15,7 +15,7 @@ use tokio_util::time::delay_queue::Key;
 use crate::measure::{Meter, Scale, Spent, alternate, emit_cost};
 use crate::sides::{runtime, wheel_on};
 
-/// A `DelayQueue` whose timers can be set, moved and removed by key from any task.
+/// A `DelayQueue` with timers that any task sets, moves and removes by key.
 #[derive(Debug, Default)]
 pub struct Queue {
     queue: DelayQueue<u64>,
@@ -142,7 +142,7 @@ const RESIDENT: u64 = 1 << 48;
 /// How many operations a producer makes before it lets other tasks run.
 const AT_A_TIME: u64 = 64;
 
-/// S6: each producer sets, moves and removes timers of its own.
+/// S6: each producer sets, moves and removes its own timers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Triples {
     producers: u64,

@@ -4,7 +4,7 @@
 //! cargo run --release --manifest-path benches/peers/Cargo.toml [-- --quick] [--only S2] [--out DIR]
 //! ```
 //!
-//! Each workload has a process of its own. Within it the sides take turns; where a side leaves
+//! Each workload has its own process. Within it the sides take turns; where a side leaves
 //! traces in the process, such as memory, the processes take turns. Exit code 0 also if a bar is
 //! missed; 1 if a workload fails; 2 on a bad argument.
 

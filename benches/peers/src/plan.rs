@@ -9,7 +9,7 @@ use crate::sides::Side;
 use crate::sleepers::{self, Idle};
 use crate::{actor, adapters, churn, idle, keyed, proxy, rates, service, touch, wheels};
 
-/// A workload that a process of its own runs.
+/// A workload, in its own process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workload {
     Churn {

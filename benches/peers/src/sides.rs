@@ -185,7 +185,7 @@ pub enum Side {
     Tickwheel,
     /// With a tick of 1 ms.
     LongTick,
-    /// With the actor on a thread of its own.
+    /// With the actor on its own thread.
     OwnThread,
     /// With an actor that waits on a precise timer.
     Precise,

@@ -1,4 +1,4 @@
-//! An HTTP service whose every limit is a timer on one wheel: axum on hyper, with tower's layers
+//! An HTTP service with every limit on one wheel: axum on hyper, with tower's layers
 //! and a page of metrics.
 //!
 //! | limited | by |

@@ -115,7 +115,7 @@ async fn demonstrate() -> Outcome<bool> {
     let mut roots = RootCertStore::empty();
     roots.add(identity.certificate.clone())?;
     let roots = Arc::new(roots);
-    // The figures are the server's, so the clients have a wheel of their own.
+    // The figures are the server's, so the clients have their own wheel.
     let (wheel, clients_wheel) = (TimerWheel::new(), TimerWheel::new());
     let server = endpoint(&wheel, loopback().await?, Some(identity.config(IDLE)?))?;
     let address = server.local_addr()?;

@@ -1,4 +1,4 @@
-//! A QUIC server that echoes streams, whose every timer is on one wheel: quinn with the wheel as
+//! A QUIC server that echoes streams, with every timer on one wheel: quinn with the wheel as
 //! its runtime's timer.
 //!
 //! A connection has one timer, and moves it with nearly every datagram: for lost datagrams, for

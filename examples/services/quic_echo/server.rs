@@ -23,7 +23,7 @@ use crate::Outcome;
 /// How long a server that is asked to stop waits for the streams in flight.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// An endpoint whose timers are on the wheel, of a server if it has a configuration for one.
+/// An endpoint with its timers on the wheel, of a server if it has a configuration for one.
 pub(crate) fn endpoint(
     wheel: &TimerWheel,
     socket: UdpSocket,

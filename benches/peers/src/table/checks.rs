@@ -1,5 +1,5 @@
 //! The list of rows: which figure is set against which, and what it must reach. Each group of rows
-//! has a file of its own.
+//! has its own file.
 
 use super::{Check, Series, keyed, lateness, memory, services, sleeps, touches, wheels};
 use crate::floods;

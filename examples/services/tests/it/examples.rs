@@ -127,7 +127,7 @@ impl Service {
         client
     }
 
-    /// The answer to one request on a connection of its own.
+    /// The answer to one request on its own connection.
     fn ask(&self, request: &str) -> String {
         let mut client = self.connect();
         let head = " HTTP/1.1\r\nhost: x\r\nconnection: close\r\n";

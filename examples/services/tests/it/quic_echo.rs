@@ -1,4 +1,4 @@
-//! The example `quic_echo` under clients whose timers are Tokio's.
+//! The example `quic_echo` under clients with Tokio's timers.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::examples::Service;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
-/// Trusts any server, as one does whose certificate is a new one each time.
+/// Trusts any server: the certificate is a new one each time.
 #[derive(Debug)]
 struct TrustAll(Arc<CryptoProvider>);
 
