@@ -141,8 +141,9 @@ impl<K, V, C: Codec> Builder<K, V, C> {
         self
     }
 
-    /// Sets how often a timer is delivered before it is dead, from 1 to a million. The default is no limit: a timer that
-    /// fails comes again until it succeeds.
+    /// Sets how often a timer is delivered before it is dead, from 1 to a million. The default is 25, which takes some 13 hours
+    /// with the default [backoff](Self::backoff). With `None` a timer that fails comes again forever, also one that kills its
+    /// process each time.
     ///
     /// A [dead](crate::operating#timers-that-fail) timer is not delivered any more. It is kept with its error for
     /// [some time](Self::keep_dead), to be [retried or discarded](crate::Admin#dead-timers).
@@ -153,8 +154,8 @@ impl<K, V, C: Codec> Builder<K, V, C> {
     ///
     /// Has no effect with [`at_most_once`](Self::at_most_once). Give all instances of a namespace the same limit: each
     /// applies its own.
-    pub fn max_attempts(mut self, attempts: u32) -> Self {
-        self.settings.max_attempts = Some(attempts);
+    pub fn max_attempts(mut self, attempts: impl Into<Option<u32>>) -> Self {
+        self.settings.max_attempts = attempts.into();
         self
     }
 

@@ -55,7 +55,7 @@
 //! | an instance cannot decode a value, as in the middle of a roll-out | it leaves the timer to others, which deliver it; if none can, it is [dead](#timers-that-fail) after a lease; a repeating timer goes on |
 //! | another program has written a row that no store writes, such as a period of zero, or a row is damaged | the timer is [dead](#timers-that-fail) when it is due, with the reason as its error; other timers are not delayed. The tables of SQLite and PostgreSQL have checks that refuse most such rows |
 //! | a handler fails, panics, or exceeds its [time limit](crate::Builder::handler_timeout) | in [`dispatch`](crate::Claims::dispatch) the timer comes again after the [backoff](crate::Builder::backoff), and is [dead](#timers-that-fail) after its last attempt |
-//! | a handler kills the process each time | the timer comes again with each lease; with [`max_attempts`](crate::Builder::max_attempts) it is [dead](#timers-that-fail) in the end |
+//! | a handler kills the process each time | the timer comes again with each lease, and after [`max_attempts`](crate::Builder::max_attempts) it is [dead](#timers-that-fail) |
 //! | more is due than the program takes | the rest waits; other instances get what they ask for within a poll and a half |
 //! | a handler takes longer than its lease | the lease is renewed; the key is logged once |
 //! | the store's clock steps forward while handlers run | leases end sooner by as much. A handler of [`dispatch`](crate::Claims::dispatch) has half of its lease left at any time, so a step of less ends none: 30 s by default. After a longer one its timer is delivered once more, beside it, and settling the former claim returns [`Error::Lost`](crate::Error::Lost). Have the clock slewed, as NTP does, and not set |
@@ -143,7 +143,7 @@
 //!   [`Error::Lost`](crate::Error::Lost), another instance may have the timer: stop.
 //! * Do not block the thread in `dispatch`, whose handlers share a task; use
 //!   [`dispatch_spawned`](crate::Claims::dispatch_spawned), or `spawn_blocking`.
-//! * Give up in the end: set [`max_attempts`](crate::Builder::max_attempts).
+//! * A timer that fails is dead after 25 attempts: [`max_attempts`](crate::Builder::max_attempts). `None` means forever.
 //!
 //! # Timers that fail
 //!

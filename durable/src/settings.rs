@@ -51,7 +51,7 @@ impl Default for Settings {
             call_timeout: Duration::from_secs(5),
             at_most_once: false,
             handler_timeout: None,
-            max_attempts: None,
+            max_attempts: Some(25),
             backoff: Backoff::default(),
             keep_dead: 7 * DAY,
         }

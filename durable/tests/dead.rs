@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use tickwheel::TimerWheel;
-use tickwheel_durable::{Backoff, Claim, Entry, Error, Memory, Retry, builder};
+use tickwheel_durable::{Backoff, Builder, Claim, Entry, Error, Memory, Retry, builder};
 use tokio::time::{Instant, sleep, timeout};
 
 use log::Log;
@@ -128,19 +128,25 @@ async fn dropped_claims_count_as_attempts() {
 
 /// Without a limit a timer that fails comes again until it succeeds.
 #[tokio::test(start_paused = true)]
-async fn attempts_are_not_limited_by_default() {
-    let (timers, mut claims) = start(Memory::new(), |b| b.backoff(Backoff::fixed(SECOND))).await;
-    set(&timers, "a", SECOND).await;
-    let handle = |claim: Claim<String, u32>| async move {
-        match claim.attempt {
-            40.. => Ok(()),
-            _ => Err(Retry::backoff("not yet")),
-        }
-    };
-    let ended = timeout(SECOND * 60, claims.dispatch(4, handle)).await;
-    assert!(ended.is_err());
-    assert_eq!(counts(&timers).await, (0, 0, 0));
-    assert_eq!(timers.metrics().delivered, 40);
+async fn attempts_are_limited_unless_told_otherwise() {
+    for (is_limited, delivered, dead) in [(true, 25, 1), (false, 40, 0)] {
+        let set_up = |b: Builder<_, _>| {
+            let b = b.backoff(Backoff::fixed(SECOND));
+            if is_limited { b } else { b.max_attempts(None) }
+        };
+        let (timers, mut claims) = start(Memory::new(), set_up).await;
+        set(&timers, "a", SECOND).await;
+        let handle = |claim: Claim<String, u32>| async move {
+            match claim.attempt {
+                40.. => Ok(()),
+                _ => Err(Retry::backoff("not yet")),
+            }
+        };
+        let ended = timeout(SECOND * 60, claims.dispatch(4, handle)).await;
+        assert!(ended.is_err());
+        assert_eq!(counts(&timers).await, (0, 0, dead));
+        assert_eq!(timers.metrics().delivered, delivered);
+    }
 }
 
 /// A lost claim cannot kill the timer that another instance has by now.

@@ -5,6 +5,8 @@
 mod cron;
 #[path = "sqlite/damaged.rs"]
 mod damaged;
+#[path = "support/outage.rs"]
+mod outage;
 #[path = "sqlite/transactions.rs"]
 mod transactions;
 
@@ -51,6 +53,24 @@ impl Stores for File {
 async fn cron_timer_repeats_each_second() {
     let file = File::new();
     cron::repeats_each_second([file.connect().await, file.connect().await]).await;
+}
+
+/// Another process holds the lock of the file for two seconds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d5_handlers_that_end_while_the_file_is_locked_run_once() {
+    let file = File::new();
+    let store = file.connect().await;
+    let path = file.folder.join("timers.db");
+    outage::is_survived("locked", store, async || {
+        let other = rusqlite::Connection::open(path).expect("it opens");
+        other
+            .busy_timeout(std::time::Duration::from_secs(5))
+            .expect("it waits");
+        other.execute_batch("BEGIN IMMEDIATE").expect("it locks");
+        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+        other.execute_batch("ROLLBACK").expect("it ends");
+    })
+    .await;
 }
 
 conformance_tests! {

@@ -1,5 +1,6 @@
 //! The store in PostgreSQL keeps the promises, on a server of the tests' own. The clock is the real one.
 
+mod away;
 #[cfg(feature = "cron")]
 #[path = "../support/cron.rs"]
 mod cron;
@@ -12,6 +13,8 @@ mod log;
 mod looks;
 mod migrations;
 mod options;
+#[path = "../support/outage.rs"]
+mod outage;
 mod plans;
 mod pooler;
 mod restore;

@@ -24,7 +24,7 @@ use tickwheel_durable::store::{Load, Namespace, Store as _};
 use tokio_postgres::NoTls;
 
 /// Starts a server in a new folder, says so, and does what it reads: `freeze` stops all processes of the server where they
-/// are, `keep` ends them and leaves the data, `kill` ends them at once. The end of the input removes everything. Root cannot
+/// are, `thaw` lets them go on, `keep` ends them and leaves the data, `kill` ends them at once. The end of the input removes everything. Root cannot
 /// run a server: `postgres` does.
 const RUN: &str = r#"
 set -eu
@@ -66,6 +66,7 @@ while :; do
     read -r how || how=remove
     case $how in
     freeze) all STOP ;;
+    thaw) all CONT ;;
     kill) all KILL ;;
     *) break ;;
     esac
@@ -158,6 +159,12 @@ impl Server {
     /// Stops all its processes where they are: connections stay open, and nothing responds.
     pub(crate) fn freeze(&mut self) {
         self.tell("freeze");
+        self.expect("done");
+    }
+
+    /// Lets its processes go on after [`freeze`](Self::freeze).
+    pub(crate) fn thaw(&mut self) {
+        self.tell("thaw");
         self.expect("done");
     }
 

@@ -1,5 +1,6 @@
 //! The store in Redis keeps the promises, and says clearly what is wrong when something is.
 
+mod away;
 mod cluster;
 #[cfg(feature = "cron")]
 #[path = "../support/cron.rs"]
@@ -11,6 +12,8 @@ mod faults;
 mod hung;
 mod leftovers;
 mod looks;
+#[path = "../support/outage.rs"]
+mod outage;
 mod proxy;
 mod refusals;
 mod sentinel;
