@@ -10,8 +10,8 @@ use tickwheel_durable::store::{Namespace, State, Version};
 
 /// Looks at durable timers, and changes them.
 ///
-/// It connects to the store at the URL of --url, of --url-file, or of the environment variable TICKWHEEL_ADMIN_URL:
-/// postgres://.., redis://.., or the path of an SQLite file. Arguments are visible to other users of this machine, so
+/// It connects to the store at the URL of --url, of --url-file, or of the environment variable
+/// `TICKWHEEL_ADMIN_URL`: postgres://.., redis://.., or the path of an SQLite file. Arguments are visible to other users of this machine, so
 /// leave a URL with a password to the other two. PostgreSQL passwords are also read from PGPASSWORD and PGPASSFILE.
 ///
 /// Each change is logged on standard error, in one line. Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 not found.
@@ -27,7 +27,7 @@ pub(crate) struct Args {
 /// Options of all commands.
 #[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct Common {
-    /// Where the timers are; default: the variable TICKWHEEL_ADMIN_URL
+    /// Where the timers are; default: the variable `TICKWHEEL_ADMIN_URL`
     #[arg(short, long, global = true)]
     pub(crate) url: Option<String>,
     /// Reads the URL from a file
@@ -161,7 +161,7 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) allow_changes: bool,
     /// Asks for the token in this file, of 16 characters at least; needed to listen elsewhere than on the loopback, and
-    /// behind a proxy. The variable TICKWHEEL_ADMIN_TOKEN can have it, too
+    /// behind a proxy. The variable `TICKWHEEL_ADMIN_TOKEN` can have it, too
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
     /// The same, in the environment

@@ -37,7 +37,8 @@ fn file() -> Option<PathBuf> {
 #[cfg(unix)]
 fn is_private(file: &Path) -> io::Result<bool> {
     use std::os::unix::fs::PermissionsExt as _;
-    Ok(File::open(file)?.metadata()?.permissions().mode() & 0o077 == 0)
+    // None of the six bits of the group and of others is set.
+    Ok(File::open(file)?.metadata()?.permissions().mode() % 0o100 == 0)
 }
 
 #[cfg(not(unix))]

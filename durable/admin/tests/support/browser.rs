@@ -28,6 +28,7 @@ pub(crate) struct Browser {
 impl Browser {
     /// Opens an empty page. `None`, with a word, if there is no Chromium; in CI that is a failure.
     pub(crate) fn start() -> Option<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
         let path = std::env::var_os("PATH").unwrap_or_default();
         let names = ["chromium-headless-shell", "chromium"];
         let mut programs =
@@ -36,7 +37,6 @@ impl Browser {
             not_run("no chromium is installed");
             return None;
         };
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("tickwheel-chromium-{}-{number}", std::process::id());
         let profile = std::env::temp_dir().join(name);

@@ -1,5 +1,7 @@
 //! A page of a list, and the page of a key.
 
+use std::fmt::Write as _;
+
 use maud::{Markup, html};
 use tickwheel_durable::store::{State, StoreTime, Stored};
 
@@ -77,7 +79,7 @@ fn encoded(value: &str) -> String {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
                 text.push(char::from(byte));
             }
-            _ => text.push_str(&format!("%{byte:02X}")),
+            _ => write!(text, "%{byte:02X}").expect("a string takes it"),
         }
     }
     text
