@@ -220,13 +220,15 @@ fn text(text: &'static str) -> Body {
     Full::from(text).boxed()
 }
 
-/// Ten pieces of 64 KiB, spread over the time.
+static PIECE: [u8; 65_536] = [b'.'; 65_536];
+
+/// Ten pieces, spread over the time.
 fn trickle(wheel: TimerWheel, duration: Duration) -> Body {
     let piece = move |_| {
         let pause = wheel.sleep(duration / 10);
         async move {
             pause.await;
-            Ok(Frame::data(Bytes::from_static(&[b'.'; 65_536])))
+            Ok(Frame::data(Bytes::from_static(&PIECE)))
         }
     };
     BodyExt::boxed(StreamBody::new(stream::iter(0..10).then(piece)))

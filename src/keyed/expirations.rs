@@ -193,6 +193,7 @@ impl<K, V> fmt::Debug for Expirations<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Expirations")
             .field("set", &self.set)
+            .field("has_ended", &self.has_ended)
             .finish()
     }
 }
