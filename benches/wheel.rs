@@ -56,7 +56,7 @@ struct Filled {
 impl Filled {
     fn new(resident: usize, deadlines: Deadlines) -> Self {
         let mut random = Random::new(resident as u64);
-        let mut wheel = Wheel::new(64);
+        let mut wheel = Wheel::new();
         let tokens = (0..resident as u64)
             .map(|item| wheel.insert(deadlines.next(0, &mut random), item))
             .collect();

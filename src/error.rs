@@ -54,13 +54,6 @@ pub enum BuildError {
         /// The shortest and the longest tick there can be.
         bounds: RangeInclusive<Duration>,
     },
-    /// [`Builder::slots`](crate::Builder::slots) is out of bounds, or not a power of two.
-    Slots {
-        /// The number of slots that was set.
-        value: usize,
-        /// The smallest and the largest number of slots; only powers of two are allowed.
-        bounds: RangeInclusive<usize>,
-    },
     /// [`Builder::max_keyed`](crate::Builder::max_keyed) is zero.
     MaxKeyed,
     /// [`Builder::runtime`](crate::Builder::runtime) and
@@ -87,12 +80,6 @@ impl fmt::Display for BuildError {
             BuildError::Tick { value, bounds } => write!(
                 f,
                 "tick is {value:?}, but must be from {:?} to {:?}",
-                bounds.start(),
-                bounds.end()
-            ),
-            BuildError::Slots { value, bounds } => write!(
-                f,
-                "slots is {value}, but must be a power of two from {} to {}",
                 bounds.start(),
                 bounds.end()
             ),

@@ -41,7 +41,7 @@ impl Timer {
             }
         });
         let shared = Arc::new(Shared {
-            wheel: Mutex::new(Wheel::new(64)),
+            wheel: Mutex::new(Wheel::new()),
             start: Instant::now(),
             thread: thread.thread().clone(),
         });

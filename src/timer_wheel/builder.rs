@@ -15,10 +15,12 @@ use crate::error::BuildError;
 use crate::shared::notifier::ActorNotifier;
 use crate::shared::{Config, Shared};
 use crate::tick::Ticks;
-use crate::wheel::SLOTS;
 
 /// The bounds of a tick.
 const TICKS: RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_secs(86_400);
+
+/// How many buckets each level of the wheel has: far timers cascade through few levels, and a level is small.
+const SLOTS: usize = 256;
 
 /// Configures and starts a [`TimerWheel`]. Made by [`TimerWheel::builder`]. Every setting has a
 /// default.
@@ -58,7 +60,7 @@ impl Builder {
     pub(crate) fn new() -> Self {
         Builder {
             tick: Duration::from_micros(100),
-            slots: 256,
+            slots: SLOTS,
             max_keyed: usize::MAX,
             late_warning: Duration::from_secs(1),
             name: String::from("tickwheel"),
@@ -85,17 +87,6 @@ impl Builder {
     #[doc(alias = "precision")]
     pub fn tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
-        self
-    }
-
-    /// Sets how many buckets each level of the wheel has: a power of two from 2 to 4096. The
-    /// default is 256.
-    ///
-    /// With more slots, far timers cascade through fewer levels, and each level takes more memory.
-    #[doc(alias = "wheel_size")]
-    #[doc(alias = "buckets")]
-    pub fn slots(mut self, slots: usize) -> Self {
-        self.slots = slots;
         self
     }
 
@@ -211,9 +202,20 @@ impl Builder {
 
     /// Keeps sleeps on the wheel under a virtual clock too, for this crate's own tests. Otherwise
     /// they go to Tokio's timer.
+    #[cfg(feature = "_tests")]
     #[doc(hidden)]
     pub fn sleeps_on_wheel(mut self) -> Self {
         self.sleeps_on_wheel = true;
+        self
+    }
+
+    /// Sets how many buckets each level of the wheel has, for this crate's own tests: a power of two
+    /// from 2 on.
+    #[cfg(any(test, feature = "_tests"))]
+    #[doc(hidden)]
+    pub fn slots(mut self, slots: usize) -> Self {
+        assert!(slots > 1 && slots.is_power_of_two());
+        self.slots = slots;
         self
     }
 
@@ -238,12 +240,6 @@ impl Builder {
             return Err(BuildError::Tick {
                 value: self.tick,
                 bounds: TICKS,
-            });
-        }
-        if !self.slots.is_power_of_two() || !SLOTS.contains(&self.slots) {
-            return Err(BuildError::Slots {
-                value: self.slots,
-                bounds: SLOTS,
             });
         }
         if self.max_keyed == 0 {

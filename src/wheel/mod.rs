@@ -20,7 +20,7 @@
 //! higher level, the items in it *cascade*: each goes to a lower level, or is due. An item cascades
 //! at most once per level, and costs nothing until then.
 //!
-//! The wheel makes a level when the first item is scheduled that far ahead. With 64 slots, eleven
+//! The wheel makes a level when the first item is scheduled that far ahead. It has 64 slots, so eleven
 //! levels reach `u64::MAX` ticks.
 //!
 //! # A worked example
@@ -46,6 +46,12 @@
 //! whose start is the next tick with anything to do, [`Wheel::next_wake`]: at 8 the first item
 //! cascades to bucket 1 of level 0, and at 9 both come out. The caller need not wake at 7.
 //!
+//! # What stays
+//!
+//! The module is public for other event loops, and its calls are meant to stay for years: they say when items come out,
+//! and in which order. They leave open how many slots a level has, how many items cascade at once, and what `Debug` shows.
+//! Nothing else of the crate is needed to use them, and the rest of the crate uses none of them.
+//!
 //! # Source
 //!
 //! G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels* (1987), in the form Apache
@@ -61,14 +67,13 @@ mod tests;
 
 use std::fmt;
 use std::num::NonZeroU64;
-use std::ops::RangeInclusive;
 
 use bare::Due;
 
 pub(crate) use bare::{BareWheel, Step};
 
-/// The numbers of slots a wheel can have; only the powers of two among them.
-pub(crate) const SLOTS: RangeInclusive<usize> = 2..=4096;
+/// How many slots a level of a [`Wheel`] has.
+const SLOTS: usize = 64;
 
 /// A hierarchical timing wheel over `u64` ticks. The [module](self) explains how it works.
 ///
@@ -80,7 +85,7 @@ pub(crate) const SLOTS: RangeInclusive<usize> = 2..=4096;
 /// ```
 /// use tickwheel::wheel::Wheel;
 ///
-/// let mut wheel = Wheel::new(64);
+/// let mut wheel = Wheel::new();
 /// wheel.insert(5, "tea");
 /// let eggs = wheel.insert(7, "eggs");
 /// wheel.insert(1_000_000, "taxes");
@@ -119,28 +124,26 @@ pub struct Token {
 
 impl<T> Wheel<T> {
     /// Makes an empty wheel at tick 0.
-    ///
-    /// # Panics
-    ///
-    /// Panics if `slots` is not a power of two from 2 to 4096.
-    pub fn new(slots: usize) -> Self {
-        Self::starting_at(slots, 0)
+    pub fn new() -> Self {
+        Self::starting_at(0)
     }
 
     /// Makes an empty wheel whose current tick is `now`.
-    ///
-    /// # Panics
-    ///
-    /// Panics if `slots` is not a power of two from 2 to 4096.
-    pub fn starting_at(slots: usize, now: u64) -> Self {
-        assert!(
-            slots.is_power_of_two() && SLOTS.contains(&slots),
-            "slots is {slots}, but must be a power of two from {} to {}",
-            SLOTS.start(),
-            SLOTS.end(),
-        );
+    pub fn starting_at(now: u64) -> Self {
+        Self::on(BareWheel::starting_at(SLOTS, now))
+    }
+
+    /// With another number of slots for each level: a power of two from 2 on. For tests and fuzzing.
+    #[cfg(any(test, fuzzing, feature = "_tests"))]
+    #[doc(hidden)]
+    pub fn with_slots(slots: usize, now: u64) -> Self {
+        assert!(slots > 1 && slots.is_power_of_two());
+        Self::on(BareWheel::starting_at(slots, now))
+    }
+
+    fn on(bare: BareWheel<Stamped<T>>) -> Self {
         Wheel {
-            bare: BareWheel::starting_at(slots, now),
+            bare,
             stamp: NonZeroU64::MIN,
         }
     }
@@ -218,7 +221,7 @@ impl<T> Wheel<T> {
 
     /// Moves the current tick to `now` and yields the items due by then, tick by tick.
     ///
-    /// One call yields at most `budget` items and cascades at most 2048. The current tick then
+    /// One call yields at most `budget` items and cascades a bounded number. The current tick then
     /// stays at what was reached, and [`next_wake`](Wheel::next_wake) is at or before `now`: call
     /// again to go on. A dropped iterator leaves the items that it has not yielded in the wheel.
     ///
@@ -229,7 +232,7 @@ impl<T> Wheel<T> {
     /// ```
     /// use tickwheel::wheel::Wheel;
     ///
-    /// let mut wheel = Wheel::new(64);
+    /// let mut wheel = Wheel::new();
     /// for item in 0..3 {
     ///     wheel.insert(10, item);
     /// }
@@ -250,6 +253,12 @@ impl<T> Wheel<T> {
     #[doc(hidden)]
     pub fn assert_invariants(&self) {
         self.bare.assert_invariants();
+    }
+}
+
+impl<T> Default for Wheel<T> {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -70,27 +70,6 @@ async fn accepts_ticks_from_a_microsecond_to_a_day_only() {
     }
 }
 
-// RussellLuo's wheel of size 0 recurses until the stack overflows.
-#[tokio::test]
-async fn accepts_slots_that_are_powers_of_two_from_2_to_4096() {
-    for slots in (1..=12).map(|bits| 1 << bits) {
-        let wheel = TimerWheel::builder().slots(slots).start().unwrap();
-        wheel.sleep(ms(1)).await;
-    }
-    for slots in [0, 1, 3, 63, 65, 4095, 8192, usize::MAX] {
-        let error = TimerWheel::builder().slots(slots).start().unwrap_err();
-        assert_eq!(
-            error,
-            BuildError::Slots {
-                value: slots,
-                bounds: 2..=4096
-            }
-        );
-        let message = error.to_string();
-        assert!(message.contains("slots") && message.contains("power of two"));
-    }
-}
-
 #[tokio::test]
 async fn rejects_a_limit_of_no_timers() {
     let error = TimerWheel::builder().max_keyed(0).start().unwrap_err();

@@ -240,7 +240,7 @@ fn tick(n: u64) -> u64 {
 }
 
 fn filled() -> (Wheel<u64>, Vec<tickwheel::wheel::Token>) {
-    let mut wheel = Wheel::new(64);
+    let mut wheel = Wheel::new();
     let tokens = (0..RESIDENT).map(|n| wheel.insert(tick(n), n)).collect();
     (wheel, tokens)
 }

@@ -22,7 +22,7 @@ struct Ours {
 impl Ours {
     fn new(resident: u64) -> Self {
         let mut rng = Rng::with_seed(8);
-        let mut wheel = Wheel::new(64);
+        let mut wheel = Wheel::new();
         let tokens = (0..resident)
             .map(|id| wheel.insert(rng.u64(1..HOUR), id))
             .collect();

@@ -17,7 +17,7 @@ fn fill(arena: &mut Arena<usize>, count: usize) -> Vec<u32> {
 
 #[test]
 fn no_token_is_issued_twice() {
-    let mut wheel = Wheel::new(64);
+    let mut wheel = Wheel::with_slots(64, 0);
     let mut tokens = HashSet::new();
     for round in 0..200_u64 {
         let some: Vec<Token> = (0..3).map(|n| wheel.insert(round, n)).collect();
@@ -38,7 +38,7 @@ fn no_token_is_issued_twice() {
 
 #[test]
 fn keeps_tokens_stale_after_memory_was_returned() {
-    let mut wheel = Wheel::new(64);
+    let mut wheel = Wheel::with_slots(64, 0);
     let mut stale: Vec<Token> = Vec::new();
     for round in 0..4 {
         // Nodes of different ages: the youngest are on their first use when the memory goes.
@@ -68,7 +68,7 @@ fn keeps_tokens_stale_after_memory_was_returned() {
         assert!(stale.iter().all(|&old| wheel.get(old).is_none()));
         assert!(stale.iter().all(|old| wheel.bare.get(old.index).is_none()));
         wheel = {
-            let mut next = Wheel::new(64);
+            let mut next = Wheel::with_slots(64, 0);
             std::mem::swap(&mut next.bare.arena, &mut wheel.bare.arena);
             next.stamp = wheel.stamp;
             next
@@ -80,8 +80,8 @@ fn keeps_tokens_stale_after_memory_was_returned() {
 
 #[test]
 fn survives_a_token_of_another_wheel() {
-    let mut one = Wheel::new(64);
-    let mut two = Wheel::new(64);
+    let mut one = Wheel::with_slots(64, 0);
+    let mut two = Wheel::with_slots(64, 0);
     let far = (0..10).map(|n| one.insert(n, ())).last().expect("ten");
     assert_eq!(two.get(far), None);
     assert_eq!(two.remove(far), None);
@@ -131,7 +131,7 @@ fn tells_the_ends_of_lists_from_nodes() {
 
 #[test]
 fn returns_memory_from_the_end_a_few_chunks_at_a_time() {
-    let mut wheel = Wheel::new(64);
+    let mut wheel = Wheel::with_slots(64, 0);
     let tokens: Vec<Token> = (0..20 * CHUNK).map(|n| wheel.insert(7, n)).collect();
     for &token in &tokens[1..] {
         wheel.remove(token);

@@ -1,14 +1,12 @@
 //! The wheel against its oracle, and every rule of its documentation.
 
 mod arena;
-mod cascade_limit;
 mod corpus;
+mod fuzz;
 mod properties;
 mod regressions;
-mod replay;
 mod script;
 mod small_worlds;
-mod surface;
 
 use super::bare::CASCADE_LIMIT;
 use super::{Advance, Token, Wheel};

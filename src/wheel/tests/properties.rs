@@ -114,7 +114,7 @@ proptest! {
         origin in origin(),
         ticks in ticks(),
     ) {
-        let mut wheel = Wheel::starting_at(slots, origin);
+        let mut wheel = Wheel::with_slots(slots, origin);
         let tick = origin.saturating_add(ticks);
         let token = wheel.insert(tick, ());
         let bits = slots.trailing_zeros() as usize;
@@ -131,7 +131,7 @@ proptest! {
         origin in origin(),
         ticks in vec(ticks(), 1..6),
     ) {
-        let mut wheel = Wheel::starting_at(slots, origin);
+        let mut wheel = Wheel::with_slots(slots, origin);
         let mut stops = 0;
         for ticks in &ticks {
             let token = wheel.insert(origin.saturating_add(*ticks), ());
@@ -154,7 +154,7 @@ proptest! {
         back in ticks(),
     ) {
         prop_assume!(origin < u64::MAX);
-        let mut wheel = Wheel::starting_at(slots, origin);
+        let mut wheel = Wheel::with_slots(slots, origin);
         for &ticks in &ticks {
             wheel.insert(origin.saturating_add(ticks).max(origin + 1), ());
         }

@@ -83,7 +83,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(slots: usize, origin: u64) -> Self {
         let world = World {
-            wheel: Wheel::starting_at(slots, origin),
+            wheel: Wheel::with_slots(slots, origin),
             oracle: BTreeSet::new(),
             tickets: Vec::new(),
             levels: (u64::BITS.div_ceil(slots.trailing_zeros())) as usize,

@@ -47,7 +47,7 @@ struct Small {
 impl Small {
     fn new(slots: usize, origin: u64, most: usize) -> Self {
         Small {
-            wheel: Wheel::starting_at(slots, origin),
+            wheel: Wheel::with_slots(slots, origin),
             items: vec![None; most],
         }
     }
@@ -319,7 +319,7 @@ fn move_every_item_once(slots: u64, distances: &[u64]) {
         for &first in distances {
             let elapsed = [0, 1, 2, slots, slots * slots, first.saturating_sub(1)];
             for elapsed in elapsed.into_iter().filter(|&ticks| ticks < first) {
-                let mut armed = Wheel::starting_at(size, origin);
+                let mut armed = Wheel::with_slots(size, origin);
                 let token = armed.insert(origin + first, ());
                 assert_eq!(armed.advance(origin + elapsed, usize::MAX).count(), 0);
                 for &second in distances {

@@ -261,13 +261,9 @@ async fn b07_fires_no_timer_before_its_deadline() {
     }
 }
 
-// RussellLuo: a wheel of size 0 recurses until the stack overflows.
+// RussellLuo: a wheel of size 0 recurses until the stack overflows. The size is no setting here, and the tick is checked.
 #[tokio::test(start_paused = true)]
-async fn b08_rejects_sizes_that_make_no_wheel() {
-    for slots in [0, 1, 3, 100, 8192, usize::MAX] {
-        let error = builder().slots(slots).start().unwrap_err();
-        assert!(matches!(error, BuildError::Slots { value, .. } if value == slots));
-    }
+async fn b08_rejects_settings_that_make_no_wheel() {
     let error = builder().tick(Duration::ZERO).start().unwrap_err();
     assert!(matches!(error, BuildError::Tick { .. }));
 }

@@ -5,7 +5,7 @@ use tickwheel::wheel::Wheel;
 // RussellLuo: `Stop` leaves entries behind in the buckets.
 #[test]
 fn b08_removed_items_leave_nothing_behind() {
-    let mut wheel = Wheel::new(8);
+    let mut wheel = Wheel::with_slots(8, 0);
     let tokens: Vec<_> = (0..1000)
         .map(|tick| wheel.insert(tick * tick, tick))
         .collect();
@@ -20,7 +20,7 @@ fn b08_removed_items_leave_nothing_behind() {
 // RussellLuo: advancing and flushing a bucket lock each other out while items cascade.
 #[test]
 fn b08_items_inserted_while_advancing_are_yielded() {
-    let mut wheel = Wheel::new(4);
+    let mut wheel = Wheel::with_slots(4, 0);
     wheel.insert(100, 0_u64);
     let mut seen = Vec::new();
     let mut tick = 0;
@@ -42,7 +42,7 @@ fn b11_hides_nothing_behind_a_far_item_in_the_bucket() {
     for slots in [2, 4, 64, 4096] {
         for bit in 1..63 {
             for more in [-1_i64, 0, 1] {
-                let mut wheel = Wheel::new(slots);
+                let mut wheel = Wheel::with_slots(slots, 0);
                 // The current tick lies within the window, as in a wheel that has run for a while.
                 assert_eq!(wheel.advance(70, usize::MAX).count(), 0);
                 let far = (1_u64 << bit).saturating_add_signed(more) + 70;
@@ -66,7 +66,7 @@ fn b11_hides_nothing_behind_a_far_item_in_the_bucket() {
 // `DelayQueue`: removing with a stale key removed another item.
 #[test]
 fn b12_finds_nothing_by_a_stale_token() {
-    let mut wheel = Wheel::new(64);
+    let mut wheel = Wheel::with_slots(64, 0);
     let mut stale = Vec::new();
     for round in 0..100 {
         let token = wheel.insert(round, round);
@@ -97,7 +97,7 @@ fn b14_every_distance_is_exact_at_every_window() {
         let n = slots as u64;
         for now in 0..n * n * 2 {
             for distance in 0..n * n * n + 2 {
-                let mut wheel = Wheel::starting_at(slots, now);
+                let mut wheel = Wheel::with_slots(slots, now);
                 wheel.insert(now + distance, ());
                 assert_eq!(
                     wheel

@@ -1,6 +1,7 @@
 //! Wheels that a program installs for its runtime.
 
 use std::error::Error;
+use std::time::Duration;
 
 use super::{current_thread, made, multi_thread, paused};
 use crate::support::{HOUR, builder, ms};
@@ -45,18 +46,18 @@ async fn install_error_says_whether_it_was_twice_or_too_late() {
 
 #[tokio::test]
 async fn installs_nothing_that_does_not_start() {
-    let error = install(TimerWheel::builder().slots(3)).unwrap_err();
+    let error = install(TimerWheel::builder().tick(Duration::ZERO)).unwrap_err();
     assert!(matches!(
         error,
-        InstallError::Build(BuildError::Slots { value: 3, .. })
+        InstallError::Build(BuildError::Tick { .. })
     ));
     // Each error of the chain says something of its own. The text of the second was in the first one's, too.
     assert_eq!(error.to_string(), "the wheel could not be started");
     let source = error.source().unwrap();
-    assert!(source.to_string().contains("slots is 3"));
+    assert!(source.to_string().contains("tick is 0ns"));
     assert!(matches!(
         source.downcast_ref(),
-        Some(BuildError::Slots { value: 3, .. })
+        Some(BuildError::Tick { .. })
     ));
     assert!(source.source().is_none());
     install(TimerWheel::builder()).unwrap();

@@ -4,11 +4,11 @@ use super::corpus::{play_any_bytes, play_corpus};
 use super::script::play_bytes;
 
 #[test]
-fn plays_every_script_of_the_corpus() {
+fn replays_every_script_of_the_corpus() {
     play_corpus("wheel", play_bytes);
 }
 
 #[test]
-fn plays_any_bytes_as_a_script() {
+fn replays_any_bytes_as_a_script() {
     play_any_bytes(play_bytes);
 }
