@@ -294,7 +294,7 @@ impl<K, V> Claims<K, V> {
                 })
             }
             (Err(error), _) | (_, Err(error)) => {
-                end_undecoded(core, fired, lease, &error);
+                end_undecoded(core, fired, &lease, &error);
                 None
             }
         }
@@ -302,7 +302,7 @@ impl<K, V> Claims<K, V> {
 }
 
 /// Leaves a timer that does not decode to other instances, or ends it if none decodes it.
-fn end_undecoded(core: &Core, fired: Fired, lease: Lease, error: &Error) {
+fn end_undecoded(core: &Core, fired: Fired, lease: &Lease, error: &Error) {
     let verdict = core.undecoded.judge(&fired, &core.settings);
     lease.set_key(fired.key);
     let (namespace, key, token) = (core.calls.namespace(), lease.key(), lease.token());

@@ -122,7 +122,7 @@ pub(super) async fn renew(leases: Weak<Leases>, length: Duration) {
         };
         // All at once: they share a batch.
         let due = leases.to_renew();
-        join_all(due.iter().map(|hold| hold.renew())).await;
+        join_all(due.iter().map(Hold::renew)).await;
     }
 }
 

@@ -6,13 +6,14 @@
 //! ```
 //!
 //! A commit waits for the disk, and calls that come meanwhile share the next one. Each call has a
-//! savepoint: one that fails leaves the others alone. `rows` has the SQL of each call, `fire` the
-//! rules of fires, `reading` has the SQL of the looks, `dead` that of dead rows.
+//! savepoint: one that fails leaves the others alone. `rows` has the SQL of writes and settles, `load`
+//! that of loads, `fire` the rules of fires, `reading` the SQL of the looks, `dead` that of dead rows.
 
 mod dead;
 mod file;
 mod fire;
 mod inspect;
+mod load;
 mod looks;
 mod purge;
 mod reading;
