@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
+use std::convert::Infallible;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::hash::BuildHasher;
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::{Either, select};
 use tickwheel::TimerWheel;
 use tickwheel_durable::store::{Action, Due, LoadWindow, Namespace, Store, Write};
 use tickwheel_durable::{Builder, Claim, Claims, DurableTimers, Entry, builder};
@@ -132,6 +135,47 @@ impl<T: Stores> World<T> {
             stores: Arc::clone(&self.stores),
             pace: self.pace,
             name: format!("{}-{name}", self.name),
+        }
+    }
+
+    /// Runs a check that the machine can spoil by standing still. If the check fails, and a control beside it, which writes
+    /// to the store once a unit, was late by half a unit, all steps are made longer, and it runs again.
+    pub(super) async fn undisturbed(&self, check: impl AsyncFn(&Self) -> Result<(), String>) {
+        let mut slower = 1;
+        loop {
+            let mut world = self.part(&format!("slower-{slower}"));
+            world.pace.unit *= slower;
+            let late = Mutex::new(Duration::ZERO);
+            let outcome = {
+                let control = pin!(world.control(&late));
+                match select(pin!(check(&world)), control).await {
+                    Either::Left((outcome, _)) => outcome,
+                    Either::Right((never, _)) => match never {},
+                }
+            };
+            let late = late.into_inner().unwrap_or_else(PoisonError::into_inner);
+            match outcome {
+                Ok(()) => return,
+                Err(_) if late > world.units(1) / 2 && slower < SLOWEST => slower *= 2,
+                Err(error) => panic!("{error}, the control was late by {late:?}"),
+            }
+        }
+    }
+
+    /// Writes to the store once a unit, and says how late the slowest write was.
+    async fn control(&self, late: &Mutex<Duration>) -> Infallible {
+        let (store, space) = (self.store().await, self.part("control").namespace());
+        store.open(&space, "test").await.expect("it opens");
+        let (unit, near) = (self.units(1), LoadWindow::new(Duration::ZERO, None));
+        loop {
+            let began = Instant::now();
+            sleep(unit).await;
+            let set = Action::set(Vec::new(), Due::In(unit * 100_000), None, false);
+            let write = Write::new(b"control".to_vec(), set);
+            let written = store.write(&space, vec![write], near).await;
+            written.expect("it writes");
+            let mut longest = late.lock().unwrap_or_else(PoisonError::into_inner);
+            *longest = longest.max(began.elapsed() - unit);
         }
     }
 
