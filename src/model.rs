@@ -30,7 +30,7 @@ use std::task::{Wake, Waker};
 use crate::actor::sleep_wheel::SleepWheel;
 use crate::shared::bound::ActorAction;
 use crate::shared::entry::{Disarmed, Entry, Expiration, Phase};
-use crate::shared::mailbox::{Backlog, Mailbox, Notifier};
+use crate::shared::mailbox::{Lanes, Mailbox, Notifier};
 use crate::sync::{Mutex, lock};
 use crate::wheel::Step;
 
@@ -140,8 +140,10 @@ impl Shared {
     fn act(&self, entry: &Arc<SleepEntry>, action: ActorAction) -> bool {
         match action {
             ActorAction::None => {}
-            ActorAction::Wake(tick) => self.mailbox.announce(0, tick),
-            ActorAction::Enqueue(tick) => {
+            ActorAction::Wake(tick) if !self.mailbox.is_soon(tick) => {
+                self.mailbox.announce(0, tick);
+            }
+            ActorAction::Wake(tick) | ActorAction::Enqueue(tick) => {
                 return self.mailbox.push(0, tick, Arc::clone(entry)).is_ok();
             }
         }
@@ -180,7 +182,7 @@ fn wake(waker: Option<Waker>) {
 pub(crate) struct Actor {
     shared: Arc<Shared>,
     sleeps: SleepWheel<()>,
-    backlog: Backlog<Arc<SleepEntry>>,
+    backlog: Lanes<Arc<SleepEntry>>,
     /// The deadlines of the sleeps that fired.
     fired: Vec<u64>,
 }
@@ -190,7 +192,7 @@ impl Actor {
         Actor {
             shared: Arc::clone(shared),
             sleeps: SleepWheel::new(16),
-            backlog: Backlog::new(),
+            backlog: Lanes::new(),
             fired: Vec::new(),
         }
     }
@@ -221,7 +223,7 @@ impl Actor {
         let commands: Vec<_> = std::iter::from_fn(|| self.backlog.pop()).collect();
         let times = commands.iter().filter(|e| Arc::ptr_eq(e, entry)).count();
         for command in commands {
-            self.backlog.push(0, command);
+            self.backlog.soon.push(0, command);
         }
         times
     }

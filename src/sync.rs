@@ -102,6 +102,27 @@ fn back_off<T>(_: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     None
 }
 
+/// Spins for some microseconds, and then yields this often at most, while `goes_on`.
+#[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
+pub(crate) fn spin_while(yields: u32, goes_on: impl Fn() -> bool) {
+    for _ in 0..1 << BACKOFF_STEPS {
+        if !goes_on() {
+            return;
+        }
+        std::hint::spin_loop();
+    }
+    for _ in 0..yields {
+        if !goes_on() {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// The models explore every moment at which another thread may run.
+#[cfg(any(tickwheel_loom, tickwheel_shuttle))]
+pub(crate) fn spin_while(_: u32, _: impl Fn() -> bool) {}
+
 /// How often the backoff doubles before a thread blocks: a few microseconds in all.
 #[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
 const BACKOFF_STEPS: u32 = 8;

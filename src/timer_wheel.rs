@@ -16,7 +16,7 @@ use crate::console::{Resource, TimerType};
 use crate::idle::{IdleLimits, IdleStream, IdleTimer, Reaper, assert_not_zero, reaper};
 use crate::keyed::{Expirations, KeyedTimers, pair};
 use crate::metrics::WheelMetrics;
-use crate::shared::command::Command;
+use crate::shared::command::Request;
 use crate::shared::{Alive, Shared, SleepContext};
 use crate::sleep::Interval;
 use crate::sleep::Timeout;
@@ -340,11 +340,7 @@ impl TimerWheel {
     #[doc(alias = "flush")]
     pub async fn settle(&self) {
         let (done, settled) = oneshot::channel();
-        let command = Command::Settle {
-            done,
-            is_second_round: false,
-        };
-        if self.context.shared.send_now(command).is_ok() {
+        if self.context.shared.send_now(Request::Settle(done)).is_ok() {
             // An error means that the actor has ended.
             let _ = settled.await;
         }
@@ -384,7 +380,7 @@ impl TimerWheel {
     #[doc(alias = "stop")]
     pub async fn shutdown(&self) {
         // An error means that the actor has ended or is about to.
-        let _ = self.context.shared.send_now(Command::Shutdown);
+        let _ = self.context.shared.send_now(Request::Shutdown);
         self.context.shared.end.wait().await;
     }
 

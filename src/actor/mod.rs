@@ -1,12 +1,15 @@
 //! The actor: the one task, or thread, that owns the wheels.
 
 #[cfg(not(tickwheel_loom))]
+mod backlog;
+#[cfg(not(tickwheel_loom))]
 mod barrier;
 pub(crate) mod hosted;
 #[cfg(not(tickwheel_loom))]
 mod keyed_wheel;
 #[cfg(not(tickwheel_loom))]
 mod lateness;
+mod places;
 #[cfg(not(tickwheel_loom))]
 #[cfg_attr(
     not(all(feature = "precise", target_os = "linux")),

@@ -7,9 +7,9 @@
 //!
 //! # A turn
 //!
-//! 1. It reads the clock. If its backlog is empty, it moves everything that is queued in the
-//!    [mailbox](crate::shared::mailbox) there.
-//! 2. It applies commands from the backlog, a bounded number.
+//! 1. It reads the clock. If its [backlog](super::backlog) has nothing that is needed soon, it moves
+//!    everything that is queued in the [mailbox](crate::shared::mailbox) there.
+//! 2. It applies commands from the backlog, a bounded number, those first that are needed soon.
 //! 3. It fires timers that are due, a bounded number. If commands are left, in the backlog or the
 //!    mailbox, it stops before the earliest tick by which one of them is needed. So a timer fires
 //!    before those that are due after it even if its command is not applied yet (P4), and waits for
@@ -39,11 +39,11 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
+use super::backlog::{Backlog, Behind, COMMANDS_PER_TURN};
 use super::barrier::Barrier;
 use super::keyed_wheel::KeyedWheel;
 use super::lateness::{Lateness, Pause};
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 use tokio::task;
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -53,21 +53,13 @@ use crate::actor::timer::ActorTimer;
 use crate::clock;
 use crate::metrics::Event;
 use crate::panic::wake;
-use crate::shared::command::Command;
+use crate::shared::command::{Command, Request};
 use crate::shared::entry::Expiration;
-use crate::shared::mailbox::Backlog;
 use crate::shared::notifier::ActorNotifier;
 use crate::shared::turn::Turn;
 use crate::shared::{Shared, SleepContext};
 use crate::sync::EXPLORED;
-use crate::tick::NEVER;
 use crate::wheel;
-
-/// How many commands, and how many dirty timers of a set, a turn applies before it fires timers.
-const COMMANDS_PER_TURN: usize = if EXPLORED { 3 } else { 4096 };
-
-/// How many dirty timers that are not needed soon a turn processes at least.
-const REST_PER_TURN: usize = if EXPLORED { 2 } else { 1024 };
 
 /// How many indices of a wheel a turn searches for cancelled sleeps.
 const INDICES_PER_TURN: u32 = if EXPLORED { 2 } else { 4096 };
@@ -88,10 +80,7 @@ pub(crate) struct Actor {
     /// The sleeping futures, and the keyed timers: a wheel for each. The second one is made when a set is first used.
     sleeps: SleepWheel<Arc<SleepContext>>,
     keyed: Option<KeyedWheel>,
-    /// Commands taken from the mailbox.
-    backlog: Backlog<Command>,
-    /// The barriers whose commands pass through the backlog a second time.
-    second_round: Vec<oneshot::Sender<()>>,
+    backlog: Backlog,
     barrier: Barrier,
     timer: ActorTimer,
     /// The next index to search for cancelled sleeps, once the last handle is dropped.
@@ -119,7 +108,6 @@ impl Actor {
             sleeps: SleepWheel::new(slots),
             keyed: None,
             backlog: Backlog::new(),
-            second_round: Vec::new(),
             barrier: Barrier::default(),
             timer,
             sweep: None,
@@ -300,7 +288,6 @@ impl Actor {
         let mut turn = Turn::new(shared.ticks.timestamp(began), &shared);
         loop {
             turn.armed_after = self.lateness.armed_after;
-            // With a backlog it does not look into the queues.
             let had_backlog = !self.backlog.is_empty();
             let left = self.apply_and_fire(&turn);
             let catches_up = (had_backlog || !self.backlog.is_empty())
@@ -318,10 +305,12 @@ impl Actor {
 
     /// Applies commands, and fires timers that are due. Returns whether anything is left to do.
     fn apply_and_fire(&mut self, turn: &Turn<'_>) -> bool {
-        self.take();
+        self.shared.mailbox.set_horizon(turn.tick);
+        self.backlog.take(&self.shared.mailbox);
         let earliest_queued = self.shared.mailbox.earliest();
         self.apply(turn);
-        let earliest = self.earliest_unapplied().min(earliest_queued);
+        self.finish_work_behind(turn.tick);
+        let earliest = self.backlog.earliest().min(earliest_queued);
         // No timer fires that is due at this tick or later.
         let before = earliest.min(turn.tick.saturating_add(1));
         let sweeping = self.sweep();
@@ -332,101 +321,66 @@ impl Actor {
         let is_done = before > turn.tick && !left_to_fire;
         self.lateness.end(turn, is_done, &self.shared);
         // If the first is true, timers wait for a command that has to be applied before them.
-        before <= turn.tick
-            || left_to_fire
-            || sweeping
-            || !self.second_round.is_empty()
+        before <= turn.tick || left_to_fire || sweeping || self.has_more()
+    }
+
+    /// Whether there is work beside timers that are due.
+    fn has_more(&self) -> bool {
+        !self.backlog.is_empty()
+            || self.backlog.has_behind()
             || !self.barrier.waiting.is_empty()
-            || !self.backlog.is_empty()
             || self.sleeps.wheel.has_spare()
-            || (self.keyed.as_ref())
-                .is_some_and(|keyed| keyed.has_unprocessed() || keyed.wheel.has_spare())
+            || (self.keyed.as_ref()).is_some_and(|keyed| keyed.wheel.has_spare())
     }
 
     // --- commands ---
 
-    /// Takes everything that is queued into the backlog, once that is empty.
-    fn take(&mut self) {
-        if !self.backlog.is_empty() {
-            return;
-        }
-        self.shared.mailbox.take(&mut self.backlog);
-        // Barriers come behind every command that was pushed before them.
-        for done in self.second_round.drain(..) {
-            let command = Command::Settle {
-                done,
-                is_second_round: true,
-            };
-            // No timer waits for it.
-            self.backlog.push(NEVER, command);
-        }
-    }
-
-    /// No command that was taken and is left over is needed before this tick; `NEVER` when none is left.
-    fn earliest_unapplied(&self) -> u64 {
-        let in_backlog = self.backlog.earliest();
-        match &self.keyed {
-            Some(keyed) => in_backlog.min(keyed.earliest_unprocessed()),
-            None => in_backlog,
-        }
-    }
-
     /// Applies commands of the backlog, as many as a turn may before it fires timers.
     fn apply(&mut self, turn: &Turn<'_>) {
-        let mut budget = COMMANDS_PER_TURN;
-        let mut fetched = 0;
-        if let Some(keyed) = &mut self.keyed {
-            keyed.process_urgent(&mut budget, turn);
-        }
-        while budget > 0 {
-            let Some(command) = self.backlog.pop() else {
+        for n in 0..COMMANDS_PER_TURN {
+            if n % FETCHED == 0 {
+                self.fetch(n);
+            }
+            let Some(command) = self.backlog.pop(n) else {
                 break;
             };
-            if fetched == 0 {
-                fetched = FETCHED;
-                self.fetch();
-            }
-            fetched -= 1;
-            budget -= 1;
-            if !matches!(
-                command,
-                Command::Settle {
-                    is_second_round: true,
-                    ..
-                }
-            ) {
-                turn.metrics.actor.add(Event::Command, 1);
-            }
+            turn.metrics.actor.add(Event::Command, 1);
             match command {
-                Command::Sleep(entry) => self.sleeps.register(entry),
-                Command::Set(set) => {
+                Command::Note(note) => {
                     let new = || KeyedWheel::beside(&self.sleeps.wheel);
                     let keyed = self.keyed.get_or_insert_with(new);
-                    keyed.receive(&set, &mut budget, turn);
+                    keyed.apply(&note, &self.shared.sets);
                 }
-                Command::Settle {
-                    done,
-                    is_second_round,
-                } => self.settle(done, is_second_round, turn.tick),
-                Command::Evict => self.evict(),
-                Command::Orphaned => self.sweep = Some(0),
-                Command::Shutdown => self.must_end = true,
+                Command::Request(request) => self.serve(request),
             }
-        }
-        // Long lists of timers that are needed later wait for other commands, and yet are not kept waiting by them.
-        if let Some(keyed) = &mut self.keyed {
-            keyed.process_rest(&mut budget.max(REST_PER_TURN), turn);
         }
     }
 
-    /// Appends a barrier's command a second time, or makes it wait until everything due by `tick` has fired: see
-    /// [`Barrier`].
-    fn settle(&mut self, done: oneshot::Sender<()>, is_second_round: bool, tick: u64) {
-        if is_second_round {
-            let batches = self.keyed.as_ref().map_or(0, KeyedWheel::received);
-            self.barrier.add(tick, batches, done);
-        } else {
-            self.second_round.push(done);
+    fn serve(&mut self, request: Request) {
+        match request {
+            Request::Sleep(entry) => self.sleeps.register(entry),
+            Request::Settle(done) => self.backlog.put_behind(Behind::Settle(done)),
+            Request::Retire(set) => self.backlog.put_behind(Behind::Forget(set)),
+            Request::Evict => self.evict(),
+            Request::Orphaned => self.sweep = Some(0),
+            Request::Shutdown => self.must_end = true,
+        }
+    }
+
+    /// Does the work that has waited until commands were applied.
+    fn finish_work_behind(&mut self, tick: u64) {
+        while let Some(work) = self.backlog.passed() {
+            match (work, &mut self.keyed) {
+                (Behind::Settle(done), _) => self.barrier.add(tick, done),
+                (Behind::Free(set, chunk), Some(keyed)) => keyed.free_chunk(set, chunk),
+                (Behind::Forget(set), keyed) => {
+                    if let Some(keyed) = keyed {
+                        keyed.forget(set);
+                    }
+                    self.shared.sets.release(set);
+                }
+                (Behind::Free(..), None) => {}
+            }
         }
     }
 
@@ -441,9 +395,9 @@ impl Actor {
     }
 
     /// Makes the processor fetch the entries of the next commands.
-    fn fetch(&self) {
-        for command in self.backlog.upcoming().iter().take(FETCHED) {
-            if let Command::Sleep(entry) = command {
+    fn fetch(&self, n: usize) {
+        for command in self.backlog.upcoming(n).iter().take(FETCHED) {
+            if let Command::Request(Request::Sleep(entry)) = command {
                 fetch(entry);
             }
         }
@@ -474,11 +428,11 @@ impl Actor {
             let (keyed_before, is_keyed_left) = keyed.fire(until, TIMERS_PER_TURN, turn);
             before = before.min(keyed_before);
             is_left |= is_keyed_left;
+            for (set, chunk) in keyed.emptied() {
+                self.backlog.put_behind(Behind::Free(set, chunk));
+            }
         }
-        if !self.barrier.waiting.is_empty() {
-            let batches = self.keyed.as_ref().map_or(0, KeyedWheel::processed);
-            self.barrier.fired(before, batches);
-        }
+        self.barrier.fired(before);
         if let Some(tick) = before.checked_sub(1) {
             (self.lateness).has_fired(tick, turn.now, &self.shared.ticks);
         }

@@ -21,12 +21,12 @@ const KEPT: usize = 1024;
 
 /// Room for an item.
 ///
-/// A cell is *vacant* until it is taken, and again once it was vacated. It may be *in use* while it
-/// is vacant, when the slab's owner still refers to its index: then its chunk stays.
+/// A cell is *vacant* until it is taken, and again once it was vacated.
 pub(crate) trait Cell {
-    /// A cell that is not in use.
+    /// A vacant cell.
     fn new() -> Self;
 
+    /// Whether it has an item. A vacant cell has none.
     fn is_in_use(&self) -> bool;
 
     /// The chunk's next vacant cell, as set when this one was vacated.
@@ -166,10 +166,9 @@ impl<T: Cell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
         if chunk.vacant != NONE {
             chunk.vacant = cell.next_vacant();
         }
-        if !cell.is_in_use() {
-            chunk.in_use += 1;
-            self.in_use += 1;
-        }
+        debug_assert!(!cell.is_in_use(), "it is vacant");
+        chunk.in_use += 1;
+        self.in_use += 1;
         fill(index, cell);
         if chunk.next_place() == CHUNK {
             self.roomy.pop();
@@ -200,33 +199,14 @@ impl<T: Cell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
         let was_full = chunk.next_place() == CHUNK;
         let cell = chunk.cells.get_mut(place as usize)?;
         let taken_out = change(cell)?;
-        let is_in_use = cell.is_in_use();
+        debug_assert!(!cell.is_in_use(), "its item was taken out");
         cell.set_next_vacant(mem::replace(&mut chunk.vacant, place));
         if was_full {
             self.roomy.push(number);
         }
-        if !is_in_use {
-            self.in_use -= 1;
-            chunk.release(number, &mut self.idle);
-        }
+        self.in_use -= 1;
+        chunk.release(number, &mut self.idle);
         Some(taken_out)
-    }
-
-    /// Changes a cell, which may cease to be in use.
-    #[inline]
-    pub(crate) fn change<R>(&mut self, index: u32, change: impl FnOnce(&mut T) -> R) -> Option<R> {
-        let number = index / CHUNK;
-        let chunk = self.chunks.get_mut(number as usize)?;
-        let cell = chunk.cells.get_mut((index % CHUNK) as usize)?;
-        let was_in_use = cell.is_in_use();
-        let result = change(cell);
-        let is_in_use = cell.is_in_use();
-        debug_assert!(was_in_use || !is_in_use, "only `take` puts a cell to use");
-        if was_in_use && !is_in_use {
-            self.in_use -= 1;
-            chunk.release(number, &mut self.idle);
-        }
-        Some(result)
     }
 
     /// Whether there is memory to free. One idle chunk stays for the next items, but only a small

@@ -11,8 +11,8 @@
 //! and correctness needs nothing else: at `scheduled` the timer fires, is scheduled again, or leaves the wheel. Hence
 //! **moving later and cancelling send no command**.
 //!
-//! An [entry](crate::shared::entry) of a sleeping future has a bound, and so has each slot of a
-//! [set of keyed timers](crate::timer_set). Both keep it, with the truth beside it, under a lock.
+//! An [entry](crate::shared::entry) of a sleeping future has a bound, with the truth beside it, under a lock. The same
+//! idea carries [keyed timers](crate::timer_set), which tell the actor of it in another way.
 //!
 //! # The operations
 //!
@@ -33,7 +33,8 @@
 //! * **B3** A timer that is queued lies on the wheel at `scheduled` or before, or its owner has told the actor, after the
 //!   rule of [`ActorAction`], to process it by `scheduled`.
 //! * **B4** `queued` is set from before the owner queues the timer until the actor has taken it out. So an owner queues a
-//!   timer once, and tells the actor only the earlier tick after that. A timer is found due only while it is not queued.
+//!   timer once, and tells the actor only the earlier tick after that, or queues it once more, to be taken out earlier.
+//!   The actor ignores a timer that comes out while `queued` is not set. A timer is found due only while it is not queued.
 //! * **B5** `node` is the only node of this timer on the wheel. Only the actor changes the wheel,
 //!   and it does so before it processes any other timer. It processes a timer that the wheel has
 //!   reached before it takes the same timer from a queue.
@@ -48,22 +49,20 @@ use crate::wheel::BareWheel;
 
 /// See the module.
 ///
-/// There may be millions of them, each beside a field of four bytes: hence the alignment.
+/// There may be millions of them, each beside a field of a byte: hence the alignment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C, packed(4))]
 pub(crate) struct Bound {
     /// Only the operations of the bound write it.
     pub(super) scheduled: u64,
-    /// The node, or `NO_NODE`; with `QUEUED` and `URGENT`.
+    /// The node, or `NO_NODE`; with `QUEUED`.
     place: u32,
 }
 
 /// The timer is in a queue, or is going to be pushed into one before its lock is released.
 const QUEUED: u32 = 1 << 31;
-/// It is in the queue that the actor processes first.
-const URGENT: u32 = 1 << 30;
 /// A wheel has fewer nodes.
-const NO_NODE: u32 = URGENT - 1;
+const NO_NODE: u32 = QUEUED - 1;
 
 /// The owner's demand on the wheel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -82,7 +81,7 @@ pub(crate) enum Want {
 pub(crate) enum ActorAction {
     /// Nothing: the actor processes the timer in time.
     None,
-    /// The timer is queued already, but is needed earlier now: follow the wake rule again, for this tick.
+    /// The timer is queued already, but is needed earlier now: announce this tick, or queue the timer again for it.
     Wake(u64),
     /// Queue the timer, then follow the wake rule for this tick.
     Enqueue(u64),
@@ -139,7 +138,7 @@ impl Bound {
     };
 
     /// The actor processes the timer at this tick or before it; `NEVER` when it is not going to.
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn scheduled(&self) -> u64 {
         self.scheduled
     }
@@ -153,19 +152,6 @@ impl Bound {
     #[inline]
     pub(crate) fn is_queued(&self) -> bool {
         self.place & QUEUED != 0
-    }
-
-    /// Whether the timer is in the queue that the actor processes first.
-    #[inline]
-    pub(crate) fn is_urgent(&self) -> bool {
-        self.place & URGENT != 0
-    }
-
-    /// The owner pushes the timer into the queue that the actor processes first.
-    #[inline]
-    pub(crate) fn set_urgent(&mut self) {
-        debug_assert!(self.is_queued(), "B4");
-        self.place |= URGENT;
     }
 
     #[inline]
@@ -252,7 +238,7 @@ impl Bound {
         self.place = wheel.next_index();
         assert!(
             self.place < NO_NODE,
-            "the actor's wheels hold fewer than 2^30 timers each"
+            "the actor's wheels hold fewer than 2^31 timers each"
         );
         tick
     }

@@ -1,11 +1,19 @@
 //! The mailbox: how commands reach the actor. Sharded queues, the wake rule, and the earliest tick that is needed.
 //!
-//! # Sharding
+//! # Queues and lanes
 //!
 //! There is a queue for each core, on a cache line of its own, and each thread uses one of them:
-//! two cores that arm timers do not contend. When its [`Backlog`] is empty, the actor moves the
-//! commands of all queues there; those of one queue stay in order. Under a flood of commands,
-//! emptying the queues at every turn would take more time for their locks than for the commands.
+//! two cores that arm timers do not contend.
+//!
+//! Each queue has two lanes. A command that is needed before the *horizon* goes into the lane
+//! *soon*, any other into *later*. The actor applies soon commands first, so a near timer does not
+//! wait behind a million far ones (P11). Nothing depends on the order of commands, and hence on the
+//! lane: the actor reads what an entry wants from the entry, and of the [notes](super::note::Note)
+//! for one index the newest counts. In one lane, the commands of one thread stay in order.
+//!
+//! The horizon lies [`HORIZON`] ticks ahead of the clock. The actor [publishes](Mailbox::set_horizon)
+//! it in each turn, and a caller does when its queue has grown by [`FOLLOW`] commands: the actor may
+//! not have run for long. So at most that many commands of a queue are in the wrong lane.
 //!
 //! # The wake rule
 //!
@@ -36,18 +44,19 @@
 //! # The earliest tick
 //!
 //! Timers fire in the order of their ticks also while commands are left over for later turns (P4), and do not wait for
-//! commands that are needed later only (P11). So each command is pushed with the tick by which it is needed. The
-//! [`Backlog`] knows the [earliest](Backlog::earliest) tick of its commands, the mailbox the
+//! commands that are needed later only (P11). So each command is pushed with the tick by which it is needed. A
+//! [`CommandQueue`] knows the [earliest](CommandQueue::earliest) tick of its commands, the mailbox the
 //! [earliest](Mailbox::earliest) of those in its queues, and a turn fires timers that are due before both. A command that
 //! the turn does not see was pushed after the turn read the clock, so it is not due before the timers that the turn fires.
 //!
-//! A timer whose command is queued already may be moved earlier. Its command stays where it is, in whichever queue, or
-//! in the backlog; the caller [announces](Mailbox::announce) the earlier tick, and then follows the wake rule with it.
+//! A timer whose command is queued already may be moved earlier. If the earlier tick is soon, it is queued once more. Else
+//! its command stays where it is, in whichever queue, or in the backlog; the caller [announces](Mailbox::announce) the
+//! earlier tick, and then follows the wake rule with it.
 //!
-//! *No announcement is forgotten too soon:* the mailbox knows the tick until the actor empties the queues, and the
-//! command was pushed before the tick was announced. The actor collects the announcements before it empties the queues. So
-//! the command of each is in the backlog by the end of [`take`](Mailbox::take), or was applied before. The backlog keeps
-//! the tick until every command that it holds at that point is applied.
+//! *No announcement is forgotten too soon:* the command was pushed before the tick was announced, and the actor collects
+//! what was announced before it empties the queues. So the command of each is in the backlog by the end of
+//! [`take`](Mailbox::take), or was applied before. The backlog keeps the tick until every command that it holds at
+//! that point is applied.
 //!
 //! # After the end
 //!
@@ -79,13 +88,59 @@ pub(crate) const QUEUE_BOUND: usize = if cfg!(tickwheel_loom) {
 /// How many commands a block has.
 const BLOCK: usize = if EXPLORED { 4 } else { 512 };
 
-/// How many empty blocks the backlog keeps for the queues.
+/// How many empty blocks a queue keeps.
 const SPARE_BLOCKS: usize = 4;
 
-/// The commands that the actor has taken and not applied. It takes over a burst of a million block
-/// by block, without a copy, and frees their memory a block at a time, so no thread waits until a
-/// vector of many megabytes is moved or freed.
-pub(crate) type Backlog<C> = BlockQueue<C, BLOCK, SPARE_BLOCKS>;
+/// How far the horizon lies ahead of the clock, in ticks.
+pub(crate) const HORIZON: u64 = if EXPLORED { 4 } else { 256 };
+
+/// The horizon follows the clock each time a queue has grown by this many commands.
+pub(crate) const FOLLOW: usize = if EXPLORED { 2 } else { 256 };
+
+/// Commands in order. The actor takes over a burst of a million block by block, without a copy, and
+/// frees their memory a block at a time, so no thread waits until a vector of many megabytes is
+/// moved or freed.
+pub(crate) type CommandQueue<C> = BlockQueue<C, BLOCK, SPARE_BLOCKS>;
+
+/// The commands of both lanes.
+#[derive(Debug)]
+pub(crate) struct Lanes<C> {
+    pub(crate) soon: CommandQueue<C>,
+    pub(crate) later: CommandQueue<C>,
+}
+
+impl<C> Lanes<C> {
+    pub(crate) fn new() -> Self {
+        Lanes {
+            soon: CommandQueue::new(),
+            later: CommandQueue::new(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.soon.len() + self.later.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.soon.is_empty() && self.later.is_empty()
+    }
+
+    /// No command in here is needed before this tick; `NEVER` when there is none.
+    pub(crate) fn earliest(&self) -> u64 {
+        self.soon.earliest().min(self.later.earliest())
+    }
+
+    /// The next command; those that are needed soon come first.
+    #[cfg(test)]
+    pub(crate) fn pop(&mut self) -> Option<C> {
+        self.soon.pop().or_else(|| self.later.pop())
+    }
+
+    fn append(&mut self, other: &mut Self) {
+        self.soon.append(&mut other.soon);
+        self.later.append(&mut other.later);
+    }
+}
 
 /// Wakes the actor.
 pub(crate) trait Notifier {
@@ -98,22 +153,28 @@ pub(crate) trait Notifier {
 pub(crate) struct Mailbox<C, S> {
     /// Their number is a power of two.
     shards: Box<[CachePadded<Shard<C>>]>,
-    next_wake: CachePadded<AtomicU64>,
+    published: CachePadded<Published>,
     notifier: S,
+}
+
+/// What the actor says to callers.
+#[derive(Debug)]
+struct Published {
+    next_wake: AtomicU64,
+    /// Only a hint: it decides the lane of a command.
+    horizon: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Shard<C> {
     queue: Mutex<Queue<C>>,
-    /// The earliest tick of the commands in the queue. Written under its lock, read without.
+    /// No command in the queue is needed before this tick, and none was announced to be.
     earliest: AtomicU64,
-    /// The earliest tick that was announced and not collected by the actor.
-    announced: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Queue<C> {
-    commands: Backlog<C>,
+    commands: Lanes<C>,
     /// The actor has ended, and will not empty the queue any more.
     closed: bool,
 }
@@ -124,16 +185,18 @@ impl<C, S: Notifier> Mailbox<C, S> {
         let shard = |_| {
             CachePadded(Shard {
                 queue: Mutex::new(Queue {
-                    commands: Backlog::new(),
+                    commands: Lanes::new(),
                     closed: false,
                 }),
                 earliest: AtomicU64::new(NEVER),
-                announced: AtomicU64::new(NEVER),
             })
         };
         Mailbox {
             shards: (0..cores.next_power_of_two()).map(shard).collect(),
-            next_wake: CachePadded(AtomicU64::new(AWAKE)),
+            published: CachePadded(Published {
+                next_wake: AtomicU64::new(AWAKE),
+                horizon: AtomicU64::new(HORIZON),
+            }),
             notifier,
         }
     }
@@ -144,52 +207,64 @@ impl<C, S: Notifier> Mailbox<C, S> {
 
     // --- callers ---
 
-    /// Queues a command that is needed by `tick`, and notifies the actor if the wake rule says so. `thread` chooses the
-    /// queue. Returns the command if the actor has ended.
-    pub(crate) fn push(&self, thread: usize, tick: u64, command: C) -> Result<(), C> {
-        let wake_by = self.enqueue(thread, tick, command)?;
-        self.wake_by(wake_by);
-        Ok(())
-    }
-
-    /// The first half of [`push`](Self::push): queues the command without notifying the actor. The
-    /// caller must then call [`wake_by`](Self::wake_by) with the tick that is returned: the
-    /// command's own, or [`AWAKE`] when the queue has grown to its bound.
+    /// Queues a command that is needed by `tick`, without notifying the actor. `thread` chooses the
+    /// queue. The caller must then call [`wake_by`](Self::wake_by) with the tick that is returned:
+    /// the command's own, or [`AWAKE`] when the queue has grown to its bound. Returns the command if
+    /// the actor has ended. `now` gives the current tick.
     ///
     /// A caller that holds a lock queues the command before it releases the lock, and notifies the actor after.
-    pub(crate) fn enqueue(&self, thread: usize, tick: u64, command: C) -> Result<u64, C> {
+    pub(crate) fn enqueue(
+        &self,
+        thread: usize,
+        tick: u64,
+        command: C,
+        now: impl FnOnce() -> u64,
+    ) -> Result<u64, C> {
         let shard = self.shard(thread);
+        let is_soon = self.is_soon(tick);
         let mut queue = lock(&shard.queue);
         if queue.closed {
             return Err(command);
         }
         if tick < shard.earliest.load(Ordering::Relaxed) {
-            shard.earliest.store(tick, Ordering::SeqCst);
+            shard.earliest.fetch_min(tick, Ordering::SeqCst);
         }
-        queue.commands.push(tick, command);
-        let is_long = queue.commands.len() >= QUEUE_BOUND;
-        Ok(if is_long { AWAKE } else { tick })
+        let Lanes { soon, later } = &mut queue.commands;
+        let lane = if is_soon { soon } else { later };
+        lane.push(tick, command);
+        let length = queue.commands.len();
+        if length % FOLLOW == 0 {
+            self.set_horizon(now());
+        }
+        Ok(if length >= QUEUE_BOUND { AWAKE } else { tick })
+    }
+
+    /// Queues a command and follows the wake rule, at tick 0.
+    #[cfg(test)]
+    pub(crate) fn push(&self, thread: usize, tick: u64, command: C) -> Result<(), C> {
+        let wake_by = self.enqueue(thread, tick, command, || 0)?;
+        self.wake_by(wake_by);
+        Ok(())
     }
 
     /// The second half: notifies the actor if it would not run by itself at `tick` or before.
     pub(crate) fn wake_by(&self, tick: u64) {
-        let next_wake = self.next_wake.0.load(Ordering::SeqCst);
+        let next_wake = self.published.0.next_wake.load(Ordering::SeqCst);
         if tick < next_wake {
             self.claim(next_wake);
         }
     }
 
-    /// A command that was pushed, by any thread, is needed earlier than was said: by `tick`.
-    pub(crate) fn announce(&self, thread: usize, tick: u64) {
-        self.lower(thread, tick);
-        self.wake_by(tick);
+    /// Whether a command for this tick goes into the lane soon.
+    pub(crate) fn is_soon(&self, tick: u64) -> bool {
+        tick < self.published.0.horizon.load(Ordering::Relaxed)
     }
 
-    /// The first half of [`announce`](Self::announce), without a notification;
-    /// [`wake_by`](Self::wake_by) must follow.
-    pub(crate) fn lower(&self, thread: usize, tick: u64) {
-        let announced = &self.shard(thread).announced;
-        announced.fetch_min(tick, Ordering::SeqCst);
+    /// A command that was pushed, by any thread, is needed earlier than was said: by `tick`.
+    pub(crate) fn announce(&self, thread: usize, tick: u64) {
+        let earliest = &self.shard(thread).earliest;
+        earliest.fetch_min(tick, Ordering::SeqCst);
+        self.wake_by(tick);
     }
 
     fn shard(&self, thread: usize) -> &Shard<C> {
@@ -198,10 +273,12 @@ impl<C, S: Notifier> Mailbox<C, S> {
 
     /// Notifies the actor, unless another caller has.
     fn claim(&self, next_wake: u64) {
-        let claimed =
-            self.next_wake
-                .0
-                .compare_exchange(next_wake, AWAKE, Ordering::SeqCst, Ordering::SeqCst);
+        let claimed = (self.published.0.next_wake).compare_exchange(
+            next_wake,
+            AWAKE,
+            Ordering::SeqCst,
+            Ordering::SeqCst,
+        );
         if claimed.is_ok() {
             self.notifier.notify();
         }
@@ -211,7 +288,13 @@ impl<C, S: Notifier> Mailbox<C, S> {
 
     /// Publishes that the actor runs: no caller notifies it.
     pub(crate) fn awake(&self) {
-        self.next_wake.0.store(AWAKE, Ordering::SeqCst);
+        self.published.0.next_wake.store(AWAKE, Ordering::SeqCst);
+    }
+
+    /// Publishes the horizon for this current tick.
+    pub(crate) fn set_horizon(&self, now: u64) {
+        let horizon = now.saturating_add(HORIZON);
+        self.published.0.horizon.store(horizon, Ordering::Relaxed);
     }
 
     /// Publishes that the actor is about to wait until `next_wake`. If a queue holds a command the actor must not wait:
@@ -219,7 +302,10 @@ impl<C, S: Notifier> Mailbox<C, S> {
     pub(crate) fn park(&self, next_wake: Option<u64>) -> bool {
         // `AWAKE` is tick 0, so tick 1 stands for it: both have begun, or are about to.
         let next_wake = next_wake.unwrap_or(NEVER).max(AWAKE + 1);
-        self.next_wake.0.store(next_wake, Ordering::SeqCst);
+        self.published
+            .0
+            .next_wake
+            .store(next_wake, Ordering::SeqCst);
         if self.is_empty() {
             return true;
         }
@@ -237,42 +323,37 @@ impl<C, S: Notifier> Mailbox<C, S> {
         true
     }
 
-    /// Moves every command that was queued before this call, and perhaps some more, to the end of `backlog`.
-    pub(crate) fn take(&self, backlog: &mut Backlog<C>) {
+    /// Moves every command that was queued before this call, and perhaps some more, to the end of `taken`.
+    pub(crate) fn take(&self, taken: &mut Lanes<C>) {
         // Before the queues: the command that was announced is in one of them, or has been taken earlier.
-        let mut announced = NEVER;
+        let mut earliest = NEVER;
         for CachePadded(shard) in &self.shards {
-            // There is seldom one, and a load leaves the cache line with its core.
-            if shard.announced.load(Ordering::SeqCst) != NEVER {
-                announced = announced.min(shard.announced.swap(NEVER, Ordering::SeqCst));
+            // A load leaves the cache line with its core.
+            if shard.earliest.load(Ordering::SeqCst) != NEVER {
+                earliest = earliest.min(shard.earliest.swap(NEVER, Ordering::SeqCst));
             }
         }
         for CachePadded(shard) in &self.shards {
-            let mut queue = lock(&shard.queue);
-            shard.earliest.store(NEVER, Ordering::SeqCst);
-            backlog.append(&mut queue.commands);
+            taken.append(&mut lock(&shard.queue).commands);
         }
-        if announced < NEVER {
-            backlog.lower_bound(announced);
+        if earliest < taken.earliest() {
+            taken.soon.lower_bound(earliest);
+            taken.later.lower_bound(earliest);
         }
     }
 
-    /// No command in a queue is needed before this tick, and none was announced to be. `NEVER` when all are empty.
+    /// No command in a queue is needed before this tick. `NEVER` when all are empty.
     pub(crate) fn earliest(&self) -> u64 {
-        let mut earliest = NEVER;
-        for CachePadded(shard) in &self.shards {
-            earliest = earliest.min(shard.earliest.load(Ordering::SeqCst));
-            earliest = earliest.min(shard.announced.load(Ordering::SeqCst));
-        }
-        earliest
+        let earliest = |shard: &CachePadded<Shard<C>>| shard.0.earliest.load(Ordering::SeqCst);
+        self.shards.iter().map(earliest).min().unwrap_or(NEVER)
     }
 
-    /// Closes the queues: pushes fail from now on. Moves the commands in them to the end of `backlog`.
-    pub(crate) fn close(&self, backlog: &mut Backlog<C>) {
+    /// Closes the queues: pushes fail from now on. Moves the commands in them to the end of `taken`.
+    pub(crate) fn close(&self, taken: &mut Lanes<C>) {
         for shard in &self.shards {
             let mut queue = lock(&shard.0.queue);
             queue.closed = true;
-            backlog.append(&mut queue.commands);
+            taken.append(&mut queue.commands);
         }
     }
 }

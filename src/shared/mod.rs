@@ -7,11 +7,11 @@
 //! share ([`state`]). Callers and the actor depend on this module, never on each other.
 
 pub(crate) mod activity;
-pub(crate) mod actor_mutex;
 pub(crate) mod bound;
 pub(crate) mod entry;
 pub(crate) mod idle_clock;
 pub(crate) mod mailbox;
+pub(crate) mod note;
 
 #[cfg(not(tickwheel_loom))]
 pub(crate) mod command;

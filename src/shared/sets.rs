@@ -1,13 +1,15 @@
 //! The list of a wheel's sets of keyed timers.
 //!
-//! A set stays in the list from [`register`](SetList::register) to [`retire`](SetList::retire), which it calls when it is
-//! dropped. No reference to a set is dropped while the lock is held: it may be the last one, and then `retire` takes the
-//! lock.
+//! A set has its key from [`register`](SetList::register) until the actor
+//! [releases](SetList::release) it, which it does when the set was dropped and no note about it is
+//! left. So the key in a note never names another set. No reference to a set is dropped while the
+//! lock is held: it may be the last one, and its drop runs code of a user.
 
 use std::sync::{Arc, Weak};
 
 use slab::Slab;
 
+use super::note::SetKey;
 use super::timer_set::TimerSet;
 use crate::sync::{Mutex, lock};
 
@@ -17,51 +19,44 @@ pub(crate) struct SetList(Mutex<Sets>);
 
 #[derive(Debug, Default)]
 struct Sets {
-    live: Slab<Weak<dyn TimerSet>>,
+    registered: Slab<Weak<dyn TimerSet>>,
     /// The actor has ended and takes no more sets.
     closed: bool,
 }
-
-/// A set's entry in the list.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SetKey(usize);
 
 impl SetList {
     /// Adds a new set. `None` when the actor has ended and will not close it.
     pub(crate) fn register(&self, set: Weak<dyn TimerSet>) -> Option<SetKey> {
         let mut sets = lock(&self.0);
-        (!sets.closed).then(|| SetKey(sets.live.insert(set)))
+        (!sets.closed).then(|| SetKey::new(sets.registered.insert(set)))
     }
 
-    /// Takes out a set that is being dropped.
-    pub(crate) fn retire(&self, key: SetKey) {
+    /// The set with this key, which may have been dropped.
+    pub(crate) fn get(&self, key: SetKey) -> Option<Weak<dyn TimerSet>> {
+        lock(&self.0).registered.get(key.position()).cloned()
+    }
+
+    /// The set was dropped, and the actor has forgotten it. Another set may get its key.
+    pub(crate) fn release(&self, key: SetKey) {
         let mut sets = lock(&self.0);
-        sets.live.try_remove(key.0);
-        if sets.live.is_empty() {
+        sets.registered.try_remove(key.position());
+        if sets.registered.is_empty() {
             // A slab keeps its memory; a burst of sets should not.
-            sets.live = Slab::new();
+            sets.registered = Slab::new();
         }
+    }
+
+    /// How many sets have a key.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.0).registered.len()
     }
 
     /// Every set whose last reference is not gone. None can be [registered](Self::register) after this.
     pub(crate) fn close(&self) -> Vec<Arc<dyn TimerSet>> {
         let mut sets = lock(&self.0);
         sets.closed = true;
-        sets.alive()
-    }
-
-    /// Every set whose last reference is not gone.
-    #[cfg(test)]
-    pub(crate) fn all(&self) -> Vec<Arc<dyn TimerSet>> {
-        lock(&self.0).alive()
-    }
-}
-
-impl Sets {
-    fn alive(&self) -> Vec<Arc<dyn TimerSet>> {
-        self.live
-            .iter()
-            .filter_map(|(_, set)| set.upgrade())
-            .collect()
+        let registered = sets.registered.iter();
+        registered.filter_map(|(_, set)| set.upgrade()).collect()
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::clock::{ClockPolicy, Found};
 use crate::metrics::Metrics;
 use crate::shared::bound::ActorAction;
-use crate::shared::command::{Command, CommandMailbox};
+use crate::shared::command::{Command, CommandMailbox, Request};
 use crate::shared::end::End;
 use crate::shared::entry::Entry;
 use crate::shared::idle_clock::IdleClock;
@@ -120,7 +120,7 @@ impl Shared {
         let found = self.clock.find();
         if found == Found::Paused && !self.clock.sleeps_stay() {
             // An error means that the actor has ended, and has closed them.
-            let _ = self.send_now(Command::Evict);
+            let _ = self.send_now(Request::Evict);
         }
         found != Found::Real
     }
@@ -166,10 +166,13 @@ impl Shared {
     fn notify_actor(&self, entry: &Arc<SleepEntry>, action: ActorAction) -> bool {
         match action {
             ActorAction::None => {}
-            ActorAction::Wake(tick) => self.mailbox.announce(thread_number(), tick),
-            ActorAction::Enqueue(tick) => {
-                let command = Command::Sleep(Arc::clone(entry));
-                return self.send(tick, command).is_ok();
+            // It may lie in the lane of commands that are needed later, behind many.
+            ActorAction::Wake(tick) if !self.mailbox.is_soon(tick) => {
+                self.mailbox.announce(thread_number(), tick);
+            }
+            ActorAction::Wake(tick) | ActorAction::Enqueue(tick) => {
+                let request = Request::Sleep(Arc::clone(entry));
+                return self.send(tick, request).is_ok();
             }
         }
         true
@@ -185,7 +188,7 @@ impl Shared {
     fn orphan(&self) {
         self.orphaned.store(true, Ordering::SeqCst);
         // An error means that the actor has ended already.
-        let _ = self.send_now(Command::Orphaned);
+        let _ = self.send_now(Request::Orphaned);
     }
 
     /// Releases the entry: the actor takes it off the wheel. Without a handle it does so at once,
@@ -196,7 +199,7 @@ impl Shared {
         // Else a virtual clock would move to the tick at which the entry lies on the wheel.
         let is_needed_now = self.is_orphaned() || self.has_virtual_clock();
         if action != ActorAction::None && is_needed_now {
-            let _ = self.send_now(Command::Sleep(Arc::clone(entry)));
+            let _ = self.send_now(Request::Sleep(Arc::clone(entry)));
         } else {
             self.act(entry, action);
         }
@@ -226,14 +229,23 @@ impl Shared {
 
     // --- commands ---
 
+    /// Queues a command that is needed by `tick`, without notifying the actor. Returns the tick for
+    /// the wake rule, or the command if the actor has ended.
+    pub(crate) fn enqueue(&self, tick: u64, command: Command) -> Result<u64, Command> {
+        let now = || self.ticks.tick_at(self.ticks.timestamp(clock::now()));
+        (self.mailbox).enqueue(thread_number(), tick, command, now)
+    }
+
     /// Sends a command that is needed by `tick`. Returns it if the actor has ended.
-    pub(crate) fn send(&self, tick: u64, command: Command) -> Result<(), Command> {
-        (self.mailbox).push(thread_number(), tick, command)
+    pub(crate) fn send(&self, tick: u64, request: Request) -> Result<(), Command> {
+        let wake_by = self.enqueue(tick, request.into())?;
+        self.mailbox.wake_by(wake_by);
+        Ok(())
     }
 
     /// Sends a command that the actor should apply now. No timer waits for it.
-    pub(crate) fn send_now(&self, command: Command) -> Result<(), Command> {
-        (self.mailbox).enqueue(thread_number(), NEVER, command)?;
+    pub(crate) fn send_now(&self, request: Request) -> Result<(), Command> {
+        self.enqueue(NEVER, request.into())?;
         self.mailbox.wake_by(0);
         Ok(())
     }

@@ -20,8 +20,6 @@ pub(crate) struct Turn<'a> {
     latest: Cell<Duration>,
     /// How many timers fired.
     count: Cell<usize>,
-    /// The actor has waited for the lock of a set.
-    waited: Cell<bool>,
 }
 
 impl<'a> Turn<'a> {
@@ -33,7 +31,6 @@ impl<'a> Turn<'a> {
             metrics: &shared.metrics.0,
             latest: Cell::new(Duration::ZERO),
             count: Cell::new(0),
-            waited: Cell::new(false),
         }
     }
 
@@ -41,11 +38,6 @@ impl<'a> Turn<'a> {
     pub(crate) fn go_on(&mut self, now: Timestamp, ticks: &Ticks) {
         self.tick = ticks.tick_at(now);
         self.now = now;
-    }
-
-    /// Whether the actor may wait for the lock of a set, which it may once.
-    pub(crate) fn may_wait(&self) -> bool {
-        !self.waited.replace(true)
     }
 
     /// A timer with this deadline fired. It is late from its deadline on, or from when it was armed if that is later.

@@ -15,7 +15,7 @@ use std::sync::LazyLock;
 
 use tokio::runtime::{Handle, Id};
 
-use crate::shared::command::Command;
+use crate::shared::command::Request;
 use crate::sync::{Mutex, lock};
 use crate::timer_wheel::TimerWheel;
 
@@ -76,7 +76,7 @@ impl Drop for Entered {
     fn drop(&mut self) {
         // An actor on the runtime ends with it; one on a thread needs a command. An error means
         // that it has ended.
-        let _ = self.wheel.shared().send_now(Command::Shutdown);
+        let _ = self.wheel.shared().send_now(Request::Shutdown);
         let own = with(|wheels| match wheels.entry(self.runtime) {
             Entry::Occupied(present) if present.get().wheel.is_same(&self.wheel) => {
                 Some(present.remove())

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::table::{Slot, Timer, hash_of};
-use super::{BATCH, Closed, Payload, Phase, Plain, Repeat, Set, SetTimerError};
+use super::table::{Timer, hash_of};
+use super::{BATCH, Closed, Payload, Phase, Plain, Repeat, Set, SetTimerError, State};
 use crate::clock;
 use crate::metrics::Event;
 use crate::panic::{drop_caught, wake};
-use crate::tick::{NEVER, Timestamp};
+use crate::tick::Timestamp;
 
 impl<K: Hash + Eq, V> Set<K, Plain<V>> {
     /// Sets a timer. Returns the value that it replaces.
@@ -24,9 +24,8 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         repeat: Option<Repeat<K, Plain<V>>>,
     ) -> Result<Option<V>, SetTimerError<K, V>> {
         let hash = hash_of(&self.hasher, &key);
-        let tick = self.tick(deadline);
         let mut guard = self.lock();
-        let (state, outbox) = guard.split();
+        let state = &mut *guard;
         if state.phase != Phase::Open {
             drop(guard);
             return Err(SetTimerError::Closed(key, value));
@@ -34,15 +33,12 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         let found = state.table.find(hash, |other| *other == key);
         let order = state.next_order();
         let (index, replaced, unused_key) = if let Some(index) = found {
-            let slot = state.table.slot_mut(index);
-            let replaced = slot.and_then(|slot| {
-                let timer = slot.timer.as_mut()?;
-                timer.deadline = deadline;
-                timer.order = order;
-                let replaced = mem::replace(&mut timer.value, Plain(value));
-                outbox.require(index, &mut slot.bound, tick);
-                Some(replaced.0)
-            });
+            self.rearm(state, index, deadline, order);
+            let timer = state
+                .table
+                .get_mut(index)
+                .and_then(|slot| slot.timer.as_mut());
+            let replaced = timer.map(|timer| mem::replace(&mut timer.value, Plain(value)).0);
             state.counters.add(Event::KeyedReplaced, 1);
             (index, replaced, Some(key))
         } else {
@@ -56,17 +52,13 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
                 key,
                 value: Plain(value),
             };
-            let index = (state.table).insert_keyed(hash, timer, |index, slot| {
-                outbox.require(index, &mut slot.bound, tick);
-            });
-            (index, None, None)
+            (self.insert_named(state, hash, timer), None, None)
         };
         if let Some(repeat) = repeat {
-            state.repeats.insert(index, repeat);
+            state.repeats.insert(index, (order, repeat));
         } else if !state.repeats.is_empty() {
             state.repeats.remove(&index);
         }
-        state.assert_slot(index, |deadline| self.tick(deadline));
         drop(guard);
         // The caller gets its result even if the drop of the key panics.
         drop_caught(unused_key);
@@ -81,9 +73,8 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         deadline: Timestamp,
     ) -> Result<Option<(K, V)>, SetTimerError<K, V>> {
         let hash = hash_of(&self.hasher, &key);
-        let tick = self.tick(deadline);
         let mut guard = self.lock();
-        let (state, outbox) = guard.split();
+        let state = &mut *guard;
         if state.phase != Phase::Open {
             return Err(SetTimerError::Closed(key, value));
         }
@@ -99,11 +90,23 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
             key,
             value: Plain(value),
         };
-        let index = (state.table).insert_keyed(hash, timer, |index, slot| {
-            outbox.require(index, &mut slot.bound, tick);
-        });
-        state.assert_slot(index, |deadline| self.tick(deadline));
+        self.insert_named(state, hash, timer);
         Ok(None)
+    }
+
+    /// Adds a timer under its key, which has none.
+    #[inline]
+    fn insert_named(
+        &self,
+        state: &mut State<K, Plain<V>>,
+        hash: u32,
+        timer: Timer<K, Plain<V>>,
+    ) -> u32 {
+        let due = self.tick(timer.deadline);
+        let kept = state.take_kept(due);
+        let index = self.insert(state, kept, hash, timer, due);
+        state.table.name(hash, index);
+        index
     }
 
     /// Moves a timer. Returns `false` if there is none under this key.
@@ -113,22 +116,14 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         Q: Hash + Eq + ?Sized,
     {
         let hash = hash_of(&self.hasher, key);
-        let tick = self.tick(deadline);
         let mut guard = self.open()?;
-        let (state, outbox) = guard.split();
+        let state = &mut *guard;
         let Some(index) = state.table.find(hash, |other| other.borrow() == key) else {
             return Ok(false);
         };
         let order = state.next_order();
-        if let Some(slot) = state.table.slot_mut(index) {
-            if let Some(timer) = &mut slot.timer {
-                timer.deadline = deadline;
-                timer.order = order;
-            }
-            outbox.require(index, &mut slot.bound, tick);
-        }
+        self.rearm(state, index, deadline, order);
         state.counters.add(Event::KeyedMoved, 1);
-        state.assert_slot(index, |deadline| self.tick(deadline));
         Ok(true)
     }
 
@@ -140,15 +135,17 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
     {
         let hash = hash_of(&self.hasher, key);
         let mut guard = self.open()?;
-        let (state, outbox) = guard.split();
-        let vacated = |index, slot: &mut Slot<K, _>| outbox.release(index, &mut slot.bound);
-        let found = (state.table).find_and_remove(hash, |other| other.borrow() == key, vacated);
-        let Some((index, Timer { key, value, .. })) = found else {
+        let state = &mut *guard;
+        let Some(index) = state.table.unname(hash, |other| other.borrow() == key) else {
+            return Ok(None);
+        };
+        let scheduled = self.scheduled(state, index);
+        let Some(Timer { key, value, .. }) = state.table.take(index) else {
             return Ok(None);
         };
         state.repeats.remove(&index);
+        self.vacate(state, index, scheduled);
         self.count_ended(state, Event::KeyedRemoved, 1);
-        state.assert_slot(index, |deadline| self.tick(deadline));
         drop(guard);
         drop_caught([key]);
         Ok(Some(value.0))
@@ -162,10 +159,9 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         V: Clone,
     {
         let hash = hash_of(&self.hasher, key);
-        self.state.read(|state| {
-            let index = state.table.find(hash, |other| other.borrow() == key)?;
-            Some(state.table.timer(index)?.value.0.clone())
-        })
+        let state = self.lock();
+        let index = state.table.find(hash, |other| other.borrow() == key)?;
+        Some(state.table.timer(index)?.value.0.clone())
     }
 
     /// The deadline of a timer.
@@ -175,10 +171,9 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         Q: Hash + Eq + ?Sized,
     {
         let hash = hash_of(&self.hasher, key);
-        let deadline = self.state.read(|state| {
-            let index = state.table.find(hash, |other| other.borrow() == key)?;
-            Some(state.table.timer(index)?.deadline)
-        })?;
+        let state = self.lock();
+        let index = state.table.find(hash, |other| other.borrow() == key)?;
+        let deadline = state.table.timer(index)?.deadline;
         Some(self.shared.ticks.instant(deadline))
     }
 }
@@ -197,9 +192,9 @@ impl<K, V> Set<K, Plain<V>> {
         while next < end {
             let until = end.min(next.saturating_add(BATCH));
             let mut guard = self.open()?;
-            let (state, outbox) = guard.split();
+            let state = &mut *guard;
             for index in next..until {
-                let slot = state.table.slot_mut(index);
+                let slot = state.table.get_mut(index);
                 let Some(timer) = slot.and_then(|slot| slot.timer.as_mut()) else {
                     continue;
                 };
@@ -207,9 +202,8 @@ impl<K, V> Set<K, Plain<V>> {
                 if keep(&timer.key, &mut timer.value.0, deadline) {
                     continue;
                 }
-                removed.extend(state.take_out(outbox, index));
+                removed.extend(self.take_out(state, index));
                 self.count_ended(state, Event::KeyedRemoved, 1);
-                state.assert_slot(index, |deadline| self.tick(deadline));
             }
             drop(guard);
             for Timer { key, value, .. } in removed.drain(..) {
@@ -233,7 +227,7 @@ impl<K, S: Payload> Set<K, S> {
         make: impl FnOnce(S::Value, u32) -> (S, R),
     ) -> Result<R, SetTimerError<K, S::Value>> {
         let mut guard = self.lock();
-        let (state, outbox) = guard.split();
+        let state = &mut *guard;
         if state.phase != Phase::Open {
             drop(guard);
             return Err(SetTimerError::Closed(key, value));
@@ -243,16 +237,14 @@ impl<K, S: Payload> Set<K, S> {
             return Err(SetTimerError::Full(key, value));
         }
         let (value, result) = make(value, state.table.next_index());
-        let tick = self.tick(value.due(deadline, now, &self.rules));
+        let due = self.tick(value.due(deadline, now, &self.rules));
         let timer = Timer {
             deadline,
             order: state.next_order(),
             key,
             value,
         };
-        (state.table).insert(0, timer, |index, slot| {
-            outbox.require(index, &mut slot.bound, tick);
-        });
+        self.insert(state, None, 0, timer, due);
         Ok(result)
     }
 
@@ -262,44 +254,36 @@ impl<K, S: Payload> Set<K, S> {
         index: u32,
         read: impl FnOnce(&S) -> Option<R>,
     ) -> Option<R> {
-        self.state
-            .read(|state| read(&state.table.timer(index)?.value))
+        read(&self.lock().table.timer(index)?.value)
     }
 
     /// Makes the timer at an index due now, if `decide` says so of its value. Returns whether it does.
     pub(crate) fn expire_now(&self, index: u32, decide: impl FnOnce(&mut S) -> bool) -> bool {
         let now = self.shared.ticks.timestamp(clock::now());
-        let tick = self.tick(now);
         let mut guard = self.lock();
-        let (state, outbox) = guard.split();
+        let state = &mut *guard;
         if state.phase != Phase::Open {
             return false;
         }
         let order = state.next_order();
-        let Some(slot) = state.table.slot_mut(index) else {
+        let Some(slot) = state.table.get_mut(index) else {
             return false;
         };
-        let Some(timer) = &mut slot.timer else {
-            return false;
-        };
-        if !decide(&mut timer.value) {
+        if !(slot.timer.as_mut()).is_some_and(|timer| decide(&mut timer.value)) {
             return false;
         }
-        timer.deadline = now;
-        timer.order = order;
-        outbox.require(index, &mut slot.bound, tick);
-        state.assert_slot(index, |deadline| self.tick(deadline));
+        self.rearm(state, index, now, order);
         true
     }
 
     /// Removes the timer at an index if `is_meant` is true of its value, and drops its key and value.
     pub(crate) fn forget(&self, index: u32, is_meant: impl FnOnce(&S) -> bool) {
         let mut guard = self.lock();
-        let (state, outbox) = guard.split();
+        let state = &mut *guard;
         if !(state.table.timer(index)).is_some_and(|timer| is_meant(&timer.value)) {
             return;
         }
-        let taken = state.take_out(outbox, index);
+        let taken = self.take_out(state, index);
         self.count_ended(state, Event::KeyedRemoved, 1);
         let receiver = if state.is_finished() {
             state.receiver.take()
@@ -346,11 +330,11 @@ where
 {
     fn handles_gone(&self) {
         let mut guard = self.lock();
-        let (state, outbox) = guard.split();
+        let state = &mut *guard;
         state.has_handles = false;
         let receiver = state.receiver.take();
-        // The actor drops the set if it knows it and no timer is left.
-        outbox.need(NEVER);
+        // No timer is set any more.
+        self.release_all(state);
         drop(guard);
         wake(receiver);
     }

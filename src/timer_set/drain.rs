@@ -1,15 +1,16 @@
 //! Draining: takes all timers out of a set.
 
+use std::num::NonZeroU64;
 use std::ops::Range;
 
 use super::table::Timer;
 use super::{BATCH, Cause, Closed, Expired, Payload, Set, State};
 use crate::clock;
 use crate::metrics::Event;
-use crate::shared::actor_mutex::Outbox;
 
 impl<K, S: Payload> Set<K, S> {
-    /// Takes every timer out that was armed before this call, earliest first.
+    /// Takes every timer out that was armed before this call, earliest first. A repeating timer counts as armed when it
+    /// was set: it may be due, and armed again, while this goes on.
     pub(crate) fn drain(&self) -> Result<Vec<Expired<K, S::Value>>, Closed> {
         let armed_by = self.open()?.order;
         Ok(self.take_all(armed_by))
@@ -20,13 +21,15 @@ impl<K, S: Payload> Set<K, S> {
         let now = self.shared.ticks.timestamp(clock::now());
         // Timers armed from here on are not taken, so this never grows while the set is locked.
         let mut taken: Vec<(Timer<K, S>, Cause)> = Vec::with_capacity(self.len());
-        self.in_batches(|state, outbox, indices| {
+        self.in_batches(|state, indices| {
             for index in indices {
-                let timer = state.table.timer(index);
-                if timer.is_none_or(|timer| timer.order.get() > armed_by) {
+                if state
+                    .set_at(index)
+                    .is_none_or(|order| order.get() > armed_by)
+                {
                     continue;
                 }
-                if let Some(mut timer) = state.take_out(outbox, index) {
+                if let Some(mut timer) = self.take_out(state, index) {
                     let (due, cause) = timer.value.end(timer.deadline, now, &self.rules);
                     timer.deadline = due;
                     self.count_ended(state, Event::KeyedDrained, 1);
@@ -50,9 +53,9 @@ impl<K, S: Payload> Set<K, S> {
     /// Ends every value and leaves its timer where it is, with the deadline it would have reached. The set is closed.
     pub(super) fn end_all(&self) {
         let now = self.shared.ticks.timestamp(clock::now());
-        self.in_batches(|state, _, indices| {
+        self.in_batches(|state, indices| {
             for index in indices {
-                let slot = state.table.slot_mut(index);
+                let slot = state.table.get_mut(index);
                 if let Some(timer) = slot.and_then(|slot| slot.timer.as_mut()) {
                     timer.deadline = timer.value.end(timer.deadline, now, &self.rules).0;
                 }
@@ -61,20 +64,26 @@ impl<K, S: Payload> Set<K, S> {
     }
 
     /// Visits all indices, a batch under each hold of the lock.
-    pub(super) fn in_batches(
-        &self,
-        mut visit: impl FnMut(&mut State<K, S>, &mut Outbox, Range<u32>),
-    ) {
+    pub(super) fn in_batches(&self, mut visit: impl FnMut(&mut State<K, S>, Range<u32>)) {
         let mut next = 0_u32;
         loop {
             let mut guard = self.lock();
-            let (state, outbox) = guard.split();
+            let state = &mut *guard;
             let until = state.table.end().min(next.saturating_add(BATCH));
             if next >= until {
                 return;
             }
-            visit(state, outbox, next..until);
+            visit(state, next..until);
             next = until;
         }
+    }
+}
+
+impl<K, S: Payload> State<K, S> {
+    /// The order of arming of the timer at an index; of a repeating timer, that of its setting.
+    fn set_at(&self, index: u32) -> Option<NonZeroU64> {
+        let timer = self.table.timer(index)?;
+        let repeat = self.repeats.get(&index);
+        Some(repeat.map_or(timer.order, |&(set_at, _)| set_at))
     }
 }

@@ -1,38 +1,53 @@
 //! A set of timers with one type of key and value: what lies beneath [keyed timers](crate::keyed) and
 //! [reapers](crate::Reaper).
 //!
-//! The wheel holds a lower [bound](crate::shared::bound); the set holds the truth. The whole state of a timer lies under one
+//! The wheel holds a lower bound; the set holds the truth. The whole state of a timer lies under one
 //! lock, which the handles, the stream and the actor share. All changes of a timer are therefore ordered, and exactly one
 //! of *fired*, *removed*, *replaced* and *drained* ends it.
 //!
 //! # The three sides
 //!
-//! * **Handles** ([`calls`]) write the timer. If the actor would process it too late, or has an index on the wheel that
-//!   holds no timer any more, they mark the index as dirty. Moving a timer later does neither.
-//! * **The actor** ([`actor_side`]) processes dirty indices: it puts them on the wheel, moves them to an earlier tick, or
-//!   takes them off. When the wheel reaches an index the timer is due, or was moved and is rescheduled. Timers that are
-//!   due are delivered by tick, and within a tick in the order in which they were armed.
+//! * **Handles** ([`calls`]) write the timer. If the actor would process it too late, they send it a
+//!   [note](crate::shared::note::Note): *schedule this index for this tick*. Moving a timer later sends none.
+//! * **The actor** applies notes without a lock: it knows the node of each index. When the wheel
+//!   reaches an index, the actor [visits](visit) the set: the timer is due, or was moved and is scheduled again.
+//!   Timers that are due are delivered by tick, and within a tick in the order in which they were armed.
 //! * **The stream** ([`stream_side`]) takes what was delivered. The actor never waits for it.
 //!
-//! No function has to notify the actor by itself: the guard of the [lock](crate::shared::actor_mutex) does it. No hold of
-//! the lock touches more than [`BATCH`] timers.
+//! No hold of the lock touches more than [`BATCH`] timers. The actor [never waits](lock) for it.
 //!
-//! # Invariants
+//! # Notes
 //!
-//! An index names a [slot](table::Slot), whose bound keeps B1 to B5. Dirty indices are queued. A slot wants what its timer
-//! wants, and without a timer nothing. These hold, too, whenever the lock is free; debug builds assert S1 and S2 for each slot
-//! that was changed.
+//! An index names a [slot](table::Slot), which has room for one timer. A slot remembers, as a
+//! [lag](table::Lag), for which tick its newest note was.
 //!
-//! * **S1** An index with a timer that the actor knows is scheduled no later than the tick of its deadline.
-//! * **S2** An index without a timer is scheduled never, and is dirty if it has a node: the actor is going to take it off.
-//! * **S3** An index that is queued is among the [dirty ones](crate::shared::actor_mutex::Batch), or in the batch that
-//!   the actor took. Processing an index twice changes nothing.
-//! * **S4** The order of each arming is unique in the set: it is the generation of the index. A timer that the actor found
-//!   due has an entry in the actor's heap, with its index and order, and its bound is as new. So a timer that is set again
-//!   or moved leaves nothing behind but an entry with another order, which is stale and is skipped.
+//! * **N1** Each note of a set has a number greater than all before. It is drawn and pushed under one
+//!   hold of the lock. So when a caller relies on a note that another one drew, the note is in the mailbox.
+//! * **N2** The actor remembers for each index the number that it applied last, and ignores notes with
+//!   lower ones. So the newest note wins, in whatever order notes arrive.
+//! * **N3** A visit draws a number for each index that it processes, and its result counts as the note with
+//!   that number. So when it ends, slot and node agree, and all notes for the index that are still on their way are void.
+//! * **N4** The newest note for a slot with a timer is for the tick of its deadline or for an earlier
+//!   one, until the timer is found due, or its tick is never.
+//! * **N5** The newest note for a vacant slot takes its index off the wheel, or the index has no node. A slot that a
+//!   timer has left may be [kept](Kept) instead, with its node, for the next timer with a later deadline.
+//! * **N6** The order of each arming is unique in the set. A timer that a visit found due has an entry in
+//!   the actor's heap, with its index and order. A timer that is set again or moved leaves nothing behind but an
+//!   entry with another order, which is stale and is skipped.
+//! * **N7** The actor forgets the number of an index only when no note is left that was drawn before it: see
+//!   [`Backlog`](crate::actor). The same holds for the key of a set.
 //!
-//! They and the [lock's](crate::shared::actor_mutex) L1 to L3 give the promise: an armed timer is processed at its
-//! deadline's tick or before.
+//! By N1 to N4 and the [wake rule](crate::shared::mailbox), the wheel reaches the index of an armed
+//! timer at its deadline's tick or before: either the newest note is applied, or it lies in the mailbox, and no timer
+//! fires that is due after a tick for which one of the notes in there is.
+//!
+//! # Kept slots
+//!
+//! A timer that is removed is often set again soon, as a timeout is for each request. So its slot is kept with its node,
+//! and the next timer whose deadline is not earlier takes it over without a note. There are [`MAX_KEPT`] kept slots at
+//! most, and one more than there are timers: memory and wake-ups follow the number of timers. None is kept when nothing
+//! can be set any more, since the actor would wait for it before it ends, nor on a virtual clock, which moves
+//! on its own to the next node.
 //!
 //! # Growth under the lock
 //!
@@ -43,15 +58,14 @@
 //! | [slots](table) | a chunk of 256 slots, the first one by doubling | half of the first chunk |
 //! | the list of chunks | doubling | 40 bytes for each 256 timers |
 //! | the [key index](key_index) | a part, or a quarter of the lines of one | one part, of some 100 to 450 indices; in the list of parts, 24 bytes for each 192 timers |
-//! | dirty indices | doubling | 4 bytes for each change since the actor last took them |
 //! | expirations | a block of 256, the first one by doubling | half of the first block; 40 bytes for each block |
 //! | nodes of the wheel | a chunk of 4096 nodes, the first one by doubling | half of the first chunk |
+//! | the actor's places of a set | a chunk of 256, the first one by doubling | half of the first chunk |
 //! | commands in a queue | a block of 512 commands, the first one by doubling | half of the first block; 40 bytes for each block |
 //! | repeating timers | a node of a tree | half a node |
 //! | the activity of a watch | 32 bytes | nothing |
 //!
-//! At a million timers the largest of these moves is one of 2 MB: half of four million bytes, when
-//! each timer has changed before the actor takes a turn. Memory that follows the size of a storm
+//! Memory that follows the size of a storm
 //! grows while the lock is free: the actor's heap of due timers, and the vectors of callers who
 //! drain or receive many. Memory is freed in steps of a chunk, part or block.
 //!
@@ -67,38 +81,37 @@
 //! so may unwind. `Clone` of a repeating timer runs in the actor, under the lock, and is caught. None of them may call
 //! back into the same set. Keys and values are dropped, and wakers cloned, woken and dropped, when the lock is free.
 
-mod actor_side;
 mod calls;
 mod drain;
 mod error;
 mod expired;
 mod key_index;
+mod lock;
 mod stream_side;
 mod table;
 #[cfg(all(test, not(tickwheel_loom)))]
 mod tests;
+mod visit;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU64;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use hashbrown::DefaultHashBuilder;
 
-use crate::clock;
 use crate::collections::BlockQueue;
 use crate::console::{SetResource, TimerType};
 use crate::metrics::{Event, OwnCounters};
 use crate::shared::Shared;
-use crate::shared::actor_mutex::{ActorGuard, ActorLink, ActorMutex, Outbox};
-use crate::shared::command::Command;
-use crate::shared::sets::SetKey;
-use crate::shared::timer_set::TimerSet;
-use crate::sync::{EXPLORED, thread_number};
+use crate::shared::command::{Command, Request};
+use crate::shared::note::{Note, SetKey};
+use crate::sync::{EXPLORED, MutexGuard};
 use crate::tick::{NEVER, Timestamp};
-use table::{Slot, Table, Timer};
+use lock::SetLock;
+use table::{Lag, Table, Timer};
 
 pub(crate) use calls::Handles;
 pub use error::{Closed, SetTimerError, TryRecvError};
@@ -108,8 +121,8 @@ pub(crate) use stream_side::{Receiver, Source};
 /// The most timers that one hold of the lock touches.
 const BATCH: u32 = if EXPLORED { 2 } else { 256 };
 
-/// In a long list of dirty indices, those that are needed within this many ticks are processed before all others.
-const HORIZON: u64 = if EXPLORED { 4 } else { 256 };
+/// The most slots that are kept with their nodes.
+const MAX_KEPT: usize = if EXPLORED { 2 } else { 16 };
 
 /// The expirations that were delivered and not received, a block for each batch.
 type Delivered<T> = BlockQueue<T, { BATCH as usize }, 1>;
@@ -177,33 +190,40 @@ impl<V> Payload for Plain<V> {
 
 /// See the module.
 pub(crate) struct Set<K, S: Payload> {
-    /// The set itself, for its command.
-    this: Weak<dyn TimerSet>,
     shared: Arc<Shared>,
     rules: S::Rules,
     hasher: DefaultHashBuilder,
-    /// The actor's number for the set; 0 when it has none.
-    number: AtomicU32,
-    /// While the command is queued: no dirty index is needed before this tick. Written under the lock, read without.
-    earliest: AtomicU64,
-    state: ActorMutex<State<K, S>>,
+    state: SetLock<State<K, S>>,
     resource: SetResource,
 }
 
 struct State<K, S: Payload> {
     counters: OwnCounters,
-    /// The set's entry in the wheel's list; none if the set was made after the actor had ended.
-    entry: Option<SetKey>,
+    /// None if the set was made after the actor had ended.
+    key: Option<SetKey>,
     table: Table<K, S>,
-    /// The repeating timers, by index.
-    repeats: BTreeMap<u32, Repeat<K, S>>,
+    /// The repeating timers by index, with the orders in which they were set.
+    repeats: BTreeMap<u32, (NonZeroU64, Repeat<K, S>)>,
+    kept: Vec<Kept>,
     delivered: Delivered<Expired<K, S::Value>>,
     receiver: Option<Waker>,
     /// The `order` of the last arming.
     order: u64,
+    /// The number of the last note.
+    notes: u64,
+    /// The tick for the wake rule, if notes were pushed under this hold of the lock.
+    wake_by: Option<u64>,
     phase: Phase,
     /// Whether a handle is left that could set a timer.
     has_handles: bool,
+}
+
+/// A slot that a timer has left, with its node.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    index: u32,
+    /// Its node lies on the wheel at this tick or before.
+    scheduled: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -222,7 +242,51 @@ pub(crate) struct Repeat<K, S: Payload> {
     pub(crate) clone: fn(&K, &S) -> (K, S::Value),
 }
 
-type Guard<'a, K, S> = ActorGuard<'a, State<K, S>, Set<K, S>>;
+/// The lock is held. When it is dropped, it unlocks the set and follows the wake rule for the notes
+/// that were pushed meanwhile.
+struct Guard<'a, K, S: Payload> {
+    state: MutexGuard<'a, State<K, S>>,
+    /// The last field: its drop comes after the unlocking.
+    after: AfterUnlock<'a, K, S>,
+}
+
+struct AfterUnlock<'a, K, S: Payload> {
+    set: &'a Set<K, S>,
+    wake_by: Option<u64>,
+}
+
+impl<K, S: Payload> Drop for Guard<'_, K, S> {
+    #[inline]
+    fn drop(&mut self) {
+        self.after.wake_by = self.state.wake_by.take();
+    }
+}
+
+impl<K, S: Payload> Drop for AfterUnlock<'_, K, S> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(tick) = self.wake_by {
+            self.set.wake_by(tick);
+        }
+        self.set.resource.unlocked();
+    }
+}
+
+impl<K, S: Payload> Deref for Guard<'_, K, S> {
+    type Target = State<K, S>;
+
+    #[inline]
+    fn deref(&self) -> &State<K, S> {
+        &self.state
+    }
+}
+
+impl<K, S: Payload> DerefMut for Guard<'_, K, S> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut State<K, S> {
+        &mut self.state
+    }
+}
 
 impl<K, S> Set<K, S>
 where
@@ -237,29 +301,30 @@ where
         } else {
             TimerType::Reaper
         });
-        let set = Arc::new_cyclic(|this: &Weak<Self>| Set {
-            this: Weak::clone(this) as Weak<dyn TimerSet>,
+        let set = Arc::new(Set {
             shared: Arc::clone(shared),
             rules,
             hasher,
-            number: AtomicU32::new(0),
-            earliest: AtomicU64::new(NEVER),
-            state: ActorMutex::new(State {
+            state: SetLock::new(State {
                 counters: shared.metrics.0.register(),
-                entry: None,
+                key: None,
                 table: Table::new(),
                 repeats: BTreeMap::new(),
+                kept: Vec::new(),
                 delivered: Delivered::new(),
                 receiver: None,
                 order: 0,
+                notes: 0,
+                wake_by: None,
                 phase: Phase::Open,
                 has_handles: true,
             }),
             resource,
         });
-        match shared.sets.register(Weak::clone(&set.this)) {
+        let registered: Weak<Self> = Arc::downgrade(&set);
+        match shared.sets.register(registered) {
             None => set.lock().phase = Phase::Ended,
-            entry => set.lock().entry = entry,
+            key => set.lock().key = key,
         }
         set
     }
@@ -271,16 +336,24 @@ impl<K, S: Payload> Set<K, S> {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.state.read(|state| state.table.len())
+        self.lock().table.len()
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.state.read(|state| state.phase != Phase::Open)
+        self.lock().phase != Phase::Open
     }
 
     #[inline]
     fn lock(&self) -> Guard<'_, K, S> {
-        self.state.lock(self)
+        self.guard(self.state.lock())
+    }
+
+    fn guard<'a>(&'a self, state: MutexGuard<'a, State<K, S>>) -> Guard<'a, K, S> {
+        let after = AfterUnlock {
+            set: self,
+            wake_by: None,
+        };
+        Guard { state, after }
     }
 
     #[inline]
@@ -317,55 +390,132 @@ impl<K, S: Payload> Set<K, S> {
     }
 }
 
-impl<K, S: Payload> Drop for Set<K, S> {
-    /// Counts what is pending as drained. Keys and values are dropped after that, so none is counted as pending while it
-    /// is dropped.
-    fn drop(&mut self) {
-        let entry = self.state.read(|state| {
-            self.count_ended(state, Event::KeyedDrained, state.table.len());
-            state.entry
-        });
-        if let Some(entry) = entry {
-            self.shared.sets.retire(entry);
+// Notes.
+impl<K, S: Payload> Set<K, S> {
+    /// Pushes a note. The guard follows the wake rule.
+    fn note(&self, state: &mut State<K, S>, index: u32, tick: u64) {
+        let Some(set) = state.key else {
+            return;
+        };
+        let note = Note {
+            number: state.next_number(),
+            tick,
+            set,
+            index,
+        };
+        // Without an actor nothing will fire; it has closed the set, or is about to.
+        if let Ok(tick) = self.shared.enqueue(tick, Command::Note(note)) {
+            state.wake_by = Some(state.wake_by.map_or(tick, |other| other.min(tick)));
         }
     }
-}
 
-impl<K, S: Payload> ActorLink for Set<K, S> {
-    fn horizon(&self) -> u64 {
-        let now = self.shared.ticks.timestamp(clock::now());
-        self.shared.ticks.tick_at(now).saturating_add(HORIZON)
-    }
-
-    fn enqueue(&self, tick: u64) -> u64 {
-        let Some(this) = self.this.upgrade() else {
-            return NEVER; // it is being dropped, and nothing in it can fire
+    /// The timer at an index gets another deadline and order, and a note if the wheel processes it too late (N4).
+    #[inline]
+    fn rearm(&self, state: &mut State<K, S>, index: u32, deadline: Timestamp, order: NonZeroU64) {
+        let tick = self.tick(deadline);
+        let Some(slot) = state.table.get_mut(index) else {
+            return;
         };
-        self.earliest.store(tick, Ordering::SeqCst);
-        let thread = thread_number();
-        let queued = (self.shared.mailbox).enqueue(thread, tick, Command::Set(this));
-        // Without an actor nothing will fire; it has closed the set, or is about to.
-        queued.unwrap_or(NEVER)
-    }
-
-    fn announce(&self, tick: u64) {
-        self.earliest.store(tick, Ordering::SeqCst);
-        self.shared.mailbox.lower(thread_number(), tick);
+        let scheduled = slot.scheduled(|deadline| self.tick(deadline));
+        if let Some(timer) = &mut slot.timer {
+            timer.deadline = deadline;
+            timer.order = order;
+        }
+        let in_time = scheduled.filter(|&scheduled| scheduled <= tick);
+        slot.lag = Lag::between(in_time.unwrap_or(tick), tick);
+        if in_time.is_none() && tick != NEVER {
+            self.note(state, index, tick);
+        }
     }
 
     fn wake_by(&self, tick: u64) {
         // A virtual clock moves on its own to the earliest tick of the wheel, also to that of a timer that was removed.
-        let tick = if self.shared.has_virtual_clock() {
-            0
-        } else {
-            tick
-        };
-        self.shared.mailbox.wake_by(tick);
+        // Without a handle, the actor ends when the wheel is empty.
+        let is_needed_now = self.shared.has_virtual_clock() || self.shared.is_orphaned();
+        self.shared
+            .mailbox
+            .wake_by(if is_needed_now { 0 } else { tick });
+    }
+
+    /// Adds a timer, under no key, that is due at a tick, in a kept slot or another one. Returns its index.
+    #[inline]
+    fn insert(
+        &self,
+        state: &mut State<K, S>,
+        kept: Option<Kept>,
+        hash: u32,
+        timer: Timer<K, S>,
+        due: u64,
+    ) -> u32 {
+        let deadline = self.tick(timer.deadline);
+        if let Some(Kept { index, scheduled }) = kept {
+            let lag = Lag::between(scheduled, deadline);
+            return state.table.fill(index, hash, timer, lag);
+        }
+        let index = (state.table).insert(hash, timer, Lag::between(due, deadline));
+        if due != NEVER {
+            self.note(state, index, due);
+        }
+        index
+    }
+
+    /// Takes a timer out.
+    fn take_out(&self, state: &mut State<K, S>, index: u32) -> Option<Timer<K, S>> {
+        let scheduled = self.scheduled(state, index);
+        let timer = state.remove(index)?;
+        self.vacate(state, index, scheduled);
+        Some(timer)
     }
 
     #[inline]
-    fn unlocked(&self) {
-        self.resource.unlocked();
+    fn scheduled(&self, state: &State<K, S>, index: u32) -> Option<u64> {
+        let slot = state.table.get(index)?;
+        slot.scheduled(|deadline| self.tick(deadline))
+    }
+
+    /// A timer has left its slot, which was scheduled for this tick: keeps the slot, or takes its index off the wheel (N5).
+    #[inline]
+    fn vacate(&self, state: &mut State<K, S>, index: u32, scheduled: Option<u64>) {
+        let most = MAX_KEPT.min(state.table.len() + 1);
+        match scheduled.filter(|_| state.kept.len() < most && self.may_keep(state)) {
+            Some(scheduled) => state.kept.push(Kept { index, scheduled }),
+            None => self.release(state, index),
+        }
+        if state.kept.len() > most {
+            let oldest = state.kept.remove(0);
+            self.release(state, oldest.index);
+        }
+    }
+
+    fn may_keep(&self, state: &State<K, S>) -> bool {
+        state.has_handles && state.phase == Phase::Open && !self.shared.has_virtual_clock()
+    }
+
+    /// A slot without a timer is not kept.
+    fn release(&self, state: &mut State<K, S>, index: u32) {
+        state.table.vacate(index);
+        self.note(state, index, NEVER);
+    }
+
+    fn release_all(&self, state: &mut State<K, S>) {
+        while let Some(kept) = state.kept.pop() {
+            self.release(state, kept.index);
+        }
+    }
+}
+
+impl<K, S: Payload> Drop for Set<K, S> {
+    /// Counts what is pending as drained. Keys and values are dropped after that, so none is counted as pending while it
+    /// is dropped.
+    fn drop(&mut self) {
+        let state = self.lock();
+        self.count_ended(&state, Event::KeyedDrained, state.table.len());
+        let key = state.key;
+        drop(state);
+        if let Some(key) = key {
+            // An error means that the actor has ended.
+            let _ = self.shared.send(NEVER, Request::Retire(key));
+        }
     }
 }
 
@@ -376,58 +526,46 @@ impl<K, S: Payload> State<K, S> {
         NonZeroU64::MIN.saturating_add(self.order - 1)
     }
 
-    /// Takes a timer out, and changes its slot.
-    fn remove(&mut self, index: u32, change: impl FnOnce(&mut Slot<K, S>)) -> Option<Timer<K, S>> {
+    /// N1: the number of the next note.
+    #[inline]
+    fn next_number(&mut self) -> NonZeroU64 {
+        self.notes += 1;
+        NonZeroU64::MIN.saturating_add(self.notes - 1)
+    }
+
+    /// A kept slot for a timer that is due at this tick: the one that was kept last of those that are scheduled early
+    /// enough.
+    #[inline]
+    fn take_kept(&mut self, due: u64) -> Option<Kept> {
+        let is_in_time = |kept: &Kept| kept.scheduled <= due;
+        let position = self.kept.iter().rposition(is_in_time)?;
+        Some(self.kept.remove(position))
+    }
+
+    /// Takes a timer out. Its slot has to be vacated, or kept.
+    fn remove(&mut self, index: u32) -> Option<Timer<K, S>> {
         if !self.repeats.is_empty() {
             self.repeats.remove(&index);
         }
         if S::KEYED {
-            self.table.remove_keyed(index, change)
+            self.table.take_named(index)
         } else {
-            self.table.remove_unkeyed(index, change)
+            self.table.take(index)
         }
-    }
-
-    /// Takes a timer out, and marks its index if that has to leave the wheel.
-    fn take_out(&mut self, outbox: &mut Outbox, index: u32) -> Option<Timer<K, S>> {
-        self.remove(index, |slot| outbox.release(index, &mut slot.bound))
     }
 
     /// Whether the stream has ended once it has taken what was delivered.
     fn is_finished(&self) -> bool {
         self.phase == Phase::Ended || (!self.has_handles && self.table.len() == 0)
     }
-
-    /// Whether no timer is pending, none can be set any more, and the actor knows no index.
-    fn is_over(&self) -> bool {
-        (!self.has_handles || self.phase != Phase::Open) && self.table.is_unused()
-    }
-
-    /// Asserts S1 and S2 of one index. `tick` gives the tick of a deadline.
-    fn assert_slot(&self, index: u32, tick: impl FnOnce(Timestamp) -> u64) {
-        if !cfg!(debug_assertions) {
-            return;
-        }
-        let Some(Slot { bound, timer, .. }) = self.table.get(index) else {
-            return;
-        };
-        if let Some(timer) = timer {
-            let is_in_time = bound.scheduled() <= tick(timer.deadline) || !bound.is_in_use();
-            assert!(is_in_time, "S1: index {index}");
-        } else {
-            let is_leaving = bound.is_queued() || !bound.is_in_use();
-            assert!(
-                bound.scheduled() == NEVER && is_leaving,
-                "S2: index {index}"
-            );
-        }
-    }
 }
 
 impl<K, S: Payload> fmt::Debug for Set<K, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (pending, undelivered, phase) =
-            (self.state).read(|state| (state.table.len(), state.delivered.len(), state.phase));
+        let state = self.lock();
+        let (pending, undelivered) = (state.table.len(), state.delivered.len());
+        let phase = state.phase;
+        drop(state);
         f.debug_struct("Set")
             .field("wheel", &self.shared.name)
             .field("pending", &pending)

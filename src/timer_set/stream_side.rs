@@ -77,7 +77,7 @@ where
     }
 
     fn unexpired(&self) -> Vec<Expired<K, S::Value>> {
-        if self.state.read(|state| state.phase) != Phase::Ended {
+        if self.lock().phase != Phase::Ended {
             return Vec::new();
         }
         self.take_all(u64::MAX)
@@ -88,6 +88,7 @@ where
         if state.phase == Phase::Open {
             state.phase = Phase::Unread;
         }
+        self.release_all(&mut state);
         let receiver = state.receiver.take();
         let mut delivered = mem::replace(&mut state.delivered, Delivered::new());
         drop(state);

@@ -5,8 +5,8 @@
 //! runs once, in the caller, before anything is locked; only `Eq` runs under the lock, before
 //! anything is changed.
 //!
-//! A slot outlives its timer for as long as the actor knows it. The next timer may take the slot
-//! before that, and finds it on the wheel already.
+//! A timer that is [taken out](Table::take) leaves its slot behind, which is [filled](Table::fill)
+//! again, or [vacated](Table::vacate).
 
 use std::hash::{BuildHasher, Hash};
 use std::num::NonZeroU64;
@@ -15,8 +15,7 @@ use hashbrown::DefaultHashBuilder;
 
 use super::key_index::KeyIndex;
 use crate::collections::{Cell, ChunkSlab};
-use crate::shared::bound::Bound;
-use crate::tick::Timestamp;
+use crate::tick::{NEVER, Timestamp};
 
 /// The number of slots of a chunk.
 const CHUNK: u32 = 256;
@@ -34,27 +33,55 @@ pub(super) struct Timer<K, S> {
     pub(super) value: S,
 }
 
-/// Room for one timer. The [set](super) says which of its fields may change together.
+/// Room for one timer.
 pub(super) struct Slot<K, S> {
-    pub(super) bound: Bound,
+    pub(super) lag: Lag,
     /// The hash of the key; without a timer, the slab's next vacant slot.
     hash: u32,
     pub(super) timer: Option<Timer<K, S>>,
 }
 
+/// How many ticks the newest note lies before the deadline's: a lower bound, in four bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Lag(u32);
+
+impl Lag {
+    /// Too many ticks to be counted, or none, because no node is known. The next change sends a note, which is never
+    /// wrong.
+    pub(super) const UNKNOWN: Lag = Lag(u32::MAX);
+
+    /// Of a timer that is scheduled for one tick, and has its deadline at the other.
+    #[inline]
+    pub(super) fn between(scheduled: u64, deadline: u64) -> Lag {
+        let ticks = deadline.checked_sub(scheduled);
+        match ticks.map(u32::try_from) {
+            Some(Ok(ticks)) if deadline != NEVER => Lag(ticks),
+            _ => Lag::UNKNOWN,
+        }
+    }
+}
+
+impl<K, S> Slot<K, S> {
+    /// The tick at which the wheel processes the timer, or later than it does. `tick` gives that of an instant.
+    #[inline]
+    pub(super) fn scheduled(&self, tick: impl FnOnce(Timestamp) -> u64) -> Option<u64> {
+        let timer = self.timer.as_ref()?;
+        (self.lag != Lag::UNKNOWN).then(|| tick(timer.deadline) - u64::from(self.lag.0))
+    }
+}
+
 impl<K, S> Cell for Slot<K, S> {
     fn new() -> Self {
         Slot {
-            bound: Bound::NEW,
+            lag: Lag::UNKNOWN,
             hash: 0,
             timer: None,
         }
     }
 
-    /// Whether it holds a timer, or the actor knows it, or is going to.
     #[inline]
     fn is_in_use(&self) -> bool {
-        self.timer.is_some() || self.bound.is_in_use()
+        self.timer.is_some()
     }
 
     #[inline]
@@ -73,7 +100,7 @@ type Slots<K, S> = ChunkSlab<Slot<K, S>, CHUNK>;
 /// See the module.
 pub(super) struct Table<K, S> {
     keys: KeyIndex,
-    /// Those without a timer are vacant.
+    /// Those without a timer are vacant, or wait to be filled again.
     slots: Slots<K, S>,
     len: usize,
 }
@@ -92,11 +119,6 @@ impl<K, S> Table<K, S> {
         self.len
     }
 
-    /// Whether no slot is in use.
-    pub(super) fn is_unused(&self) -> bool {
-        self.slots.in_use() == 0
-    }
-
     /// An index above all that were used.
     pub(super) fn end(&self) -> u32 {
         self.slots.indices()
@@ -110,22 +132,8 @@ impl<K, S> Table<K, S> {
         timer_at(&self.slots, index)
     }
 
-    /// The slot, to change its timer or to put it on the wheel. Changes after which it may be unused go through
-    /// [`change`](Self::change).
-    #[inline]
-    pub(super) fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<K, S>> {
+    pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Slot<K, S>> {
         self.slots.get_mut(index)
-    }
-
-    /// Changes a slot. Its chunk goes back to the allocator when that leaves nothing in use in it.
-    pub(super) fn change<R>(
-        &mut self,
-        index: u32,
-        change: impl FnOnce(&mut Slot<K, S>) -> R,
-    ) -> Option<R> {
-        let result = self.slots.change(index, change);
-        self.slots.free_spare(FREED_CHUNKS);
-        result
     }
 
     /// The index that the next timer will have.
@@ -133,45 +141,48 @@ impl<K, S> Table<K, S> {
         self.slots.next_index()
     }
 
-    /// Adds a timer, under no key, and changes its slot. Returns its index.
+    /// Adds a timer, under no key. Returns its index.
     #[inline]
-    pub(super) fn insert(
-        &mut self,
-        hash: u32,
-        timer: Timer<K, S>,
-        change: impl FnOnce(u32, &mut Slot<K, S>),
-    ) -> u32 {
+    pub(super) fn insert(&mut self, hash: u32, timer: Timer<K, S>, lag: Lag) -> u32 {
         self.len += 1;
-        self.slots.take(|index, slot| {
-            slot.hash = hash;
-            slot.timer = Some(timer);
-            change(index, slot);
+        self.slots.take(|_, slot| {
+            *slot = Slot {
+                lag,
+                hash,
+                timer: Some(timer),
+            }
         })
     }
 
-    /// Takes a timer out, and changes its slot. An actor that knows the slot still does.
-    pub(super) fn remove_unkeyed(
-        &mut self,
-        index: u32,
-        change: impl FnOnce(&mut Slot<K, S>),
-    ) -> Option<Timer<K, S>> {
-        Some(self.take(index, change)?.0)
+    /// Fills a slot again that a timer has left. Returns its index.
+    #[inline]
+    pub(super) fn fill(&mut self, index: u32, hash: u32, timer: Timer<K, S>, lag: Lag) -> u32 {
+        let slot = self.slots.get_mut(index).expect("it waits to be filled");
+        debug_assert!(slot.timer.is_none(), "a timer has left it");
+        *slot = Slot {
+            lag,
+            hash,
+            timer: Some(timer),
+        };
+        self.len += 1;
+        index
     }
 
-    /// Takes a timer out with the hash of its key.
-    fn take(
-        &mut self,
-        index: u32,
-        change: impl FnOnce(&mut Slot<K, S>),
-    ) -> Option<(Timer<K, S>, u32)> {
-        let taken = self.slots.vacate(index, |slot| {
-            let timer = slot.timer.take()?;
-            change(slot);
-            Some((timer, slot.hash))
-        })?;
+    /// Takes a timer out. Its slot waits to be filled again or vacated.
+    #[inline]
+    pub(super) fn take(&mut self, index: u32) -> Option<Timer<K, S>> {
+        let timer = self.slots.get_mut(index)?.timer.take()?;
         self.len -= 1;
+        Some(timer)
+    }
+
+    /// A slot that a timer has left is not filled again. Its chunk goes back to the allocator when
+    /// that leaves nothing in use in it.
+    #[inline]
+    pub(super) fn vacate(&mut self, index: u32) {
+        debug_assert!(self.timer(index).is_none(), "its timer was taken out");
+        self.slots.vacate(index, |_| Some(()));
         self.slots.free_spare(FREED_CHUNKS);
-        Some(taken)
     }
 
     /// How many chunks there are.
@@ -189,45 +200,29 @@ impl<K, S> Table<K, S> {
         self.keys.find(hash, matches)
     }
 
-    /// Adds a timer under a key that has none, and changes its slot. Returns its index.
-    pub(super) fn insert_keyed(
-        &mut self,
-        hash: u32,
-        timer: Timer<K, S>,
-        change: impl FnOnce(u32, &mut Slot<K, S>),
-    ) -> u32 {
-        let index = self.insert(hash, timer, change);
+    /// Puts a timer that has no key under a key that has no timer.
+    #[inline]
+    pub(super) fn name(&mut self, hash: u32, index: u32) {
         let Table { keys, slots, .. } = self;
         keys.insert(hash, index, |index| hash_at(slots, index));
-        index
     }
 
-    /// Takes a timer out that was added under a key, and changes its slot.
-    pub(super) fn remove_keyed(
-        &mut self,
-        index: u32,
-        change: impl FnOnce(&mut Slot<K, S>),
-    ) -> Option<Timer<K, S>> {
-        let (timer, hash) = self.take(index, change)?;
+    /// Takes a timer out that is under a key. Its slot waits to be filled again or vacated.
+    #[inline]
+    pub(super) fn take_named(&mut self, index: u32) -> Option<Timer<K, S>> {
         let Table { keys, slots, .. } = self;
+        let hash = slots.get(index).filter(|slot| slot.timer.is_some())?.hash;
         let removed = keys.remove(hash, |other| other == index, |i| hash_at(slots, i));
         debug_assert!(removed.is_some(), "index {index} was added with this hash");
-        Some(timer)
+        self.take(index)
     }
 
-    /// Takes the timer out whose key has this hash and for which `matches` is true, and changes its slot. Returns its
-    /// index.
-    pub(super) fn find_and_remove(
-        &mut self,
-        hash: u32,
-        mut matches: impl FnMut(&K) -> bool,
-        change: impl FnOnce(u32, &mut Slot<K, S>),
-    ) -> Option<(u32, Timer<K, S>)> {
+    /// Takes the key out for which `matches` is true, with the index of its timer.
+    #[inline]
+    pub(super) fn unname(&mut self, hash: u32, mut matches: impl FnMut(&K) -> bool) -> Option<u32> {
         let Table { keys, slots, .. } = self;
         let matches = |index| timer_at(slots, index).is_some_and(|timer| matches(&timer.key));
-        let index = keys.remove(hash, matches, |index| hash_at(slots, index))?;
-        let (timer, _) = self.take(index, |slot| change(index, slot))?;
-        Some((index, timer))
+        keys.remove(hash, matches, |index| hash_at(slots, index))
     }
 }
 

@@ -1,10 +1,9 @@
-//! A set without an actor: its memory, its dirty indices, and its heap.
+//! A set without an actor: its memory, its notes, and its heap.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -13,38 +12,76 @@ use tokio::time::Instant;
 use super::*;
 use crate::clock::ClockPolicy;
 use crate::shared::Config;
-use crate::shared::mailbox::Backlog;
+use crate::shared::mailbox::Lanes;
+use crate::shared::note::Place;
 use crate::shared::notifier::ActorNotifier;
-use crate::shared::timer_set::{Batch, DueHeap, LockMode, Timers};
+use crate::shared::timer_set::{DueHeap, TimerSet, Visit};
 use crate::shared::turn::Turn;
 use crate::tick::Ticks;
 
+mod random;
 mod stream;
 
-/// The state that the actor keeps for a set.
+/// What the actor knows of a set.
+#[derive(Default)]
 struct Nodes {
-    wheel: Timers,
+    /// The number of the newest note, and the tick of the node.
+    places: HashMap<u32, (u64, u64)>,
+    reached: Vec<u32>,
     due: DueHeap,
 }
 
-impl Default for Nodes {
-    fn default() -> Self {
-        Nodes {
-            wheel: Timers::new(16),
-            due: DueHeap::new(),
-        }
+impl Place for HashMap<u32, (u64, u64)> {
+    fn place(&mut self, index: u32, number: NonZeroU64, tick: u64) {
+        self.insert(index, (number.get(), tick));
     }
 }
 
 impl Nodes {
-    /// The ticks of the indices on the wheel, by their nodes.
+    /// The ticks of the indices on the wheel.
     fn ticks(&self) -> Vec<u64> {
-        let nodes = 0..self.wheel.indices();
-        nodes.filter_map(|node| self.wheel.tick_of(node)).collect()
+        let ticks = self.places.values().map(|&(_, tick)| tick);
+        let mut ticks: Vec<_> = ticks.filter(|&tick| tick != NEVER).collect();
+        ticks.sort_unstable();
+        ticks
+    }
+
+    fn apply(&mut self, note: &Note) {
+        let newest = self.places.get(&note.index).map_or(0, |place| place.0);
+        if note.number.get() > newest {
+            self.places.place(note.index, note.number, note.tick);
+        }
+    }
+
+    /// The wheel reaches everything that is scheduled by this tick.
+    fn reach(&mut self, until: u64) {
+        for (&index, place) in &mut self.places {
+            if place.1 <= until {
+                place.1 = NEVER;
+                self.reached.push(index);
+            }
+        }
+    }
+
+    /// Visits the set, and delivers what is due before a tick. At most `limit` are processed; returns what is left of that.
+    fn visit(&mut self, set: &Keyed, before: u64, mut limit: usize, turn: &Turn<'_>) -> usize {
+        loop {
+            let left = limit;
+            let visited = set.visit(Visit {
+                reached: &mut self.reached,
+                due: &mut self.due,
+                before,
+                limit: &mut limit,
+                turn,
+                wheel: &mut self.places,
+            });
+            assert!(visited.is_ok(), "no other thread locks it");
+            if limit == left {
+                return limit;
+            }
+        }
     }
 }
-
-const TRY: LockMode = LockMode::Try;
 
 type Keyed = Arc<Set<u64, Plain<()>>>;
 
@@ -62,7 +99,7 @@ impl Deref for Undriven {
 
 impl Drop for Undriven {
     fn drop(&mut self) {
-        self.0.mailbox.close(&mut Backlog::new());
+        self.0.mailbox.close(&mut Lanes::new());
     }
 }
 
@@ -77,7 +114,6 @@ fn set() -> (Undriven, Keyed) {
         clock: ClockPolicy::new(None, false, true),
     }));
     let set = Set::new(&shared, ());
-    set.number.store(1, Ordering::Relaxed);
     (Undriven(shared), set)
 }
 
@@ -97,74 +133,53 @@ fn arm(set: &Keyed, keys: std::ops::Range<u64>, at: u64) {
     }
 }
 
-/// Processes all dirty indices, as the actor does; returns how many.
-fn process(set: &Keyed, turn: &Turn<'_>, nodes: &mut Nodes) -> usize {
-    let mut batch = Batch::default();
-    set.take_dirty(&mut batch, TRY)
-        .expect("no other thread locks it");
-    for (list, earliest) in [
-        (&batch.urgent, batch.earliest),
-        (&batch.rest, batch.rest_earliest),
-    ] {
-        for indices in list.chunks(256) {
-            let processed = set.process(indices, earliest, turn, &mut nodes.wheel, TRY);
-            assert!(processed.is_ok());
-        }
-    }
-    batch.len()
+/// The notes that were sent since the last call.
+fn notes(shared: &Shared) -> Vec<Note> {
+    let mut taken = Lanes::new();
+    shared.mailbox.take(&mut taken);
+    let note = |command| match command {
+        Command::Note(note) => Some(note),
+        Command::Request(_) => None,
+    };
+    std::iter::from_fn(|| taken.pop())
+        .filter_map(note)
+        .collect()
 }
 
-/// The wheel has reached these indices.
-fn reach(set: &Keyed, indices: &[u32], turn: &Turn<'_>, nodes: &mut Nodes) {
-    let reached: HashSet<_> = indices.iter().collect();
-    for node in 0..nodes.wheel.indices() {
-        let item = nodes.wheel.get(node);
-        if item.is_some_and(|item| reached.contains(&item.index)) {
-            nodes.wheel.remove(node);
-        }
-    }
-    for indices in indices.chunks(256) {
-        let (wheel, due) = (&mut nodes.wheel, &mut nodes.due);
-        let processed = set.process_expirations(indices, turn, wheel, due, TRY);
-        assert!(processed.is_ok());
-    }
+/// Applies all notes, as the actor does; returns how many.
+fn process(shared: &Shared, nodes: &mut Nodes) -> usize {
+    let notes = notes(shared);
+    notes.iter().for_each(|note| nodes.apply(note));
+    notes.len()
 }
 
-/// Delivers what is due before a tick, at most `limit`; returns what is left of it.
-fn deliver(
-    set: &Keyed,
-    before: u64,
-    mut limit: usize,
-    turn: &Turn<'_>,
-    nodes: &mut Nodes,
-) -> usize {
-    let (wheel, due) = (&mut nodes.wheel, &mut nodes.due);
-    let delivered = set.deliver(before, &mut limit, turn, wheel, due, TRY);
-    assert!(delivered.is_ok());
-    limit
+fn remove(set: &Keyed, keys: std::ops::Range<u64>) {
+    keys.for_each(|key| assert!(matches!(set.remove(&key), Ok(Some(())))));
+}
+
+/// Fires the timers that are due at this tick.
+fn fire(shared: &Shared, set: &Keyed, nodes: &mut Nodes, at: u64) {
+    let turn = Turn::new(tick(at), shared);
+    process(shared, nodes);
+    nodes.reach(at);
+    nodes.visit(set, at + 1, 1_000_000, &turn);
 }
 
 #[test]
 fn memory_follows_the_number_of_timers() {
     let (shared, set) = set();
     let mut nodes = Nodes::default();
-    let turn = Turn::new(tick(0), &shared);
     arm(&set, 0..10_000, 5);
-    assert_eq!(process(&set, &turn, &mut nodes), 10_000);
+    assert_eq!(process(&shared, &mut nodes), 10_000);
     assert_eq!(nodes.ticks(), vec![5; 10_000]);
     assert_eq!(set.take_all(u64::MAX).len(), 10_000);
-    assert_eq!(set.lock().table.chunks(), 40, "the wheel knows the indices");
-    assert_eq!(process(&set, &turn, &mut nodes), 10_000);
-    assert!(nodes.wheel.is_empty());
-    assert_eq!(set.lock().table.chunks(), 0);
+    process(&shared, &mut nodes);
+    assert!(nodes.ticks().len() <= 1 && set.lock().table.chunks() <= 2);
 
     // Expirations free it too.
     arm(&set, 0..10_000, 5);
-    process(&set, &turn, &mut nodes);
-    let turn = Turn::new(tick(5), &shared);
-    let indices: Vec<_> = (0..10_000).collect();
-    reach(&set, &indices, &turn, &mut nodes);
-    assert_eq!(deliver(&set, 6, 20_000, &turn, &mut nodes), 10_000);
+    fire(&shared, &set, &mut nodes, 5);
+    assert!(nodes.ticks().is_empty());
     let state = set.lock();
     assert!(state.table.chunks() <= 1 && nodes.due.capacity() <= KEPT);
     assert_eq!(state.delivered.len(), 10_000);
@@ -174,44 +189,34 @@ fn memory_follows_the_number_of_timers() {
 fn indices_are_used_again() {
     let (shared, set) = set();
     let mut nodes = Nodes::default();
-    let turn = Turn::new(tick(0), &shared);
     for _ in 0..100 {
         arm(&set, 0..300, 5);
-        process(&set, &turn, &mut nodes);
-        (0..300).for_each(|key| assert!(set.remove(&key).is_ok()));
+        process(&shared, &mut nodes);
+        remove(&set, 0..300);
     }
     assert!(set.lock().table.end() <= 512);
-    assert_eq!(nodes.wheel.len(), 300, "they stay on the wheel in between");
 }
 
 #[test]
 fn reuses_the_numbers_of_freed_chunks() {
-    let (shared, set) = set();
-    let mut nodes = Nodes::default();
-    let turn = Turn::new(tick(0), &shared);
+    let (_shared, set) = set();
     // Some stay, so that the table never starts again.
     arm(&set, 0..1_000, 5);
     for _ in 0..50 {
         arm(&set, 1_000..4_000, 5);
-        process(&set, &turn, &mut nodes);
-        (1_000..4_000).for_each(|key| assert!(set.remove(&key).is_ok()));
-        process(&set, &turn, &mut nodes);
-        assert!(set.lock().table.chunks() <= 5);
+        remove(&set, 1_000..4_000);
+        assert!(set.lock().table.chunks() <= 4 + MAX_KEPT);
     }
     assert!(set.lock().table.end() <= 17 * 256);
 }
 
 #[test]
 fn chunk_keeps_its_timers_while_another_is_emptied() {
-    let (shared, set) = set();
-    let mut nodes = Nodes::default();
-    let turn = Turn::new(tick(0), &shared);
+    let (_shared, set) = set();
     arm(&set, 0..256, 5);
     for _ in 0..3 {
         arm(&set, 256..300, 5);
-        process(&set, &turn, &mut nodes);
-        (256..300).for_each(|key| assert!(set.remove(&key).is_ok()));
-        process(&set, &turn, &mut nodes);
+        remove(&set, 256..300);
         assert!((0..256).all(|key| set.deadline(&key).is_some()));
         assert_eq!(set.lock().table.chunks(), 2);
     }
@@ -223,13 +228,13 @@ fn due_timers_of_a_closed_set_are_not_delivered() {
     let mut nodes = Nodes::default();
     arm(&set, 0..3, 5);
     let turn = Turn::new(tick(5), &shared);
-    assert_eq!(process(&set, &turn, &mut nodes), 3);
-    reach(&set, &[0, 1, 2], &turn, &mut nodes);
-    assert_eq!(deliver(&set, 5, 9, &turn, &mut nodes), 9, "too early");
-    assert_eq!(lengths(&set, &nodes), (0, 3, 3));
+    assert_eq!(process(&shared, &mut nodes), 3);
+    nodes.reach(5);
+    nodes.visit(&set, 5, 9, &turn);
+    assert_eq!(lengths(&set, &nodes), (0, 3, 3), "too early");
     TimerSet::close(&*set);
-    assert_eq!(deliver(&set, 6, 9, &turn, &mut nodes), 9, "it is closed");
-    assert_eq!(lengths(&set, &nodes), (0, 3, 0));
+    nodes.visit(&set, 6, 9, &turn);
+    assert_eq!(lengths(&set, &nodes), (0, 3, 0), "it is closed");
 }
 
 #[test]
@@ -239,16 +244,38 @@ fn delivery_stops_at_its_limit_and_at_its_tick() {
     arm(&set, 0..3, 5);
     arm(&set, 3..4, 6);
     let turn = Turn::new(tick(6), &shared);
-    assert_eq!(process(&set, &turn, &mut nodes), 4);
-    reach(&set, &[3, 2, 1, 0], &turn, &mut nodes);
-    assert_eq!(deliver(&set, 6, 2, &turn, &mut nodes), 0);
-    assert_eq!(lengths(&set, &nodes), (2, 2, 2));
+    process(&shared, &mut nodes);
+    nodes.reach(6);
+    assert_eq!(nodes.visit(&set, 6, 6, &turn), 0);
+    assert_eq!(lengths(&set, &nodes), (2, 2, 2), "all are found due first");
     assert_eq!(shared.metrics.0.read().keyed_pending, 2);
-    assert_eq!(deliver(&set, 6, 2, &turn, &mut nodes), 1);
+    assert_eq!(nodes.visit(&set, 6, 2, &turn), 1);
     assert_eq!(lengths(&set, &nodes), (3, 1, 1));
-    assert_eq!(deliver(&set, 7, 1, &turn, &mut nodes), 0);
+    assert_eq!(nodes.visit(&set, 7, 1, &turn), 0);
     let metrics = shared.metrics.0.read();
     assert_eq!((metrics.keyed_fired, metrics.keyed_pending), (4, 0));
+}
+
+#[test]
+fn hold_of_the_lock_touches_one_batch() {
+    let (shared, set) = set();
+    let mut nodes = Nodes::default();
+    arm(&set, 0..1_000, 5);
+    process(&shared, &mut nodes);
+    nodes.reach(5);
+    let turn = Turn::new(tick(5), &shared);
+    let mut limit = 10_000;
+    let visited = set.visit(Visit {
+        reached: &mut nodes.reached,
+        due: &mut nodes.due,
+        before: 6,
+        limit: &mut limit,
+        turn: &turn,
+        wheel: &mut nodes.places,
+    });
+    assert!(visited.is_ok());
+    assert_eq!(limit, 10_000 - BATCH as usize);
+    assert_eq!(lengths(&set, &nodes), (0, 1_000, BATCH as usize));
 }
 
 #[test]
@@ -257,20 +284,131 @@ fn stale_entries_of_the_heap_are_skipped() {
     let mut nodes = Nodes::default();
     arm(&set, 0..4, 5);
     let turn = Turn::new(tick(5), &shared);
-    process(&set, &turn, &mut nodes);
-    reach(&set, &[0, 1, 2, 3], &turn, &mut nodes);
+    process(&shared, &mut nodes);
+    nodes.reach(5);
+    nodes.visit(&set, 0, 9, &turn);
+    assert_eq!(lengths(&set, &nodes), (0, 4, 4));
     // Removed; removed and its index used again; moved later; moved earlier.
-    assert!(matches!(set.remove(&0), Ok(Some(()))));
-    assert!(matches!(set.remove(&1), Ok(Some(()))));
+    remove(&set, 0..2);
     arm(&set, 8..9, 7);
     assert_eq!(set.move_to(&2, tick(9)), Ok(true));
     assert_eq!(set.move_to(&3, tick(2)), Ok(true));
-    deliver(&set, 6, 9, &turn, &mut nodes);
+    nodes.visit(&set, 6, 9, &turn);
     assert_eq!(lengths(&set, &nodes), (0, 3, 0));
-    assert_eq!(process(&set, &turn, &mut nodes), 3);
-    let mut ticks = nodes.ticks();
-    ticks.sort_unstable();
-    assert_eq!(ticks, [2, 7, 9], "they are on the wheel again");
+    process(&shared, &mut nodes);
+    assert_eq!(nodes.ticks(), [2, 7, 9], "they are on the wheel again");
+}
+
+// --- notes ---
+
+#[test]
+fn only_an_earlier_tick_needs_a_note() {
+    let (shared, set) = set();
+    let ticks = |move_to: &[u64]| -> Vec<_> {
+        for &to in move_to {
+            assert_eq!(set.move_to(&0, tick(to)), Ok(true));
+        }
+        notes(&shared).iter().map(|note| note.tick).collect()
+    };
+    arm(&set, 0..1, 100);
+    assert_eq!(ticks(&[]), [100]);
+    assert_eq!(ticks(&[100, 500, 200]), [], "the node is early enough");
+    assert_eq!(ticks(&[90, 95, 90, 80]), [90, 80]);
+    arm(&set, 0..1, 300);
+    assert_eq!(ticks(&[]), []);
+    // So much later that the slot does not know where its node is.
+    assert_eq!(ticks(&[8_000_000_000]), []);
+    assert_eq!(ticks(&[8_000_000_001]), [8_000_000_001]);
+    assert_eq!(set.move_to(&0, Timestamp::NEVER), Ok(true));
+    assert_eq!(ticks(&[70]), [70]);
+}
+
+#[test]
+fn timer_that_never_fires_needs_no_note() {
+    let (shared, set) = set();
+    assert!(set.set(0, (), Timestamp::NEVER, None).is_ok());
+    assert_eq!(set.move_to(&0, Timestamp::NEVER), Ok(true));
+    assert!(notes(&shared).is_empty());
+    remove(&set, 0..1);
+    assert!(set.lock().kept.is_empty());
+}
+
+#[test]
+fn removed_timer_leaves_its_node_to_a_later_one() {
+    let (shared, set) = set();
+    let mut nodes = Nodes::default();
+    arm(&set, 0..1, 100);
+    assert_eq!(process(&shared, &mut nodes), 1);
+    for at in [100, 120, 200] {
+        remove(&set, 0..1);
+        arm(&set, 0..1, at);
+    }
+    assert_eq!(process(&shared, &mut nodes), 0);
+    assert_eq!((nodes.ticks(), set.lock().table.end()), (vec![100], 256));
+    remove(&set, 0..1);
+    arm(&set, 1..2, 50);
+    assert_eq!(process(&shared, &mut nodes), 1);
+    assert_eq!(nodes.ticks(), [50, 100], "it would be late at 100");
+    fire(&shared, &set, &mut nodes, 100);
+    assert_eq!(lengths(&set, &nodes), (1, 0, 0));
+    assert!(set.lock().kept.is_empty() && nodes.ticks().is_empty());
+}
+
+#[test]
+fn few_removed_timers_leave_their_nodes() {
+    let (shared, set) = set();
+    let mut nodes = Nodes::default();
+    arm(&set, 0..1_000, 100);
+    process(&shared, &mut nodes);
+    for left in (0..1_000).rev() {
+        remove(&set, left..left + 1);
+        process(&shared, &mut nodes);
+        let kept = set.lock().kept.len() as u64;
+        assert_eq!(kept, (1_000 - left).min(MAX_KEPT as u64).min(left + 1));
+        assert_eq!(nodes.ticks().len() as u64, left + kept);
+    }
+}
+
+#[test]
+fn no_node_is_left_when_no_timer_can_be_set() {
+    let (shared, set) = set();
+    let mut nodes = Nodes::default();
+    arm(&set, 0..20, 100);
+    remove(&set, 0..10);
+    assert_eq!(set.lock().kept.len(), 10);
+    drop(Handles::of(&set));
+    remove(&set, 10..15);
+    process(&shared, &mut nodes);
+    assert_eq!((set.lock().kept.len(), nodes.ticks().len()), (0, 5));
+    Source::close_unread(&*set);
+    process(&shared, &mut nodes);
+    assert!(nodes.ticks().is_empty());
+}
+
+// A drain once left repeating timers that were armed again while it went on.
+#[test]
+fn draining_takes_a_repeating_timer_that_is_armed_again() {
+    let (shared, set) = set();
+    let mut nodes = Nodes::default();
+    assert!(set.set(0, (), tick(1), repeat()).is_ok());
+    let by = set.lock().order;
+    fire(&shared, &set, &mut nodes, 1);
+    assert!(
+        set.lock()
+            .table
+            .timer(0)
+            .is_some_and(|timer| timer.order.get() > by)
+    );
+    assert!(set.set(1, (), tick(1), repeat()).is_ok());
+    let keys: Vec<_> = set.take_all(by).iter().map(|taken| taken.key).collect();
+    assert_eq!(keys, [0]);
+}
+
+fn repeat() -> Option<Repeat<u64, Plain<()>>> {
+    Some(Repeat {
+        period: 1,
+        clone: |&key: &u64, _: &Plain<()>| (key, ()),
+    })
 }
 
 #[test]
@@ -298,84 +436,12 @@ fn nothing_can_be_set_after_the_end() {
     let another: Keyed = Set::new(&shared, ());
     assert!(another.is_closed());
     assert!(another.set(1, (), tick(5), None).is_err());
-    assert_eq!(another.number.load(Ordering::Relaxed), 0);
-}
-
-/// The dirty indices, the urgent ones first, and the earliest ticks.
-fn take(set: &Keyed) -> (Vec<u32>, Vec<u32>, [u64; 2]) {
-    let mut batch = Batch::default();
-    set.take_dirty(&mut batch, TRY)
-        .expect("no other thread locks it");
-    (
-        batch.urgent,
-        batch.rest,
-        [batch.earliest, batch.rest_earliest],
-    )
-}
-
-#[test]
-fn marks_an_index_dirty_once() {
-    let (shared, set) = set();
-    for at in [5, 4, 3] {
-        arm(&set, 0..2, at);
-    }
-    assert_eq!(take(&set), (vec![0, 1], vec![], [3, NEVER]));
-    // An index in the actor's batch stays dirty. An earlier tick is announced nevertheless.
-    arm(&set, 0..1, 2);
-    assert_eq!(take(&set), (vec![], vec![], [2, NEVER]));
-    let mut nodes = Nodes::default();
-    let turn = Turn::new(tick(0), &shared);
-    let processed = set.process(&[0, 1], 2, &turn, &mut nodes.wheel, TRY);
-    assert_eq!(processed, Ok(false));
-    assert_eq!(nodes.ticks(), [2, 3]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn urgent_indices_of_a_long_list_are_those_before_the_horizon() {
-    let (_shared, set) = set();
-    assert_eq!(take(&set), (vec![], vec![], [NEVER, NEVER]));
-    // A short list is urgent as a whole.
-    arm(&set, 0..256, 20_000);
-    // The horizon is at tick 256 now.
-    arm(&set, 256..600, 10_000);
-    arm(&set, 600..601, 256);
-    arm(&set, 601..602, 255);
-    // An index that becomes urgent is listed again, once.
-    for at in [300, 8, 7] {
-        arm(&set, 300..301, at);
-    }
-    let urgent = (0..256).chain([601, 300]).collect();
-    assert_eq!(take(&set), (urgent, (256..601).collect(), [7, 256]));
-}
-
-// The index is dirty because it has to leave the wheel. It was once taken for urgent by the tick of its node.
-#[tokio::test(start_paused = true)]
-async fn index_of_a_removed_timer_becomes_urgent_when_used_again() {
-    let (shared, set) = set();
-    let mut nodes = Nodes::default();
-    let turn = Turn::new(tick(0), &shared);
-    arm(&set, 0..1, 200);
-    process(&set, &turn, &mut nodes);
-    arm(&set, 1..301, 5_000);
-    assert!(matches!(set.remove(&0), Ok(Some(()))));
-    for at in [300, 10, 9] {
-        arm(&set, 0..1, at);
-    }
-    let (urgent, rest, earliest) = take(&set);
-    assert_eq!(urgent, (1..257).chain([0]).collect::<Vec<_>>());
-    assert_eq!(rest.len(), 45, "it has been among the rest before");
-    assert_eq!(earliest, [9, 300]);
+    assert!(another.lock().key.is_none());
 }
 
 #[test]
 fn stops_repeating_when_set_again() {
     let (_shared, set) = set();
-    let repeat = || {
-        Some(Repeat {
-            period: 1,
-            clone: |&key: &u64, _: &Plain<()>| (key, ()),
-        })
-    };
     assert!(set.set(0, (), tick(9), repeat()).is_ok());
     assert_eq!(set.lock().repeats.len(), 1);
     assert!(matches!(set.set(0, (), tick(9), None), Ok(Some(()))));
@@ -387,36 +453,22 @@ fn stops_repeating_when_set_again() {
 
 #[test]
 #[cfg(target_pointer_width = "64")]
-fn takes_48_bytes_for_a_slot_with_a_u64_key_and_value() {
-    assert_eq!(size_of::<table::Slot<u64, Plain<u64>>>(), 48);
-}
-
-/// Fires the timers at these indices.
-fn fire(shared: &Shared, set: &Keyed, nodes: &mut Nodes, indices: &[u32], at: u64) {
-    let turn = Turn::new(tick(at), shared);
-    process(set, &turn, nodes);
-    reach(set, indices, &turn, nodes);
-    deliver(set, at + 1, 1_000_000, &turn, nodes);
+fn slot_with_a_u64_key_and_value_takes_40_bytes() {
+    assert_eq!(size_of::<table::Slot<u64, Plain<u64>>>(), 40);
 }
 
 // The table once remembered a chunk to keep after it had begun again without one: an index out of bounds.
 #[test]
 fn begins_again_when_its_last_chunks_are_freed() {
-    let (shared, set) = set();
-    let mut nodes = Nodes::default();
-    let turn = Turn::new(tick(0), &shared);
-    let mut remove = |keys: std::ops::Range<u64>| {
-        keys.for_each(|key| assert!(matches!(set.remove(&key), Ok(Some(())))));
-        process(&set, &turn, &mut nodes);
-    };
+    let (_shared, set) = set();
     for _ in 0..2 {
         arm(&set, 0..512, 5);
-        remove(256..512);
-        remove(0..256);
+        remove(&set, 256..512);
+        remove(&set, 0..256);
         for key in 0..3 {
             arm(&set, key..key + 1, 5);
-            remove(key..key + 1);
+            remove(&set, key..key + 1);
         }
     }
-    assert!(set.lock().table.chunks() <= 1);
+    assert!(set.lock().table.chunks() <= 2);
 }

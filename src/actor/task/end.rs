@@ -8,16 +8,13 @@ use std::sync::Arc;
 
 use super::Actor;
 use crate::panic::{catch_panic, wake};
-use crate::shared::command::Command;
+use crate::shared::command::{Command, Request};
 
 impl Drop for Actor {
     /// Closes everything, step by step. A panic in one step is caught, and the next step follows.
     fn drop(&mut self) {
         let shared = Arc::clone(&self.shared);
-        shared.mailbox.close(&mut self.backlog);
-        while let Some(command) = self.backlog.pop() {
-            close(command);
-        }
+        self.backlog.close(&shared.mailbox).for_each(close);
         for entry in self.sleeps.drain() {
             wake(entry.close());
         }
@@ -27,8 +24,8 @@ impl Drop for Actor {
                 || set.close(),
             );
         }
-        for done in self.second_round.drain(..) {
-            self.barrier.add(0, 0, done);
+        for done in self.backlog.close_behind() {
+            self.barrier.add(0, done);
         }
         self.barrier.close();
         shared.mailbox.notifier().actor_ended();
@@ -38,7 +35,7 @@ impl Drop for Actor {
 
 /// Closes the entry of a command. Dropping the command may wake a task, or drop a set with its keys and values.
 fn close(command: Command) {
-    if let Command::Sleep(entry) = &command {
+    if let Command::Request(Request::Sleep(entry)) = &command {
         wake(entry.close());
     }
     catch_panic(

@@ -40,11 +40,10 @@ impl<T: Cell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
     }
 }
 
-/// Room for a number, in use also while its owner remembers it.
+/// Room for a number.
 #[derive(Debug, Clone, Default)]
 struct Room {
     item: Option<usize>,
-    is_known: bool,
     next: u32,
 }
 
@@ -54,7 +53,7 @@ impl Cell for Room {
     }
 
     fn is_in_use(&self) -> bool {
-        self.item.is_some() || self.is_known
+        self.item.is_some()
     }
 
     fn next_vacant(&self) -> u32 {
@@ -86,10 +85,6 @@ fn remove(slab: &mut Slab, index: u32) -> Option<usize> {
 
 fn item(slab: &Slab, index: u32) -> Option<usize> {
     slab.get(index)?.item
-}
-
-fn forget(slab: &mut Slab, index: u32) {
-    slab.change(index, |room| room.is_known = false);
 }
 
 fn fill(slab: &mut Slab, count: u32) -> Vec<u32> {
@@ -125,34 +120,28 @@ fn growing_moves_no_full_chunk() {
 fn memory_around_a_cell_in_use_goes_back() {
     const CHUNKS: u32 = 20;
     for stays in [0, 10 * CHUNK + 7, CHUNKS * CHUNK - 1] {
-        for is_known in [false, true] {
-            let mut slab = Slab::new();
-            let indices = fill(&mut slab, CHUNKS * CHUNK);
-            if let Some(room) = slab.get_mut(stays) {
-                room.is_known = is_known;
-            }
-            for index in indices {
-                if index != stays || is_known {
-                    assert!(remove(&mut slab, index).is_some());
-                    slab.assert_consistent();
-                }
-            }
-            assert_eq!(slab.in_use(), 1);
-            let mut chunks = CHUNKS as usize;
-            while slab.has_spare() {
-                slab.free_spare(3);
+        let mut slab = Slab::new();
+        for index in fill(&mut slab, CHUNKS * CHUNK) {
+            if index != stays {
+                assert!(remove(&mut slab, index).is_some());
                 slab.assert_consistent();
-                assert!(slab.chunks() < chunks && slab.chunks() + 3 >= chunks);
-                chunks = slab.chunks();
             }
-            assert_eq!(chunks, 2, "its own, and an idle one");
-            let is_there = slab.get(stays).is_some_and(Cell::is_in_use);
-            assert!(is_there && slab.indices() > stays);
-            // All of it can be used again.
-            fill(&mut slab, CHUNKS * CHUNK - 1);
-            assert_eq!(slab.chunks(), CHUNKS as usize);
-            slab.assert_consistent();
         }
+        assert_eq!(slab.in_use(), 1);
+        let mut chunks = CHUNKS as usize;
+        while slab.has_spare() {
+            slab.free_spare(3);
+            slab.assert_consistent();
+            assert!(slab.chunks() < chunks && slab.chunks() + 3 >= chunks);
+            chunks = slab.chunks();
+        }
+        assert_eq!(chunks, 2, "its own, and an idle one");
+        let is_there = slab.get(stays).is_some_and(Cell::is_in_use);
+        assert!(is_there && slab.indices() > stays);
+        // All of it can be used again.
+        fill(&mut slab, CHUNKS * CHUNK - 1);
+        assert_eq!(slab.chunks(), CHUNKS as usize);
+        slab.assert_consistent();
     }
 }
 
@@ -211,17 +200,15 @@ fn slab_without_items_keeps_little() {
 
 #[derive(Debug, Clone)]
 enum Op {
-    Insert(bool),
+    Insert,
     Remove(usize),
-    Forget(usize),
     FreeSpare(usize),
 }
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        3 => any::<bool>().prop_map(Op::Insert),
+        3 => Just(Op::Insert),
         3 => any::<usize>().prop_map(Op::Remove),
-        2 => any::<usize>().prop_map(Op::Forget),
         1 => (0..3_usize).prop_map(Op::FreeSpare),
     ]
 }
@@ -230,8 +217,8 @@ proptest! {
     #[test]
     fn slab_holds_what_a_map_holds(ops in prop::collection::vec(op(), 0..400)) {
         let mut slab = Slab::new();
-        // The items by index, and the indices that are remembered.
-        let (mut items, mut known) = (HashMap::new(), HashMap::new());
+        // The items by index.
+        let mut items = HashMap::new();
         for (n, op) in ops.into_iter().enumerate() {
             // Mostly the same few, so that whole chunks come and go.
             let pick = |map: &HashMap<u32, usize>, at: usize| {
@@ -240,23 +227,13 @@ proptest! {
                 indices.get(at % indices.len().max(1)).copied()
             };
             match op {
-                Op::Insert(is_known) => {
+                Op::Insert => {
                     let index = insert(&mut slab, n);
                     prop_assert_eq!(items.insert(index, n), None, "index {} twice", index);
-                    if is_known {
-                        slab.get_mut(index).expect("it is there").is_known = true;
-                        known.insert(index, n);
-                    }
                 }
                 Op::Remove(at) => {
                     if let Some(index) = pick(&items, at) {
                         prop_assert_eq!(remove(&mut slab, index), items.remove(&index));
-                    }
-                }
-                Op::Forget(at) => {
-                    if let Some(index) = pick(&known, at) {
-                        forget(&mut slab, index);
-                        known.remove(&index);
                     }
                 }
                 Op::FreeSpare(chunks) => slab.free_spare(chunks),
@@ -264,12 +241,8 @@ proptest! {
             slab.assert_consistent();
             for index in 0..slab.indices() {
                 prop_assert_eq!(item(&slab, index), items.get(&index).copied());
-                let is_known = slab.get(index).is_some_and(|room| room.is_known);
-                prop_assert_eq!(is_known, known.contains_key(&index));
             }
-            let in_use = (0..slab.indices())
-                .filter(|index| items.contains_key(index) || known.contains_key(index));
-            prop_assert_eq!(slab.in_use(), in_use.count());
+            prop_assert_eq!(slab.in_use(), items.len());
         }
     }
 }

@@ -222,20 +222,6 @@ fn queue_entry_that_was_processed_changes_nothing() {
 }
 
 #[test]
-fn urgency_ends_with_the_place_in_the_queue() {
-    let wheel = BareWheel::<()>::new(4);
-    let mut bound = Bound::NEW;
-    assert_eq!(bound.require(5), ActorAction::Enqueue(5));
-    assert!(bound.is_queued() && !bound.is_urgent());
-    bound.set_urgent();
-    assert!(bound.is_urgent() && bound.node().is_none());
-    let op = bound.agree(Want::Nothing, &wheel);
-    assert_eq!(op, WheelOp::Keep);
-    assert_eq!(bound, Bound::NEW);
-    assert!(!bound.is_in_use());
-}
-
-#[test]
 fn released_timer_is_queued_only_for_its_node() {
     let mut wheel = BareWheel::new(4);
     let mut bound = on_wheel(&mut wheel, 10);

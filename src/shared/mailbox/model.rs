@@ -7,12 +7,14 @@ use std::sync::Arc;
 use loom::sync::atomic::AtomicBool;
 use loom::thread;
 
-use super::{AWAKE, Backlog, Mailbox, QUEUE_BOUND};
+use super::{AWAKE, Lanes, Mailbox, QUEUE_BOUND};
 use crate::model::{Actor, ActorNotifier, Shared, Wakes, check};
 use crate::shared::entry::{Entry, Phase};
 use crate::sync::atomic::Ordering;
-use crate::sync::{Mutex, lock};
 use crate::tick::NEVER;
+
+/// Beyond the horizon.
+const FAR: u64 = 10_000;
 
 /// A command is the tick by which it is needed.
 type Mail = Mailbox<u64, ActorNotifier>;
@@ -23,13 +25,13 @@ fn mail(queues: usize) -> Arc<Mail> {
 
 /// Everything that is queued now.
 fn take(mail: &Mail) -> Vec<u64> {
-    let mut backlog = Backlog::new();
-    mail.take(&mut backlog);
-    all(backlog)
+    let mut taken = Lanes::new();
+    mail.take(&mut taken);
+    all(taken)
 }
 
-fn all(mut backlog: Backlog<u64>) -> Vec<u64> {
-    std::iter::from_fn(|| backlog.pop()).collect()
+fn all(mut taken: Lanes<u64>) -> Vec<u64> {
+    std::iter::from_fn(|| taken.pop()).collect()
 }
 
 /// The state of the actor: the commands that it took, and whether it waits now.
@@ -54,7 +56,7 @@ fn park(mail: &Mail, next_wakes: &[Option<u64>]) -> Parked {
 /// Asserts, once all threads have ended, that none of the `pushed` commands was missed: the actor has it, or is awake and
 /// is going to take it, or was notified, or wakes by itself in time. The actor gets each command once.
 fn assert_none_missed(mail: &Mail, actor: Parked, pushed: &[u64]) {
-    let next_wake = mail.next_wake.0.load(Ordering::SeqCst);
+    let next_wake = mail.published.0.next_wake.load(Ordering::SeqCst);
     let wakes_by = |tick| next_wake != AWAKE && next_wake <= tick;
     assert!(actor.waits || next_wake == AWAKE);
     for &tick in pushed {
@@ -74,7 +76,7 @@ fn assert_none_missed(mail: &Mail, actor: Parked, pushed: &[u64]) {
 
 /// A command is pushed, for a tick before the next wake-up, at it, or after it, while the actor parks.
 ///
-/// Fails without `self.wake_by(tick)` in [`Mailbox::push`]; without the check of the queues in [`Mailbox::park`], or if
+/// Fails without [`Mailbox::wake_by`] after the push; without the check of the queues in [`Mailbox::park`], or if
 /// that comes before the publication; without `self.awake()` there; without the notification in `claim`; if `wake_by`
 /// compares the other way, or with `<=`; if `next_wake` of `None` is published as 0.
 #[test]
@@ -212,7 +214,7 @@ fn push_against_close() {
         let actor = thread::spawn({
             let mail = Arc::clone(&mail);
             move || {
-                let mut left = Backlog::new();
+                let mut left = Lanes::new();
                 mail.close(&mut left);
                 all(left)
             }
@@ -235,78 +237,11 @@ fn push_against_close() {
     });
 }
 
-/// Two threads change a value under a lock, and share one command for it, as the handles of a set do: the first one marks
-/// it as queued and pushes it before it releases the lock, the other finds it queued and announces its earlier tick. Both
-/// notify the actor after they have released the lock. The actor takes the lock to apply the command, and parks twice.
-///
-/// Fails if the command is pushed after the lock is released: then the other thread's tick is missed while the first one
-/// pauses. Fails without `self.wake_by(tick)` in [`Mailbox::announce`]. At most three preemptions.
-#[test]
-fn enqueue_under_a_lock_and_wake_after_it() {
-    #[derive(Default)]
-    struct Guarded {
-        queued: bool,
-        earliest: Option<u64>,
-    }
-
-    fn change(mail: &Mail, guarded: &Mutex<Guarded>, thread: usize, tick: u64) {
-        let mut guard = lock(guarded);
-        guard.earliest = Some(guard.earliest.map_or(tick, |earliest| earliest.min(tick)));
-        if std::mem::replace(&mut guard.queued, true) {
-            drop(guard);
-            mail.announce(thread, tick);
-        } else {
-            let wake_by = mail.enqueue(thread, tick, tick).unwrap();
-            drop(guard);
-            mail.wake_by(wake_by);
-        }
-    }
-
-    check(Some(3), || {
-        let mail = mail(1);
-        let guarded = Arc::new(Mutex::new(Guarded::default()));
-        let actor = thread::spawn({
-            let (mail, guarded) = (Arc::clone(&mail), Arc::clone(&guarded));
-            move || {
-                let (mut applied, mut waits) = (NEVER, false);
-                for _ in 0..2 {
-                    // It was notified, or woke up by itself.
-                    mail.notifier().take_permit();
-                    mail.awake();
-                    if !take(&mail).is_empty() {
-                        let mut guard = lock(&guarded);
-                        guard.queued = false;
-                        applied = applied.min(guard.earliest.take().unwrap_or(NEVER));
-                    }
-                    waits = mail.park(Some(applied.min(9)));
-                }
-                (applied, waits)
-            }
-        });
-        let other = thread::spawn({
-            let (mail, guarded) = (Arc::clone(&mail), Arc::clone(&guarded));
-            move || change(&mail, &guarded, 1, 11)
-        });
-        change(&mail, &guarded, 0, 3);
-        other.join().unwrap();
-        let (applied, waits) = actor.join().unwrap();
-        let needed = lock(&guarded).earliest;
-        let next_wake = mail.next_wake.0.load(Ordering::SeqCst);
-        assert_eq!(applied.min(needed.unwrap_or(NEVER)), 3, "a change is lost");
-        assert!(
-            !waits
-                || mail.notifier().has_permit()
-                || needed.is_none_or(|tick| next_wake != AWAKE && next_wake <= tick),
-            "{needed:?} is missed, the actor waits until {next_wake}"
-        );
-    });
-}
-
 /// A command is pushed, and then announced by way of another queue, while the actor takes turns without applying it: a
 /// turn that begins after the announcement knows the earlier tick, and so does each turn after it.
 ///
-/// Fails if [`Mailbox::take`] collects the announcements after the queues, without `backlog.lower_bound(announced)`
-/// there, and if [`Mailbox::earliest`] leaves the announcements out.
+/// Fails if [`Mailbox::take`] collects the announcements after the queues, without `lower_bound(earliest)`
+/// there.
 #[test]
 fn announce_against_turns() {
     check(Some(3), || {
@@ -315,7 +250,7 @@ fn announce_against_turns() {
         let actor = thread::spawn({
             let (mail, is_announced) = (Arc::clone(&mail), Arc::clone(&is_announced));
             move || {
-                let mut backlog = Backlog::new();
+                let mut backlog = Lanes::new();
                 for _ in 0..2 {
                     let is_announced = is_announced.load(Ordering::SeqCst);
                     if backlog.is_empty() {
@@ -327,7 +262,7 @@ fn announce_against_turns() {
                 backlog
             }
         });
-        assert_eq!(mail.push(0, 9, 9), Ok(()));
+        assert_eq!(mail.push(0, FAR, 9), Ok(()));
         mail.announce(1, 3);
         is_announced.store(true, Ordering::SeqCst);
         let mut backlog = actor.join().unwrap();
@@ -345,11 +280,11 @@ fn announce_against_turns() {
 fn two_announcements_against_take() {
     check(None, || {
         let mail = mail(1);
-        assert_eq!(mail.push(0, 9, 9), Ok(()));
+        assert_eq!(mail.push(0, FAR, 9), Ok(()));
         let actor = thread::spawn({
             let mail = Arc::clone(&mail);
             move || {
-                let mut backlog = Backlog::new();
+                let mut backlog = Lanes::new();
                 mail.take(&mut backlog);
                 backlog
             }
@@ -389,10 +324,10 @@ fn sooner_against_park() {
         });
         let entry = Arc::new(Entry::new(()));
         let (wakes, waker) = Wakes::task();
-        assert!(shared.arm(&entry, 9, waker));
+        assert!(shared.arm(&entry, FAR, waker));
         assert_eq!(shared.reset(&entry, 3), Phase::Armed);
         let (mut actor, waits) = actor.join().unwrap();
-        let next_wake = shared.mailbox.next_wake.0.load(Ordering::SeqCst);
+        let next_wake = shared.mailbox.published.0.next_wake.load(Ordering::SeqCst);
         let is_early_enough = next_wake != AWAKE && next_wake <= 3;
         assert!(
             !waits || is_early_enough || shared.notifier().has_permit(),

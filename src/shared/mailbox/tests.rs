@@ -12,7 +12,7 @@ impl Notifier for Count {
     }
 }
 
-fn drain<C>(backlog: &mut Backlog<C>) -> Vec<C> {
+fn drain<C>(backlog: &mut Lanes<C>) -> Vec<C> {
     std::iter::from_fn(|| backlog.pop()).collect()
 }
 
@@ -51,9 +51,13 @@ fn sends_no_notification_when_it_only_enqueues() {
     let mailbox = Mailbox::new(1, Count::default());
     assert!(mailbox.park(None));
     for _ in 1..QUEUE_BOUND {
-        assert_eq!(mailbox.enqueue(0, 7, ()), Ok(7));
+        assert_eq!(mailbox.enqueue(0, 7, (), || 0), Ok(7));
     }
-    assert_eq!(mailbox.enqueue(0, 7, ()), Ok(AWAKE), "the queue is long");
+    assert_eq!(
+        mailbox.enqueue(0, 7, (), || 0),
+        Ok(AWAKE),
+        "the queue is long"
+    );
     assert_eq!(notified(&mailbox), 0);
     mailbox.wake_by(AWAKE);
     assert_eq!(notified(&mailbox), 1);
@@ -64,7 +68,7 @@ fn does_not_park_while_a_queue_holds_anything() {
     let mailbox = Mailbox::new(4, Count::default());
     assert_eq!(mailbox.push(3, 5, 'x'), Ok(()));
     assert!(!mailbox.park(Some(1)));
-    let mut taken = Backlog::new();
+    let mut taken = Lanes::new();
     mailbox.take(&mut taken);
     assert_eq!(drain(&mut taken), ['x']);
     assert!(mailbox.park(Some(1)));
@@ -80,7 +84,7 @@ fn has_a_queue_for_each_core_up_to_a_power_of_two() {
         }
         for (n, shard) in mailbox.shards.iter().enumerate() {
             let threads: Vec<_> = (n..16).step_by(queues).collect();
-            let mut taken = Backlog::new();
+            let mut taken = Lanes::new();
             taken.append(&mut lock(&shard.0.queue).commands);
             assert_eq!(drain(&mut taken), threads);
         }
@@ -93,9 +97,9 @@ fn appends_what_it_takes_in_order() {
     for (thread, command) in [(3, 'f'), (1, 'c'), (1, 'd'), (3, 'g'), (2, 'e')] {
         assert_eq!(mailbox.push(thread, 5, command), Ok(()));
     }
-    let mut taken = Backlog::new();
-    taken.push(5, 'a');
-    taken.push(5, 'b');
+    let mut taken = Lanes::new();
+    taken.soon.push(5, 'a');
+    taken.soon.push(5, 'b');
     mailbox.take(&mut taken);
     mailbox.take(&mut taken);
     assert_eq!(drain(&mut taken), ['a', 'b', 'c', 'd', 'e', 'f', 'g']);
@@ -104,7 +108,7 @@ fn appends_what_it_takes_in_order() {
 #[test]
 fn take_carries_the_earliest_tick_over() {
     let mailbox = Mailbox::new(2, Count::default());
-    let mut backlog = Backlog::new();
+    let mut backlog = Lanes::new();
     for (thread, tick, earliest) in [(0, 9, 9), (1, 7, 7), (0, 8, 7), (1, 3, 3)] {
         assert_eq!(mailbox.earliest(), NEVER);
         assert_eq!(mailbox.push(thread, tick, tick), Ok(()));
@@ -119,26 +123,59 @@ fn take_carries_the_earliest_tick_over() {
 
 #[test]
 fn announces_an_earlier_tick_from_any_thread_by_the_wake_rule() {
+    const FAR: u64 = 10_000;
     let mailbox = Mailbox::new(2, Count::default());
-    let mut backlog = Backlog::new();
+    let mut taken = Lanes::new();
     assert!(mailbox.park(Some(5)));
-    assert_eq!(mailbox.push(0, 9, 'x'), Ok(()));
+    assert_eq!(mailbox.push(0, FAR, 'x'), Ok(()));
     mailbox.announce(1, 6);
     assert_eq!(notified(&mailbox), 0, "it runs in time");
     mailbox.announce(1, 4);
     mailbox.announce(1, 4);
     assert_eq!(notified(&mailbox), 1);
     assert_eq!(mailbox.earliest(), 4);
-    mailbox.take(&mut backlog);
-    assert_eq!((mailbox.earliest(), backlog.earliest()), (NEVER, 4));
+    mailbox.take(&mut taken);
+    assert_eq!((mailbox.earliest(), taken.earliest()), (NEVER, 4));
     mailbox.announce(0, 3);
     assert_eq!(mailbox.earliest(), 3);
-    mailbox.take(&mut backlog);
-    assert_eq!(backlog.earliest(), 3, "it was in the backlog already");
-    assert_eq!(drain(&mut backlog), ['x']);
-    assert_eq!(mailbox.push(0, 9, 'y'), Ok(()));
-    mailbox.take(&mut backlog);
-    assert_eq!(backlog.earliest(), 9, "what was announced is applied");
+    mailbox.take(&mut taken);
+    assert_eq!(taken.earliest(), 3, "it was taken already");
+    assert_eq!(drain(&mut taken), ['x']);
+    assert_eq!(mailbox.push(0, FAR, 'y'), Ok(()));
+    mailbox.take(&mut taken);
+    assert_eq!(taken.earliest(), FAR, "what was announced is applied");
+}
+
+#[test]
+fn command_is_soon_before_the_horizon() {
+    let mailbox = Mailbox::new(1, Count::default());
+    mailbox.set_horizon(1_000);
+    let horizon = 1_000 + HORIZON;
+    for tick in [horizon, 0, NEVER, horizon - 1] {
+        assert_eq!(mailbox.push(0, tick, tick), Ok(()));
+    }
+    let mut taken = Lanes::new();
+    mailbox.take(&mut taken);
+    let lane =
+        |queue: &mut CommandQueue<u64>| -> Vec<_> { std::iter::from_fn(|| queue.pop()).collect() };
+    assert_eq!(lane(&mut taken.soon), [0, horizon - 1]);
+    assert_eq!(lane(&mut taken.later), [horizon, NEVER]);
+}
+
+// An actor that does not run does not publish the horizon. A near timer would then be taken for a far one, and wait behind
+// all of them.
+#[test]
+fn horizon_follows_the_clock_while_a_queue_grows() {
+    let mailbox = Mailbox::new(1, Count::default());
+    let mut taken = Lanes::new();
+    for (now, far) in [(0, 10 * FOLLOW), (1_000_000, FOLLOW)] {
+        for _ in 0..far {
+            assert!(mailbox.enqueue(0, NEVER - 1, 0, || now).is_ok());
+        }
+        assert!(mailbox.enqueue(0, now + HORIZON - 1, 1, || now).is_ok());
+        mailbox.take(&mut taken);
+        assert_eq!((taken.soon.len(), taken.soon.pop()), (1, Some(1)));
+    }
 }
 
 #[test]
@@ -169,12 +206,12 @@ fn notifies_for_a_queue_beyond_its_bound_too() {
         assert_eq!(mailbox.push(0, NEVER, ()), Ok(()));
     }
     assert_eq!(notified(&mailbox), 1);
-    mailbox.take(&mut Backlog::new());
+    mailbox.take(&mut Lanes::new());
     for _ in 0..QUEUE_BOUND {
         assert_eq!(mailbox.push(0, NEVER, ()), Ok(()));
     }
     assert_eq!(notified(&mailbox), 1);
-    mailbox.next_wake.0.store(1, Ordering::SeqCst);
+    mailbox.published.0.next_wake.store(1, Ordering::SeqCst);
     assert_eq!(mailbox.push(0, NEVER, ()), Ok(()));
     assert_eq!(notified(&mailbox), 2, "it did not wait to be asked again");
 }
@@ -184,12 +221,12 @@ fn gives_a_command_back_after_the_end() {
     let mailbox = Mailbox::new(2, Count::default());
     assert_eq!(mailbox.push(0, 5, 'a'), Ok(()));
     assert_eq!(mailbox.push(1, 5, 'c'), Ok(()));
-    let mut left = Backlog::new();
-    left.push(5, 'x');
+    let mut left = Lanes::new();
+    left.soon.push(5, 'x');
     mailbox.close(&mut left);
     assert_eq!(drain(&mut left), ['x', 'a', 'c']);
     assert_eq!(mailbox.push(0, 5, 'b'), Err('b'));
-    assert_eq!(mailbox.enqueue(0, 5, 'b'), Err('b'));
+    assert_eq!(mailbox.enqueue(0, 5, 'b', || 0), Err('b'));
 }
 
 // The tick was once collected after the queues had been emptied: a command that came in between lay in its queue, and
@@ -202,13 +239,13 @@ fn announcement_counts_until_its_command_is_taken() {
     std::thread::scope(|scope| {
         let caller = || {
             while has_ended.load(Ordering::SeqCst) == 0 {
-                assert!(matches!(mailbox.enqueue(0, FAR, ()), Ok(FAR | AWAKE)));
-                mailbox.lower(0, 5);
+                assert!(matches!(mailbox.enqueue(0, FAR, (), || 0), Ok(FAR | AWAKE)));
+                mailbox.announce(0, 5);
                 announced.fetch_add(1, Ordering::SeqCst);
             }
         };
         scope.spawn(caller);
-        let (mut backlog, mut taken) = (Backlog::new(), 0);
+        let (mut backlog, mut taken) = (Lanes::new(), 0);
         let mut is_known = true;
         for _ in 0..2_000 {
             // A command that was announced before this is taken now, or was before.

@@ -46,7 +46,7 @@ async fn cost(wheel: &TimerWheel, sets: &[Set]) -> (u64, u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn does_work_by_dirty_sets_and_not_by_sets_there_are() {
+async fn does_work_by_timers_set_and_not_by_sets_there_are() {
     let mut costs = Vec::new();
     for n in [10, 1000] {
         let wheel = TimerWheel::new();
@@ -63,8 +63,8 @@ async fn does_work_by_dirty_sets_and_not_by_sets_there_are() {
         "turns and commands with 10 sets, and with 1000"
     );
     assert!(
-        costs[0].1 <= 30,
-        "a set is processed once for many timers: {costs:?}"
+        costs[0].0 <= 30 && costs[0].1 <= 1_010,
+        "a timer takes a command, and a turn many timers: {costs:?}"
     );
 }
 

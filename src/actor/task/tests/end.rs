@@ -107,6 +107,6 @@ async fn ends_by_command_or_without_handles_and_timers() {
     let (mut actor, wheel) = start();
     let _sleep = armed(&wheel, ms(3));
     let shared = Arc::clone(wheel.shared());
-    assert!(shared.send(0, Command::Shutdown).is_ok());
+    assert!(shared.send(0, Request::Shutdown).is_ok());
     assert_eq!(step(&mut actor), "end");
 }

@@ -1,75 +1,34 @@
 //! Many sets that are due at once.
 
 use std::cmp::Reverse;
-use std::num::{NonZeroU32, NonZeroU64};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::num::NonZeroU64;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::shared::timer_set::{Batch, Contended, Due, DueHeap, Item, LockMode, TimerSet, Timers};
+use crate::shared::note::Note;
+use crate::shared::timer_set::{Contended, Due, TimerSet, Visit};
 
-/// A set of one timer, due at tick 5, that counts how often it is asked to deliver.
+/// A set of one timer, due at tick 5, that counts how often it is visited.
 #[derive(Debug, Default)]
-struct OfOne {
-    number: AtomicU32,
-    asked: AtomicUsize,
-}
+struct OfOne(AtomicUsize);
 
 impl TimerSet for OfOne {
-    fn number(&self) -> &AtomicU32 {
-        &self.number
-    }
-
-    fn earliest(&self) -> u64 {
-        5
-    }
-
-    fn take_dirty(&self, batch: &mut Batch, _: LockMode) -> Result<bool, Contended> {
-        batch.urgent.push(0);
-        batch.earliest = 5;
-        Ok(false)
-    }
-
-    fn process(
-        &self,
-        _: &[u32],
-        _: u64,
-        _: &Turn<'_>,
-        wheel: &mut Timers,
-        _: LockMode,
-    ) -> Result<bool, Contended> {
-        let set = NonZeroU32::new(self.number.load(Ordering::Relaxed)).expect("it has one");
-        wheel.insert(5, Item { set, index: 0 });
-        Ok(false)
-    }
-
-    fn process_expirations(
-        &self,
-        _: &[u32],
-        _: &Turn<'_>,
-        _: &mut Timers,
-        due: &mut DueHeap,
-        _: LockMode,
-    ) -> Result<bool, Contended> {
-        let order = NonZeroU64::MIN;
-        let (tick, index) = (5, 0);
-        due.push(Reverse(Due { tick, order, index }));
-        Ok(false)
-    }
-
-    fn deliver(
-        &self,
-        _: u64,
-        limit: &mut usize,
-        _: &Turn<'_>,
-        _: &mut Timers,
-        due: &mut DueHeap,
-        _: LockMode,
-    ) -> Result<bool, Contended> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
-        if *limit > 0 {
-            *limit -= usize::from(due.pop().is_some());
+    fn visit(&self, visit: Visit<'_>) -> Result<(), Contended> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        for index in visit.reached.drain(..) {
+            let order = NonZeroU64::MIN;
+            let due = Due {
+                tick: 5,
+                order,
+                index,
+            };
+            visit.due.push(Reverse(due));
         }
-        Ok(false)
+        if *visit.limit > 0 && visit.before > 5 {
+            *visit.limit -= usize::from(visit.due.pop().is_some());
+        }
+        Ok(())
     }
 
     fn close(&self) {}
@@ -77,16 +36,23 @@ impl TimerSet for OfOne {
 
 // Each turn once locked all sets that were due, which took the square of their number.
 #[tokio::test(start_paused = true)]
-async fn turn_locks_only_the_sets_it_delivers_from() {
+async fn turn_visits_a_due_set_twice_at_most() {
     let (mut actor, wheel) = start();
     let sets: Vec<_> = (0..2_000).map(|_| Arc::new(OfOne::default())).collect();
     for set in &sets {
-        let set = Arc::clone(set) as Arc<dyn TimerSet>;
-        assert!(wheel.shared().send(5, Command::Set(set)).is_ok());
+        let weak: Weak<OfOne> = Arc::downgrade(set);
+        let note = Note {
+            number: NonZeroU64::MIN,
+            tick: 5,
+            set: wheel.shared().sets.register(weak).expect("it is open"),
+            index: 0,
+        };
+        assert!(wheel.shared().enqueue(5, Command::Note(note)).is_ok());
     }
     jump(ms(5));
     while step(&mut actor) == "again" {}
     for set in &sets {
-        assert_eq!(set.asked.load(Ordering::Relaxed), 1);
+        // Once when the wheel has reached it, once to deliver.
+        assert!((1..=2).contains(&set.0.load(Ordering::Relaxed)));
     }
 }

@@ -144,11 +144,7 @@ async fn p11_due_timers_do_not_wait_for_a_whole_backlog() {
     let _flood = flood(&wheel);
     let _due_at_ten = order.armed(&wheel, 6);
     jump(ms(8));
-    assert_eq!(step(&mut actor), "again");
-    assert_eq!(order.fired(), [5, 9]);
-    assert_eq!(step(&mut actor), "again");
-    assert_eq!(order.fired(), [5, 9]);
-    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(step(&mut actor), "again", "far ones are left");
     assert_eq!(order.fired(), [5, 9, 6, 12]);
 }
 
@@ -250,26 +246,13 @@ async fn p11_horizon_of_a_long_list_follows_the_clock() {
     jump(ms(150));
     assert_eq!(step(&mut actor), "again");
     assert_eq!(order.fired(), [1_150], "far timers are left");
-    assert!(
-        actor
-            .keyed
-            .as_ref()
-            .is_some_and(KeyedWheel::has_unprocessed)
-    );
     // They are of one tick: all come off the wheel before the first is delivered.
     let mut turns = 1;
     while keys(&mut stream).last() != Some(&40_999) {
         assert_eq!(step(&mut actor), "again");
         turns += 1;
     }
-    assert!(
-        turns <= 8
-            && actor
-                .keyed
-                .as_ref()
-                .is_some_and(KeyedWheel::has_unprocessed),
-        "{turns} turns"
-    );
+    assert!(turns <= 8 && !actor.backlog.is_empty(), "{turns} turns");
 }
 
 // A timer that was set in the slot of a removed one was not urgent if the removed one was scheduled soon.

@@ -13,19 +13,19 @@ async fn delivers_sets_that_are_due_together_by_turns() {
     }
     assert_eq!(step(&mut actor), "wait");
     jump(ms(5));
-    let mut received = [0; 2];
-    // The first turns process due timers. Nothing is delivered before all timers of its tick are known.
-    for delivered in [[0, 0], [0, 0], [0, 256], [256, 256], [350, 350]] {
-        assert_eq!(step(&mut actor) == "wait", delivered == [350, 350]);
+    let mut received = [0_usize; 2];
+    let mut turns = 0;
+    while received != [350; 2] {
+        step(&mut actor);
+        turns += 1;
         for (n, (_, stream)) in received.iter_mut().zip(&mut sets) {
             while stream.try_recv().is_ok() {
                 *n += 1;
             }
         }
-        let mut least_first = received;
-        least_first.sort_unstable();
-        assert_eq!(least_first, delivered);
+        assert!(received[0].abs_diff(received[1]) <= 256, "{received:?}");
     }
+    assert!(turns <= 5, "{turns} turns");
 }
 
 #[tokio::test(start_paused = true)]
@@ -37,9 +37,9 @@ async fn drops_a_set_without_users_and_timers() {
     assert_eq!(step(&mut actor), "wait");
     timers.remove_timer(&0).expect("it is open");
     drop((timers, stream));
-    assert_eq!((actor.items(), shared.sets.all().len()), (3, 1));
-    assert_eq!(step(&mut actor), "wait");
-    assert_eq!((actor.items(), shared.sets.all().len()), (0, 0));
+    assert_eq!((actor.items(), shared.sets.len()), (3, 1));
+    while step(&mut actor) == "again" {}
+    assert_eq!((actor.items(), shared.sets.len()), (0, 0));
 
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
     timers.set_timer(0, (), ms(5)).expect("there is room");
@@ -49,7 +49,8 @@ async fn drops_a_set_without_users_and_timers() {
     assert_eq!(step(&mut actor), "wait");
     assert!(stream.try_recv().is_ok());
     drop(stream);
-    assert_eq!(shared.sets.all().len(), 0);
+    while step(&mut actor) == "again" {}
+    assert_eq!(shared.sets.len(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,8 +65,8 @@ async fn drops_a_set_after_its_due_timers() {
     jump(ms(5));
     assert_eq!(step(&mut actor), "again");
     drop((timers, stream));
-    assert_eq!(step(&mut actor), "wait");
-    assert_eq!((actor.items(), shared.sets.all().len()), (0, 0));
+    while step(&mut actor) == "again" {}
+    assert_eq!((actor.items(), shared.sets.len()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,146 @@
+//! The commands that the actor has taken and not applied, and what waits until they are.
+//!
+//! # Behind every command
+//!
+//! Some work has to wait until every command is applied that is on its way now: a
+//! [barrier](super::barrier) for the commands that were pushed before it, and memory about notes for
+//! those that may be older than one that was applied. Such work is put [behind](Backlog::put_behind) the commands:
+//!
+//! 1. When it is put there, a command that was pushed before lies in a queue or in the backlog.
+//! 2. The next time that the queues are emptied, those in the queues come into the backlog too. The
+//!    backlog then counts how many commands of each lane have to be applied.
+//! 3. When that many are applied, [`passed`](Backlog::passed) returns the work.
+
+use std::collections::VecDeque;
+
+use tokio::sync::oneshot;
+
+use crate::shared::command::{Command, CommandMailbox};
+use crate::shared::mailbox::{CommandQueue, Lanes};
+use crate::shared::note::SetKey;
+use crate::sync::EXPLORED;
+
+/// How many commands a turn applies before it fires timers.
+pub(super) const COMMANDS_PER_TURN: usize = if EXPLORED { 4 } else { 4096 };
+
+/// How many of them are needed soon, if there are others. So those are not kept waiting forever.
+const SOON_PER_TURN: usize = COMMANDS_PER_TURN - COMMANDS_PER_TURN / 4;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Backlog {
+    taken: Lanes<Command>,
+    /// How many commands of the lanes soon and later were applied.
+    applied: [u64; 2],
+    /// Work that was put behind the commands since the queues were emptied.
+    new: Vec<Behind>,
+    /// Work that waits until this many commands of each lane are applied. No number is lower than
+    /// those before it.
+    waiting: VecDeque<([u64; 2], Behind)>,
+}
+
+/// Work that waits until commands are applied.
+#[derive(Debug)]
+pub(super) enum Behind {
+    Settle(oneshot::Sender<()>),
+    /// Free a chunk of places of a set.
+    Free(SetKey, u32),
+    /// Forget a set.
+    Forget(SetKey),
+}
+
+impl Backlog {
+    pub(super) fn new() -> Self {
+        Backlog {
+            taken: Lanes::new(),
+            applied: [0; 2],
+            new: Vec::new(),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Takes everything that is queued, once all that is needed soon is applied.
+    pub(super) fn take(&mut self, mailbox: &CommandMailbox) {
+        if !self.taken.soon.is_empty() {
+            return;
+        }
+        mailbox.take(&mut self.taken);
+        let lengths = [self.taken.soon.len(), self.taken.later.len()];
+        let until = [0, 1].map(|lane| self.applied[lane] + lengths[lane] as u64);
+        self.waiting
+            .extend(self.new.drain(..).map(|work| (until, work)));
+    }
+
+    /// The next command of a turn that has taken `n`.
+    pub(super) fn pop(&mut self, n: usize) -> Option<Command> {
+        let is_soon = self.is_soon_next(n);
+        let (lane, applied) = if is_soon {
+            (&mut self.taken.soon, &mut self.applied[0])
+        } else {
+            (&mut self.taken.later, &mut self.applied[1])
+        };
+        let command = lane.pop()?;
+        *applied += 1;
+        Some(command)
+    }
+
+    fn is_soon_next(&self, n: usize) -> bool {
+        let Lanes { soon, later } = &self.taken;
+        !soon.is_empty() && (n < SOON_PER_TURN || later.is_empty())
+    }
+
+    /// Some of the commands that come next.
+    pub(super) fn upcoming(&self, n: usize) -> &[Command] {
+        let lane: &CommandQueue<_> = if self.is_soon_next(n) {
+            &self.taken.soon
+        } else {
+            &self.taken.later
+        };
+        lane.upcoming()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.taken.is_empty()
+    }
+
+    /// No command in here is needed before this tick; `NEVER` when there is none.
+    pub(super) fn earliest(&self) -> u64 {
+        self.taken.earliest()
+    }
+
+    /// See the module.
+    pub(super) fn put_behind(&mut self, work: Behind) {
+        self.new.push(work);
+    }
+
+    pub(super) fn has_behind(&self) -> bool {
+        !(self.new.is_empty() && self.waiting.is_empty())
+    }
+
+    /// Work that every command has been applied for.
+    pub(super) fn passed(&mut self) -> Option<Behind> {
+        let (until, _) = self.waiting.front()?;
+        let is_passed = (until.iter().zip(&self.applied)).all(|(until, applied)| until <= applied);
+        if !is_passed {
+            return None;
+        }
+        Some(self.waiting.pop_front()?.1)
+    }
+
+    /// The actor ends: closes the mailbox, and takes everything that is left.
+    pub(super) fn close(&mut self, mailbox: &CommandMailbox) -> impl Iterator<Item = Command> + '_ {
+        mailbox.close(&mut self.taken);
+        std::iter::from_fn(|| self.pop(0))
+    }
+
+    /// The actor ends: the tasks that wait for a barrier.
+    pub(super) fn close_behind(&mut self) -> impl Iterator<Item = oneshot::Sender<()>> + '_ {
+        let waiting = self.waiting.drain(..).map(|(_, work)| work);
+        waiting
+            .chain(self.new.drain(..))
+            .filter_map(|work| match work {
+                Behind::Settle(done) => Some(done),
+                _ => None,
+            })
+    }
+}
