@@ -13,17 +13,17 @@
 //! | dropping a sleep when the thread's pool is full | nothing | its own entry's, twice | one |
 //! | [`Sleep::reset`] to later | nothing | its own entry's | none |
 //! | [`Sleep::reset`] to before the scheduled tick of its entry | nothing | its own entry's | one, unless one is queued |
-//! | [`set_timer`](KeyedTimers::set_timer) of a new key | amortised | the set's | one for the set, unless one is queued |
-//! | [`set_timer`](KeyedTimers::set_timer) of a key that has a timer, [`move_timer`](KeyedTimers::move_timer) | nothing | the set's | none, unless the timer is due already or moves to before its scheduled tick: then one for the set, unless one is queued |
-//! | [`remove_timer`](KeyedTimers::remove_timer) | nothing | the set's | one for the set, unless one is queued |
+//! | [`set_timer`](KeyedTimers::set_timer) of a new key | amortised | the set's | none if the slot of a removed timer fits, else one |
+//! | [`set_timer`](KeyedTimers::set_timer) of a key that has a timer, [`move_timer`](KeyedTimers::move_timer) | nothing | the set's | one if the timer is due already or moves to before its scheduled tick, else none |
+//! | [`remove_timer`](KeyedTimers::remove_timer) | nothing | the set's | none while the set keeps fewer than sixteen slots of removed timers and no more than it has timers, else one |
 //! | [`set_if_absent`](KeyedTimers::set_if_absent) | as `set_timer` of a new key; nothing if there is a timer | the set's | the same |
 //! | [`retain`](KeyedTimers::retain) | a list of up to 256 removed timers | the set's, once for every 256 | as `remove_timer` |
 //! | [`deadline`](KeyedTimers::deadline), [`contains`](KeyedTimers::contains), [`get`](KeyedTimers::get), [`len`](KeyedTimers::len) | nothing | the set's | none |
 //! | [`recv`](Expirations::recv) | nothing | the set's | none |
 //! | [`touch`](crate::WatchGuard::touch) of a watch, timer or stream | nothing | none | none; one compare-and-exchange in each tick, else one load; for a stream, for each of its limits |
 //! | a [`BusyGuard`], taken and dropped | nothing | a lock of the watch or timer, twice; for a stream, of each of its limits | none |
-//! | [`Reaper::watch`] | the activity, 32 bytes; the rest is amortised | the set's | one for the set, unless one is queued |
-//! | dropping a [`WatchGuard`](crate::WatchGuard), [`expire_now`](crate::WatchGuard::expire_now) | nothing | the set's | one for the set, unless one is queued |
+//! | [`Reaper::watch`] | the activity, 32 bytes; the rest is amortised | the set's | one |
+//! | dropping a [`WatchGuard`](crate::WatchGuard), [`expire_now`](crate::WatchGuard::expire_now) | nothing | the set's | one |
 //! | [`metrics`](TimerWheel::metrics) | 4 kB for the histogram | one for all threads' counts, one for the list of sets | none |
 //! | [`settle`](TimerWheel::settle) | a channel | a queue's | one |
 //!
@@ -35,8 +35,8 @@
 //! of timeout.
 //!
 //! Callers, the reader and the actor each hold the lock of a set for at most 256 timers. A thread
-//! that finds it taken spins for some microseconds before it blocks. The set's memory grows under
-//! the lock in small steps; at a million timers the largest moves 2 MB.
+//! that finds it taken spins for some microseconds before it blocks; the actor leaves the set for
+//! its next turn instead. The set's memory grows under the lock in small steps.
 //!
 //! The actor takes some 0.1 us to register a timer, 0.35 us to reschedule it, and 0.4 us to fire
 //! it, or 0.8 us if it is keyed, without the time to wake its task (measured with 10^6 timers due

@@ -25,6 +25,23 @@
 //! Tokio's timer has the two ticks too, as `registered_when` and `true_when`, for resets to later.
 //! New here is their use for cancelling, reuse and keyed sets, without `unsafe`.
 //!
+//! # Notes
+//!
+//! The actor is told of a changed keyed timer by a *note*: schedule this index of this set for this
+//! tick, or take it off the wheel. Each note has a number, and of those for one index the newest
+//! counts, in whatever order they arrive. The actor keeps the newest number and the node of each
+//! index, so it applies a note without a lock.
+//!
+//! The wheel reaches an index, and the actor visits the set: the timer is delivered if it is due,
+//! and scheduled again if it was moved. Only that takes the lock of the set, and the actor never
+//! waits for it: a set that another thread has locked is visited in the next turn, and delays
+//! nothing but itself. A caller that sees that the actor wants the lock gives way for a moment, so
+//! callers in a loop do not keep the actor out.
+//!
+//! The slot of a removed timer stays on the wheel, for up to sixteen of them in a set. The next
+//! timer whose deadline is not earlier takes one over, and needs no note. The module `timer_set`
+//! has the invariants.
+//!
 //! # The parts
 //!
 //! ```text
@@ -66,16 +83,17 @@
 //! runs next, then checks the queues. A caller pushes its command, then reads that tick, and
 //! notifies the actor only if the command is needed earlier or 512 commands lie in its queue. Push
 //! and check take the queue's lock, so no command is missed: `shared/mailbox` has the proof. Each
-//! core has its own queue.
+//! core has its own queue, with two lanes. Commands that are needed within 256 ticks go into
+//! the first, which the actor empties first: a near timer does not wait behind a million far ones.
 //!
 //! # The actor's turn
 //!
 //! ```text
 //! loop {
 //!     read the clock
-//!     take everything from the mailbox if the backlog is empty, and apply at most 4096 commands
+//!     take everything from the mailbox if no near command is left, and apply at most 4096 commands, near ones first
 //!     fire at most 256 sleeps that are due, and reschedule those that were moved
-//!     process at most 256 keyed timers, and deliver at most 256 expirations in order
+//!     take at most 256 keyed timers off the wheel, and process at most 512 in their sets, in order
 //!     if commands are left: do all this again, for as long as other tasks have kept the actor waiting
 //!     free some unused memory
 //!     if anything is left: let other tasks run, and go on
@@ -117,8 +135,8 @@
 //!
 //! * **Results.** A call returns the value it replaced, whether there was a timer, how many there
 //!   are. With a map and entries, *removed or fired, never both* has to hold across two locks.
-//! * **Commands.** Each new entry costs one. A set sends one for all indices that changed since the
-//!   actor last took them.
+//! * **Commands.** A removed timer leaves its slot on the wheel for the next one, whichever thread
+//!   sets it. An entry is used again by its own thread only.
 //! * **Order.** Expirations leave in the order of arming. That takes a heap for the whole set in
 //!   either shape.
 //! * **Bytes.** A timer with a `u64` key and value takes half the memory of an entry.
@@ -126,8 +144,8 @@
 //! The price is that producers of one set contend for its lock. So every hold of it is bounded, the
 //! hash table grows in steps, and `Hash` runs before the lock is taken.
 //!
-//! The guard of the lock notifies the actor, so no caller can forget, delay or overwrite a
-//! notification. The module `timer_set` has the invariants, its `lock` the argument.
+//! The guard of the lock notifies the actor, so no caller can forget a notification. The module
+//! `timer_set` has the invariants, its `lock` the argument why a due set is not kept waiting.
 //!
 //! # Promises
 //!
@@ -145,7 +163,7 @@
 //! | P8 | no `Duration` or `Instant` panics or fires early; unrepresentable deadlines never fire | `p8_far_deadlines_do_not_hide_near_timers`, `p8_last_instant_is_accepted_everywhere`, `p8_far_sleep_does_not_hide_a_near_one` |
 //! | P9 | a clock that stands still or steps back is harmless | `p9_nothing_fires_while_the_clock_stands_still`, `p9_time_does_not_go_backwards` |
 //! | P10 | the actor never waits for a consumer | `p10_consumer_that_never_reads_blocks_no_task`, `p10_unread_streams_and_sleeps_delay_no_timer` |
-//! | P11 | timers fire under any load of commands, from any number of producers and on one thread; commands progress under any storm of expirations; other tasks progress under both | `p11_heartbeat_is_punctual_in_a_flood_of_commands`, `p11_commands_progress_in_a_storm_of_expirations`, `p11_turns_are_bounded_in_a_storm_of_expirations`, `p11_due_timers_do_not_wait_for_a_whole_backlog`, `p11_near_sleeps_fire_within_rounds_of_a_lasting_flood`, `p11_far_timers_of_a_set_delay_no_due_timer`, `p11_due_timers_fire_while_a_set_is_locked` |
+//! | P11 | timers fire under any load of commands, from any number of producers, on one thread and with more busy threads than cores: the actor waits for no lock that a caller may hold; commands progress under any storm of expirations; other tasks progress under both | `p11_heartbeat_is_punctual_in_a_flood_of_commands`, `p11_commands_progress_in_a_storm_of_expirations`, `p11_turns_are_bounded_in_a_storm_of_expirations`, `p11_due_timers_do_not_wait_for_a_whole_backlog`, `p11_near_sleeps_fire_within_rounds_of_a_lasting_flood`, `p11_far_timers_of_a_set_delay_no_due_timer`, `p11_due_timers_fire_while_a_set_is_locked`, `p11_actor_never_waits_for_a_set_that_stays_locked`, `p11_actor_gets_the_lock_beside_callers_in_a_loop`, `p11_heartbeats_keep_up_with_tokios_beside_callers_in_a_loop` |
 //! | P12 | a panicking waker or user type harms only itself | `p12_panicking_waker_harms_only_its_own_sleep`, `p12_panic_of_hash_unwinds_into_the_caller`, `p12_wakers_that_panic_when_settled_harm_no_timer`, `p12_values_whose_drop_panics_are_dropped_once_each` |
 //! | P13 | idle costs nothing: an empty wheel arms no timer and is not polled; one far timer costs at most one wake-up per level | `p13_empty_wheel_arms_no_timer_and_is_not_polled`, `p13_far_timer_costs_one_wake_up_per_level_at_most` |
 //! | P14 | exact and deterministic under `start_paused = true` | `p14_clock_advances_to_exactly_the_next_deadline`, `p14_same_program_runs_the_same_way_each_time`, `sees_what_tokio_shows_at_the_same_instants`, `sees_what_tokio_shows_when_paused_midway` |

@@ -139,3 +139,26 @@ fn quiet_moment_makes_wake_ups_precise_again() {
     assert_eq!(pace.slack(later), Duration::ZERO);
     assert_eq!(wake_densely(&mut pace, later, SAVED), later);
 }
+
+// Without the pace, timers of each tick of 0.1 ms would wake the actor 10,000 times a second.
+#[tokio::test]
+async fn dense_load_sets_the_timer_later() {
+    let mut timer = PreciseTimer::new().unwrap();
+    let now = clock::now() + HOUR;
+    timer.set(Some(now)).unwrap();
+    assert_eq!(timer.armed(), Some(now), "it is quiet");
+    for _ in 0..1_000 {
+        timer.pace.woke(now);
+    }
+    timer.set(Some(now)).unwrap();
+    let delay = timer.armed().map(|at| at - now);
+    assert!(delay.is_some_and(|delay| delay >= ms(1) / 2), "{delay:?}");
+}
+
+#[test]
+fn shared_wake_up_is_a_tenth_of_a_millisecond_late_at_most() {
+    let begin = Instant::now() + HOUR;
+    let mut pace = Pace::new(begin);
+    let end = wake_densely(&mut pace, begin, 1_000);
+    assert!(pace.slack(end) <= Duration::from_micros(100));
+}

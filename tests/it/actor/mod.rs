@@ -1,6 +1,7 @@
 //! The actor through the public interface: fairness, faults, the end, and time.
 
 mod blocked_workers;
+mod contention;
 mod dedicated_thread;
 mod fairness;
 mod faults;

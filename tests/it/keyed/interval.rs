@@ -248,3 +248,32 @@ async fn counts_the_periods_that_passed_unnoticed() {
         "a timer that does not repeat misses nothing"
     );
 }
+
+// A drain visits the timers in batches. It left intervals that were due, and armed again, between two of them; without a
+// handle no call could then remove them, and the stream never ended.
+#[test]
+fn drain_takes_intervals_that_are_armed_again_meanwhile() {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).enable_time().build().unwrap();
+    runtime.block_on(async {
+        for _ in 0..5 {
+            let wheel = TimerWheel::new();
+            let (timers, mut stream) = wheel.keyed();
+            for key in 0..20_000 {
+                timers
+                    .set_timer(key, 0, Duration::from_secs(3_600))
+                    .unwrap();
+            }
+            for key in 20_000..20_050 {
+                timers.set_interval(key, 1, ms(1)).unwrap();
+            }
+            time::sleep(ms(20)).await;
+            let drained = timers.drain().unwrap();
+            assert_eq!(drained.len(), 20_050);
+            assert_eq!(timers.len(), 0, "it takes intervals too");
+            assert_balanced(&wheel);
+            drop(timers);
+            while stream.recv().await.is_some() {}
+        }
+    });
+}

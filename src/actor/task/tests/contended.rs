@@ -160,7 +160,7 @@ async fn barrier_waits_for_a_locked_set() {
     assert_eq!(received(&mut stream), [1]);
 }
 
-// An index that comes off the wheel while its set is locked names a node that others use. Processing it as a dirty one then
+// An index that comes off the wheel while its set is locked once named a node that others used. Removing its timer then
 // took the timer of another set off the wheel.
 #[tokio::test(start_paused = true)]
 async fn timer_removed_after_it_came_off_the_wheel_harms_no_other() {

@@ -42,7 +42,7 @@ async fn timers_wait_for_commands_that_may_come_before_them() {
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
     jump(ms(10));
     assert_eq!(step(&mut actor), "wait");
-    // Its index is the first dirty one, and it was armed last, with more indices in between than a turn applies. All are due.
+    // Its note is the first one, and it was armed last, with more notes in between than a turn applies. All are due.
     let now = |key| {
         timers
             .set_timer(key, (), Duration::ZERO)
@@ -114,7 +114,7 @@ async fn p4_timers_moved_earlier_in_a_backlog_fire_by_tick() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p4_timers_wait_for_urgent_indices_left_over() {
+async fn p4_timers_wait_for_near_notes_left_over() {
     let (mut actor, wheel) = start();
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
     let set = |key, length| {
@@ -190,7 +190,7 @@ async fn wakes_256_barriers_in_a_turn() {
     }
 }
 
-// --- sets with many dirty timers ---
+// --- sets with many changed timers ---
 
 fn keys(stream: &mut Expirations<u64, ()>) -> Vec<u64> {
     std::iter::from_fn(|| stream.try_recv().ok().map(|fired| fired.key)).collect()
@@ -255,7 +255,7 @@ async fn p11_horizon_of_a_long_list_follows_the_clock() {
     assert!(turns <= 8 && !actor.backlog.is_empty(), "{turns} turns");
 }
 
-// A timer that was set in the slot of a removed one was not urgent if the removed one was scheduled soon.
+// A timer that was set in the slot of a removed one once was not needed soon if the removed one was.
 #[tokio::test(start_paused = true)]
 async fn p4_timer_in_a_reused_slot_expires_by_tick() {
     let (mut actor, wheel) = start();
@@ -301,7 +301,7 @@ async fn p4_near_timer_of_a_set_with_a_queued_command_comes_first() {
     }
 }
 
-// The bound of a second batch once went with that batch. An index that was dirty already is listed in the first alone.
+// It is in the backlog for a late tick already.
 #[tokio::test(start_paused = true)]
 async fn p4_timer_listed_in_an_earlier_batch_comes_first() {
     let (mut actor, wheel) = start();
