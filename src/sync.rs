@@ -102,6 +102,12 @@ fn back_off<T>(_: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     None
 }
 
+#[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
+pub(crate) use std::thread::yield_now;
+
+#[cfg(any(tickwheel_loom, tickwheel_shuttle))]
+pub(crate) fn yield_now() {}
+
 /// Spins for some microseconds, and then yields this often at most, while `goes_on`.
 #[cfg(not(any(tickwheel_loom, tickwheel_shuttle)))]
 pub(crate) fn spin_while(yields: u32, goes_on: impl Fn() -> bool) {

@@ -7,7 +7,7 @@
 //! those that may be older than one that was applied. Such work is put [behind](Backlog::put_behind) the commands:
 //!
 //! 1. When it is put there, a command that was pushed before lies in a queue or in the backlog.
-//! 2. The next time that the queues are emptied, those in the queues come into the backlog too. The
+//! 2. The next time that all queues are emptied, those in the queues come into the backlog too. The
 //!    backlog then counts how many commands of each lane have to be applied.
 //! 3. When that many are applied, [`passed`](Backlog::passed) returns the work.
 
@@ -64,7 +64,9 @@ impl Backlog {
         if !self.taken.soon.is_empty() {
             return;
         }
-        mailbox.take(&mut self.taken);
+        if !mailbox.take(&mut self.taken) {
+            return;
+        }
         let lengths = [self.taken.soon.len(), self.taken.later.len()];
         let until = [0, 1].map(|lane| self.applied[lane] + lengths[lane] as u64);
         self.waiting

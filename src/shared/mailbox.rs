@@ -41,6 +41,13 @@
 //! fails only if the value changed since it was read. Then another caller has notified the actor, or the actor has woken
 //! and is about to check the queues again. Either suffices.
 //!
+//! # No thread in the way
+//!
+//! A thread may be preempted while it has the lock of a queue. The actor does not wait for it: it leaves a queue that is
+//! locked for its next turn, and does not park meanwhile. A caller whose queue is long yields its processor once in
+//! [`FOLLOW`] commands, when it holds no lock. So where threads outnumber cores, callers that flood the mailbox do
+//! not keep the actor from emptying it.
+//!
 //! # The earliest tick
 //!
 //! Timers fire in the order of their ticks also while commands are left over for later turns (P4), and do not wait for
@@ -69,7 +76,7 @@ mod tests;
 
 use crate::collections::BlockQueue;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{CachePadded, EXPLORED, Mutex, lock};
+use crate::sync::{CachePadded, EXPLORED, Mutex, lock, try_lock_with_backoff, yield_now};
 use crate::tick::NEVER;
 
 /// `next_wake` while the actor runs: before every tick, so no caller notifies it.
@@ -165,11 +172,33 @@ struct Published {
     horizon: AtomicU64,
 }
 
+/// What is left to do for a caller that has queued commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) struct Pushed {
+    /// The tick for the wake rule: the command's own, or [`AWAKE`] when the queue has grown to its bound.
+    pub(crate) wake_by: u64,
+    /// The queue is long: the caller yields the processor.
+    gives_way: bool,
+}
+
+impl Pushed {
+    /// For both.
+    pub(crate) fn and(self, other: Pushed) -> Pushed {
+        Pushed {
+            wake_by: self.wake_by.min(other.wake_by),
+            gives_way: self.gives_way || other.gives_way,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Shard<C> {
     queue: Mutex<Queue<C>>,
-    /// No command in the queue is needed before this tick, and none was announced to be.
+    /// The earliest tick of the commands in the queue. Written under its lock, read without.
     earliest: AtomicU64,
+    /// The earliest tick that was announced and not collected by the actor.
+    announced: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -189,6 +218,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
                     closed: false,
                 }),
                 earliest: AtomicU64::new(NEVER),
+                announced: AtomicU64::new(NEVER),
             })
         };
         Mailbox {
@@ -208,9 +238,8 @@ impl<C, S: Notifier> Mailbox<C, S> {
     // --- callers ---
 
     /// Queues a command that is needed by `tick`, without notifying the actor. `thread` chooses the
-    /// queue. The caller must then call [`wake_by`](Self::wake_by) with the tick that is returned:
-    /// the command's own, or [`AWAKE`] when the queue has grown to its bound. Returns the command if
-    /// the actor has ended. `now` gives the current tick.
+    /// queue. The caller must then [wake](Self::wake_after) the actor. Returns the command if the
+    /// actor has ended. `now` gives the current tick.
     ///
     /// A caller that holds a lock queues the command before it releases the lock, and notifies the actor after.
     pub(crate) fn enqueue(
@@ -219,7 +248,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
         tick: u64,
         command: C,
         now: impl FnOnce() -> u64,
-    ) -> Result<u64, C> {
+    ) -> Result<Pushed, C> {
         let shard = self.shard(thread);
         let is_soon = self.is_soon(tick);
         let mut queue = lock(&shard.queue);
@@ -227,7 +256,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
             return Err(command);
         }
         if tick < shard.earliest.load(Ordering::Relaxed) {
-            shard.earliest.fetch_min(tick, Ordering::SeqCst);
+            shard.earliest.store(tick, Ordering::SeqCst);
         }
         let Lanes { soon, later } = &mut queue.commands;
         let lane = if is_soon { soon } else { later };
@@ -236,18 +265,30 @@ impl<C, S: Notifier> Mailbox<C, S> {
         if length % FOLLOW == 0 {
             self.set_horizon(now());
         }
-        Ok(if length >= QUEUE_BOUND { AWAKE } else { tick })
+        let is_long = length >= QUEUE_BOUND;
+        Ok(Pushed {
+            wake_by: if is_long { AWAKE } else { tick },
+            gives_way: is_long && length % FOLLOW == 0,
+        })
     }
 
     /// Queues a command and follows the wake rule, at tick 0.
     #[cfg(test)]
     pub(crate) fn push(&self, thread: usize, tick: u64, command: C) -> Result<(), C> {
-        let wake_by = self.enqueue(thread, tick, command, || 0)?;
-        self.wake_by(wake_by);
+        let pushed = self.enqueue(thread, tick, command, || 0)?;
+        self.wake_by(pushed.wake_by);
         Ok(())
     }
 
-    /// The second half: notifies the actor if it would not run by itself at `tick` or before.
+    /// The second half: follows the wake rule.
+    pub(crate) fn wake_after(&self, pushed: Pushed) {
+        self.wake_by(pushed.wake_by);
+        if pushed.gives_way {
+            yield_now();
+        }
+    }
+
+    /// Notifies the actor if it would not run by itself at `tick` or before.
     pub(crate) fn wake_by(&self, tick: u64) {
         let next_wake = self.published.0.next_wake.load(Ordering::SeqCst);
         if tick < next_wake {
@@ -262,8 +303,8 @@ impl<C, S: Notifier> Mailbox<C, S> {
 
     /// A command that was pushed, by any thread, is needed earlier than was said: by `tick`.
     pub(crate) fn announce(&self, thread: usize, tick: u64) {
-        let earliest = &self.shard(thread).earliest;
-        earliest.fetch_min(tick, Ordering::SeqCst);
+        let announced = &self.shard(thread).announced;
+        announced.fetch_min(tick, Ordering::SeqCst);
         self.wake_by(tick);
     }
 
@@ -316,36 +357,56 @@ impl<C, S: Notifier> Mailbox<C, S> {
     /// Whether every queue is empty.
     fn is_empty(&self) -> bool {
         for shard in &self.shards {
-            if !lock(&shard.0.queue).commands.is_empty() {
+            // One that is locked is about to hold something.
+            let queue = try_lock_with_backoff(&shard.0.queue);
+            if !queue.is_some_and(|queue| queue.commands.is_empty()) {
                 return false;
             }
         }
         true
     }
 
-    /// Moves every command that was queued before this call, and perhaps some more, to the end of `taken`.
-    pub(crate) fn take(&self, taken: &mut Lanes<C>) {
+    /// Moves every command that was queued before this call, and perhaps some more, to the end of `taken`. Leaves a queue
+    /// that another thread has locked, and returns `false` then.
+    pub(crate) fn take(&self, taken: &mut Lanes<C>) -> bool {
         // Before the queues: the command that was announced is in one of them, or has been taken earlier.
-        let mut earliest = NEVER;
+        let mut announced = NEVER;
         for CachePadded(shard) in &self.shards {
-            // A load leaves the cache line with its core.
-            if shard.earliest.load(Ordering::SeqCst) != NEVER {
-                earliest = earliest.min(shard.earliest.swap(NEVER, Ordering::SeqCst));
+            // There is seldom one, and a load leaves the cache line with its core.
+            if shard.announced.load(Ordering::SeqCst) != NEVER {
+                announced = announced.min(shard.announced.swap(NEVER, Ordering::SeqCst));
             }
         }
+        let mut is_complete = true;
         for CachePadded(shard) in &self.shards {
-            taken.append(&mut lock(&shard.queue).commands);
+            let Some(mut queue) = try_lock_with_backoff(&shard.queue) else {
+                is_complete = false;
+                continue;
+            };
+            shard.earliest.store(NEVER, Ordering::SeqCst);
+            taken.append(&mut queue.commands);
         }
-        if earliest < taken.earliest() {
-            taken.soon.lower_bound(earliest);
-            taken.later.lower_bound(earliest);
+        if announced < NEVER {
+            taken.soon.lower_bound(announced);
+            taken.later.lower_bound(announced);
+            if !is_complete {
+                // Its command may be in the queue that was left.
+                self.shard(0)
+                    .announced
+                    .fetch_min(announced, Ordering::SeqCst);
+            }
         }
+        is_complete
     }
 
-    /// No command in a queue is needed before this tick. `NEVER` when all are empty.
+    /// No command in a queue is needed before this tick, and none was announced to be. `NEVER` when all are empty.
     pub(crate) fn earliest(&self) -> u64 {
-        let earliest = |shard: &CachePadded<Shard<C>>| shard.0.earliest.load(Ordering::SeqCst);
-        self.shards.iter().map(earliest).min().unwrap_or(NEVER)
+        let mut earliest = NEVER;
+        for CachePadded(shard) in &self.shards {
+            earliest = earliest.min(shard.earliest.load(Ordering::SeqCst));
+            earliest = earliest.min(shard.announced.load(Ordering::SeqCst));
+        }
+        earliest
     }
 
     /// Closes the queues: pushes fail from now on. Moves the commands in them to the end of `taken`.

@@ -11,6 +11,7 @@ use crate::shared::command::{Command, CommandMailbox, Request};
 use crate::shared::end::End;
 use crate::shared::entry::Entry;
 use crate::shared::idle_clock::IdleClock;
+use crate::shared::mailbox::Pushed;
 use crate::shared::notifier::ActorNotifier;
 use crate::shared::sets::SetList;
 use crate::shared::timer_set::MAX_KEYED;
@@ -229,23 +230,23 @@ impl Shared {
 
     // --- commands ---
 
-    /// Queues a command that is needed by `tick`, without notifying the actor. Returns the tick for
-    /// the wake rule, or the command if the actor has ended.
-    pub(crate) fn enqueue(&self, tick: u64, command: Command) -> Result<u64, Command> {
+    /// Queues a command that is needed by `tick`, without notifying the actor. Returns it if the
+    /// actor has ended.
+    pub(crate) fn enqueue(&self, tick: u64, command: Command) -> Result<Pushed, Command> {
         let now = || self.ticks.tick_at(self.ticks.timestamp(clock::now()));
         (self.mailbox).enqueue(thread_number(), tick, command, now)
     }
 
     /// Sends a command that is needed by `tick`. Returns it if the actor has ended.
     pub(crate) fn send(&self, tick: u64, request: Request) -> Result<(), Command> {
-        let wake_by = self.enqueue(tick, request.into())?;
-        self.mailbox.wake_by(wake_by);
+        let pushed = self.enqueue(tick, request.into())?;
+        self.mailbox.wake_after(pushed);
         Ok(())
     }
 
     /// Sends a command that the actor should apply now. No timer waits for it.
     pub(crate) fn send_now(&self, request: Request) -> Result<(), Command> {
-        self.enqueue(NEVER, request.into())?;
+        let _ = self.enqueue(NEVER, request.into())?;
         self.mailbox.wake_by(0);
         Ok(())
     }

@@ -107,6 +107,7 @@ use crate::console::{SetResource, TimerType};
 use crate::metrics::{Event, OwnCounters};
 use crate::shared::Shared;
 use crate::shared::command::{Command, Request};
+use crate::shared::mailbox::Pushed;
 use crate::shared::note::{Note, SetKey};
 use crate::sync::{EXPLORED, MutexGuard};
 use crate::tick::{NEVER, Timestamp};
@@ -211,8 +212,8 @@ struct State<K, S: Payload> {
     order: u64,
     /// The number of the last note.
     notes: u64,
-    /// The tick for the wake rule, if notes were pushed under this hold of the lock.
-    wake_by: Option<u64>,
+    /// Set if notes were pushed under this hold of the lock.
+    pushed: Option<Pushed>,
     phase: Phase,
     /// Whether a handle is left that could set a timer.
     has_handles: bool,
@@ -252,21 +253,21 @@ struct Guard<'a, K, S: Payload> {
 
 struct AfterUnlock<'a, K, S: Payload> {
     set: &'a Set<K, S>,
-    wake_by: Option<u64>,
+    pushed: Option<Pushed>,
 }
 
 impl<K, S: Payload> Drop for Guard<'_, K, S> {
     #[inline]
     fn drop(&mut self) {
-        self.after.wake_by = self.state.wake_by.take();
+        self.after.pushed = self.state.pushed.take();
     }
 }
 
 impl<K, S: Payload> Drop for AfterUnlock<'_, K, S> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(tick) = self.wake_by {
-            self.set.wake_by(tick);
+        if let Some(pushed) = self.pushed {
+            self.set.wake_after(pushed);
         }
         self.set.resource.unlocked();
     }
@@ -315,7 +316,7 @@ where
                 receiver: None,
                 order: 0,
                 notes: 0,
-                wake_by: None,
+                pushed: None,
                 phase: Phase::Open,
                 has_handles: true,
             }),
@@ -351,7 +352,7 @@ impl<K, S: Payload> Set<K, S> {
     fn guard<'a>(&'a self, state: MutexGuard<'a, State<K, S>>) -> Guard<'a, K, S> {
         let after = AfterUnlock {
             set: self,
-            wake_by: None,
+            pushed: None,
         };
         Guard { state, after }
     }
@@ -404,8 +405,8 @@ impl<K, S: Payload> Set<K, S> {
             index,
         };
         // Without an actor nothing will fire; it has closed the set, or is about to.
-        if let Ok(tick) = self.shared.enqueue(tick, Command::Note(note)) {
-            state.wake_by = Some(state.wake_by.map_or(tick, |other| other.min(tick)));
+        if let Ok(pushed) = self.shared.enqueue(tick, Command::Note(note)) {
+            state.pushed = Some(state.pushed.map_or(pushed, |other| other.and(pushed)));
         }
     }
 
@@ -428,13 +429,13 @@ impl<K, S: Payload> Set<K, S> {
         }
     }
 
-    fn wake_by(&self, tick: u64) {
+    fn wake_after(&self, pushed: Pushed) {
         // A virtual clock moves on its own to the earliest tick of the wheel, also to that of a timer that was removed.
         // Without a handle, the actor ends when the wheel is empty.
-        let is_needed_now = self.shared.has_virtual_clock() || self.shared.is_orphaned();
-        self.shared
-            .mailbox
-            .wake_by(if is_needed_now { 0 } else { tick });
+        if self.shared.has_virtual_clock() || self.shared.is_orphaned() {
+            self.shared.mailbox.wake_by(0);
+        }
+        self.shared.mailbox.wake_after(pushed);
     }
 
     /// Adds a timer, under no key, that is due at a tick, in a kept slot or another one. Returns its index.

@@ -94,9 +94,9 @@ impl Set {
             set: SetKey::new(0),
             index: INDEX,
         };
-        let wake_by = self.mailbox.enqueue(thread, tick, note, || 0).unwrap();
+        let pushed = self.mailbox.enqueue(thread, tick, note, || 0).unwrap();
         drop(slot);
-        self.mailbox.wake_by(wake_by);
+        self.mailbox.wake_after(pushed);
     }
 }
 

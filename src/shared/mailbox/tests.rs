@@ -16,6 +16,10 @@ fn drain<C>(backlog: &mut Lanes<C>) -> Vec<C> {
     std::iter::from_fn(|| backlog.pop()).collect()
 }
 
+fn wake_by<C>(pushed: Result<Pushed, C>) -> Option<u64> {
+    pushed.ok().map(|pushed| pushed.wake_by)
+}
+
 /// How often the actor was notified.
 fn notified<C>(mailbox: &Mailbox<C, Count>) -> usize {
     mailbox.notifier.0.load(Ordering::Relaxed)
@@ -51,13 +55,10 @@ fn sends_no_notification_when_it_only_enqueues() {
     let mailbox = Mailbox::new(1, Count::default());
     assert!(mailbox.park(None));
     for _ in 1..QUEUE_BOUND {
-        assert_eq!(mailbox.enqueue(0, 7, (), || 0), Ok(7));
+        assert_eq!(wake_by(mailbox.enqueue(0, 7, (), || 0)), Some(7));
     }
-    assert_eq!(
-        mailbox.enqueue(0, 7, (), || 0),
-        Ok(AWAKE),
-        "the queue is long"
-    );
+    let pushed = mailbox.enqueue(0, 7, (), || 0);
+    assert_eq!(wake_by(pushed), Some(AWAKE), "the queue is long");
     assert_eq!(notified(&mailbox), 0);
     mailbox.wake_by(AWAKE);
     assert_eq!(notified(&mailbox), 1);
@@ -69,7 +70,7 @@ fn does_not_park_while_a_queue_holds_anything() {
     assert_eq!(mailbox.push(3, 5, 'x'), Ok(()));
     assert!(!mailbox.park(Some(1)));
     let mut taken = Lanes::new();
-    mailbox.take(&mut taken);
+    assert!(mailbox.take(&mut taken));
     assert_eq!(drain(&mut taken), ['x']);
     assert!(mailbox.park(Some(1)));
 }
@@ -100,8 +101,8 @@ fn appends_what_it_takes_in_order() {
     let mut taken = Lanes::new();
     taken.soon.push(5, 'a');
     taken.soon.push(5, 'b');
-    mailbox.take(&mut taken);
-    mailbox.take(&mut taken);
+    assert!(mailbox.take(&mut taken));
+    assert!(mailbox.take(&mut taken));
     assert_eq!(drain(&mut taken), ['a', 'b', 'c', 'd', 'e', 'f', 'g']);
 }
 
@@ -134,15 +135,15 @@ fn announces_an_earlier_tick_from_any_thread_by_the_wake_rule() {
     mailbox.announce(1, 4);
     assert_eq!(notified(&mailbox), 1);
     assert_eq!(mailbox.earliest(), 4);
-    mailbox.take(&mut taken);
+    assert!(mailbox.take(&mut taken));
     assert_eq!((mailbox.earliest(), taken.earliest()), (NEVER, 4));
     mailbox.announce(0, 3);
     assert_eq!(mailbox.earliest(), 3);
-    mailbox.take(&mut taken);
+    assert!(mailbox.take(&mut taken));
     assert_eq!(taken.earliest(), 3, "it was taken already");
     assert_eq!(drain(&mut taken), ['x']);
     assert_eq!(mailbox.push(0, FAR, 'y'), Ok(()));
-    mailbox.take(&mut taken);
+    assert!(mailbox.take(&mut taken));
     assert_eq!(taken.earliest(), FAR, "what was announced is applied");
 }
 
@@ -155,7 +156,7 @@ fn command_is_soon_before_the_horizon() {
         assert_eq!(mailbox.push(0, tick, tick), Ok(()));
     }
     let mut taken = Lanes::new();
-    mailbox.take(&mut taken);
+    assert!(mailbox.take(&mut taken));
     let lane =
         |queue: &mut CommandQueue<u64>| -> Vec<_> { std::iter::from_fn(|| queue.pop()).collect() };
     assert_eq!(lane(&mut taken.soon), [0, horizon - 1]);
@@ -173,7 +174,7 @@ fn horizon_follows_the_clock_while_a_queue_grows() {
             assert!(mailbox.enqueue(0, NEVER - 1, 0, || now).is_ok());
         }
         assert!(mailbox.enqueue(0, now + HORIZON - 1, 1, || now).is_ok());
-        mailbox.take(&mut taken);
+        assert!(mailbox.take(&mut taken));
         assert_eq!((taken.soon.len(), taken.soon.pop()), (1, Some(1)));
     }
 }
@@ -239,7 +240,7 @@ fn announcement_counts_until_its_command_is_taken() {
     std::thread::scope(|scope| {
         let caller = || {
             while has_ended.load(Ordering::SeqCst) == 0 {
-                assert!(matches!(mailbox.enqueue(0, FAR, (), || 0), Ok(FAR | AWAKE)));
+                assert!(mailbox.enqueue(0, FAR, (), || 0).is_ok());
                 mailbox.announce(0, 5);
                 announced.fetch_add(1, Ordering::SeqCst);
             }
@@ -258,4 +259,32 @@ fn announcement_counts_until_its_command_is_taken() {
         has_ended.store(1, Ordering::SeqCst);
         assert!(is_known, "a command lies in its queue and counts as far");
     });
+}
+
+// The actor once waited for the lock of a queue, whose holder may be preempted.
+#[test]
+fn p11_actor_leaves_a_queue_that_is_locked() {
+    let mailbox = Mailbox::new(2, Count::default());
+    assert_eq!(mailbox.push(0, 5, 'a'), Ok(()));
+    assert_eq!(mailbox.push(1, 7, 'b'), Ok(()));
+    mailbox.announce(1, 3);
+    let mut taken = Lanes::new();
+    let held = lock(&mailbox.shard(0).queue);
+    assert!(!mailbox.take(&mut taken));
+    assert!(!mailbox.park(Some(9)), "it is about to hold something");
+    assert_eq!(taken.len(), 1);
+    assert_eq!(mailbox.earliest(), 3, "for the command that is left");
+    drop(held);
+    assert!(mailbox.take(&mut taken));
+    assert_eq!((mailbox.earliest(), taken.earliest()), (NEVER, 3));
+    assert_eq!(drain(&mut taken), ['b', 'a']);
+    assert!(mailbox.park(Some(9)));
+}
+
+#[test]
+fn caller_gives_way_now_and_then_while_its_queue_is_long() {
+    let mailbox = Mailbox::new(1, Count::default());
+    let pushed = (1..=10 * FOLLOW).map(|_| mailbox.enqueue(0, 5, (), || 0).unwrap());
+    let gave_way = pushed.filter(|pushed| pushed.gives_way).count();
+    assert_eq!(gave_way, 9, "not before it is long");
 }

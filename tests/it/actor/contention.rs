@@ -19,7 +19,7 @@ const BEAT: Duration = ms(5);
 
 fn runtime() -> Runtime {
     let mut builder = Builder::new_multi_thread();
-    builder.worker_threads(2).enable_time().build().unwrap()
+    builder.worker_threads(2).enable_all().build().unwrap()
 }
 
 /// Threads that change far timers in a loop.
@@ -134,10 +134,10 @@ fn p11_due_set_is_delivered_beside_callers_in_a_loop() {
                 took.push(before.elapsed());
             }
             took.sort_unstable();
-            took
+            (took, stream)
         });
         let theirs = tokio::spawn(tokios());
-        let (ours, theirs) = (ours.await.unwrap(), theirs.await.unwrap());
+        let ((ours, _stream), theirs) = (ours.await.unwrap(), theirs.await.unwrap());
         callers.end();
         assert_keeps_up(&ours, &theirs);
     });
