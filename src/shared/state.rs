@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use crate::clock::{ClockPolicy, Found};
+use crate::clock::{self, ClockPolicy, Found};
 use crate::metrics::Metrics;
 use crate::shared::bound::ActorAction;
 use crate::shared::command::{Command, CommandMailbox, Request};
