@@ -50,7 +50,8 @@
 //! | upgraded to WebSocket | once nothing has been read or written for the idle duration |
 //!
 //! Other [limits](IdleListener::with_limits) suit other servers. An idle connection is [shut
-//! down](tickwheel::IdleStream::shutdown_when_idle) before it is dropped, so the client of a listener with TLS sees its end.
+//! down](tickwheel::IdleStream::shutdown_when_idle) before it is dropped, so the client of a
+//! listener with TLS sees its end.
 
 mod drain;
 mod idle_listener;

@@ -31,7 +31,7 @@ const ORDER_OF_DURABLE: [&str; 23] = [
 ];
 
 /// The parts of `tickwheel-durable-conformance`, likewise.
-const ORDER_OF_CONFORMANCE: [&str; 13] = [
+const ORDER_OF_CONFORMANCE: [&str; 14] = [
     "random",
     "faulty",
     "oracle",
@@ -45,6 +45,7 @@ const ORDER_OF_CONFORMANCE: [&str; 13] = [
     "scripts",
     "races",
     "crashes",
+    "outages",
 ];
 
 /// The root and pages of the documentation are no parts: they only name what there is.
