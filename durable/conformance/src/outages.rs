@@ -75,9 +75,11 @@ async fn settled(timers: &DurableTimers<String, u64>, unit: Duration) -> u64 {
     panic!("claims are settled soon after the outage");
 }
 
-/// D5: a handler that has ended while the store was away does not run again, and holds no place of `dispatch`.
+/// D5: a handler that has ended while the store was away does not run again, and holds no place of
+/// `dispatch`.
 ///
-/// Each restart and each failover made the handlers that ended then run again, with most of their leases left.
+/// Each restart and each failover made the handlers that ended then run again, with most of their
+/// leases left.
 pub async fn d5_handles_once_through_an_outage<T: Stores>(world: &World<T>) {
     for (part, outage) in Outage::ALL.into_iter().enumerate() {
         let world = world.part(&part.to_string());
@@ -166,7 +168,8 @@ pub async fn d5_put_back_survives_an_outage<T: Stores>(world: &World<T>) {
 
 /// D2: a fire whose answer was lost delays its timers by no lease, and costs them no attempt.
 ///
-/// Up to 1,024 timers waited for a whole lease. Those with one attempt were dead, and had never run.
+/// Up to 1,024 timers waited for a whole lease. Those with one attempt were dead, and had never
+/// run.
 pub async fn d2_lost_answer_to_a_fire_costs_nothing<T: Stores>(world: &World<T>) {
     const TIMERS: u64 = 50;
     let lease = world.units(600);
@@ -207,7 +210,8 @@ pub async fn d2_lost_answer_to_a_fire_costs_nothing<T: Stores>(world: &World<T>)
     assert_eq!(timers.metrics().dead, 0);
 }
 
-/// D5: an acknowledgement that has failed is not followed by a release when its claim is dropped. It goes on.
+/// D5: an acknowledgement that has failed is not followed by a release when its claim is dropped.
+/// It goes on.
 pub async fn d5_failed_acknowledgement_is_not_released<T: Stores>(world: &World<T>) {
     let mut instance = patient(world).await;
     for key in ["awaited", "background"] {

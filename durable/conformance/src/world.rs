@@ -175,7 +175,7 @@ impl<T: Stores> World<T> {
             let written = store.write(&space, vec![write], near).await;
             written.expect("it writes");
             let mut longest = late.lock().unwrap_or_else(PoisonError::into_inner);
-            *longest = longest.max(began.elapsed() - unit);
+            *longest = longest.max(began.elapsed().saturating_sub(unit));
         }
     }
 

@@ -1,7 +1,7 @@
 //! The cores of an instance, one for each part of its namespace.
 //!
-//! A store may [divide](crate::store::Store::parts) a namespace into parts, whose number never changes. A key belongs to one
-//! part, by a hash of the encoded key.
+//! A store may [divide](crate::store::Store::parts) a namespace into parts, whose number never
+//! changes. A key belongs to one part, by a hash of the encoded key.
 
 use std::slice::Iter;
 use std::sync::Arc;
@@ -80,7 +80,8 @@ pub(super) fn namespaces(
     }
 }
 
-/// FNV-1a of the key, mixed by the finalizer of `MurmurHash3`. It is the same in every version of the crate.
+/// FNV-1a of the key, mixed by the finalizer of `MurmurHash3`. It is the same in every version of
+/// the crate.
 fn part_of(key: &[u8], parts: usize) -> usize {
     let mut hash = key.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

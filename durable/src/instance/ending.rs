@@ -2,15 +2,18 @@
 //!
 //! A claim ends by one [`End`]: it is acknowledged, put back, left to others, or dead.
 //!
-//! 1. From the moment at which an end is *decided*, the claim ends in no other way but by a later decision of the program.
-//!    Dropping the claim sends the decided end; only a claim without one is released.
-//! 2. A call of the program, such as [`Claim::ack`](crate::Claim::ack), is one try. What [`dispatch`](crate::Claims::dispatch)
-//!    decides, and what is decided by dropping, is *kept*: the task of settles sends it again, with growing pauses, until the
-//!    store has taken it or says that the claim is lost. From the first failure on the lease is renewed meanwhile.
+//! 1. From the moment at which an end is *decided*, the claim ends in no other way but by a later
+//!    decision of the program. Dropping the claim sends the decided end; only a claim without one
+//!    is released.
+//! 2. A call of the program, such as [`Claim::ack`](crate::Claim::ack), is one try. What
+//!    [`dispatch`](crate::Claims::dispatch) decides, and what is decided by dropping, is *kept*:
+//!    the task of settles sends it again, with growing pauses, until the store has taken it or says
+//!    that the claim is lost. From the first failure on the lease is renewed meanwhile.
 //! 3. A put-back is due when its first try would have made it due, and keeps its error.
-//! 4. While a lease lasts by the instance's clock, no other instance ends the claim. So a claim that is `Lost` then, after a
-//!    try without response, was ended by that try.
-//! 5. Once the stream of claims has ended, a kept end is given up with its lease: the store may never be back.
+//! 4. While a lease lasts by the instance's clock, no other instance ends the claim. So a claim
+//!    that is `Lost` then, after a try without response, was ended by that try.
+//! 5. Once the stream of claims has ended, a kept end is given up with its lease: the store may
+//!    never be back.
 //!
 //! A kept end holds its part of the capacity, so there are no more of them than that.
 

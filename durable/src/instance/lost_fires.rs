@@ -1,13 +1,13 @@
 //! Claims of fires whose responses were lost.
 //!
-//! Such a fire may have taken effect. Its claims are in flight under the id of this instance, and no program has them: they
-//! would wait for a whole lease, and an attempt would be spent that no handler has seen. So the instance looks for them,
-//! and unfires them.
+//! Such a fire may have taken effect. Its claims are in flight under the id of this instance, and
+//! no program has them: they would wait for a whole lease, and an attempt would be spent that no
+//! handler has seen. So the instance looks for them, and unfires them.
 //!
-//! 1. The task that fires does this, between two fires: what is in flight under its id then, and has no [`Hold`] here, is
-//!    of a lost fire.
-//! 2. It looks before the next fire, and once more when the store can no longer be executing the lost call. It looks again
-//!    after a look that failed.
+//! 1. The task that fires does this, between two fires: what is in flight under its id then, and
+//!    has no [`Hold`] here, is of a lost fire.
+//! 2. It looks before the next fire, and once more when the store can no longer be executing the
+//!    lost call. It looks again after a look that failed.
 //!
 //! [`Hold`]: super::lease::Hold
 
