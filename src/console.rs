@@ -1,11 +1,12 @@
-//! The timers as `tokio-console` sees them: with the feature `console`, the spans and events by which Tokio shows its own.
-//! Without it, everything here is of size zero and does nothing.
+//! The timers as `tokio-console` sees them: with the feature `console`, the spans and events by
+//! which Tokio shows its own. Without it, everything here is of size zero and does nothing.
 //!
-//! A timer is a *resource*: a span `runtime.resource` with its type, its kind, and the place in the program that made it.
-//! A task waits for an *operation* of the resource, a span `runtime.resource.async_op`. Each poll of the operation
-//! is one entry into its span `runtime.resource.async_op.poll`, within the other two, and ends with an event that says
-//! whether it was ready. Other events update the *state* of the resource: how far away its deadline is, or how many timers
-//! a set has.
+//! A timer is a *resource*: a span `runtime.resource` with its type, its kind, and the place in the
+//! program that made it. A task waits for an *operation* of the resource, a span
+//! `runtime.resource.async_op`. Each poll of the operation is one entry into its span
+//! `runtime.resource.async_op.poll`, within the other two, and ends with an event that says whether
+//! it was ready. Other events update the *state* of the resource: how far away its deadline is, or
+//! how many timers a set has.
 //!
 //! Nothing is emitted while a lock is held.
 

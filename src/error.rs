@@ -67,7 +67,8 @@ pub enum BuildError {
     /// follow it.
     PausedClock,
     /// The operating system could not spawn the [dedicated
-    /// thread](crate::Builder::dedicated_thread). [`source`](std::error::Error::source) has its error too.
+    /// thread](crate::Builder::dedicated_thread). [`source`](std::error::Error::source) has its
+    /// error too.
     Thread(Arc<io::Error>),
     /// The Tokio runtime has no time driver: it was built without `enable_time()` or
     /// `enable_all()`.
@@ -116,7 +117,8 @@ impl std::error::Error for BuildError {
     }
 }
 
-/// Errors are equal if they say the same, and those of the operating system if they are of one kind.
+/// Errors are equal if they say the same, and those of the operating system if they are of one
+/// kind.
 impl PartialEq for BuildError {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {

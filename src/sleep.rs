@@ -148,7 +148,8 @@ impl Sleep {
         Sleep { timer, resource }
     }
 
-    /// The instant at which it completes; for a sleep that never completes, an instant decades away.
+    /// The instant at which it completes; for a sleep that never completes, an instant decades
+    /// away.
     pub fn deadline(&self) -> Instant {
         self.timer.deadline()
     }
@@ -223,8 +224,8 @@ impl Sleep {
         }
     }
 
-    /// Gives a sleep that has just completed another deadline, or none. One of Tokio's registers it at the next poll, not
-    /// now, as for the next tick of an interval.
+    /// Gives a sleep that has just completed another deadline, or none. One of Tokio's registers it
+    /// at the next poll, not now, as for the next tick of an interval.
     pub(crate) fn rearm_when_polled(&mut self, deadline: Option<Instant>) {
         let Some(deadline) = deadline else {
             return self.set_never();

@@ -38,28 +38,34 @@
 //! When timers fire:
 //!
 //! * An unrepresentable deadline never fires. Tokio makes about thirty years of it.
-//! * Ticks begin when the wheel starts, and are 0.1 ms; Tokio's milliseconds begin when the runtime does. So instants, and
-//!   the order in which tasks are woken, differ within a millisecond: see [accuracy](mod@crate::guide#accuracy-and-ticks).
-//! * A poll of a sleep and [`is_elapsed`](Sleep::is_elapsed) read the clock: a sleep that waits, or was reset, has elapsed once
-//!   its deadline is reached. Tokio's has elapsed once its driver has run.
-//! * So a sleep of zero or of nanoseconds is ready at its first poll. Tokio's waits for the next millisecond.
-//! * The first poll of a timeout whose duration is above zero does not read the clock. If its deadline has passed by
-//!   then and its future is pending, the future can complete until the actor's next turn. Tokio's timeout elapses once
-//!   its driver has run.
-//! * A poll of a timeout that waits reads the clock only if its future has used up the budget. Otherwise the timeout
-//!   elapses once the actor has run, as Tokio's does once its driver has run.
-//! * A timeout that has waited elapses without cooperative budget. Tokio's does so only if its own future has used up
-//!   the budget in the same poll.
-//! * A waiting sleep that is reset into the past wakes its task on the actor's next turn; Tokio's wakes it before
-//!   `reset` returns. An elapsed sleep that is reset has to be polled before it wakes its task at the new deadline;
-//!   Tokio's does not.
+//! * Ticks begin when the wheel starts, and are 0.1 ms; Tokio's milliseconds begin when the runtime
+//!   does. So instants, and the order in which tasks are woken, differ within a millisecond: see
+//!   [accuracy](mod@crate::guide#accuracy-and-ticks).
+//! * A poll of a sleep and [`is_elapsed`](Sleep::is_elapsed) read the clock: a sleep that waits, or
+//!   was reset, has elapsed once its deadline is reached. Tokio's has elapsed once its driver has
+//!   run.
+//! * So a sleep of zero or of nanoseconds is ready at its first poll. Tokio's waits for the next
+//!   millisecond.
+//! * The first poll of a timeout whose duration is above zero does not read the clock. If its
+//!   deadline has passed by then and its future is pending, the future can complete until the
+//!   actor's next turn. Tokio's timeout elapses once its driver has run.
+//! * A poll of a timeout that waits reads the clock only if its future has used up the budget.
+//!   Otherwise the timeout elapses once the actor has run, as Tokio's does once its driver has run.
+//! * A timeout that has waited elapses without cooperative budget. Tokio's does so only if its own
+//!   future has used up the budget in the same poll.
+//! * A waiting sleep that is reset into the past wakes its task on the actor's next turn; Tokio's
+//!   wakes it before `reset` returns. An elapsed sleep that is reset has to be polled before it
+//!   wakes its task at the new deadline; Tokio's does not.
 //!
 //! The runtime:
 //!
-//! * A sleep whose runtime has ended keeps its deadline in the runtime in which it is polled. Tokio's panics.
-//! * A wheel adds two tasks to [`num_alive_tasks`](tokio::runtime::RuntimeMetrics::num_alive_tasks): its actor, and the
-//!   task that ends the wheel with the runtime.
-//! * `tokio-console` shows these timers only with the [feature `console`](mod@crate::guide#observability).
+//! * A sleep whose runtime has ended keeps its deadline in the runtime in which it is polled.
+//!   Tokio's panics.
+//! * A wheel adds two tasks to
+//!   [`num_alive_tasks`](tokio::runtime::RuntimeMetrics::num_alive_tasks): its actor, and the task
+//!   that ends the wheel with the runtime.
+//! * `tokio-console` shows these timers only with the [feature
+//!   `console`](mod@crate::guide#observability).
 //!
 //! # Under a virtual clock
 //!

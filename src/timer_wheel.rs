@@ -276,7 +276,8 @@ impl TimerWheel {
         self.idle_stream_with(io, IdleLimits::none().either(idle))
     }
 
-    /// Wraps a stream with separate limits for reading, for writing and for both. Without any limit it has no timer.
+    /// Wraps a stream with separate limits for reading, for writing and for both. Without any limit
+    /// it has no timer.
     #[cfg_attr(feature = "console", track_caller)]
     pub fn idle_stream_with<S>(&self, io: S, limits: IdleLimits) -> IdleStream<S> {
         IdleStream::new(&self.context.shared, io, limits)

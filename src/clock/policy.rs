@@ -1,11 +1,13 @@
-//! The policy of a wheel where clocks differ: whose time a timer goes by, and whether its sleeps stay on the wheel.
+//! The policy of a wheel where clocks differ: whose time a timer goes by, and whether its sleeps
+//! stay on the wheel.
 //!
 //! A paused clock belongs to one runtime, and deadlines from another clock are meaningless on it.
 //!
 //! 1. *The actor goes by the clock of its runtime*, or by the real one if it has none.
-//! 2. *A thread outside that runtime has a foreign clock* if one of the two is virtual. It decides no deadline by its own:
-//!    the actor does.
-//! 3. *A clock that was found virtual stays so*, also after `resume`: its instants go on to differ from the real ones.
+//! 2. *A thread outside that runtime has a foreign clock* if one of the two is virtual. It decides
+//!    no deadline by its own: the actor does.
+//! 3. *A clock that was found virtual stays so*, also after `resume`: its instants go on to differ
+//!    from the real ones.
 //! 4. *In the runtime of a virtual clock, sleeps are Tokio's.* [`on_tokio`](crate::sleep) says why.
 
 use tokio::runtime::{Handle, Id};

@@ -15,8 +15,8 @@ use crate::shared::idle_clock::IdleDurations;
 /// | [`write`](Self::write) | no byte was written for so long, whatever was read | peers that must take what they are sent |
 ///
 /// Each limit is optional, and a stream is idle as soon as one of them is reached. Where requests
-/// can be counted, as in a handler, a [guard](crate::IdleHandle::busy) for each request is exact with any
-/// of them.
+/// can be counted, as in a handler, a [guard](crate::IdleHandle::busy) for each request is exact
+/// with any of them.
 ///
 /// What holds for a connection with the limit `keep_alive`:
 ///
@@ -99,7 +99,8 @@ impl IdleLimits {
     ///   [guard](crate::IdleHandle::busy) for each request there.
     ///
     /// Wrap the stream that carries the requests: above TLS, not below it. With
-    /// [`shutdown_when_idle`](crate::IdleStream::shutdown_when_idle) the client then sees TLS end in order.
+    /// [`shutdown_when_idle`](crate::IdleStream::shutdown_when_idle) the client then sees TLS end
+    /// in order.
     ///
     /// # Examples
     ///

@@ -36,10 +36,10 @@ pin_project! {
     /// An operation that can make progress succeeds, however late it is; only a pending one finds
     /// the stream idle. That is final: the pending operation in the other direction fails, and so
     /// do all later ones except for shutting down. Later touches and guards of its
-    /// [handle](Self::handle) have no effect, and report that. The inner stream is untouched, unless
-    /// it is to be [shut down](Self::shutdown_when_idle); [take it back](Self::into_inner) to say
-    /// goodbye on it. A task without a pending operation may be
-    /// woken once when a limit is reached.
+    /// [handle](Self::handle) have no effect, and report that. The inner stream is untouched,
+    /// unless it is to be [shut down](Self::shutdown_when_idle); [take it back](Self::into_inner)
+    /// to say goodbye on it. A task without a pending operation may be woken once when a limit is
+    /// reached.
     ///
     /// For a task in each direction, use [`tokio::io::split`]. To take the inner stream back, join
     /// the halves with [`unsplit`](tokio::io::ReadHalf::unsplit). Where only reading is limited,
@@ -224,9 +224,9 @@ impl<S> IdleStream<S> {
 impl<S: AsyncWrite> IdleStream<S> {
     /// Shuts the inner stream down once, at the moment at which the stream is found to be idle.
     ///
-    /// Where the inner stream is TLS, the peer then sees TLS end in order, by its `close_notify`, and not a
-    /// connection that breaks off. The shutdown is begun and not waited for: a peer that takes no bytes delays no
-    /// operation. What the socket does not take at once is not sent.
+    /// Where the inner stream is TLS, the peer then sees TLS end in order, by its `close_notify`,
+    /// and not a connection that breaks off. The shutdown is begun and not waited for: a peer that
+    /// takes no bytes delays no operation. What the socket does not take at once is not sent.
     ///
     /// # Examples
     ///

@@ -1,20 +1,24 @@
 //! Guesses from the bytes of a stream when a server owes its client a response.
 //!
-//! [`IdleLimits::keep_alive`](super::IdleLimits::keep_alive) counts only while none is owed. A byte stream shows no more than
-//! what is read and written, and when, so this is a guess about HTTP/1 and protocols like it:
+//! [`IdleLimits::keep_alive`](super::IdleLimits::keep_alive) counts only while none is owed. A byte
+//! stream shows no more than what is read and written, and when, so this is a guess about HTTP/1
+//! and protocols like it:
 //!
-//! 1. Bytes that arrive are a request, or a part of one: from then on a response is *owed*. They arrive when they are read
-//!    from the inner stream, or when its buffer, if it has one, holds more than before.
-//! 2. The first attempt to write at least one byte *begins* the response, and nothing is owed any more.
-//! 3. A response that begins with the status 101 *upgrades* the stream. What follows, such as the messages of a WebSocket,
-//!    is neither requests nor responses, so nothing is owed from then on: the limit counts like
-//!    [`either`](super::IdleLimits::either).
+//! 1. Bytes that arrive are a request, or a part of one: from then on a response is *owed*. They
+//!    arrive when they are read from the inner stream, or when its buffer, if it has one, holds
+//!    more than before.
+//! 2. The first attempt to write at least one byte *begins* the response, and nothing is owed any
+//!    more.
+//! 3. A response that begins with the status 101 *upgrades* the stream. What follows, such as the
+//!    messages of a WebSocket, is neither requests nor responses, so nothing is owed from then on:
+//!    the limit counts like [`either`](super::IdleLimits::either).
 //!
 //! The idle clock is told of it only while it has that limit.
 
 use crate::shared::idle_clock::IdleClock;
 
-/// The beginning of a response that changes the protocol, up to the minor version of HTTP and from there on.
+/// The beginning of a response that changes the protocol, up to the minor version of HTTP and from
+/// there on.
 const UPGRADED: (&[u8], &[u8]) = (b"HTTP/1.", b" 101");
 
 /// See the module.
@@ -54,8 +58,8 @@ impl RequestGuess {
         };
     }
 
-    /// The buffer of the inner stream holds this many bytes. Returns whether there are more than before: bytes have
-    /// arrived.
+    /// The buffer of the inner stream holds this many bytes. Returns whether there are more than
+    /// before: bytes have arrived.
     pub(super) fn has_buffered(&mut self, bytes: usize) -> bool {
         let has_more = bytes > self.buffered;
         self.buffered = bytes;

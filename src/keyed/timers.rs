@@ -128,8 +128,9 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     /// removed or set again.
     ///
     /// The schedule does not drift: each deadline is a whole number of periods after this call.
-    /// Missed periods are coalesced into one expiration, whose [`missed`](crate::Expired::missed) counts
-    /// them. A period shorter than a tick counts as a tick. Moving the timer shifts its schedule.
+    /// Missed periods are coalesced into one expiration, whose [`missed`](crate::Expired::missed)
+    /// counts them. A period shorter than a tick counts as a tick. Moving the timer shifts its
+    /// schedule.
     ///
     /// Each expiration has a clone of key and value. The actor runs `Clone` while the set is
     /// locked; it must not call back into the set. If it panics, the actor logs the panic and
@@ -421,7 +422,37 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         Q: Hash + Eq + ?Sized,
         V: Clone,
     {
-        self.set.get(key)
+        self.set.get_with(key, V::clone)
+    }
+
+    /// Calls `read` with the value of the timer with this key; `None` if there is no such timer. For
+    /// values that are not `Clone`, or are expensive to clone.
+    ///
+    /// `read` runs while the set is locked. It must be quick, and must not call back into the set.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `read` does. That changes nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (timers, _expirations) = wheel.keyed::<String, Vec<u8>>();
+    /// timers.set_timer("upload".to_owned(), vec![0; 1 << 20], Duration::from_secs(5))?;
+    /// assert_eq!(timers.get_with("upload", Vec::len), Some(1 << 20));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn get_with<Q, R>(&self, key: &Q, read: impl FnOnce(&V) -> R) -> Option<R>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.set.get_with(key, read)
     }
 
     /// Whether a timer with this key is pending.

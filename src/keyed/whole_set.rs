@@ -9,6 +9,41 @@ use super::weak_timers::WeakKeyedTimers;
 use crate::timer_set::{Closed, Expired};
 
 impl<K, V> KeyedTimers<K, V> {
+    /// The deadline of the timer that expires next; `None` if there is no timer, or the set is
+    /// closed. A timer that is due and not delivered yet counts, and one that never expires counts
+    /// with the instant that [`deadline`](Self::deadline) returns.
+    ///
+    /// It visits all timers, 256 at a time under the lock, as [`retain`](Self::retain) does: it is
+    /// for tests and status pages.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tokio::time::Instant;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (timers, _expirations) = wheel.keyed::<&str, ()>();
+    /// assert_eq!(timers.next_deadline(), None);
+    /// timers.set_timer("far", (), Duration::from_secs(60))?;
+    /// timers.set_timer("near", (), Duration::from_secs(5))?;
+    /// assert_eq!(timers.next_deadline(), Some(Instant::now() + Duration::from_secs(5)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "peek")]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let mut next: Option<Instant> = None;
+        let look = |_: &K, _: &mut V, deadline: Instant| {
+            next = Some(next.map_or(deadline, |next| next.min(deadline)));
+            true
+        };
+        // An error means that the set is closed.
+        self.set.retain(look).ok()?;
+        next
+    }
+
     /// Removes the timers for which `keep` returns `false`, as
     /// [`HashMap::retain`](std::collections::HashMap::retain) does. `keep` may change the value.
     ///

@@ -2,32 +2,38 @@
 //!
 //! # Why
 //!
-//! *The wheel has ended.* The sleep keeps its deadline with a timer of the runtime in which it is polled.
+//! *The wheel has ended.* The sleep keeps its deadline with a timer of the runtime in which it is
+//! polled.
 //!
-//! *The clock is virtual.* A test that passes with `tokio::time` has to pass with [`tickwheel::time`](crate::time): at the
-//! same instants, with the same tasks woken in the same order, and the clock moved as far. Tokio rounds deadlines to
-//! milliseconds of its own, fires timers in an order that follows from when each was registered, and moves a paused clock
-//! to the earliest timer that exists. A wheel cannot imitate that: Tokio does not tell when its driver started and last
-//! ran, the actor is one more task between the driver and the tasks it wakes, and cancelled entries kept for reuse are
-//! timers to which the clock is moved. So while the clock is virtual each sleep, also that of a timeout or an interval,
-//! *is* one of Tokio's, made, registered and reset at the points where Tokio does so.
+//! *The clock is virtual.* A test that passes with `tokio::time` has to pass with
+//! [`tickwheel::time`](crate::time): at the same instants, with the same tasks woken in the same
+//! order, and the clock moved as far. Tokio rounds deadlines to milliseconds of its own, fires
+//! timers in an order that follows from when each was registered, and moves a paused clock to the
+//! earliest timer that exists. A wheel cannot imitate that: Tokio does not tell when its driver
+//! started and last ran, the actor is one more task between the driver and the tasks it wakes, and
+//! cancelled entries kept for reuse are timers to which the clock is moved. So while the clock is
+//! virtual each sleep, also that of a timeout or an interval, *is* one of Tokio's, made, registered
+//! and reset at the points where Tokio does so.
 //!
-//! The price is that a test under a paused clock does not test the wheel. This crate's own tests keep their sleeps there:
-//! see [`Builder::sleeps_on_wheel`](crate::Builder::sleeps_on_wheel).
+//! The price is that a test under a paused clock does not test the wheel. This crate's own tests
+//! keep their sleeps there, by a setting behind the feature `_tests`.
 //!
 //! # When the clock counts as virtual
 //!
-//! The clock of a runtime can be virtual only if it is a `current_thread` runtime, in a build with Tokio's `test-util`
-//! ([`CAN_PAUSE`](crate::clock::CAN_PAUSE)): other builds have none of this. It counts as virtual once it is first found
-//! paused, and stays so after `resume`. Each poll and each reset checks.
+//! The clock of a runtime can be virtual only if it is a `current_thread` runtime, in a build with
+//! Tokio's `test-util` ([`CAN_PAUSE`](crate::clock::CAN_PAUSE)): other builds have none of this. It
+//! counts as virtual once it is first found paused, and stays so after `resume`. Each poll and each
+//! reset checks.
 //!
-//! `pause` may come when sleeps lie on the wheel. The first check that finds the virtual clock sends the actor a command,
-//! and the actor evicts them: those that are armed are woken, poll and go to Tokio's timer; it drops those that are
-//! cancelled. This happens before the clock moves on its own, because the clock waits for all tasks.
-//! [`tickwheel::time::pause`](crate::time) checks at once; after Tokio's own `pause` the next sleep does.
+//! `pause` may come when sleeps lie on the wheel. The first check that finds the virtual clock
+//! sends the actor a command, and the actor evicts them: those that are armed are woken, poll and
+//! go to Tokio's timer; it drops those that are cancelled. This happens before the clock moves on
+//! its own, because the clock waits for all tasks. [`tickwheel::time::pause`](crate::time) checks
+//! at once; after Tokio's own `pause` the next sleep does.
 //!
-//! These stay on the wheel: idle timers, keyed timers, sleeps that never fire, and sleeps that are polled outside the
-//! wheel's runtime, since Tokio's timers belong to the runtime in which they are made.
+//! These stay on the wheel: idle timers, keyed timers, sleeps that never fire, and sleeps that are
+//! polled outside the wheel's runtime, since Tokio's timers belong to the runtime in which they are
+//! made.
 
 use std::future::{Future, pending};
 use std::io;
@@ -72,8 +78,8 @@ impl OnTokio {
         }
     }
 
-    /// Like [`new`](Self::new), but outside a runtime the timer belongs to a thread of the process that starts at first use
-    /// and stays.
+    /// Like [`new`](Self::new), but outside a runtime the timer belongs to a thread of the process
+    /// that starts at first use and stays.
     ///
     /// # Panics
     ///
@@ -85,9 +91,9 @@ impl OnTokio {
         if !outside.is_thread_local_destroyed() {
             return Self::of_process(due);
         }
-        // A thread whose thread-locals are gone can enter no runtime: Tokio panics there, which aborts the process. So a
-        // thread that lasts no longer makes the timer. The one that fires timers would not do: its wakers may wait for
-        // locks that this thread holds.
+        // A thread whose thread-locals are gone can enter no runtime: Tokio panics there, which
+        // aborts the process. So a thread that lasts no longer makes the timer. The one that fires
+        // timers would not do: its wakers may wait for locks that this thread holds.
         let due = *due;
         let maker = thread::Builder::new().spawn(move || Self::of_process(&due));
         let maker = maker.unwrap_or_else(|error| not_started(&error));
@@ -118,8 +124,8 @@ impl OnTokio {
         }
     }
 
-    /// A sleep that has just completed has another deadline. The next poll registers it, not this call, as for the next tick
-    /// of Tokio's intervals.
+    /// A sleep that has just completed has another deadline. The next poll registers it, not this
+    /// call, as for the next tick of Tokio's intervals.
     pub(super) fn rearm_when_polled(&mut self) {
         self.is_unarmed = true;
         // Takes the task's waker out: the reset must not wake the task that is about to poll.

@@ -109,7 +109,8 @@ impl OnWheel {
         }
     }
 
-    /// Like [`poll`](Self::poll), and takes a unit of the task's cooperative budget when it is ready.
+    /// Like [`poll`](Self::poll), and takes a unit of the task's cooperative budget when it is
+    /// ready.
     pub(super) fn poll_with_budget(
         &mut self,
         due: &Due,
@@ -117,7 +118,8 @@ impl OnWheel {
     ) -> Poll<Result<(), Ended>> {
         let result = ready!(self.poll(due, cx));
         if result.is_ok() {
-            // Only a ready poll costs budget, so that a task whose sleeps are always ready yields now and then.
+            // Only a ready poll costs budget, so that a task whose sleeps are always ready yields
+            // now and then.
             ready!(coop::poll_proceed(cx)).made_progress();
         }
         Poll::Ready(result)
@@ -167,7 +169,8 @@ impl OnWheel {
         Poll::Pending
     }
 
-    /// Polls an armed sleep. One that is overdue and has not fired is ready only if the poll reads the clock.
+    /// Polls an armed sleep. One that is overdue and has not fired is ready only if the poll reads
+    /// the clock.
     pub(super) fn poll_armed(
         &mut self,
         due: &Due,
@@ -228,7 +231,8 @@ impl OnWheel {
             && !(self.shared()).is_some_and(|shared| shared.clock.is_foreign())
     }
 
-    /// Disarms the entry if it is armed. Returns whether the sleep has completed, and the waker of a task that waits.
+    /// Disarms the entry if it is armed. Returns whether the sleep has completed, and the waker of
+    /// a task that waits.
     pub(super) fn disarm(&mut self) -> (bool, Option<Waker>) {
         match &self.entry {
             Some(entry) if self.stage == Stage::Armed => {

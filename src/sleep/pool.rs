@@ -1,20 +1,23 @@
 //! The pool: for each thread and wheel, the cancelled entries to reuse, and the thread's counts.
 //!
-//! A cancelled entry is still on the wheel, at the tick by which the actor is going to process it. A new timeout whose
-//! deadline lies at that tick or after it can take the entry over: it writes its deadline and waker, and is armed. It
-//! allocates nothing, sends no command, and writes no cache line that another core writes.
+//! A cancelled entry is still on the wheel, at the tick by which the actor is going to process it.
+//! A new timeout whose deadline lies at that tick or after it can take the entry over: it writes
+//! its deadline and waker, and is armed. It allocates nothing, sends no command, and writes no
+//! cache line that another core writes.
 //!
-//! The pool is a stack: the entry pooled last is in the processor's cache. A timeout takes the last one that is scheduled
-//! early enough. It looks at the last [`NEAR`] entries only:
+//! The pool is a stack: the entry pooled last is in the processor's cache. A timeout takes the last
+//! one that is scheduled early enough. It looks at the last [`NEAR`] entries only:
 //!
 //! * Where timeouts have a constant length, the last entry fits.
-//! * Where lengths are mixed, the timeout takes the last entry if none fits, and its arming sends a command. That
-//!   schedules the entry earlier, so each entry soon fits almost every deadline, until the actor reaches it. Searching
-//!   the whole pool for an entry that fits takes longer than such a command now and then.
-//! * An entry that has fired is on no wheel, so its next use sends a command. A timeout leaves it alone where another one
-//!   fits: a sleep that fires inside of a timeout that does not then sends one command, not two.
-//! * A pool of fewer than [`NEAR`] entries gives away only those that fit, and a new entry is made. So a short and a long
-//!   timeout in turn have an entry each.
+//! * Where lengths are mixed, the timeout takes the last entry if none fits, and its arming sends a
+//!   command. That schedules the entry earlier, so each entry soon fits almost every deadline,
+//!   until the actor reaches it. Searching the whole pool for an entry that fits takes longer than
+//!   such a command now and then.
+//! * An entry that has fired is on no wheel, so its next use sends a command. A timeout leaves it
+//!   alone where another one fits: a sleep that fires inside of a timeout that does not then sends
+//!   one command, not two.
+//! * A pool of fewer than [`NEAR`] entries gives away only those that fit, and a new entry is made.
+//!   So a short and a long timeout in turn have an entry each.
 //!
 //! A thread keeps pools for the wheels that it used last. To make room it evicts the pool it has
 //! not used for longest, and those of wheels that have ended. The actor takes the entries of an
@@ -45,8 +48,8 @@ const POOLED_ENTRIES: usize = if EXPLORED { 3 } else { 128 };
 /// How many of its last entries a pool checks.
 const NEAR: usize = if EXPLORED { 2 } else { 4 };
 
-/// Stands for the tick of an entry that is not scheduled. It fits any deadline: using the entry again saves the
-/// allocation, not the command.
+/// Stands for the tick of an entry that is not scheduled. It fits any deadline: using the entry
+/// again saves the allocation, not the command.
 const UNSCHEDULED: u64 = 0;
 
 /// For how many wheels a thread keeps pools. A thread that uses more wheels in turn pays an
@@ -75,8 +78,8 @@ struct Entries {
 
 #[derive(Default)]
 struct Slot {
-    /// The tick at which the entry was scheduled when it was cancelled, or `UNSCHEDULED`. The entry itself decides whether
-    /// arming it takes a command.
+    /// The tick at which the entry was scheduled when it was cancelled, or `UNSCHEDULED`. The entry
+    /// itself decides whether arming it takes a command.
     scheduled: u64,
     entry: Option<Arc<SleepEntry>>,
 }
@@ -220,8 +223,8 @@ impl Reserved {
     }
 }
 
-/// An entry for a new sleep due at `deadline`, or never, and its tick. It is a cancelled one if one fits or the pool has
-/// several, else a new one.
+/// An entry for a new sleep due at `deadline`, or never, and its tick. It is a cancelled one if one
+/// fits or the pool has several, else a new one.
 #[inline]
 fn take(context: &Arc<SleepContext>, deadline: Option<Instant>) -> (Arc<SleepEntry>, u64) {
     let taken = with_first(|pool| {

@@ -24,9 +24,10 @@ pin_project! {
     /// the timer.
     ///
     /// * The timeout elapses however its future uses up the task's cooperative budget.
-    /// * A timeout that waits elapses once the actor has fired it. Its polls do not read the clock, which is most of what
-    ///   they would cost, unless its future has used up the task's cooperative budget. Nor does the first poll of a
-    ///   timeout made for a duration above zero. (A [`Sleep`](crate::Sleep) reads it at each poll.)
+    /// * A timeout that waits elapses once the actor has fired it. Its polls do not read the clock,
+    ///   which is most of what they would cost, unless its future has used up the task's
+    ///   cooperative budget. Nor does the first poll of a timeout made for a duration above zero.
+    ///   (A [`Sleep`](crate::Sleep) reads it at each poll.)
     ///
     /// # Cancel safety
     ///
@@ -123,8 +124,8 @@ fn poll_any(
 fn poll_on_wheel(timer: &mut OnWheel, due: &Due, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
     match timer.stage() {
         Stage::New => timer.poll_arm(due, cx),
-        // Reading the clock would take a quarter of the time of a timeout that is polled three times. A future that uses
-        // the budget up may keep the actor from running.
+        // Reading the clock would take a quarter of the time of a timeout that is polled three
+        // times. A future that uses the budget up may keep the actor from running.
         Stage::Armed => timer.poll_armed(due, cx, !has_budget()),
         _ => timer.poll(due, cx),
     }
@@ -147,7 +148,8 @@ fn poll_on_tokio(
     Poll::Ready(Elapsed::new())
 }
 
-/// Whether a timeout in this stage, or one of Tokio's, that turns out to have elapsed does so without budget.
+/// Whether a timeout in this stage, or one of Tokio's, that turns out to have elapsed does so
+/// without budget.
 ///
 /// Elapsing costs budget like any progress, or a loop of timeouts that elapse at once would let no
 /// other task run. But a future that uses all of the budget at each poll must not keep its timeout

@@ -1,11 +1,12 @@
 //! The timer of a sleep: an entry on the wheel, or one of Tokio's timers.
 //!
-//! Nothing else knows which of the two it is. A sleep begins on the wheel, unless its runtime has a virtual clock and no
-//! wheel. It leaves the wheel once, at a poll or a reset, and does not come back:
+//! Nothing else knows which of the two it is. A sleep begins on the wheel, unless its runtime has a
+//! virtual clock and no wheel. It leaves the wheel once, at a poll or a reset, and does not come
+//! back:
 //!
 //! 1. *The wheel has ended*, which a poll of a sleep finds that is not due.
-//! 2. *The clock is virtual*. Each poll and each reset asks that first, in builds where a clock can be paused. A sleep that
-//!    has completed stays on the wheel until it is reset.
+//! 2. *The clock is virtual*. Each poll and each reset asks that first, in builds where a clock can
+//!    be paused. A sleep that has completed stays on the wheel until it is reset.
 
 use std::mem;
 use std::sync::Arc;
@@ -39,8 +40,8 @@ enum Place {
     Tokio(Tokios),
 }
 
-/// One of Tokio's timers. An `Arc`, because its drop is inlined except for its rare half: a timer on the wheel drops its
-/// place in a few instructions.
+/// One of Tokio's timers. An `Arc`, because its drop is inlined except for its rare half: a timer
+/// on the wheel drops its place in a few instructions.
 struct Tokios(Arc<OnTokio>);
 
 impl Tokios {
@@ -145,7 +146,8 @@ impl Timer {
         }
     }
 
-    /// Like [`set_deadline`](Self::set_deadline) for a timer that has just completed, as for the next tick of an interval.
+    /// Like [`set_deadline`](Self::set_deadline) for a timer that has just completed, as for the
+    /// next tick of an interval.
     pub(super) fn rearm_when_polled(&mut self, deadline: Instant) {
         match &mut self.place {
             Place::Wheel(_) => self.set_deadline(deadline),
@@ -159,7 +161,8 @@ impl Timer {
 
     // --- polls ---
 
-    /// Arms a new timer without reading the clock. Returns whether it waits on the wheel now; if not, it has to be polled.
+    /// Arms a new timer without reading the clock. Returns whether it waits on the wheel now; if
+    /// not, it has to be polled.
     #[inline]
     pub(super) fn arm(&mut self, cx: &mut Context<'_>) -> bool {
         match &mut self.place {
@@ -168,7 +171,8 @@ impl Timer {
         }
     }
 
-    /// Polls it by one of two functions, according to where it is. Tokio's takes care of the cooperative budget.
+    /// Polls it by one of two functions, according to where it is. Tokio's takes care of the
+    /// cooperative budget.
     pub(super) fn poll_by<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -217,7 +221,8 @@ impl Timer {
         }
     }
 
-    /// Goes to Tokio if the clock is virtual, and registers the new deadline there. A task that waits goes on waiting.
+    /// Goes to Tokio if the clock is virtual, and registers the new deadline there. A task that
+    /// waits goes on waiting.
     #[cold]
     fn reset_if_virtual(&mut self) -> bool {
         if !self.is_to_leave() {
@@ -237,7 +242,8 @@ impl Timer {
         true
     }
 
-    /// Disarms a timer that leaves the wheel. Returns whether it has completed, and the waker of a task that waits.
+    /// Disarms a timer that leaves the wheel. Returns whether it has completed, and the waker of a
+    /// task that waits.
     fn disarm(&mut self) -> (bool, Option<Waker>) {
         match &mut self.place {
             Place::Wheel(timer) => timer.disarm(),

@@ -151,17 +151,16 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         Ok(Some(value.0))
     }
 
-    /// A clone of the value of a timer.
-    pub(crate) fn get<Q>(&self, key: &Q) -> Option<V>
+    /// Reads the value of a timer.
+    pub(crate) fn get_with<Q, R>(&self, key: &Q, read: impl FnOnce(&V) -> R) -> Option<R>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
-        V: Clone,
     {
         let hash = hash_of(&self.hasher, key);
         let state = self.lock();
         let index = state.table.find(hash, |other| other.borrow() == key)?;
-        Some(state.table.timer(index)?.value.0.clone())
+        Some(read(&state.table.timer(index)?.value.0))
     }
 
     /// The deadline of a timer.

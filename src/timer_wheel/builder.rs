@@ -19,7 +19,8 @@ use crate::tick::Ticks;
 /// The bounds of a tick.
 const TICKS: RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_secs(86_400);
 
-/// How many buckets each level of the wheel has: far timers cascade through few levels, and a level is small.
+/// How many buckets each level of the wheel has: far timers cascade through few levels, and a level
+/// is small.
 const SLOTS: usize = 256;
 
 /// Configures and starts a [`TimerWheel`]. Made by [`TimerWheel::builder`]. Every setting has a
@@ -209,8 +210,8 @@ impl Builder {
         self
     }
 
-    /// Sets how many buckets each level of the wheel has, for this crate's own tests: a power of two
-    /// from 2 on.
+    /// Sets how many buckets each level of the wheel has, for this crate's own tests: a power of
+    /// two from 2 on.
     #[cfg(any(test, feature = "_tests"))]
     #[doc(hidden)]
     pub fn slots(mut self, slots: usize) -> Self {

@@ -20,8 +20,8 @@
 //! higher level, the items in it *cascade*: each goes to a lower level, or is due. An item cascades
 //! at most once per level, and costs nothing until then.
 //!
-//! The wheel makes a level when the first item is scheduled that far ahead. It has 64 slots, so eleven
-//! levels reach `u64::MAX` ticks.
+//! The wheel makes a level when the first item is scheduled that far ahead. It has 64 slots, so
+//! eleven levels reach `u64::MAX` ticks.
 //!
 //! # A worked example
 //!
@@ -48,9 +48,10 @@
 //!
 //! # What stays
 //!
-//! The module is public for other event loops, and its calls are meant to stay for years: they say when items come out,
-//! and in which order. They leave open how many slots a level has, how many items cascade at once, and what `Debug` shows.
-//! Nothing else of the crate is needed to use them, and the rest of the crate uses none of them.
+//! The module is public for other event loops, and its calls are meant to stay for years: they say
+//! when items come out, and in which order. They leave open how many slots a level has, how many
+//! items cascade at once, and what `Debug` shows. Nothing else of the crate is needed to use them,
+//! and the rest of the crate uses none of them.
 //!
 //! # Source
 //!
@@ -133,7 +134,8 @@ impl<T> Wheel<T> {
         Self::on(BareWheel::starting_at(SLOTS, now))
     }
 
-    /// With another number of slots for each level: a power of two from 2 on. For tests and fuzzing.
+    /// With another number of slots for each level: a power of two from 2 on. For tests and
+    /// fuzzing.
     #[cfg(any(test, fuzzing, feature = "_tests"))]
     #[doc(hidden)]
     pub fn with_slots(slots: usize, now: u64) -> Self {

@@ -276,7 +276,8 @@ fn stops_once_a_level_for_a_far_item() {
     assert_eq!(stops, on_the_way);
 }
 
-/// An item that cascades at its own tick is not overtaken by one that was scheduled at level 0 later.
+/// An item that cascades at its own tick is not overtaken by one that was scheduled at level 0
+/// later.
 #[test]
 fn empties_a_bucket_that_starts_now_before_level_0() {
     let mut wheel = Wheel::with_slots(4, 0);
@@ -325,7 +326,8 @@ fn knows_no_clock_runtime_thread_or_logger() {
 
 const MANY: u64 = 2 * CASCADE_LIMIT as u64 + 100;
 
-/// A wheel of 64 slots with `MANY` items in the bucket `[4096, 8192)` of its level 2, due at the ticks given by `due`.
+/// A wheel of 64 slots with `MANY` items in the bucket `[4096, 8192)` of its level 2, due at the
+/// ticks given by `due`.
 fn crowded(due: impl Fn(u64) -> u64) -> (Wheel<u64>, Vec<Token>) {
     let mut wheel = Wheel::with_slots(64, 0);
     let tokens = (0..MANY).map(|n| wheel.insert(due(n), n)).collect();

@@ -389,3 +389,37 @@ async fn stores_a_key_once_and_drops_the_others() {
     drop(expired);
     assert_eq!(Arc::strong_count(&key), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn next_deadline_is_that_of_the_timer_that_expires_next() {
+    let wheel = TimerWheel::new();
+    let (timers, stream) = wheel.keyed();
+    assert_eq!(timers.next_deadline(), None);
+    let start = Instant::now();
+    // More than are visited under one hold of the lock.
+    for n in 0..1000_u64 {
+        timers.set_timer(n, (), ms(5000 - n)).unwrap();
+    }
+    assert_eq!(timers.next_deadline(), Some(start + ms(4001)));
+    timers.move_timer(&500, ms(7)).unwrap();
+    assert_eq!(timers.next_deadline(), Some(start + ms(7)));
+    timers.remove_timer(&500).unwrap();
+    assert_eq!(timers.next_deadline(), Some(start + ms(4001)));
+    drop(stream);
+    assert_eq!(timers.next_deadline(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn get_with_reads_a_value_that_is_not_clone() {
+    struct NotClone(u32);
+
+    let wheel = TimerWheel::new();
+    let (timers, _stream) = wheel.keyed::<String, NotClone>();
+    assert!(timers.set_timer("k".to_owned(), NotClone(7), ms(1)).is_ok());
+    assert_eq!(timers.get_with("k", |value| value.0), Some(7));
+    assert_eq!(timers.get_with("other", |value| value.0), None);
+    let read = || timers.get_with("k", |_| panic!("a reader's own affair"));
+    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(read));
+    assert!(panic.is_err());
+    assert!(timers.move_timer("k", ms(2)).unwrap(), "the set is as it was");
+}

@@ -1,7 +1,7 @@
 //! Drops while a thread ends: a panic there aborts the process, and with it the tests.
 //!
-//! Tokio's own thread-local is gone by then, if the thread used another one first. A Tokio that has paused any clock in
-//! the process then panics when it is asked for the time.
+//! Tokio's own thread-local is gone by then, if the thread used another one first. A Tokio that has
+//! paused any clock in the process then panics when it is asked for the time.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -59,7 +59,8 @@ fn releases_pooled_sleeps_in_a_thread_that_ends() {
     let (runtime, wheel) = wheel_at_rest();
     let sleeps = armed_sleeps(&wheel, POOLED + QUEUE_BOUND - POOLED / 2);
     rest(&runtime, &wheel);
-    // Half of what the pool gives up fills the queue, so the thread notifies the actor when it ends.
+    // Half of what the pool gives up fills the queue, so the thread notifies the actor when it
+    // ends.
     thread::spawn(move || drop(sleeps)).join().unwrap();
     rest(&runtime, &wheel);
     assert_eq!(

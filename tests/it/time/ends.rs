@@ -66,7 +66,8 @@ fn ends_a_wheel_on_a_thread_with_its_runtime() {
     current_thread().block_on(sleep);
 }
 
-/// A sleep that waits on the wheel of this runtime. Its length doubles until its first poll comes before its deadline.
+/// A sleep that waits on the wheel of this runtime. Its length doubles until its first poll comes
+/// before its deadline.
 fn waiting_sleep(runtime: &Runtime) -> Sleep {
     let _within = runtime.enter();
     let mut sleeps = (0..12).map(|n| time::sleep(ms(20 << n)));
