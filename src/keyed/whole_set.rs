@@ -91,8 +91,9 @@ impl<K, V> KeyedTimers<K, V> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] when the wheel is shut down or the stream dropped. [`Expirations::unexpired`]
-    /// returns the timers that were pending.
+    /// [`Closed`] when the wheel is shut down or the stream dropped.
+    /// [`Expirations::unexpired`](crate::Expirations::unexpired) returns the timers that were
+    /// pending.
     ///
     /// # Examples
     ///
